@@ -1,0 +1,182 @@
+//! All that the core can ask of the world, carried out by a driver in the order given.
+
+use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId};
+use crate::job::{ControlMethod, Outcome};
+use crate::time::{ClusterTime, Nanos};
+use crate::timetable::Timetable;
+use alloc::vec::Vec;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Action {
+    /// Tell the asker that the job is accepted, under this number.
+    Accept {
+        /// The request of the `Submit`.
+        request: RequestId,
+        /// The new job.
+        job: JobId,
+    },
+    /// Tell the asker that the job can't be accepted, and why.
+    Decline {
+        /// The request of the `Submit`.
+        request: RequestId,
+        /// Why, with the nearest request that would be accepted.
+        refusal: Refusal,
+    },
+    /// Send a node its part of the matrix. Comes before the `Launch` of a job that it names.
+    Timetable {
+        /// Which node.
+        node: NodeId,
+        /// The whole timetable; it replaces the one before.
+        timetable: Timetable,
+    },
+    /// Start a job's tasks on a node.
+    Launch {
+        /// Which job.
+        job: JobId,
+        /// On which node.
+        node: NodeId,
+        /// How its processes are suspended and resumed.
+        control: ControlMethod,
+        /// The tasks of this node, by rank.
+        tasks: Vec<TaskPlacement>,
+    },
+    /// Send a signal to the process groups of the root processes of a job's tasks on a node.
+    Signal {
+        /// Which job.
+        job: JobId,
+        /// On which node.
+        node: NodeId,
+        /// Which tasks; empty means all of that node.
+        ranks: Vec<Rank>,
+        /// The signal's number.
+        signal: u8,
+    },
+    /// End every process of the job on a node, and report `JobCleared`.
+    Kill {
+        /// Which job.
+        job: JobId,
+        /// On which node.
+        node: NodeId,
+    },
+    /// Tell whoever waits that the job has ended. Nothing of it is left on any node.
+    Ended {
+        /// Which job.
+        job: JobId,
+        /// How.
+        outcome: Outcome,
+    },
+    /// Hand in an [`Event::Tick`](crate::Event::Tick) at this time. Replaces an earlier wish.
+    WakeAt {
+        /// When; [`ClusterTime::NEVER`] withdraws the wish.
+        at: ClusterTime,
+    },
+}
+
+/// Where one task runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskPlacement {
+    /// Which task.
+    pub rank: Rank,
+    /// The processors that it is bound to.
+    pub processors: ProcessorSet,
+}
+
+/// Why a request was refused, each with the nearest request that would not be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// A job needs at least one task, one processor a task.
+    NothingAsked,
+    /// More processors than all nodes together have.
+    TooManyProcessors {
+        /// Asked for.
+        asked: u64,
+        /// What there is.
+        available: u64,
+    },
+    /// A task asks for more processors than any one node has.
+    TaskTooWide {
+        /// Asked for a task.
+        asked: u32,
+        /// The most that one node has.
+        available: u32,
+    },
+    /// More memory than the machine can ever give to so many tasks.
+    TooMuchMemory {
+        /// Asked for each task, in bytes.
+        asked_bytes: u64,
+        /// The most that each of so many tasks could get, in bytes.
+        available_bytes: u64,
+    },
+    /// More tasks than [`crate::limits::TASKS_PER_JOB_MAX`].
+    TooManyTasks {
+        /// The most.
+        limit: u32,
+    },
+    /// There is no such class.
+    UnknownClass {
+        /// The name that was given.
+        class: ClassName,
+        /// Those that exist.
+        known: Vec<ClassName>,
+    },
+    /// A limit on time that is zero or next to nothing.
+    NoTime {
+        /// The shortest that would do.
+        shortest: Nanos,
+    },
+    /// As many jobs as the controller may know at once.
+    TooManyJobs {
+        /// The most.
+        limit: u64,
+    },
+    /// The instance is ending.
+    ShuttingDown,
+    /// No node has joined yet.
+    NoNodes,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NothingAsked => {
+                f.write_str("a job needs at least one task and one processor a task")
+            }
+            Self::TooManyProcessors { asked, available } => write!(
+                f,
+                "{asked} processors were asked for and the machine has {available}; ask for at most \
+                 {available}, or leave out -c to let tasks share processors"
+            ),
+            Self::TaskTooWide { asked, available } => write!(
+                f,
+                "{asked} processors were asked for each task and no node has more than {available}; \
+                 ask for at most -c {available}"
+            ),
+            Self::TooMuchMemory { asked_bytes, available_bytes } => write!(
+                f,
+                "{} MiB of memory were asked for each task; the machine can give each of so many \
+                 tasks at most {} MiB",
+                asked_bytes.div_ceil(1 << 20),
+                available_bytes >> 20
+            ),
+            Self::TooManyTasks { limit } => write!(f, "a job may have at most {limit} tasks"),
+            Self::UnknownClass { class, known } => {
+                write!(f, "there is no class {class}; the classes are")?;
+                for (i, name) in known.iter().enumerate() {
+                    write!(f, "{} {name}", if i == 0 { "" } else { "," })?;
+                }
+                Ok(())
+            }
+            Self::NoTime { shortest } => {
+                write!(f, "the time limit leaves no time; ask for at least {shortest}")
+            }
+            Self::TooManyJobs { limit } => {
+                write!(f, "the controller holds {limit} jobs, its limit; try again when some ended")
+            }
+            Self::ShuttingDown => f.write_str("the instance is shutting down"),
+            Self::NoNodes => f.write_str("no node has joined yet; try again when one has"),
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! The invariants: what must hold of the core after every event, as functions over its state.
+//!
+//! The numbers in the names of the rules are those of the design's list of what must always hold.
+//! Tests and the simulator call [`check`] after each event; nothing in the core relies on it.
+
+use crate::controller::Core;
+use crate::ending::memory_of;
+use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
+use crate::limits::{QUANTUM_MIN, SHARE_WHOLE};
+use crate::matrix::Seat;
+use crate::plan::{NodePlan, node_plan};
+use crate::record::Phase;
+use crate::time::{ClusterTime, Nanos};
+use crate::timetable::{IfAbsent, Slot, Timetable};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Something that must hold and doesn't: a bug of the core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which rule is broken.
+    pub rule: Rule,
+    /// Where and how.
+    pub what: String,
+}
+
+/// The rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// 2: in a row, a processor is one job's.
+    OneJobPerProcessor,
+    /// Every resident job has one home row, and its processors exist.
+    OneHome,
+    /// The counts by which processors are found agree with who has them.
+    FreeProcessors,
+    /// No home could move to an earlier row, and no job could be a guest where it isn't.
+    Compact,
+    /// 3: who runs in a slot is the same for all nodes of a gang.
+    GangWhole,
+    /// Every node has the same frame, and no suspended job is in it.
+    SameFrame,
+    /// 7: each class gets its share of the frame, and no slot is too short.
+    Shares,
+    /// Memory promised on a node is that of the jobs on it, and no more than it has.
+    Memory,
+    /// Every resident job has an account that counts the slots it runs in.
+    Accounts,
+    /// 5: every job is either resident or in exactly one place of the queue, and nobody waits for
+    /// nothing.
+    Queue,
+    /// Whatever is due for a job is noted.
+    Deadlines,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.rule, self.what)
+    }
+}
+
+/// All that is violated. Legal between two calls of [`Core::apply`].
+#[must_use]
+pub fn check(core: &Core) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut report = |rule, what| violations.push(Violation { rule, what });
+    check_homes(core, &mut report);
+    check_rows(core, &mut report);
+    check_free_processors(core, &mut report);
+    check_compact(core, &mut report);
+    check_timetables(core, &mut report);
+    check_gangs(core, &mut report);
+    check_shares(core, &mut report);
+    check_memory(core, &mut report);
+    check_accounts(core, &mut report);
+    check_queue(core, &mut report);
+    check_deadlines(core, &mut report);
+    violations
+}
+
+type Report<'a> = dyn FnMut(Rule, String) + 'a;
+
+fn check_homes(core: &Core, report: &mut Report<'_>) {
+    let residents: BTreeSet<JobId> =
+        core.jobs.keys().copied().filter(|&job| core.residence(job).is_some()).collect();
+    let seated: BTreeSet<JobId> = core.matrix.seats().map(|(job, _)| job).collect();
+    if residents != seated {
+        report(Rule::OneHome, format!("resident {residents:?}, seated {seated:?}"));
+    }
+    for (job, seat) in core.matrix.seats() {
+        for (row, record) in core.matrix.rows() {
+            if record.homes.contains(&job) != (row == seat.row) {
+                report(Rule::OneHome, format!("job {job} of row {} in row {row}", seat.row));
+            }
+            if record.guests.contains(&job) != seat.guest_in.contains(&row) {
+                report(Rule::OneHome, format!("job {job} is a guest of row {row} by halves"));
+            }
+        }
+        let suspended = core.jobs.get(&job).is_some_and(|record| record.suspended);
+        if seat.active == suspended {
+            report(Rule::OneHome, format!("job {job} suspended: {suspended}, and active the same"));
+        }
+        let parts = core.residence(job).map(|residence| &residence.parts);
+        let placed = parts.into_iter().flatten().filter(|part| !part.lost);
+        let placed: Vec<_> = placed.map(|part| (part.node, part.processors.clone())).collect();
+        if placed != seat.parts {
+            report(Rule::OneHome, format!("job {job} is at {:?}, not {placed:?}", seat.parts));
+        }
+        for (node, set) in &seat.parts {
+            let known = core.matrix.column(*node);
+            if !known.is_some_and(|column| set.is_subset(&column.processors)) || set.is_empty() {
+                report(Rule::OneHome, format!("job {job} has {set} of node {node}"));
+            }
+        }
+    }
+}
+
+/// Adds up processors and reports whatever is added twice.
+fn add(
+    sum: &mut BTreeMap<NodeId, ProcessorSet>,
+    (job, seat): (JobId, &Seat),
+    row: RowId,
+    report: &mut Report<'_>,
+) {
+    for (node, set) in &seat.parts {
+        let taken = sum.entry(*node).or_default();
+        if taken.overlaps(set) {
+            report(Rule::OneJobPerProcessor, format!("row {row}, node {node}: {set} of job {job}"));
+        }
+        taken.union_with(set);
+    }
+}
+
+fn check_rows(core: &Core, report: &mut Report<'_>) {
+    for (id, row) in core.matrix.rows() {
+        let (mut taken, mut running) = (BTreeMap::new(), BTreeMap::new());
+        let mut classes = BTreeMap::new();
+        for (job, seat) in core.matrix.seats() {
+            if seat.row == id {
+                add(&mut taken, (job, seat), id, report);
+            }
+            if seat.row == id && seat.active {
+                *classes.entry(seat.class.clone()).or_default() += 1;
+            }
+            if seat.row == id && seat.active || seat.guest_in.contains(&id) {
+                add(&mut running, (job, seat), id, report);
+            }
+        }
+        if row.classes != classes || row.homes.is_empty() {
+            report(Rule::OneHome, format!("row {id} counts {:?}, not {classes:?}", row.classes));
+        }
+        let none = ProcessorSet::new();
+        for (node, cells) in row.all_cells() {
+            let mut both = cells.active.clone();
+            both.union_with(&cells.guest);
+            if cells.taken != *taken.get(&node).unwrap_or(&none)
+                || both != *running.get(&node).unwrap_or(&none)
+                || cells.active.overlaps(&cells.guest)
+            {
+                report(Rule::OneJobPerProcessor, format!("row {id}, node {node}: {cells:?}"));
+            }
+        }
+        if taken.keys().chain(running.keys()).any(|&node| row.cells(node).is_none()) {
+            report(Rule::OneJobPerProcessor, format!("row {id} lacks a node"));
+        }
+    }
+}
+
+fn check_free_processors(core: &Core, report: &mut Report<'_>) {
+    for (id, row) in core.matrix.rows() {
+        let found: BTreeMap<NodeId, u32> =
+            row.index.widest().map(|(free, node)| (node, free)).collect();
+        let counted: BTreeMap<NodeId, u32> = core
+            .matrix
+            .columns()
+            .map(|(node, _)| (node, core.matrix.free_on(Some(id), node).count()))
+            .collect();
+        let sum: u64 = counted.values().map(|&free| u64::from(free)).sum();
+        if found != counted || row.index.free() != sum {
+            report(Rule::FreeProcessors, format!("row {id}: {found:?}, not {counted:?}"));
+        }
+    }
+    for (node, column) in core.matrix.columns() {
+        let mut sum = 0;
+        for processor in column.processors.iter() {
+            let rows = core.matrix.rows().filter(|(_, row)| {
+                row.cells(node).is_some_and(|cells| cells.taken.contains(processor))
+            });
+            let rows = u32::try_from(rows.count()).unwrap_or(u32::MAX);
+            sum += rows;
+            if column.load_of(processor) != rows {
+                report(Rule::FreeProcessors, format!("node {node}, {processor}: not {rows} rows"));
+            }
+        }
+        if column.load != sum {
+            report(Rule::FreeProcessors, format!("node {node}: load {}, not {sum}", column.load));
+        }
+    }
+}
+
+fn check_compact(core: &Core, report: &mut Report<'_>) {
+    for (job, _) in core.matrix.seats() {
+        for (row, _) in core.matrix.rows() {
+            if core.matrix.fits_home(job, row) {
+                report(Rule::Compact, format!("job {job} could move to row {row}"));
+            }
+            if core.matrix.fits_guest(job, row) {
+                report(Rule::Compact, format!("job {job} could be a guest of row {row}"));
+            }
+        }
+    }
+}
+
+/// Every node's candidates.
+fn plans(core: &Core) -> BTreeMap<NodeId, NodePlan> {
+    let nodes = core.matrix.columns();
+    nodes.map(|(node, _)| (node, node_plan(&core.matrix, &core.classes, node))).collect()
+}
+
+fn check_timetables(core: &Core, report: &mut Report<'_>) {
+    if core.frame.epoch > core.frame.activates {
+        report(Rule::SameFrame, format!("{:?} begins after it activates", core.frame));
+    }
+    let rows: BTreeSet<RowId> = core.frame.slots.iter().map(|slot| slot.row).collect();
+    if rows.len() != core.frame.slots.len() {
+        report(Rule::SameFrame, format!("{:?} has a row twice", core.frame));
+    }
+    for (node, plan) in plans(core) {
+        let Some(timetable) = core.timetable(node) else {
+            report(Rule::SameFrame, format!("node {node} was never sent a timetable"));
+            continue;
+        };
+        let slots = timetable.slots.iter().map(|slot| (slot.row, slot.length));
+        let frame = core.frame.slots.iter().map(|slot| (slot.row, slot.length));
+        if !slots.eq(frame) || timetable.epoch != core.frame.epoch {
+            report(Rule::SameFrame, format!("node {node} has another frame: {timetable:?}"));
+        }
+        for candidate in plan.values().flatten() {
+            let seat = core.matrix.seat(candidate.job).filter(|seat| seat.active);
+            if seat.and_then(|seat| seat.on(node)) != Some(&candidate.processors) {
+                report(Rule::SameFrame, format!("node {node} has {candidate:?}"));
+            }
+        }
+    }
+}
+
+/// A gang's candidate is listed on all its nodes or on none, and no candidate above it, present or
+/// held, can take its processors: so it runs wherever it is present, whatever else is.
+fn check_gangs(core: &Core, report: &mut Report<'_>) {
+    let plans = plans(core);
+    let mut listed: BTreeMap<(RowId, JobId), BTreeSet<NodeId>> = BTreeMap::new();
+    for (&node, plan) in &plans {
+        for (&row, candidates) in plan {
+            let mut above = ProcessorSet::new();
+            for candidate in candidates {
+                let gang = core.matrix.seat(candidate.job).is_some_and(|s| s.parts.len() > 1);
+                if gang && candidate.processors.overlaps(&above) {
+                    report(Rule::GangWhole, format!("row {row}, node {node}: {candidate:?}"));
+                }
+                if !listed.entry((row, candidate.job)).or_default().insert(node) {
+                    report(Rule::GangWhole, format!("row {row} names {candidate:?} twice"));
+                }
+                above.union_with(&candidate.processors);
+            }
+        }
+    }
+    for ((row, job), nodes) in &listed {
+        let parts = core.matrix.seat(*job).map(|seat| seat.parts.len()).unwrap_or(0);
+        if nodes.len() != parts {
+            report(Rule::GangWhole, format!("row {row}: job {job} on {nodes:?} of {parts} nodes"));
+        }
+    }
+    for (job, seat) in core.matrix.seats().filter(|(_, seat)| seat.active) {
+        if !seat.parts.is_empty() && !listed.contains_key(&(seat.row, job)) {
+            report(Rule::GangWhole, format!("job {job} is not in the slot of its own row"));
+        }
+    }
+}
+
+fn check_shares(core: &Core, report: &mut Report<'_>) {
+    let frame: u128 = core.frame.slots.iter().map(|slot| u128::from(slot.length.0)).sum();
+    if core.frame.slots.iter().any(|slot| slot.length < QUANTUM_MIN) {
+        report(Rule::Shares, format!("{:?} has a slot that is too short", core.frame));
+    }
+    let live = || core.matrix.rows().filter(|(_, row)| !row.classes.is_empty());
+    if frame == 0 && live().next().is_some() {
+        report(Rule::Shares, "there are rows and no slots".into());
+    }
+    for (name, class) in &core.classes {
+        let rows = live().filter(|(_, row)| row.classes.contains_key(name));
+        let mut rows: Vec<RowId> = rows.map(|(id, _)| id).collect();
+        let holds = class.empty == IfAbsent::Hold && class.share > 0;
+        if rows.is_empty() && holds && frame > 0 {
+            rows.extend(core.held.get(name));
+            if rows.is_empty() {
+                report(Rule::Shares, format!("the time of class {name} is not held"));
+            }
+        }
+        let theirs = rows.iter().filter_map(|&row| core.frame.length_of(row));
+        let theirs: u128 = theirs.map(|length| u128::from(length.0)).sum();
+        if !rows.is_empty() && theirs * u128::from(SHARE_WHOLE) < frame * u128::from(class.share) {
+            report(Rule::Shares, format!("class {name} gets {theirs} of {frame} ns"));
+        }
+    }
+}
+
+fn check_memory(core: &Core, report: &mut Report<'_>) {
+    let mut sums: BTreeMap<NodeId, u64> = BTreeMap::new();
+    for record in core.jobs.values() {
+        let Phase::Resident(residence) = &record.phase else { continue };
+        for part in residence.parts.iter().filter(|part| !part.lost) {
+            *sums.entry(part.node).or_default() += memory_of(part, &record.spec);
+        }
+    }
+    for (id, node) in core.nodes.iter() {
+        let sum = sums.get(&id).copied().unwrap_or(0);
+        if node.admitted_bytes != sum || sum > node.spec.memory_bytes {
+            let (admitted, has) = (node.admitted_bytes, node.spec.memory_bytes);
+            report(Rule::Memory, format!("node {id}: {admitted} of {has}, jobs have {sum}"));
+        }
+    }
+}
+
+fn check_accounts(core: &Core, report: &mut Report<'_>) {
+    if core.ledger.len() != core.matrix.seats().count() || !core.ledger.clocks_complete() {
+        report(Rule::Accounts, "accounts or clocks don't fit the resident jobs".into());
+    }
+    // What runs now can only be compared while no change is under way.
+    if core.ledger.next_stage() < ClusterTime::NEVER {
+        return;
+    }
+    let plans = plans(core);
+    for (job, seat) in core.matrix.seats() {
+        let Some(residence) = core.residence(job) else { continue };
+        let mut expected = BTreeSet::new();
+        for (node, _) in &seat.parts {
+            for (&row, candidates) in &plans[node] {
+                let (length, candidates) = (Nanos::ZERO, candidates.clone());
+                let slots = [Slot { row, length, candidates }].into();
+                let mut running = Vec::new();
+                let present =
+                    |job| core.residence(job).is_some_and(|other| other.present_on(*node));
+                Timetable { slots, ..Timetable::default() }.running(0, present, &mut running);
+                expected.extend(running.contains(&job).then_some(row));
+            }
+        }
+        let runs: BTreeSet<RowId> = core.ledger.runs(job).collect();
+        if runs != expected || (!runs.is_empty() && !residence.present()) {
+            report(Rule::Accounts, format!("job {job} runs in {runs:?}, not {expected:?}"));
+        }
+    }
+}
+
+fn check_queue(core: &Core, report: &mut Report<'_>) {
+    let queue = &core.queue;
+    for (&job, record) in &core.jobs {
+        let places = [&queue.waiting, &queue.parked, &queue.suspended];
+        let count = places.iter().filter(|place| place.contains(&job)).count();
+        let queued = matches!(record.phase, Phase::Queued { .. });
+        if count != usize::from(queued)
+            || queue.suspended.contains(&job) != (queued && record.suspended)
+        {
+            report(Rule::Queue, format!("job {job} is in {count} places of the queue"));
+        }
+    }
+    let sum = queue.waiting.len() + queue.parked.len() + queue.suspended.len();
+    if sum > core.jobs.len() {
+        report(Rule::Queue, "somebody waits who is unknown".into());
+    }
+    if queue.waiting.is_empty() == queue.blocked.is_some() {
+        report(Rule::Queue, format!("{:?} is the reason of {:?}", queue.blocked, queue.waiting));
+    }
+    if let Some(first) = queue.waiting.first().and_then(|job| core.jobs.get(job))
+        && let crate::policy::Decision::Start { row, .. } =
+            (core.policy.preemption)(core.machine(), &first.spec, core.policy.placement)
+    {
+        report(Rule::Queue, format!("job {} could start in row {row:?}", first.id));
+    }
+}
+
+fn check_deadlines(core: &Core, report: &mut Report<'_>) {
+    let noted: BTreeSet<(ClusterTime, JobId)> = core
+        .jobs
+        .keys()
+        .filter_map(|&job| core.residence(job).map(|residence| (residence.deadline, job)))
+        .filter(|&(at, _)| at < ClusterTime::NEVER)
+        .collect();
+    if noted != core.deadlines {
+        report(Rule::Deadlines, format!("{:?}, not {noted:?}", core.deadlines));
+    }
+    for (&job, record) in &core.jobs {
+        let (Some(limit), Some(residence)) = (record.spec.time_limit, core.residence(job)) else {
+            continue;
+        };
+        let reached = core.ledger.reaches(job, limit);
+        if !residence.ending() && residence.deadline > reached {
+            let at = residence.deadline;
+            report(
+                Rule::Deadlines,
+                format!("job {job} reaches its limit at {reached:?}, not {at:?}"),
+            );
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! The core itself: takes in events, one small handler for each, and says what must be done.
+//!
+//! Each call of [`Core::apply`] goes through the same steps, whatever happened: move the accounts on
+//! to now; let the event's handler change what is known; carry out what is due (limits, graces);
+//! seat jobs from the queue where there is room now; then publish the difference.
+//!
+//! Whatever an event names that is not known (any more) is ignored: reports cross on their way
+//! with decisions, and the core must not trust anybody to send only what makes sense.
+
+use crate::action::{Action, Refusal};
+use crate::class::{ClassSpec, Classes};
+use crate::digest::Digest;
+use crate::ending::ENDED_BY_KILL;
+use crate::event::Event;
+use crate::frame::Frame;
+use crate::ids::{ClassName, JobId, NodeId, Rank, RequestId, RowId};
+use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
+use crate::ledger::Ledger;
+use crate::limits::JOBS_MAX;
+use crate::matrix::Matrix;
+use crate::nodes::Nodes;
+use crate::params::Params;
+use crate::plan::{Outbox, Sent};
+use crate::policy::{GANG, Machine, Policy};
+use crate::queue::Queue;
+use crate::record::{Course, Deaths, Phase, Record, Residence, TaskEnd};
+use crate::time::ClusterTime;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+
+/// Everything that decides.
+#[derive(Clone, Debug)]
+pub struct Core {
+    pub(crate) now: ClusterTime,
+    pub(crate) policy: Policy,
+    pub(crate) params: Params,
+    pub(crate) classes: Classes,
+    pub(crate) nodes: Nodes,
+    pub(crate) matrix: Matrix,
+    pub(crate) jobs: BTreeMap<JobId, Record>,
+    pub(crate) queue: Queue,
+    pub(crate) ledger: Ledger,
+    pub(crate) frame: Frame,
+    /// When the latest change took or takes effect.
+    pub(crate) activated: ClusterTime,
+    pub(crate) versions: u64,
+    pub(crate) sent: BTreeMap<NodeId, Sent>,
+    /// The slots that are held for classes without jobs.
+    pub(crate) held: BTreeMap<ClassName, RowId>,
+    pub(crate) outbox: Outbox,
+    /// When something is due for a job: the end of a grace, or the earliest end of its time.
+    pub(crate) deadlines: BTreeSet<(ClusterTime, JobId)>,
+    /// Resident jobs with a limit on their time.
+    pub(crate) limited: BTreeSet<JobId>,
+    jobs_made: u64,
+    stopping: bool,
+    /// The wish that the driver holds.
+    pub(crate) wake: ClusterTime,
+}
+
+impl Core {
+    /// A core that knows of no node and no job.
+    #[must_use]
+    pub fn new(params: Params, classes: Classes) -> Self {
+        Self {
+            now: ClusterTime::default(),
+            policy: GANG,
+            params,
+            classes,
+            nodes: Nodes::default(),
+            matrix: Matrix::default(),
+            jobs: BTreeMap::new(),
+            queue: Queue::default(),
+            ledger: Ledger::default(),
+            frame: Frame::default(),
+            activated: ClusterTime::default(),
+            versions: 0,
+            sent: BTreeMap::new(),
+            held: BTreeMap::new(),
+            outbox: Outbox::default(),
+            deadlines: BTreeSet::new(),
+            limited: BTreeSet::new(),
+            jobs_made: 0,
+            stopping: false,
+            wake: ClusterTime::NEVER,
+        }
+    }
+
+    /// Takes in one event that happened at `now` and appends what must be done to `actions`.
+    ///
+    /// A `now` before that of an earlier event counts as that one's: time does not run backwards.
+    pub fn apply(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
+        let now = now.max(self.now);
+        self.now = now;
+        self.ledger.advance(now);
+        match event {
+            Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
+            Event::NodeLost { node } => self.on_node_lost(now, *node, actions),
+            Event::Submit { request, spec } => self.on_submit(now, *request, spec, actions),
+            Event::TaskEnded { job, rank, status } => {
+                self.on_task_ended(now, (*job, *rank), *status, actions);
+            }
+            Event::JobCleared { job, node } => self.on_job_cleared(now, *job, *node, actions),
+            Event::Cancel { job, reason, at_once: false } => {
+                self.end_job(now, *job, *reason, actions);
+            }
+            Event::Cancel { job, reason, at_once: true } => {
+                self.kill_job(now, *job, *reason, actions);
+            }
+            Event::Signal { job, ranks, signal } => self.on_signal(*job, ranks, *signal, actions),
+            Event::Suspend { job } => self.on_suspend(*job),
+            Event::Resume { job } => self.on_resume(*job),
+            Event::FrontEndLost { job } => self.on_front_end_lost(now, *job, actions),
+            Event::SetParams { params } => self.on_set_params(params),
+            Event::SetClass { class, spec } => self.on_set_class(class, *spec),
+            Event::ShutDown => self.on_shut_down(now, actions),
+            // The wish is spent; if it is still due, it is made again.
+            Event::Tick => self.wake = ClusterTime::NEVER,
+        }
+        self.carry_out_due(now, actions);
+        self.matrix.unify();
+        self.seat_queued(now);
+        self.publish(now, actions);
+        self.ask_to_wake(now, actions);
+    }
+
+    /// A number for the whole state: equal for equal states, on every machine.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut digest = Digest::new();
+        (self.now, self.policy.name, &self.params, &self.classes, &self.nodes).hash(&mut digest);
+        (&self.matrix, &self.jobs, &self.queue, &self.ledger, &self.frame).hash(&mut digest);
+        (self.activated, self.versions, &self.sent, &self.held, &self.outbox).hash(&mut digest);
+        (&self.deadlines, &self.limited, self.jobs_made, self.stopping).hash(&mut digest);
+        self.wake.hash(&mut digest);
+        digest.finish()
+    }
+
+    pub(crate) const fn machine(&self) -> Machine<'_> {
+        Machine {
+            nodes: &self.nodes,
+            matrix: &self.matrix,
+            classes: &self.classes,
+            params: &self.params,
+        }
+    }
+
+    /// A node that is up already has a new agent, which adopts what the node's keeper holds: it
+    /// needs its timetable and what it may have missed. A node with other means than before is
+    /// another node.
+    fn on_node_joined(&mut self, node: NodeId, spec: &NodeSpec, actions: &mut Vec<Action>) {
+        let known = self.nodes.get(node).filter(|record| record.up);
+        match known.map(|record| record.spec == *spec) {
+            Some(true) => {
+                self.outbox.nodes.insert(node);
+                self.kill_again(node, actions);
+                return;
+            }
+            Some(false) => self.on_node_lost(self.now, node, actions),
+            None => {}
+        }
+        self.nodes.join(node, spec.clone());
+        self.matrix.add_node(node, &spec.processors);
+        self.queue.waiting.append(&mut self.queue.parked);
+        self.queue.blocked = None;
+    }
+
+    /// Jobs that were killed while the node's agent was away may not have been killed there.
+    fn kill_again(&self, node: NodeId, actions: &mut Vec<Action>) {
+        let Some(column) = self.matrix.column(node) else { return };
+        for &job in &column.residents {
+            if let Some(residence) = self.residence(job)
+                && matches!(residence.course, Course::Killed { .. })
+                && residence.nodes_left().any(|left| left == node)
+            {
+                actions.push(Action::Kill { job, node });
+            }
+        }
+    }
+
+    /// A gang without one of its nodes can't run: it ends whole, with the reason.
+    fn on_node_lost(&mut self, now: ClusterTime, node: NodeId, actions: &mut Vec<Action>) {
+        let Some(column) = self.matrix.column(node) else { return };
+        let residents = column.residents.clone();
+        self.matrix.remove_node(node);
+        self.nodes.lose(node);
+        self.sent.remove(&node);
+        self.queue.blocked = None;
+        for job in residents {
+            let was_there = self.residence_mut(job).is_some_and(|residence| residence.lose(node));
+            if was_there {
+                let reason = EndReason::NodeLost(node);
+                self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
+                self.after_part_ended(job, node);
+            }
+            self.finish_if_cleared(job, actions);
+        }
+    }
+
+    fn on_submit(
+        &mut self,
+        now: ClusterTime,
+        request: RequestId,
+        spec: &JobSpec,
+        actions: &mut Vec<Action>,
+    ) {
+        let refusal = if self.stopping {
+            Err(Refusal::ShuttingDown)
+        } else if self.jobs.len() >= JOBS_MAX {
+            Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
+        } else {
+            (self.policy.admission)(self.machine(), spec)
+        };
+        if let Err(refusal) = refusal {
+            actions.push(Action::Decline { request, refusal });
+            return;
+        }
+        self.jobs_made += 1;
+        let job = JobId(self.jobs_made);
+        let phase = Phase::Queued { since: now };
+        self.jobs.insert(job, Record { id: job, spec: spec.clone(), suspended: false, phase });
+        self.queue.waiting.insert(job);
+        actions.push(Action::Accept { request, job });
+    }
+
+    fn on_task_ended(
+        &mut self,
+        now: ClusterTime,
+        (job, rank): (JobId, Rank),
+        status: TaskStatus,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(record) = self.jobs.get_mut(&job) else { return };
+        let rule = record.spec.on_bad_exit;
+        let Phase::Resident(residence) = &mut record.phase else { return };
+        let end = residence.task_ended(rank, status, rule);
+        let node = residence.parts.iter().find(|part| part.has(rank)).map(|part| part.node);
+        match end {
+            TaskEnd::Unknown => return,
+            TaskEnd::Noted => {}
+            TaskEnd::Fatal(reason) => {
+                self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
+            }
+        }
+        if let Some(node) = node {
+            self.after_part_ended(job, node);
+        }
+    }
+
+    /// Somebody's tasks on a node may all have ended: others run in its place from now on.
+    fn after_part_ended(&mut self, job: JobId, node: NodeId) {
+        let Some(residence) = self.residence(job) else { return };
+        if residence.present_on(node) {
+            return;
+        }
+        let present = residence.present();
+        self.outbox.quieter.insert(node);
+        if !present {
+            self.ledger.halt(job);
+        }
+    }
+
+    fn on_job_cleared(
+        &mut self,
+        now: ClusterTime,
+        job: JobId,
+        node: NodeId,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(residence) = self.residence_mut(job) else { return };
+        let Some(unaccounted) = residence.clear(node) else { return };
+        if unaccounted > 0 {
+            // An end that nobody saw is no success.
+            let reason = EndReason::NodeLost(node);
+            self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
+        }
+        self.after_part_ended(job, node);
+        self.finish_if_cleared(job, actions);
+    }
+
+    fn on_signal(&self, job: JobId, ranks: &[Rank], signal: u8, actions: &mut Vec<Action>) {
+        let Some(residence) = self.residence(job) else { return };
+        for part in residence.parts.iter().filter(|part| !part.cleared) {
+            let here = ranks.iter().filter(|&&rank| part.has(rank));
+            let here: Vec<Rank> =
+                here.filter(|rank| !residence.ended.contains_key(rank)).copied().collect();
+            if ranks.is_empty() || !here.is_empty() {
+                actions.push(Action::Signal { job, node: part.node, ranks: here, signal });
+            }
+        }
+    }
+
+    /// A job that is ending keeps its turns, so that it can.
+    fn on_suspend(&mut self, job: JobId) {
+        let Some(record) = self.jobs.get_mut(&job).filter(|record| !record.suspended) else {
+            return;
+        };
+        match &record.phase {
+            Phase::Queued { .. } => {
+                record.suspended = true;
+                self.queue.remove(job);
+                self.queue.suspended.insert(job);
+            }
+            Phase::Resident(residence) if !residence.ending() => {
+                record.suspended = true;
+                self.matrix.deactivate(job);
+            }
+            Phase::Resident(_) => {}
+        }
+    }
+
+    fn on_resume(&mut self, job: JobId) {
+        let Some(record) = self.jobs.get_mut(&job).filter(|record| record.suspended) else {
+            return;
+        };
+        record.suspended = false;
+        match &record.phase {
+            Phase::Queued { .. } => {
+                self.queue.remove(job);
+                self.queue.waiting.insert(job);
+            }
+            Phase::Resident(_) => self.matrix.activate(job),
+        }
+    }
+
+    fn on_front_end_lost(&mut self, now: ClusterTime, job: JobId, actions: &mut Vec<Action>) {
+        let kill_at = now + self.params.front_end_grace();
+        let Some(record) = self.jobs.get_mut(&job).filter(|record| record.spec.attached) else {
+            return;
+        };
+        match &mut record.phase {
+            Phase::Queued { .. } => {
+                self.end_queued(job, EndReason::FrontEndLost, ENDED_BY_KILL, actions);
+            }
+            Phase::Resident(residence) => {
+                residence.orphan(kill_at);
+                self.set_deadline(job);
+            }
+        }
+    }
+
+    fn on_set_params(&mut self, params: &Params) {
+        if params.check().is_ok() {
+            self.params = params.clone();
+            self.queue.blocked = None;
+        }
+    }
+
+    fn on_set_class(&mut self, class: &ClassName, spec: ClassSpec) {
+        if spec.check(class, &self.classes).is_ok() {
+            let before = self.classes.insert(class.clone(), spec);
+            self.outbox.all_nodes |= before.is_some_and(|before| before.empty != spec.empty);
+        }
+    }
+
+    fn on_shut_down(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
+        self.stopping = true;
+        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        for job in jobs {
+            self.end_job(now, job, EndReason::ShutDown, actions);
+        }
+    }
+
+    pub(crate) fn residence(&self, job: JobId) -> Option<&Residence> {
+        match &self.jobs.get(&job)?.phase {
+            Phase::Queued { .. } => None,
+            Phase::Resident(residence) => Some(residence),
+        }
+    }
+
+    pub(crate) fn residence_mut(&mut self, job: JobId) -> Option<&mut Residence> {
+        match &mut self.jobs.get_mut(&job)?.phase {
+            Phase::Queued { .. } => None,
+            Phase::Resident(residence) => Some(residence),
+        }
+    }
+}

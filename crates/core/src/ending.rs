@@ -1,0 +1,194 @@
+//! How jobs end: asked, killed, out of time; and what is due when.
+//!
+//! A job has ended when every node where it was has reported that nothing of it is left. Until then
+//! it keeps its place and its memory, since its processes may still use both.
+
+use crate::action::Action;
+use crate::controller::Core;
+use crate::ids::JobId;
+use crate::job::{EndReason, JobSpec, Outcome};
+use crate::record::{Course, Deaths, Part, Phase};
+use crate::time::{ClusterTime, Nanos};
+use alloc::vec::Vec;
+
+/// The one signal that the core sends of its own accord.
+const SIGTERM: u8 = 15;
+/// The exit code of a job that was asked to end before it had begun.
+const ENDED_BY_TERM: u8 = 128 + SIGTERM;
+/// The exit code of a job that was killed before it had begun.
+pub(crate) const ENDED_BY_KILL: u8 = 128 + 9;
+
+impl Core {
+    /// Asks a job to end, and sees to it that it is killed if it hasn't when its grace is over.
+    pub(crate) fn end_job(
+        &mut self,
+        now: ClusterTime,
+        job: JobId,
+        reason: EndReason,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(record) = self.jobs.get_mut(&job) else { return };
+        let kill_at = now + record.spec.grace;
+        match &mut record.phase {
+            Phase::Queued { .. } => self.end_queued(job, reason, ENDED_BY_TERM, actions),
+            Phase::Resident(residence) => {
+                if !residence.terminate(reason, now, kill_at) {
+                    return;
+                }
+                for node in residence.nodes_left() {
+                    let (ranks, signal) = (Vec::new(), SIGTERM);
+                    actions.push(Action::Signal { job, node, ranks, signal });
+                }
+                // It can't heed the request while it is suspended.
+                record.suspended = false;
+                self.matrix.activate(job);
+                self.set_deadline(job);
+            }
+        }
+    }
+
+    /// Kills a job at somebody's request.
+    pub(crate) fn kill_job(
+        &mut self,
+        now: ClusterTime,
+        job: JobId,
+        reason: EndReason,
+        actions: &mut Vec<Action>,
+    ) {
+        match self.jobs.get(&job).map(|record| &record.phase) {
+            Some(Phase::Queued { .. }) => self.end_queued(job, reason, ENDED_BY_KILL, actions),
+            Some(Phase::Resident(_)) => {
+                self.kill_resident(now, job, (reason, Deaths::Meant), actions);
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn kill_resident(
+        &mut self,
+        now: ClusterTime,
+        job: JobId,
+        (reason, deaths): (EndReason, Deaths),
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(residence) = self.residence_mut(job) else { return };
+        if residence.kill(reason, now, deaths) {
+            let nodes = residence.nodes_left();
+            actions.extend(nodes.map(|node| Action::Kill { job, node }));
+            self.set_deadline(job);
+        }
+    }
+
+    /// Ends a job that had not begun.
+    pub(crate) fn end_queued(
+        &mut self,
+        job: JobId,
+        reason: EndReason,
+        exit_code: u8,
+        actions: &mut Vec<Action>,
+    ) {
+        self.queue.remove(job);
+        self.jobs.remove(&job);
+        let exit_code = reason.exit_code_or(exit_code);
+        let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
+        actions.push(Action::Ended { job, outcome });
+    }
+
+    /// A job has ended when nothing of it is left on any node, and only then is its place free.
+    pub(crate) fn finish_if_cleared(&mut self, job: JobId, actions: &mut Vec<Action>) {
+        let Some(residence) = self.residence(job).filter(|residence| residence.cleared()) else {
+            return;
+        };
+        self.deadlines.remove(&(residence.deadline, job));
+        self.limited.remove(&job);
+        self.matrix.remove(job);
+        let service = self.ledger.close(job);
+        let Some(record) = self.jobs.remove(&job) else { return };
+        let Phase::Resident(residence) = record.phase else { return };
+        for part in residence.parts.iter().filter(|part| !part.lost) {
+            self.nodes.release(part.node, memory_of(part, &record.spec));
+        }
+        self.queue.blocked = None;
+        actions.push(Action::Ended { job, outcome: residence.outcome(service) });
+    }
+
+    /// Carries out what is due by now. Each step leaves the job with a later deadline or none, or
+    /// brings it one state further, so this ends.
+    pub(crate) fn carry_out_due(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
+        while let Some(&(at, job)) = self.deadlines.first()
+            && at <= now
+        {
+            let Some(residence) = self.residence(job) else {
+                self.deadlines.remove(&(at, job));
+                continue;
+            };
+            match residence.course {
+                Course::Orphaned { kill_at } if kill_at <= now => {
+                    let order = (EndReason::FrontEndLost, Deaths::Meant);
+                    self.kill_resident(now, job, order, actions);
+                }
+                Course::Terminating { reason, kill_at, .. } if kill_at <= now => {
+                    self.kill_resident(now, job, (reason, Deaths::Meant), actions);
+                }
+                Course::Running | Course::Orphaned { .. } if self.out_of_time(job) => {
+                    self.end_job(now, job, EndReason::TimedOut, actions);
+                }
+                Course::Running
+                | Course::Orphaned { .. }
+                | Course::Terminating { .. }
+                | Course::Killed { .. } => self.set_deadline(job),
+            }
+        }
+    }
+
+    fn out_of_time(&self, job: JobId) -> bool {
+        let limit = self.jobs.get(&job).and_then(|record| record.spec.time_limit);
+        limit.is_some_and(|limit| self.ledger.service(job, self.now) >= limit)
+    }
+
+    /// Notes when something is next due for a job.
+    pub(crate) fn set_deadline(&mut self, job: JobId) {
+        let Some(record) = self.jobs.get_mut(&job) else { return };
+        let Phase::Resident(residence) = &mut record.phase else { return };
+        let limit = record.spec.time_limit;
+        let out_of_time = limit.map_or(ClusterTime::NEVER, |limit| self.ledger.reaches(job, limit));
+        let deadline = match residence.course {
+            Course::Running => out_of_time,
+            Course::Orphaned { kill_at } => kill_at.min(out_of_time),
+            Course::Terminating { kill_at, .. } => kill_at,
+            Course::Killed { .. } => ClusterTime::NEVER,
+        };
+        self.deadlines.remove(&(residence.deadline, job));
+        residence.deadline = deadline;
+        if deadline < ClusterTime::NEVER {
+            self.deadlines.insert((deadline, job));
+        }
+    }
+
+    /// Keeps the driver's wish to wake the core up to date.
+    pub(crate) fn ask_to_wake(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
+        self.ledger.advance(now);
+        let moved = self.ledger.take_moved();
+        let jobs = match moved.all {
+            true => self.limited.clone(),
+            false => moved.jobs.intersection(&self.limited).copied().collect(),
+        };
+        for job in jobs {
+            self.set_deadline(job);
+        }
+        let mut at = self.deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at);
+        if !self.limited.is_empty() {
+            // When a timetable activates, ends of time must be foretold anew.
+            at = at.min(self.ledger.next_stage());
+        }
+        if at != self.wake {
+            self.wake = at;
+            actions.push(Action::WakeAt { at });
+        }
+    }
+}
+
+/// The memory that a part of a job is promised, in bytes.
+pub(crate) fn memory_of(part: &Part, spec: &JobSpec) -> u64 {
+    spec.memory_per_task_bytes.unwrap_or(0).saturating_mul(u64::from(part.tasks))
+}

@@ -1,0 +1,100 @@
+//! All that can happen. Closed: what is not here cannot change a decision.
+
+use crate::class::ClassSpec;
+use crate::ids::{ClassName, JobId, NodeId, Rank, RequestId};
+use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
+use crate::params::Params;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// One thing that happened, at the time given to [`Core::apply`](crate::Core::apply) with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// A node's agent joined, or joined again after it was lost. Sent by the driver, once per
+    /// connection of an agent.
+    NodeJoined {
+        /// The number that the driver gave to the node of this name.
+        node: NodeId,
+        /// What it has.
+        spec: NodeSpec,
+    },
+    /// A node's agent is gone for longer than it may. The jobs with tasks there are lost.
+    NodeLost {
+        /// Which one.
+        node: NodeId,
+    },
+    /// A user asks for a job. Answered by `Accept` or `Decline` with the same request.
+    Submit {
+        /// The driver's number for the request.
+        request: RequestId,
+        /// What is asked.
+        spec: JobSpec,
+    },
+    /// A task's root process has ended and nothing of the task is left. Sent by the agent's side,
+    /// once per task.
+    TaskEnded {
+        /// Its job.
+        job: JobId,
+        /// Which task.
+        rank: Rank,
+        /// How.
+        status: TaskStatus,
+    },
+    /// Nothing of the job is left on the node: no process, no cgroup, and every task there has been
+    /// reported as ended.
+    JobCleared {
+        /// Which job.
+        job: JobId,
+        /// On which node.
+        node: NodeId,
+    },
+    /// A request to end a job: its tasks get SIGTERM, and SIGKILL when the grace is over.
+    Cancel {
+        /// Which job.
+        job: JobId,
+        /// Why; becomes the reason of its end.
+        reason: EndReason,
+        /// Whether to leave out the SIGTERM and the grace.
+        at_once: bool,
+    },
+    /// A request to send a signal to the root processes' groups of a job's tasks.
+    Signal {
+        /// Which job.
+        job: JobId,
+        /// Which tasks; empty means all.
+        ranks: Vec<Rank>,
+        /// The signal's number.
+        signal: u8,
+    },
+    /// A request to take a job out of the turns until it is resumed.
+    Suspend {
+        /// Which job.
+        job: JobId,
+    },
+    /// A request to give a suspended job its turns back.
+    Resume {
+        /// Which job.
+        job: JobId,
+    },
+    /// The front end of an attached job is gone without a word.
+    FrontEndLost {
+        /// Which job.
+        job: JobId,
+    },
+    /// An administrator sets the parameters.
+    SetParams {
+        /// All of them, already checked by [`Params::check`].
+        params: Params,
+    },
+    /// An administrator defines a class or changes it.
+    SetClass {
+        /// Its name.
+        class: ClassName,
+        /// Its rules, already checked by [`ClassSpec::check`].
+        spec: ClassSpec,
+    },
+    /// The instance is to end: no job is accepted any more, and all are ended.
+    ShutDown,
+    /// The time that an action `WakeAt` asked for has come.
+    Tick,
+}

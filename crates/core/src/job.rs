@@ -1,0 +1,171 @@
+//! What a job asks for, and how it can end.
+
+use crate::ids::{ClassName, NodeId, ProcessorSet, UserId};
+use crate::time::Nanos;
+use alloc::string::String;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// What a user asks to run, as far as a decision needs to know it. What the tasks are (program,
+/// arguments, environment) is the driver's to keep and the keeper's to carry out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// Who asked, as the kernel said.
+    pub owner: UserId,
+    /// The class whose rules hold for the job.
+    pub class: ClassName,
+    /// How many tasks; at least one.
+    pub tasks: u32,
+    /// Processors of its own for each task. `None`: one for each task, or, where the machine has
+    /// fewer processors than the job has tasks, the tasks share all of them.
+    pub processors_per_task: Option<u32>,
+    /// Memory that each task may use, in bytes; `None` counts as zero in admission and sets no limit.
+    pub memory_per_task_bytes: Option<u64>,
+    /// How long the job may run, counting only the time of its turns; `None`: for ever.
+    pub time_limit: Option<Nanos>,
+    /// How long a job that was asked to end may take before it is killed.
+    pub grace: Nanos,
+    /// Whether a front end waits for the job: it dies with its front end.
+    pub attached: bool,
+    /// What an unsuccessful task means for the others.
+    pub on_bad_exit: OnBadExit,
+}
+
+/// What happens to the other tasks when one ends badly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum OnBadExit {
+    /// A task that died of a signal, or aborted through PMI, takes the job with it; one that merely
+    /// returned a nonzero status does not.
+    #[default]
+    KillOnSignal,
+    /// Any unsuccessful task ends the job.
+    Kill,
+    /// The others go on in any case.
+    Continue,
+}
+
+/// How the processes of a class are suspended and resumed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ControlMethod {
+    /// The freezer of cgroup v2; the agent falls back to signals where no cgroup may be written.
+    #[default]
+    Freeze,
+    /// SIGSTOP from the top down, SIGCONT from the bottom up.
+    Signal,
+}
+
+impl fmt::Display for ControlMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Freeze => "freeze",
+            Self::Signal => "signal",
+        })
+    }
+}
+
+/// What a node has, as its agent found it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NodeSpec {
+    /// The host name.
+    pub name: String,
+    /// The processors that tasks may run on.
+    pub processors: ProcessorSet,
+    /// Memory that tasks may use, in bytes.
+    pub memory_bytes: u64,
+}
+
+/// How one task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum TaskStatus {
+    /// It returned this exit status, 0 to 255.
+    Exited(u8),
+    /// It died of this signal.
+    Signaled(u8),
+    /// It asked through PMI that the whole job end, with this status.
+    Aborted(u8),
+    /// Its program does not exist (as a shell says 127).
+    NotFound,
+    /// Its program could not be started (as a shell says 126).
+    NotExecutable,
+    /// The kernel killed it for using more memory than it may.
+    OutOfMemory,
+    /// Whoever held it is gone; nobody knows how it ended.
+    Lost,
+}
+
+impl TaskStatus {
+    /// The task's part of the exit status of the job, as shells and MPI starters count it.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Exited(status) | Self::Aborted(status) => status,
+            Self::Signaled(signal) => 128u8.saturating_add(signal),
+            Self::NotFound => 127,
+            Self::NotExecutable => 126,
+            Self::OutOfMemory => EndReason::OutOfMemory.exit_code_or(0),
+            Self::Lost => EndReason::NodeLost(NodeId(0)).exit_code_or(0),
+        }
+    }
+}
+
+/// Why a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EndReason {
+    /// All tasks ended by themselves.
+    Completed,
+    /// A task ended badly and took the others with it.
+    TaskFailed,
+    /// A user with the right to do so ended it.
+    Cancelled,
+    /// Its time limit was reached.
+    TimedOut,
+    /// A task used more memory than it may.
+    OutOfMemory,
+    /// Its front end went away.
+    FrontEndLost,
+    /// A node that ran some of it is lost, or what held its tasks there is.
+    NodeLost(NodeId),
+    /// The instance is shutting down.
+    ShutDown,
+}
+
+impl EndReason {
+    /// The exit code of `tutti run` for jobs that ended for this reason, where the reason decides
+    /// it; otherwise `statuses`, the highest of the tasks' own.
+    #[must_use]
+    pub const fn exit_code_or(self, statuses: u8) -> u8 {
+        match self {
+            Self::Completed | Self::TaskFailed | Self::Cancelled | Self::FrontEndLost => statuses,
+            Self::NodeLost(_) => 121,
+            Self::ShutDown => 122,
+            Self::OutOfMemory => 123,
+            Self::TimedOut => 124,
+        }
+    }
+}
+
+impl fmt::Display for EndReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Completed => f.write_str("completed"),
+            Self::TaskFailed => f.write_str("a task failed"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::TimedOut => f.write_str("timed out"),
+            Self::OutOfMemory => f.write_str("out of memory"),
+            Self::FrontEndLost => f.write_str("its front end was lost"),
+            Self::NodeLost(node) => write!(f, "node {node} was lost"),
+            Self::ShutDown => f.write_str("shut down"),
+        }
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Why it ended.
+    pub reason: EndReason,
+    /// The exit code of the whole: the highest of the tasks', or the reason's own.
+    pub exit_code: u8,
+    /// Time that its turns gave it, in nanoseconds.
+    pub service: Nanos,
+}

@@ -1,0 +1,54 @@
+//! The core of Tutti: everything that decides, and nothing that acts.
+//!
+//! One function is the whole of its surface: [`Core::apply`] takes in one [`Event`] that happened at
+//! a [`ClusterTime`] and appends the [`Action`]s that must follow. Same events, same times: same
+//! actions, bit for bit. There is no clock, file, thread, environment or random number in here
+//! (`no_std` makes the compiler say so), no floating point, and no container whose order depends on
+//! a hash. What is slow or random enters as an event.
+//!
+//! Map: [`event`] and [`action`] are the only way in and out, besides what [`view`] shows;
+//! [`controller`] dispatches; [`record`] is a job and its states; [`matrix`] is the Ousterhout
+//! matrix; [`share`] decides how long each slot is; [`frame`] how one cycle of slots follows
+//! another; [`timetable`] is what one node is told of it; [`ledger`] counts who ran how long;
+//! [`policy`] decides which jobs get into the matrix and where; [`check`] holds the invariants.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
+
+extern crate alloc;
+
+pub mod action;
+pub mod check;
+pub mod class;
+pub mod controller;
+mod digest;
+mod ending;
+pub mod event;
+pub mod frame;
+pub mod ids;
+pub mod job;
+pub mod ledger;
+pub mod limits;
+pub mod matrix;
+pub mod nodes;
+pub mod params;
+mod plan;
+pub mod policy;
+mod queue;
+pub mod record;
+pub mod share;
+pub mod time;
+pub mod timetable;
+pub mod view;
+
+pub use action::{Action, Refusal, TaskPlacement};
+pub use class::{ClassError, ClassSpec, Classes, default_classes};
+pub use controller::Core;
+pub use event::Event;
+pub use ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, UserId};
+pub use job::{ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome, TaskStatus};
+pub use params::{Param, ParamError, ParamKind, Params};
+pub use policy::WaitReason;
+pub use time::{ClusterTime, Nanos};
+pub use timetable::{Candidate, IfAbsent, Position, Slot, Timetable};
+pub use view::{CellView, JobState, JobView, NodeView, PlacementView, RowView};

@@ -1,0 +1,37 @@
+//! Every maximum of the core, with its reason.
+
+use crate::time::Nanos;
+
+/// The largest processor number of a node, plus one: what a kernel can be built for (NR_CPUS).
+pub const PROCESSORS_PER_NODE_MAX: u32 = 8192;
+
+/// Tasks of one job: beyond the largest MPI jobs ever run, and small enough to count in 32 bits.
+pub const TASKS_PER_JOB_MAX: u32 = 16_777_216;
+
+/// Jobs known at once; more are declined rather than let a controller run out of memory.
+pub const JOBS_MAX: usize = 1_000_000;
+
+/// Rows of the matrix (the multiprogramming limit) that an administrator may set.
+pub const ROWS_MAX: u32 = 1024;
+
+/// Classes that an administrator may define.
+pub const CLASSES_MAX: usize = 64;
+
+/// The shortest quantum: a switch costs some 0.2 ms with fifteen busy processes.
+pub const QUANTUM_MIN: Nanos = Nanos::from_millis(2);
+
+/// The longest quantum: a day; beyond it, jobs don't take turns in any useful sense.
+pub const QUANTUM_MAX: Nanos = Nanos::from_secs(24 * 3600);
+
+/// The shortest limit on a job's time that is of any use: launching takes longer.
+pub const TIME_LIMIT_MIN: Nanos = Nanos::from_millis(1);
+
+/// Candidates that stand in for absent ones, in one slot of one node: they only matter between the
+/// end of a job and the timetable that follows it, so a few are enough, and a message stays small.
+pub const SUBSTITUTES_PER_SLOT_MAX: usize = 64;
+
+/// A whole, in the unit of class shares: shares are counted in ten-thousandths.
+pub const SHARE_WHOLE: u32 = 10_000;
+
+const _: () = assert!(QUANTUM_MIN.0 < QUANTUM_MAX.0);
+const _: () = assert!(QUANTUM_MAX.0.checked_mul(ROWS_MAX as u64 * 2).is_some());

@@ -1,0 +1,108 @@
+//! The nodes: what each has, whether it is up, and how much of its memory is admitted.
+//!
+//! Memory is admitted over all resident rows, not per row: a suspended job keeps its pages, so
+//! jobs that take turns must fit together (the processors of a node, in contrast, are the matrix's
+//! business, since there each row has them all).
+
+use crate::ids::NodeId;
+use crate::job::NodeSpec;
+use alloc::collections::BTreeMap;
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// What it has.
+    pub spec: NodeSpec,
+    /// Whether its agent is there.
+    pub up: bool,
+    /// Memory promised to resident jobs, in bytes.
+    pub admitted_bytes: u64,
+}
+
+/// All nodes that ever joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Nodes {
+    nodes: BTreeMap<NodeId, Node>,
+}
+
+impl Nodes {
+    /// A node joins with nothing on it.
+    pub fn join(&mut self, node: NodeId, spec: NodeSpec) {
+        self.nodes.insert(node, Node { spec, up: true, admitted_bytes: 0 });
+    }
+
+    /// A node is lost, with all that was on it.
+    pub fn lose(&mut self, node: NodeId) {
+        if let Some(record) = self.nodes.get_mut(&node) {
+            record.up = false;
+            record.admitted_bytes = 0;
+        }
+    }
+
+    /// The node, if it ever joined.
+    #[must_use]
+    pub fn get(&self, node: NodeId) -> Option<&Node> {
+        self.nodes.get(&node)
+    }
+
+    /// Whether the node is up.
+    #[must_use]
+    pub fn is_up(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|record| record.up)
+    }
+
+    /// All nodes, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().map(|(&id, node)| (id, node))
+    }
+
+    /// The nodes that are up, by number.
+    pub fn up(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.iter().filter(|(_, node)| node.up)
+    }
+
+    /// Memory of the node that is promised to nobody, in bytes; none on a node that is not up.
+    #[must_use]
+    pub fn free_bytes(&self, node: NodeId) -> u64 {
+        self.nodes
+            .get(&node)
+            .filter(|record| record.up)
+            .map_or(0, |record| record.spec.memory_bytes.saturating_sub(record.admitted_bytes))
+    }
+
+    /// Promises memory to a job that was placed.
+    pub fn admit(&mut self, node: NodeId, bytes: u64) {
+        if let Some(record) = self.nodes.get_mut(&node) {
+            record.admitted_bytes = record.admitted_bytes.saturating_add(bytes);
+        }
+    }
+
+    /// Takes back what was promised to a job that has ended.
+    pub fn release(&mut self, node: NodeId, bytes: u64) {
+        if let Some(record) = self.nodes.get_mut(&node) {
+            record.admitted_bytes = record.admitted_bytes.saturating_sub(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Nodes;
+    use crate::ids::{NodeId, ProcessorSet};
+    use crate::job::NodeSpec;
+
+    #[test]
+    fn a_node_that_joins_again_has_all_its_memory_free() {
+        let spec =
+            NodeSpec { name: "a".into(), processors: ProcessorSet::first(2), memory_bytes: 100 };
+        let mut nodes = Nodes::default();
+        nodes.join(NodeId(1), spec.clone());
+        nodes.admit(NodeId(1), 60);
+        assert_eq!(nodes.free_bytes(NodeId(1)), 40);
+        nodes.lose(NodeId(1));
+        assert_eq!(nodes.free_bytes(NodeId(1)), 0);
+        nodes.join(NodeId(1), spec);
+        assert_eq!(nodes.free_bytes(NodeId(1)), 100);
+        nodes.release(NodeId(7), 1);
+    }
+}

@@ -1,0 +1,278 @@
+//! What each node is told: from the matrix and the frame to timetables.
+//!
+//! In the slot of a row, a node's candidates are, in this order:
+//!
+//! 1. the jobs at home in the row, each with what its class says of empty time;
+//! 2. the guests of the row;
+//! 3. substitutes: jobs that run on this node only, in cyclic row order from the row on.
+//!
+//! Homes and guests are disjoint, so each of them runs if it is present and whatever else is: a
+//! gang runs on all its nodes or on none, by arithmetic and presence alone. Substitutes run in place
+//! of what is absent; that is a matter of one node only, so a gang is never one.
+//!
+//! A timetable goes to the nodes for which it is different. The frame (rows, lengths, epoch) is the
+//! same in all of them; if it changes, all get a new one.
+
+use crate::action::Action;
+use crate::class::Classes;
+use crate::controller::Core;
+use crate::frame::Lengths;
+use crate::ids::{JobId, NodeId, RowId};
+use crate::ledger::Stage;
+use crate::limits::SUBSTITUTES_PER_SLOT_MAX;
+use crate::matrix::{Column, Matrix};
+use crate::record::Phase;
+use crate::share::Present;
+use crate::time::ClusterTime;
+use crate::timetable::{Candidate, IfAbsent, Slot, Timetable};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+/// The candidates of a node, for every row that has a slot or may get one.
+pub(crate) type NodePlan = BTreeMap<RowId, Vec<Candidate>>;
+
+/// What remains to be sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Outbox {
+    /// Nodes that need a timetable whether or not it changed.
+    pub(crate) nodes: BTreeSet<NodeId>,
+    /// All of them do.
+    pub(crate) all_nodes: bool,
+    /// Nodes where somebody's tasks have all ended.
+    pub(crate) quieter: BTreeSet<NodeId>,
+    /// Jobs to launch, once their timetables are out.
+    pub(crate) launches: Vec<JobId>,
+}
+
+/// When a node was last told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Sent {
+    pub(crate) version: u64,
+    pub(crate) activates: ClusterTime,
+}
+
+/// Who may run in which row's slot on a node.
+pub(crate) fn node_plan(matrix: &Matrix, classes: &Classes, node: NodeId) -> NodePlan {
+    let mut plan = NodePlan::new();
+    let Some(column) = matrix.column(node) else { return plan };
+    for (row, record) in matrix.rows().filter(|(_, row)| !row.classes.is_empty()) {
+        let mut candidates = Vec::new();
+        // A row that uses nothing here has no one to be substituted: who could stand in is a guest.
+        if record.cells(node).is_some() {
+            homes_and_guests(matrix, classes, (row, node, column), &mut candidates);
+            substitutes(matrix, (row, node, column), &mut candidates);
+        }
+        plan.insert(row, candidates);
+    }
+    plan
+}
+
+fn homes_and_guests(
+    matrix: &Matrix,
+    classes: &Classes,
+    (row, node, column): (RowId, NodeId, &Column),
+    candidates: &mut Vec<Candidate>,
+) {
+    let mut guests = Vec::new();
+    for &job in &column.residents {
+        let Some((seat, set)) = matrix.seat(job).and_then(|seat| Some((seat, seat.on(node)?)))
+        else {
+            continue;
+        };
+        let candidate = |if_absent| Candidate { job, processors: set.clone(), if_absent };
+        if seat.row == row && seat.active {
+            let empty = classes.get(&seat.class).map_or(IfAbsent::Down, |class| class.empty);
+            candidates.push(candidate(empty));
+        } else if seat.guest_in.contains(&row) {
+            guests.push(candidate(IfAbsent::Down));
+        }
+    }
+    candidates.append(&mut guests);
+}
+
+fn substitutes(
+    matrix: &Matrix,
+    (row, node, column): (RowId, NodeId, &Column),
+    candidates: &mut Vec<Candidate>,
+) {
+    let mut found: Vec<(bool, RowId, JobId)> = Vec::new();
+    for &job in &column.residents {
+        let Some(seat) = matrix.seat(job) else { continue };
+        let elsewhere = seat.row != row && !seat.guest_in.contains(&row);
+        if seat.active && seat.parts.len() == 1 && elsewhere {
+            found.push((seat.row < row, seat.row, job));
+        }
+    }
+    found.sort_unstable();
+    for (_, _, job) in found.into_iter().take(SUBSTITUTES_PER_SLOT_MAX) {
+        if let Some(set) = matrix.seat(job).and_then(|seat| seat.on(node)) {
+            let processors = set.clone();
+            candidates.push(Candidate { job, processors, if_absent: IfAbsent::Down });
+        }
+    }
+}
+
+impl Core {
+    /// A node's timetable as it was last sent; `None` for a node that is not up.
+    #[must_use]
+    pub fn timetable(&self, node: NodeId) -> Option<Timetable> {
+        let sent = self.sent.get(&node)?;
+        let plan = node_plan(&self.matrix, &self.classes, node);
+        Some(self.timetable_from(&plan, *sent))
+    }
+
+    /// Sends what changed: timetables, then launches.
+    pub(crate) fn publish(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
+        let changes = self.matrix.settle();
+        let mut outbox = core::mem::take(&mut self.outbox);
+        let reframed = self.reframe(now);
+        outbox.nodes.extend(changes.nodes.iter().copied());
+        if reframed || outbox.all_nodes {
+            outbox.nodes.extend(self.matrix.columns().map(|(node, _)| node));
+        }
+        outbox.nodes.retain(|&node| self.nodes.is_up(node));
+        if !outbox.nodes.is_empty() {
+            self.versions += 1;
+        }
+        let sent = Sent { version: self.versions, activates: self.activation(now) };
+        let mut runs = BTreeMap::new();
+        for &node in outbox.nodes.union(&outbox.quieter) {
+            let plan = node_plan(&self.matrix, &self.classes, node);
+            // What a class says of its empty time may also decide who runs.
+            let others_run = changes.nodes.contains(&node) || outbox.all_nodes;
+            if others_run || outbox.quieter.contains(&node) {
+                self.runs_of_single(node, &plan, &mut runs);
+            }
+            if outbox.nodes.contains(&node) {
+                self.sent.insert(node, sent);
+                let timetable = self.timetable_from(&plan, sent);
+                actions.push(Action::Timetable { node, timetable });
+            }
+        }
+        self.runs_of_gangs(&changes.jobs, &mut runs);
+        let rows = || self.matrix.rows().map(|(row, _)| row).collect();
+        let frame = reframed.then(|| (self.frame.clone(), rows()));
+        let stage = Stage { at: self.activation(now), frame, runs };
+        self.ledger.stage(stage);
+        for job in outbox.launches {
+            self.launch(job, actions);
+        }
+    }
+
+    /// When what is sent now takes effect: never before what was sent earlier, so that there is
+    /// one frame at any moment.
+    fn activation(&self, now: ClusterTime) -> ClusterTime {
+        (now + self.params.lead()).max(self.activated)
+    }
+
+    /// Makes a new frame if rows or their lengths are others than before.
+    fn reframe(&mut self, now: ClusterTime) -> bool {
+        let lengths = self.lengths();
+        let at = self.activation(now);
+        self.activated = at;
+        if self.frame.has(&lengths) {
+            return false;
+        }
+        self.frame = self.frame.followed_by(&lengths, at);
+        true
+    }
+
+    /// How long the slots of all rows shall be.
+    pub(crate) fn lengths(&mut self) -> Lengths {
+        let mut present = Present::new();
+        for (id, row) in self.matrix.rows().filter(|(_, row)| !row.classes.is_empty()) {
+            present.insert(id, row.classes.keys().cloned().collect());
+        }
+        self.hold_slots(&mut present);
+        (self.policy.shares)(&present, &self.classes, self.params.quantum())
+    }
+
+    /// Gives every class that holds its empty time a slot of its own while it has nothing to run.
+    fn hold_slots(&mut self, present: &mut Present) {
+        let busy: BTreeSet<_> = present.values().flatten().cloned().collect();
+        let mut held = BTreeMap::new();
+        for (name, class) in &self.classes {
+            let holds = class.empty == IfAbsent::Hold && class.share > 0;
+            if holds && !busy.contains(name) && !present.is_empty() {
+                let known = self.held.get(name).copied();
+                let row = known.unwrap_or_else(|| self.matrix.make_row_id());
+                held.insert(name.clone(), row);
+            }
+        }
+        for (name, &row) in &held {
+            present.insert(row, [name.clone()].into());
+        }
+        self.held = held;
+    }
+
+    fn timetable_from(&self, plan: &NodePlan, sent: Sent) -> Timetable {
+        let slot = |slot: &crate::frame::FrameSlot| Slot {
+            row: slot.row,
+            length: slot.length,
+            candidates: plan.get(&slot.row).cloned().unwrap_or_default(),
+        };
+        Timetable {
+            version: sent.version,
+            activates: sent.activates,
+            epoch: self.frame.epoch,
+            slots: self.frame.slots.iter().map(slot).collect(),
+        }
+    }
+
+    /// In which rows' slots the jobs that run only on this node run, as far as the core knows who
+    /// is present.
+    fn runs_of_single(
+        &self,
+        node: NodeId,
+        plan: &NodePlan,
+        runs: &mut BTreeMap<JobId, Vec<RowId>>,
+    ) {
+        let Some(column) = self.matrix.column(node) else { return };
+        let single = |job| self.matrix.seat(job).is_some_and(|seat| seat.parts.len() == 1);
+        for &job in column.residents.iter().filter(|&&job| single(job)) {
+            runs.insert(job, Vec::new());
+        }
+        let mut running = Vec::new();
+        for (&row, candidates) in plan {
+            running.clear();
+            let slot =
+                Slot { row, length: crate::time::Nanos::ZERO, candidates: candidates.clone() };
+            let timetable = Timetable { slots: [slot].into(), ..Timetable::default() };
+            timetable.running(0, |job| self.present_on(job, node), &mut running);
+            for job in &running {
+                if let Some(rows) = runs.get_mut(job) {
+                    rows.push(row);
+                }
+            }
+        }
+    }
+
+    /// Gangs run in the slots of their homes and where they are guests.
+    fn runs_of_gangs(&self, jobs: &BTreeSet<JobId>, runs: &mut BTreeMap<JobId, Vec<RowId>>) {
+        for &job in jobs {
+            let Some(seat) = self.matrix.seat(job).filter(|seat| seat.parts.len() != 1) else {
+                continue;
+            };
+            let home = seat.active.then_some(seat.row);
+            runs.insert(job, home.into_iter().chain(seat.guest_in.iter().copied()).collect());
+        }
+    }
+
+    fn present_on(&self, job: JobId, node: NodeId) -> bool {
+        self.jobs.get(&job).is_some_and(|record| match &record.phase {
+            Phase::Queued { .. } => false,
+            Phase::Resident(residence) => residence.present_on(node),
+        })
+    }
+
+    fn launch(&self, job: JobId, actions: &mut Vec<Action>) {
+        let Some(record) = self.jobs.get(&job) else { return };
+        let Phase::Resident(residence) = &record.phase else { return };
+        let class = self.classes.get(&record.spec.class);
+        let control = class.map(|class| class.control).unwrap_or_default();
+        for part in &residence.parts {
+            let tasks = part.placements();
+            actions.push(Action::Launch { job, node: part.node, control, tasks });
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Placement "packed": as few nodes as possible, and on them the least loaded processors.
+//!
+//! Whether a job fits a row at all depends on counts alone: a node can take as many tasks as its
+//! free processors and its unpromised memory allow, and the job fits if the nodes together can take
+//! all. So what is found here is found whenever there is anything to find.
+
+use super::Machine;
+use crate::ids::{NodeId, ProcessorSet, RowId};
+use crate::job::JobSpec;
+use crate::matrix::Index;
+use crate::record::{Binding, Part};
+use alloc::vec::Vec;
+
+/// Chooses the processors for a job in a row, or in a new row if `None`.
+pub type Lay = fn(Machine<'_>, &JobSpec, Option<RowId>) -> Result<Vec<Part>, Lack>;
+
+/// What keeps a job out of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// Processors: too few are free.
+    Nodes,
+    /// There are enough processors, but memory is promised to others.
+    Memory,
+}
+
+/// See the module.
+pub(super) fn packed(
+    machine: Machine<'_>,
+    spec: &JobSpec,
+    row: Option<RowId>,
+) -> Result<Vec<Part>, Lack> {
+    let index = match row {
+        None => machine.matrix.blank(),
+        Some(row) => &machine.matrix.row(row).ok_or(Lack::Nodes)?.index,
+    };
+    let all = machine.matrix.blank().free();
+    let each = spec.processors_per_task.unwrap_or(1).max(1);
+    let asked = u64::from(spec.tasks) * u64::from(each);
+    if spec.processors_per_task.is_none() && asked > all {
+        let parts = shared(machine, spec)?;
+        let free = |part: &Part| machine.matrix.free_on(row, part.node) == part.processors;
+        return if parts.iter().all(free) { Ok(parts) } else { Err(Lack::Nodes) };
+    }
+    if index.free() < asked {
+        return Err(Lack::Nodes);
+    }
+    let counts = counts(machine, spec, index, each)?;
+    let mut first = 0;
+    let part = |(node, tasks): (NodeId, u32)| {
+        let processors = choose(machine, row, node, tasks * each);
+        let part = Part::new(node, processors, first, tasks);
+        first += tasks;
+        Part { binding: Binding::Own(each), ..part }
+    };
+    Ok(counts.into_iter().map(part).collect())
+}
+
+/// How many tasks go to which nodes, by node number.
+fn counts(
+    machine: Machine<'_>,
+    spec: &JobSpec,
+    index: &Index,
+    each: u32,
+) -> Result<Vec<(NodeId, u32)>, Lack> {
+    let memory = |node| tasks_by_memory(machine.nodes.free_bytes(node), spec);
+    if let Some(width) = spec.tasks.checked_mul(each)
+        && let Some(node) = index.least_loaded(width, |node| memory(node) >= spec.tasks)
+    {
+        return Ok([(node, spec.tasks)].into());
+    }
+    let mut left = spec.tasks;
+    let mut room = 0u64;
+    let mut counts = Vec::new();
+    for (free, node) in index.widest().take_while(|&(free, _)| free >= each) {
+        room += u64::from(free / each);
+        let tasks = (free / each).min(memory(node)).min(left);
+        if tasks > 0 {
+            counts.push((node, tasks));
+            left -= tasks;
+        }
+        if left == 0 {
+            counts.sort_unstable();
+            return Ok(counts);
+        }
+    }
+    Err(if room >= u64::from(spec.tasks) { Lack::Memory } else { Lack::Nodes })
+}
+
+/// The least loaded free processors of a node, ties by number.
+fn choose(machine: Machine<'_>, row: Option<RowId>, node: NodeId, count: u32) -> ProcessorSet {
+    let free = machine.matrix.free_on(row, node);
+    let load = |processor| machine.matrix.column(node).map_or(0, |c| c.load_of(processor));
+    let mut free: Vec<(u32, u32)> = free.iter().map(|p| (load(p), p)).collect();
+    free.sort_unstable();
+    free.into_iter().take(count as usize).map(|(_, processor)| processor).collect()
+}
+
+/// More tasks than the machine has processors: all processors of all nodes, the tasks in blocks in
+/// proportion to the nodes' processors (largest remainder, ties by number) as far as memory allows,
+/// the rest where there is memory left. A node that gets no task is not taken up.
+fn shared(machine: Machine<'_>, spec: &JobSpec) -> Result<Vec<Part>, Lack> {
+    let columns: Vec<_> = machine.matrix.columns().filter(|(_, c)| c.width > 0).collect();
+    let all = machine.matrix.blank().free();
+    if all == 0 {
+        return Err(Lack::Nodes);
+    }
+    let tasks = u64::from(spec.tasks);
+    let fair = |width: u32| tasks * u64::from(width) / all;
+    let remainder = |width: u32| tasks * u64::from(width) % all;
+    let mut by_remainder: Vec<usize> = (0..columns.len()).collect();
+    by_remainder.sort_by_key(|&i| (u64::MAX - remainder(columns[i].1.width), columns[i].0));
+    let odd = tasks - columns.iter().map(|(_, column)| fair(column.width)).sum::<u64>();
+    let mut counts: Vec<u64> = columns.iter().map(|(_, column)| fair(column.width)).collect();
+    for &i in by_remainder.iter().take(usize::try_from(odd).unwrap_or(usize::MAX)) {
+        counts[i] += 1;
+    }
+    let mut spill = 0;
+    let rooms = columns
+        .iter()
+        .map(|&(node, _)| u64::from(tasks_by_memory(machine.nodes.free_bytes(node), spec)));
+    let rooms: Vec<u64> = rooms.collect();
+    for (count, &room) in counts.iter_mut().zip(&rooms) {
+        spill += count.saturating_sub(room);
+        *count = (*count).min(room);
+    }
+    for (count, room) in counts.iter_mut().zip(rooms) {
+        let more = spill.min(room - *count);
+        *count += more;
+        spill -= more;
+    }
+    if spill > 0 {
+        return Err(Lack::Memory);
+    }
+    let mut first = 0;
+    let part = |(&(node, column), count): (&(NodeId, &crate::matrix::Column), u64)| {
+        let tasks = u32::try_from(count).expect("no part has more tasks than the job");
+        let part = Part::new(node, column.processors.clone(), first, tasks);
+        first += tasks;
+        part
+    };
+    Ok(columns.iter().zip(counts).map(part).filter(|part| part.tasks > 0).collect())
+}
+
+/// How many of the job's tasks fit into so much memory.
+pub(super) fn tasks_by_memory(bytes: u64, spec: &JobSpec) -> u32 {
+    match spec.memory_per_task_bytes {
+        None | Some(0) => u32::MAX,
+        Some(each) => u32::try_from(bytes / each).unwrap_or(u32::MAX),
+    }
+}

@@ -1,0 +1,417 @@
+//! What the core knows of one job, and the states it goes through.
+//!
+//! ```text
+//! Queued --start--> Running ----------------------------> all parts cleared: Completed
+//!    |                 |  \--front end lost--> Orphaned -\        |
+//!    |                 |--asked to end------> Terminating +--> Killed
+//!    |                 \--a task failed, a node was lost-/        |
+//!    \--asked to end--> (gone)                          all parts cleared: the reason
+//! ```
+//!
+//! All transitions are methods of [`Residence`]; none of them goes back.
+
+use crate::action::TaskPlacement;
+use crate::ids::{JobId, NodeId, ProcessorSet, Rank};
+use crate::job::{EndReason, JobSpec, OnBadExit, Outcome, TaskStatus};
+use crate::time::{ClusterTime, Nanos};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Its number.
+    pub id: JobId,
+    /// What was asked.
+    pub spec: JobSpec,
+    /// Whether a user has it suspended.
+    pub suspended: bool,
+    /// Where it stands.
+    pub phase: Phase,
+}
+
+/// Where a job stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// It waits to be placed.
+    Queued {
+        /// Since when.
+        since: ClusterTime,
+    },
+    /// It is in the matrix.
+    Resident(Box<Residence>),
+}
+
+/// How the tasks of a part share its processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Binding {
+    /// Each task has this many of its own, in order.
+    Own(u32),
+    /// All share all.
+    Shared,
+}
+
+/// The tasks of a job on one node: ranks without a gap.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Part {
+    /// The node.
+    pub node: NodeId,
+    /// The processors.
+    pub processors: ProcessorSet,
+    /// The lowest rank.
+    pub first: u32,
+    /// How many tasks.
+    pub tasks: u32,
+    /// Who has which processors.
+    pub binding: Binding,
+    /// Tasks that haven't ended.
+    pub left: u32,
+    /// Nothing of it is on the node any more.
+    pub cleared: bool,
+    /// The node was lost since, and what it had promised with it.
+    pub lost: bool,
+}
+
+impl Part {
+    /// A part whose tasks have not been started.
+    #[must_use]
+    pub const fn new(node: NodeId, processors: ProcessorSet, first: u32, tasks: u32) -> Self {
+        let binding = Binding::Shared;
+        Self { node, processors, first, tasks, binding, left: tasks, cleared: false, lost: false }
+    }
+
+    /// Every task with its processors, by rank.
+    #[must_use]
+    pub fn placements(&self) -> Vec<TaskPlacement> {
+        let mut processors = self.processors.iter();
+        let mut own = || match self.binding {
+            Binding::Own(count) => processors.by_ref().take(count as usize).collect(),
+            Binding::Shared => self.processors.clone(),
+        };
+        let ranks = self.first..self.first + self.tasks;
+        ranks.map(|rank| TaskPlacement { rank: Rank(rank), processors: own() }).collect()
+    }
+
+    /// Whether the rank is one of its tasks.
+    #[must_use]
+    pub const fn has(&self, rank: Rank) -> bool {
+        rank.0 >= self.first && rank.0 - self.first < self.tasks
+    }
+}
+
+/// What is to become of a resident job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Course {
+    /// It runs until its tasks end.
+    Running,
+    /// Its front end is lost: it is killed at `kill_at` if it isn't done by then.
+    Orphaned {
+        /// When.
+        kill_at: ClusterTime,
+    },
+    /// Its tasks were asked to end; it is killed at `kill_at` if they haven't by then.
+    Terminating {
+        /// Why.
+        reason: EndReason,
+        /// Since when.
+        since: ClusterTime,
+        /// When.
+        kill_at: ClusterTime,
+    },
+    /// It was killed and is waited for to be gone.
+    Killed {
+        /// Why.
+        reason: EndReason,
+        /// Since when.
+        since: ClusterTime,
+        /// How its tasks die of it.
+        deaths: Deaths,
+    },
+}
+
+/// Whether tasks that die of a kill speak for the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Deaths {
+    /// The kill is what was asked for: they do.
+    Meant,
+    /// They die because of another task, whose status is the job's: they don't.
+    Collateral,
+}
+
+/// What a task's end means for its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskEnd {
+    /// There is no such task, or it had ended before.
+    Unknown,
+    /// The others go on.
+    Noted,
+    /// The job is now to be killed for this reason.
+    Fatal(EndReason),
+}
+
+/// A job in the matrix.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Residence {
+    /// Since when.
+    pub since: ClusterTime,
+    /// Its tasks by node, lowest ranks first.
+    pub parts: Vec<Part>,
+    /// What is to become of it.
+    pub course: Course,
+    /// The tasks that have ended.
+    pub ended: BTreeMap<Rank, TaskStatus>,
+    /// The highest exit code among the tasks that speak for the job.
+    pub exit_code: u8,
+    /// The moment in the core's list of moments.
+    pub deadline: ClusterTime,
+}
+
+impl Residence {
+    /// A job that starts now.
+    #[must_use]
+    pub const fn new(since: ClusterTime, parts: Vec<Part>) -> Self {
+        Self {
+            since,
+            parts,
+            course: Course::Running,
+            ended: BTreeMap::new(),
+            exit_code: 0,
+            deadline: ClusterTime::NEVER,
+        }
+    }
+
+    /// Whether any of its tasks on that node hasn't ended.
+    #[must_use]
+    pub fn present_on(&self, node: NodeId) -> bool {
+        self.parts.iter().any(|part| part.node == node && part.left > 0)
+    }
+
+    /// Whether any of its tasks hasn't ended.
+    #[must_use]
+    pub fn present(&self) -> bool {
+        self.parts.iter().any(|part| part.left > 0)
+    }
+
+    /// Whether nothing of it is on any node.
+    #[must_use]
+    pub fn cleared(&self) -> bool {
+        self.parts.iter().all(|part| part.cleared)
+    }
+
+    /// The nodes where something of it may be left.
+    pub fn nodes_left(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.parts.iter().filter(|part| !part.cleared).map(|part| part.node)
+    }
+
+    /// Whether it was asked to end, or killed.
+    #[must_use]
+    pub const fn ending(&self) -> bool {
+        matches!(self.course, Course::Terminating { .. } | Course::Killed { .. })
+    }
+
+    /// Its tasks are asked to end. Nothing new if it is ending already.
+    pub fn terminate(&mut self, reason: EndReason, now: ClusterTime, kill_at: ClusterTime) -> bool {
+        match self.course {
+            Course::Running | Course::Orphaned { .. } => {
+                self.course = Course::Terminating { reason, since: now, kill_at };
+                true
+            }
+            Course::Terminating { .. } | Course::Killed { .. } => false,
+        }
+    }
+
+    /// Its front end is lost: it may live until `kill_at`.
+    pub fn orphan(&mut self, at: ClusterTime) {
+        match &mut self.course {
+            Course::Running => self.course = Course::Orphaned { kill_at: at },
+            Course::Terminating { kill_at, .. } => *kill_at = at.min(*kill_at),
+            Course::Orphaned { .. } | Course::Killed { .. } => {}
+        }
+    }
+
+    /// It is killed; a reason that it was ending for already stands. Nothing new if it was killed
+    /// before.
+    pub fn kill(&mut self, reason: EndReason, now: ClusterTime, deaths: Deaths) -> bool {
+        let (reason, since) = match self.course {
+            Course::Running | Course::Orphaned { .. } => (reason, now),
+            Course::Terminating { reason, since, .. } => (reason, since),
+            Course::Killed { .. } => return false,
+        };
+        self.course = Course::Killed { reason, since, deaths };
+        true
+    }
+
+    /// A task has ended.
+    pub fn task_ended(&mut self, rank: Rank, status: TaskStatus, rule: OnBadExit) -> TaskEnd {
+        let Some(part) = self.parts.iter_mut().find(|part| part.has(rank)) else {
+            return TaskEnd::Unknown;
+        };
+        if part.cleared || part.left == 0 || self.ended.contains_key(&rank) {
+            return TaskEnd::Unknown;
+        }
+        part.left -= 1;
+        let node = part.node;
+        self.ended.insert(rank, status);
+        let silent = Deaths::Collateral;
+        if !matches!(self.course, Course::Killed { deaths, .. } if deaths == silent) {
+            self.exit_code = self.exit_code.max(status.exit_code());
+        }
+        match fatal(status, rule, node) {
+            Some(reason) if !self.ending() => TaskEnd::Fatal(reason),
+            _ => TaskEnd::Noted,
+        }
+    }
+
+    /// A node is lost. Says whether something of the job was still on it.
+    pub fn lose(&mut self, node: NodeId) -> bool {
+        let was_there = self.clear(node).is_some();
+        for part in self.parts.iter_mut().filter(|part| part.node == node) {
+            part.lost = true;
+        }
+        was_there
+    }
+
+    /// Nothing of the job is left on a node. Says whether tasks were unaccounted for there;
+    /// `None` if it was cleared before or never had a part there.
+    pub fn clear(&mut self, node: NodeId) -> Option<u32> {
+        let part = self.parts.iter_mut().find(|part| part.node == node && !part.cleared)?;
+        part.cleared = true;
+        Some(core::mem::take(&mut part.left))
+    }
+
+    /// How it ended, once it is cleared.
+    #[must_use]
+    pub const fn outcome(&self, service: Nanos) -> Outcome {
+        let reason = match self.course {
+            Course::Running | Course::Orphaned { .. } => EndReason::Completed,
+            Course::Terminating { reason, .. } | Course::Killed { reason, .. } => reason,
+        };
+        Outcome { reason, exit_code: reason.exit_code_or(self.exit_code), service }
+    }
+}
+
+/// Whether a task's end takes the job with it, and for which reason.
+fn fatal(status: TaskStatus, rule: OnBadExit, node: NodeId) -> Option<EndReason> {
+    let failed = match rule {
+        OnBadExit::Continue => None,
+        OnBadExit::Kill | OnBadExit::KillOnSignal => Some(EndReason::TaskFailed),
+    };
+    match status {
+        TaskStatus::Exited(0) => None,
+        TaskStatus::Exited(_) if rule == OnBadExit::Kill => failed,
+        TaskStatus::Exited(_) => None,
+        // A task that never came to be leaves the others waiting for it just as a dead one does.
+        TaskStatus::Signaled(_)
+        | TaskStatus::Aborted(_)
+        | TaskStatus::NotFound
+        | TaskStatus::NotExecutable => failed,
+        TaskStatus::OutOfMemory => failed.map(|_| EndReason::OutOfMemory),
+        // Nobody can tell any more what the tasks there do, so no rule can apply to them.
+        TaskStatus::Lost => Some(EndReason::NodeLost(node)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Binding, Course, Deaths, Part, Residence, TaskEnd};
+    use crate::ids::{NodeId, ProcessorSet, Rank};
+    use crate::job::{EndReason, OnBadExit, TaskStatus};
+    use crate::time::{ClusterTime, Nanos};
+
+    fn residence(tasks: &[u32]) -> Residence {
+        let mut first = 0;
+        let part = |(node, &tasks): (u32, &u32)| {
+            let part = Part::new(NodeId(node), ProcessorSet::first(tasks), first, tasks);
+            first += tasks;
+            Part { binding: Binding::Own(1), ..part }
+        };
+        Residence::new(ClusterTime(0), (0..).zip(tasks).map(part).collect())
+    }
+
+    #[test]
+    fn ranks_get_their_own_processors_or_share_all() {
+        let mut part = Part::new(NodeId(0), ProcessorSet::first(4), 6, 2);
+        let shown = |part: &Part| -> Vec<String> {
+            let placements = part.placements();
+            placements.iter().map(|task| format!("{}:{}", task.rank, task.processors)).collect()
+        };
+        assert_eq!(shown(&part), ["6:0-3", "7:0-3"]);
+        part.binding = Binding::Own(2);
+        assert_eq!(shown(&part), ["6:0-1", "7:2-3"]);
+        assert!(part.has(Rank(7)) && !part.has(Rank(8)) && !part.has(Rank(5)));
+    }
+
+    #[test]
+    fn the_exit_code_is_that_of_the_task_that_failed_not_of_its_victims() {
+        let mut job = residence(&[2, 1]);
+        let end = job.task_ended(Rank(2), TaskStatus::Exited(3), OnBadExit::Kill);
+        assert_eq!(end, TaskEnd::Fatal(EndReason::TaskFailed));
+        job.kill(EndReason::TaskFailed, ClusterTime(1), Deaths::Collateral);
+        for rank in [0, 1] {
+            job.task_ended(Rank(rank), TaskStatus::Signaled(9), OnBadExit::Kill);
+        }
+        assert_eq!(job.outcome(Nanos(0)).exit_code, 3);
+    }
+
+    #[test]
+    fn tasks_that_die_of_what_the_user_asked_for_speak_for_the_job() {
+        let mut job = residence(&[2]);
+        job.terminate(EndReason::Cancelled, ClusterTime(1), ClusterTime(9));
+        let end = job.task_ended(Rank(0), TaskStatus::Signaled(15), OnBadExit::Kill);
+        assert_eq!(end, TaskEnd::Noted);
+        job.kill(EndReason::Cancelled, ClusterTime(9), Deaths::Meant);
+        job.task_ended(Rank(1), TaskStatus::Signaled(9), OnBadExit::Kill);
+        assert_eq!(job.outcome(Nanos(0)).exit_code, 143, "the highest");
+        assert_eq!(job.outcome(Nanos(0)).reason, EndReason::Cancelled);
+    }
+
+    #[test]
+    fn the_rule_for_bad_exits_decides() {
+        use OnBadExit::{Continue, Kill, KillOnSignal};
+        let failed = TaskEnd::Fatal(EndReason::TaskFailed);
+        for (rule, status, expected) in [
+            (Kill, TaskStatus::Exited(0), TaskEnd::Noted),
+            (Kill, TaskStatus::Exited(1), failed),
+            (KillOnSignal, TaskStatus::Exited(1), TaskEnd::Noted),
+            (KillOnSignal, TaskStatus::Signaled(11), failed),
+            (KillOnSignal, TaskStatus::Aborted(1), failed),
+            (KillOnSignal, TaskStatus::NotFound, failed),
+            (KillOnSignal, TaskStatus::OutOfMemory, TaskEnd::Fatal(EndReason::OutOfMemory)),
+            (Continue, TaskStatus::Signaled(9), TaskEnd::Noted),
+            (Continue, TaskStatus::OutOfMemory, TaskEnd::Noted),
+            (Continue, TaskStatus::Lost, TaskEnd::Fatal(EndReason::NodeLost(NodeId(0)))),
+        ] {
+            assert_eq!(residence(&[2]).task_ended(Rank(1), status, rule), expected, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn unknown_and_repeated_reports_change_nothing() {
+        let mut job = residence(&[1, 1]);
+        let before = job.clone();
+        assert_eq!(
+            job.task_ended(Rank(2), TaskStatus::Exited(1), OnBadExit::Kill),
+            TaskEnd::Unknown
+        );
+        assert_eq!(job.clear(NodeId(5)), None);
+        assert_eq!(job, before);
+        assert_eq!(job.clear(NodeId(0)), Some(1));
+        assert_eq!(job.clear(NodeId(0)), None);
+        let late = job.task_ended(Rank(0), TaskStatus::Exited(9), OnBadExit::Kill);
+        assert_eq!((late, job.exit_code), (TaskEnd::Unknown, 0));
+    }
+
+    #[test]
+    fn courses_only_go_forward_and_the_first_reason_stands() {
+        let mut job = residence(&[1]);
+        job.orphan(ClusterTime(20));
+        assert_eq!(job.course, Course::Orphaned { kill_at: ClusterTime(20) });
+        assert!(job.terminate(EndReason::TimedOut, ClusterTime(2), ClusterTime(50)));
+        assert!(!job.terminate(EndReason::Cancelled, ClusterTime(3), ClusterTime(50)));
+        job.orphan(ClusterTime(20));
+        assert!(job.kill(EndReason::Cancelled, ClusterTime(4), Deaths::Meant));
+        assert!(!job.kill(EndReason::ShutDown, ClusterTime(5), Deaths::Collateral));
+        assert_eq!(job.outcome(Nanos(0)).reason, EndReason::TimedOut);
+    }
+}

@@ -1,0 +1,394 @@
+//! A pretended cluster around the core: it carries out actions, keeps the timetables that nodes
+//! were sent, and adds up by itself, slot by slot, who ran for how long.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tutti_core::{
+    Action, ClassName, ClusterTime, ControlMethod, Core, EndReason, Event, JobId, JobSpec, Nanos,
+    NodeId, NodeSpec, OnBadExit, Outcome, Params, ProcessorSet, Rank, Refusal, RequestId, RowId,
+    TaskStatus, Timetable, UserId, check, default_classes,
+};
+
+/// A job of one processor a task, with nothing special.
+pub(crate) fn job(tasks: u32) -> JobSpec {
+    JobSpec {
+        owner: UserId(1000),
+        class: ClassName::new("production"),
+        tasks,
+        processors_per_task: Some(1),
+        memory_per_task_bytes: None,
+        time_limit: None,
+        grace: Nanos::from_secs(1),
+        attached: false,
+        on_bad_exit: OnBadExit::KillOnSignal,
+    }
+}
+
+pub(crate) fn node_spec(processors: u32, memory_bytes: u64) -> NodeSpec {
+    NodeSpec { name: "n".into(), processors: ProcessorSet::first(processors), memory_bytes }
+}
+
+/// What the nodes hold of one job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held {
+    /// Tasks that run, by node; a node with none left waits to be cleared.
+    pub(crate) tasks: BTreeMap<NodeId, BTreeSet<Rank>>,
+    /// Nodes that were told to kill it.
+    pub(crate) killed: BTreeSet<NodeId>,
+    /// On how many nodes it was launched.
+    pub(crate) nodes: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) core: Core,
+    pub(crate) now: u64,
+    pub(crate) wake: ClusterTime,
+    /// Timetables by node: the one in effect and those that wait to activate.
+    pub(crate) timetables: BTreeMap<NodeId, VecDeque<Timetable>>,
+    pub(crate) held: BTreeMap<JobId, Held>,
+    pub(crate) outcomes: BTreeMap<JobId, Outcome>,
+    pub(crate) refusals: Vec<Refusal>,
+    pub(crate) accepted: Vec<JobId>,
+    /// Who ran for how long, by our own reckoning.
+    pub(crate) service: BTreeMap<JobId, u64>,
+    /// When each row last had its turn.
+    pub(crate) last_turn: BTreeMap<RowId, u64>,
+    pub(crate) longest_wait: u64,
+    /// Everything the core ever asked for.
+    pub(crate) log: Vec<Action>,
+    requests: u64,
+}
+
+impl Cluster {
+    pub(crate) fn new(params: Params) -> Self {
+        Self {
+            core: Core::new(params, default_classes()),
+            now: 0,
+            wake: ClusterTime::NEVER,
+            timetables: BTreeMap::new(),
+            held: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            refusals: Vec::new(),
+            accepted: Vec::new(),
+            service: BTreeMap::new(),
+            last_turn: BTreeMap::new(),
+            longest_wait: 0,
+            log: Vec::new(),
+            requests: 0,
+        }
+    }
+
+    /// A cluster with nodes 0, 1, ... of so many processors and 1000 bytes each.
+    pub(crate) fn with_nodes(widths: &[u32]) -> Self {
+        let mut cluster = Self::new(Params::default());
+        for (node, &width) in (0..).zip(widths) {
+            cluster.join(node, width);
+        }
+        cluster
+    }
+
+    pub(crate) fn join(&mut self, node: u32, width: u32) {
+        self.event(Event::NodeJoined { node: NodeId(node), spec: node_spec(width, 1000) });
+    }
+
+    pub(crate) fn lose(&mut self, node: u32) {
+        self.timetables.remove(&NodeId(node));
+        for held in self.held.values_mut() {
+            held.tasks.remove(&NodeId(node));
+        }
+        self.event(Event::NodeLost { node: NodeId(node) });
+    }
+
+    /// Submits and gives the number, if it was accepted.
+    pub(crate) fn try_submit(&mut self, spec: JobSpec) -> Option<JobId> {
+        self.requests += 1;
+        let before = self.accepted.len();
+        self.event(Event::Submit { request: RequestId(self.requests), spec });
+        self.accepted.get(before).copied()
+    }
+
+    pub(crate) fn submit(&mut self, spec: JobSpec) -> JobId {
+        self.try_submit(spec).expect("accepted")
+    }
+
+    pub(crate) fn cancel(&mut self, job: JobId, at_once: bool) {
+        self.event(Event::Cancel { job, reason: EndReason::Cancelled, at_once });
+    }
+
+    /// One task ends.
+    pub(crate) fn end_task(&mut self, job: JobId, rank: u32, status: TaskStatus) {
+        let rank = Rank(rank);
+        for tasks in self.held.get_mut(&job).into_iter().flat_map(|held| held.tasks.values_mut()) {
+            tasks.remove(&rank);
+        }
+        self.event(Event::TaskEnded { job, rank, status });
+    }
+
+    /// All tasks that still run end like this.
+    pub(crate) fn end_tasks(&mut self, job: JobId, status: TaskStatus) {
+        let held = self.held.get(&job).cloned().unwrap_or_default();
+        for rank in held.tasks.values().flatten() {
+            self.end_task(job, rank.0, status);
+        }
+    }
+
+    /// Every node without tasks of the job reports so.
+    pub(crate) fn clear(&mut self, job: JobId) {
+        let held = self.held.get(&job).cloned().unwrap_or_default();
+        for (node, tasks) in held.tasks {
+            if tasks.is_empty() {
+                self.clear_node(job, node);
+            }
+        }
+    }
+
+    /// A node that still has something of the job gets rid of it and reports so.
+    fn clear_node(&mut self, job: JobId, node: NodeId) {
+        let had = self.held.get_mut(&job).and_then(|held| held.tasks.remove(&node));
+        if had.is_some() {
+            self.event(Event::JobCleared { job, node });
+        }
+    }
+
+    /// A job ends well, and is cleared everywhere.
+    pub(crate) fn finish(&mut self, job: JobId) -> Outcome {
+        self.end_tasks(job, TaskStatus::Exited(0));
+        self.clear(job);
+        self.outcomes[&job]
+    }
+
+    /// The nodes do what they were told to kill.
+    pub(crate) fn deliver_kills(&mut self) {
+        for (job, held) in self.held.clone() {
+            for node in held.killed {
+                for rank in held.tasks.get(&node).into_iter().flatten() {
+                    self.end_task(job, rank.0, TaskStatus::Signaled(9));
+                }
+                self.clear_node(job, node);
+                if let Some(held) = self.held.get_mut(&job) {
+                    held.killed.remove(&node);
+                }
+            }
+        }
+    }
+
+    /// Time passes, with ticks when the core asked for them.
+    pub(crate) fn advance(&mut self, nanos: u64) {
+        let target = self.now + nanos;
+        while self.wake.0 <= target {
+            self.pass(self.wake.0.max(self.now));
+            self.event(Event::Tick);
+        }
+        self.pass(target);
+    }
+
+    pub(crate) fn advance_ms(&mut self, millis: u64) {
+        self.advance(millis * 1_000_000);
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        if event == Event::Tick {
+            self.wake = ClusterTime::NEVER;
+        }
+        let mut actions = Vec::new();
+        self.core.apply(ClusterTime(self.now), &event, &mut actions);
+        for action in &actions {
+            self.carry_out(action);
+        }
+        self.log.extend(actions);
+        let violations = check::check(&self.core);
+        assert!(violations.is_empty(), "after {event:?}: {violations:#?}");
+        self.compare_timetables(&event);
+        (0..4).for_each(|salt| self.imagine_absences(salt));
+        self.note_rows();
+    }
+
+    /// What was sent last is what the core would send now: no change was kept from anybody.
+    fn compare_timetables(&self, event: &Event) {
+        for (&node, sent) in &self.timetables {
+            let due = self.core.timetable(node).expect("only nodes that are up have timetables");
+            assert_eq!(sent.back(), Some(&due), "node {node} after {event:?}");
+            assert!(due.epoch <= due.activates);
+        }
+    }
+
+    /// Whoever may be absent, on all nodes alike: no processor has two jobs, and gangs run whole.
+    fn imagine_absences(&self, salt: u64) {
+        let present = |job: JobId| (job.0 ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
+        let newest: BTreeMap<NodeId, &Timetable> =
+            self.timetables.iter().filter_map(|(&node, sent)| Some((node, sent.back()?))).collect();
+        for slot in 0..self.core.frame().slots.len() {
+            let mut ran: BTreeMap<JobId, BTreeSet<NodeId>> = BTreeMap::new();
+            for (&node, timetable) in &newest {
+                let mut running = Vec::new();
+                timetable.running(slot, present, &mut running);
+                let mut taken = ProcessorSet::new();
+                for candidate in &timetable.slots[slot].candidates {
+                    if running.contains(&candidate.job) {
+                        assert!(!taken.overlaps(&candidate.processors), "node {node}");
+                        taken.union_with(&candidate.processors);
+                        ran.entry(candidate.job).or_default().insert(node);
+                    }
+                }
+            }
+            for (job, nodes) in ran {
+                assert_eq!(nodes, self.placed_on(job), "job {job} would run by halves");
+            }
+        }
+    }
+
+    /// The nodes where a job has a place in the matrix (a node that was lost has none).
+    fn placed_on(&self, job: JobId) -> BTreeSet<NodeId> {
+        let nodes = self.core.nodes().filter(|view| view.jobs.contains(&job));
+        nodes.map(|view| view.id).collect()
+    }
+
+    fn carry_out(&mut self, action: &Action) {
+        match action {
+            Action::Accept { job, .. } => self.accepted.push(*job),
+            Action::Decline { refusal, .. } => self.refusals.push(refusal.clone()),
+            Action::Timetable { node, timetable } => {
+                let sent = self.timetables.entry(*node).or_default();
+                assert!(sent.back().is_none_or(|before| before.version < timetable.version));
+                assert!(sent.back().is_none_or(|before| before.activates <= timetable.activates));
+                sent.push_back(timetable.clone());
+                self.drop_replaced(*node);
+            }
+            Action::Launch { job, node, tasks, control } => {
+                assert_eq!(*control, ControlMethod::Freeze);
+                let ranks = tasks.iter().map(|task| task.rank).collect();
+                let held = self.held.entry(*job).or_default();
+                assert!(held.tasks.insert(*node, ranks).is_none(), "launched twice");
+                held.nodes += 1;
+                assert!(self.timetables.contains_key(node), "no timetable before the launch");
+            }
+            Action::Signal { job, node, .. } => {
+                assert!(self.held[job].tasks.contains_key(node), "signal to nobody");
+            }
+            Action::Kill { job, node } => {
+                self.held.get_mut(job).expect("kill of nobody").killed.insert(*node);
+            }
+            Action::Ended { job, outcome } => {
+                let left = self.held.remove(job).unwrap_or_default();
+                assert!(left.tasks.is_empty(), "job {job} ended before it was cleared: {left:?}");
+                let ours = self.service.remove(job).unwrap_or(0);
+                if self.core.params().lead() == Nanos::ZERO {
+                    assert_eq!(outcome.service, Nanos(ours), "service of job {job}");
+                }
+                assert!(self.outcomes.insert(*job, *outcome).is_none(), "ended twice");
+            }
+            Action::WakeAt { at } => self.wake = *at,
+        }
+    }
+
+    fn drop_replaced(&mut self, node: NodeId) {
+        let sent = self.timetables.get_mut(&node).unwrap();
+        while sent.get(1).is_some_and(|next| next.activates.0 <= self.now) {
+            sent.pop_front();
+        }
+    }
+
+    /// Steps from switch to switch up to `target`, noting who runs.
+    pub(crate) fn pass(&mut self, target: u64) {
+        while self.now < target {
+            let nodes: Vec<NodeId> = self.timetables.keys().copied().collect();
+            nodes.iter().for_each(|&node| self.drop_replaced(node));
+            let mut until = target;
+            let mut ran: BTreeMap<JobId, BTreeSet<NodeId>> = BTreeMap::new();
+            let mut turn = None;
+            for sent in self.timetables.values() {
+                if let Some(next) = sent.get(1) {
+                    until = until.min(next.activates.0);
+                }
+            }
+            for (&node, sent) in &self.timetables {
+                let timetable = &sent[0];
+                let now = ClusterTime(self.now);
+                if timetable.activates > now {
+                    until = until.min(timetable.activates.0);
+                    continue;
+                }
+                let Some(position) = timetable.position(now) else { continue };
+                until = until.min(position.ends.0);
+                let row = timetable.slots[position.slot].row;
+                assert_eq!(*turn.get_or_insert(row), row, "nodes differ in whose turn it is");
+                let mut running = Vec::new();
+                let present = |job| self.present(job, node);
+                timetable.running(position.slot, present, &mut running);
+                for job in running {
+                    ran.entry(job).or_default().insert(node);
+                }
+            }
+            self.judge(&ran);
+            self.note_turn(turn, until);
+            for job in ran.keys() {
+                *self.service.entry(*job).or_default() += until - self.now;
+            }
+            self.now = until;
+        }
+    }
+
+    fn present(&self, job: JobId, node: NodeId) -> bool {
+        let tasks = self.held.get(&job).and_then(|held| held.tasks.get(&node));
+        tasks.is_some_and(|tasks| !tasks.is_empty())
+    }
+
+    /// Gangs run whole: wherever they are present, or nowhere.
+    fn judge(&self, ran: &BTreeMap<JobId, BTreeSet<NodeId>>) {
+        for (job, nodes) in ran {
+            let present =
+                self.held[job].tasks.keys().copied().filter(|&node| self.present(*job, node));
+            assert_eq!(*nodes, present.collect(), "job {job} runs by halves");
+        }
+    }
+
+    /// A row that leaves the frame and comes back begins to wait anew.
+    fn note_rows(&mut self) {
+        let rows: BTreeSet<RowId> = self.core.frame().slots.iter().map(|slot| slot.row).collect();
+        self.last_turn.retain(|row, _| rows.contains(row));
+        for row in rows {
+            self.last_turn.entry(row).or_insert(self.now);
+        }
+    }
+
+    fn note_turn(&mut self, turn: Option<RowId>, until: u64) {
+        if let Some(last) = turn.and_then(|row| self.last_turn.get_mut(&row)) {
+            self.longest_wait = self.longest_wait.max(self.now.saturating_sub(*last));
+            *last = until;
+        }
+    }
+
+    /// Ends everything, and makes sure that nothing is left.
+    pub(crate) fn drain(&mut self) {
+        for _ in 0..4 {
+            let jobs: Vec<JobId> =
+                self.core.jobs(ClusterTime(self.now)).map(|view| view.id).collect();
+            for job in jobs {
+                self.cancel(job, true);
+                self.deliver_kills();
+                self.end_tasks(job, TaskStatus::Signaled(9));
+                self.clear(job);
+            }
+        }
+        assert_eq!(self.core.job_count(), 0);
+        assert_eq!(self.core.frame().slots, []);
+        assert!(self.held.is_empty(), "{:?}", self.held);
+        assert_eq!(self.core.rows().count(), 0);
+        for node in self.core.nodes() {
+            assert!(node.used.is_empty() && node.admitted_bytes == 0 && node.jobs.is_empty());
+        }
+        self.advance_ms(5);
+        assert_eq!(self.wake, ClusterTime::NEVER);
+        let ended: Vec<&JobId> = self.outcomes.keys().collect();
+        assert_eq!(ended, self.accepted.iter().collect::<Vec<_>>(), "all accepted were reported");
+    }
+}
+
+/// Sets parameters by name.
+pub(crate) fn params(values: &[(&str, u64)]) -> Params {
+    let mut params = Params::default();
+    for (name, value) in values {
+        params.set(name, *value).unwrap();
+    }
+    params
+}

@@ -1,0 +1,6 @@
+//! Tests of the core from outside: only through events, actions and views.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on may panic")]
+
+mod cluster;
+mod random;
+mod scenarios;

@@ -1,0 +1,482 @@
+//! What users and administrators see, told as little stories.
+
+use crate::cluster::{Cluster, job, node_spec, params};
+use std::fmt::Write;
+use tutti_core::{
+    Action, ClassName, ClassSpec, ClusterTime, ControlMethod, EndReason, Event, IfAbsent, JobId,
+    JobSpec, JobState, Nanos, NodeId, OnBadExit, Rank, Refusal, TaskStatus, WaitReason,
+};
+
+/// The matrix as text: a line a row, in the order of age.
+fn matrix(cluster: &Cluster) -> String {
+    let mut text = String::new();
+    for row in cluster.core.rows() {
+        let length = row.length.map_or("-".to_owned(), |length| length.to_string());
+        write!(text, "{} {length}:", row.id).unwrap();
+        for cell in row.cells {
+            let (open, close) = if cell.guest { ("(", ")") } else { ("", "") };
+            write!(text, " {open}{}@{}/{}{close}", cell.job, cell.node, cell.processors).unwrap();
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn why(cluster: &Cluster, job: JobId) -> Option<WaitReason> {
+    match cluster.core.job(job, ClusterTime(cluster.now))?.state {
+        JobState::Queued { why, .. } => Some(why),
+        JobState::Running { .. } | JobState::Ending { .. } => None,
+    }
+}
+
+fn service_ms(cluster: &Cluster, job: JobId) -> u64 {
+    cluster.core.job(job, ClusterTime(cluster.now)).unwrap().service.0 / 1_000_000
+}
+
+fn set_params(cluster: &mut Cluster, values: &[(&str, u64)]) {
+    cluster.event(Event::SetParams { params: params(values) });
+}
+
+fn set_class(cluster: &mut Cluster, name: &str, share: u32, empty: IfAbsent) {
+    let spec = ClassSpec { share, empty, control: ControlMethod::Freeze };
+    cluster.event(Event::SetClass { class: ClassName::new(name), spec });
+}
+
+fn in_class(name: &str, spec: JobSpec) -> JobSpec {
+    JobSpec { class: ClassName::new(name), ..spec }
+}
+
+fn kills(cluster: &Cluster, job: JobId) -> usize {
+    let is_kill = |action: &&Action| matches!(action, Action::Kill { job: of, .. } if *of == job);
+    cluster.log.iter().filter(is_kill).count()
+}
+
+fn terms(cluster: &Cluster, job: JobId) -> usize {
+    let is_term = |action: &&Action| matches!(action, Action::Signal { job: of, signal: 15, .. } if *of == job);
+    cluster.log.iter().filter(is_term).count()
+}
+
+#[test]
+fn jobs_run_beside_each_other_then_in_turns_then_queue() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    set_params(&mut c, &[("rows", 2)]);
+    c.submit(job(2));
+    c.submit(job(1));
+    c.submit(job(4));
+    let fourth = c.submit(job(2));
+    let fifth = c.submit(job(1));
+    assert_eq!(matrix(&c), "1 100ms: 1@0/0-1 2@1/0\n2 100ms: 3@0/0-1 3@1/0-1\n");
+    assert_eq!(why(&c, fourth), Some(WaitReason::Rows { limit: 2 }));
+    assert_eq!(why(&c, fifth), Some(WaitReason::Behind(fourth)), "first come, first served");
+    set_params(&mut c, &[("rows", 3)]);
+    // The fourth gets the processors that are least loaded over all rows.
+    assert_eq!(
+        matrix(&c),
+        "1 100ms: 1@0/0-1 2@1/0 5@1/1\n2 100ms: 3@0/0-1 3@1/0-1\n3 100ms: 4@1/0-1 (1@0/0-1)\n"
+    );
+}
+
+#[test]
+fn two_jobs_that_want_everything_take_turns() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    let (a, b) = (c.submit(job(4)), c.submit(job(4)));
+    c.advance_ms(1_000);
+    assert_eq!((service_ms(&c, a), service_ms(&c, b)), (500, 500));
+    let sent = c.log.len();
+    c.advance_ms(60_000);
+    assert_eq!(c.log.len(), sent, "no message at a switch");
+    assert_eq!(c.finish(a).service, Nanos::from_millis(30_500));
+    c.advance_ms(1_000);
+    assert_eq!(service_ms(&c, b), 31_500, "alone, it runs all the time");
+}
+
+#[test]
+fn rows_unite_when_a_job_ends() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    let first = c.submit(job(2));
+    c.submit(job(3));
+    c.submit(job(2));
+    assert_eq!(matrix(&c), "1 100ms: 1@0/0-1 3@1/0-1\n2 100ms: 2@0/0 2@1/0-1\n");
+    c.finish(first);
+    assert_eq!(matrix(&c), "1 100ms: 3@1/0-1\n2 100ms: 2@0/0 2@1/0-1\n");
+    c.finish(JobId(3));
+    assert_eq!(matrix(&c), "2 100ms: 2@0/0 2@1/0-1\n");
+}
+
+#[test]
+fn idle_columns_go_to_alternates() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let small = c.submit(job(1));
+    let large = c.submit(job(2));
+    let other = c.submit(job(1));
+    assert_eq!(matrix(&c), "1 100ms: 1@0/0 3@0/1\n2 100ms: 2@0/0-1\n");
+    c.event(Event::Suspend { job: large });
+    assert_eq!(matrix(&c), "1 100ms: 1@0/0 3@0/1\n2 -: 2@0/0-1\n");
+    c.advance_ms(200);
+    assert_eq!(service_ms(&c, large), 0, "its turn had not come yet");
+    c.event(Event::Resume { job: large });
+    c.event(Event::Suspend { job: other });
+    c.advance_ms(400);
+    assert_eq!((service_ms(&c, small), service_ms(&c, other)), (400, 200));
+    assert_eq!(service_ms(&c, large), 200);
+}
+
+#[test]
+fn a_task_gets_its_processors_together_on_one_node() {
+    let mut c = Cluster::with_nodes(&[3, 5]);
+    let spec = JobSpec { processors_per_task: Some(2), ..job(3) };
+    c.submit(spec);
+    let launched: Vec<String> = c
+        .log
+        .iter()
+        .filter_map(|action| match action {
+            Action::Launch { node, tasks, .. } => {
+                Some(tasks.iter().map(|t| format!("{node}:{}:{} ", t.rank, t.processors)).collect())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(launched, ["0:0:0-1 ", "1:1:0-1 1:2:2-3 "]);
+}
+
+#[test]
+fn more_tasks_than_processors_share_them_all() {
+    let mut c = Cluster::with_nodes(&[2, 4]);
+    let spec = JobSpec { processors_per_task: None, ..job(10) };
+    let id = c.submit(spec);
+    let view = c.core.job(id, ClusterTime(c.now)).unwrap();
+    let parts = view.placements.iter().map(|p| (p.node.0, p.first_rank.0, p.tasks));
+    // 10 tasks in the proportion 2 to 4: 3.33 and 6.67.
+    assert_eq!(parts.collect::<Vec<_>>(), [(0, 0, 3), (1, 3, 7)]);
+    let Some(Action::Launch { tasks, .. }) =
+        c.log.iter().find(|a| matches!(a, Action::Launch { node: NodeId(1), .. }))
+    else {
+        panic!("no launch on node 1")
+    };
+    assert!(tasks.iter().all(|task| task.processors.to_string() == "0-3"));
+}
+
+#[test]
+fn what_can_never_fit_is_declined_with_what_would() {
+    let mut c = Cluster::new(params(&[]));
+    let refused = |c: &mut Cluster, spec: JobSpec| {
+        assert_eq!(c.try_submit(spec), None);
+        c.refusals.pop().unwrap()
+    };
+    assert_eq!(refused(&mut c, job(1)), Refusal::NoNodes);
+    c.join(0, 4);
+    c.join(1, 2);
+    assert_eq!(refused(&mut c, job(0)), Refusal::NothingAsked);
+    let wide = |each, tasks| JobSpec { processors_per_task: Some(each), ..job(tasks) };
+    assert_eq!(refused(&mut c, wide(0, 1)), Refusal::NothingAsked);
+    assert_eq!(refused(&mut c, wide(5, 1)), Refusal::TaskTooWide { asked: 5, available: 4 });
+    assert_eq!(refused(&mut c, job(7)), Refusal::TooManyProcessors { asked: 7, available: 6 });
+    // Tasks of 3 processors: only one fits on the node of 4, none on that of 2.
+    assert_eq!(refused(&mut c, wide(3, 2)), Refusal::TooManyProcessors { asked: 6, available: 3 });
+    let fat = JobSpec { memory_per_task_bytes: Some(600), ..job(4) };
+    // The nodes have 1000 bytes each: two tasks a node.
+    assert_eq!(
+        refused(&mut c, fat.clone()),
+        Refusal::TooMuchMemory { asked_bytes: 600, available_bytes: 500 }
+    );
+    assert!(c.try_submit(JobSpec { memory_per_task_bytes: Some(500), ..fat }).is_some());
+    let known = refused(&mut c, in_class("fast", job(1))).to_string();
+    assert!(known.contains("benchmark, interactive, production, standby"), "{known}");
+    let hurried = JobSpec { time_limit: Some(Nanos(0)), ..job(1) };
+    assert!(matches!(refused(&mut c, hurried), Refusal::NoTime { .. }));
+    c.event(Event::ShutDown);
+    assert_eq!(refused(&mut c, job(1)), Refusal::ShuttingDown);
+}
+
+#[test]
+fn memory_is_admitted_over_all_rows() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let spec = |bytes| JobSpec { memory_per_task_bytes: Some(bytes), ..job(2) };
+    let first = c.submit(spec(300));
+    let second = c.submit(spec(300));
+    let third = c.submit(job(2));
+    assert_eq!(why(&c, second), Some(WaitReason::Memory));
+    assert_eq!(why(&c, third), Some(WaitReason::Behind(second)));
+    c.event(Event::Suspend { job: first });
+    assert_eq!(why(&c, second), Some(WaitReason::Memory), "a suspended job keeps its memory");
+    c.finish(first);
+    assert_eq!((why(&c, second), why(&c, third)), (None, None));
+}
+
+#[test]
+fn a_job_that_does_not_fit_what_is_left_of_the_machine_blocks_nobody() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    let running = c.submit(job(4));
+    c.event(Event::SetParams { params: params(&[("rows", 1)]) });
+    let large = c.submit(job(4));
+    c.lose(1);
+    c.deliver_kills();
+    assert_eq!(c.outcomes[&running].reason, EndReason::NodeLost(NodeId(1)));
+    assert_eq!(why(&c, large), Some(WaitReason::Nodes));
+    let small = c.submit(job(1));
+    assert_eq!(why(&c, small), None);
+    c.finish(small);
+    c.join(1, 2);
+    assert_eq!(why(&c, large), None);
+}
+
+#[test]
+fn a_queued_job_is_cancelled_without_ever_running() {
+    let mut c = Cluster::with_nodes(&[1]);
+    c.event(Event::SetParams { params: params(&[("rows", 1)]) });
+    c.submit(job(1));
+    let (gentle, at_once) = (c.submit(job(1)), c.submit(job(1)));
+    c.cancel(at_once, true);
+    c.cancel(gentle, false);
+    assert_eq!((c.outcomes[&gentle].exit_code, c.outcomes[&at_once].exit_code), (143, 137));
+    assert!(!c.held.contains_key(&gentle));
+}
+
+#[test]
+fn a_cancelled_job_gets_a_signal_then_is_killed_when_its_grace_is_over() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    let id = c.submit(JobSpec { grace: Nanos::from_secs(1), ..job(4) });
+    c.event(Event::Suspend { job: id });
+    c.cancel(id, false);
+    assert_eq!((terms(&c, id), kills(&c, id)), (2, 0));
+    assert!(!c.core.job(id, ClusterTime(c.now)).unwrap().suspended, "else it couldn't heed it");
+    c.cancel(id, false);
+    c.advance_ms(999);
+    assert_eq!((terms(&c, id), kills(&c, id)), (2, 0));
+    c.end_task(id, 0, TaskStatus::Signaled(15));
+    c.advance_ms(1);
+    assert_eq!(kills(&c, id), 2);
+    c.deliver_kills();
+    assert_eq!(c.outcomes[&id].reason, EndReason::Cancelled);
+    assert_eq!(c.outcomes[&id].exit_code, 143);
+}
+
+#[test]
+fn a_second_cancel_can_kill_at_once() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = c.submit(JobSpec { grace: Nanos::from_secs(1000), ..job(2) });
+    c.cancel(id, false);
+    c.cancel(id, true);
+    c.cancel(id, true);
+    assert_eq!(kills(&c, id), 1);
+    c.deliver_kills();
+    assert_eq!(c.outcomes[&id].exit_code, 137);
+}
+
+#[test]
+fn the_job_ends_only_when_every_node_is_clear() {
+    let mut c = Cluster::with_nodes(&[1, 1]);
+    let id = c.submit(job(2));
+    c.end_tasks(id, TaskStatus::Exited(0));
+    c.advance_ms(50);
+    c.event(Event::JobCleared { job: id, node: NodeId(0) });
+    assert!(c.outcomes.is_empty());
+    c.held.get_mut(&id).unwrap().tasks.clear();
+    c.event(Event::JobCleared { job: id, node: NodeId(1) });
+    assert_eq!(c.outcomes[&id].service, Nanos::ZERO, "without tasks nothing ran");
+    assert_eq!(c.outcomes[&id].reason, EndReason::Completed);
+}
+
+#[test]
+fn a_bad_exit_ends_the_job_with_its_status() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    let id = c.submit(JobSpec { on_bad_exit: OnBadExit::Kill, ..job(4) });
+    c.end_task(id, 2, TaskStatus::Exited(3));
+    assert_eq!(kills(&c, id), 2);
+    c.deliver_kills();
+    assert_eq!(c.outcomes[&id].reason, EndReason::TaskFailed);
+    assert_eq!(c.outcomes[&id].exit_code, 3, "not 137, of which its fellows died");
+}
+
+#[test]
+fn a_job_out_of_memory_says_so() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = c.submit(job(2));
+    c.end_task(id, 1, TaskStatus::OutOfMemory);
+    c.deliver_kills();
+    c.clear(id);
+    assert_eq!(c.outcomes[&id].reason, EndReason::OutOfMemory);
+    assert_eq!(c.outcomes[&id].exit_code, 123);
+}
+
+#[test]
+fn a_limit_counts_only_the_time_of_the_jobs_turns() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let limited = JobSpec {
+        time_limit: Some(Nanos::from_millis(250)),
+        grace: Nanos::from_millis(30),
+        ..job(2)
+    };
+    let id = c.submit(limited);
+    c.submit(job(2));
+    // Turns: 0 to 100, 200 to 300, 400 to 500 ms; the limit is reached at 450.
+    c.advance_ms(449);
+    assert_eq!(terms(&c, id), 0);
+    c.advance_ms(1);
+    assert_eq!((terms(&c, id), kills(&c, id)), (1, 0));
+    c.advance_ms(30);
+    assert_eq!(kills(&c, id), 1);
+    c.deliver_kills();
+    assert_eq!(c.outcomes[&id].reason, EndReason::TimedOut);
+    assert_eq!(c.outcomes[&id].exit_code, 124);
+    assert_eq!(c.outcomes[&id].service, Nanos::from_millis(280));
+}
+
+#[test]
+fn a_job_outlives_its_front_end_by_a_grace() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let attached = c.submit(JobSpec { attached: true, ..job(1) });
+    let detached = c.submit(job(1));
+    for job in [attached, detached] {
+        c.event(Event::FrontEndLost { job });
+    }
+    c.advance_ms(1_999);
+    assert_eq!(kills(&c, attached), 0);
+    c.advance_ms(1);
+    assert_eq!((kills(&c, attached), kills(&c, detached)), (1, 0));
+    c.deliver_kills();
+    assert_eq!(c.outcomes[&attached].reason, EndReason::FrontEndLost);
+    assert_eq!(c.outcomes[&attached].exit_code, 137);
+}
+
+#[test]
+fn a_lost_node_ends_its_jobs_whole_and_others_go_on() {
+    let mut c = Cluster::with_nodes(&[2, 2, 2]);
+    let wide = c.submit(job(4));
+    let other = c.submit(job(2));
+    c.lose(0);
+    assert_eq!(kills(&c, wide), 1, "on the node that is left");
+    c.event(Event::TaskEnded { job: wide, rank: Rank(0), status: TaskStatus::Exited(0) });
+    c.event(Event::JobCleared { job: wide, node: NodeId(0) });
+    c.deliver_kills();
+    assert_eq!(c.outcomes[&wide].reason, EndReason::NodeLost(NodeId(0)));
+    assert_eq!(c.outcomes[&wide].exit_code, 121);
+    c.advance_ms(100);
+    assert_eq!(service_ms(&c, other), 100);
+    c.join(0, 2);
+    let again = c.submit(job(4));
+    assert_eq!(why(&c, again), None);
+}
+
+#[test]
+fn an_agent_that_returns_gets_its_timetable_and_what_it_missed() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = c.submit(job(2));
+    c.cancel(id, true);
+    let before = c.log.len();
+    c.join(0, 2);
+    let again = &c.log[before..];
+    assert!(again.iter().any(|a| matches!(a, Action::Timetable { .. })));
+    assert!(again.iter().any(|a| matches!(a, Action::Kill { .. })));
+    assert!(!again.iter().any(|a| matches!(a, Action::Launch { .. } | Action::Ended { .. })));
+}
+
+#[test]
+fn a_shut_down_ends_all() {
+    let mut c = Cluster::with_nodes(&[1]);
+    c.event(Event::SetParams { params: params(&[("rows", 1)]) });
+    let (running, queued) = (c.submit(job(1)), c.submit(job(1)));
+    c.event(Event::ShutDown);
+    assert_eq!(c.outcomes[&queued].exit_code, 122);
+    assert_eq!((terms(&c, running), kills(&c, running)), (1, 0));
+    c.advance_ms(1_000);
+    c.deliver_kills();
+    assert_eq!(c.outcomes[&running].reason, EndReason::ShutDown);
+}
+
+#[test]
+fn a_class_with_a_share_gets_it_and_pushes_it_down_when_absent() {
+    let mut c = Cluster::with_nodes(&[1]);
+    set_class(&mut c, "interactive", 6000, IfAbsent::Down);
+    let quick = c.submit(in_class("interactive", job(1)));
+    c.submit(job(1));
+    // 60 % and half of the rest of 200 ms; the other half of the rest.
+    assert_eq!(matrix(&c), "1 160ms: 1@0/0\n2 40ms: 2@0/0\n");
+    c.submit(in_class("standby", job(1)));
+    c.finish(quick);
+    assert_eq!(matrix(&c), "2 100ms: 2@0/0\n3 100ms: 3@0/0\n");
+}
+
+#[test]
+fn a_class_that_holds_its_time_keeps_an_empty_slot() {
+    let mut c = Cluster::with_nodes(&[1]);
+    set_class(&mut c, "benchmark", 2500, IfAbsent::Hold);
+    assert_eq!(c.core.frame().slots, [], "nobody there to hold it against");
+    let id = c.submit(job(1));
+    // 25 % and half of the rest of 200 ms.
+    assert_eq!(matrix(&c), "1 75ms: 1@0/0\n2 125ms:\n");
+    c.advance_ms(1_000);
+    assert_eq!(service_ms(&c, id), 375);
+    let quiet = c.submit(in_class("benchmark", job(1)));
+    assert_eq!(matrix(&c), "1 75ms: 1@0/0\n3 125ms: 2@0/0\n");
+    c.end_tasks(quiet, TaskStatus::Exited(0));
+    c.advance_ms(400);
+    assert_eq!(service_ms(&c, id), 525, "its empty time is held until it is cleared, too");
+    c.clear(quiet);
+    c.finish(id);
+    assert_eq!(c.core.frame().slots, []);
+}
+
+#[test]
+fn a_changed_quantum_takes_effect_at_once_and_loses_no_slot() {
+    let mut c = Cluster::with_nodes(&[1]);
+    let (a, b) = (c.submit(job(1)), c.submit(job(1)));
+    c.advance_ms(130);
+    set_params(&mut c, &[("quantum", 20_000_000)]);
+    c.advance_ms(20);
+    // The second had 30 ms of its turn, more than a whole turn now: the first is next.
+    assert_eq!((service_ms(&c, a), service_ms(&c, b)), (120, 30));
+    c.advance_ms(40);
+    assert_eq!((service_ms(&c, a), service_ms(&c, b)), (140, 50));
+}
+
+#[test]
+fn signals_go_to_the_nodes_of_the_ranks_that_are_left() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    let id = c.submit(job(4));
+    c.end_task(id, 1, TaskStatus::Exited(0));
+    let before = c.log.len();
+    c.event(Event::Signal { job: id, ranks: vec![Rank(1), Rank(3), Rank(9)], signal: 10 });
+    let (job, node) = (id, NodeId(1));
+    let expected = Action::Signal { job, node, ranks: vec![Rank(3)], signal: 10 };
+    assert_eq!(c.log[before..], [expected]);
+    c.event(Event::Signal { job: id, ranks: vec![], signal: 10 });
+    assert_eq!(c.log.len(), before + 3);
+}
+
+#[test]
+fn a_queued_job_that_is_suspended_lets_others_by() {
+    let mut c = Cluster::with_nodes(&[1]);
+    c.event(Event::SetParams { params: params(&[("rows", 1)]) });
+    let (first, second, third) = (c.submit(job(1)), c.submit(job(1)), c.submit(job(1)));
+    c.event(Event::Suspend { job: second });
+    c.finish(first);
+    assert_eq!((why(&c, second), why(&c, third)), (Some(WaitReason::Suspended), None));
+    c.event(Event::Resume { job: second });
+    c.finish(third);
+    assert_eq!(why(&c, second), None);
+}
+
+#[test]
+fn a_change_with_a_lead_activates_later_and_counts_from_then() {
+    let mut c = Cluster::with_nodes(&[1]);
+    c.event(Event::SetParams { params: params(&[("lead", 10_000_000)]) });
+    let id = c.submit(job(1));
+    c.advance_ms(10);
+    assert_eq!(service_ms(&c, id), 0);
+    c.event(Event::Tick);
+    c.advance_ms(10);
+    assert_eq!(service_ms(&c, id), 10);
+}
+
+#[test]
+fn time_does_not_run_backwards() {
+    let mut c = Cluster::with_nodes(&[1]);
+    let id = c.submit(job(1));
+    c.advance_ms(100);
+    c.event(Event::Tick);
+    let mut actions = Vec::new();
+    let spec = node_spec(1, 1);
+    c.core.apply(ClusterTime(5), &Event::NodeJoined { node: NodeId(9), spec }, &mut actions);
+    assert_eq!(service_ms(&c, id), 100);
+}

@@ -1,0 +1,395 @@
+//! Groups of processes in cgroup2: the fence, the freezer, the end of all within.
+//!
+//! A process made straight into a group (see [`crate::spawn`]) and everything it starts stays
+//! there: leaving takes write permission on `cgroup.procs` files that ordinary users don't have.
+//! The group can be frozen and thawed as one, and ended as one.
+//!
+//! [`Hierarchy`] is the subtree that belongs to us; [`Cgroup`] is one group in it. Only what every
+//! cgroup2 mount has is relied on: the hybrid layout, where the controllers stay with cgroup v1,
+//! will do. Limits on memory and processes are set where a controller is found, in v2 or in a
+//! companion group of v1 (see `companion.rs`), and reported as missing where none is.
+//!
+//! Waiting for a freeze: by reading `cgroup.events` again after naps of 20 to 50 us. Notices by
+//! poll or inotify come at most once in 10 ms a file, a hundred times too slow for a switch.
+
+mod companion;
+mod freeze;
+mod hierarchy;
+
+pub use companion::{LimitBy, LimitSupport};
+pub use freeze::{FreezeError, freeze_all};
+pub use hierarchy::{Attempt, Hierarchy, NoCgroup};
+
+use crate::clock::Naps;
+use crate::{Error, Result};
+use companion::Top;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long [`Cgroup::kill`] goes on where it must send signals one by one.
+const KILL_BY_SIGNALS: Duration = Duration::from_secs(5);
+
+/// Processor time that a group has used, its ended processes included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuUsage {
+    /// In user mode, microseconds.
+    pub user_us: u64,
+    /// In the kernel, microseconds.
+    pub system_us: u64,
+}
+
+/// One group, with the files that a switch needs kept open (three descriptors each).
+///
+/// Dropping it closes them; the group stays until [`Cgroup::remove`].
+#[derive(Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+    directory: OwnedFd,
+    events: File,
+    freeze: File,
+    top: Arc<Top>,
+}
+
+impl Cgroup {
+    /// Opens an existing group. Its companions in v1 are found through the mark that
+    /// [`Hierarchy::find`] leaves on the subtree.
+    ///
+    /// # Errors
+    /// When `path` is no group of cgroup2 below its root, or may not be written.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::open_below(path, Arc::new(Top::of(path)))
+    }
+
+    fn open_below(path: &Path, top: Arc<Top>) -> Result<Self> {
+        let open = |name: &str, options: &OpenOptions| {
+            let path = path.join(name);
+            options.open(&path).map_err(Error::file("open", &path))
+        };
+        let directory = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
+            .open(path)
+            .map_err(Error::file("open group", path))?;
+        let events = open("cgroup.events", OpenOptions::new().read(true))?;
+        let freeze = open("cgroup.freeze", OpenOptions::new().read(true).write(true))?;
+        Ok(Self { path: path.to_owned(), directory: directory.into(), events, freeze, top })
+    }
+
+    /// Makes the group `name` directly below, or opens it if it exists.
+    ///
+    /// # Errors
+    /// What `mkdir` and opening say.
+    pub fn create_child(&self, name: &str) -> Result<Self> {
+        Self::create_below(&self.path, name, &self.top)
+    }
+
+    fn create_below(parent: &Path, name: &str, top: &Arc<Top>) -> Result<Self> {
+        let path = parent.join(name);
+        make_directory(&path)?;
+        Self::open_below(&path, Arc::clone(top))
+    }
+
+    /// Where the group is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory (`O_PATH`), for [`crate::spawn::Spawn::cgroup`].
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Asks for all processes here and below to be frozen; does not wait. What is born into a
+    /// group so asked is born frozen.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] for a removed group.
+    pub fn request_freeze(&self) -> Result<()> {
+        self.write_freeze(b"1")
+    }
+
+    /// Lets all processes here and below run on, if no group above is frozen.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] for a removed group.
+    pub fn request_thaw(&self) -> Result<()> {
+        self.write_freeze(b"0")
+    }
+
+    fn write_freeze(&self, value: &[u8]) -> Result<()> {
+        let result = self.freeze.write_all_at(value, 0);
+        result.map_err(|source| self.error("write", "cgroup.freeze", source))
+    }
+
+    /// Whether a freeze has been asked for, of this group itself.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] for a removed group.
+    pub fn freeze_requested(&self) -> Result<bool> {
+        let mut buffer = [0; 8];
+        match self.freeze.read_at(&mut buffer, 0) {
+            Ok(_) => Ok(buffer[0] == b'1'),
+            Err(source) => Err(self.error("read", "cgroup.freeze", source)),
+        }
+    }
+
+    /// Whether every process here and below has stopped running. A group without processes is
+    /// frozen as soon as it was asked to be.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] for a removed group.
+    pub fn is_frozen(&self) -> Result<bool> {
+        self.event("frozen ")
+    }
+
+    /// Whether a process exists here or below, ended ones that are not yet reaped left out.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] for a removed group.
+    pub fn is_populated(&self) -> Result<bool> {
+        self.event("populated ")
+    }
+
+    /// Reads one flag of `cgroup.events`. Called often during a switch: no allocation.
+    fn event(&self, name: &'static str) -> Result<bool> {
+        let mut buffer = [0; 256];
+        let length = self
+            .events
+            .read_at(&mut buffer, 0)
+            .map_err(|source| self.error("read", "cgroup.events", source))?;
+        flag(&buffer[..length], name).ok_or_else(|| Error::Malformed {
+            path: self.path.join("cgroup.events"),
+            wanted: "populated and frozen",
+        })
+    }
+
+    /// Kills every process here and below, frozen ones too. They end soon after: see
+    /// [`Cgroup::is_populated`]. A group that is gone counts as killed.
+    ///
+    /// # Errors
+    /// What the kernel says; on kernels before 5.14, which have no `cgroup.kill`, `ETIMEDOUT` if
+    /// five seconds of signals did not end them.
+    pub fn kill(&self) -> Result<()> {
+        let file = self.path.join("cgroup.kill");
+        match fs::write(&file, "1") {
+            Ok(()) => Ok(()),
+            Err(source) if source.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => self.kill_by_signals(),
+            Err(source) => Err(Error::File { operation: "write", path: file, source }),
+        }
+    }
+
+    /// Frozen first, so that none is born between the reading of the list and its end.
+    pub(crate) fn kill_by_signals(&self) -> Result<()> {
+        match self.request_freeze() {
+            Err(error) if error.is_gone() => return Ok(()),
+            other => other?,
+        }
+        let end = Instant::now() + KILL_BY_SIGNALS;
+        let mut naps = Naps::default();
+        loop {
+            let processes = self.processes()?;
+            for &pid in &processes {
+                // SAFETY: takes no pointer. The number was read from a group of ours a moment ago.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if processes.is_empty() || left.is_zero() {
+                self.request_thaw()?;
+                let timeout = io::Error::from_raw_os_error(libc::ETIMEDOUT);
+                return if processes.is_empty() {
+                    Ok(())
+                } else {
+                    Err(self.error("end all of", "cgroup.procs", timeout))
+                };
+            }
+            naps.nap(left);
+        }
+    }
+
+    /// The processes here and below, in no order. Groups that vanish meanwhile are left out.
+    ///
+    /// # Errors
+    /// What reading `cgroup.procs` says.
+    pub fn processes(&self) -> Result<Vec<i32>> {
+        let mut found = Vec::new();
+        collect_processes(&self.path, &mut found)?;
+        Ok(found)
+    }
+
+    /// Processor time used here and below, by ended processes too.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] for a removed group.
+    pub fn cpu_usage(&self) -> Result<CpuUsage> {
+        let path = self.path.join("cpu.stat");
+        let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+        parse_cpu_stat(&text).ok_or(Error::Malformed { path, wanted: "user_usec and system_usec" })
+    }
+
+    /// Removes the group, those below it, and their companions. `false` if a process is still
+    /// there; `true` also if there was no such group.
+    ///
+    /// # Errors
+    /// What `rmdir` says otherwise.
+    pub fn remove(&self) -> Result<bool> {
+        Ok(self.top.remove_companions(&self.path)? && remove_tree(&self.path)?)
+    }
+
+    /// Bounds the memory of all processes here and below together, page cache included; beyond it
+    /// the kernel ends one of them. Where v1 does it, only processes started later are bounded.
+    ///
+    /// # Errors
+    /// [`Error::NoController`] where no memory controller can be used, and where only v1 has one
+    /// also for the top of a subtree.
+    pub fn set_memory_limit(&self, bytes: u64) -> Result<LimitBy> {
+        self.top.set_memory_limit(&self.path, bytes)
+    }
+
+    /// Bounds how many processes and threads may exist here and below; `fork` fails with `EAGAIN`
+    /// beyond. Where v1 does it, only processes started later count.
+    ///
+    /// # Errors
+    /// [`Error::NoController`] as for [`Cgroup::set_memory_limit`].
+    pub fn set_process_limit(&self, count: u64) -> Result<LimitBy> {
+        self.top.set_process_limit(&self.path, count)
+    }
+
+    /// The v1 `cgroup.procs` files into which a new process must write itself ("0") before it
+    /// executes, so that the limits of this group, and of those above, hold for it.
+    #[must_use]
+    pub fn companions(&self) -> Vec<PathBuf> {
+        self.top.companions(&self.path)
+    }
+
+    /// How many processes here and below the kernel has ended for want of memory. 0 where no
+    /// memory controller counts.
+    #[must_use]
+    pub fn oom_kills(&self) -> u64 {
+        self.top.oom_kills(&self.path)
+    }
+
+    /// The most memory used at once, bytes, where a memory controller counts.
+    #[must_use]
+    pub fn memory_peak(&self) -> Option<u64> {
+        self.top.memory_peak(&self.path)
+    }
+
+    fn error(&self, operation: &'static str, file: &str, source: io::Error) -> Error {
+        Error::File { operation, path: self.path.join(file), source }
+    }
+}
+
+/// The value, 0 or 1, in the line of `cgroup.events` that begins with `name`.
+fn flag(text: &[u8], name: &str) -> Option<bool> {
+    text.split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(name.as_bytes()))
+        .map(|value| value == b"1")
+}
+
+fn parse_cpu_stat(text: &str) -> Option<CpuUsage> {
+    Some(CpuUsage { user_us: keyed(text, "user_usec")?, system_us: keyed(text, "system_usec")? })
+}
+
+/// The number in the line `key number`, of which many files of the kernel are made.
+fn keyed(text: &str, key: &str) -> Option<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))
+        .and_then(|value| value.trim().parse().ok())
+}
+
+/// `mkdir` that is content with a directory that is there.
+fn make_directory(path: &Path) -> Result<()> {
+    match fs::create_dir(path) {
+        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+            Err(Error::File { operation: "make group", path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Names of the directories in `path`; none if it has vanished.
+fn subdirectories(path: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(Error::file("list", path)(source)),
+    };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+fn collect_processes(group: &Path, found: &mut Vec<i32>) -> Result<()> {
+    let path = group.join("cgroup.procs");
+    match fs::read_to_string(&path) {
+        // 0 stands for a process of a pid namespace that is not below ours; 0 must not be killed.
+        Ok(text) => found
+            .extend(text.lines().filter_map(|pid| pid.parse().ok()).filter(|&pid: &i32| pid > 0)),
+        Err(source) => {
+            let error = Error::File { operation: "read", path, source };
+            // EOPNOTSUPP: a threaded group, whose processes are listed above it.
+            if !error.is_gone() && error.errno() != Some(libc::EOPNOTSUPP) {
+                return Err(error);
+            }
+        }
+    }
+    for child in subdirectories(group)? {
+        collect_processes(&child, found)?;
+    }
+    Ok(())
+}
+
+/// Removes groups from the leaves up. `false` as soon as one has processes.
+fn remove_tree(group: &Path) -> Result<bool> {
+    for child in subdirectories(group)? {
+        if !remove_tree(&child)? {
+            return Ok(false);
+        }
+    }
+    match fs::remove_dir(group) {
+        Ok(()) => Ok(true),
+        Err(source) => match source.raw_os_error() {
+            Some(libc::ENOENT) => Ok(true),
+            Some(libc::EBUSY) => Ok(false),
+            _ => Err(Error::File { operation: "remove group", path: group.to_owned(), source }),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_by_name() {
+        let text = b"populated 1\nfrozen 0\n";
+        assert_eq!(flag(text, "populated "), Some(true));
+        assert_eq!(flag(text, "frozen "), Some(false));
+        assert_eq!(flag(b"populated 1\n", "frozen "), None);
+    }
+
+    #[test]
+    fn processor_time_is_read_by_name() {
+        let text = "usage_usec 30\nuser_usec 20\nsystem_usec 10\nnice_usec 0\n";
+        assert_eq!(parse_cpu_stat(text), Some(CpuUsage { user_us: 20, system_us: 10 }));
+        assert_eq!(parse_cpu_stat("usage_usec 30\n"), None);
+    }
+
+    #[test]
+    fn no_group_is_not_opened() {
+        assert!(Cgroup::open(Path::new("/nonexistent")).unwrap_err().is_gone());
+        assert!(Cgroup::open(Path::new("/proc")).is_err());
+    }
+}

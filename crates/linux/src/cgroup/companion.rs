@@ -1,0 +1,357 @@
+//! Limits on memory and processes: in cgroup2 itself, or in companion groups of cgroup v1.
+//!
+//! On the hybrid layout the controllers belong to v1. A group with a limit then gets a companion
+//! there, at the same place below a base: that of this process when the subtree was made, so that
+//! whatever bounds us bounds our children. Companions are made only when a limit is set, since
+//! each costs a write at every start of a process.
+//!
+//! The bases are written on the subtree as an extended attribute: a process that takes over
+//! later may itself live elsewhere in v1, and must find the same companions.
+
+use super::hierarchy::Mounts;
+use super::{keyed, make_directory, remove_tree, subdirectories};
+use crate::{Error, Result};
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Name of the extended attribute with the bases, on the top group.
+const MARK: &std::ffi::CStr = c"user.companions";
+
+/// Which kind of cgroup enforces a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitBy {
+    /// A controller of cgroup2.
+    V2,
+    /// A companion group of cgroup v1.
+    V1,
+    /// Nothing.
+    None,
+}
+
+/// Which limits can be enforced in a subtree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitSupport {
+    /// On memory.
+    pub memory: LimitBy,
+    /// On the number of processes.
+    pub processes: LimitBy,
+}
+
+#[derive(Clone, Copy)]
+struct Controller {
+    name: &'static str,
+    file_v2: &'static str,
+    file_v1: &'static str,
+}
+
+const MEMORY: Controller =
+    Controller { name: "memory", file_v2: "memory.max", file_v1: "memory.limit_in_bytes" };
+const PIDS: Controller = Controller { name: "pids", file_v2: "pids.max", file_v1: "pids.max" };
+
+/// The subtree of ours that a group lies in.
+#[derive(Debug)]
+pub(super) struct Top {
+    pub(super) path: PathBuf,
+    memory_base: Option<PathBuf>,
+    pids_base: Option<PathBuf>,
+}
+
+impl Top {
+    /// The subtree around an existing group, by the mark on it; without any, the group itself.
+    pub(super) fn of(group: &Path) -> Self {
+        group
+            .ancestors()
+            .find_map(|path| Some(Self::from_mark(path, &read_mark(path)?)))
+            .unwrap_or_else(|| Self::here(group))
+    }
+
+    /// A subtree with its companions where this process lives in v1.
+    pub(super) fn here(path: &Path) -> Self {
+        let mounts = Mounts::read().unwrap_or_default();
+        Self {
+            path: path.to_owned(),
+            memory_base: mounts.own_v1("memory"),
+            pids_base: mounts.own_v1("pids"),
+        }
+    }
+
+    fn from_mark(path: &Path, mark: &str) -> Self {
+        let base =
+            |key: &str| mark.lines().find_map(|line| line.strip_prefix(key)).map(PathBuf::from);
+        Self { path: path.to_owned(), memory_base: base("memory="), pids_base: base("pids=") }
+    }
+
+    /// Leaves the mark. Where extended attributes are refused, later processes fall back to
+    /// their own place in v1, which is mostly the same.
+    pub(super) fn mark(&self) {
+        let mut mark = String::new();
+        for (key, base) in [("memory", &self.memory_base), ("pids", &self.pids_base)] {
+            if let Some(base) = base.as_deref().and_then(Path::to_str) {
+                mark.push_str(&format!("{key}={base}\n"));
+            }
+        }
+        write_mark(&self.path, &mark);
+    }
+
+    /// Tries to hand the controllers of cgroup2 down into the subtree. Refusals are no errors: the
+    /// controllers may belong to v1, or processes may live beside the subtree.
+    pub(super) fn enable_controllers(&self) {
+        for controller in [MEMORY, PIDS] {
+            let value = format!("+{}", controller.name);
+            for group in self.path.parent().into_iter().chain([self.path.as_path()]) {
+                let _ = fs::write(group.join("cgroup.subtree_control"), &value);
+            }
+        }
+    }
+
+    pub(super) fn limits(&self) -> LimitSupport {
+        let control = fs::read_to_string(self.path.join("cgroup.subtree_control"));
+        let in_v2 = |name| control.as_ref().is_ok_and(|c| c.split_whitespace().any(|n| n == name));
+        let by = |controller: Controller| {
+            if in_v2(controller.name) {
+                LimitBy::V2
+            } else if self.base(controller).is_some_and(may_write) {
+                LimitBy::V1
+            } else {
+                LimitBy::None
+            }
+        };
+        LimitSupport { memory: by(MEMORY), processes: by(PIDS) }
+    }
+
+    pub(super) fn set_memory_limit(&self, group: &Path, bytes: u64) -> Result<LimitBy> {
+        self.set_limit(group, MEMORY, bytes)
+    }
+
+    pub(super) fn set_process_limit(&self, group: &Path, count: u64) -> Result<LimitBy> {
+        self.set_limit(group, PIDS, count)
+    }
+
+    fn set_limit(&self, group: &Path, controller: Controller, value: u64) -> Result<LimitBy> {
+        let (file, by) = if self.enable_down_to(group, controller) {
+            (group.join(controller.file_v2), LimitBy::V2)
+        } else if let Some(companion) = self.make_companion(group, controller)? {
+            (companion.join(controller.file_v1), LimitBy::V1)
+        } else {
+            let path = group.to_owned();
+            return Err(Error::NoController { path, controller: controller.name });
+        };
+        fs::write(&file, value.to_string()).map_err(Error::file("write", &file))?;
+        Ok(by)
+    }
+
+    /// Whether the controller of cgroup2 works in `group`; hands it down first where it does not.
+    fn enable_down_to(&self, group: &Path, controller: Controller) -> bool {
+        let file = group.join(controller.file_v2);
+        if file.exists() {
+            return true;
+        }
+        let value = format!("+{}", controller.name);
+        for above in self.within(group).iter().rev() {
+            if *above != group {
+                let _ = fs::write(above.join("cgroup.subtree_control"), &value);
+            }
+        }
+        file.exists()
+    }
+
+    /// Makes the companion of `group`, and those of the groups above it, so that limits set there
+    /// later hold here too.
+    fn make_companion(&self, group: &Path, controller: Controller) -> Result<Option<PathBuf>> {
+        let Some(base) = self.base(controller).filter(|_| group != self.path) else {
+            return Ok(None);
+        };
+        let Some(relative) = self.relative(group) else { return Ok(None) };
+        let mut path = base.to_owned();
+        for part in relative.components() {
+            path.push(part);
+            make_directory(&path)?;
+        }
+        Ok(Some(path))
+    }
+
+    /// A process belongs into the companion of the nearest group that has one.
+    pub(super) fn companions(&self, group: &Path) -> Vec<PathBuf> {
+        [MEMORY, PIDS]
+            .into_iter()
+            .filter_map(|controller| self.nearest_companion(group, controller))
+            .map(|companion| companion.join("cgroup.procs"))
+            .collect()
+    }
+
+    fn nearest_companion(&self, group: &Path, controller: Controller) -> Option<PathBuf> {
+        let base = self.base(controller)?;
+        // The top has one as soon as any group has, but no limit: joining it would be in vain.
+        self.within(group)
+            .into_iter()
+            .filter(|above| *above != self.path)
+            .filter_map(|above| Some(base.join(self.relative(above)?)))
+            .find(|companion| companion.is_dir())
+    }
+
+    /// `false` if a process still is in one.
+    pub(super) fn remove_companions(&self, group: &Path) -> Result<bool> {
+        let Some(relative) = self.relative(group) else { return Ok(true) };
+        for base in [MEMORY, PIDS].into_iter().filter_map(|controller| self.base(controller)) {
+            if !remove_tree(&base.join(relative))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// In v1 the kernel counts at the group of the process that it ended, not above.
+    pub(super) fn oom_kills(&self, group: &Path) -> u64 {
+        if let Ok(text) = fs::read_to_string(group.join("memory.events")) {
+            return keyed(&text, "oom_kill").unwrap_or(0);
+        }
+        self.nearest_companion(group, MEMORY).map_or(0, |companion| sum_oom_kills_v1(&companion))
+    }
+
+    pub(super) fn memory_peak(&self, group: &Path) -> Option<u64> {
+        let v1 =
+            || self.nearest_companion(group, MEMORY).map(|c| c.join("memory.max_usage_in_bytes"));
+        fs::read_to_string(group.join("memory.peak"))
+            .ok()
+            .or_else(|| fs::read_to_string(v1()?).ok())
+            .and_then(|text| text.trim().parse().ok())
+    }
+
+    /// `group` and what is above it, up to and with the top.
+    fn within<'a>(&self, group: &'a Path) -> Vec<&'a Path> {
+        group.ancestors().take_while(|above| above.starts_with(&self.path)).collect()
+    }
+
+    /// `group` below the parent of the top: the name of the top comes first.
+    fn relative<'a>(&self, group: &'a Path) -> Option<&'a Path> {
+        group.strip_prefix(self.path.parent()?).ok()
+    }
+
+    fn base(&self, controller: Controller) -> Option<&Path> {
+        let base = if controller.name == MEMORY.name { &self.memory_base } else { &self.pids_base };
+        base.as_deref()
+    }
+}
+
+fn sum_oom_kills_v1(companion: &Path) -> u64 {
+    let text = fs::read_to_string(companion.join("memory.oom_control")).unwrap_or_default();
+    let below = subdirectories(companion).unwrap_or_default();
+    keyed(&text, "oom_kill").unwrap_or(0)
+        + below.iter().map(|child| sum_oom_kills_v1(child)).sum::<u64>()
+}
+
+fn may_write(path: &Path) -> bool {
+    nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok()
+}
+
+fn read_mark(path: &Path) -> Option<String> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut value = vec![0_u8; 8192];
+    // SAFETY: both strings end in NUL and the buffer is as long as said.
+    let length = unsafe {
+        libc::getxattr(path.as_ptr(), MARK.as_ptr(), value.as_mut_ptr().cast(), value.len())
+    };
+    value.truncate(usize::try_from(length).ok()?);
+    String::from_utf8(value).ok()
+}
+
+fn write_mark(path: &Path, value: &str) {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return };
+    // SAFETY: both strings end in NUL and the value is as long as said.
+    unsafe {
+        libc::setxattr(path.as_ptr(), MARK.as_ptr(), value.as_ptr().cast(), value.len(), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory that stands for both hierarchies, removed with the test.
+    struct Fixture(PathBuf);
+
+    impl Fixture {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("tutti-companion-{}-{name}", std::process::id()));
+            for part in ["v2/top/a/b", "v1/memory", "v1/pids"] {
+                fs::create_dir_all(path.join(part)).unwrap();
+            }
+            Self(path)
+        }
+
+        fn top(&self) -> Top {
+            let base = |name| Some(self.0.join("v1").join(name));
+            Top {
+                path: self.0.join("v2/top"),
+                memory_base: base("memory"),
+                pids_base: base("pids"),
+            }
+        }
+    }
+
+    impl Drop for Fixture {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_process_goes_to_the_nearest_companion() {
+        let fixture = Fixture::new("nearest");
+        let top = fixture.top();
+        let (a, b) = (fixture.0.join("v2/top/a"), fixture.0.join("v2/top/a/b"));
+        assert!(top.companions(&b).is_empty());
+
+        assert_eq!(top.set_memory_limit(&a, 1000).unwrap(), LimitBy::V1);
+        let v1 = fixture.0.join("v1");
+        assert_eq!(top.companions(&b), [v1.join("memory/top/a/cgroup.procs")]);
+        assert_eq!(fs::read(v1.join("memory/top/a/memory.limit_in_bytes")).unwrap(), b"1000");
+
+        assert_eq!(top.set_process_limit(&b, 5).unwrap(), LimitBy::V1);
+        let expected = [v1.join("memory/top/a/cgroup.procs"), v1.join("pids/top/a/b/cgroup.procs")];
+        assert_eq!(top.companions(&b), expected);
+    }
+
+    #[test]
+    fn the_controller_of_v2_is_preferred() {
+        let fixture = Fixture::new("v2");
+        let a = fixture.0.join("v2/top/a");
+        fs::write(a.join("memory.max"), "max").unwrap();
+        assert_eq!(fixture.top().set_memory_limit(&a, 4096).unwrap(), LimitBy::V2);
+        assert_eq!(fs::read(a.join("memory.max")).unwrap(), b"4096");
+        assert!(fixture.top().companions(&a).is_empty());
+    }
+
+    #[test]
+    fn kills_for_memory_are_summed_in_v1() {
+        let fixture = Fixture::new("oom");
+        let companion = fixture.0.join("v1/memory/top/a");
+        fs::create_dir_all(companion.join("b")).unwrap();
+        let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n";
+        fs::write(companion.join("memory.oom_control"), text).unwrap();
+        fs::write(companion.join("b/memory.oom_control"), text).unwrap();
+        fs::write(companion.join("memory.max_usage_in_bytes"), "77\n").unwrap();
+        let a = fixture.0.join("v2/top/a");
+        assert_eq!(fixture.top().oom_kills(&a), 4);
+        assert_eq!(fixture.top().memory_peak(&a), Some(77));
+    }
+
+    #[test]
+    fn without_controller_a_limit_is_refused() {
+        let fixture = Fixture::new("none");
+        let top = Top { memory_base: None, ..fixture.top() };
+        let error = top.set_memory_limit(&fixture.0.join("v2/top/a"), 1).unwrap_err();
+        assert!(matches!(error, Error::NoController { controller: "memory", .. }), "{error}");
+        assert_eq!(top.limits().memory, LimitBy::None);
+    }
+
+    #[test]
+    fn the_mark_names_the_bases() {
+        let top = Top::from_mark(Path::new("/x"), "memory=/m/a b\npids=/p\n");
+        assert_eq!(top.memory_base, Some(PathBuf::from("/m/a b")));
+        assert_eq!(top.pids_base, Some(PathBuf::from("/p")));
+    }
+}

@@ -1,0 +1,405 @@
+//! Finding a place in cgroup2 where groups can be made, and proving that they work there.
+//!
+//! Permission bits don't tell: a directory may be writable and processes still not be allowed in,
+//! since that takes rights on the common ancestor too. So each candidate is tried: a group is
+//! made, frozen, a process is born into it, which must not run before the group is thawed.
+
+use super::companion::{LimitSupport, Top};
+use super::{Cgroup, make_directory, subdirectories};
+use crate::clock::{Naps, nap};
+use crate::spawn::{Fork, fork_into};
+use crate::{Error, Result};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a trial waits for the kernel. Far above what a loaded machine needs.
+const TRIAL: Duration = Duration::from_secs(2);
+/// How long [`Hierarchy::remove`] waits for killed processes to end.
+const REMOVE: Duration = Duration::from_secs(5);
+
+/// The subtree of cgroup2 that belongs to us.
+#[derive(Debug)]
+pub struct Hierarchy {
+    group: Cgroup,
+}
+
+/// A place that was tried, and why it will not do.
+#[derive(Debug)]
+pub struct Attempt {
+    /// The group below which the subtree was to be made.
+    pub candidate: PathBuf,
+    /// What went wrong.
+    pub reason: Error,
+}
+
+/// No group can be made anywhere; with every place that was tried, in order.
+#[derive(Debug)]
+pub struct NoCgroup {
+    /// The places; none if cgroup2 is not mounted.
+    pub tried: Vec<Attempt>,
+}
+
+impl std::fmt::Display for NoCgroup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.tried.is_empty() {
+            return f.write_str("no cgroup2 hierarchy is mounted");
+        }
+        f.write_str("no group of processes can be made")?;
+        for Attempt { candidate, reason } in &self.tried {
+            write!(f, "; below {}: {reason}", candidate.display())?;
+            let mut cause = std::error::Error::source(reason);
+            while let Some(error) = cause {
+                write!(f, ": {error}")?;
+                cause = error.source();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for NoCgroup {}
+
+impl Hierarchy {
+    /// Finds a place for the subtree `name` and makes it, or takes over the one that is there.
+    ///
+    /// Tried in this order, each proved by a trial: the root of cgroup2, the group of this process,
+    /// the subtree of the user's service manager.
+    ///
+    /// # Errors
+    /// [`NoCgroup`] tells for each place why not.
+    pub fn find(name: &str) -> std::result::Result<Self, NoCgroup> {
+        let mut tried = Vec::new();
+        for candidate in Mounts::read().unwrap_or_default().candidates() {
+            match Self::make_in(&candidate, name) {
+                Ok(hierarchy) => return Ok(hierarchy),
+                Err(reason) => tried.push(Attempt { candidate, reason }),
+            }
+        }
+        Err(NoCgroup { tried })
+    }
+
+    fn make_in(candidate: &Path, name: &str) -> Result<Self> {
+        let path = candidate.join(name);
+        let existed = path.exists();
+        make_directory(&path)?;
+        match Self::prove(&path, existed) {
+            Ok(group) => Ok(Self { group }),
+            Err(error) => {
+                if !existed {
+                    let _ = fs::remove_dir(&path);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn prove(path: &Path, existed: bool) -> Result<Cgroup> {
+        // One that is taken over may have its companions elsewhere.
+        let top = Arc::new(if existed { Top::of(path) } else { Top::here(path) });
+        let group = Cgroup::open_below(path, Arc::clone(&top))?;
+        let trial = group.create_child(&format!("trial-{}", std::process::id()))?;
+        let result = try_out(&trial);
+        let _ = trial.request_thaw();
+        let _ = trial.remove();
+        result?;
+        top.enable_controllers();
+        top.mark();
+        Ok(group)
+    }
+
+    /// Opens a subtree that [`Hierarchy::find`] made earlier.
+    ///
+    /// # Errors
+    /// As [`Cgroup::open`].
+    pub fn open(root: &Path) -> io::Result<Self> {
+        Ok(Self { group: Cgroup::open(root)? })
+    }
+
+    /// Where the subtree is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.group.path()
+    }
+
+    /// The group at the top of the subtree.
+    #[must_use]
+    pub fn group(&self) -> &Cgroup {
+        &self.group
+    }
+
+    /// Makes the group `name` directly below, or opens it if it exists.
+    ///
+    /// # Errors
+    /// What `mkdir` and opening say.
+    pub fn create(&self, name: &str) -> Result<Cgroup> {
+        self.group.create_child(name)
+    }
+
+    /// The names of the groups directly below.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn children(&self) -> Result<Vec<String>> {
+        let groups = subdirectories(self.path())?;
+        let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
+        Ok(groups.into_iter().filter_map(name).collect())
+    }
+
+    /// Which limits can be enforced on groups of the subtree.
+    #[must_use]
+    pub fn limits(&self) -> LimitSupport {
+        self.group.top.limits()
+    }
+
+    /// Kills everything in the subtree and removes it. `false` if a process had still not ended
+    /// after five seconds.
+    ///
+    /// # Errors
+    /// What killing and removing say.
+    pub fn remove(&self) -> Result<bool> {
+        self.group.kill()?;
+        let end = Instant::now() + REMOVE;
+        while !self.group.remove()? {
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            nap(Duration::from_millis(1));
+        }
+        Ok(true)
+    }
+}
+
+/// Proves that a process can be born into `group`, does not run while it is frozen, and runs after.
+fn try_out(group: &Cgroup) -> Result<()> {
+    let misbehaves = |what| Error::Misbehaves { path: group.path().to_owned(), what };
+    group.request_freeze()?;
+    // SAFETY: the child does nothing but exit.
+    let fork = unsafe { fork_into(Some(group.fd()), 0) }
+        .map_err(Error::file("start a process in", group.path()))?;
+    let (pid, pidfd) = match fork {
+        // SAFETY: ends the child without running anything of the parent's.
+        Fork::Child => unsafe { libc::_exit(0) },
+        Fork::Parent { pid, pidfd } => (pid, pidfd),
+    };
+    let freezes = settles_frozen(group);
+    let ran_early = wait_for_end(pidfd.as_fd(), Duration::ZERO);
+    let thaws = group.request_thaw();
+    let ran = wait_for_end(pidfd.as_fd(), TRIAL);
+    // SAFETY: `pid` is our child and not yet reaped; no status is wanted. Killed first, so that
+    // the wait ends: SIGKILL reaches frozen processes too.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL);
+    }
+    thaws?;
+    match (freezes?, ran_early, ran) {
+        (false, _, _) => Err(misbehaves("it does not become frozen")),
+        (_, true, _) => Err(misbehaves("a process runs in it while it is frozen")),
+        (_, _, false) => Err(misbehaves("a process does not run in it after the thaw")),
+        (true, false, true) => Ok(()),
+    }
+}
+
+fn settles_frozen(group: &Cgroup) -> Result<bool> {
+    let end = Instant::now() + TRIAL;
+    let mut naps = Naps::default();
+    loop {
+        if group.is_frozen()? && group.is_populated()? {
+            return Ok(true);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        naps.nap(left);
+    }
+}
+
+/// Whether the process has ended, after waiting for that for at most `limit`.
+fn wait_for_end(pidfd: BorrowedFd, limit: Duration) -> bool {
+    let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+    let mut fds = [PollFd::new(pidfd, PollFlags::POLLIN)];
+    matches!(poll(&mut fds, timeout), Ok(count) if count > 0)
+}
+
+/// One mounted hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mount {
+    /// The group that is visible as the mount point.
+    root: PathBuf,
+    point: PathBuf,
+    is_v2: bool,
+    /// In v1: names of the controllers, among other options.
+    options: Vec<String>,
+}
+
+impl Mount {
+    /// Where `group`, a path of `/proc/PID/cgroup`, is to be seen.
+    fn locate(&self, group: &Path) -> Option<PathBuf> {
+        Some(self.point.join(group.strip_prefix(&self.root).ok()?))
+    }
+}
+
+/// The mounted hierarchies and the groups of this process in them.
+#[derive(Debug, Default)]
+pub(super) struct Mounts {
+    mounts: Vec<Mount>,
+    /// Controllers (none: cgroup2) and the group.
+    own: Vec<(Vec<String>, PathBuf)>,
+}
+
+impl Mounts {
+    pub(super) fn read() -> Result<Self> {
+        let read = |path: &Path| fs::read_to_string(path).map_err(Error::file("read", path));
+        let mounts = read(Path::new("/proc/self/mountinfo"))?;
+        let own = read(Path::new("/proc/self/cgroup"))?;
+        Ok(Self::parse(&mounts, &own))
+    }
+
+    fn parse(mountinfo: &str, own: &str) -> Self {
+        Self {
+            mounts: mountinfo.lines().filter_map(parse_mount).collect(),
+            own: own.lines().filter_map(parse_own).collect(),
+        }
+    }
+
+    /// Where this process lives in the v1 hierarchy of `controller`; the mount point if its own
+    /// group lies outside of what is mounted.
+    pub(super) fn own_v1(&self, controller: &str) -> Option<PathBuf> {
+        let is_it = |name: &String| name == controller;
+        let mount = self.mounts.iter().find(|m| !m.is_v2 && m.options.iter().any(is_it))?;
+        let own = self.own.iter().find(|(names, _)| names.iter().any(is_it));
+        let located = own.and_then(|(_, group)| mount.locate(group));
+        Some(located.unwrap_or_else(|| mount.point.clone()))
+    }
+
+    /// The groups below which a subtree may be allowed, best first.
+    fn candidates(&self) -> Vec<PathBuf> {
+        let Some(mount) = self.v2() else { return Vec::new() };
+        let mut found = vec![mount.point.clone()];
+        let own = self.own.iter().find(|(names, _)| names.is_empty());
+        let own = own.and_then(|(_, group)| mount.locate(group));
+        found.extend(own.clone());
+        let uid = nix::unistd::geteuid();
+        let manager = format!("user@{uid}.service");
+        let above =
+            own.iter().flat_map(|own| own.ancestors()).find(|path| path.ends_with(&manager));
+        let usual = format!("user.slice/user-{uid}.slice/{manager}");
+        let usual = Some(mount.point.join(usual)).filter(|path| path.is_dir());
+        found.extend(above.map(Path::to_owned).or(usual));
+        let mut unique = Vec::new();
+        found.retain(|path| {
+            let is_new = !unique.contains(path);
+            unique.push(path.clone());
+            is_new
+        });
+        found
+    }
+
+    fn v2(&self) -> Option<&Mount> {
+        let at = |point: &str| self.mounts.iter().find(|m| m.is_v2 && m.point == Path::new(point));
+        at("/sys/fs/cgroup")
+            .or_else(|| at("/sys/fs/cgroup/unified"))
+            .or_else(|| self.mounts.iter().find(|m| m.is_v2))
+    }
+}
+
+/// A line of `/proc/self/mountinfo`: `id parent dev root point options [tags] - type source more`.
+fn parse_mount(line: &str) -> Option<Mount> {
+    let (left, right) = line.split_once(" - ")?;
+    let mut left = left.split(' ').skip(3);
+    let (root, point) = (left.next()?, left.next()?);
+    let mut right = right.split(' ');
+    let is_v2 = match right.next()? {
+        "cgroup2" => true,
+        "cgroup" => false,
+        _ => return None,
+    };
+    let options = right.nth(1)?.split(',').map(str::to_owned).collect();
+    Some(Mount { root: unescape(root), point: unescape(point), is_v2, options })
+}
+
+/// Space, tab, newline and backslash are written as three octal digits.
+fn unescape(text: &str) -> PathBuf {
+    let replaced = text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n");
+    PathBuf::from(replaced.replace("\\134", "\\"))
+}
+
+/// A line of `/proc/self/cgroup`: `number:controllers:group`.
+fn parse_own(line: &str) -> Option<(Vec<String>, PathBuf)> {
+    let (_, rest) = line.split_once(':')?;
+    let (controllers, group) = rest.split_once(':')?;
+    let controllers = controllers.split(',').filter(|name| !name.is_empty());
+    Some((controllers.map(str::to_owned).collect(), PathBuf::from(group)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "\
+22 1 0:20 / /proc rw - proc proc rw
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
+39 31 0:36 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+";
+
+    #[test]
+    fn the_hybrid_layout() {
+        let mounts = Mounts::parse(HYBRID, "8:pids:/\n4:memory:/a/b\n0::/own\n");
+        let root = PathBuf::from("/sys/fs/cgroup/unified");
+        assert_eq!(mounts.candidates()[..2], [root.clone(), root.join("own")]);
+        assert_eq!(mounts.own_v1("memory"), Some("/sys/fs/cgroup/memory/a/b".into()));
+        assert_eq!(mounts.own_v1("pids"), Some("/sys/fs/cgroup/pids".into()));
+        assert_eq!(mounts.own_v1("cpuset"), None);
+    }
+
+    #[test]
+    fn the_unified_layout_with_a_user_manager() {
+        let uid = nix::unistd::geteuid();
+        let own = format!("/user.slice/user-{uid}.slice/user@{uid}.service/app.slice/x.scope");
+        let mounts = Mounts::parse(
+            "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
+            &format!("0::{own}\n"),
+        );
+        let at = |path: &str| PathBuf::from(format!("/sys/fs/cgroup{path}"));
+        let manager = own.trim_end_matches("/app.slice/x.scope");
+        let candidates = mounts.candidates();
+        assert_eq!(candidates, [at(""), at(&own), at(manager)]);
+    }
+
+    #[test]
+    fn a_container_sees_a_part() {
+        let mounts = Mounts::parse(
+            "30 23 0:26 /docker/1 /mnt/a\\040b rw - cgroup2 cgroup2 rw\n",
+            "0::/docker/1/sub\n",
+        );
+        assert_eq!(mounts.candidates(), ["/mnt/a b", "/mnt/a b/sub"].map(PathBuf::from));
+        let outside = Mounts::parse("30 23 0:26 /x /m rw - cgroup2 cgroup2 rw\n", "0::/y\n");
+        assert_eq!(outside.candidates(), [PathBuf::from("/m")]);
+    }
+
+    #[test]
+    fn no_cgroup2_no_candidate() {
+        let mounts = Mounts::parse("garbage\n1 2 - x\n", "garbage\n");
+        assert!(mounts.candidates().is_empty());
+        let none = NoCgroup { tried: Vec::new() };
+        assert_eq!(none.to_string(), "no cgroup2 hierarchy is mounted");
+    }
+
+    #[test]
+    fn the_refusal_tells_why() {
+        let source = io::Error::from_raw_os_error(libc::EACCES);
+        let path = PathBuf::from("/g/x");
+        let reason = Error::File { operation: "make group", path, source };
+        let none = NoCgroup { tried: vec![Attempt { candidate: "/g".into(), reason }] };
+        let expected = "no group of processes can be made; below /g: cannot make group /g/x: \
+                        Permission denied (os error 13)";
+        assert_eq!(none.to_string(), expected);
+    }
+}

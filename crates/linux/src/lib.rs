@@ -1,0 +1,23 @@
+//! Talking to the kernel: groups of processes, signals, `/proc`, new processes, clocks.
+//!
+//! The problem: a set of processes must be started inside a fence that none of them can leave,
+//! be stopped and continued as one within a fraction of a millisecond, and be ended without
+//! a rest. The approach: a cgroup where one may be written ([`cgroup`]), a child subreaper and
+//! a walk over the tree of processes with SIGSTOP where not ([`signal`], [`spawn`]).
+//!
+//! Everything here is synchronous and takes paths, descriptors and numbers. It knows nothing of
+//! what the processes are for, and it is the only crate of the workspace with `unsafe` in it.
+//! Times are [`std::time::Duration`] or nanoseconds of `CLOCK_MONOTONIC`, sizes are bytes.
+//! Built for 64-bit Linux; needs kernel 5.7 or later for groups, 5.4 for the rest.
+
+pub mod cgroup;
+pub mod clock;
+mod error;
+pub mod peer;
+pub mod proc;
+pub mod rt;
+pub mod signal;
+pub mod spawn;
+pub mod subreaper;
+
+pub use error::{Error, Result};

@@ -1,0 +1,408 @@
+//! Reading `/proc`: one process, the tree below it, and a few facts of the machine.
+//!
+//! All of it is a snapshot that may be stale when it is returned. Who acts on it by number must
+//! check [`ProcessStat::start_time`] against what was seen before: numbers are used again.
+
+use crate::{Error, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+const PROC: &str = "/proc";
+/// Where the parent of a vfork waits, depending on what the compiler of the kernel inlined.
+const VFORK: [&str; 3] = ["kernel_clone", "wait_for_vfork_done", "_do_fork"];
+
+/// `/proc/PID/stat`, the parts that matter here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// Number of the process.
+    pub pid: i32,
+    /// Name of the program or thread, up to 15 bytes; what is not UTF-8 is replaced.
+    pub comm: String,
+    /// `R` running, `S` sleeping, `D` in the kernel, `T` stopped, `t` stopped by a tracer,
+    /// `Z` ended but not reaped, `X` about to vanish, `I` idle kernel thread. Of the first thread.
+    pub state: char,
+    /// Parent; 0 where it lies outside this pid namespace.
+    pub ppid: i32,
+    /// Process group.
+    pub pgrp: i32,
+    /// Session.
+    pub session: i32,
+    /// Processor time in user mode, clock ticks (see `sysconf(_SC_CLK_TCK)`, mostly 100 a second).
+    pub utime: u64,
+    /// Processor time in the kernel, clock ticks.
+    pub stime: u64,
+    /// Threads that exist.
+    pub threads: u32,
+    /// When it started, clock ticks since boot. With `pid` it names a process for good.
+    pub start_time: u64,
+}
+
+impl ProcessStat {
+    /// Reads the state of process `pid`.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] when there is no such process; [`Error::Malformed`] for a kernel that
+    /// writes the file in another way.
+    pub fn read(pid: i32) -> Result<Self> {
+        Self::read_file(&PathBuf::from(format!("{PROC}/{pid}/stat")))
+    }
+
+    /// Reads a file with the format of `/proc/PID/stat`.
+    ///
+    /// # Errors
+    /// As [`ProcessStat::read`].
+    pub fn read_file(path: &Path) -> Result<Self> {
+        let text = fs::read(path).map_err(Error::file("read", path))?;
+        Self::parse(&text)
+            .ok_or_else(|| Error::Malformed { path: path.to_owned(), wanted: "process state" })
+    }
+
+    /// Takes the line apart. The name stands in parentheses and may hold any byte, `)` and
+    /// spaces and newlines too; no other field can, so the last `)` ends it.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let open = text.iter().position(|&byte| byte == b'(')?;
+        let close = text.iter().rposition(|&byte| byte == b')')?;
+        let comm = text.get(open + 1..close)?;
+        let pid = std::str::from_utf8(&text[..open]).ok()?.trim().parse().ok()?;
+        let rest = std::str::from_utf8(&text[close + 1..]).ok()?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        // Numbered from 1 in proc(5); the state is field 3.
+        fn field<T: FromStr>(fields: &[&str], number: usize) -> Option<T> {
+            fields.get(number - 3)?.parse().ok()
+        }
+        Some(Self {
+            pid,
+            comm: String::from_utf8_lossy(comm).into_owned(),
+            state: field(&fields, 3)?,
+            ppid: field(&fields, 4)?,
+            pgrp: field(&fields, 5)?,
+            session: field(&fields, 6)?,
+            utime: field(&fields, 14)?,
+            stime: field(&fields, 15)?,
+            threads: field(&fields, 20)?,
+            start_time: field(&fields, 22)?,
+        })
+    }
+
+    /// Whether it has ended and waits to be reaped. (The first thread may end before others.)
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads <= 1
+    }
+
+    /// Whether no thread of it can run: each is stopped, has ended, or waits in the kernel for the
+    /// child of a vfork, after which it would stop before doing anything if it was told to.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        let process = PathBuf::from(format!("{PROC}/{}", self.pid));
+        // A stop reaches the threads one by one; the first may be there before the others.
+        thread_is_held(self.state, &process)
+            && (self.threads <= 1
+                || numbers_in(&process.join("task")).iter().all(|tid| {
+                    let thread = process.join(format!("task/{tid}"));
+                    Self::read_file(&thread.join("stat"))
+                        .map_or(true, |stat| thread_is_held(stat.state, &thread))
+                }))
+    }
+}
+
+/// Without this a tree could not be stopped in which a parent waits for the child of a vfork that
+/// was stopped before it executed its program.
+fn thread_is_held(state: char, directory: &Path) -> bool {
+    match state {
+        'T' | 't' | 'Z' | 'X' => true,
+        'D' => wchan_file(&directory.join("wchan")).is_some_and(|at| VFORK.contains(&&*at)),
+        _ => false,
+    }
+}
+
+/// All descendants of `root`, without itself, parents before their children, siblings in the order
+/// in which they were made. Empty if there is no such process.
+///
+/// While processes of the tree come and go it may miss some (but none of a tree that is stopped).
+///
+/// # Errors
+/// When `/proc` itself cannot be read.
+pub fn descendants(root: i32) -> Result<Vec<i32>> {
+    let tree = Tree::read()?;
+    let mut found = tree.children(root);
+    let mut next = 0;
+    while let Some(&pid) = found.get(next) {
+        found.extend(tree.children(pid));
+        next += 1;
+    }
+    Ok(found)
+}
+
+/// Who is whose child: asked of the kernel anew for each process, or, where it was built without
+/// `/proc/PID/task/TID/children`, from one scan of all processes.
+pub(crate) enum Tree {
+    Live,
+    Scanned(Vec<(i32, i32)>),
+}
+
+impl Tree {
+    pub(crate) fn read() -> Result<Self> {
+        if Path::new("/proc/thread-self/children").exists() {
+            return Ok(Self::Live);
+        }
+        Self::scan(Path::new(PROC))
+    }
+
+    /// Reads the parent of every process under `proc`.
+    fn scan(proc: &Path) -> Result<Self> {
+        fs::metadata(proc).map_err(Error::file("read", proc))?;
+        let parent = |pid| {
+            let stat = ProcessStat::read_file(&proc.join(format!("{pid}/stat"))).ok()?;
+            Some((stat.ppid, pid))
+        };
+        Ok(Self::Scanned(numbers_in(proc).into_iter().filter_map(parent).collect()))
+    }
+
+    pub(crate) fn children(&self, pid: i32) -> Vec<i32> {
+        match self {
+            Self::Live => live_children(pid),
+            Self::Scanned(pairs) => {
+                pairs.iter().filter(|(parent, _)| *parent == pid).map(|&(_, child)| child).collect()
+            }
+        }
+    }
+}
+
+/// A child belongs to the thread that made it.
+fn live_children(pid: i32) -> Vec<i32> {
+    let tasks = PathBuf::from(format!("{PROC}/{pid}/task"));
+    let of_thread = |tid: i32| fs::read_to_string(tasks.join(format!("{tid}/children")));
+    numbers_in(&tasks)
+        .into_iter()
+        .filter_map(|tid| of_thread(tid).ok())
+        .flat_map(|text| {
+            text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()
+        })
+        .collect()
+}
+
+/// The entries of a directory whose name is a number; none if it has vanished.
+fn numbers_in(directory: &Path) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The kernel function in which the first thread of a process waits; `None` if it runs, has ended,
+/// or the reader may not know.
+#[must_use]
+pub fn wchan(pid: i32) -> Option<String> {
+    wchan_file(Path::new(&format!("{PROC}/{pid}/wchan")))
+}
+
+fn wchan_file(path: &Path) -> Option<String> {
+    let name = fs::read_to_string(path).ok()?;
+    (!name.is_empty() && name != "0").then_some(name)
+}
+
+/// A process that does not do what it was told, and where it hangs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StuckProcess {
+    /// Its number.
+    pub pid: i32,
+    /// Its name; empty if it ended meanwhile.
+    pub comm: String,
+    /// The kernel function in which it waits, if known.
+    pub wchan: Option<String>,
+}
+
+impl StuckProcess {
+    /// What is known of process `pid` now.
+    #[must_use]
+    pub fn look_at(pid: i32) -> Self {
+        let comm = ProcessStat::read(pid).map(|stat| stat.comm).unwrap_or_default();
+        Self { pid, comm, wchan: wchan(pid) }
+    }
+
+    /// Process `pid`, if one of its threads is not held by the freezer of cgroup2.
+    pub(crate) fn if_not_frozen(pid: i32, sleepers: Sleepers) -> Option<Self> {
+        let stat = ProcessStat::read(pid).ok().filter(|stat| !stat.has_ended())?;
+        let tasks = PathBuf::from(format!("{PROC}/{pid}/task"));
+        let running = numbers_in(&tasks).into_iter().find_map(|tid| {
+            let state = ProcessStat::read_file(&tasks.join(format!("{tid}/stat"))).ok()?.state;
+            let wchan = wchan_file(&tasks.join(format!("{tid}/wchan")));
+            (!counts_as_frozen(state, wchan.as_deref(), sleepers)).then_some(wchan)
+        })?;
+        Some(Self { pid, comm: stat.comm, wchan: running })
+    }
+}
+
+/// What to make of a thread that sleeps nobody knows where. It may sit in the freezer, and the
+/// reader have no right to see that; or be between two states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sleepers {
+    AreFrozen,
+    AreStuck,
+}
+
+/// The freezer counts as frozen what sits in its trap, what is stopped, and the parent of a vfork,
+/// which cannot go on before its frozen child.
+fn counts_as_frozen(state: char, wchan: Option<&str>, sleepers: Sleepers) -> bool {
+    // The trap itself, or what the compiler of the kernel has inlined it into.
+    const HELD: [&str; 4] = ["do_freezer_trap", "get_signal", "ptrace_stop", "do_signal_stop"];
+    match (state, wchan) {
+        ('T' | 't' | 'Z' | 'X', _) => true,
+        ('S', None) => sleepers == Sleepers::AreFrozen,
+        (_, at) => at.is_some_and(|at| HELD.contains(&at) || VFORK.contains(&at)),
+    }
+}
+
+impl std::fmt::Display for StuckProcess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.pid, self.comm)?;
+        self.wchan.as_ref().map_or(Ok(()), |at| write!(f, " in {at}"))
+    }
+}
+
+/// The identity of this boot of the machine: changes with each, the same for all processes.
+///
+/// # Errors
+/// When `/proc/sys/kernel/random/boot_id` cannot be read.
+pub fn boot_id() -> Result<String> {
+    let path = Path::new("/proc/sys/kernel/random/boot_id");
+    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Memory of the machine that the kernel manages, bytes.
+///
+/// # Errors
+/// When `/proc/meminfo` cannot be read or has no `MemTotal` in kB.
+pub fn memory_total_bytes() -> Result<u64> {
+    memory_total_in(Path::new("/proc/meminfo"))
+}
+
+fn memory_total_in(path: &Path) -> Result<u64> {
+    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        .and_then(|kib| kib.checked_mul(1024))
+        .ok_or_else(|| Error::Malformed { path: path.to_owned(), wanted: "MemTotal" })
+}
+
+/// The processors that this process may use, ascending, as the kernel numbers them.
+#[must_use]
+pub fn online_processors() -> Vec<u32> {
+    // In words, since the kernel wants whole ones; 1024 processors first, then more.
+    let mut mask = vec![0_u64; 16];
+    while mask.len() <= 16_384 {
+        // SAFETY: the buffer is as long as said; 0 is the calling thread.
+        let result = unsafe {
+            libc::sched_getaffinity(0, mask.len() * size_of::<u64>(), mask.as_mut_ptr().cast())
+        };
+        if result == 0 {
+            return set_bits(&mask);
+        }
+        // Only EINVAL can come: the kernel has more processors than the mask.
+        mask = vec![0; mask.len() * 2];
+    }
+    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (0..u32::try_from(count).unwrap_or(1)).collect()
+}
+
+fn set_bits(words: &[u64]) -> Vec<u32> {
+    let bits = words.iter().flat_map(|&word| (0..64).map(move |bit| word >> bit & 1 == 1));
+    (0_u32..).zip(bits).filter_map(|(number, is_set)| is_set.then_some(number)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(comm: &str) -> String {
+        format!(
+            "4711 ({comm}) S 1 4711 4700 0 -1 4194560 91 0 0 0 17 4 0 0 20 0 3 0 88123 2703360 \
+             215 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
+        )
+    }
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        for comm in ["sh", "", "a b", ")", "(", ") R 1 (", "x) Z 9 9", "\n) T\n", "tm (sd-pam)"] {
+            let stat = ProcessStat::parse(line(comm).as_bytes()).expect(comm);
+            let expected = ProcessStat {
+                pid: 4711,
+                comm: comm.to_owned(),
+                state: 'S',
+                ppid: 1,
+                pgrp: 4711,
+                session: 4700,
+                utime: 17,
+                stime: 4,
+                threads: 3,
+                start_time: 88123,
+            };
+            assert_eq!(stat, expected);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_not_text_is_replaced() {
+        let mut bytes = line("ab").into_bytes();
+        bytes[6] = 0xff;
+        assert_eq!(ProcessStat::parse(&bytes).expect("parses").comm, "\u{fffd}b");
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_refused() {
+        for text in ["", "1", "1 (", ")1 (", "1 (a", "1 (a)", "x (a) S 1", "1 (a) S 1 2 3"] {
+            assert_eq!(ProcessStat::parse(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn parse_survives_every_prefix() {
+        let text = line("a) b");
+        for end in 0..text.len() {
+            let _ = ProcessStat::parse(&text.as_bytes()[..end]);
+        }
+    }
+
+    #[test]
+    fn this_process_reads_itself() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let stat = ProcessStat::read(own).unwrap();
+        assert_eq!((stat.pid, stat.ppid), (own, nix::unistd::getppid().as_raw()));
+        assert!(!stat.is_stopped() && !stat.has_ended());
+        assert!(ProcessStat::read(i32::MAX).unwrap_err().is_gone());
+    }
+
+    #[test]
+    fn a_scan_finds_the_same_children_as_the_kernel() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let (own, pid) = (std::process::id().cast_signed(), child.id().cast_signed());
+        let scanned = Tree::scan(Path::new(PROC)).unwrap();
+        let found = (Tree::Live.children(own), scanned.children(own), descendants(own).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.0.contains(&pid) && found.1.contains(&pid) && found.2.contains(&pid));
+    }
+
+    #[test]
+    fn facts_of_the_machine() {
+        assert_eq!(boot_id().unwrap().len(), 36);
+        assert!(memory_total_bytes().unwrap() > 1 << 20);
+        assert!(!online_processors().is_empty());
+        assert_eq!(set_bits(&[0b1001, 1 << 63]), [0, 3, 127]);
+    }
+
+    #[test]
+    fn who_counts_as_frozen() {
+        use Sleepers::{AreFrozen, AreStuck};
+        assert!(counts_as_frozen('S', Some("do_freezer_trap"), AreStuck));
+        assert!(counts_as_frozen('D', Some("kernel_clone"), AreStuck));
+        assert!(counts_as_frozen('T', None, AreStuck));
+        assert!(counts_as_frozen('S', None, AreFrozen));
+        assert!(!counts_as_frozen('S', None, AreStuck));
+        assert!(!counts_as_frozen('R', None, AreFrozen));
+        assert!(!counts_as_frozen('D', Some("nfs_wait_bit_killable"), AreFrozen));
+    }
+}

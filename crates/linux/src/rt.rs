@@ -1,0 +1,100 @@
+//! What the one thread needs that must not be late: real-time priority, memory that stays.
+
+use crate::{Error, Result};
+use std::ffi::CString;
+
+/// Bit of `CAP_IPC_LOCK` in the `Cap*` lines of `/proc/self/status`.
+const CAP_IPC_LOCK: u64 = 1 << 14;
+
+/// Gives the calling thread `SCHED_FIFO` with `priority` (1 to 99).
+///
+/// What it forks falls back to the ordinary policy by itself. Real-time threads share at most 95 %
+/// of a processor by default (`kernel.sched_rt_runtime_us`), so that a loop cannot take it whole.
+///
+/// # Errors
+/// `EPERM` where neither a capability nor `RLIMIT_RTPRIO` allows it, `EINVAL` for a priority out
+/// of range. In a group of the v1 `cpu` controller without real-time budget: `EPERM` for root too.
+pub fn become_realtime(priority: i32) -> Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: `parameters` outlives the call; 0 is the calling thread.
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
+        -1 => Err(Error::last("sched_setscheduler")),
+        _ => Ok(()),
+    }
+}
+
+/// Keeps all memory of this process, present and future, from being paged out.
+///
+/// Pages are locked as they are first touched (`MCL_ONFAULT`): locking whole reservations instead
+/// makes thread stacks and the allocator's arenas resident, tens of megabytes that are never used.
+///
+/// # Errors
+/// [`Error::LockLimit`] where a limit is in force: locking under it would make later allocations
+/// fail, which is worse than a late page. Else what `mlockall` says.
+pub fn lock_memory() -> Result<()> {
+    if !may_lock_beyond_limit() {
+        let limit_bytes = lock_limit_bytes()?;
+        if limit_bytes != libc::RLIM_INFINITY {
+            return Err(Error::LockLimit { limit_bytes });
+        }
+    }
+    // SAFETY: takes no pointer.
+    match unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) } {
+        0 => Ok(()),
+        _ => Err(Error::last("mlockall")),
+    }
+}
+
+/// Names the calling thread, as `ps -L` and `/proc` show it; cut to 15 bytes or at a NUL byte.
+pub fn set_thread_name(name: &str) {
+    let bytes: Vec<u8> = name.bytes().take(15).take_while(|&byte| byte != 0).collect();
+    let name = CString::new(bytes).expect("cut before the first NUL byte");
+    // SAFETY: `name` is a NUL-terminated string that outlives the call.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+/// Lets the kernel delay the timers of the calling thread by at most `slack_ns` (1: not at all;
+/// 0: back to the default, 50,000). Real-time threads have none in any case.
+pub fn set_timer_slack(slack_ns: u64) {
+    // SAFETY: takes no pointer.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
+}
+
+fn may_lock_beyond_limit() -> bool {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|capabilities| capabilities & CAP_IPC_LOCK != 0)
+}
+
+fn lock_limit_bytes() -> Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit to write to.
+    match unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } {
+        0 => Ok(limit.rlim_cur),
+        _ => Err(Error::last("getrlimit")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_is_cut() {
+        let name = std::thread::spawn(|| {
+            set_thread_name("a name that is far too long");
+            std::fs::read_to_string("/proc/thread-self/comm").unwrap()
+        });
+        assert_eq!(name.join().unwrap(), "a name that is \n");
+    }
+
+    #[test]
+    fn priority_out_of_range_is_refused() {
+        let refused = std::thread::spawn(|| become_realtime(1000)).join().unwrap();
+        assert_eq!(refused.unwrap_err().errno(), Some(libc::EINVAL));
+    }
+}

@@ -1,0 +1,315 @@
+//! Stopping, continuing and ending a tree of processes by signals, where no group can be made.
+//!
+//! After section 3 of the process-tracking paper: SIGSTOP from the top down, so that no parent
+//! sees a child of its own stopped; each stop is verified; none is signalled twice; SIGCONT from
+//! the bottom up. Always SIGSTOP, never SIGTSTP, which may be ignored and does nothing to an
+//! orphaned process group.
+//!
+//! The tree changes while it is walked. So a suspension is done only when one whole pass over the
+//! tree has found every process stopped and signalled none: a stopped process makes no child and
+//! orphans none, so nothing can have been missed.
+//!
+//! Whom a signal reaches is made sure by number *and* start time, through a pidfd where the kernel
+//! has them, so that a number that was used again is never signalled.
+//!
+//! What this cannot do, other than a group: SIGCONT from elsewhere wakes what was stopped; parents
+//! are told of it (SIGCHLD); a process that its user had stopped is continued with the rest; and
+//! orphans are found only if the root, or what is walked below it, is a child subreaper.
+
+mod kill;
+mod resume;
+mod suspend;
+
+use crate::proc::{ProcessStat, StuckProcess, Tree};
+use crate::{Error, clock};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+pub use kill::{kill_forest, kill_tree, signal_forest, signal_tree};
+pub use resume::{resume_forest, resume_tree};
+pub use suspend::{suspend_forest, suspend_tree};
+
+/// How many processes an error names.
+const STUCK_NAMED_MAX: usize = 16;
+
+/// The order in which a tree is stopped, and what is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traversal {
+    /// Each process must have stopped before the next is signalled (the paper's section 3).
+    DepthFirst,
+    /// All of a level are signalled, and must have stopped before the next level.
+    BreadthFirst,
+    /// Depth first, but one that has not stopped at once only holds up its own subtree (figure 7).
+    /// Resuming takes effect at once, and is as [`Traversal::DepthFirst`].
+    Hybrid,
+    /// All are signalled, parents before children, and verified after. By far the fastest, since
+    /// all stop at the same time; a parent may see a stopped child for that moment.
+    AllAtOnce,
+}
+
+/// How to stop or continue a tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk {
+    /// The order.
+    pub traversal: Traversal,
+    /// How long to wait before looking again whether a process has stopped.
+    pub retry_interval: Duration,
+    /// When to give up.
+    pub deadline: Duration,
+}
+
+/// The top of a tree of processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Root {
+    pid: i32,
+    scope: Scope,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Whole,
+    Below,
+}
+
+impl Root {
+    /// The process and all its descendants.
+    #[must_use]
+    pub fn whole(pid: i32) -> Self {
+        Self { pid, scope: Scope::Whole }
+    }
+
+    /// Only the descendants of the process, which itself is left alone: a minder.
+    #[must_use]
+    pub fn below(pid: i32) -> Self {
+        Self { pid, scope: Scope::Below }
+    }
+}
+
+impl From<i32> for Root {
+    fn from(pid: i32) -> Self {
+        Self::whole(pid)
+    }
+}
+
+/// What a walk has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalkReport {
+    /// Processes found in the end, ended ones left out.
+    pub processes: usize,
+    /// Signals sent.
+    pub signals: usize,
+    /// How often it waited for a retry interval.
+    pub retries: usize,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Why a walk failed.
+#[derive(Debug, thiserror::Error)]
+pub enum WalkError {
+    /// Some process did not do as told in time. A suspension has been undone.
+    #[error("{} did not follow within {waited:?}", named(stuck))]
+    Timeout {
+        /// How long it was waited for.
+        waited: Duration,
+        /// Which ones, and where they hang; the first 16.
+        stuck: Vec<StuckProcess>,
+    },
+    /// A process may not be signalled by this user. A suspension has been undone.
+    #[error("process {pid} may not be signalled")]
+    NotPermitted {
+        /// Which one; the first, if several.
+        pid: i32,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// `/proc` could not be read.
+    #[error(transparent)]
+    Kernel(#[from] Error),
+}
+
+fn named(stuck: &[StuckProcess]) -> String {
+    if stuck.is_empty() {
+        return "the processes, which come and go,".to_owned();
+    }
+    stuck.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A process that was signalled.
+struct Known {
+    start_time: u64,
+    /// It has been seen stopped since: the signal has done its work.
+    was_stopped: bool,
+}
+
+/// What to do about a process that may not be signalled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnRefusal {
+    /// The whole walk has failed.
+    Fail,
+    /// The others are signalled nevertheless.
+    GoOn,
+}
+
+/// What is known during one walk.
+struct Walker {
+    /// With the start time of each, since a root may end and its number be used again.
+    roots: Vec<(Root, u64)>,
+    known: BTreeMap<i32, Known>,
+    /// The keys of `known`, as first signalled: parents before children.
+    order: Vec<i32>,
+    start: Instant,
+    deadline: Duration,
+    signals: usize,
+    retries: usize,
+    on_refusal: OnRefusal,
+    /// The first refusal that was passed over.
+    refused: Option<WalkError>,
+}
+
+impl Walker {
+    fn new<R: Copy + Into<Root>>(roots: &[R], deadline: Duration) -> Result<Self, WalkError> {
+        let mut found = Vec::new();
+        for &root in roots {
+            let root: Root = root.into();
+            if let Some(stat) = read_if_exists(root.pid)? {
+                found.push((root, stat.start_time));
+            }
+        }
+        Ok(Self {
+            roots: found,
+            known: BTreeMap::new(),
+            order: Vec::new(),
+            start: Instant::now(),
+            deadline,
+            signals: 0,
+            retries: 0,
+            on_refusal: OnRefusal::Fail,
+            refused: None,
+        })
+    }
+
+    /// Where a pass begins: the roots that still are who they were, or their children, each with
+    /// the parent that it must have.
+    fn tops(&self, tree: &Tree) -> Result<Vec<(i32, Option<i32>)>, WalkError> {
+        let mut tops = Vec::new();
+        for &(root, start_time) in &self.roots {
+            if read_if_exists(root.pid)?.is_none_or(|stat| stat.start_time != start_time) {
+                continue;
+            }
+            match root.scope {
+                Scope::Whole => tops.push((root.pid, None)),
+                Scope::Below => tops.extend(children_of(tree, root.pid)),
+            }
+        }
+        Ok(tops)
+    }
+
+    /// Signals a process that was not signalled before.
+    fn send_first(&mut self, handle: &Handle, signal: i32) -> Result<(), WalkError> {
+        let ProcessStat { pid, start_time, .. } = handle.stat;
+        if handle.send(signal)? {
+            self.signals += 1;
+            self.order.push(pid);
+            self.known.insert(pid, Known { start_time, was_stopped: false });
+        }
+        Ok(())
+    }
+
+    fn is_known(&self, stat: &ProcessStat) -> bool {
+        self.known.get(&stat.pid).is_some_and(|known| known.start_time == stat.start_time)
+    }
+
+    /// The signalled process `pid` as it is now; `None` if it has ended.
+    fn look_at_known(&self, pid: i32) -> Result<Option<ProcessStat>, WalkError> {
+        let stat = read_if_exists(pid)?;
+        Ok(stat.filter(|stat| self.is_known(stat) && !stat.has_ended()))
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.saturating_sub(self.start.elapsed())
+    }
+
+    /// Waits for one retry interval, or what is left. `false` if nothing is.
+    fn wait(&mut self, retry_interval: Duration) -> bool {
+        let left = self.left();
+        if left.is_zero() {
+            return false;
+        }
+        self.retries += 1;
+        clock::nap(retry_interval.min(left));
+        true
+    }
+
+    fn report(&self, processes: usize) -> WalkReport {
+        let Self { signals, retries, .. } = *self;
+        WalkReport { processes, signals, retries, took: self.start.elapsed() }
+    }
+
+    fn timeout(&self, stuck: &[i32]) -> WalkError {
+        let stuck = stuck.iter().take(STUCK_NAMED_MAX).map(|&pid| StuckProcess::look_at(pid));
+        WalkError::Timeout { waited: self.start.elapsed(), stuck: stuck.collect() }
+    }
+}
+
+fn children_of(tree: &Tree, pid: i32) -> impl DoubleEndedIterator<Item = (i32, Option<i32>)> {
+    tree.children(pid).into_iter().map(move |child| (child, Some(pid)))
+}
+
+fn read_if_exists(pid: i32) -> Result<Option<ProcessStat>, WalkError> {
+    match ProcessStat::read(pid) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) if error.is_gone() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A process that cannot turn into another between the look at it and the signal.
+struct Handle {
+    /// Opened before `stat` was read: both are of the same process if the start time is the one
+    /// that was expected. `None` on kernels before 5.3 and when descriptors run out.
+    pidfd: Option<OwnedFd>,
+    stat: ProcessStat,
+}
+
+impl Handle {
+    /// `None` if the process does not exist, has ended, or is ourselves.
+    fn open(pid: i32) -> Result<Option<Self>, WalkError> {
+        if pid.unsigned_abs() == std::process::id() || pid <= 0 {
+            return Ok(None);
+        }
+        // SAFETY: takes no pointer.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        // SAFETY: the kernel has just opened it for us.
+        let pidfd = i32::try_from(fd)
+            .ok()
+            .filter(|&fd| fd >= 0)
+            .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let stat = read_if_exists(pid)?.filter(|stat| !stat.has_ended());
+        Ok(stat.map(|stat| Self { pidfd, stat }))
+    }
+
+    /// `false` if it has ended meanwhile.
+    fn send(&self, signal: i32) -> Result<bool, WalkError> {
+        let pid = self.stat.pid;
+        let none: *mut libc::siginfo_t = std::ptr::null_mut();
+        let result = match &self.pidfd {
+            // SAFETY: `none` stands for no information along with the signal; the rest are numbers.
+            Some(fd) => unsafe {
+                libc::syscall(libc::SYS_pidfd_send_signal, fd.as_raw_fd(), signal, none, 0)
+            },
+            // SAFETY: takes no pointer.
+            None => unsafe { libc::kill(pid, signal).into() },
+        };
+        if result == 0 {
+            return Ok(true);
+        }
+        let source = io::Error::last_os_error();
+        match source.raw_os_error() {
+            Some(libc::ESRCH) => Ok(false),
+            _ => Err(WalkError::NotPermitted { pid, source }),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Ending a tree, and sending it any other signal.
+
+use super::{
+    Handle, OnRefusal, Root, Traversal, Walk, WalkError, WalkReport, Walker, children_of,
+    read_if_exists,
+};
+use crate::proc::{ProcessStat, Tree};
+use std::time::Duration;
+
+/// How long a tree may take to end.
+const KILL_DEADLINE: Duration = Duration::from_secs(10);
+/// How long one attempt to stop all of it may take, before what has been found is killed.
+const STOP_DEADLINE: Duration = Duration::from_millis(500);
+/// Between two looks whether those that were killed have ended.
+const RETRY_INTERVAL: Duration = Duration::from_micros(200);
+
+/// Ends `root` and all its descendants: stops all from the top down, so that none makes another,
+/// then sends SIGKILL, until none is left. Ended processes that their parents have not reaped
+/// don't count.
+///
+/// # Errors
+/// [`WalkError::Timeout`] after ten seconds, naming who hangs; [`WalkError::NotPermitted`] if one
+/// may not be signalled, with all others ended.
+pub fn kill_tree(root: impl Into<Root>) -> Result<WalkReport, WalkError> {
+    kill_forest(&[root.into()])
+}
+
+/// As [`kill_tree`], for several trees at once.
+///
+/// # Errors
+/// As [`kill_tree`].
+pub fn kill_forest<R: Copy + Into<Root>>(roots: &[R]) -> Result<WalkReport, WalkError> {
+    let mut walker = Walker::new(roots, KILL_DEADLINE)?;
+    let mut processes = 0;
+    loop {
+        if walker.list()?.is_empty() {
+            return Ok(walker.report(processes));
+        }
+        let refused = walker.stop_what_can_be(roots)?;
+        let sent = walker.kill_found()?;
+        processes += sent;
+        walker.wait_for_ends()?;
+        match refused {
+            Some(error) if sent == 0 => return Err(error),
+            _ if walker.left().is_zero() => {
+                let left: Vec<i32> = walker.list()?.into_iter().map(|(pid, _)| pid).collect();
+                return Err(walker.timeout(&left));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Walker {
+    /// Everything alive in the tree now, parents before children, with the start time of each.
+    fn list(&self) -> Result<Vec<(i32, u64)>, WalkError> {
+        let tree = Tree::read()?;
+        let mut queue = self.tops(&tree)?;
+        let mut found = Vec::new();
+        let mut next = 0;
+        while let Some(&(pid, parent)) = queue.get(next) {
+            next += 1;
+            let stat = read_if_exists(pid)?;
+            let belongs = |stat: &ProcessStat| parent.is_none_or(|parent| stat.ppid == parent);
+            if let Some(stat) = stat.filter(belongs) {
+                queue.extend(children_of(&tree, pid));
+                if !stat.has_ended() {
+                    found.push((pid, stat.start_time));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Stops the tree, as far as that goes, and takes over who was found.
+    fn stop_what_can_be<R: Copy + Into<Root>>(
+        &mut self,
+        roots: &[R],
+    ) -> Result<Option<WalkError>, WalkError> {
+        let walk = Walk {
+            traversal: Traversal::AllAtOnce,
+            retry_interval: RETRY_INTERVAL,
+            deadline: STOP_DEADLINE.min(self.left()),
+        };
+        let mut stopper = Walker::new(roots, walk.deadline)?;
+        // Roots by their identity as of the beginning, not as of now.
+        stopper.roots.clone_from(&self.roots);
+        stopper.on_refusal = OnRefusal::GoOn;
+        match stopper.stop_all(&walk) {
+            Ok(_) | Err(WalkError::Timeout { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.signals += stopper.signals;
+        self.known = stopper.known;
+        self.order = stopper.order;
+        Ok(stopper.refused)
+    }
+
+    fn kill_found(&mut self) -> Result<usize, WalkError> {
+        let mut sent = 0;
+        for &pid in &self.order {
+            if let Some(handle) = Handle::open(pid)?
+                && self.is_known(&handle.stat)
+                && handle.send(libc::SIGKILL).unwrap_or(false)
+            {
+                sent += 1;
+            }
+        }
+        self.signals += sent;
+        Ok(sent)
+    }
+
+    /// Until all that were killed have ended, or for as long as one attempt to stop may take.
+    fn wait_for_ends(&mut self) -> Result<(), WalkError> {
+        let mut living = self.order.clone();
+        let mut waited = Duration::ZERO;
+        loop {
+            let mut still = Vec::new();
+            for pid in living {
+                if self.look_at_known(pid)?.is_some() {
+                    still.push(pid);
+                }
+            }
+            living = still;
+            if living.is_empty() || waited > STOP_DEADLINE || !self.wait(RETRY_INTERVAL) {
+                return Ok(());
+            }
+            waited += RETRY_INTERVAL;
+        }
+    }
+}
+
+/// Sends `signal` once to `root` and all its descendants, from the top down.
+///
+/// # Errors
+/// [`WalkError::NotPermitted`] names the first that may not be signalled; all others have been.
+pub fn signal_tree(root: impl Into<Root>, signal: i32) -> Result<WalkReport, WalkError> {
+    signal_forest(&[root.into()], signal)
+}
+
+/// As [`signal_tree`], for several trees.
+///
+/// # Errors
+/// As [`signal_tree`].
+pub fn signal_forest<R: Copy + Into<Root>>(
+    roots: &[R],
+    signal: i32,
+) -> Result<WalkReport, WalkError> {
+    let mut walker = Walker::new(roots, Duration::MAX)?;
+    // All of them first: the signal may make parents reap, or end, before they are asked.
+    let listed = walker.list()?;
+    let mut refused = None;
+    for (pid, start_time) in listed {
+        let Some(handle) = Handle::open(pid)? else { continue };
+        if handle.stat.start_time != start_time {
+            continue;
+        }
+        if let Err(error) = walker.send_first(&handle, signal) {
+            refused.get_or_insert(error);
+        }
+    }
+    refused.map_or_else(|| Ok(walker.report(walker.signals)), Err)
+}

@@ -1,0 +1,127 @@
+//! SIGCONT from the bottom up.
+
+use super::{Handle, Root, Traversal, Walk, WalkError, WalkReport, Walker, children_of};
+use crate::proc::Tree;
+
+/// Continues all descendants of `root` and then itself: children before their parents, each seen
+/// running before the next (before the next level, or not until all are signalled, as
+/// `walk.traversal` says). Nothing happens to a root that does not exist.
+///
+/// # Errors
+/// [`WalkError::Timeout`] names those still stopped, [`WalkError::NotPermitted`] the first that
+/// could not be signalled; all others have been continued nevertheless.
+pub fn resume_tree(root: impl Into<Root>, walk: &Walk) -> Result<WalkReport, WalkError> {
+    resume_forest(&[root.into()], walk)
+}
+
+/// As [`resume_tree`], for several trees at once.
+///
+/// # Errors
+/// As [`resume_tree`].
+pub fn resume_forest<R: Copy + Into<Root>>(
+    roots: &[R],
+    walk: &Walk,
+) -> Result<WalkReport, WalkError> {
+    let mut resume = Resume {
+        walker: Walker::new(roots, walk.deadline)?,
+        whom: Whom::All,
+        stuck: Vec::new(),
+        refused: None,
+    };
+    let processes = resume.round(walk)?;
+    // Again, since the first round may have missed one that changed its parent while it was read.
+    resume.whom = Whom::Stopped;
+    while resume.round(walk)? > 0 && !resume.walker.left().is_zero() {}
+    match resume.refused {
+        Some(error) => Err(error),
+        None if resume.stuck.is_empty() => Ok(resume.walker.report(processes)),
+        None => Err(resume.walker.timeout(&resume.stuck)),
+    }
+}
+
+/// Which of the processes not yet continued are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whom {
+    /// Also those that do not look stopped: a SIGSTOP may be on its way to them.
+    All,
+    Stopped,
+}
+
+struct Resume {
+    walker: Walker,
+    whom: Whom,
+    stuck: Vec<i32>,
+    refused: Option<WalkError>,
+}
+
+impl Resume {
+    /// Continues what is found, and returns how many were.
+    fn round(&mut self, walk: &Walk) -> Result<usize, WalkError> {
+        let mut count = 0;
+        for batch in self.walker.batches(walk.traversal)? {
+            let sent = self.send(&batch)?;
+            count += sent.len();
+            self.wait_until_running(walk, sent)?;
+        }
+        Ok(count)
+    }
+
+    fn send(&mut self, batch: &[i32]) -> Result<Vec<i32>, WalkError> {
+        let mut sent = Vec::new();
+        for &pid in batch {
+            let Some(handle) = Handle::open(pid)? else { continue };
+            let is_due = self.whom == Whom::All || handle.stat.state == 'T';
+            if !is_due || self.walker.is_known(&handle.stat) {
+                continue;
+            }
+            match self.walker.send_first(&handle, libc::SIGCONT) {
+                Ok(()) => sent.push(pid),
+                Err(error) => {
+                    self.refused.get_or_insert(error);
+                }
+            }
+        }
+        Ok(sent)
+    }
+
+    fn wait_until_running(&mut self, walk: &Walk, mut sent: Vec<i32>) -> Result<(), WalkError> {
+        loop {
+            let mut still = Vec::new();
+            for &pid in &sent {
+                if self.walker.look_at_known(pid)?.is_some_and(|stat| stat.state == 'T') {
+                    still.push(pid);
+                }
+            }
+            if still.is_empty() {
+                return Ok(());
+            }
+            if !self.walker.wait(walk.retry_interval) {
+                self.stuck.extend(still);
+                return Ok(());
+            }
+            sent = still;
+        }
+    }
+}
+
+impl Walker {
+    /// The processes, children before their parents; each batch must run before the next.
+    fn batches(&self, traversal: Traversal) -> Result<Vec<Vec<i32>>, WalkError> {
+        let tree = Tree::read()?;
+        let mut level: Vec<i32> = self.tops(&tree)?.into_iter().map(|(pid, _)| pid).collect();
+        let mut levels = Vec::new();
+        while !level.is_empty() {
+            let below = level.iter().flat_map(|&pid| children_of(&tree, pid)).map(|(pid, _)| pid);
+            let below = below.collect();
+            levels.push(std::mem::replace(&mut level, below));
+        }
+        levels.reverse();
+        Ok(match traversal {
+            Traversal::BreadthFirst => levels,
+            Traversal::AllAtOnce => vec![levels.concat()],
+            Traversal::DepthFirst | Traversal::Hybrid => {
+                levels.concat().into_iter().map(|pid| vec![pid]).collect()
+            }
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! SIGSTOP from the top down.
+
+use super::{Handle, OnRefusal, Root, Traversal, Walk, WalkError, WalkReport, Walker, children_of};
+use crate::proc::Tree;
+
+/// Stops `root` and all its descendants, and returns when each has been seen stopped. Nothing
+/// happens to a root that does not exist.
+///
+/// # Errors
+/// [`WalkError`]; all that was stopped has then been continued.
+pub fn suspend_tree(root: impl Into<Root>, walk: &Walk) -> Result<WalkReport, WalkError> {
+    suspend_forest(&[root.into()], walk)
+}
+
+/// As [`suspend_tree`], for several trees at once.
+///
+/// # Errors
+/// As [`suspend_tree`]; then all trees run.
+pub fn suspend_forest<R: Copy + Into<Root>>(
+    roots: &[R],
+    walk: &Walk,
+) -> Result<WalkReport, WalkError> {
+    let mut walker = Walker::new(roots, walk.deadline)?;
+    let result = walker.stop_all(walk);
+    if result.is_err() {
+        walker.undo();
+    }
+    result
+}
+
+/// What one pass over the tree has met.
+#[derive(Default)]
+struct Pass {
+    found: usize,
+    /// Sent a signal in this pass.
+    fresh: usize,
+    /// Met, but not where it was expected: the tree was changing.
+    moved: usize,
+    running: Vec<i32>,
+}
+
+impl Pass {
+    fn is_final(&self) -> bool {
+        self.fresh == 0 && self.moved == 0 && self.running.is_empty()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Visit {
+    Stopped,
+    Running,
+    Gone,
+}
+
+impl Walker {
+    /// Passes over the tree until one finds everything stopped. Does not undo.
+    pub(super) fn stop_all(&mut self, walk: &Walk) -> Result<WalkReport, WalkError> {
+        loop {
+            let tree = Tree::read()?;
+            let mut pass = Pass::default();
+            if walk.traversal == Traversal::BreadthFirst {
+                self.pass_by_levels(walk, &tree, &mut pass)?;
+            } else {
+                self.pass_depth_first(walk, &tree, &mut pass)?;
+            }
+            if pass.is_final() {
+                return Ok(self.report(pass.found));
+            }
+            // The cheap way first: whole passes only when those that were met have stopped.
+            self.wait_until_stopped(walk, &mut pass.running)?;
+            if !pass.running.is_empty() || self.left().is_zero() {
+                return Err(self.timeout(&pass.running));
+            }
+        }
+    }
+
+    fn pass_depth_first(
+        &mut self,
+        walk: &Walk,
+        tree: &Tree,
+        pass: &mut Pass,
+    ) -> Result<(), WalkError> {
+        let mut stack = self.tops(tree)?;
+        stack.reverse();
+        while let Some((pid, parent)) = stack.pop() {
+            let visit = self.visit(walk, pid, parent, pass)?;
+            let visit = match (visit, walk.traversal) {
+                (Visit::Running, Traversal::DepthFirst) => self.wait_for(walk, pid)?,
+                _ => visit,
+            };
+            match (visit, walk.traversal) {
+                (Visit::Gone, _) => continue,
+                (Visit::Stopped, _) => {}
+                (Visit::Running, Traversal::AllAtOnce) => pass.running.push(pid),
+                (Visit::Running, Traversal::Hybrid) => {
+                    pass.running.push(pid);
+                    continue;
+                }
+                (Visit::Running, Traversal::DepthFirst | Traversal::BreadthFirst) => {
+                    pass.running.push(pid);
+                    return Ok(());
+                }
+            }
+            stack.extend(children_of(tree, pid).rev());
+        }
+        Ok(())
+    }
+
+    fn pass_by_levels(
+        &mut self,
+        walk: &Walk,
+        tree: &Tree,
+        pass: &mut Pass,
+    ) -> Result<(), WalkError> {
+        let mut level = self.tops(tree)?;
+        while !level.is_empty() {
+            let mut present = Vec::new();
+            for (pid, parent) in level {
+                match self.visit(walk, pid, parent, pass)? {
+                    Visit::Gone => continue,
+                    Visit::Stopped => {}
+                    Visit::Running => pass.running.push(pid),
+                }
+                present.push(pid);
+            }
+            self.wait_until_stopped(walk, &mut pass.running)?;
+            if !pass.running.is_empty() {
+                return Ok(());
+            }
+            level = present.into_iter().flat_map(|pid| children_of(tree, pid)).collect();
+        }
+        Ok(())
+    }
+
+    /// Looks at one process, and signals it if that was not done or has been made void.
+    fn visit(
+        &mut self,
+        walk: &Walk,
+        pid: i32,
+        parent: Option<i32>,
+        pass: &mut Pass,
+    ) -> Result<Visit, WalkError> {
+        if self.known.contains_key(&pid)
+            && let Some(stat) = self.look_at_known(pid)?
+        {
+            pass.found += 1;
+            let is_stopped = stat.is_stopped();
+            let known = self.known.get_mut(&pid).expect("it was looked at");
+            if !is_stopped && known.was_stopped {
+                // Somebody continued it: the first signal is spent.
+                known.was_stopped = false;
+                self.send_again(pid, pass)?;
+            } else if is_stopped {
+                known.was_stopped = true;
+            }
+            return Ok(if is_stopped { Visit::Stopped } else { Visit::Running });
+        }
+        let Some(handle) = Handle::open(pid)? else { return Ok(Visit::Gone) };
+        if parent.is_some_and(|parent| handle.stat.ppid != parent) {
+            // Adopted by another meanwhile, or a stranger with a number used again.
+            pass.moved += 1;
+            return Ok(Visit::Gone);
+        }
+        pass.found += 1;
+        match self.send_first(&handle, libc::SIGSTOP) {
+            Err(refusal) if self.on_refusal == OnRefusal::GoOn => {
+                self.refused.get_or_insert(refusal);
+                return Ok(Visit::Stopped);
+            }
+            other => other?,
+        }
+        pass.fresh += 1;
+        if walk.traversal == Traversal::AllAtOnce {
+            // It is looked at when all have been signalled.
+            return Ok(Visit::Running);
+        }
+        self.check_stopped(pid)
+    }
+
+    fn send_again(&mut self, pid: i32, pass: &mut Pass) -> Result<(), WalkError> {
+        if let Some(handle) = Handle::open(pid)?
+            && self.is_known(&handle.stat)
+            && handle.send(libc::SIGSTOP)?
+        {
+            pass.fresh += 1;
+            self.signals += 1;
+        }
+        Ok(())
+    }
+
+    fn check_stopped(&mut self, pid: i32) -> Result<Visit, WalkError> {
+        let Some(stat) = self.look_at_known(pid)? else { return Ok(Visit::Gone) };
+        if !stat.is_stopped() {
+            return Ok(Visit::Running);
+        }
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.was_stopped = true;
+        }
+        Ok(Visit::Stopped)
+    }
+
+    /// Until it has stopped or ended, or the deadline.
+    fn wait_for(&mut self, walk: &Walk, pid: i32) -> Result<Visit, WalkError> {
+        while self.wait(walk.retry_interval) {
+            let visit = self.check_stopped(pid)?;
+            if visit != Visit::Running {
+                return Ok(visit);
+            }
+        }
+        Ok(Visit::Running)
+    }
+
+    /// Until none of `running` runs, or the deadline; leaves those that do.
+    fn wait_until_stopped(&mut self, walk: &Walk, running: &mut Vec<i32>) -> Result<(), WalkError> {
+        loop {
+            let mut still = Vec::new();
+            for &pid in running.iter() {
+                if self.check_stopped(pid)? == Visit::Running {
+                    still.push(pid);
+                }
+            }
+            *running = still;
+            if running.is_empty() || !self.wait(walk.retry_interval) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Continues all that were signalled, from the bottom up. A SIGSTOP that has not yet been
+    /// acted upon is taken back by it too.
+    pub(super) fn undo(&mut self) {
+        for &pid in self.order.iter().rev() {
+            if let Ok(Some(handle)) = Handle::open(pid)
+                && self.is_known(&handle.stat)
+            {
+                let _ = handle.send(libc::SIGCONT);
+            }
+        }
+    }
+}

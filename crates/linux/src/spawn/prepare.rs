@@ -1,0 +1,138 @@
+//! What is made ready before the fork, since the child must not allocate.
+
+use super::{Spawn, StdioFd};
+use std::ffi::{CStr, CString, c_char};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr;
+
+/// Where programs are searched for when `PATH` is not set, as the C library does.
+const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
+
+/// Everything for the child, in the form that system calls want.
+pub(super) struct Plan<'a> {
+    pub(super) spawn: &'a Spawn<'a>,
+    /// Null-terminated, as `execve` wants it.
+    pub(super) argv: Vec<*const c_char>,
+    pub(super) env: Vec<*const c_char>,
+    /// `/bin/sh FILE arguments`, for a script without `#!`; the child fills in element 1.
+    pub(super) shell_argv: Vec<*const c_char>,
+    /// Source (later: its copy out of the way) and target of each descriptor to arrange.
+    pub(super) moves: Vec<(RawFd, RawFd)>,
+    /// Targets from 3 on, ascending.
+    pub(super) kept: Vec<RawFd>,
+    /// Above all targets; where the report descriptor ends up.
+    pub(super) first_free: RawFd,
+    /// The mask of processors, in words.
+    pub(super) processors: Option<Vec<u64>>,
+    pub(super) report: RawFd,
+    pub(super) status: Option<RawFd>,
+}
+
+impl<'a> Plan<'a> {
+    /// # Errors
+    /// `EINVAL` for what cannot be carried out.
+    pub(super) fn new(
+        spawn: &'a Spawn<'a>,
+        report: RawFd,
+        status: Option<RawFd>,
+    ) -> io::Result<Self> {
+        let follows_output =
+            |stream: usize| matches!(spawn.stdio[stream], StdioFd::Stdout) && stream < 2;
+        let mut kept: Vec<RawFd> = spawn.pass.iter().map(|&(_, target)| target).collect();
+        kept.sort_unstable();
+        let collide = kept.windows(2).any(|pair| pair[0] == pair[1]);
+        if spawn.program.is_empty()
+            || spawn.argv.is_empty()
+            || collide
+            || kept.first().is_some_and(|&target| target < 3)
+            || (0..3).any(follows_output)
+        {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let argv = pointers(spawn.argv);
+        let mut shell_argv = vec![c"/bin/sh".as_ptr(), ptr::null()];
+        shell_argv.extend(&argv[1..]);
+        Ok(Self {
+            spawn,
+            argv,
+            shell_argv,
+            env: pointers(spawn.env),
+            moves: moves(spawn),
+            first_free: kept.last().map_or(3, |last| last.saturating_add(1)),
+            kept,
+            processors: spawn.processors.map(words),
+            report,
+            status,
+        })
+    }
+}
+
+fn moves(spawn: &Spawn) -> Vec<(RawFd, RawFd)> {
+    let streams = (0..).zip(&spawn.stdio).filter_map(|(target, stream)| match stream {
+        StdioFd::Fd(fd) => Some((fd.as_raw_fd(), target)),
+        StdioFd::Open { .. } | StdioFd::Stdout | StdioFd::Null => None,
+    });
+    streams.chain(spawn.pass.iter().copied()).collect()
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// The bit mask that `sched_setaffinity` takes.
+fn words(processors: &[u32]) -> Vec<u64> {
+    let count = processors.iter().max().map_or(0, |&last| last as usize / 64 + 1);
+    let mut words = vec![0; count];
+    for &processor in processors {
+        words[processor as usize / 64] |= 1 << (processor % 64);
+    }
+    words
+}
+
+/// The files that `name` may mean, in the order in which to try them: itself if it holds a slash,
+/// else in each directory of `path`, the `PATH` of the new process's environment.
+#[must_use]
+pub fn program_candidates(name: &CStr, path: Option<&[u8]>) -> Vec<CString> {
+    let name = name.to_bytes();
+    if name.is_empty() {
+        // Tried and not found, as everywhere.
+        return vec![CString::default()];
+    }
+    if name.contains(&b'/') {
+        return CString::new(name).into_iter().collect();
+    }
+    let directories = path.unwrap_or(PATH_DEFAULT).split(|&byte| byte == b':');
+    directories
+        .filter_map(|directory| {
+            let directory = if directory.is_empty() { b".".as_slice() } else { directory };
+            CString::new([directory, b"/", name].concat()).ok()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_searched_for_like_the_c_library_does() {
+        let check = |name: &CStr, path: Option<&[u8]>, expected: &[&CStr]| {
+            let found = program_candidates(name, path);
+            let found: Vec<&CStr> = found.iter().map(CString::as_c_str).collect();
+            assert_eq!(found, expected);
+        };
+        check(c"ls", Some(b"/a:/b"), &[c"/a/ls", c"/b/ls"]);
+        check(c"ls", Some(b":/b:"), &[c"./ls", c"/b/ls", c"./ls"]);
+        check(c"ls", None, &[c"/bin/ls", c"/usr/bin/ls"]);
+        check(c"./ls", Some(b"/a"), &[c"./ls"]);
+        check(c"", Some(b"/a"), &[c""]);
+    }
+
+    #[test]
+    fn processors_become_bits() {
+        assert_eq!(words(&[0, 2]), [5]);
+        assert_eq!(words(&[64, 1]), [2, 1]);
+        assert!(words(&[]).is_empty());
+    }
+}

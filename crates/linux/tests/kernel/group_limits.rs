@@ -1,0 +1,101 @@
+//! Limits on memory and processes, in v2 or in companion groups of v1.
+
+use crate::support::{Launch, Subtree, companions, eventually};
+use std::fs;
+use std::path::Path;
+use tutti_linux::cgroup::{Cgroup, LimitBy};
+
+#[test]
+fn a_fork_bomb_is_bounded_and_killed() {
+    let subtree = Subtree::new("bomb");
+    let job = subtree.group("job");
+    let by = job.set_process_limit(64).unwrap();
+    assert_eq!(by, subtree.0.limits().processes);
+    let task = job.create_child("task").unwrap();
+    let mut bomb = Launch::program(&["perl", "-e", "fork while 1"]).nobody();
+    bomb.companions = companions(&task);
+    let _bomb = bomb.start(Some(&task));
+    eventually("it has grown", || task.processes().unwrap().len() >= 50);
+    for _ in 0..50 {
+        assert!(task.processes().unwrap().len() <= 64);
+    }
+    task.kill().unwrap();
+    eventually("all have ended", || !task.is_populated().unwrap());
+    assert!(job.remove().unwrap());
+}
+
+#[test]
+fn memory_is_bounded_and_the_kill_counted() {
+    let subtree = Subtree::new("memory");
+    let job = subtree.group("job");
+    let limit = 64 << 20;
+    let by = job.set_memory_limit(limit).unwrap();
+    assert_eq!(by, subtree.0.limits().memory);
+    let task = job.create_child("task").unwrap();
+    // One that holds all of its input, since there is no line in it.
+    let mut hog = Launch::sh("head -c 300m /dev/zero | tail -n 1 > /dev/null");
+    hog.companions = companions(&task);
+    hog.output(Some(&task));
+    assert!(job.oom_kills() >= 1, "the kernel ended it");
+    let peak = job.memory_peak().expect("it is counted");
+    assert!(peak > limit / 2 && peak <= limit, "{peak}");
+}
+
+#[test]
+fn companions_follow_the_limits() {
+    let subtree = Subtree::new("companions");
+    let job = subtree.group("job");
+    let task = job.create_child("task").unwrap();
+    let other = subtree.group("other");
+    assert_eq!(task.companions(), Vec::<std::path::PathBuf>::new());
+
+    if job.set_process_limit(100).unwrap() == LimitBy::V2 {
+        assert!(task.companions().is_empty() && job.path().join("pids.max").exists());
+        return;
+    }
+    let found = task.companions();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(other.companions().is_empty());
+    // One that takes over finds the same, by the subtree and by the bare path.
+    assert_eq!(Cgroup::open(task.path()).unwrap().companions(), found);
+
+    let mut child = Launch::program(&["cat", "/proc/self/cgroup"]);
+    child.companions = companions(&task);
+    let text = child.output(Some(&task));
+    let path = |line: &str| line.rsplit(':').next().unwrap_or_default().to_owned();
+    let pids = text.lines().find(|line| line.contains(":pids:")).map(path).unwrap();
+    assert!(found[0].parent().unwrap().ends_with(pids.trim_start_matches('/')), "{text}");
+    let unified = text.lines().find(|line| line.starts_with("0::")).map(path).unwrap();
+    assert!(task.path().ends_with(unified.trim_start_matches('/')), "{text}");
+
+    assert!(job.remove().unwrap());
+    assert!(!found[0].exists(), "the companion goes with the group");
+}
+
+#[test]
+fn a_limit_on_a_task_holds_within_that_of_its_job() {
+    let subtree = Subtree::new("inner");
+    let job = subtree.group("job");
+    let task = job.create_child("task").unwrap();
+    task.set_process_limit(5).unwrap();
+    job.set_process_limit(1).unwrap();
+    let mut child = Launch::sh("true & true && echo two");
+    child.companions = companions(&task);
+    let mut child = child.start(Some(&task));
+    assert_eq!(child.read_all(), "", "one process is all that the job may have");
+    child.wait();
+}
+
+#[test]
+fn no_companion_is_left() {
+    let subtree = Subtree::new("left");
+    subtree.group("job").set_memory_limit(1 << 30).unwrap();
+    let name = subtree.0.path().file_name().unwrap().to_str().unwrap().to_owned();
+    drop(subtree);
+    let mut stack = vec![Path::new("/sys/fs/cgroup").to_path_buf()];
+    while let Some(path) = stack.pop() {
+        assert_ne!(path.file_name().unwrap().to_str(), Some(&*name), "{}", path.display());
+        let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+        stack.extend(entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+    }
+}

@@ -1,0 +1,578 @@
+//! The agent's main thread: between the controller, the keeper and the switch thread.
+
+use super::parts::Part;
+use super::switch::{Grip, Switch};
+use crate::link::{Interest, Link, Poller, Ready};
+use anyhow::Context;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tutti_core::{ControlMethod, JobId, Nanos, NodeSpec, Rank, TaskStatus};
+use tutti_linux::cgroup::{Cgroup, Hierarchy, LimitBy};
+use tutti_linux::{clock, proc};
+use tutti_wire::Role;
+use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
+use tutti_wire::launch::{Launch, Usage};
+use tutti_wire::report::{AgentStatus, Target};
+use tutti_wire::tree::{Answer, FromAgent, Question, Settings, ToAgent};
+
+/// What an agent is told at its start.
+#[derive(Clone, Debug)]
+pub(crate) struct AgentOptions {
+    /// Where the controller is reached.
+    pub(crate) controller: PathBuf,
+    /// Where this node's keeper is reached.
+    pub(crate) keeper: PathBuf,
+    /// The name of the cgroup subtree.
+    pub(crate) cgroup_name: String,
+    /// The name that the node joins under.
+    pub(crate) node: String,
+}
+
+/// How long to wait before another attempt to reach the controller or the keeper.
+const RETRY_NS: u64 = 500_000_000;
+
+const CONTROLLER: u64 = 0;
+const KEEPER: u64 = 1;
+
+/// A job with tasks on this node, until the controller says that its end is known.
+struct Job {
+    control: ControlMethod,
+    group: Option<Arc<Cgroup>>,
+    roots: BTreeMap<Rank, i32>,
+    ranks: BTreeSet<Rank>,
+    ended: BTreeMap<Rank, (TaskStatus, String)>,
+    cleared: Option<Usage>,
+    /// The controller never heard of it, so nobody will say `Forget`.
+    strange: bool,
+}
+
+struct Agent {
+    options: AgentOptions,
+    poller: Poller,
+    hierarchy: Option<Hierarchy>,
+    no_cgroup: String,
+    switch: Switch,
+    settings: Settings,
+    controller: Option<Link>,
+    welcomed: bool,
+    keeper: Option<Link>,
+    keeper_incarnation: Option<u64>,
+    keeper_pid: i32,
+    retry_at_ns: Option<u64>,
+    jobs: BTreeMap<JobId, Job>,
+    stopping: bool,
+}
+
+/// Runs an agent until it is told to stop.
+///
+/// # Errors
+/// If it can't even begin: no descriptor, no thread.
+pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
+    let settings = Settings {
+        freeze_deadline: Nanos::from_millis(100),
+        retry_interval: Nanos::from_millis(1),
+    };
+    let (hierarchy, no_cgroup) = match Hierarchy::find(&options.cgroup_name) {
+        Ok(hierarchy) => (Some(hierarchy), String::new()),
+        Err(reason) => (None, reason.to_string()),
+    };
+    let mut agent = Agent {
+        poller: Poller::new()?,
+        hierarchy,
+        no_cgroup,
+        switch: Switch::start(settings).context("cannot start the switch thread")?,
+        settings,
+        controller: None,
+        welcomed: false,
+        keeper: None,
+        keeper_incarnation: None,
+        keeper_pid: 0,
+        retry_at_ns: None,
+        jobs: BTreeMap::new(),
+        stopping: false,
+        options,
+    };
+    agent.run()
+}
+
+impl Agent {
+    fn run(&mut self) -> anyhow::Result<()> {
+        let mut ready: Vec<Ready> = Vec::new();
+        self.connect();
+        while !(self.stopping && self.keeper.is_none()) {
+            self.poller.wait(self.retry_at_ns, &mut ready)?;
+            if self.retry_at_ns.is_some_and(|at| at <= clock::monotonic_ns()) {
+                self.connect();
+            }
+            for event in &ready {
+                match event.token {
+                    CONTROLLER => self.on_controller(),
+                    _ => self.on_keeper(),
+                }
+            }
+            self.flush();
+        }
+        self.switch.stop();
+        if let Some(hierarchy) = &self.hierarchy {
+            let _ = hierarchy.remove();
+        }
+        Ok(())
+    }
+
+    /// Connects to whoever is not connected. The keeper comes first: what it holds is what the
+    /// controller is told at joining.
+    fn connect(&mut self) {
+        self.retry_at_ns = None;
+        if self.keeper.is_none() {
+            self.keeper = self.dial(&self.options.keeper.clone(), KEEPER);
+            if let Some(keeper) = &self.keeper {
+                self.keeper_pid = tutti_linux::peer::peer_credentials(keeper.stream())
+                    .map_or(0, |credentials| credentials.pid);
+            }
+        }
+        if self.controller.is_none() && self.keeper_incarnation.is_some() {
+            self.join();
+        }
+        if self.keeper.is_none() || self.controller.is_none() {
+            self.retry_at_ns = Some(clock::monotonic_ns() + RETRY_NS);
+        }
+    }
+
+    fn dial(&self, path: &Path, token: u64) -> Option<Link> {
+        let mut link = Link::new(UnixStream::connect(path).ok()?).ok()?;
+        link.greet(Role::Agent);
+        self.poller.add(&link, token, Interest::READ).ok()?;
+        Some(link)
+    }
+
+    fn join(&mut self) {
+        self.welcomed = false;
+        let Some(mut link) = self.dial(&self.options.controller.clone(), CONTROLLER) else {
+            return;
+        };
+        let processors = proc::online_processors().into_iter().collect();
+        link.send(&FromAgent::Join {
+            spec: NodeSpec {
+                name: self.options.node.clone(),
+                processors,
+                memory_bytes: proc::memory_total_bytes().unwrap_or(0),
+            },
+            held: self.jobs.keys().copied().collect(),
+            attach: bytes_of(&self.options.keeper),
+        });
+        self.controller = Some(link);
+    }
+
+    fn flush(&mut self) {
+        if let Some(link) = &mut self.controller
+            && link.settle(&self.poller, CONTROLLER).is_err()
+        {
+            self.lose_controller("it does not take what it is sent");
+        }
+        if let Some(link) = &mut self.keeper
+            && link.settle(&self.poller, KEEPER).is_err()
+        {
+            self.lose_keeper();
+        }
+    }
+
+    fn to_controller(&mut self, message: &FromAgent) {
+        if self.welcomed
+            && let Some(link) = &mut self.controller
+        {
+            link.send(message);
+        }
+    }
+
+    fn to_keeper(&mut self, message: &ToKeeper) {
+        if let Some(link) = &mut self.keeper {
+            link.send(message);
+        }
+    }
+
+    // ------------------------------------------------------------------ the controller
+
+    fn on_controller(&mut self) {
+        let Some(link) = &mut self.controller else { return };
+        let received = link.receive();
+        loop {
+            let Some(link) = &mut self.controller else { return };
+            match link.next::<ToAgent>() {
+                Ok(Some(message)) => self.on_order(message),
+                Ok(None) => break,
+                Err(error) => return self.lose_controller(&error.to_string()),
+            }
+        }
+        if let Err(error) = received {
+            self.lose_controller(&error.to_string());
+        }
+    }
+
+    fn lose_controller(&mut self, reason: &str) {
+        if !self.stopping {
+            eprintln!("tutti agent: lost the controller: {reason}; jobs go on taking turns");
+        }
+        self.controller = None;
+        self.welcomed = false;
+        self.retry_at_ns = Some(clock::monotonic_ns() + RETRY_NS);
+    }
+
+    fn on_order(&mut self, order: ToAgent) {
+        match order {
+            ToAgent::Welcome { settings, known, .. } => self.on_welcome(settings, &known),
+            ToAgent::Refused { reason } => self.lose_controller(&reason),
+            ToAgent::Settings(settings) => {
+                self.settings = settings;
+                self.switch.settings(settings);
+            }
+            ToAgent::Timetable(timetable) => self.switch.timetable(timetable),
+            ToAgent::Launch(launch) => self.on_launch(launch),
+            ToAgent::Signal { job, ranks, signal } => {
+                self.to_keeper(&ToKeeper::Signal { job, ranks, signal });
+            }
+            ToAgent::Kill { job } => self.on_kill(job),
+            ToAgent::Forget { job } => self.on_forget(job),
+            ToAgent::Ask { query, question } => {
+                let answer = self.answer(&question);
+                self.to_controller(&FromAgent::Answer { query, answer });
+            }
+            ToAgent::Stop => {
+                self.stopping = true;
+                self.to_keeper(&ToKeeper::Stop);
+            }
+        }
+    }
+
+    /// Tells a controller all that it may have missed, and ends what it does not know.
+    fn on_welcome(&mut self, settings: Settings, known: &[JobId]) {
+        self.welcomed = true;
+        self.settings = settings;
+        self.switch.settings(settings);
+        let held: Vec<JobId> = self.jobs.keys().copied().collect();
+        for job in held {
+            if known.contains(&job) {
+                self.report_again(job);
+            } else {
+                eprintln!("tutti agent: the controller does not know job {job}; ending it");
+                self.end_strange(job);
+            }
+        }
+    }
+
+    fn end_strange(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.strange = true;
+        if job.cleared.is_some() {
+            self.on_forget(id);
+        } else {
+            self.to_keeper(&ToKeeper::Kill { job: id });
+        }
+    }
+
+    fn report_again(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let mut messages = Vec::new();
+        for (&rank, &root) in &job.roots {
+            messages.push(FromAgent::TaskStarted { job: id, rank, root });
+        }
+        for (&rank, (status, detail)) in &job.ended {
+            let (status, detail) = (*status, detail.clone());
+            messages.push(FromAgent::TaskEnded { job: id, rank, status, detail });
+        }
+        if let Some(usage) = job.cleared {
+            messages.push(FromAgent::Cleared { job: id, usage });
+        }
+        for message in messages {
+            self.to_controller(&message);
+        }
+    }
+
+    /// The order matters: the group exists and is frozen, unless it is the job's turn, before the
+    /// first process can be born into it.
+    fn on_launch(&mut self, launch: Launch) {
+        let id = launch.job;
+        if self.jobs.contains_key(&id) {
+            return;
+        }
+        let group = match self.hierarchy.as_ref().map(|h| h.create(&group_name(id))) {
+            Some(Ok(group)) => Some(Arc::new(group)),
+            Some(Err(error)) => {
+                eprintln!("tutti agent: job {id} goes without a cgroup: {error}");
+                None
+            }
+            None => None,
+        };
+        let job = Job {
+            control: launch.control,
+            group,
+            roots: BTreeMap::new(),
+            ranks: launch.tasks.iter().map(|task| task.rank).collect(),
+            ended: BTreeMap::new(),
+            cleared: None,
+            strange: false,
+        };
+        self.switch.add(id, grip(&job));
+        let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
+        self.jobs.insert(id, job);
+        if self.keeper.is_some() {
+            self.to_keeper(&ToKeeper::Launch { launch, cgroup });
+        } else {
+            self.lose_job(id);
+        }
+    }
+
+    fn on_kill(&mut self, job: JobId) {
+        if self.jobs.contains_key(&job) {
+            self.to_keeper(&ToKeeper::Kill { job });
+        } else {
+            // Never started here, or long gone: what the controller waits for is already so.
+            self.to_controller(&FromAgent::Cleared { job, usage: Usage::default() });
+        }
+    }
+
+    fn on_forget(&mut self, job: JobId) {
+        self.jobs.remove(&job);
+        self.to_keeper(&ToKeeper::Forget { job });
+    }
+
+    fn answer(&self, question: &Question) -> Answer {
+        match question {
+            Question::Switches { count } => {
+                Answer::Switches(self.switch.report(*count as usize).records)
+            }
+            Question::Status => Answer::Status(self.status()),
+            Question::SuspendPart(target) => {
+                self.part(*target, |part| part.suspend(*target, self.settings))
+            }
+            Question::ResumePart(target) => {
+                self.part(*target, |part| part.resume(*target, self.settings))
+            }
+            Question::SignalPart { target, signal } => {
+                self.part(*target, |part| part.signal(*target, *signal))
+            }
+        }
+    }
+
+    fn part<E: std::fmt::Display>(
+        &self,
+        target: Target,
+        mut act: impl FnMut(&Part) -> Result<(), E>,
+    ) -> Answer {
+        let Some(job) = self.jobs.get(&target.job) else {
+            return Answer::Failed(format!("job {} has no task on this node", target.job));
+        };
+        let ranks: Vec<Rank> = match target.rank {
+            Some(rank) => vec![rank],
+            None => job.roots.keys().copied().collect(),
+        };
+        for rank in ranks {
+            let Some(&root) = job.roots.get(&rank) else {
+                return Answer::Failed(format!("task {}.{rank} is not running here", target.job));
+            };
+            let group = job.group.as_ref().and_then(|group| {
+                Cgroup::open(&group.path().join(format!("rank-{rank}"))).ok().map(Arc::new)
+            });
+            if let Err(error) = act(&Part { group, root, pid: target.pid }) {
+                return Answer::Failed(error.to_string());
+            }
+        }
+        Answer::Done
+    }
+
+    fn status(&self) -> AgentStatus {
+        let report = self.switch.report(0);
+        let limits = self.hierarchy.as_ref().map(Hierarchy::limits);
+        AgentStatus {
+            node: self.options.node.clone(),
+            pid: std::process::id().cast_signed(),
+            keeper_pid: self.keeper_pid,
+            cgroup: match &self.hierarchy {
+                Some(hierarchy) => hierarchy.path().display().to_string(),
+                None => self.no_cgroup.clone(),
+            },
+            freezer: self.hierarchy.is_some(),
+            realtime: report.realtime,
+            memory_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.memory)).into(),
+            process_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.processes)).into(),
+            switches: report.switches,
+            stragglers: report.stragglers,
+            late_timetables: report.late,
+        }
+    }
+
+    // ------------------------------------------------------------------ the keeper
+
+    fn on_keeper(&mut self) {
+        let Some(link) = &mut self.keeper else { return };
+        let received = link.receive();
+        loop {
+            let Some(link) = &mut self.keeper else { return };
+            match link.next::<FromKeeper>() {
+                Ok(Some(message)) => self.on_report(message),
+                Ok(None) => break,
+                Err(_) => return self.lose_keeper(),
+            }
+        }
+        if received.is_err() {
+            self.lose_keeper();
+        }
+    }
+
+    fn on_report(&mut self, report: FromKeeper) {
+        match report {
+            FromKeeper::Welcome { incarnation, held } => self.on_keeper_welcome(incarnation, held),
+            FromKeeper::TaskStarted { job, rank, root } => {
+                if let Some(record) = self.jobs.get_mut(&job) {
+                    record.roots.insert(rank, root);
+                    self.switch.root(job, root);
+                }
+                self.to_controller(&FromAgent::TaskStarted { job, rank, root });
+            }
+            FromKeeper::TaskEnded { job, rank, status, detail } => {
+                if let Some(record) = self.jobs.get_mut(&job) {
+                    record.ended.insert(rank, (status, detail.clone()));
+                }
+                self.to_controller(&FromAgent::TaskEnded { job, rank, status, detail });
+            }
+            FromKeeper::Cleared { job, usage } => self.on_cleared(job, usage),
+        }
+    }
+
+    fn on_cleared(&mut self, id: JobId, usage: Usage) {
+        self.switch.remove(id);
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.cleared = Some(usage);
+            remove_group(job.group.take().as_deref());
+        }
+        self.to_controller(&FromAgent::Cleared { job: id, usage });
+        if self.jobs.get(&id).is_some_and(|job| job.strange) {
+            self.on_forget(id);
+        }
+    }
+
+    /// A keeper that was there before this agent holds jobs to adopt; one that is new has lost all.
+    fn on_keeper_welcome(&mut self, incarnation: u64, held: Vec<HeldJob>) {
+        self.keeper_incarnation = Some(incarnation);
+        let held_ids: BTreeSet<JobId> = held.iter().map(|job| job.job).collect();
+        let lost: Vec<JobId> =
+            self.jobs.keys().filter(|job| !held_ids.contains(job)).copied().collect();
+        for job in lost {
+            self.lose_job(job);
+        }
+        for job in held {
+            self.adopt(job);
+        }
+        self.remove_strange_groups();
+        if self.controller.is_none() {
+            self.connect();
+        }
+    }
+
+    fn adopt(&mut self, held: HeldJob) {
+        if self.jobs.contains_key(&held.job) {
+            return;
+        }
+        let group = held.cgroup.and_then(|path| {
+            let path = PathBuf::from(std::ffi::OsString::from_vec(path.into_vec()));
+            Cgroup::open(&path).ok().map(Arc::new)
+        });
+        let ended = held.ended.into_iter().map(|(rank, status, detail)| (rank, (status, detail)));
+        let job = Job {
+            control: held.control,
+            group,
+            ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
+            roots: held.roots.into_iter().collect(),
+            ended: ended.collect(),
+            cleared: held.cleared,
+            strange: false,
+        };
+        if job.cleared.is_none() {
+            self.switch.add(held.job, grip(&job));
+        } else {
+            remove_group(job.group.as_deref());
+        }
+        self.jobs.insert(held.job, job);
+    }
+
+    /// Groups of an earlier agent that died between making a group and launching into it.
+    fn remove_strange_groups(&self) {
+        let Some(hierarchy) = &self.hierarchy else { return };
+        let known: BTreeSet<String> = self.jobs.keys().map(|&job| group_name(job)).collect();
+        for name in hierarchy.children().unwrap_or_default() {
+            if name.starts_with("job-") && !known.contains(&name) {
+                remove_group(Cgroup::open(&hierarchy.path().join(name)).ok().as_ref());
+            }
+        }
+    }
+
+    fn lose_keeper(&mut self) {
+        if self.stopping {
+            self.keeper = None;
+            return;
+        }
+        eprintln!("tutti agent: lost the keeper; waiting for it to come back");
+        self.keeper = None;
+        self.retry_at_ns = Some(clock::monotonic_ns() + RETRY_NS / 10);
+    }
+
+    /// The tasks of a job went with their keeper.
+    fn lose_job(&mut self, id: JobId) {
+        self.switch.remove(id);
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        remove_group(job.group.take().as_deref());
+        for &rank in &job.ranks {
+            job.ended
+                .entry(rank)
+                .or_insert_with(|| (TaskStatus::Lost, "the keeper of its node ended".into()));
+        }
+        job.cleared = Some(job.cleared.unwrap_or_default());
+        self.report_again(id);
+    }
+}
+
+/// What reports call the way in which a limit is enforced.
+pub(crate) const fn limit_name(by: LimitBy) -> &'static str {
+    match by {
+        LimitBy::V2 => "v2",
+        LimitBy::V1 => "v1",
+        LimitBy::None => "none",
+    }
+}
+
+fn grip(job: &Job) -> Grip {
+    match (&job.group, job.control) {
+        (Some(group), ControlMethod::Freeze) => Grip::Freeze(Arc::clone(group)),
+        (Some(group), ControlMethod::Signal) => Grip::SignalGroup(Arc::clone(group)),
+        (None, _) => Grip::SignalTrees(job.roots.values().copied().collect()),
+    }
+}
+
+fn group_name(job: JobId) -> String {
+    format!("job-{job}")
+}
+
+/// Ends what may be left in a group and removes it; what can't be removed now goes with the
+/// subtree at the end.
+fn remove_group(group: Option<&Cgroup>) {
+    let Some(group) = group else { return };
+    for attempt in 0..200 {
+        match group.remove() {
+            Ok(true) => return,
+            Ok(false) => {
+                if attempt == 0 {
+                    let _ = group.kill();
+                }
+                std::thread::sleep(std::time::Duration::from_micros(200));
+            }
+            Err(_) => break,
+        }
+    }
+    eprintln!("tutti agent: cannot remove {}", group.path().display());
+}
+
+fn bytes_of(path: &Path) -> serde_bytes::ByteBuf {
+    serde_bytes::ByteBuf::from(path.as_os_str().as_bytes())
+}

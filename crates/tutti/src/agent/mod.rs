@@ -1,0 +1,16 @@
+//! The agent: carries out one node's timetable.
+//!
+//! Two threads. The main one talks with the controller and the keeper and owns the jobs' cgroups
+//! ([`driver`]); the other switches and does nothing else ([`switch`]). They meet over one channel:
+//! the switch thread shares no lock with anybody, so a descheduled main thread can't delay a switch.
+//!
+//! The agent keeps nothing on disk. What runs, it learns from the keeper; what should run, from the
+//! controller; what is suspended, from the cgroups themselves. So an agent that is killed and
+//! started again goes on where it was.
+
+mod bell;
+mod driver;
+mod parts;
+mod switch;
+
+pub(crate) use driver::{AgentOptions, limit_name, main};

@@ -1,0 +1,405 @@
+//! The switch thread: at the end of each slot, suspends what leaves and then resumes what comes.
+//!
+//! What happens at a switch, in order:
+//! 1. `due`: the slot ends, by the node's clock. The thread sleeps until exactly then.
+//! 2. `began`: it is awake. The timetable says by arithmetic which slot this is, and its candidates
+//!    say who runs (see [`tutti_core::timetable`]).
+//! 3. Every job that leaves is asked to stop: one write to the freezer of its cgroup each, all writes
+//!    before the first check; a job without a cgroup gets SIGSTOP from the top down.
+//! 4. `stopped`: all of them have stopped, as the kernel confirms it. A straggler at the deadline is
+//!    a process that sleeps in the kernel and uses no processor: it stays asked to stop, is counted,
+//!    and the switch goes on.
+//! 5. Every job that comes is resumed.
+//! 6. `resumed`: done; the record is written, and the thread sleeps until the next slot ends.
+//!
+//! The thread runs at real-time priority where that is permitted. Without it a machine full of busy
+//! tasks delays a switch of fifteen processes from 0.2 to some 20 ms.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::{Duration, Instant};
+use tutti_core::{ClusterTime, JobId, Timetable};
+use tutti_linux::cgroup::{Cgroup, freeze_all};
+use tutti_linux::signal::{Root, Traversal, Walk, resume_forest, suspend_forest};
+use super::bell::Bell;
+use tutti_linux::{clock, rt};
+use tutti_wire::report::SwitchRecord;
+use tutti_wire::tree::Settings;
+
+/// Switches that are remembered.
+const RECORDS_MAX: usize = tutti_wire::limits::SWITCH_RECORDS_MAX;
+
+/// How the processes of a job are reached.
+#[derive(Debug)]
+pub(crate) enum Grip {
+    /// By the freezer of its cgroup.
+    Freeze(Arc<Cgroup>),
+    /// By signals to all processes of its cgroup.
+    SignalGroup(Arc<Cgroup>),
+    /// By signals to all descendants of these processes, the tasks' minders.
+    SignalTrees(Vec<i32>),
+}
+
+/// What the main thread tells the switch thread.
+enum Order {
+    /// A job is here from now on. Answered when its processes, present and future, are as its turn
+    /// demands.
+    Add { job: JobId, grip: Grip, done: SyncSender<()> },
+    /// A task of a job without a cgroup has started.
+    Root { job: JobId, root: i32 },
+    /// A job is gone.
+    Remove { job: JobId },
+    /// The node's part of the matrix.
+    Timetable(Timetable),
+    /// How to switch.
+    Settings(Settings),
+    /// What happened so far.
+    Report { count: usize, answer: SyncSender<Report> },
+    /// Thaw everything and end: the jobs are being killed.
+    Stop,
+}
+
+/// What the switch thread has to tell.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    /// The latest switches, oldest first.
+    pub(crate) records: Vec<SwitchRecord>,
+    /// Switches since the start.
+    pub(crate) switches: u64,
+    /// Switches that went on without a straggler.
+    pub(crate) stragglers: u64,
+    /// Timetables that arrived after they should have been active.
+    pub(crate) late: u64,
+    /// Whether the thread has real-time priority, or why not.
+    pub(crate) realtime: String,
+}
+
+/// The main thread's end.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    orders: Sender<Order>,
+    bell: Bell,
+}
+
+impl Switch {
+    /// Starts the switch thread.
+    pub(crate) fn start(settings: Settings) -> std::io::Result<Self> {
+        let bell = Bell::new()?;
+        let (orders, inbox) = channel();
+        let thread_bell = bell.clone();
+        std::thread::Builder::new().name("switch".into()).stack_size(256 << 10).spawn(move || {
+            let realtime = match rt::become_realtime(50) {
+                Ok(()) => "yes".to_owned(),
+                Err(error) => format!("no: {error}"),
+            };
+            // Best effort: without the privilege a page fault may delay a switch, nothing more.
+            let _ = rt::lock_memory();
+            Thread::new(inbox, thread_bell, settings, realtime).run();
+        })?;
+        Ok(Self { orders, bell })
+    }
+
+    fn order(&self, order: Order) {
+        // The thread ends only after `Stop`; what is said to it then is of no interest.
+        let _ = self.orders.send(order);
+        self.bell.ring();
+    }
+
+    /// Adds a job, and returns when its group is frozen or not as its turn demands.
+    pub(crate) fn add(&self, job: JobId, grip: Grip) {
+        let (done, wait) = sync_channel(1);
+        self.order(Order::Add { job, grip, done });
+        let _ = wait.recv();
+    }
+
+    /// Tells of the root of a task of a job without a cgroup.
+    pub(crate) fn root(&self, job: JobId, root: i32) {
+        self.order(Order::Root { job, root });
+    }
+
+    /// Removes a job that is gone; its processors go to the next candidates at once.
+    pub(crate) fn remove(&self, job: JobId) {
+        self.order(Order::Remove { job });
+    }
+
+    /// Hands over a timetable.
+    pub(crate) fn timetable(&self, timetable: Timetable) {
+        self.order(Order::Timetable(timetable));
+    }
+
+    /// Changes the settings.
+    pub(crate) fn settings(&self, settings: Settings) {
+        self.order(Order::Settings(settings));
+    }
+
+    /// Asks for the record.
+    pub(crate) fn report(&self, count: usize) -> Report {
+        let (answer, wait) = sync_channel(1);
+        self.order(Order::Report { count, answer });
+        wait.recv_timeout(Duration::from_secs(5)).unwrap_or_default()
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.order(Order::Stop);
+    }
+}
+
+struct Member {
+    grip: Grip,
+    running: bool,
+}
+
+struct Thread {
+    inbox: Receiver<Order>,
+    bell: Bell,
+    settings: Settings,
+    current: Timetable,
+    pending: VecDeque<Timetable>,
+    members: BTreeMap<JobId, Member>,
+    records: VecDeque<SwitchRecord>,
+    report: Report,
+    stopping: bool,
+}
+
+/// What a switch is about to do.
+#[derive(Default)]
+struct Change {
+    leave: Vec<JobId>,
+    come: Vec<JobId>,
+}
+
+impl Thread {
+    fn new(
+        inbox: Receiver<Order>,
+        bell: Bell,
+        settings: Settings,
+        realtime: String,
+    ) -> Self {
+        Self {
+            inbox,
+            bell,
+            settings,
+            current: Timetable::default(),
+            pending: VecDeque::new(),
+            members: BTreeMap::new(),
+            records: VecDeque::new(),
+            report: Report { realtime, ..Report::default() },
+            stopping: false,
+        }
+    }
+
+    fn run(mut self) {
+        let mut due = None;
+        while !self.stopping {
+            let next = self.switch(due);
+            due = Some(next);
+            self.bell.wait_until(next.0);
+            let woken = ClusterTime(clock::monotonic_ns());
+            let mut ordered = false;
+            while let Ok(order) = self.inbox.try_recv() {
+                self.obey(order);
+                ordered = true;
+            }
+            if ordered && woken < next {
+                // Not the end of a slot: whatever changes now is due now.
+                due = Some(woken);
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Add { job, grip, done } => {
+                self.add(job, grip);
+                let _ = done.send(());
+            }
+            Order::Root { job, root } => {
+                if let Some(member) = self.members.get_mut(&job) {
+                    if let Grip::SignalTrees(roots) = &mut member.grip {
+                        roots.push(root);
+                    }
+                    // Without the freezer a task is born running, whoever's turn it is.
+                    if !member.running && !matches!(member.grip, Grip::Freeze(_)) {
+                        suspend(&member.grip, self.settings);
+                    }
+                }
+            }
+            Order::Remove { job } => {
+                self.members.remove(&job);
+            }
+            Order::Timetable(timetable) => self.take_timetable(timetable),
+            Order::Settings(settings) => self.settings = settings,
+            Order::Report { count, answer } => {
+                let skip = self.records.len().saturating_sub(count);
+                let _ = answer.send(Report {
+                    records: self.records.iter().skip(skip).cloned().collect(),
+                    realtime: self.report.realtime.clone(),
+                    ..self.report
+                });
+            }
+            Order::Stop => self.stopping = true,
+        }
+    }
+
+    /// A job without processes yet is put into its state with one write and no record: nothing is
+    /// switched. One with processes (of an earlier agent) is switched like any other.
+    fn add(&mut self, job: JobId, grip: Grip) {
+        let (empty, frozen) = match &grip {
+            Grip::Freeze(group) => (
+                !group.is_populated().unwrap_or(false),
+                group.freeze_requested().unwrap_or(false),
+            ),
+            Grip::SignalGroup(group) => (!group.is_populated().unwrap_or(false), false),
+            Grip::SignalTrees(roots) => (roots.is_empty(), false),
+        };
+        let mut member = Member { grip, running: !frozen };
+        self.members.insert(job, Member { grip: Grip::SignalTrees(Vec::new()), running: true });
+        let wanted = self.running_at(ClusterTime(clock::monotonic_ns())).contains(&job);
+        if empty && !wanted && member.running {
+            if let Grip::Freeze(group) = &member.grip {
+                // A failure shows when the switch thread next looks at the job.
+                let _ = group.request_freeze();
+            }
+            member.running = false;
+        }
+        self.members.insert(job, member);
+        self.switch(None);
+    }
+
+    fn take_timetable(&mut self, timetable: Timetable) {
+        let newest = self.pending.back().map_or(self.current.version, |last| last.version);
+        if timetable.version <= newest {
+            return;
+        }
+        let now = clock::monotonic_ns();
+        if timetable.activates.0.saturating_add(LATE_NS) < now && timetable.slots.len() > 1 {
+            self.report.late += 1;
+        }
+        self.pending.push_back(timetable);
+    }
+
+    /// Makes the node as the timetable wants it now, and says when it must be looked at again.
+    fn switch(&mut self, due: Option<ClusterTime>) -> ClusterTime {
+        let now = ClusterTime(clock::monotonic_ns());
+        while self.pending.front().is_some_and(|next| next.activates <= now) {
+            self.current = self.pending.pop_front().unwrap_or_default();
+        }
+        let running = self.running_at(now);
+        let ends = self.current.position(now).map_or(ClusterTime::NEVER, |position| position.ends);
+        let next = self.pending.front().map_or(ends, |next| next.activates.min(ends));
+        let change = self.change(&running);
+        if !change.leave.is_empty() || !change.come.is_empty() {
+            self.carry_out(change, due.unwrap_or(now).min(now), now);
+        }
+        next
+    }
+
+    fn running_at(&self, now: ClusterTime) -> Vec<JobId> {
+        let mut running = Vec::new();
+        if let Some(position) = self.current.position(now) {
+            let present = |job| self.members.contains_key(&job);
+            self.current.running(position.slot, present, &mut running);
+        }
+        running
+    }
+
+    fn change(&self, running: &[JobId]) -> Change {
+        let mut change = Change::default();
+        for (&job, member) in &self.members {
+            match (member.running, running.contains(&job)) {
+                (true, false) => change.leave.push(job),
+                (false, true) => change.come.push(job),
+                (true, true) | (false, false) => {}
+            }
+        }
+        change
+    }
+
+    fn carry_out(&mut self, change: Change, due: ClusterTime, began: ClusterTime) {
+        let stragglers = self.suspend_all(&change.leave);
+        let stopped = clock::monotonic_ns();
+        for job in &change.come {
+            if let Some(member) = self.members.get_mut(job) {
+                resume(&member.grip, self.settings);
+                member.running = true;
+            }
+        }
+        let resumed = clock::monotonic_ns();
+        self.report.switches += 1;
+        self.report.stragglers += u64::from(stragglers > 0);
+        if self.records.len() == RECORDS_MAX {
+            self.records.pop_front();
+        }
+        self.records.push_back(SwitchRecord {
+            due_ns: due.0,
+            began_ns: began.0,
+            stopped_ns: stopped,
+            resumed_ns: resumed,
+            left: change.leave,
+            came: change.come,
+            stragglers,
+        });
+    }
+
+    /// Suspends jobs and waits until they have stopped; gives how many had not at the deadline.
+    fn suspend_all(&mut self, leave: &[JobId]) -> u32 {
+        let mut groups = Vec::new();
+        let mut stragglers = 0;
+        for job in leave {
+            let Some(member) = self.members.get_mut(job) else { continue };
+            member.running = false;
+            match &member.grip {
+                Grip::Freeze(group) => groups.push(Arc::clone(group)),
+                Grip::SignalGroup(_) | Grip::SignalTrees(_) => {
+                    stragglers += u32::from(!suspend(&member.grip, self.settings));
+                }
+            }
+        }
+        let deadline = Instant::now() + Duration::from_nanos(self.settings.freeze_deadline.0);
+        let groups: Vec<&Cgroup> = groups.iter().map(AsRef::as_ref).collect();
+        let late = freeze_all(&groups, deadline).len();
+        stragglers + u32::try_from(late).unwrap_or(u32::MAX)
+    }
+}
+
+/// A timetable that arrives so long after its activation counts as late.
+const LATE_NS: u64 = 1_000_000;
+
+pub(super) fn walk(settings: Settings) -> Walk {
+    Walk {
+        // The fastest order in which no parent is awake to see a child stopped.
+        traversal: Traversal::BreadthFirst,
+        retry_interval: Duration::from_nanos(settings.retry_interval.0),
+        deadline: Duration::from_nanos(settings.freeze_deadline.0),
+    }
+}
+
+fn suspend(grip: &Grip, settings: Settings) -> bool {
+    match grip {
+        Grip::Freeze(group) => group.request_freeze().is_ok(),
+        Grip::SignalGroup(group) => {
+            suspend_forest(&group.processes().unwrap_or_default(), &walk(settings)).is_ok()
+        }
+        Grip::SignalTrees(minders) => {
+            suspend_forest(&below(minders), &walk(settings)).is_ok()
+        }
+    }
+}
+
+fn resume(grip: &Grip, settings: Settings) {
+    // What can't be resumed has ended; the keeper will say so.
+    match grip {
+        Grip::Freeze(group) => drop(group.request_thaw()),
+        Grip::SignalGroup(group) => {
+            drop(resume_forest(&group.processes().unwrap_or_default(), &walk(settings)));
+        }
+        Grip::SignalTrees(minders) => drop(resume_forest(&below(minders), &walk(settings))),
+    }
+}
+
+/// All below the minders: the minders themselves must go on, they reap.
+fn below(minders: &[i32]) -> Vec<Root> {
+    minders.iter().map(|&minder| Root::below(minder)).collect()
+}

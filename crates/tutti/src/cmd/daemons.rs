@@ -1,0 +1,56 @@
+//! The daemons' own verbs, started by the supervisor or a systemd unit, not by users.
+
+use crate::agent::{self, AgentOptions};
+use crate::controller::{self, ControllerOptions};
+use crate::exit::Exit;
+use crate::instance::Instance;
+use crate::keeper::{self, KeeperOptions};
+use clap::Args;
+use std::path::PathBuf;
+use tutti_linux::cgroup::Hierarchy;
+
+#[derive(Args, Debug)]
+pub(crate) struct DaemonArgs {
+    /// The state directory of the instance
+    #[arg(long)]
+    directory: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AgentArgs {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+
+    /// The name that the node joins under
+    #[arg(long)]
+    node: Option<String>,
+}
+
+pub(crate) fn controller(args: DaemonArgs) -> anyhow::Result<Exit> {
+    controller::main(ControllerOptions { instance: Instance::at(args.directory) })?;
+    Ok(Exit::OK)
+}
+
+pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
+    let instance = Instance::at(args.daemon.directory);
+    let host = || nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
+    agent::main(AgentOptions {
+        controller: instance.controller_socket(),
+        keeper: instance.keeper_socket(),
+        cgroup_name: instance.cgroup_name(),
+        node: args.node.unwrap_or_else(host),
+    })?;
+    Ok(Exit::OK)
+}
+
+pub(crate) fn keeper(args: DaemonArgs) -> anyhow::Result<Exit> {
+    let instance = Instance::at(args.directory);
+    let cgroup_root = Hierarchy::find(&instance.cgroup_name()).ok().map(|h| h.path().to_owned());
+    keeper::main(KeeperOptions {
+        socket: instance.keeper_socket(),
+        instance_uid: nix::unistd::geteuid().as_raw(),
+        spool: instance.spool(),
+        cgroup_root,
+    })?;
+    Ok(Exit::OK)
+}

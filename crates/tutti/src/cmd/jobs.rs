@@ -1,0 +1,116 @@
+//! Verbs that act on jobs: `wait`, `cancel`, `signal`, `suspend`, `resume`.
+
+use super::submit::order;
+use super::{ask, unexpected};
+use crate::exit::Exit;
+use anyhow::bail;
+use clap::Args;
+use nix::sys::signal::Signal;
+use tutti_core::JobId;
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::Target;
+
+#[derive(Args, Debug)]
+pub(crate) struct WaitArgs {
+    /// The job's number
+    job: u64,
+}
+
+pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
+    match ask(&Request::Wait { job: JobId(args.job) })? {
+        Reply::Ended { outcome, detail, .. } => {
+            for line in detail.lines() {
+                eprintln!("tutti: {line}");
+            }
+            Ok(Exit::of_job(outcome.exit_code))
+        }
+        _ => unexpected(),
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CancelArgs {
+    /// Kill at once, without SIGTERM and grace
+    #[arg(long)]
+    now: bool,
+
+    /// The jobs' numbers
+    #[arg(required = true, value_name = "JOB")]
+    jobs: Vec<u64>,
+}
+
+pub(crate) fn cancel(args: &CancelArgs) -> anyhow::Result<Exit> {
+    each(&args.jobs, |&job| order(&Request::Cancel { job: JobId(job), at_once: args.now }))
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SignalArgs {
+    /// Send it to every process, not only to the process groups that the tasks began with
+    #[arg(long)]
+    all: bool,
+
+    /// The signal's name or number
+    signal: String,
+
+    /// JOB, JOB.RANK or JOB.RANK/PID
+    #[arg(required = true, value_name = "TARGET")]
+    targets: Vec<Target>,
+}
+
+pub(crate) fn signal(args: &SignalArgs) -> anyhow::Result<Exit> {
+    let signal = parse_signal(&args.signal)?;
+    let every_process = args.all;
+    each(&args.targets, |&target| order(&Request::Signal { target, signal, every_process }))
+}
+
+fn parse_signal(text: &str) -> anyhow::Result<u8> {
+    let upper = text.to_uppercase();
+    let name = if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") };
+    if let Ok(signal) = name.parse::<Signal>() {
+        return Ok(signal as u8);
+    }
+    match text.parse::<u8>() {
+        Ok(number @ 1..=64) => Ok(number),
+        _ => bail!("{text:?} is no signal; write a name such as TERM, or a number from 1 to 64"),
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TargetArgs {
+    /// JOB, JOB.RANK or JOB.RANK/PID
+    #[arg(required = true, value_name = "TARGET")]
+    targets: Vec<Target>,
+}
+
+pub(crate) fn suspend(args: &TargetArgs) -> anyhow::Result<Exit> {
+    each(&args.targets, |&target| order(&Request::Suspend { target }))
+}
+
+pub(crate) fn resume(args: &TargetArgs) -> anyhow::Result<Exit> {
+    each(&args.targets, |&target| order(&Request::Resume { target }))
+}
+
+/// Does it for each, and goes on when one fails: the others are meant as well.
+fn each<T>(all: &[T], mut act: impl FnMut(&T) -> anyhow::Result<()>) -> anyhow::Result<Exit> {
+    let mut exit = Exit::OK;
+    for one in all {
+        if let Err(error) = act(one) {
+            eprintln!("tutti: {error:#}");
+            exit = Exit::FAILED;
+        }
+    }
+    Ok(exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_signal;
+
+    #[test]
+    fn a_signal_has_a_name_or_a_number() {
+        assert_eq!(parse_signal("TERM").unwrap(), 15);
+        assert_eq!(parse_signal("sigusr1").unwrap(), 10);
+        assert_eq!(parse_signal("9").unwrap(), 9);
+        assert!(parse_signal("0").is_err() && parse_signal("NOPE").is_err());
+    }
+}

@@ -1,0 +1,196 @@
+//! Verbs that show: `ps`, `nodes`, `switches`.
+
+use super::{ask, unexpected};
+use crate::exit::Exit;
+use crate::output::{Align, Table, print, print_json};
+use clap::Args;
+use tutti_core::Nanos;
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::{JobReport, NodeReport, SwitchRecord};
+use tutti_wire::units::{format_bytes, format_duration_short};
+
+#[derive(Args, Debug)]
+pub(crate) struct PsArgs {
+    /// Also jobs that ended
+    #[arg(short, long)]
+    all: bool,
+
+    /// Only jobs of this user
+    #[arg(short, long)]
+    user: Option<String>,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Only these jobs
+    #[arg(value_name = "JOB")]
+    jobs: Vec<u64>,
+}
+
+pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
+    let Reply::Jobs(mut jobs) = ask(&Request::Jobs { ended: args.all || !args.jobs.is_empty() })?
+    else {
+        return unexpected();
+    };
+    jobs.retain(|job| args.user.as_ref().is_none_or(|user| *user == job.user));
+    if !args.jobs.is_empty() {
+        let missing = args.jobs.iter().find(|id| !jobs.iter().any(|job| job.job.0 == **id));
+        if let Some(missing) = missing {
+            anyhow::bail!("there is no job {missing}; `tutti ps --all` shows those that are known");
+        }
+        jobs.retain(|job| args.jobs.contains(&job.job.0));
+    }
+    if args.json {
+        print_json(&jobs)?;
+    } else {
+        print(&jobs_table(&jobs).render())?;
+    }
+    Ok(Exit::OK)
+}
+
+fn jobs_table(jobs: &[JobReport]) -> Table {
+    let mut table = Table::new(&[
+        ("JOB", Align::Right),
+        ("NAME", Align::Left),
+        ("USER", Align::Left),
+        ("CLASS", Align::Left),
+        ("TASKS", Align::Right),
+        ("STATE", Align::Left),
+        ("TURN", Align::Left),
+        ("AGE", Align::Right),
+        ("SERVICE", Align::Right),
+        ("WHERE", Align::Left),
+    ]);
+    for job in jobs {
+        table.row([
+            job.job.to_string(),
+            job.name.clone(),
+            job.user.clone(),
+            job.class.clone(),
+            job.tasks.to_string(),
+            job.state.clone(),
+            turn(job),
+            format_duration_short(Nanos::from_secs(job.age_s)),
+            format_duration_short(Nanos::from_millis(job.service_ms)),
+            whereabouts(job),
+        ]);
+    }
+    table
+}
+
+/// How the job shares the time: alone, or in which row and with what part.
+fn turn(job: &JobReport) -> String {
+    match (job.row, job.share_percent) {
+        (Some(_), Some(_)) if job.rows == 1 => "always".into(),
+        (Some(row), Some(share)) => format!("row {row}/{}, {share} %", job.rows),
+        (Some(row), None) => format!("row {row}/{}", job.rows),
+        (None, _) => "-".into(),
+    }
+}
+
+fn whereabouts(job: &JobReport) -> String {
+    match job.exit_code {
+        Some(code) => format!("exit {code}: {}", job.reason),
+        None if !job.placement.is_empty() => job.placement.join(" "),
+        None => job.reason.clone(),
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NodesArgs {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn nodes(args: &NodesArgs) -> anyhow::Result<Exit> {
+    let Reply::Nodes(nodes) = ask(&Request::Nodes)? else { return unexpected() };
+    if args.json {
+        print_json(&nodes)?;
+    } else {
+        print(&nodes_table(&nodes).render())?;
+    }
+    Ok(Exit::OK)
+}
+
+fn nodes_table(nodes: &[NodeReport]) -> Table {
+    let mut table = Table::new(&[
+        ("NODE", Align::Left),
+        ("STATE", Align::Left),
+        ("PROCESSORS", Align::Right),
+        ("USED", Align::Right),
+        ("MEMORY", Align::Right),
+        ("PROMISED", Align::Right),
+        ("JOBS", Align::Right),
+    ]);
+    for node in nodes {
+        table.row([
+            node.name.clone(),
+            node.state.clone(),
+            node.processors.to_string(),
+            node.processors_used.to_string(),
+            format_bytes(node.memory_bytes),
+            format_bytes(node.memory_promised_bytes),
+            node.jobs.to_string(),
+        ]);
+    }
+    table
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SwitchesArgs {
+    /// How many of the latest
+    #[arg(short = 'n', long, default_value_t = 20)]
+    count: u32,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn switches(args: &SwitchesArgs) -> anyhow::Result<Exit> {
+    let nodes = match ask(&Request::Switches { count: args.count })? {
+        Reply::Switches(nodes) => nodes,
+        Reply::Done => Vec::new(),
+        _ => return unexpected(),
+    };
+    if args.json {
+        print_json(&nodes)?;
+        return Ok(Exit::OK);
+    }
+    let mut table = Table::new(&[
+        ("NODE", Align::Left),
+        ("DUE", Align::Right),
+        ("BEGAN", Align::Right),
+        ("STOPPED", Align::Right),
+        ("RESUMED", Align::Right),
+        ("LEFT", Align::Left),
+        ("CAME", Align::Left),
+    ]);
+    for (node, records) in &nodes {
+        for record in records {
+            table.row(switch_row(node, record));
+        }
+    }
+    print(&table.render())?;
+    Ok(Exit::OK)
+}
+
+/// `DUE` is cluster time in seconds; the rest is microseconds after it.
+fn switch_row(node: &str, record: &SwitchRecord) -> [String; 7] {
+    let after = |ns: u64| format!("+{} us", ns.saturating_sub(record.due_ns) / 1000);
+    let jobs = |jobs: &[tutti_core::JobId]| {
+        let names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+        if names.is_empty() { "-".to_owned() } else { names.join(",") }
+    };
+    [
+        node.to_owned(),
+        format!("{}.{:06}", record.due_ns / 1_000_000_000, record.due_ns / 1000 % 1_000_000),
+        after(record.began_ns),
+        after(record.stopped_ns),
+        after(record.resumed_ns),
+        jobs(&record.left),
+        jobs(&record.came),
+    ]
+}

@@ -1,0 +1,136 @@
+//! The command line: one file a verb, and the table of them here.
+
+mod bench;
+mod daemons;
+mod demo;
+mod doctor;
+mod jobs;
+mod list;
+mod own;
+mod params;
+mod run;
+mod submit;
+mod up;
+mod work;
+
+use crate::exit::Exit;
+use clap::{Parser, Subcommand};
+
+/// A gang scheduler: parallel jobs share machines in space and in time.
+#[derive(Parser, Debug)]
+#[command(name = "tutti", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// The verbs, in the order in which `tutti --help` lists them.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    /// Run a parallel job and wait for it
+    Run(run::RunArgs),
+    /// Hand in a job, a command or a script, and go on
+    Submit(submit::SubmitArgs),
+    /// Wait for a job to end, and exit with its exit code
+    Wait(jobs::WaitArgs),
+    /// Show jobs
+    Ps(list::PsArgs),
+    /// Show nodes
+    Nodes(list::NodesArgs),
+    /// End jobs: SIGTERM, and SIGKILL after their grace
+    Cancel(jobs::CancelArgs),
+    /// Send a signal to a job, a task or a process of it
+    Signal(jobs::SignalArgs),
+    /// Take a job, a task or a process with all below it out of its turns
+    Suspend(jobs::TargetArgs),
+    /// Give it its turns back
+    Resume(jobs::TargetArgs),
+    /// Show and change parameters and classes, while jobs run
+    Params(params::ParamsArgs),
+    /// Show the latest switches: when they were due, and when they were done
+    Switches(list::SwitchesArgs),
+    /// Start an instance: the system's as root, your own otherwise
+    Up(up::UpArgs),
+    /// End all jobs and the instance
+    Down(up::DownArgs),
+    /// Say what of this machine works for Tutti, and how to mend what does not
+    Doctor(doctor::DoctorArgs),
+    /// See two jobs take turns, on an instance of its own that leaves nothing behind
+    Demo(demo::DemoArgs),
+    /// Measure this machine: launch, switch, overhead, stdio
+    Bench(bench::BenchArgs),
+    #[command(hide = true)]
+    Work(work::WorkArgs),
+    #[command(hide = true)]
+    Controller(daemons::DaemonArgs),
+    #[command(hide = true)]
+    Agent(daemons::AgentArgs),
+    #[command(hide = true)]
+    Keeper(daemons::DaemonArgs),
+}
+
+impl Verb {
+    /// The exit code for an error of Tutti's own: `run` must not be mistaken for its job.
+    pub(crate) const fn fails_with(&self) -> Exit {
+        match self {
+            Self::Run(_) | Self::Wait(_) => Exit::TUTTI_FAILED,
+            _ => Exit::FAILED,
+        }
+    }
+}
+
+/// Does what the verb says.
+///
+/// # Errors
+/// Whatever kept it from being done, with what to do about it.
+pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
+    match verb {
+        Verb::Run(args) => run::execute(args),
+        Verb::Submit(args) => submit::execute(args),
+        Verb::Wait(args) => jobs::wait(&args),
+        Verb::Ps(args) => list::ps(&args),
+        Verb::Nodes(args) => list::nodes(&args),
+        Verb::Cancel(args) => jobs::cancel(&args),
+        Verb::Signal(args) => jobs::signal(&args),
+        Verb::Suspend(args) => jobs::suspend(&args),
+        Verb::Resume(args) => jobs::resume(&args),
+        Verb::Params(args) => params::execute(args),
+        Verb::Switches(args) => list::switches(&args),
+        Verb::Up(args) => up::up(&args),
+        Verb::Down(args) => up::down(&args),
+        Verb::Doctor(args) => doctor::execute(&args),
+        Verb::Demo(args) => demo::execute(&args),
+        Verb::Bench(args) => bench::execute(args),
+        Verb::Work(args) => work::execute(&args),
+        Verb::Controller(args) => daemons::controller(args),
+        Verb::Agent(args) => daemons::agent(args),
+        Verb::Keeper(args) => daemons::keeper(args),
+    }
+}
+
+/// Sends one request to the instance and gives its reply; a failure that it reports is an error.
+fn ask(request: &tutti_wire::local::Request) -> anyhow::Result<tutti_wire::local::Reply> {
+    use anyhow::Context;
+    use tutti_wire::local::Reply;
+    let mut link = crate::front::connect()?;
+    link.send(request);
+    match link.call().context("the controller went away")? {
+        Reply::Failed { reason } => anyhow::bail!("{reason}"),
+        reply => Ok(reply),
+    }
+}
+
+/// A reply of a kind that does not answer the request: only a broken controller sends one.
+fn unexpected<T>() -> anyhow::Result<T> {
+    anyhow::bail!("the controller answered something else; is it of another release?")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,120 @@
+//! An instance of a verb's own, in a directory of its own, that goes when the verb does.
+
+use crate::front::{dial, job_request, start_daemon};
+use crate::instance::Instance;
+use crate::link::Link;
+use anyhow::{Context, bail};
+use std::ffi::OsString;
+use std::path::Path;
+use tutti_core::{JobId, Outcome};
+use tutti_wire::launch::Stdio;
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::{JobReport, SwitchRecord};
+
+/// A running private instance, ended when dropped.
+pub(crate) struct OwnInstance {
+    instance: Instance,
+    ended: bool,
+}
+
+impl OwnInstance {
+    /// Starts one for this purpose.
+    pub(crate) fn start(purpose: &str) -> anyhow::Result<Self> {
+        let name = format!("tutti-{purpose}-{}", std::process::id());
+        let instance = Instance::at(std::env::temp_dir().join(name));
+        start_daemon(&instance)?;
+        Ok(Self { instance, ended: false })
+    }
+
+    /// Its state directory: the `TUTTI_DIR` of verbs that are to use it.
+    pub(crate) fn directory(&self) -> &Path {
+        self.instance.directory()
+    }
+
+    /// Asks it one thing.
+    pub(crate) fn ask(&self, request: &Request) -> anyhow::Result<Reply> {
+        let mut link = self.connect()?;
+        link.send(request);
+        match link.call().context("the controller went away")? {
+            Reply::Failed { reason } | Reply::Declined { reason } => bail!("{reason}"),
+            reply => Ok(reply),
+        }
+    }
+
+    /// A connection to its controller.
+    pub(crate) fn connect(&self) -> anyhow::Result<Link> {
+        dial(&self.instance)
+    }
+
+    /// Sets a parameter.
+    pub(crate) fn set(&self, name: &str, value: &str) -> anyhow::Result<()> {
+        self.ask(&Request::SetParams { settings: vec![(name.into(), value.into())] }).map(drop)
+    }
+
+    /// Submits a job whose output goes nowhere.
+    pub(crate) fn submit(
+        &self,
+        options: &crate::front::JobOptions,
+        argv: &[OsString],
+    ) -> anyhow::Result<JobId> {
+        let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
+        let stdio = Stdio::Files { input: None, output: null(), error: None, append: true };
+        let request = job_request(options, "production", argv, None, stdio)?;
+        match self.ask(&Request::Submit(request))? {
+            Reply::Accepted { job, .. } => Ok(job),
+            _ => super::unexpected(),
+        }
+    }
+
+    /// Waits for a job to end.
+    pub(crate) fn wait(&self, job: JobId) -> anyhow::Result<Outcome> {
+        match self.ask(&Request::Wait { job })? {
+            Reply::Ended { outcome, detail, .. } if outcome.exit_code != 0 => {
+                bail!("job {job} failed with exit code {}: {detail}", outcome.exit_code)
+            }
+            Reply::Ended { outcome, .. } => Ok(outcome),
+            _ => super::unexpected(),
+        }
+    }
+
+    /// The jobs that have not ended.
+    pub(crate) fn jobs(&self) -> anyhow::Result<Vec<JobReport>> {
+        match self.ask(&Request::Jobs { ended: false })? {
+            Reply::Jobs(jobs) => Ok(jobs),
+            _ => super::unexpected(),
+        }
+    }
+
+    /// The latest switches of its one node, oldest first.
+    pub(crate) fn switches(&self, count: u32) -> anyhow::Result<Vec<SwitchRecord>> {
+        match self.ask(&Request::Switches { count })? {
+            Reply::Switches(nodes) => Ok(nodes.into_iter().flat_map(|(_, records)| records).collect()),
+            _ => super::unexpected(),
+        }
+    }
+
+    /// Ends it and waits until nothing of it is left.
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
+        self.ended = true;
+        self.ask(&Request::Down)?;
+        while self.instance.lock_file().exists() && crate::supervise::is_supervised(&self.instance) {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for OwnInstance {
+    fn drop(&mut self) {
+        if !self.ended {
+            // On the way out because of another error, which is the one to tell.
+            let _ = self.ask(&Request::Down);
+        }
+    }
+}
+
+/// The value at a fraction (in percent) of sorted values; the default of nothing.
+pub(crate) fn percentile<T: Copy + Default>(sorted: &[T], percent: usize) -> T {
+    let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    sorted.get(index).copied().unwrap_or_default()
+}

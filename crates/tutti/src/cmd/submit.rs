@@ -1,0 +1,149 @@
+//! `tutti submit`.
+
+use super::{ask, unexpected};
+use crate::exit::Exit;
+use crate::front::{JobOptions, connect_or_start, job_request};
+use anyhow::{Context, bail};
+use clap::{Args, FromArgMatches};
+use serde_bytes::ByteBuf;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use tutti_wire::launch::Stdio;
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::script;
+
+/// Options of `submit` that may stand in a script's `#TUTTI` lines as well.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SubmitOptions {
+    #[command(flatten)]
+    pub(crate) job: JobOptions,
+
+    /// File for standard output: %j job, %r rank, %x name, %N node, %u user
+    #[arg(short = 'o', long, value_name = "PATTERN", default_value = "tutti-%j.out")]
+    output: OsString,
+
+    /// File for standard error [default: the same as standard output]
+    #[arg(short = 'e', long, value_name = "PATTERN")]
+    error: Option<OsString>,
+
+    /// File for standard input [default: empty]
+    #[arg(short = 'i', long, value_name = "FILE")]
+    input: Option<OsString>,
+
+    /// Append to files that exist instead of emptying them
+    #[arg(long)]
+    append: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SubmitArgs {
+    #[command(flatten)]
+    options: SubmitOptions,
+
+    /// Print the number of the job alone
+    #[arg(long)]
+    parsable: bool,
+
+    /// A program or a script and its arguments; a script's #TUTTI lines may hold options
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
+    let (options, script) = match read_script(&args.command[0])? {
+        Some(text) => (with_script_options(&args, &text)?, Some(text)),
+        None => (args.options.clone(), None),
+    };
+    let bytes = |text: OsString| ByteBuf::from(text.into_vec());
+    let stdio = Stdio::Files {
+        input: options.input.map(bytes),
+        output: bytes(options.output),
+        error: options.error.map(bytes),
+        append: options.append,
+    };
+    let request = job_request(&options.job, "production", &args.command, script, stdio)?;
+    let mut link = connect_or_start()?;
+    link.send(&Request::Submit(request));
+    match link.call().context("the controller went away")? {
+        Reply::Accepted { job, .. } if args.parsable => println!("{job}"),
+        Reply::Accepted { job, waits } if waits.is_empty() => println!("job {job} is submitted"),
+        Reply::Accepted { job, waits } => println!("job {job} is submitted, and queued: {waits}"),
+        Reply::Declined { reason } => {
+            eprintln!("tutti: declined: {reason}");
+            return Ok(Exit::DECLINED);
+        }
+        Reply::Failed { reason } => bail!("{reason}"),
+        _ => return unexpected(),
+    }
+    Ok(Exit::OK)
+}
+
+/// The text of a script, if that is what the command names by a path.
+fn read_script(program: &OsString) -> anyhow::Result<Option<Vec<u8>>> {
+    use std::io::Read;
+    let path = Path::new(program);
+    let Ok(mut file) = std::fs::File::open(path) else { return Ok(None) };
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    // Without a slash it is a command of the PATH, unless it is a script that lies here.
+    let mut begin = [0; 2];
+    if file.read(&mut begin)? < 2 || !script::is_script(&begin) {
+        return Ok(None);
+    }
+    let mut text = begin.to_vec();
+    let limit = tutti_wire::limits::SCRIPT_BYTES_MAX;
+    file.take(limit as u64 + 1)
+        .read_to_end(&mut text)
+        .with_context(|| format!("cannot read the script {}", path.display()))?;
+    if text.len() > limit {
+        bail!("the script {} is longer than {} MiB", path.display(), limit >> 20);
+    }
+    Ok(Some(text))
+}
+
+/// What the script says, overridden by what was typed.
+fn with_script_options(args: &SubmitArgs, text: &[u8]) -> anyhow::Result<SubmitOptions> {
+    let name = args.command[0].to_string_lossy().into_owned();
+    let script = script::parse(text).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+    let command = SubmitOptions::augment_args(clap::Command::new("submit").no_binary_name(true))
+        .args_override_self(true)
+        .disable_help_flag(true);
+    for directive in &script.directives {
+        // Each line alone first, so that an error can name it.
+        if let Err(error) = command.clone().try_get_matches_from(&directive.words) {
+            let text = error.to_string();
+            let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            bail!("{name}: line {}: {what}", directive.line);
+        }
+    }
+    let typed = typed_options();
+    let words = script.directives.iter().flat_map(|d| d.words.iter().map(OsString::from));
+    let matches = command
+        .try_get_matches_from(words.chain(typed))
+        .map_err(|error| anyhow::anyhow!("{name}: {}", error.to_string().trim()))?;
+    Ok(SubmitOptions::from_arg_matches(&matches)?)
+}
+
+/// The options that were typed before the command, as they were typed.
+fn typed_options() -> Vec<OsString> {
+    let all: Vec<OsString> = std::env::args_os().skip(2).collect();
+    let command = SubmitArgs::augment_args(clap::Command::new("submit").no_binary_name(true));
+    let matches = command.try_get_matches_from(&all);
+    let count = matches
+        .ok()
+        .and_then(|matches| matches.get_raw("command").map(Iterator::count))
+        .unwrap_or(0);
+    let mut typed: Vec<OsString> = all[..all.len().saturating_sub(count)].to_vec();
+    typed.retain(|word| word != "--parsable" && word != "--");
+    typed
+}
+
+/// Sends a request that has no other answer than that it was done.
+pub(crate) fn order(request: &Request) -> anyhow::Result<()> {
+    match ask(request)? {
+        Reply::Done => Ok(()),
+        _ => unexpected(),
+    }
+}

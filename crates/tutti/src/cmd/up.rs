@@ -1,0 +1,57 @@
+//! `tutti up` and `tutti down`.
+
+use super::submit::order;
+use crate::exit::Exit;
+use crate::front::start_daemon;
+use crate::instance::Instance;
+use crate::supervise;
+use clap::Args;
+use std::time::{Duration, Instant};
+use tutti_wire::local::Request;
+
+#[derive(Args, Debug)]
+pub(crate) struct UpArgs {
+    /// Stay in the foreground, with the daemons' messages on standard error
+    #[arg(long)]
+    foreground: bool,
+
+    #[arg(long, hide = true)]
+    daemon: bool,
+}
+
+pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
+    let instance = Instance::to_start();
+    if args.daemon {
+        return supervise::daemon(&instance);
+    }
+    if args.foreground {
+        return supervise::foreground(&instance);
+    }
+    let kind = if instance.private { "private" } else { "system" };
+    if start_daemon(&instance)? {
+        println!("the {kind} instance in {} is up", instance.directory().display());
+    } else {
+        println!("the {kind} instance in {} was up already", instance.directory().display());
+    }
+    Ok(Exit::OK)
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DownArgs {}
+
+pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
+    let instance = Instance::locate();
+    if !instance.answers() {
+        println!("no instance runs in {}", instance.directory().display());
+        return Ok(Exit::OK);
+    }
+    order(&Request::Down)?;
+    // The supervisor holds the lock until everything is gone.
+    let patience = Instant::now() + Duration::from_secs(20);
+    while supervise::is_supervised(&instance) {
+        anyhow::ensure!(Instant::now() < patience, "the jobs are gone, but a daemon still runs");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    println!("the instance in {} is down", instance.directory().display());
+    Ok(Exit::OK)
+}

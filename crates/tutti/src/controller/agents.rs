@@ -1,0 +1,289 @@
+//! The controller's side of its agents.
+
+use super::driver::{Connection, Driver, Kind};
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use tutti_core::{
+    ClusterTime, Event, JobId, JobState, JobView, Nanos, NodeId, NodeSpec, PlacementView, Rank,
+    TaskStatus, Timetable,
+};
+use tutti_wire::local::Reply;
+use tutti_wire::report::AgentStatus;
+use tutti_wire::tree::{Answer, FromAgent, Question, Settings, ToAgent};
+
+/// How long a node may be without an agent before its jobs are lost: an agent that is started again
+/// is back long before.
+const LEASE: Nanos = Nanos::from_secs(30);
+
+/// A node, as far as the core need not know it.
+pub(super) struct NodeEntry {
+    /// Its host name.
+    pub(super) name: String,
+    /// Its agent's connection.
+    pub(super) agent: Option<u64>,
+    /// Where front ends on it reach its keeper.
+    pub(super) attach: ByteBuf,
+    /// The latest timetable, for an agent that comes back.
+    pub(super) timetable: Option<Timetable>,
+    /// Jobs that were launched there and have not been forgotten.
+    pub(super) launched: BTreeSet<JobId>,
+    /// When it counts as lost; never while its agent is there.
+    pub(super) lost_at: ClusterTime,
+}
+
+/// Questions to agents that wait for their answers.
+#[derive(Default)]
+pub(super) struct Questions {
+    next: u64,
+    open: BTreeMap<u64, Open>,
+}
+
+struct Open {
+    client: u64,
+    /// Nodes that have not answered, by the number of their question.
+    missing: BTreeMap<u64, NodeId>,
+    answers: Vec<(NodeId, Answer)>,
+}
+
+/// The ranks of a placement: they are always consecutive.
+pub(super) fn ranks_of(placed: &PlacementView) -> impl Iterator<Item = Rank> + use<> {
+    let first = placed.first_rank.0;
+    (first..first.saturating_add(placed.tasks)).map(Rank)
+}
+
+impl Driver {
+    pub(super) fn node_name(&self, node: NodeId) -> String {
+        self.nodes.get(&node).map_or_else(|| format!("node-{node}"), |entry| entry.name.clone())
+    }
+
+    pub(super) fn to_node(&mut self, node: NodeId, message: &ToAgent) {
+        let Some(entry) = self.nodes.get_mut(&node) else { return };
+        if let ToAgent::Launch(launch) = message {
+            entry.launched.insert(launch.job);
+        }
+        if let Some(token) = entry.agent
+            && let Some(connection) = self.connections.get_mut(&token)
+        {
+            connection.link.send(message);
+        }
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        let params = self.core.params();
+        Settings {
+            freeze_deadline: params.freeze_deadline(),
+            retry_interval: params.retry_interval(),
+        }
+    }
+
+    pub(super) fn on_agent(&mut self, token: u64, message: FromAgent) {
+        let Some(Connection { kind: Kind::Agent(node), .. }) = self.connections.get(&token) else {
+            return;
+        };
+        match (*node, message) {
+            (None, FromAgent::Join { spec, held, attach }) => {
+                self.on_join(token, spec, &held, attach);
+            }
+            (Some(_), FromAgent::TaskStarted { .. }) => {}
+            (Some(_), FromAgent::TaskEnded { job, rank, status, detail }) => {
+                self.on_task_ended(job, rank, status, detail);
+            }
+            (Some(node), FromAgent::Cleared { job, usage }) => {
+                if let Some(entry) = self.jobs.get_mut(&job) {
+                    entry.usage.add(&usage);
+                }
+                self.apply(&Event::JobCleared { job, node });
+            }
+            (Some(_), FromAgent::Answer { query, answer }) => self.on_answer(query, answer),
+            (None, _) | (Some(_), FromAgent::Join { .. }) => {
+                eprintln!("tutti controller: an agent spoke out of turn; ignored");
+            }
+        }
+    }
+
+    fn on_join(&mut self, token: u64, spec: NodeSpec, held: &[JobId], attach: ByteBuf) {
+        let known = self.nodes.iter().find(|(_, node)| node.name == spec.name);
+        let node = match known {
+            Some((_, entry)) if entry.agent.is_some() => {
+                let reason = format!("a node named {} has joined already", spec.name);
+                self.refuse(token, reason);
+                return;
+            }
+            Some((&node, _)) => node,
+            None => NodeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)),
+        };
+        if let Some(connection) = self.connections.get_mut(&token) {
+            connection.kind = Kind::Agent(Some(node));
+        }
+        let entry = self.nodes.entry(node).or_insert_with(|| NodeEntry {
+            name: spec.name.clone(),
+            agent: None,
+            attach: attach.clone(),
+            timetable: None,
+            launched: BTreeSet::new(),
+            lost_at: ClusterTime::NEVER,
+        });
+        entry.agent = Some(token);
+        entry.attach = attach;
+        entry.lost_at = ClusterTime::NEVER;
+        let timetable = entry.timetable.clone();
+        let launched = entry.launched.clone();
+        let up = self.core.nodes().any(|view| view.id == node && view.up);
+        let known = held.iter().copied().filter(|job| launched.contains(job)).collect();
+        let (now, settings) = (self.now(), self.settings());
+        self.to_node(node, &ToAgent::Welcome { node, now, settings, known });
+        if up {
+            if let Some(timetable) = timetable {
+                self.to_node(node, &ToAgent::Timetable(timetable));
+            }
+            self.reconcile(node, &launched, held);
+        } else {
+            self.apply(&Event::NodeJoined { node, spec });
+        }
+    }
+
+    fn refuse(&mut self, token: u64, reason: String) {
+        if let Some(connection) = self.connections.get_mut(&token) {
+            connection.link.send(&ToAgent::Refused { reason });
+        }
+    }
+
+    /// Jobs that were launched on a node and that its keeper does not hold never began there, or
+    /// went with an earlier keeper.
+    fn reconcile(&mut self, node: NodeId, launched: &BTreeSet<JobId>, held: &[JobId]) {
+        let now = self.now();
+        for &job in launched.iter().filter(|job| !held.contains(job)) {
+            let ranks: Vec<Rank> = self
+                .core
+                .job(job, now)
+                .into_iter()
+                .flat_map(|view| view.placements)
+                .filter(|placed| placed.node == node)
+                .flat_map(|placed| ranks_of(&placed))
+                .collect();
+            for rank in ranks {
+                self.on_task_ended(job, rank, TaskStatus::Lost, "its node lost it".into());
+            }
+            self.apply(&Event::JobCleared { job, node });
+        }
+        for &job in launched.iter().filter(|job| held.contains(job)) {
+            let killed = |view: JobView| matches!(view.state, JobState::Ending { kill_at: None, .. });
+            if self.core.job(job, now).is_some_and(killed) {
+                self.to_node(node, &ToAgent::Kill { job });
+            }
+        }
+    }
+
+    fn on_task_ended(&mut self, job: JobId, rank: Rank, status: TaskStatus, detail: String) {
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        if entry.statuses.insert(rank, status).is_some() {
+            // Said again by an agent that joined again.
+            return;
+        }
+        if !detail.is_empty() {
+            entry.details.insert(rank, detail);
+        }
+        self.apply(&Event::TaskEnded { job, rank, status });
+    }
+
+    pub(super) fn on_agent_gone(&mut self, token: u64, node: Option<NodeId>) {
+        let lost_at = self.now() + LEASE;
+        let Some(entry) = node.and_then(|node| self.nodes.get_mut(&node)) else { return };
+        if entry.agent != Some(token) {
+            return;
+        }
+        entry.agent = None;
+        entry.lost_at = lost_at;
+        if let Some(node) = node {
+            self.answer_for_lost(node);
+        }
+    }
+
+    pub(super) fn on_node_lost(&mut self, node: NodeId) {
+        if let Some(entry) = self.nodes.get_mut(&node) {
+            entry.lost_at = ClusterTime::NEVER;
+            entry.launched.clear();
+            eprintln!("tutti controller: node {} is lost", entry.name);
+        }
+        self.apply(&Event::NodeLost { node });
+    }
+
+    // ------------------------------------------------------------------ questions
+
+    /// Asks these nodes, on behalf of a client that gets one reply when all have answered.
+    pub(super) fn ask(&mut self, client: u64, nodes: &[NodeId], question: &Question) {
+        let group = self.questions.next;
+        let mut open = Open { client, missing: BTreeMap::new(), answers: Vec::new() };
+        for &node in nodes {
+            let query = self.questions.next;
+            self.questions.next += 1;
+            if self.nodes.get(&node).is_some_and(|entry| entry.agent.is_some()) {
+                open.missing.insert(query, node);
+                self.to_node(node, &ToAgent::Ask { query, question: question.clone() });
+            } else {
+                let name = self.node_name(node);
+                open.answers.push((node, Answer::Failed(format!("node {name} has no agent now"))));
+            }
+        }
+        self.questions.open.insert(group, open);
+        self.close_answered();
+    }
+
+    fn on_answer(&mut self, query: u64, answer: Answer) {
+        for open in self.questions.open.values_mut() {
+            if let Some(node) = open.missing.remove(&query) {
+                open.answers.push((node, answer));
+                break;
+            }
+        }
+        self.close_answered();
+    }
+
+    fn answer_for_lost(&mut self, node: NodeId) {
+        for open in self.questions.open.values_mut() {
+            let lost = open.missing.iter().filter(|(_, n)| **n == node).count();
+            open.missing.retain(|_, missing| *missing != node);
+            for _ in 0..lost {
+                open.answers.push((node, Answer::Failed("the agent of the node ended".into())));
+            }
+        }
+        self.close_answered();
+    }
+
+    fn close_answered(&mut self) {
+        let done: Vec<u64> = self
+            .questions
+            .open
+            .iter()
+            .filter(|(_, open)| open.missing.is_empty())
+            .map(|(&group, _)| group)
+            .collect();
+        for group in done {
+            if let Some(mut open) = self.questions.open.remove(&group) {
+                open.answers.sort_by_key(|(node, _)| *node);
+                let reply = self.merge(open.answers);
+                self.reply(open.client, &reply);
+            }
+        }
+    }
+
+    fn merge(&self, answers: Vec<(NodeId, Answer)>) -> Reply {
+        let mut switches = Vec::new();
+        let mut statuses: Vec<AgentStatus> = Vec::new();
+        for (node, answer) in answers {
+            match answer {
+                Answer::Switches(records) => switches.push((self.node_name(node), records)),
+                Answer::Status(status) => statuses.push(status),
+                Answer::Done => {}
+                Answer::Failed(reason) => return Reply::Failed { reason },
+            }
+        }
+        if !statuses.is_empty() {
+            return Reply::Status(super::report::status(self, statuses));
+        }
+        if !switches.is_empty() {
+            return Reply::Switches(switches);
+        }
+        Reply::Done
+    }
+}

@@ -1,0 +1,453 @@
+//! The controller's side of users' verbs.
+
+use super::agents::ranks_of;
+use super::driver::{Connection, Driver, Kind};
+use super::jobs::Entry;
+use super::report;
+use std::collections::{BTreeMap, BTreeSet};
+use tutti_core::{
+    ClassName, ClassSpec, ControlMethod, EndReason, Event, IfAbsent, JobId, JobSpec, Params,
+    Refusal, UserId,
+};
+use tutti_linux::peer;
+use tutti_wire::launch::{Credentials, Stdio, Usage};
+use tutti_wire::local::{JobRequest, Reply, Request};
+use tutti_wire::report::Target;
+use tutti_wire::tree::Question;
+
+/// What a client's connection stands for.
+#[derive(Default)]
+pub(super) struct Client {
+    /// The job whose front end it is.
+    front_of: Option<JobId>,
+    /// Jobs whose end it waits for.
+    waits_for: BTreeSet<JobId>,
+}
+
+impl Client {
+    /// The job has ended; there is nothing to wait for any more.
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.waits_for.remove(&job);
+        if self.front_of == Some(job) {
+            self.front_of = None;
+        }
+    }
+}
+
+/// A request for a job while the core decides on it.
+pub(super) struct Submission {
+    token: u64,
+    front: bool,
+    entry: Option<Entry>,
+    accepted: Option<JobId>,
+}
+
+/// Why a client may not have what it asks for.
+#[derive(Debug, thiserror::Error)]
+enum Forbidden {
+    #[error("there is no job {0}; `tutti ps` shows those there are")]
+    NoJob(JobId),
+    #[error("job {0} belongs to {1}; only its owner, or root, may do that")]
+    NotYours(JobId, String),
+    #[error("only root, or the owner of the instance, may do that")]
+    NotAdmin,
+}
+
+impl Driver {
+    pub(super) fn on_request(&mut self, token: u64, request: Request) {
+        let uid = self.connections.get(&token).map_or(u32::MAX, |connection| connection.uid);
+        match request {
+            Request::Run(job) => self.on_submit(token, uid, job, true),
+            Request::Submit(job) => self.on_submit(token, uid, job, false),
+            Request::Wait { job } => self.on_wait(token, uid, job),
+            Request::Jobs { ended } => {
+                let jobs = report::jobs(self, ended);
+                self.reply(token, &Reply::Jobs(jobs));
+            }
+            Request::Nodes => {
+                let nodes = report::nodes(self);
+                self.reply(token, &Reply::Nodes(nodes));
+            }
+            Request::Cancel { job, at_once } => {
+                self.for_owner(token, uid, job, |driver| {
+                    let reason = EndReason::Cancelled;
+                    driver.apply(&Event::Cancel { job, reason, at_once });
+                });
+            }
+            Request::Signal { target, signal, every_process } => {
+                self.on_signal(token, uid, target, signal, every_process);
+            }
+            Request::Suspend { target } => {
+                self.on_part(token, uid, target, Question::SuspendPart(target));
+            }
+            Request::Resume { target } => {
+                self.on_part(token, uid, target, Question::ResumePart(target));
+            }
+            Request::Params => self.reply_params(token),
+            Request::SetParams { settings } => self.on_set_params(token, uid, &settings),
+            Request::SetClass { class, settings } => {
+                self.on_set_class(token, uid, class, &settings);
+            }
+            Request::Switches { count } => {
+                let nodes: Vec<_> = self.nodes.keys().copied().collect();
+                self.ask(token, &nodes, &Question::Switches { count });
+            }
+            Request::Status => self.on_status(token),
+            Request::Down => match self.admin(uid) {
+                Ok(()) => self.stop(Some(token)),
+                Err(error) => self.fail(token, &error),
+            },
+        }
+    }
+
+    fn fail(&mut self, token: u64, error: &dyn std::fmt::Display) {
+        self.reply(token, &Reply::Failed { reason: error.to_string() });
+    }
+
+    fn admin(&self, uid: u32) -> Result<(), Forbidden> {
+        let owner = nix::unistd::geteuid().as_raw();
+        if uid == 0 || uid == owner { Ok(()) } else { Err(Forbidden::NotAdmin) }
+    }
+
+    fn owned(&self, uid: u32, job: JobId) -> Result<(), Forbidden> {
+        let entry = self.jobs.get(&job).ok_or(Forbidden::NoJob(job))?;
+        if uid == 0 || uid == entry.credentials.uid {
+            Ok(())
+        } else {
+            Err(Forbidden::NotYours(job, entry.user.clone()))
+        }
+    }
+
+    fn for_owner(&mut self, token: u64, uid: u32, job: JobId, act: impl FnOnce(&mut Self)) {
+        match self.owned(uid, job) {
+            Ok(()) => {
+                act(self);
+                self.reply(token, &Reply::Done);
+            }
+            Err(error) => self.fail(token, &error),
+        }
+    }
+
+    // ------------------------------------------------------------------ a job's begin and end
+
+    fn on_submit(&mut self, token: u64, uid: u32, request: JobRequest, front: bool) {
+        let Some(credentials) = self.credentials(token, uid) else { return };
+        if front != matches!(request.launch.stdio, Stdio::FrontEnd { .. }) {
+            self.fail(token, &"a job with a front end must say so, and no other");
+            return;
+        }
+        let spec = JobSpec {
+            owner: UserId(uid),
+            class: request.class,
+            tasks: request.tasks,
+            processors_per_task: request.processors_per_task,
+            memory_per_task_bytes: request.memory_per_task_bytes,
+            time_limit: request.time_limit,
+            grace: request.grace,
+            attached: front,
+            on_bad_exit: request.on_bad_exit,
+        };
+        let entry = Entry {
+            credentials,
+            user: report::user_name(uid),
+            class: spec.class.to_string(),
+            tasks: spec.tasks,
+            processors: spec.tasks.saturating_mul(spec.processors_per_task.unwrap_or(1)),
+            launch: request.launch,
+            accepted: self.now(),
+            front: front.then_some(token),
+            waiting: Vec::new(),
+            usage: Usage::default(),
+            details: BTreeMap::new(),
+            statuses: BTreeMap::new(),
+            attach: Vec::new(),
+        };
+        self.submitting = Some(Submission { token, front, entry: Some(entry), accepted: None });
+        let request = self.next_request();
+        self.apply(&Event::Submit { request, spec });
+        if let Some(Submission { accepted: Some(job), .. }) = self.submitting.take() {
+            self.tell_why_it_waits(token, job);
+        }
+    }
+
+    fn credentials(&mut self, token: u64, uid: u32) -> Option<Credentials> {
+        let connection = self.connections.get(&token)?;
+        let found = peer::peer_credentials(connection.link.stream())
+            .and_then(|who| Ok((who.gid, peer::peer_groups(connection.link.stream())?)));
+        match found {
+            Ok((gid, groups)) => Some(Credentials { uid, gid, groups }),
+            Err(error) => {
+                self.fail(token, &format!("the kernel does not say who you are: {error}"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn on_accept(&mut self, job: JobId) {
+        let Some(Submission { token, front, entry, accepted }) = &mut self.submitting else {
+            return;
+        };
+        *accepted = Some(job);
+        let (token, front) = (*token, *front);
+        let Some(entry) = entry.take() else { return };
+        self.jobs.insert(job, entry);
+        if front
+            && let Some(Connection { kind: Kind::Client(client), .. }) =
+                self.connections.get_mut(&token)
+        {
+            client.front_of = Some(job);
+        }
+    }
+
+    pub(super) fn on_decline(&mut self, refusal: &Refusal) {
+        if let Some(Submission { token, .. }) = &self.submitting {
+            let token = *token;
+            self.reply(token, &Reply::Declined { reason: refusal.to_string() });
+        }
+    }
+
+    fn tell_why_it_waits(&mut self, token: u64, job: JobId) {
+        let waits = report::why_it_waits(self, job);
+        self.reply(token, &Reply::Accepted { job, waits });
+        self.tell_front_where(job);
+    }
+
+    /// Called at each launch; the front end is told once, with the keepers of all nodes.
+    pub(super) fn tell_front_of_start(&mut self, job: JobId, node: tutti_core::NodeId) {
+        let Some(attach) = self.nodes.get(&node).map(|entry| entry.attach.clone()) else { return };
+        let nodes = self.core.job(job, self.now()).map_or(1, |view| view.placements.len());
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        entry.attach.push(attach);
+        if entry.attach.len() == nodes
+            && !matches!(&self.submitting, Some(s) if s.accepted == Some(job))
+        {
+            self.tell_front_where(job);
+        }
+    }
+
+    fn tell_front_where(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get(&job) else { return };
+        if let Some(front) = entry.front
+            && !entry.attach.is_empty()
+        {
+            let attach = entry.attach.clone();
+            self.reply(front, &Reply::Starting { job, attach });
+        }
+    }
+
+    fn on_wait(&mut self, token: u64, uid: u32, job: JobId) {
+        if let Some(ended) = self.ended.get(job) {
+            if uid != 0 && uid != ended.uid {
+                let user = ended.report.user.clone();
+                return self.fail(token, &Forbidden::NotYours(job, user));
+            }
+            let (outcome, detail) = (ended.outcome, ended.detail.clone());
+            return self.reply(token, &Reply::Ended { job, outcome, detail });
+        }
+        if let Err(error) = self.owned(uid, job) {
+            return self.fail(token, &error);
+        }
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.waiting.push(token);
+        }
+        if let Some(Connection { kind: Kind::Client(client), .. }) =
+            self.connections.get_mut(&token)
+        {
+            client.waits_for.insert(job);
+        }
+    }
+
+    pub(super) fn on_client_gone(&mut self, client: Client) {
+        for job in client.waits_for {
+            if let Some(entry) = self.jobs.get_mut(&job) {
+                entry.waiting.retain(|token| self.connections.contains_key(token));
+            }
+        }
+        if let Some(job) = client.front_of {
+            if let Some(entry) = self.jobs.get_mut(&job) {
+                entry.front = None;
+            }
+            self.apply(&Event::FrontEndLost { job });
+        }
+    }
+
+    // ------------------------------------------------------------------ control
+
+    fn on_signal(&mut self, token: u64, uid: u32, target: Target, signal: u8, every: bool) {
+        if !(1..=64).contains(&signal) {
+            return self.fail(token, &format!("{signal} is no signal; signals are 1 to 64"));
+        }
+        if every || target.pid.is_some() {
+            return self.on_part(token, uid, target, Question::SignalPart { target, signal });
+        }
+        let job = target.job;
+        let ranks = target.rank.into_iter().collect();
+        self.for_owner(token, uid, job, |driver| {
+            driver.apply(&Event::Signal { job, ranks, signal });
+        });
+    }
+
+    /// Whole jobs are suspended in the matrix; parts of them by the agents of their nodes.
+    fn on_part(&mut self, token: u64, uid: u32, target: Target, question: Question) {
+        let job = target.job;
+        if let Err(error) = self.owned(uid, job) {
+            return self.fail(token, &error);
+        }
+        if target.rank.is_none() {
+            match question {
+                Question::SuspendPart(_) => {
+                    return self.for_owner(token, uid, job, |d| d.apply(&Event::Suspend { job }));
+                }
+                Question::ResumePart(_) => {
+                    return self.for_owner(token, uid, job, |d| d.apply(&Event::Resume { job }));
+                }
+                Question::Switches { .. } | Question::Status | Question::SignalPart { .. } => {}
+            }
+        }
+        let nodes: Vec<_> = self
+            .core
+            .job(job, self.now())
+            .into_iter()
+            .flat_map(|view| view.placements)
+            .filter(|placed| {
+                target.rank.is_none_or(|rank| ranks_of(placed).any(|other| other == rank))
+            })
+            .map(|placed| placed.node)
+            .collect();
+        if nodes.is_empty() {
+            return self.fail(token, &format!("{target} is not running; see `tutti ps`"));
+        }
+        self.ask(token, &nodes, &question);
+    }
+
+    // ------------------------------------------------------------------ parameters
+
+    fn reply_params(&mut self, token: u64) {
+        let (params, classes) = report::params(self);
+        self.reply(token, &Reply::Params { params, classes });
+    }
+
+    fn on_set_params(&mut self, token: u64, uid: u32, settings: &[(String, String)]) {
+        let params = self
+            .admin(uid)
+            .map_err(|error| error.to_string())
+            .and_then(|()| changed_params(self.core.params(), settings));
+        match params {
+            Ok(params) => {
+                self.apply(&Event::SetParams { params });
+                let settings = self.settings();
+                for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+                    self.to_node(node, &tutti_wire::tree::ToAgent::Settings(settings));
+                }
+                self.reply_params(token);
+            }
+            Err(reason) => self.fail(token, &reason),
+        }
+    }
+
+    fn on_set_class(
+        &mut self,
+        token: u64,
+        uid: u32,
+        class: ClassName,
+        settings: &[(String, String)],
+    ) {
+        let old = self.core.classes().get(&class).copied();
+        let spec = self
+            .admin(uid)
+            .map_err(|error| error.to_string())
+            .and_then(|()| changed_class(old.unwrap_or_default(), settings))
+            .and_then(|spec| {
+                spec.check(&class, self.core.classes()).map_err(|error| error.to_string())?;
+                Ok(spec)
+            });
+        match spec {
+            Ok(spec) => {
+                self.apply(&Event::SetClass { class, spec });
+                self.reply_params(token);
+            }
+            Err(reason) => self.fail(token, &reason),
+        }
+    }
+
+    fn on_status(&mut self, token: u64) {
+        let nodes: Vec<_> = self
+            .nodes
+            .iter()
+            .filter(|(_, entry)| entry.agent.is_some())
+            .map(|(&node, _)| node)
+            .collect();
+        if nodes.is_empty() {
+            let status = report::status(self, Vec::new());
+            self.reply(token, &Reply::Status(status));
+        } else {
+            self.ask(token, &nodes, &Question::Status);
+        }
+    }
+}
+
+fn changed_params(params: &Params, settings: &[(String, String)]) -> Result<Params, String> {
+    let mut params = params.clone();
+    for (name, value) in settings {
+        let number = report::parse_param(name, value)?;
+        params.set(name, number).map_err(|error| error.to_string())?;
+    }
+    params.check().map_err(|error| error.to_string())?;
+    Ok(params)
+}
+
+fn changed_class(mut spec: ClassSpec, settings: &[(String, String)]) -> Result<ClassSpec, String> {
+    for (name, value) in settings {
+        match (name.as_str(), value.as_str()) {
+            ("share", text) => spec.share = parse_share(text)?,
+            ("empty", "hold") => spec.empty = IfAbsent::Hold,
+            ("empty", "down") => spec.empty = IfAbsent::Down,
+            ("control", "freeze") => spec.control = ControlMethod::Freeze,
+            ("control", "signal") => spec.control = ControlMethod::Signal,
+            ("empty", other) => return Err(format!("empty is hold or down, not {other:?}")),
+            ("control", other) => return Err(format!("control is freeze or signal, not {other:?}")),
+            (other, _) => {
+                return Err(format!("a class has share, empty and control, and no {other:?}"));
+            }
+        }
+    }
+    Ok(spec)
+}
+
+/// A share: `25%`, `12.5%`; in ten-thousandths.
+fn parse_share(text: &str) -> Result<u32, String> {
+    let wrong = || format!("{text:?} is no share; write a percentage such as 25% or 12.5%");
+    let number = text.strip_suffix('%').ok_or_else(wrong)?;
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    if part.len() > 2 {
+        return Err(wrong());
+    }
+    let hundredths = format!("{part:0<2}");
+    let whole: u32 = whole.parse().map_err(|_| wrong())?;
+    let part: u32 = hundredths.parse().map_err(|_| wrong())?;
+    match whole.checked_mul(100).and_then(|whole| whole.checked_add(part)) {
+        Some(share) if share <= tutti_core::limits::SHARE_WHOLE => Ok(share),
+        _ => Err(wrong()),
+    }
+}
+
+/// Used by reports, which must name values the way they are set.
+pub(super) fn format_share(share: u32) -> String {
+    format!("{}.{:02}%", share / 100, share % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{format_share, parse_share};
+
+    #[test]
+    fn a_share_is_a_percentage() {
+        assert_eq!(parse_share("25%"), Ok(2500));
+        assert_eq!(parse_share("12.5%"), Ok(1250));
+        assert_eq!(parse_share("0.01%"), Ok(1));
+        assert_eq!(format_share(1250), "12.50%");
+        for wrong in ["25", "101%", "1.234%", "-1%", "%", "a%", "99999999999%"] {
+            assert!(parse_share(wrong).is_err(), "{wrong}");
+        }
+    }
+}

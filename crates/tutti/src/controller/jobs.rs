@@ -1,0 +1,99 @@
+//! What the controller keeps of a job beside what the core decides on.
+
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeMap, VecDeque};
+use tutti_core::{ClusterTime, JobId, Outcome, Rank, TaskStatus};
+use tutti_wire::launch::{Credentials, LaunchSpec, Usage};
+use tutti_wire::report::JobReport;
+
+/// Jobs that ended and can still be shown; older ones are forgotten.
+const ENDED_MAX: usize = 10_000;
+
+/// A job that has not ended.
+pub(super) struct Entry {
+    /// Who it runs as.
+    pub(super) credentials: Credentials,
+    /// The owner's name.
+    pub(super) user: String,
+    /// Its class.
+    pub(super) class: String,
+    /// How many tasks.
+    pub(super) tasks: u32,
+    /// How many processors it asked for.
+    pub(super) processors: u32,
+    /// What to run.
+    pub(super) launch: LaunchSpec,
+    /// When it was accepted.
+    pub(super) accepted: ClusterTime,
+    /// Whether a front end must be told where its output is.
+    pub(super) front: Option<u64>,
+    /// Clients that wait for its end.
+    pub(super) waiting: Vec<u64>,
+    /// What its nodes reported so far.
+    pub(super) usage: Usage,
+    /// What a reader should know beyond the outcome, by rank.
+    pub(super) details: BTreeMap<Rank, String>,
+    /// How tasks ended.
+    pub(super) statuses: BTreeMap<Rank, TaskStatus>,
+    /// Where front ends reach the keepers that hold its tasks.
+    pub(super) attach: Vec<ByteBuf>,
+}
+
+impl Entry {
+    /// What a reader should know: each different text once, with the ranks it holds for.
+    pub(super) fn detail(&self) -> String {
+        let mut by_text: BTreeMap<&str, Vec<Rank>> = BTreeMap::new();
+        for (&rank, text) in &self.details {
+            by_text.entry(text).or_default().push(rank);
+        }
+        let mut lines = Vec::new();
+        for (text, ranks) in by_text {
+            match ranks.as_slice() {
+                _ if self.statuses.len() == ranks.len() => lines.push(text.to_owned()),
+                [rank] => lines.push(format!("rank {rank}: {text}")),
+                [first, ..] => {
+                    lines.push(format!("rank {first} and {} others: {text}", ranks.len() - 1));
+                }
+                [] => {}
+            }
+        }
+        lines.join("\n")
+    }
+}
+
+/// A job that has ended.
+pub(super) struct Ended {
+    /// What tables show.
+    pub(super) report: JobReport,
+    /// When it was accepted.
+    pub(super) accepted: ClusterTime,
+    /// Whose it was.
+    pub(super) uid: u32,
+    /// How it ended.
+    pub(super) outcome: Outcome,
+    /// What a reader should know beyond the outcome.
+    pub(super) detail: String,
+}
+
+/// The jobs that ended lately, by number.
+#[derive(Default)]
+pub(super) struct EndedJobs {
+    jobs: VecDeque<Ended>,
+}
+
+impl EndedJobs {
+    pub(super) fn push(&mut self, ended: Ended) {
+        if self.jobs.len() == ENDED_MAX {
+            self.jobs.pop_front();
+        }
+        self.jobs.push_back(ended);
+    }
+
+    pub(super) fn get(&self, job: JobId) -> Option<&Ended> {
+        self.jobs.iter().rev().find(|ended| ended.report.job == job)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Ended> {
+        self.jobs.iter()
+    }
+}

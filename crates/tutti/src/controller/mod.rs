@@ -1,0 +1,15 @@
+//! The controller: the live driver of the core.
+//!
+//! It turns messages into [`tutti_core::Event`]s, hands them to the core with the time, and carries
+//! out the actions that come back. It decides nothing itself. What the core need not know stays
+//! here: programs and environments of jobs ([`jobs`]), who waits for an answer, how things are
+//! called. [`driver`] is the loop; [`clients`] speaks with users' verbs, [`agents`] with agents;
+//! [`report`] makes what tables and `--json` show.
+
+mod agents;
+mod clients;
+mod driver;
+mod jobs;
+mod report;
+
+pub(crate) use driver::{ControllerOptions, main};

@@ -1,0 +1,206 @@
+//! What tables and `--json` show, made from the core's views and what the controller keeps beside.
+
+use super::clients::format_share;
+use super::driver::Driver;
+use super::jobs::Entry;
+use tutti_core::params::TABLE;
+use tutti_core::{
+    ControlMethod, IfAbsent, JobId, JobState, JobView, Nanos, Outcome, Param, ParamKind,
+    RowView,
+};
+use tutti_wire::report::{
+    AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, StatusReport,
+};
+use tutti_wire::units;
+
+/// The name of a user, or the number where there is no name.
+pub(super) fn user_name(uid: u32) -> String {
+    match nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    }
+}
+
+/// Jobs by number: those that ended lately if wanted, then those that have not.
+pub(super) fn jobs(driver: &Driver, ended: bool) -> Vec<JobReport> {
+    let mut reports: Vec<JobReport> = Vec::new();
+    if ended {
+        let now = driver.now();
+        reports.extend(driver.ended.iter().map(|ended| JobReport {
+            age_s: now.since(ended.accepted).0 / 1_000_000_000,
+            ..ended.report.clone()
+        }));
+        reports.sort_by_key(|report| report.job);
+    }
+    let rows: Vec<RowView> = driver.core.rows().filter(|row| row.length.is_some()).collect();
+    for view in driver.core.jobs(driver.now()) {
+        if let Some(entry) = driver.jobs.get(&view.id) {
+            reports.push(live_job(driver, &rows, &view, entry));
+        }
+    }
+    reports
+}
+
+fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) -> JobReport {
+    let length = |row: &RowView| u128::from(row.length.unwrap_or(Nanos::ZERO).0);
+    let row = view.row.and_then(|id| rows.iter().position(|row| row.id == id));
+    let frame: u128 = rows.iter().map(length).sum();
+    let running = matches!(view.state, JobState::Running { .. }) && !view.suspended;
+    let share_percent = row.filter(|_| running && frame > 0).map(|row| {
+        let share = length(&rows[row]) * 100 / frame;
+        u32::try_from(share).unwrap_or(100)
+    });
+    let (state, reason) = match view.state {
+        JobState::Queued { ref why, .. } => ("queued", why.to_string()),
+        JobState::Running { .. } if view.suspended => ("suspended", String::new()),
+        JobState::Running { .. } => ("running", String::new()),
+        JobState::Ending { .. } => ("ending", String::new()),
+    };
+    let now = driver.now();
+    JobReport {
+        job: view.id,
+        name: entry.launch.name.clone(),
+        user: entry.user.clone(),
+        class: view.spec.class.to_string(),
+        state: state.into(),
+        reason,
+        tasks: view.spec.tasks,
+        processors: entry.processors,
+        placement: view
+            .placements
+            .iter()
+            .map(|placed| format!("{}:{}", driver.node_name(placed.node), placed.processors))
+            .collect(),
+        row: row.and_then(|row| u32::try_from(row + 1).ok()),
+        rows: u32::try_from(rows.len()).unwrap_or(u32::MAX),
+        share_percent,
+        age_s: now.since(entry.accepted).0 / 1_000_000_000,
+        service_ms: view.service.0 / 1_000_000,
+        cpu_ms: None,
+        exit_code: None,
+    }
+}
+
+/// A job that has just ended; how old it is depends on when it is shown.
+pub(super) fn ended_job(job: JobId, entry: &Entry, outcome: Outcome) -> JobReport {
+    JobReport {
+        job,
+        name: entry.launch.name.clone(),
+        user: entry.user.clone(),
+        class: entry.class.clone(),
+        state: "ended".into(),
+        reason: outcome.reason.to_string(),
+        tasks: entry.tasks,
+        processors: entry.processors,
+        placement: Vec::new(),
+        row: None,
+        rows: 0,
+        share_percent: None,
+        age_s: 0,
+        service_ms: outcome.service.0 / 1_000_000,
+        cpu_ms: Some((entry.usage.user_us + entry.usage.system_us) / 1000),
+        exit_code: Some(outcome.exit_code),
+    }
+}
+
+/// Why an accepted job is not being started; empty if it is.
+pub(super) fn why_it_waits(driver: &Driver, job: JobId) -> String {
+    match driver.core.job(job, driver.now()).map(|view| view.state) {
+        Some(JobState::Queued { why, .. }) => why.to_string(),
+        Some(JobState::Running { .. } | JobState::Ending { .. }) | None => String::new(),
+    }
+}
+
+/// The nodes, by number.
+pub(super) fn nodes(driver: &Driver) -> Vec<NodeReport> {
+    driver
+        .core
+        .nodes()
+        .map(|view| NodeReport {
+            name: view.spec.name.clone(),
+            state: if view.up { "up" } else { "lost" }.into(),
+            processors: view.spec.processors.count(),
+            processors_used: view.used.count(),
+            memory_bytes: view.spec.memory_bytes,
+            memory_promised_bytes: view.admitted_bytes,
+            jobs: u32::try_from(view.jobs.len()).unwrap_or(u32::MAX),
+        })
+        .collect()
+}
+
+/// The parameters and the classes.
+pub(super) fn params(driver: &Driver) -> (Vec<ParamReport>, Vec<ClassReport>) {
+    let values = driver.core.params();
+    let params = TABLE
+        .iter()
+        .map(|param| ParamReport {
+            name: param.name.into(),
+            value: format_param(param, values.get(param.name).unwrap_or(param.default)),
+            default: format_param(param, param.default),
+            range: format!("{} to {}", format_param(param, param.min), format_param(param, param.max)),
+            help: param.help.into(),
+        })
+        .collect();
+    let classes = driver
+        .core
+        .classes()
+        .iter()
+        .map(|(name, spec)| ClassReport {
+            name: name.to_string(),
+            share: format_share(spec.share),
+            empty: match spec.empty {
+                IfAbsent::Hold => "hold",
+                IfAbsent::Down => "down",
+            }
+            .into(),
+            control: match spec.control {
+                ControlMethod::Freeze => "freeze",
+                ControlMethod::Signal => "signal",
+            }
+            .into(),
+        })
+        .collect();
+    (params, classes)
+}
+
+fn format_param(param: &Param, value: u64) -> String {
+    match param.kind {
+        ParamKind::Duration => tutti_core::Nanos(value).to_string(),
+        ParamKind::Count => value.to_string(),
+    }
+}
+
+/// A parameter's value from text.
+pub(super) fn parse_param(name: &str, text: &str) -> Result<u64, String> {
+    match TABLE.iter().find(|param| param.name == name).map(|param| param.kind) {
+        Some(ParamKind::Duration) => {
+            units::parse_duration(text).map(|length| length.0).map_err(|error| error.to_string())
+        }
+        Some(ParamKind::Count) => text.parse().map_err(|_| format!("{name} is a number, not {text:?}")),
+        None => {
+            let names: Vec<&str> = TABLE.iter().map(|param| param.name).collect();
+            Err(format!("there is no parameter {name:?}; there are {}", names.join(", ")))
+        }
+    }
+}
+
+/// How the instance fares.
+pub(super) fn status(driver: &Driver, agents: Vec<AgentStatus>) -> StatusReport {
+    let mut status = StatusReport {
+        version: env!("CARGO_PKG_VERSION").into(),
+        directory: driver.instance.directory().display().to_string(),
+        pid: std::process::id().cast_signed(),
+        private: driver.instance.private,
+        uptime_s: driver.now().since(driver.started).0 / 1_000_000_000,
+        rows: u32::try_from(driver.core.rows().count()).unwrap_or(u32::MAX),
+        agents,
+        ..StatusReport::default()
+    };
+    for view in driver.core.jobs(driver.now()) {
+        match view.state {
+            JobState::Queued { .. } => status.queued += 1,
+            JobState::Running { .. } | JobState::Ending { .. } => status.resident += 1,
+        }
+    }
+    status
+}

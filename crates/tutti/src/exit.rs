@@ -1,0 +1,45 @@
+//! Exit codes of `tutti`: one table, for the code and for the manual.
+
+/// What `tutti` exits with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exit(u8);
+
+impl Exit {
+    /// All went well.
+    pub(crate) const OK: Self = Self(0);
+    /// A verb other than `run` failed.
+    pub(crate) const FAILED: Self = Self(1);
+    /// The job was declined; the message says what would be accepted.
+    pub(crate) const DECLINED: Self = Self(120);
+    /// The job ran, but its output could not be written.
+    pub(crate) const OUTPUT_LOST: Self = Self(119);
+    /// Tutti itself failed: no instance, lost connection.
+    pub(crate) const TUTTI_FAILED: Self = Self(125);
+    /// Nobody reads the output any more: as if SIGPIPE had ended it.
+    pub(crate) const READER_GONE: Self = Self(141);
+
+    /// The exit code of a job, as its outcome has it.
+    pub(crate) const fn of_job(code: u8) -> Self {
+        Self(code)
+    }
+
+    /// The number.
+    pub(crate) const fn code(self) -> u8 {
+        self.0
+    }
+}
+
+/// The table, as `tutti run --help` shows it.
+pub(crate) const TABLE: &str = "\
+Exit codes of run:
+  0-118    the highest exit status of the tasks
+  119      the job ran, but its output could not be written
+  120      declined: the message says what would be accepted
+  121      a node, or what held the tasks there, was lost
+  122      the instance shut down
+  123      a task used more memory than it may
+  124      the time limit was reached
+  125      Tutti itself failed
+  126      the program could not be started
+  127      the program was not found
+  128+N    a task was ended by signal N";

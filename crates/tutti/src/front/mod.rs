@@ -1,0 +1,18 @@
+//! The front end: the process in front of the user that stands for the job.
+//!
+//! It asks the controller for the job, attaches to the keepers that hold its tasks, prints what they
+//! print ([`output`]), hands on what the user types ([`input`]), and passes on signals ([`signals`]).
+//! It ends when the controller says that nothing of the job is left and all output has been printed.
+
+mod input;
+mod output;
+mod request;
+mod run;
+mod signals;
+mod start;
+
+pub(crate) use input::parse_input;
+pub(crate) use output::OutputOptions;
+pub(crate) use request::{JobOptions, job_request};
+pub(crate) use run::{RunOptions, run};
+pub(crate) use start::{connect, connect_or_start, dial, start_daemon};

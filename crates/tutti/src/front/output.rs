@@ -1,0 +1,194 @@
+//! What the tasks print, on its way to the user: plain, labelled with ranks, or into files.
+//!
+//! Lines of different ranks are never cut into each other: of each rank and stream only whole lines
+//! are written, and what lacks its end is kept until the end comes. A job of one task has nobody to
+//! be mixed with, so its output is passed on as it comes.
+
+use anyhow::Context;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use tutti_core::{JobId, Rank};
+use tutti_wire::attach::Stream;
+use tutti_wire::pattern::{PatternValues, expand};
+
+/// A line that is longer is written in pieces of this many bytes.
+const LINE_MAX: usize = 1 << 20;
+
+/// How output is shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OutputOptions {
+    /// Each line begins with its rank.
+    pub(crate) label: bool,
+    /// Bytes are passed on as they come, lines or not.
+    pub(crate) raw: bool,
+    /// The pattern of files that standard output goes to.
+    pub(crate) output: Option<std::ffi::OsString>,
+    /// The pattern of files that standard error goes to.
+    pub(crate) error: Option<std::ffi::OsString>,
+}
+
+/// Why output can't be written on.
+#[derive(Debug)]
+pub(super) enum OutputError {
+    /// Nobody reads it any more.
+    ReaderGone,
+    /// Anything else, as told to the user.
+    Failed(anyhow::Error),
+}
+
+/// Writes the output of all ranks.
+pub(super) struct Output {
+    options: OutputOptions,
+    whole_lines: bool,
+    width: usize,
+    partial: BTreeMap<(Rank, Stream), Vec<u8>>,
+    files: BTreeMap<Vec<u8>, File>,
+    values: FileValues,
+}
+
+/// What file patterns are filled with.
+pub(super) struct FileValues {
+    pub(super) job: JobId,
+    pub(super) name: String,
+}
+
+impl Output {
+    pub(super) fn new(options: OutputOptions, size: u32, values: FileValues) -> Self {
+        Self {
+            whole_lines: !options.raw && (size > 1 || options.label),
+            width: size.saturating_sub(1).to_string().len(),
+            options,
+            partial: BTreeMap::new(),
+            files: BTreeMap::new(),
+            values,
+        }
+    }
+
+    /// Takes in a piece of output; empty is the end of the stream.
+    pub(super) fn take(&mut self, rank: Rank, stream: Stream, data: &[u8]) -> Result<(), OutputError> {
+        if !self.whole_lines || self.pattern(stream).is_some() {
+            return self.write(rank, stream, data);
+        }
+        let mut partial = self.partial.remove(&(rank, stream)).unwrap_or_default();
+        if data.is_empty() {
+            return if partial.is_empty() {
+                Ok(())
+            } else {
+                partial.push(b'\n');
+                self.write_lines(rank, stream, &partial)
+            };
+        }
+        let Some(end) = memchr::memrchr(b'\n', data).map(|newline| newline + 1) else {
+            partial.extend_from_slice(data);
+            if partial.len() >= LINE_MAX {
+                return self.write_lines(rank, stream, &partial);
+            }
+            self.partial.insert((rank, stream), partial);
+            return Ok(());
+        };
+        let (whole, rest) = data.split_at(end);
+        if partial.is_empty() {
+            self.write_lines(rank, stream, whole)?;
+        } else {
+            partial.extend_from_slice(whole);
+            self.write_lines(rank, stream, &partial)?;
+        }
+        if !rest.is_empty() {
+            self.partial.insert((rank, stream), rest.to_vec());
+        }
+        Ok(())
+    }
+
+    /// Writes what still lacks its end: nothing more will come.
+    pub(super) fn finish(&mut self) -> Result<(), OutputError> {
+        for ((rank, stream), _) in std::mem::take(&mut self.partial).into_iter().map(|e| (e.0, e.1)) {
+            self.take(rank, stream, b"")?;
+        }
+        Ok(())
+    }
+
+    fn write_lines(&self, rank: Rank, stream: Stream, lines: &[u8]) -> Result<(), OutputError> {
+        if !self.options.label {
+            return write_all(stream, lines);
+        }
+        let label = format!("{:>width$}: ", rank.0, width = self.width);
+        let mut labelled = Vec::with_capacity(lines.len() + lines.len() / 4);
+        for line in lines.split_inclusive(|&byte| byte == b'\n') {
+            labelled.extend_from_slice(label.as_bytes());
+            labelled.extend_from_slice(line);
+        }
+        write_all(stream, &labelled)
+    }
+
+    fn pattern(&self, stream: Stream) -> Option<&std::ffi::OsString> {
+        match stream {
+            Stream::Output => self.options.output.as_ref(),
+            // As with a shell's 2>&1: errors go with the output unless they have a place of their own.
+            Stream::Error => self.options.error.as_ref().or(self.options.output.as_ref()),
+        }
+    }
+
+    fn write(&mut self, rank: Rank, stream: Stream, data: &[u8]) -> Result<(), OutputError> {
+        let Some(pattern) = self.pattern(stream).cloned() else {
+            return write_all(stream, data);
+        };
+        self.write_file(rank, pattern.as_bytes(), data).map_err(OutputError::Failed)
+    }
+
+    fn write_file(&mut self, rank: Rank, pattern: &[u8], data: &[u8]) -> anyhow::Result<()> {
+        let values = PatternValues {
+            job: self.values.job,
+            rank,
+            name: &self.values.name,
+            node: "",
+            user: "",
+        };
+        let path = expand(pattern, &values)?;
+        let shown = String::from_utf8_lossy(&path).into_owned();
+        let file = match self.files.entry(path) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(new) => {
+                let path = std::path::Path::new(std::ffi::OsStr::from_bytes(new.key())).to_owned();
+                let file = File::create(path)
+                    .with_context(|| format!("cannot write the output file {shown}"))?;
+                new.insert(file)
+            }
+        };
+        file.write_all(data).with_context(|| format!("cannot write the output file {shown}"))
+    }
+}
+
+fn write_all(stream: Stream, mut data: &[u8]) -> Result<(), OutputError> {
+    let (out, err) = (std::io::stdout(), std::io::stderr());
+    let fd: BorrowedFd<'_> = match stream {
+        Stream::Output => out.as_fd(),
+        Stream::Error => err.as_fd(),
+    };
+    while !data.is_empty() {
+        match nix::unistd::write(fd, data) {
+            Ok(count) => data = &data[count..],
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(nix::errno::Errno::EAGAIN) => wait_for_room(fd),
+            Err(nix::errno::Errno::EPIPE) => return Err(OutputError::ReaderGone),
+            Err(error) => {
+                let error = std::io::Error::from(error);
+                debug_assert!(error.kind() != ErrorKind::WouldBlock);
+                let what = match stream {
+                    Stream::Output => "cannot write to standard output",
+                    Stream::Error => "cannot write to standard error",
+                };
+                return Err(OutputError::Failed(anyhow::Error::from(error).context(what)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Somebody who shares our output made it non-blocking.
+fn wait_for_room(fd: BorrowedFd<'_>) {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let _ = poll(&mut [PollFd::new(fd, PollFlags::POLLOUT)], PollTimeout::NONE);
+}

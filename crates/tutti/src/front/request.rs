@@ -1,0 +1,160 @@
+//! Makes a request for a job from what the user typed and where they stand.
+
+use anyhow::Context;
+use clap::Args;
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::stat::{Mode, umask};
+use serde_bytes::ByteBuf;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use tutti_core::{ClassName, Nanos, OnBadExit};
+use tutti_wire::launch::{LaunchSpec, Stdio};
+use tutti_wire::local::JobRequest;
+use tutti_wire::units::{parse_bytes, parse_duration};
+
+/// What `run` and `submit` have in common.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct JobOptions {
+    /// Number of tasks
+    #[arg(short = 'n', long = "tasks", value_name = "N", default_value_t = 1)]
+    pub(crate) tasks: u32,
+
+    /// Processors of its own for each task; without it, tasks get one each, and share where the
+    /// machine has fewer
+    #[arg(short = 'c', long = "processors", value_name = "C")]
+    pub(crate) processors: Option<u32>,
+
+    /// Memory that each task may use, such as 512M or 4G
+    #[arg(short = 'm', long = "memory", value_name = "SIZE", value_parser = bytes)]
+    pub(crate) memory: Option<u64>,
+
+    /// Ends the job when its turns have given it so much time, such as 90s, 10m or 1:30:00
+    #[arg(short = 't', long = "time", value_name = "TIME", value_parser = duration)]
+    pub(crate) time: Option<Nanos>,
+
+    /// The class of the job (see `tutti params`); run is interactive, submit is production
+    #[arg(long, value_name = "NAME")]
+    pub(crate) class: Option<String>,
+
+    /// What `tutti ps` calls the job [default: the program's name]
+    #[arg(short = 'J', long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// How long a job that was asked to end may take before it is killed
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub(crate) grace: Nanos,
+
+    /// Any task that fails ends the job [default: only one that dies of a signal does]
+    #[arg(long, conflicts_with = "keep_going")]
+    pub(crate) kill_on_bad_exit: bool,
+
+    /// No task that fails ends the others
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+
+    /// The most processes that each task may have at once
+    #[arg(long, value_name = "N")]
+    pub(crate) max_processes: Option<u64>,
+
+    /// Starts the tasks in this directory
+    #[arg(short = 'D', long, value_name = "DIR")]
+    pub(crate) directory: Option<OsString>,
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(|error| error.to_string())
+}
+
+fn duration(text: &str) -> Result<Nanos, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// Makes the request. Relative paths hold from here; the environment is this one.
+///
+/// # Errors
+/// If this directory has no name any more.
+pub(crate) fn job_request(
+    options: &JobOptions,
+    class: &str,
+    argv: &[OsString],
+    script: Option<Vec<u8>>,
+    stdio: Stdio,
+) -> anyhow::Result<JobRequest> {
+    let here = std::env::current_dir().context(
+        "this directory is gone or may not be read; change to another, or name one with -D",
+    );
+    let directory = match &options.directory {
+        Some(directory) if std::path::Path::new(directory).is_absolute() => directory.into(),
+        Some(directory) => here?.join(directory),
+        None => here?,
+    };
+    let name = options.name.clone().unwrap_or_else(|| {
+        let program = argv.first().map(std::path::Path::new);
+        let name = program.and_then(|p| p.file_name()).unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    });
+    Ok(JobRequest {
+        class: ClassName::new(options.class.as_deref().unwrap_or(class)),
+        tasks: options.tasks,
+        processors_per_task: options.processors,
+        memory_per_task_bytes: options.memory,
+        time_limit: options.time,
+        grace: options.grace,
+        on_bad_exit: match (options.kill_on_bad_exit, options.keep_going) {
+            (true, _) => OnBadExit::Kill,
+            (false, true) => OnBadExit::Continue,
+            (false, false) => OnBadExit::default(),
+        },
+        launch: LaunchSpec {
+            name,
+            argv: argv.iter().map(|arg| ByteBuf::from(arg.as_bytes())).collect(),
+            script: script.map(ByteBuf::from),
+            environment: environment(),
+            directory: ByteBuf::from(directory.into_os_string().into_vec()),
+            umask: current_umask(),
+            rlimits: rlimits(),
+            stdio,
+            processes_max: options.max_processes,
+        },
+    })
+}
+
+fn environment() -> Vec<ByteBuf> {
+    std::env::vars_os()
+        .map(|(name, value)| {
+            let mut pair = name.into_vec();
+            pair.push(b'=');
+            pair.extend_from_slice(value.as_bytes());
+            ByteBuf::from(pair)
+        })
+        .collect()
+}
+
+fn current_umask() -> u32 {
+    // The kernel tells the mask only to whoever sets it.
+    let mask = umask(Mode::from_bits_truncate(0o022));
+    umask(mask);
+    mask.bits()
+}
+
+fn rlimits() -> Vec<(u32, u64, u64)> {
+    const RESOURCES: [Resource; 10] = [
+        Resource::RLIMIT_AS,
+        Resource::RLIMIT_CORE,
+        Resource::RLIMIT_CPU,
+        Resource::RLIMIT_DATA,
+        Resource::RLIMIT_FSIZE,
+        Resource::RLIMIT_MEMLOCK,
+        Resource::RLIMIT_NOFILE,
+        Resource::RLIMIT_NPROC,
+        Resource::RLIMIT_RSS,
+        Resource::RLIMIT_STACK,
+    ];
+    RESOURCES
+        .iter()
+        .filter_map(|&resource| {
+            let (soft, hard) = getrlimit(resource).ok()?;
+            Some((resource as u32, soft, hard))
+        })
+        .collect()
+}

@@ -1,0 +1,377 @@
+//! `tutti run`: one job, from the request to its exit code.
+
+use super::input::Input;
+use super::output::{FileValues, Output, OutputError, OutputOptions};
+use super::signals::{SignalTarget, pass_on_signals};
+use super::start::connect_or_start;
+use crate::exit::Exit;
+use crate::link::{Link, LinkError};
+use anyhow::Context;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use tutti_core::{EndReason, JobId, Outcome, Rank, TaskStatus};
+use tutti_wire::Role;
+use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
+use tutti_wire::launch::InputTo;
+use tutti_wire::local::{JobRequest, Reply, Request};
+
+/// How `run` shows the job, beyond what the job is.
+#[derive(Clone, Debug)]
+pub(crate) struct RunOptions {
+    /// How output is shown.
+    pub(crate) output: OutputOptions,
+    /// Who gets input.
+    pub(crate) input: InputTo,
+}
+
+/// Input that waits for slow tasks before more is read.
+const INPUT_UNSENT_MAX: usize = 256 << 10;
+
+/// A keeper that holds some of the tasks.
+struct Keeper {
+    link: Link,
+    finished: bool,
+}
+
+struct Front {
+    controller: Link,
+    keepers: Vec<Keeper>,
+    output: Output,
+    input: Input,
+    input_open: bool,
+    input_early: Vec<FromFrontEnd>,
+    job: JobId,
+    statuses: BTreeMap<Rank, (TaskStatus, String)>,
+    ended: Option<(Outcome, String)>,
+    /// The exit code that a failure of the front end itself calls for.
+    failed: Option<Exit>,
+}
+
+/// Runs a job to its end and gives the exit code of the whole.
+///
+/// # Errors
+/// If there is no controller to speak with, or no more.
+pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
+    let target = pass_on_signals()?;
+    let mut controller = connect_or_start()?;
+    let (size, name) = (request.tasks, request.launch.name.clone());
+    controller.send(&Request::Run(request));
+    let job = match wait_for_acceptance(&mut controller, &target)? {
+        Ok(job) => job,
+        Err(exit) => return Ok(exit),
+    };
+    let input = Input::new(options.input, size);
+    let front = Front {
+        controller,
+        keepers: Vec::new(),
+        output: Output::new(options.output, size, FileValues { job, name }),
+        input_open: input.wanted() && may_read_terminal(),
+        input_early: Vec::new(),
+        input,
+        job,
+        statuses: BTreeMap::new(),
+        ended: None,
+        failed: None,
+    };
+    front.serve()
+}
+
+fn wait_for_acceptance(
+    controller: &mut Link,
+    target: &SignalTarget,
+) -> anyhow::Result<Result<JobId, Exit>> {
+    let reply = controller.call().context("the controller went away")?;
+    match reply {
+        Reply::Accepted { job, waits } => {
+            target.set(job);
+            if !waits.is_empty() {
+                eprintln!("tutti: job {job} is queued: {waits}");
+            }
+            Ok(Ok(job))
+        }
+        Reply::Declined { reason } => {
+            eprintln!("tutti: declined: {reason}");
+            Ok(Err(Exit::DECLINED))
+        }
+        Reply::Failed { reason } => anyhow::bail!("{reason}"),
+        other => anyhow::bail!(
+            "the controller answered something else ({}), after signal {}",
+            reply_name(&other),
+            target.last()
+        ),
+    }
+}
+
+fn reply_name(reply: &Reply) -> String {
+    format!("{reply:?}").split([' ', '(', '{']).next().unwrap_or_default().to_owned()
+}
+
+/// A job in the background of a terminal would be stopped for reading from it.
+fn may_read_terminal() -> bool {
+    match nix::unistd::tcgetpgrp(std::io::stdin()) {
+        Ok(foreground) => foreground == nix::unistd::getpgrp(),
+        Err(_) => true,
+    }
+}
+
+impl Front {
+    fn serve(mut self) -> anyhow::Result<Exit> {
+        loop {
+            self.send_all();
+            self.on_controller()?;
+            for index in 0..self.keepers.len() {
+                self.on_keeper(index);
+            }
+            if self.finished() {
+                break;
+            }
+            self.send_all();
+            self.wait()?;
+        }
+        if let Err(error) = self.output.finish() {
+            self.on_output_error(&error);
+        }
+        Ok(self.report())
+    }
+
+    fn finished(&self) -> bool {
+        self.ended.is_some() && self.keepers.iter().all(|keeper| keeper.finished)
+    }
+
+    /// Waits until there is something to read, and reads standard input if it is there.
+    fn wait(&mut self) -> anyhow::Result<()> {
+        let stdin = std::io::stdin();
+        let unsent = self.keepers.iter().map(|k| k.link.unsent()).sum::<usize>();
+        let early: usize = self.input_early.len();
+        let read_input =
+            self.input_open && unsent < INPUT_UNSENT_MAX && early == 0 && !self.keepers.is_empty();
+        let mut fds = Vec::with_capacity(2 + self.keepers.len());
+        if self.ended.is_none() {
+            fds.push(PollFd::new(self.controller.as_fd(), PollFlags::POLLIN));
+        }
+        for keeper in self.keepers.iter().filter(|keeper| !keeper.finished) {
+            let mut flags = PollFlags::POLLIN;
+            flags.set(PollFlags::POLLOUT, keeper.link.unsent() > 0);
+            fds.push(PollFd::new(keeper.link.as_fd(), flags));
+        }
+        let input_at = fds.len();
+        if read_input {
+            fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
+        }
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let typed = fds.get(input_at).is_some_and(|fd| fd.any().unwrap_or(true));
+        drop(fds);
+        if typed {
+            self.on_input();
+        }
+        Ok(())
+    }
+
+    fn on_input(&mut self) {
+        let mut data = [0; 64 << 10];
+        let count = match nix::unistd::read(std::io::stdin(), &mut data) {
+            Ok(count) => count,
+            Err(nix::errno::Errno::EINTR | nix::errno::Errno::EAGAIN) => return,
+            // A closed or unreadable standard input is an empty one.
+            Err(_) => 0,
+        };
+        if count == 0 {
+            self.input_open = false;
+        }
+        let mut wrong = Vec::new();
+        let messages = self.input.take(&data[..count], &mut wrong);
+        for line in wrong {
+            eprintln!("tutti: {line}");
+        }
+        for message in messages {
+            for keeper in self.keepers.iter_mut().filter(|keeper| !keeper.finished) {
+                keeper.link.send(&message);
+            }
+        }
+    }
+
+    fn send_all(&mut self) {
+        for keeper in &mut self.keepers {
+            if !keeper.finished && keeper.link.flush().is_err() {
+                // Its end is noticed where it is read from.
+            }
+        }
+    }
+
+    fn on_controller(&mut self) -> anyhow::Result<()> {
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        let received = self.controller.receive();
+        while let Some(reply) = self.controller.next().context("the controller went away")? {
+            match reply {
+                Reply::Starting { attach, .. } => self.attach(&attach)?,
+                Reply::Ended { outcome, detail, .. } => self.ended = Some((outcome, detail)),
+                other => {
+                    eprintln!("tutti: the controller said {}; ignored", reply_name(&other));
+                }
+            }
+        }
+        if self.ended.is_none() {
+            received.with_context(|| {
+                format!("the controller went away; what became of job {} is not known", self.job)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn attach(&mut self, sockets: &[serde_bytes::ByteBuf]) -> anyhow::Result<()> {
+        for socket in sockets {
+            let path = std::path::Path::new(std::ffi::OsStr::from_bytes(socket));
+            let stream = UnixStream::connect(path)
+                .with_context(|| format!("cannot reach the keeper at {}", path.display()))?;
+            let mut link = Link::new(stream)?;
+            link.greet(Role::FrontEnd);
+            link.send(&FromFrontEnd::Attach { job: self.job });
+            link.flush().context("the keeper went away")?;
+            self.keepers.push(Keeper { link, finished: false });
+        }
+        if !self.input_open && self.input.wanted() {
+            for message in self.input.take(b"", &mut Vec::new()) {
+                for keeper in &mut self.keepers {
+                    keeper.link.send(&message);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_keeper(&mut self, index: usize) {
+        if self.keepers[index].finished {
+            return;
+        }
+        let received = self.keepers[index].link.receive();
+        let result = self.read_keeper(index).and(received);
+        match result {
+            Ok(()) => {}
+            Err(LinkError::Closed) => self.keepers[index].finished = true,
+            Err(error) => {
+                eprintln!("tutti: lost the output of job {}: {error}", self.job);
+                self.keepers[index].finished = true;
+            }
+        }
+    }
+
+    fn read_keeper(&mut self, index: usize) -> Result<(), LinkError> {
+        while let Some(message) = self.keepers[index].link.next::<ToFrontEnd>()? {
+            match message {
+                ToFrontEnd::Attached => {}
+                ToFrontEnd::Output { rank, stream, data } => self.on_output(rank, stream, &data),
+                ToFrontEnd::TaskEnded { rank, status, detail } => {
+                    self.statuses.insert(rank, (status, detail));
+                }
+                ToFrontEnd::Finished => self.keepers[index].finished = true,
+                ToFrontEnd::Refused { reason } => {
+                    eprintln!("tutti: no output: {reason}");
+                    self.keepers[index].finished = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_output(&mut self, rank: Rank, stream: Stream, data: &[u8]) {
+        if self.failed.is_some() {
+            return;
+        }
+        if let Err(error) = self.output.take(rank, stream, data) {
+            self.on_output_error(&error);
+        }
+    }
+
+    /// Output that can't be written ends the job: running on for nothing helps nobody.
+    fn on_output_error(&mut self, error: &OutputError) {
+        self.failed = Some(match error {
+            OutputError::ReaderGone => Exit::READER_GONE,
+            OutputError::Failed(error) => {
+                eprintln!("tutti: {error:#}; ending job {}", self.job);
+                Exit::OUTPUT_LOST
+            }
+        });
+        if self.ended.is_none() {
+            self.cancel();
+        }
+    }
+
+    fn cancel(&self) {
+        if let Ok(mut link) = super::start::connect() {
+            link.send(&Request::Cancel { job: self.job, at_once: false });
+            // A job that has ended meanwhile needs no end.
+            let _ = link.call::<Reply>();
+        }
+    }
+
+    /// Says what the exit code alone does not, and gives it.
+    fn report(&self) -> Exit {
+        let Some((outcome, detail)) = &self.ended else { return Exit::FAILED };
+        if let Some(failed) = self.failed {
+            return failed;
+        }
+        for line in detail.lines() {
+            eprintln!("tutti: {line}");
+        }
+        match outcome.reason {
+            EndReason::Completed if detail.is_empty() && self.statuses.len() > 1 => {
+                self.report_statuses(outcome.exit_code);
+            }
+            EndReason::Completed => {}
+            EndReason::TaskFailed => self.report_statuses(outcome.exit_code),
+            EndReason::Cancelled
+            | EndReason::TimedOut
+            | EndReason::OutOfMemory
+            | EndReason::FrontEndLost
+            | EndReason::NodeLost(_)
+            | EndReason::ShutDown => {
+                eprintln!("tutti: job {} ended: {}", self.job, outcome.reason);
+            }
+        }
+        Exit::of_job(outcome.exit_code)
+    }
+
+    /// Names the ranks that decided the exit code, not those that were ended because of them.
+    fn report_statuses(&self, exit_code: u8) {
+        if exit_code == 0 {
+            return;
+        }
+        let mut ranks: Vec<Rank> = Vec::new();
+        let mut how = String::new();
+        for (&rank, (status, _)) in &self.statuses {
+            if status.exit_code() == exit_code {
+                how = describe(*status);
+                ranks.push(rank);
+            }
+        }
+        match ranks.as_slice() {
+            [] => {}
+            [rank] => eprintln!("tutti: rank {rank} {how}"),
+            [first, ..] => eprintln!("tutti: rank {first} and {} more {how}", ranks.len() - 1),
+        }
+    }
+}
+
+fn describe(status: TaskStatus) -> String {
+    match status {
+        TaskStatus::Exited(code) => format!("ended with exit status {code}"),
+        TaskStatus::Signaled(number) => {
+            let name = nix::sys::signal::Signal::try_from(i32::from(number))
+                .map_or_else(|_| number.to_string(), |signal| signal.as_str().to_owned());
+            format!("was ended by {name}")
+        }
+        TaskStatus::Aborted(code) => format!("aborted the job with status {code}"),
+        TaskStatus::NotFound => "was not found".into(),
+        TaskStatus::NotExecutable => "could not be started".into(),
+        TaskStatus::OutOfMemory => "used more memory than it may".into(),
+        TaskStatus::Lost => "was lost".into(),
+    }
+}

@@ -1,0 +1,106 @@
+//! Passes the user's signals on to the job.
+//!
+//! A thread of its own waits for them and speaks to the controller over a connection of its own, so
+//! a signal gets through even while the output stands still because nobody reads it.
+
+use super::start::connect;
+use nix::sys::signal::{SigSet, Signal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use tutti_core::{JobId, Rank};
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::Target;
+
+/// The job that signals go to; zero until it is accepted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SignalTarget {
+    job: Arc<AtomicU64>,
+    last: Arc<AtomicU8>,
+}
+
+impl SignalTarget {
+    /// From now on signals go to this job.
+    pub(super) fn set(&self, job: JobId) {
+        self.job.store(job.0, Ordering::SeqCst);
+    }
+
+    /// The last signal that arrived, for an exit without a job.
+    pub(super) fn last(&self) -> u8 {
+        self.last.load(Ordering::SeqCst)
+    }
+}
+
+fn passed_on() -> SigSet {
+    let mut set = SigSet::empty();
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+    ] {
+        set.add(signal);
+    }
+    set
+}
+
+/// Starts to pass signals on. To be called before any other thread exists.
+///
+/// # Errors
+/// If the thread can't be started.
+pub(super) fn pass_on_signals() -> std::io::Result<SignalTarget> {
+    let set = passed_on();
+    set.thread_block()?;
+    let target = SignalTarget::default();
+    let for_thread = target.clone();
+    std::thread::Builder::new().name("signals".into()).stack_size(128 << 10).spawn(move || {
+        let mut interrupts = 0;
+        while let Ok(signal) = set.wait() {
+            on_signal(&for_thread, signal, &mut interrupts);
+        }
+    })?;
+    Ok(target)
+}
+
+/// What a signal means: INT is passed on the first time; asked again it ends the job, and again, at
+/// once. TERM and HUP end the job. What else is caught is passed on.
+fn on_signal(target: &SignalTarget, signal: Signal, interrupts: &mut u32) {
+    let number = signal as u8;
+    target.last.store(number, Ordering::SeqCst);
+    let job = target.job.load(Ordering::SeqCst);
+    if job == 0 {
+        // Nothing was accepted yet: the controller ends what it may still accept, since its front
+        // end is gone.
+        std::process::exit(128 + i32::from(number));
+    }
+    let id = JobId(job);
+    let pass = Request::Signal {
+        target: Target { job: id, rank: None::<Rank>, pid: None },
+        signal: number,
+        every_process: false,
+    };
+    let request = match signal {
+        Signal::SIGINT => {
+            *interrupts += 1;
+            match *interrupts {
+                1 => {
+                    eprintln!("tutti: sent SIGINT to job {job}; once more ends it");
+                    pass
+                }
+                2 => {
+                    eprintln!("tutti: ending job {job}; once more kills it");
+                    Request::Cancel { job: id, at_once: false }
+                }
+                _ => Request::Cancel { job: id, at_once: true },
+            }
+        }
+        Signal::SIGTERM | Signal::SIGHUP => Request::Cancel { job: id, at_once: false },
+        _ => pass,
+    };
+    if let Ok(mut link) = connect() {
+        link.send(&request);
+        // A job that is gone meanwhile needs no signal.
+        let _ = link.call::<Reply>();
+    }
+}

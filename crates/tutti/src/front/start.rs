@@ -1,0 +1,88 @@
+//! Finds the instance, or starts a private one.
+
+use crate::instance::Instance;
+use crate::link::Link;
+use anyhow::{Context, bail};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use tutti_wire::Role;
+
+/// Connects to a running instance.
+///
+/// # Errors
+/// If there is none; the text says how to start one.
+pub(crate) fn connect() -> anyhow::Result<Link> {
+    let instance = Instance::locate();
+    dial(&instance).with_context(|| {
+        format!(
+            "no instance runs in {}; `tutti run` starts one by itself, `tutti up` starts one to stay",
+            instance.directory().display()
+        )
+    })
+}
+
+/// Connects to a running instance; starts a private one, and says so, if there is none.
+///
+/// # Errors
+/// If one can't be started.
+pub(crate) fn connect_or_start() -> anyhow::Result<Link> {
+    let instance = Instance::locate();
+    if let Ok(link) = dial(&instance) {
+        return Ok(link);
+    }
+    if start_daemon(&instance)? {
+        eprintln!(
+            "tutti: started a private instance in {} (`tutti down` ends it; it ends by itself when \
+             idle)",
+            instance.directory().display()
+        );
+    }
+    dial(&instance).context("the instance started, but does not answer")
+}
+
+/// Connects to this instance.
+///
+/// # Errors
+/// If nothing answers there.
+pub(crate) fn dial(instance: &Instance) -> anyhow::Result<Link> {
+    let stream = UnixStream::connect(instance.controller_socket())?;
+    let mut link = Link::new(stream)?;
+    link.greet(Role::Client);
+    Ok(link)
+}
+
+/// Starts the instance's supervisor in the background and waits until it takes jobs. False if
+/// another process was faster.
+///
+/// # Errors
+/// If it can't be started; the text has what it said.
+pub(crate) fn start_daemon(instance: &Instance) -> anyhow::Result<bool> {
+    let (mut ready, their_end) = std::io::pipe()?;
+    let mut command = Command::new(std::env::current_exe().context("cannot find the tutti program")?);
+    command
+        .arg("up")
+        .arg("--daemon")
+        .env("TUTTI_DIR", instance.directory())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(their_end))
+        // It leaves this session first of all: signals of this terminal are not for it.
+        .stderr(Stdio::null());
+    let mut child = command.spawn().context("cannot start the instance")?;
+    drop(command);
+    let mut said = String::new();
+    ready.read_to_string(&mut said)?;
+    let said = said.trim();
+    if said != "ready" {
+        let _ = child.wait();
+    }
+    match said {
+        "ready" => Ok(true),
+        "running" => Ok(false),
+        other => bail!(
+            "the instance did not start: {}",
+            if other.is_empty() { "it ended without a word" } else { other }
+        ),
+    }
+}

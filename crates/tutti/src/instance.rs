@@ -1,0 +1,166 @@
+//! Where an instance lives: its state directory, its sockets, and how a verb finds them.
+//!
+//! A system instance (started by root's `tutti up`) lives in `/run/tutti` and serves every user. A
+//! private instance lives in a directory that only its owner may enter and serves its owner. A verb
+//! looks at `TUTTI_DIR` first, then for a system instance, then for the user's own.
+//! `TUTTI_CLUSTER` keeps several instances apart.
+
+use anyhow::{Context, bail};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// An instance's place on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Instance {
+    directory: PathBuf,
+    /// Whether only its owner may use it.
+    pub(crate) private: bool,
+}
+
+impl Instance {
+    /// The instance at this directory; a system instance is one in `/run`.
+    pub(crate) fn at(directory: PathBuf) -> Self {
+        let private = !directory.starts_with("/run/tutti") && !directory.starts_with("/run/tutti-");
+        let private = private && system_directory() != directory;
+        Self { directory, private }
+    }
+
+    /// The instance that a verb of this user means: the one that answers, or, if none does, the
+    /// user's own that may be started.
+    pub(crate) fn locate() -> Self {
+        if let Some(directory) = std::env::var_os("TUTTI_DIR").filter(|d| !d.is_empty()) {
+            return Self::at(absolute(directory.into()));
+        }
+        let system = Self::at(system_directory());
+        if system.answers() { system } else { Self::at(private_directory()) }
+    }
+
+    /// The instance that `tutti up` starts: the system's for root, the user's own otherwise.
+    pub(crate) fn to_start() -> Self {
+        if let Some(directory) = std::env::var_os("TUTTI_DIR").filter(|d| !d.is_empty()) {
+            return Self::at(absolute(directory.into()));
+        }
+        let root = nix::unistd::geteuid().is_root();
+        Self::at(if root { system_directory() } else { private_directory() })
+    }
+
+    /// The state directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where clients and agents reach the controller.
+    pub(crate) fn controller_socket(&self) -> PathBuf {
+        self.directory.join("controller.sock")
+    }
+
+    /// Where the agent and front ends reach the keeper.
+    pub(crate) fn keeper_socket(&self) -> PathBuf {
+        self.directory.join("keeper.sock")
+    }
+
+    /// Where the keeper puts scripts of jobs.
+    pub(crate) fn spool(&self) -> PathBuf {
+        self.directory.join("jobs")
+    }
+
+    /// Held by the supervisor while the instance lives.
+    pub(crate) fn lock_file(&self) -> PathBuf {
+        self.directory.join("lock")
+    }
+
+    /// What the daemons have to say.
+    pub(crate) fn log_file(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+
+    /// The name of its cgroup subtree: readable, and different for every directory.
+    pub(crate) fn cgroup_name(&self) -> String {
+        let path = self.directory.as_os_str().as_encoded_bytes();
+        let hash = path.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("tutti-{}-{:08x}", nix::unistd::geteuid(), hash >> 32)
+    }
+
+    /// Whether a controller takes connections there.
+    pub(crate) fn answers(&self) -> bool {
+        UnixStream::connect(self.controller_socket()).is_ok()
+    }
+
+    /// Makes the state directory, or checks that one which exists is ours alone to write: in a
+    /// directory like `/tmp` anybody could have made it before us.
+    pub(crate) fn prepare(&self) -> anyhow::Result<()> {
+        let mode = if self.private { 0o700 } else { 0o755 };
+        let path = &self.directory;
+        if let Some(parent) = path.parent()
+            && !parent.exists()
+        {
+            fs::create_dir_all(parent).with_context(|| format!("cannot make {parent:?}"))?;
+        }
+        match DirBuilder::new().mode(mode).create(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let found = fs::symlink_metadata(path)?;
+                let ours = found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw();
+                if !ours || found.mode() & 0o022 != 0 {
+                    bail!(
+                        "{path:?} exists and is not a directory that only you can write; remove it, \
+                         or set TUTTI_DIR to another place"
+                    );
+                }
+            }
+            Err(error) => {
+                return Err(error).with_context(|| {
+                    format!("cannot make the state directory {path:?}; set TUTTI_DIR to another")
+                });
+            }
+        }
+        fs::create_dir_all(self.spool())?;
+        // Tasks of other users must get through to their own job's directory.
+        fs::set_permissions(self.spool(), Permissions::from_mode(0o711))?;
+        Ok(())
+    }
+}
+
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+fn with_cluster(name: &str) -> String {
+    match std::env::var("TUTTI_CLUSTER") {
+        // A name that could leave the directory is not taken as one.
+        Ok(cluster) if !cluster.is_empty() && !cluster.contains('/') => format!("{name}-{cluster}"),
+        _ => name.to_owned(),
+    }
+}
+
+fn system_directory() -> PathBuf {
+    Path::new("/run").join(with_cluster("tutti"))
+}
+
+fn private_directory() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+        Some(runtime) if runtime.is_dir() => runtime.join(with_cluster("tutti")),
+        _ => {
+            let name = with_cluster(&format!("tutti-{}", nix::unistd::geteuid()));
+            std::env::temp_dir().join(name)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Instance;
+
+    #[test]
+    fn every_directory_has_a_cgroup_of_its_own() {
+        let one = Instance::at("/tmp/a".into());
+        let other = Instance::at("/tmp/b".into());
+        assert_ne!(one.cgroup_name(), other.cgroup_name());
+        assert!(one.private && !Instance::at("/run/tutti".into()).private);
+    }
+}

@@ -1,0 +1,506 @@
+//! The keeper's loop: connections, orders of the agent, and who has to be reaped.
+
+use super::KeeperOptions;
+use super::context::Context;
+use super::front;
+use super::job::Job;
+use super::outlet::Outlet;
+use super::watch::{Event, Token, Watch};
+use crate::link::{Interest, Link, LinkError};
+use anyhow::{Context as _, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::{Mode, umask};
+use nix::sys::time::{TimeVal, TimeValLike};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use tutti_core::JobId;
+use tutti_linux::cgroup::Hierarchy;
+use tutti_linux::clock::monotonic_ns;
+use tutti_linux::{peer, subreaper};
+use tutti_wire::attach::FromFrontEnd;
+use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
+use tutti_wire::launch::Usage;
+use tutti_wire::Role;
+
+/// Connections whose purpose is not known yet, or whose job has not come.
+const NEWCOMERS_MAX: usize = 1024;
+
+/// How long a front end waits for the launch of its job: both are on their way at the same time.
+const ATTACH_WAIT_NS: u64 = 10_000_000_000;
+
+/// How long a stopping keeper waits for what it killed, and for output to be read.
+const STOP_WAIT_NS: u64 = 5_000_000_000;
+
+/// An agent that does not read so much is cut off; it hears all of it again when it comes back.
+const AGENT_UNSENT_BYTES_MAX: usize = 32 << 20;
+
+/// A connection that has not said yet what it is for, or waits for the launch of its job.
+struct Newcomer {
+    link: Link,
+    token: Token,
+    uid: u32,
+    outlet: Option<Outlet>,
+    waits: Option<(JobId, u64)>,
+}
+
+struct Keeper {
+    options: KeeperOptions,
+    incarnation: u64,
+    context: Context,
+    listener: UnixListener,
+    signals: SignalFd,
+    newcomers: BTreeMap<u64, Newcomer>,
+    newcomers_so_far: u64,
+    agent: Option<(Link, Token, Interest)>,
+    jobs: BTreeMap<JobId, Job>,
+    stop_at_ns: Option<u64>,
+}
+
+/// Runs a keeper until it is told to stop.
+///
+/// # Errors
+/// If it can't begin: another keeper answers at the socket, or the kernel refuses something.
+pub(crate) fn main(options: KeeperOptions) -> anyhow::Result<()> {
+    let mut keeper = Keeper::new(options)?;
+    keeper.remove_leftovers();
+    keeper.run()
+}
+
+impl Keeper {
+    fn new(options: KeeperOptions) -> anyhow::Result<Self> {
+        subreaper::become_subreaper()?;
+        let mut mask = SigSet::empty();
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
+            mask.add(signal);
+        }
+        mask.thread_block()?;
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        let listener = listen(&options.socket, options.instance_uid == 0)?;
+        let mut context = Context::new(options.spool.clone())?;
+        context.watches.add(&listener, Watch::Listener, Interest::READ)?;
+        context.watches.add(&signals, Watch::Signals, Interest::READ)?;
+        Ok(Self {
+            incarnation: monotonic_ns() ^ u64::from(std::process::id()),
+            options,
+            context,
+            listener,
+            signals,
+            newcomers: BTreeMap::new(),
+            newcomers_so_far: 0,
+            agent: None,
+            jobs: BTreeMap::new(),
+            stop_at_ns: None,
+        })
+    }
+
+    /// Tasks that an earlier keeper held have lost their streams, and nobody knows their status.
+    fn remove_leftovers(&self) {
+        let Some(root) = &self.options.cgroup_root else { return };
+        let Ok(hierarchy) = Hierarchy::open(root) else { return };
+        for name in hierarchy.children().unwrap_or_default() {
+            if !name.starts_with("job-") {
+                continue;
+            }
+            eprintln!("tutti keeper: ending {name}, which an earlier keeper left");
+            match Hierarchy::open(&root.join(&name)).map(|group| group.remove()) {
+                Ok(Ok(true)) => {}
+                _ => eprintln!("tutti keeper: {name} does not end"),
+            }
+        }
+    }
+
+    fn run(&mut self) -> anyhow::Result<()> {
+        let mut events = Vec::new();
+        while !self.may_exit() {
+            let deadline = self.deadline_ns();
+            self.context.watches.wait(deadline, &mut events).context("cannot wait")?;
+            for &event in &events {
+                self.on_event(event);
+            }
+            if deadline.is_some() {
+                self.on_time(monotonic_ns());
+            }
+            self.settle();
+        }
+        // Whoever comes after us binds anew; a client must not find a socket that nobody serves.
+        let _ = fs::remove_file(&self.options.socket);
+        Ok(())
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match self.context.watches.what(event) {
+            None => {}
+            Some(Watch::Listener) => self.on_listener(),
+            Some(Watch::Signals) => self.on_signals(),
+            Some(Watch::Newcomer(number)) => self.on_newcomer(number),
+            Some(Watch::Agent) => self.on_agent(event),
+            Some(Watch::Front(job)) => self.with(job, |job, c| job.on_front(event, c)),
+            Some(Watch::Output(job, index, stream)) => {
+                self.with(job, |job, c| job.on_output(index, stream, c));
+            }
+            Some(Watch::Input(job, index)) => self.with(job, |job, c| job.on_input(index, c)),
+            Some(Watch::Pmi(job, index)) => self.with(job, |job, c| job.on_pmi(index, event, c)),
+            Some(Watch::Report(job, index)) => self.with(job, |job, c| job.on_report(index, c)),
+            Some(Watch::Minder(job, index)) => self.with(job, |job, c| job.on_minder(index, c)),
+        }
+    }
+
+    fn with(&mut self, job: JobId, act: impl FnOnce(&mut Job, &mut Context)) {
+        if let Some(job) = self.jobs.get_mut(&job) {
+            act(job, &mut self.context);
+        }
+    }
+
+    // ------------------------------------------------------------------ time
+
+    fn deadline_ns(&self) -> Option<u64> {
+        let endings = self.context.endings.iter().map(|&(at, ..)| at);
+        let waiting = self.newcomers.values().filter_map(|n| n.waits.map(|(_, at)| at));
+        endings.chain(waiting).chain(self.stop_at_ns).min()
+    }
+
+    fn on_time(&mut self, now_ns: u64) {
+        let endings = &mut self.context.endings;
+        let due: Vec<_> = endings.extract_if(.., |&mut (at, ..)| at <= now_ns).collect();
+        for (_, job, index) in due {
+            self.with(job, |job, c| job.try_to_clear(index, c));
+        }
+        let late = |n: &&u64| self.newcomers[n].waits.is_some_and(|(_, at)| at <= now_ns);
+        let late: Vec<u64> = self.newcomers.keys().filter(late).copied().collect();
+        for number in late {
+            self.refuse(number, "no such job is here");
+        }
+    }
+
+    /// The end of a round: everything that was caused in it is written, front ends first, so that
+    /// output is on its way before anybody hears that the job has ended.
+    fn settle(&mut self) {
+        for id in std::mem::take(&mut self.context.touched) {
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            job.settle_front(&mut self.context);
+            if job.is_over() {
+                job.detach(&mut self.context);
+                self.jobs.remove(&id);
+            }
+        }
+        let reports = std::mem::take(&mut self.context.reports);
+        let Some((link, token, interest)) = &mut self.agent else { return };
+        for report in &reports {
+            link.send(report);
+        }
+        let sent = link.flush();
+        let wanted = Interest { read: true, write: link.unsent() > 0 };
+        if wanted != *interest {
+            *interest = wanted;
+            self.context.watches.modify(&*link, *token, wanted);
+        }
+        if sent.is_err() || link.unsent() > AGENT_UNSENT_BYTES_MAX {
+            self.drop_agent();
+        }
+    }
+
+    fn may_exit(&self) -> bool {
+        let Some(at) = self.stop_at_ns else { return false };
+        let done = |job: &Job| job.is_cleared() && job.is_delivered();
+        let told = self.agent.as_ref().is_none_or(|(link, ..)| link.unsent() == 0);
+        (told && self.jobs.values().all(done)) || monotonic_ns() >= at
+    }
+
+    fn stop(&mut self) {
+        if self.stop_at_ns.is_none() {
+            self.stop_at_ns = Some(monotonic_ns() + STOP_WAIT_NS);
+        }
+        for job in self.jobs.values_mut().filter(|job| !job.is_cleared()) {
+            job.kill(&mut self.context);
+        }
+    }
+
+    // ------------------------------------------------------------------ processes
+
+    fn on_signals(&mut self) {
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            match Signal::try_from(info.ssi_signo.cast_signed()) {
+                Ok(Signal::SIGCHLD) => self.reap(),
+                Ok(signal) => {
+                    eprintln!("tutti keeper: got {signal}; ending all jobs");
+                    self.stop();
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The one place where children are reaped: tasks' roots, and orphans that fell to us.
+    fn reap(&mut self) {
+        let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        loop {
+            let pid = match waitid(Id::All, look) {
+                Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) => pid,
+                _ => return,
+            };
+            let Some((status, usage)) = reap_one(pid) else { return };
+            if let Some((job, index)) = self.context.roots.remove(&pid.as_raw()) {
+                self.with(job, |job, c| job.on_reaped(index, status, &usage, c));
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------ connections
+
+    fn on_listener(&mut self) {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if let Err(error) = self.welcome_newcomer(stream) {
+                        eprintln!("tutti keeper: turned a connection away: {error}");
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    if error.kind() != ErrorKind::WouldBlock {
+                        eprintln!("tutti keeper: cannot take a connection: {error}");
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn welcome_newcomer(&mut self, stream: UnixStream) -> anyhow::Result<()> {
+        if self.newcomers.len() >= NEWCOMERS_MAX {
+            bail!("{NEWCOMERS_MAX} others have not said what they want");
+        }
+        let uid = peer::peer_credentials(&stream)?.uid;
+        let link = Link::new(stream)?;
+        let number = self.newcomers_so_far;
+        self.newcomers_so_far += 1;
+        let token = self.context.watches.add(&link, Watch::Newcomer(number), Interest::READ)?;
+        let newcomer = Newcomer { link, token, uid, outlet: None, waits: None };
+        self.newcomers.insert(number, newcomer);
+        // Most have sent their greeting with the connection: no need to wait for another round.
+        self.on_newcomer(number);
+        Ok(())
+    }
+
+    fn on_newcomer(&mut self, number: u64) {
+        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        let received = newcomer.link.receive();
+        if newcomer.waits.is_none() {
+            match newcomer.link.next_greeting() {
+                Ok(None) => {}
+                Ok(Some(Role::Agent)) => return self.on_new_agent(number),
+                Ok(Some(Role::FrontEnd)) => return self.on_new_front(number, received),
+                Ok(Some(_)) => return self.drop_newcomer(number, "neither agent nor front end"),
+                Err(error) => return self.drop_newcomer(number, &error.to_string()),
+            }
+        }
+        if received.is_err() {
+            self.remove_newcomer(number);
+        }
+    }
+
+    fn remove_newcomer(&mut self, number: u64) -> Option<Newcomer> {
+        let newcomer = self.newcomers.remove(&number)?;
+        self.context.watches.remove(&newcomer.link, newcomer.token);
+        Some(newcomer)
+    }
+
+    fn drop_newcomer(&mut self, number: u64, why: &str) {
+        eprintln!("tutti keeper: dropped a connection: {why}");
+        self.remove_newcomer(number);
+    }
+
+    /// Says why not, and lets go of it.
+    fn refuse(&mut self, number: u64, reason: &str) {
+        if let Some(newcomer) = self.remove_newcomer(number) {
+            let outlet = newcomer.outlet.unwrap_or_else(Outlet::new);
+            let _ = front::refuse(&newcomer.link, outlet, reason.into());
+        }
+    }
+
+    fn on_new_front(&mut self, number: u64, received: Result<(), LinkError>) {
+        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        match newcomer.link.next::<FromFrontEnd>() {
+            Ok(Some(FromFrontEnd::Attach { job })) => {
+                let at_ns = monotonic_ns() + ATTACH_WAIT_NS;
+                newcomer.waits = Some((job, at_ns));
+                newcomer.outlet = Some(Outlet::new());
+                // What else it sends waits in the kernel until there is somebody to feed.
+                self.context.watches.modify(&newcomer.link, newcomer.token, Interest::NONE);
+                if self.jobs.contains_key(&job) {
+                    self.attach(number, job);
+                }
+            }
+            Ok(Some(FromFrontEnd::Input { .. })) => self.drop_newcomer(number, "input for nobody"),
+            Ok(None) if received.is_err() => drop(self.remove_newcomer(number)),
+            Ok(None) => {}
+            Err(error) => self.drop_newcomer(number, &error.to_string()),
+        }
+    }
+
+    /// Gives a front end its job, if it may have it.
+    fn attach(&mut self, number: u64, id: JobId) {
+        let Some(newcomer) = self.newcomers.get(&number) else { return };
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let owner = job.launch.credentials.uid;
+        if newcomer.uid != owner && newcomer.uid != 0 {
+            // As for a job that does not exist: whose it is is nobody's business.
+            return self.refuse(number, "the job is not yours");
+        }
+        if !job.has_front_end() {
+            return self.refuse(number, "the job writes its output to files");
+        }
+        if job.front.is_some() {
+            return self.refuse(number, "another front end is attached to the job");
+        }
+        let Some(newcomer) = self.newcomers.remove(&number) else { return };
+        let outlet = newcomer.outlet.unwrap_or_else(Outlet::new);
+        job.attach(newcomer.link, newcomer.token, outlet, &mut self.context);
+    }
+
+    // ------------------------------------------------------------------ the agent
+
+    fn on_new_agent(&mut self, number: u64) {
+        let Some(newcomer) = self.newcomers.get(&number) else { return };
+        if newcomer.uid != 0 && newcomer.uid != self.options.instance_uid {
+            let why = format!("user {} may not be its agent", newcomer.uid);
+            return self.drop_newcomer(number, &why);
+        }
+        self.drop_agent();
+        let Some(Newcomer { mut link, token, .. }) = self.newcomers.remove(&number) else { return };
+        self.context.watches.rename(token, Watch::Agent);
+        link.greet(Role::Server);
+        let held: Vec<HeldJob> = self.jobs.values().map(Job::held).collect();
+        link.send(&FromKeeper::Welcome { incarnation: self.incarnation, held });
+        // All of it is in the welcome.
+        self.context.reports.clear();
+        self.context.agent_connected = true;
+        self.agent = Some((link, token, Interest::READ));
+        self.take_orders();
+    }
+
+    fn drop_agent(&mut self) {
+        if let Some((link, token, _)) = self.agent.take() {
+            self.context.watches.remove(&link, token);
+            self.context.agent_connected = false;
+        }
+    }
+
+    fn on_agent(&mut self, event: Event) {
+        if !event.read {
+            return;
+        }
+        let Some((link, ..)) = &mut self.agent else { return };
+        let received = link.receive();
+        self.take_orders();
+        if received.is_err() {
+            self.drop_agent();
+        }
+    }
+
+    fn take_orders(&mut self) {
+        while let Some((link, ..)) = &mut self.agent {
+            match link.next::<ToKeeper>() {
+                Ok(Some(order)) => self.on_order(order),
+                Ok(None) => return,
+                Err(error) => {
+                    eprintln!("tutti keeper: dropped the agent: {error}");
+                    self.drop_agent();
+                }
+            }
+        }
+    }
+
+    fn on_order(&mut self, order: ToKeeper) {
+        match order {
+            ToKeeper::Launch { launch, cgroup } => {
+                let id = launch.job;
+                if self.jobs.contains_key(&id) || self.stop_at_ns.is_some() {
+                    eprintln!("tutti keeper: job {id} is not launched: it is known, or we stop");
+                    return;
+                }
+                let job = Job::new(launch, cgroup, &self.context);
+                self.jobs.insert(id, job);
+                self.on_launched(id);
+            }
+            ToKeeper::Kill { job } if self.jobs.contains_key(&job) => {
+                self.with(job, Job::kill);
+            }
+            // Whoever asks waits for an answer.
+            ToKeeper::Kill { job } => {
+                self.context.reports.push(FromKeeper::Cleared { job, usage: Usage::default() });
+            }
+            ToKeeper::Signal { job, ranks, signal } => {
+                self.with(job, |job, c| job.signal(&ranks, signal, c));
+            }
+            ToKeeper::Forget { job } => self.with(job, |job, c| {
+                job.forgotten = true;
+                c.touched.insert(job.launch.job);
+                if !job.is_cleared() {
+                    job.kill(c);
+                }
+            }),
+            ToKeeper::Stop => self.stop(),
+        }
+    }
+
+    fn on_launched(&mut self, id: JobId) {
+        self.with(id, |job, c| {
+            if !job.has_front_end() || job.tasks.is_empty() {
+                job.start(c);
+            }
+        });
+        let waits = |n: &&u64| self.newcomers[n].waits.is_some_and(|(job, _)| job == id);
+        let waiting: Vec<u64> = self.newcomers.keys().filter(waits).copied().collect();
+        for number in waiting {
+            self.attach(number, id);
+        }
+    }
+}
+
+/// Reaps a child that has ended, with what it and those that it waited for have used.
+fn reap_one(pid: Pid) -> Option<(WaitStatus, Usage)> {
+    let before = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
+    let status = waitpid(pid, Some(WaitPidFlag::WNOHANG)).ok()?;
+    let after = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
+    let micros = |late: TimeVal, early: TimeVal| {
+        u64::try_from(late.num_microseconds() - early.num_microseconds()).unwrap_or(0)
+    };
+    // The largest of all that were ever reaped: it says something of this one when it grows.
+    let peak = if after.max_rss() > before.max_rss() { after.max_rss() } else { 0 };
+    let usage = Usage {
+        user_us: micros(after.user_time(), before.user_time()),
+        system_us: micros(after.system_time(), before.system_time()),
+        memory_peak_bytes: u64::try_from(peak).unwrap_or(0) << 10,
+    };
+    Some((status, usage))
+}
+
+/// Binds the socket; one that is left over from a keeper that died is replaced.
+fn listen(path: &Path, for_all: bool) -> anyhow::Result<UnixListener> {
+    if UnixStream::connect(path).is_ok() {
+        bail!("another keeper answers at {}", path.display());
+    }
+    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    // Closed to others from its first moment on.
+    let mask = umask(Mode::from_bits_truncate(0o177));
+    let listener = UnixListener::bind(path);
+    umask(mask);
+    let listener = listener.with_context(|| format!("cannot listen at {}", path.display()))?;
+    if for_all {
+        // Every user's front end comes here; who it is, the kernel says.
+        fs::set_permissions(path, Permissions::from_mode(0o666))?;
+    }
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}

@@ -1,0 +1,224 @@
+//! What a task finds in its environment: the user's own variables, less those that an outer job or
+//! another launcher left behind, and the task's place in its job in the words of each MPI starter.
+
+use std::ffi::CString;
+use tutti_wire::launch::Launch;
+
+/// The descriptor at which a task finds its PMI server.
+pub(super) const PMI_FD: i32 = 3;
+
+/// Names that are never taken over: they describe a task of another job or another launcher.
+const DROPPED_PREFIXES: [&str; 6] =
+    ["TUTTI_", "PMI_", "PMIX_", "HYDI_", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_"];
+
+/// Exceptions: which instance a nested `tutti` talks to.
+const KEPT: [&str; 2] = ["TUTTI_DIR", "TUTTI_CLUSTER"];
+
+/// Names that every task gets and that therefore aren't taken over.
+const REPLACED: [&str; 8] = [
+    "MPI_LOCALNRANKS",
+    "MPI_LOCALRANKID",
+    "MASTER_ADDR",
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+];
+
+/// The lowest port for torch's rendezvous, and how many there are to spread jobs over.
+const MASTER_PORTS: (u64, u64) = (29_500, 1_000);
+
+/// The part that is the same for all tasks of a job.
+///
+/// A variable without a name or with a zero byte in it can't exist and is left out.
+pub(super) fn of_job(launch: &Launch) -> Vec<CString> {
+    let users = &launch.spec.environment;
+    let mut environment: Vec<CString> = users
+        .iter()
+        .filter(|variable| name_of(variable).is_some_and(is_taken_over))
+        .filter_map(|variable| CString::new(variable.to_vec()).ok())
+        .collect();
+    let has = |wanted: &str| users.iter().any(|v| name_of(v) == Some(wanted.as_bytes()));
+    let mut set = |name: &str, value: &str| push(&mut environment, name, value);
+    set("TUTTI_JOB", &launch.job.to_string());
+    set("TUTTI_SIZE", &launch.size.to_string());
+    set("TUTTI_LOCAL_SIZE", &launch.tasks.len().to_string());
+    set("TUTTI_NODE_RANK", &launch.node_rank.to_string());
+    set("TUTTI_NODES", &launch.nodes.len().to_string());
+    set("TUTTI_NODELIST", &launch.nodes.join(","));
+    set("TUTTI_CLASS", &launch.class);
+    set("TUTTI_QUANTUM", &launch.quantum.to_string());
+    set("MASTER_ADDR", master(&launch.nodes));
+    set("WORLD_SIZE", &launch.size.to_string());
+    set("LOCAL_WORLD_SIZE", &launch.tasks.len().to_string());
+    set("GROUP_RANK", &launch.node_rank.to_string());
+    set("PMI_SIZE", &launch.size.to_string());
+    set("PMI_SPAWNED", "0");
+    set("MPI_LOCALNRANKS", &launch.tasks.len().to_string());
+    if !has("MASTER_PORT") {
+        set("MASTER_PORT", &(MASTER_PORTS.0 + launch.job.0 % MASTER_PORTS.1).to_string());
+    }
+    if !has("OMP_NUM_THREADS") {
+        set("OMP_NUM_THREADS", &launch.processors_per_task.max(1).to_string());
+    }
+    environment
+}
+
+/// The whole environment of the task at this place among the job's tasks of this node.
+///
+/// `pmi_fd`: where it finds its PMI server, if it has one.
+pub(super) fn of_task(
+    of_job: &[CString],
+    launch: &Launch,
+    local_rank: usize,
+    pmi_fd: Option<i32>,
+) -> Vec<CString> {
+    let mut environment = Vec::with_capacity(of_job.len() + 9);
+    environment.extend_from_slice(of_job);
+    let mut set = |name: &str, value: &str| push(&mut environment, name, value);
+    let local = local_rank.to_string();
+    set("TUTTI_LOCAL_RANK", &local);
+    set("LOCAL_RANK", &local);
+    set("MPI_LOCALRANKID", &local);
+    if let Some(task) = launch.tasks.get(local_rank) {
+        let rank = task.rank.to_string();
+        set("TUTTI_RANK", &rank);
+        set("RANK", &rank);
+        set("PMI_RANK", &rank);
+        set("TUTTI_PROCESSORS", &task.processors.to_string());
+    }
+    if let Some(fd) = pmi_fd {
+        set("PMI_FD", &fd.to_string());
+    }
+    environment
+}
+
+/// The value of a variable of the user's, if it is set.
+pub(super) fn value_of<'a>(launch: &'a Launch, name: &str) -> Option<&'a [u8]> {
+    let variables = launch.spec.environment.iter();
+    variables
+        .filter(|variable| name_of(variable) == Some(name.as_bytes()))
+        .map(|variable| &variable[name.len() + 1..])
+        .next()
+}
+
+/// Where the first node is reached; loopback where there is no other, since a machine need not be
+/// able to resolve its own name.
+fn master(nodes: &[String]) -> &str {
+    match nodes {
+        [first, _, ..] => first,
+        _ => "127.0.0.1",
+    }
+}
+
+fn name_of(variable: &[u8]) -> Option<&[u8]> {
+    let end = variable.iter().position(|&byte| byte == b'=')?;
+    (end > 0).then(|| &variable[..end])
+}
+
+fn is_taken_over(name: &[u8]) -> bool {
+    if KEPT.iter().any(|kept| name == kept.as_bytes()) {
+        return true;
+    }
+    !DROPPED_PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
+        && !REPLACED.iter().any(|replaced| name == replaced.as_bytes())
+}
+
+fn push(environment: &mut Vec<CString>, name: &str, value: &str) {
+    // A name of ours has no zero byte; a class or a node that has one is left out.
+    environment.extend(CString::new(format!("{name}={value}")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keeper::fixture::launch;
+    use serde_bytes::ByteBuf;
+
+    fn environment(users: &[&str], local_rank: usize) -> Vec<String> {
+        let mut launch = launch(7, 2, &["true"]);
+        launch.spec.environment =
+            users.iter().map(|v| ByteBuf::from(v.as_bytes().to_vec())).collect();
+        let job = of_job(&launch);
+        let task = of_task(&job, &launch, local_rank, Some(PMI_FD));
+        task.into_iter().map(|v| v.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_task_finds_its_place() {
+        let mut found = environment(&["HOME=/root", "OMP_NUM_THREADS=9"], 1);
+        found.sort();
+        let expected = "\
+GROUP_RANK=0
+HOME=/root
+LOCAL_RANK=1
+LOCAL_WORLD_SIZE=2
+MASTER_ADDR=127.0.0.1
+MASTER_PORT=29507
+MPI_LOCALNRANKS=2
+MPI_LOCALRANKID=1
+OMP_NUM_THREADS=9
+PMI_FD=3
+PMI_RANK=1
+PMI_SIZE=2
+PMI_SPAWNED=0
+RANK=1
+TUTTI_CLASS=interactive
+TUTTI_JOB=7
+TUTTI_LOCAL_RANK=1
+TUTTI_LOCAL_SIZE=2
+TUTTI_NODELIST=here
+TUTTI_NODES=1
+TUTTI_NODE_RANK=0
+TUTTI_PROCESSORS=0
+TUTTI_QUANTUM=100ms
+TUTTI_RANK=1
+TUTTI_SIZE=2
+WORLD_SIZE=2";
+        assert_eq!(found.join("\n"), expected);
+    }
+
+    #[test]
+    fn an_outer_job_leaves_nothing_behind() {
+        let users = [
+            "TUTTI_JOB=1",
+            "TUTTI_PANE=x",
+            "TUTTI_DIR=/tmp/t",
+            "PMI_FD=9",
+            "PMI_PORT=x",
+            "PMIX_RANK=3",
+            "HYDI_CONTROL_FD=4",
+            "MPI_LOCALNRANKS=4",
+            "OMPI_COMM_WORLD_RANK=1",
+            "RANK=5",
+            "MASTER_PORT=1234",
+            "SLURM_JOB_ID=1",
+            "=oddity",
+            "nonsense",
+        ];
+        let found = environment(&users, 0);
+        let kept = |text: &str| found.iter().filter(|v| *v == text).count();
+        assert_eq!(kept("TUTTI_JOB=7"), 1);
+        assert_eq!(kept("TUTTI_DIR=/tmp/t"), 1);
+        assert_eq!(kept("MASTER_PORT=1234"), 1);
+        assert_eq!(kept("SLURM_JOB_ID=1"), 1);
+        let names: Vec<&str> = found.iter().filter_map(|v| v.split('=').next()).collect();
+        let mut once = names.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), names.len(), "a variable is set twice: {found:?}");
+        for gone in ["TUTTI_PANE", "PMI_PORT", "PMIX_RANK", "HYDI_CONTROL_FD", "nonsense", ""] {
+            assert!(!names.contains(&gone), "{gone} is still there");
+        }
+    }
+
+    #[test]
+    fn several_nodes_meet_at_the_first() {
+        let mut launch = launch(7, 2, &["true"]);
+        launch.nodes = vec!["a".into(), "b".into()];
+        let job = of_job(&launch);
+        assert!(job.contains(&CString::new("MASTER_ADDR=a").unwrap()));
+        assert!(job.contains(&CString::new("TUTTI_NODELIST=a,b").unwrap()));
+    }
+}

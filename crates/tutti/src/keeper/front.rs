@@ -1,0 +1,292 @@
+//! A job and its front end: output that goes there, input that comes from there.
+
+use super::context::Context;
+use super::job::{Job, Phase, Task};
+use super::outlet::{Outlet, Pumped, UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW, read_once};
+use super::stdio::{INPUT_BYTES_MAX, InputState};
+use super::watch::{Event, Token, Watch};
+use crate::link::{Interest, Link};
+use std::io;
+use std::rc::Rc;
+use tutti_core::{Rank, TaskStatus};
+use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
+
+/// How often one round of the loop fills a front end's outlet, so that a fast reader does not keep
+/// the keeper from other jobs.
+const FILLS_PER_ROUND: u32 = 8;
+
+/// An attached front end.
+pub(super) struct Front {
+    link: Link,
+    token: Token,
+    pub(super) outlet: Outlet,
+    interest: Interest,
+}
+
+impl Front {
+    /// Whether everything was written.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.outlet.unsent() == 0
+    }
+
+    const fn is_behind(&self) -> bool {
+        self.outlet.unsent() > UNSENT_BYTES_HIGH
+    }
+}
+
+impl Job {
+    /// A front end of the job's owner is here. Tasks that waited for it start; of those that have
+    /// ended it hears at once.
+    pub(super) fn attach(
+        &mut self,
+        link: Link,
+        token: Token,
+        mut outlet: Outlet,
+        context: &mut Context,
+    ) {
+        outlet.send(&ToFrontEnd::Attached);
+        for task in self.tasks.iter().filter(|task| task.delivered) {
+            outlet.send(&end_of(task));
+        }
+        if self.undelivered == 0 {
+            outlet.send(&ToFrontEnd::Finished);
+        }
+        context.watches.rename(token, Watch::Front(self.launch.job));
+        self.front = Some(Front { link, token, outlet, interest: Interest::NONE });
+        context.touched.insert(self.launch.job);
+        self.start(context);
+        // Input may have come with the request to attach.
+        self.take_input(context);
+    }
+
+    /// Something happened on the front end's connection.
+    pub(super) fn on_front(&mut self, event: Event, context: &mut Context) {
+        context.touched.insert(self.launch.job);
+        if !event.read {
+            return;
+        }
+        let Some(front) = &mut self.front else { return };
+        let received = front.link.receive();
+        self.take_input(context);
+        if received.is_err() {
+            self.drop_front(context);
+        }
+    }
+
+    /// A task has written something.
+    pub(super) fn on_output(&mut self, index: usize, stream: Stream, context: &mut Context) {
+        if self.front.as_ref().is_some_and(Front::is_behind) {
+            self.park(index, stream, context);
+            return;
+        }
+        self.pump(index, stream, context);
+        self.deliver_end(index, context);
+        context.touched.insert(self.launch.job);
+    }
+
+    /// A task reads its input.
+    pub(super) fn on_input(&mut self, index: usize, context: &mut Context) {
+        self.write_input(index, context);
+        self.take_input(context);
+        context.touched.insert(self.launch.job);
+    }
+
+    /// Once a round: writes what waits, reads what was parked if there is room for it.
+    pub(super) fn settle_front(&mut self, context: &mut Context) {
+        for _ in 0..FILLS_PER_ROUND {
+            let Some(front) = &mut self.front else { return };
+            if front.outlet.flush(front.link.stream()).is_err() {
+                self.drop_front(context);
+                return;
+            }
+            if front.outlet.unsent() > UNSENT_BYTES_LOW || self.parked.is_empty() {
+                break;
+            }
+            self.fill(context);
+        }
+        let blocked = self.is_input_blocked();
+        let Some(front) = &mut self.front else { return };
+        let write = !front.is_idle() || !self.parked.is_empty();
+        let interest = Interest { read: !blocked, write };
+        if interest != front.interest {
+            front.interest = interest;
+            context.watches.modify(&front.link, front.token, interest);
+        }
+    }
+
+    /// Reads parked streams in turn until the outlet is full again.
+    fn fill(&mut self, context: &mut Context) {
+        while !self.front.as_ref().is_some_and(Front::is_behind)
+            && let Some((index, stream)) = self.parked.pop_front()
+        {
+            match self.pump(index, stream, context) {
+                Pumped::Full => self.parked.push_back((index, stream)),
+                Pumped::Dry => {
+                    if let Some(pipe) = self.tasks[index].stream(stream) {
+                        pipe.watch(&mut context.watches);
+                    }
+                }
+                Pumped::End => {}
+            }
+            self.deliver_end(index, context);
+        }
+    }
+
+    fn park(&mut self, index: usize, stream: Stream, context: &mut Context) {
+        if let Some(pipe) = self.tasks[index].stream(stream)
+            && pipe.park(&mut context.watches)
+        {
+            self.parked.push_back((index, stream));
+        }
+    }
+
+    /// Reads once from a task and hands it on, or throws it away if nobody is there.
+    fn pump(&mut self, index: usize, stream: Stream, context: &mut Context) -> Pumped {
+        let task = &mut self.tasks[index];
+        let rank = task.rank;
+        let Some(pipe) = task.stream(stream) else { return Pumped::End };
+        let (_, pumped) = match &mut self.front {
+            Some(front) => front.outlet.pump(rank, stream, pipe.file(), pipe.want()),
+            None => read_once(pipe.file(), &mut context.scratch),
+        };
+        pipe.learn(pumped);
+        if pumped == Pumped::End {
+            self.close_stream(index, stream, context);
+        }
+        pumped
+    }
+
+    fn close_stream(&mut self, index: usize, stream: Stream, context: &mut Context) {
+        let task = &mut self.tasks[index];
+        let rank = task.rank;
+        if let Some(pipe) = task.stream(stream).take() {
+            pipe.close(&mut context.watches);
+            self.parked.retain(|parked| *parked != (index, stream));
+            if let Some(front) = &mut self.front {
+                front.outlet.end_of_stream(rank, stream);
+            }
+        }
+    }
+
+    /// Once nothing of a task is left, what lies in its pipes is all that will come: hands it on as
+    /// far as there is room, and when it is all gone, the task's end.
+    pub(super) fn deliver_end(&mut self, index: usize, context: &mut Context) {
+        if !self.tasks[index].has_ended() || self.tasks[index].delivered {
+            return;
+        }
+        for stream in [Stream::Output, Stream::Error] {
+            while self.tasks[index].stream(stream).is_some() {
+                if self.front.as_ref().is_some_and(Front::is_behind) {
+                    self.park(index, stream, context);
+                    return;
+                }
+                if self.pump(index, stream, context) == Pumped::Dry {
+                    // Somebody who is not of the task holds it open; but the task has ended.
+                    self.close_stream(index, stream, context);
+                }
+            }
+        }
+        self.undelivered -= 1;
+        let task = &mut self.tasks[index];
+        task.delivered = true;
+        context.touched.insert(self.launch.job);
+        if let Some(front) = &mut self.front {
+            front.outlet.send(&end_of(task));
+            if self.undelivered == 0 {
+                front.outlet.send(&ToFrontEnd::Finished);
+            }
+        }
+    }
+
+    /// The front end is gone: the tasks' output is thrown away from now on, and their input ends.
+    fn drop_front(&mut self, context: &mut Context) {
+        let Some(front) = self.front.take() else { return };
+        context.watches.remove(&front.link, front.token);
+        context.touched.insert(self.launch.job);
+        for (index, stream) in std::mem::take(&mut self.parked) {
+            if let Some(pipe) = self.tasks[index].stream(stream) {
+                pipe.watch(&mut context.watches);
+            }
+        }
+        for index in 0..self.tasks.len() {
+            if let Some(input) = self.tasks[index].input.take() {
+                input.close(&mut context.watches);
+            }
+            self.deliver_end(index, context);
+        }
+    }
+
+    /// Lets go of the front end of a job that is over.
+    pub(super) fn detach(&mut self, context: &mut Context) {
+        if let Some(front) = self.front.take() {
+            context.watches.remove(&front.link, front.token);
+        }
+    }
+
+    fn is_input_blocked(&self) -> bool {
+        self.tasks.iter().filter_map(|task| task.input.as_ref()).any(|input| {
+            input.pending_bytes() > INPUT_BYTES_MAX
+        })
+    }
+
+    /// Hands on the input that has arrived, unless a task is too far behind.
+    fn take_input(&mut self, context: &mut Context) {
+        while !self.is_input_blocked()
+            && let Some(front) = &mut self.front
+        {
+            match front.link.next() {
+                Ok(Some(FromFrontEnd::Input { rank, data })) => {
+                    self.feed(rank, &Rc::new(data.into_vec()), context);
+                }
+                Ok(None) => return,
+                Ok(Some(FromFrontEnd::Attach { .. })) => {
+                    self.refuse_front("a connection attaches once", context);
+                }
+                Err(error) => self.refuse_front(&error.to_string(), context),
+            }
+        }
+    }
+
+    fn refuse_front(&mut self, why: &str, context: &mut Context) {
+        eprintln!("tutti keeper: dropped the front end of job {}: {why}", self.launch.job);
+        self.drop_front(context);
+    }
+
+    fn feed(&mut self, rank: Option<Rank>, data: &Rc<Vec<u8>>, context: &mut Context) {
+        for index in 0..self.tasks.len() {
+            let task = &mut self.tasks[index];
+            if rank.is_none_or(|rank| rank == task.rank)
+                && let Some(input) = &mut task.input
+            {
+                input.push(data);
+                self.write_input(index, context);
+            }
+        }
+    }
+
+    fn write_input(&mut self, index: usize, context: &mut Context) {
+        let slot = &mut self.tasks[index].input;
+        if let Some(input) = slot
+            && input.write(&mut context.watches) == InputState::Closed
+            && let Some(input) = slot.take()
+        {
+            input.close(&mut context.watches);
+        }
+    }
+}
+
+/// What a front end hears of a task that has ended.
+fn end_of(task: &Task) -> ToFrontEnd {
+    let (status, detail) = match &task.phase {
+        Phase::Ended { status, detail } => (*status, detail.clone()),
+        _ => (TaskStatus::Lost, "the keeper lost count of it".into()),
+    };
+    ToFrontEnd::TaskEnded { rank: task.rank, status, detail }
+}
+
+/// Answers a connection that may not have what it wants, and lets go of it.
+pub(super) fn refuse(link: &Link, mut outlet: Outlet, reason: String) -> io::Result<()> {
+    outlet.send(&ToFrontEnd::Refused { reason });
+    // So little always fits into a fresh socket.
+    outlet.flush(link.stream())
+}

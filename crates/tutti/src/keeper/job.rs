@@ -1,0 +1,552 @@
+//! A job as the keeper holds it, and the life of its tasks.
+//!
+//! ```text
+//! Waiting --start--> Running --root ended--> Ending --nothing left--> Ended
+//!    \-- can't be started, or killed before -----^
+//! ```
+//!
+//! A task has ended when its root was reaped *and* nothing else of it lives: its cgroup could be
+//! removed, or its minder, which waits for all descendants, has exited. The kernel removes no group
+//! with a process in it, so trying to is the test, and it is tried again after short naps:
+//! `cgroup.events` tells of changes at most once in 10 ms.
+
+use super::context::Context;
+use super::front::Front;
+use super::pmi::PmiJob;
+use super::script;
+use super::start::{Program, Refusal};
+use super::stdio::{InPipe, OutPipe};
+use super::watch::Token;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::Pid;
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use tutti_core::{Rank, TaskStatus};
+use tutti_linux::cgroup::Cgroup;
+use tutti_linux::spawn::read_number;
+use tutti_linux::{clock, signal};
+use tutti_wire::attach::Stream;
+use tutti_wire::keeper::{FromKeeper, HeldJob};
+use tutti_wire::launch::{Launch, Stdio, Usage};
+
+/// The first pause before a task's cgroup is tried again, and the longest.
+const NAP_FIRST_NS: u64 = 50_000;
+const NAP_LONGEST_NS: u64 = 5_000_000;
+
+/// After so many pauses whatever is left hangs in the kernel; looking seldom does then.
+const NAPS_BEFORE_PATIENCE: u32 = 1_000;
+const NAP_PATIENT_NS: u64 = 200_000_000;
+
+/// A job with tasks on this node.
+pub(super) struct Job {
+    pub(super) launch: Launch,
+    pub(super) cgroup: Option<Cgroup>,
+    cgroup_path: Option<ByteBuf>,
+    /// What all tasks run, or why none can.
+    pub(super) program: Result<Program, Refusal>,
+    pub(super) tasks: Vec<Task>,
+    pub(super) front: Option<Front>,
+    /// Streams that wait for room in the front end's outlet, in turn.
+    pub(super) parked: VecDeque<(usize, Stream)>,
+    pub(super) pmi: Option<PmiJob>,
+    /// Files that were emptied for this job already.
+    pub(super) emptied: BTreeSet<Vec<u8>>,
+    /// Whether all but the first task wait until that has emptied the file that they share.
+    pub(super) held_back: bool,
+    pub(super) started: bool,
+    pub(super) killed: bool,
+    /// How many tasks' ends and outputs the front end has not been told completely.
+    pub(super) undelivered: usize,
+    usage: Usage,
+    cleared: Option<Usage>,
+    pub(super) forgotten: bool,
+}
+
+/// A task of a job on this node.
+pub(super) struct Task {
+    pub(super) rank: Rank,
+    pub(super) group: Option<Cgroup>,
+    pub(super) phase: Phase,
+    pub(super) output: Option<OutPipe>,
+    pub(super) error: Option<OutPipe>,
+    pub(super) input: Option<InPipe>,
+    /// Files that its output goes to.
+    pub(super) files: Vec<Vec<u8>>,
+    /// The status with which it asked that the job end.
+    pub(super) aborted: Option<(u8, String)>,
+    /// Whether its end and all its output were put into the front end's outlet.
+    pub(super) delivered: bool,
+}
+
+/// Where a task is in its life.
+pub(super) enum Phase {
+    Waiting,
+    Running(Process),
+    Ending { status: TaskStatus, detail: String, naps: u32 },
+    Ended { status: TaskStatus, detail: String },
+}
+
+/// The process from which all others of a task descend.
+pub(super) struct Process {
+    /// The root, or its minder.
+    pub(super) pid: i32,
+    /// Tells whether the program was started.
+    pub(super) report: OwnedFd,
+    /// Set while the start of other tasks waits for the report.
+    pub(super) report_token: Option<Token>,
+    pub(super) minder: Option<Minder>,
+}
+
+/// What a minder has said: the root's number, then its wait status.
+pub(super) struct Minder {
+    pub(super) fd: OwnedFd,
+    /// Set until the root has ended.
+    pub(super) token: Option<Token>,
+    pub(super) root: Option<i32>,
+    status: Option<i32>,
+    silent: bool,
+}
+
+impl Minder {
+    pub(super) const fn new(fd: OwnedFd, token: Option<Token>) -> Self {
+        Self { fd, token, root: None, status: None, silent: false }
+    }
+
+    /// Takes in what it said; whether there is nothing more to come.
+    fn listen(&mut self) -> bool {
+        while !self.silent && self.status.is_none() {
+            match read_number(self.fd.as_fd()) {
+                Ok(Some(number)) if self.root.is_none() => self.root = Some(number),
+                Ok(Some(number)) => self.status = Some(number),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Ok(None) | Err(_) => self.silent = true,
+            }
+        }
+        true
+    }
+}
+
+impl Task {
+    pub(super) fn stream(&mut self, stream: Stream) -> &mut Option<OutPipe> {
+        match stream {
+            Stream::Output => &mut self.output,
+            Stream::Error => &mut self.error,
+        }
+    }
+
+    pub(super) const fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended { .. })
+    }
+}
+
+impl Job {
+    /// Takes in a launch and makes the tasks' groups; starts nothing yet.
+    pub(super) fn new(launch: Launch, cgroup_path: Option<ByteBuf>, context: &Context) -> Self {
+        let mut program = Program::new(&launch, context);
+        let mut cgroup = None;
+        if let Some(path) = &cgroup_path {
+            match Cgroup::open(Path::new(OsStr::from_bytes(path))) {
+                Ok(group) => cgroup = Some(group),
+                Err(error) => program = Err(Refusal::new(format!("no cgroup: {error}"))),
+            }
+        }
+        let tasks: Vec<Task> = launch.tasks.iter().map(|task| Task::new(task.rank)).collect();
+        let mut job = Self {
+            undelivered: tasks.len(),
+            launch,
+            cgroup,
+            cgroup_path,
+            program,
+            tasks,
+            front: None,
+            parked: VecDeque::new(),
+            pmi: None,
+            emptied: BTreeSet::new(),
+            held_back: false,
+            started: false,
+            killed: false,
+            usage: Usage::default(),
+            cleared: None,
+            forgotten: false,
+        };
+        if job.program.is_ok()
+            && let Err(refusal) = job.make_groups()
+        {
+            job.program = Err(refusal);
+        }
+        job
+    }
+
+    fn make_groups(&mut self) -> Result<(), Refusal> {
+        let Some(cgroup) = &self.cgroup else { return Ok(()) };
+        for task in &mut self.tasks {
+            let group = cgroup
+                .create_child(&format!("rank-{}", task.rank))
+                .map_err(|error| Refusal::new(format!("no cgroup for a task: {error}")))?;
+            if let Some(bytes) = self.launch.memory_per_task_bytes
+                && let Err(error) = group.set_memory_limit(bytes)
+            {
+                eprintln!("tutti keeper: job {}: memory is not limited: {error}", self.launch.job);
+            }
+            if let Some(most) = self.launch.spec.processes_max
+                && let Err(error) = group.set_process_limit(most)
+            {
+                eprintln!("tutti keeper: job {}: processes are not: {error}", self.launch.job);
+            }
+            task.group = Some(group);
+        }
+        Ok(())
+    }
+
+    /// Whether its output goes to a front end.
+    pub(super) const fn has_front_end(&self) -> bool {
+        matches!(self.launch.spec.stdio, Stdio::FrontEnd { .. })
+    }
+
+    /// Whether nothing of it needs to be kept.
+    pub(super) fn is_over(&self) -> bool {
+        self.cleared.is_some() && self.forgotten && self.front.as_ref().is_none_or(Front::is_idle)
+    }
+
+    pub(super) const fn is_cleared(&self) -> bool {
+        self.cleared.is_some()
+    }
+
+    /// Whether all of its output has been taken by the kernel, or there is nobody to take it.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.front.as_ref().is_none_or(|front| front.is_idle() && self.undelivered == 0)
+    }
+
+    pub(super) fn held(&self) -> HeldJob {
+        let mut held = HeldJob {
+            job: self.launch.job,
+            cgroup: self.cgroup_path.clone(),
+            control: self.launch.control,
+            roots: Vec::new(),
+            ended: Vec::new(),
+            cleared: self.cleared,
+        };
+        for task in &self.tasks {
+            match &task.phase {
+                Phase::Running(process) => held.roots.push((task.rank, process.pid)),
+                Phase::Ended { status, detail } => {
+                    held.ended.push((task.rank, *status, detail.clone()));
+                }
+                Phase::Waiting | Phase::Ending { .. } => {}
+            }
+        }
+        held
+    }
+
+    /// Ends every process; tasks that haven't started never will.
+    pub(super) fn kill(&mut self, context: &mut Context) {
+        if let Some(usage) = self.cleared {
+            // Whoever asks has missed the report.
+            context.reports.push(FromKeeper::Cleared { job: self.launch.job, usage });
+            return;
+        }
+        self.killed = true;
+        if let Some(group) = &self.cgroup
+            && let Err(error) = group.kill()
+            && !error.is_gone()
+        {
+            eprintln!("tutti keeper: cannot kill job {}: {error}", self.launch.job);
+        }
+        for index in 0..self.tasks.len() {
+            match &self.tasks[index].phase {
+                Phase::Waiting => {
+                    self.end_unstarted(index, TaskStatus::Signaled(9), String::new(), context);
+                }
+                Phase::Running(process) if process.minder.is_some() => kill_below(process),
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends a signal to the process groups of tasks' roots.
+    pub(super) fn signal(&mut self, ranks: &[Rank], number: u8, context: &mut Context) {
+        let Ok(signal) = Signal::try_from(i32::from(number)) else {
+            eprintln!("tutti keeper: job {}: there is no signal {number}", self.launch.job);
+            return;
+        };
+        for index in 0..self.tasks.len() {
+            let task = &self.tasks[index];
+            if !ranks.is_empty() && !ranks.contains(&task.rank) {
+                continue;
+            }
+            match &task.phase {
+                Phase::Running(process) => signal_root(process, signal),
+                Phase::Waiting if ends_by_default(signal) => {
+                    self.end_unstarted(index, TaskStatus::Signaled(number), String::new(), context);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A task that never had a process has ended.
+    pub(super) fn end_unstarted(
+        &mut self,
+        index: usize,
+        status: TaskStatus,
+        detail: String,
+        context: &mut Context,
+    ) {
+        self.tasks[index].phase = Phase::Ending { status, detail, naps: 0 };
+        self.try_to_clear(index, context);
+    }
+
+    /// The process from which all others of a task descend was reaped.
+    pub(super) fn on_reaped(
+        &mut self,
+        index: usize,
+        mut status: WaitStatus,
+        usage: &Usage,
+        context: &mut Context,
+    ) {
+        self.usage.add(usage);
+        let task = &mut self.tasks[index];
+        let Phase::Running(process) = &mut task.phase else { return };
+        if let Some(token) = process.report_token.take() {
+            context.watches.remove(&process.report, token);
+        }
+        if let Some(minder) = &mut process.minder {
+            minder.listen();
+            if let Some(token) = minder.token.take() {
+                context.watches.remove(&minder.fd, token);
+            }
+            let of_root = minder.status.zip(minder.root);
+            match of_root.map(|(raw, pid)| WaitStatus::from_raw(Pid::from_raw(pid), raw)) {
+                Some(Ok(of_root)) => status = of_root,
+                // Killed itself; the root, which it minded, is ours now and must not stay.
+                _ => kill_orphan(minder.root),
+            }
+        }
+        let task = &self.tasks[index];
+        let peak = task.group.as_ref().and_then(Cgroup::memory_peak).unwrap_or(0);
+        self.usage.memory_peak_bytes = self.usage.memory_peak_bytes.max(peak);
+        let (status, detail) = self.judge(index, status);
+        self.tasks[index].phase = Phase::Ending { status, detail, naps: 0 };
+        if let Some(input) = self.tasks[index].input.take() {
+            input.close(&mut context.watches);
+        }
+        self.start_rest(context);
+        self.try_to_clear(index, context);
+    }
+
+    /// What a wait status means.
+    fn judge(&self, index: usize, status: WaitStatus) -> (TaskStatus, String) {
+        let task = &self.tasks[index];
+        if let Phase::Running(process) = &task.phase
+            && let Some(failure) = self.start_failure(index, &process.report)
+        {
+            return failure;
+        }
+        if let Some((code, message)) = &task.aborted {
+            return (TaskStatus::Aborted(*code), message.clone());
+        }
+        let status = task_status(status);
+        let group = task.group.as_ref();
+        if status == TaskStatus::Signaled(9)
+            && !self.killed
+            && self.launch.memory_per_task_bytes.is_some()
+            && group.is_some_and(|group| group.oom_kills() > 0)
+        {
+            return (TaskStatus::OutOfMemory, "it used more memory than --memory gives it".into());
+        }
+        (status, self.full_disk(index))
+    }
+
+    /// Says so if a file that the task wrote to lies where no byte is left.
+    fn full_disk(&self, index: usize) -> String {
+        for path in &self.tasks[index].files {
+            let path = Path::new(OsStr::from_bytes(path));
+            if let Ok(found) = nix::sys::statvfs::statvfs(path)
+                && found.blocks() > 0
+                && found.blocks_available() == 0
+            {
+                let path = path.display();
+                return format!("the file system of '{path}' is full: output may be cut");
+            }
+        }
+        String::new()
+    }
+
+    /// A minder has said something: the root's number, or how the root ended.
+    pub(super) fn on_minder(&mut self, index: usize, context: &mut Context) {
+        let Phase::Running(process) = &mut self.tasks[index].phase else { return };
+        let Some(minder) = &mut process.minder else { return };
+        if !minder.listen() {
+            return;
+        }
+        if let Some(token) = minder.token.take() {
+            context.watches.remove(&minder.fd, token);
+        }
+        // Whatever the root left behind ends with it; the minder exits when all are reaped.
+        kill_below(process);
+    }
+
+    /// Looks whether anything is left of a task whose root has ended; ends that if so.
+    pub(super) fn try_to_clear(&mut self, index: usize, context: &mut Context) {
+        let task = &mut self.tasks[index];
+        let Phase::Ending { naps, .. } = &mut task.phase else { return };
+        let cleared = task.group.as_ref().map_or(Ok(true), Cgroup::remove);
+        match cleared {
+            Ok(false) => {
+                if *naps == 0
+                    && let Some(Err(error)) = task.group.as_ref().map(Cgroup::kill)
+                    && !error.is_gone()
+                {
+                    eprintln!("tutti keeper: cannot kill what a task left: {error}");
+                }
+                *naps = naps.saturating_add(1);
+                let at_ns = clock::monotonic_ns() + nap_ns(*naps);
+                if *naps == NAPS_BEFORE_PATIENCE {
+                    say_what_hangs(task);
+                }
+                context.endings.push((at_ns, self.launch.job, index));
+                return;
+            }
+            Ok(true) => {}
+            // Waiting would not help; the group goes with the instance's subtree.
+            Err(error) => eprintln!("tutti keeper: {error}"),
+        }
+        self.end_task(index, context);
+    }
+
+    fn end_task(&mut self, index: usize, context: &mut Context) {
+        let task = &mut self.tasks[index];
+        let Phase::Ending { status, detail, .. } = &mut task.phase else { return };
+        let (status, detail) = (*status, std::mem::take(detail));
+        task.group = None;
+        task.phase = Phase::Ended { status, detail: detail.clone() };
+        context.reports.push(FromKeeper::TaskEnded {
+            job: self.launch.job,
+            rank: task.rank,
+            status,
+            detail,
+        });
+        if let Some(pmi) = &mut self.pmi {
+            pmi.close(index, context);
+        }
+        self.deliver_end(index, context);
+        if self.tasks.iter().all(Task::has_ended) {
+            self.clear(context);
+        }
+    }
+
+    /// All tasks have ended and nothing is left of them. Output that the front end has not read yet
+    /// is still delivered, but what the job held is free for others.
+    fn clear(&mut self, context: &mut Context) {
+        if let Some(group) = &self.cgroup {
+            // Counts what was never waited for, too.
+            if let Ok(used) = group.cpu_usage() {
+                self.usage.user_us = used.user_us;
+                self.usage.system_us = used.system_us;
+            }
+            if !context.agent_connected
+                && let Err(error) = group.remove()
+            {
+                eprintln!("tutti keeper: {error}");
+            }
+        }
+        self.cgroup = None;
+        if self.launch.spec.script.is_some() {
+            script::remove(&script::directory(&context.spool, self.launch.job));
+        }
+        self.cleared = Some(self.usage);
+        let (job, usage) = (self.launch.job, self.usage);
+        context.reports.push(FromKeeper::Cleared { job, usage });
+    }
+}
+
+impl Task {
+    const fn new(rank: Rank) -> Self {
+        Self {
+            rank,
+            group: None,
+            phase: Phase::Waiting,
+            output: None,
+            error: None,
+            input: None,
+            files: Vec::new(),
+            aborted: None,
+            delivered: false,
+        }
+    }
+}
+
+fn nap_ns(naps: u32) -> u64 {
+    if naps > NAPS_BEFORE_PATIENCE {
+        NAP_PATIENT_NS
+    } else {
+        (NAP_FIRST_NS << naps.saturating_sub(1).min(16)).min(NAP_LONGEST_NS)
+    }
+}
+
+fn say_what_hangs(task: &Task) {
+    let left = task.group.as_ref().and_then(|group| group.processes().ok()).unwrap_or_default();
+    eprintln!("tutti keeper: task {} was killed and processes {left:?} do not end", task.rank);
+}
+
+fn task_status(status: WaitStatus) -> TaskStatus {
+    match status {
+        WaitStatus::Exited(_, code) => TaskStatus::Exited((code & 0xff) as u8),
+        WaitStatus::Signaled(_, signal, _) => TaskStatus::Signaled(signal as i32 as u8),
+        // Only ends are waited for.
+        _ => TaskStatus::Lost,
+    }
+}
+
+fn kill_below(process: &Process) {
+    if let Err(error) = signal::kill_tree(signal::Root::below(process.pid)) {
+        eprintln!("tutti keeper: cannot kill what is below {}: {error}", process.pid);
+    }
+}
+
+fn kill_orphan(root: Option<i32>) {
+    // Descendants of ours, so their numbers can't have been given to others.
+    if let Some(root) = root
+        && tutti_linux::proc::descendants(std::process::id().cast_signed())
+            .is_ok_and(|ours| ours.contains(&root))
+    {
+        let _ = signal::kill_tree(root);
+    }
+}
+
+/// To the group that the root leads; before it leads one, to the root itself.
+fn signal_root(process: &Process, signal: Signal) {
+    let root = match &process.minder {
+        Some(minder) => match minder.root {
+            Some(root) if minder.status.is_none() => root,
+            _ => return,
+        },
+        None => process.pid,
+    };
+    let root = Pid::from_raw(root);
+    if killpg(root, signal).is_err() {
+        // Not reaped yet, or we would not be here: the number is still its own.
+        let _ = kill(root, signal);
+    }
+}
+
+/// Whether a program that does nothing about the signal ends of it.
+fn ends_by_default(signal: Signal) -> bool {
+    !matches!(
+        signal,
+        Signal::SIGCHLD
+            | Signal::SIGCONT
+            | Signal::SIGSTOP
+            | Signal::SIGTSTP
+            | Signal::SIGTTIN
+            | Signal::SIGTTOU
+            | Signal::SIGURG
+            | Signal::SIGWINCH
+    )
+}

@@ -1,0 +1,53 @@
+//! The keeper: owns the tasks of its node. It starts them, holds their standard streams, serves
+//! PMI to them, and reaps them; and it outlives the agent that told it to.
+//!
+//! One thread around one poller. Everything that can take long is left to the kernel or to the
+//! tasks themselves: files are opened by the new processes, output waits in pipes while its front
+//! end does not read, and nobody waits for a program to be executed, since it may be born frozen.
+//! Whatever goes wrong concerns one job or one connection, is logged in a line, and leaves the
+//! others alone.
+//!
+//! - [`driver`]: the loop; who connects, what the agent orders, who has to be reaped
+//! - [`job`]: a job and the life of its tasks; [`start`]: from a launch to processes
+//! - [`front`]: output to, and input from, a job's front end; [`outlet`]: what waits to be written
+//!   to it; [`stdio`]: the pipes
+//! - [`environment`], [`script`], [`pmi`]: what tasks find
+//! - [`watch`]: what a descriptor stands for; [`context`]: what jobs share
+//!
+//! Invariants (numbers of DESIGN section 3): a task is reported as ended only when nothing of it is
+//! left (4); its pipes are read to their end before its front end hears of it (6); a front end that
+//! stalls stops the reading of its own job's pipes and of no other's (6); what was reported is kept
+//! until it is told to forget (5).
+
+mod context;
+mod driver;
+mod environment;
+#[cfg(test)]
+mod fixture;
+mod front;
+mod job;
+mod outlet;
+mod pmi;
+mod script;
+mod start;
+mod stdio;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub(crate) use driver::main;
+use std::path::PathBuf;
+
+/// What a keeper is told at its start.
+#[derive(Clone, Debug)]
+pub(crate) struct KeeperOptions {
+    /// Where agents and front ends reach it.
+    pub(crate) socket: PathBuf,
+    /// Whose instance it is; root's serves every user.
+    pub(crate) instance_uid: u32,
+    /// Where scripts of jobs are put.
+    pub(crate) spool: PathBuf,
+    /// The cgroup subtree of the instance, if it has one: groups of jobs that an earlier keeper
+    /// left there are ended.
+    pub(crate) cgroup_root: Option<PathBuf>,
+}

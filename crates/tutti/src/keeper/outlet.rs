@@ -1,0 +1,293 @@
+//! What waits to be written to a front end: frames, in order, in one buffer.
+//!
+//! Output of tasks is read straight into that buffer, behind a header whose length is known before
+//! that of the data: a piece's length is always written in three bytes of seven bits, which the
+//! format allows (the higher ones may be zero). So no byte is copied inside the keeper.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use tutti_core::Rank;
+use tutti_wire::attach::{Stream, ToFrontEnd};
+use tutti_wire::frame::encode;
+use tutti_wire::limits::STDIO_CHUNK_BYTES;
+use tutti_wire::{Hello, Role};
+
+/// Above this many unsent bytes nothing more is read from the tasks.
+pub(super) const UNSENT_BYTES_HIGH: usize = 1 << 20;
+
+/// Below this many unsent bytes reading begins again.
+pub(super) const UNSENT_BYTES_LOW: usize = 256 << 10;
+
+/// The first read of a stream. Most tasks say little: a small buffer costs them no page faults.
+pub(super) const READ_BYTES_FIRST: usize = 8 << 10;
+
+/// The most that one read takes. Stays in a processor's own cache between read and write.
+pub(super) const READ_BYTES_MOST: usize = 128 << 10;
+
+const _: () = assert!(READ_BYTES_MOST <= STDIO_CHUNK_BYTES);
+const _: () = assert!(READ_BYTES_MOST < 1 << 21, "three bytes of seven bits");
+
+/// Frame length, variant, rank, stream, data length.
+const HEADER_BYTES_MAX: usize = 4 + 1 + 5 + 1 + 3;
+
+/// What one attempt to read a stream gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pumped {
+    /// As much as was asked for; there may be more.
+    Full,
+    /// Less than that: nothing is left for now.
+    Dry,
+    /// The stream has ended.
+    End,
+}
+
+/// Reads once from a stream of a task, whatever it is to be done with.
+pub(super) fn read_once(mut source: impl Read, room: &mut [u8]) -> (usize, Pumped) {
+    loop {
+        return match source.read(room) {
+            Ok(0) => (0, Pumped::End),
+            Ok(count) => (count, if count == room.len() { Pumped::Full } else { Pumped::Dry }),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => (0, Pumped::Dry),
+            // Reading a pipe does not fail otherwise; if it does, there is nothing more to get.
+            Err(_) => (0, Pumped::End),
+        };
+    }
+}
+
+/// The unsent frames of one front end.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    /// Unsent is what lies between `begin` and `end`; the rest is room.
+    bytes: Vec<u8>,
+    begin: usize,
+    end: usize,
+}
+
+impl Outlet {
+    /// An outlet whose first frame is our greeting.
+    pub(super) fn new() -> Self {
+        let mut outlet = Self { bytes: Vec::new(), begin: 0, end: 0 };
+        outlet.extend(&Hello { role: Role::Server }.to_frame());
+        outlet
+    }
+
+    /// How many bytes the front end has not taken yet.
+    pub(super) const fn unsent(&self) -> usize {
+        self.end - self.begin
+    }
+
+    /// Queues a message.
+    pub(super) fn send(&mut self, message: &ToFrontEnd) {
+        let mut frame = Vec::new();
+        encode(message, &mut frame);
+        self.extend(&frame);
+    }
+
+    /// Reads at most `want` bytes from a stream of a task and queues them; says how many.
+    pub(super) fn pump(
+        &mut self,
+        rank: Rank,
+        stream: Stream,
+        source: impl Read,
+        want: usize,
+    ) -> (usize, Pumped) {
+        let want = want.min(READ_BYTES_MOST);
+        self.make_room(HEADER_BYTES_MAX + want);
+        let mut header = Header::new(rank, stream);
+        let data = self.end + header.len;
+        let (count, pumped) = read_once(source, &mut self.bytes[data..data + want]);
+        if count > 0 {
+            self.bytes[self.end..data].copy_from_slice(header.finish(count));
+            self.end = data + count;
+        }
+        (count, pumped)
+    }
+
+    /// Queues the end of a stream.
+    pub(super) fn end_of_stream(&mut self, rank: Rank, stream: Stream) {
+        self.send(&ToFrontEnd::Output { rank, stream, data: Default::default() });
+    }
+
+    /// Writes as far as the front end takes it, without waiting.
+    ///
+    /// # Errors
+    /// If the front end is gone.
+    pub(super) fn flush(&mut self, mut to: &UnixStream) -> io::Result<()> {
+        while self.begin < self.end {
+            match to.write(&self.bytes[self.begin..self.end]) {
+                Ok(count) => self.begin += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.begin = 0;
+        self.end = 0;
+        Ok(())
+    }
+
+    fn extend(&mut self, frame: &[u8]) {
+        self.make_room(frame.len());
+        self.bytes[self.end..self.end + frame.len()].copy_from_slice(frame);
+        self.end += frame.len();
+    }
+
+    fn make_room(&mut self, count: usize) {
+        if self.bytes.len() - self.end >= count {
+            return;
+        }
+        self.bytes.copy_within(self.begin..self.end, 0);
+        self.end -= self.begin;
+        self.begin = 0;
+        if self.bytes.len() - self.end < count {
+            self.bytes.resize((self.end + count).max(self.bytes.len() * 2).max(512), 0);
+        }
+    }
+}
+
+/// The bytes before a piece of output: those of `ToFrontEnd::Output`, up to its data.
+struct Header {
+    bytes: [u8; HEADER_BYTES_MAX],
+    len: usize,
+}
+
+impl Header {
+    fn new(rank: Rank, stream: Stream) -> Self {
+        let mut header = Self { bytes: [0; HEADER_BYTES_MAX], len: 4 };
+        header.push(VARIANT_OUTPUT);
+        let mut rest = rank.0;
+        while rest >= 0x80 {
+            header.push((rest & 0x7f) as u8 | 0x80);
+            rest >>= 7;
+        }
+        header.push((rest & 0x7f) as u8);
+        header.push(match stream {
+            Stream::Output => 0,
+            Stream::Error => 1,
+        });
+        header.len += 3;
+        header
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    /// The finished header, for so many bytes of data (less than 2^21).
+    fn finish(&mut self, count: usize) -> &[u8] {
+        let len = self.len;
+        self.bytes[len - 3] = (count & 0x7f) as u8 | 0x80;
+        self.bytes[len - 2] = (count >> 7 & 0x7f) as u8 | 0x80;
+        self.bytes[len - 1] = (count >> 14 & 0x7f) as u8;
+        let frame = u32::try_from(len - 4 + count).unwrap_or(u32::MAX);
+        self.bytes[..4].copy_from_slice(&frame.to_le_bytes());
+        &self.bytes[..len]
+    }
+}
+
+/// The place of `Output` among the variants of [`ToFrontEnd`].
+const VARIANT_OUTPUT: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_bytes::ByteBuf;
+    use tutti_wire::FrameBuffer;
+    use tutti_wire::frame::decode;
+
+    fn messages(bytes: &[u8]) -> Vec<ToFrontEnd> {
+        let mut buffer = FrameBuffer::new();
+        buffer.extend(bytes);
+        let hello = Hello::decode(buffer.next_frame().unwrap().unwrap()).unwrap();
+        assert_eq!(hello.role, Role::Server);
+        let mut found = Vec::new();
+        while let Some(frame) = buffer.next_frame().unwrap() {
+            found.push(decode(frame).unwrap());
+        }
+        assert_eq!(buffer.pending(), 0);
+        found
+    }
+
+    #[test]
+    fn what_was_pumped_decodes_to_the_same() {
+        for (rank, stream, bytes) in [
+            (0, Stream::Output, 1),
+            (127, Stream::Error, 127),
+            (128, Stream::Output, 128),
+            (300, Stream::Output, 16_383),
+            (70_000, Stream::Error, 32_768),
+            (u32::MAX, Stream::Output, 40_000),
+        ] {
+            let rank = Rank(rank);
+            let data: Vec<u8> = (0..bytes).map(|i| (i % 253) as u8).collect();
+            let mut outlet = Outlet::new();
+            let (count, pumped) = outlet.pump(rank, stream, &data[..], 32_768);
+            assert_eq!(count, bytes.min(32_768));
+            assert_eq!(pumped == Pumped::Full, count == 32_768);
+            outlet.end_of_stream(rank, stream);
+            let piece = |data: &[u8]| {
+                ToFrontEnd::Output { rank, stream, data: ByteBuf::from(data.to_vec()) }
+            };
+            let found = messages(&outlet.bytes[outlet.begin..outlet.end]);
+            assert_eq!(found, [piece(&data[..count]), piece(&[])]);
+        }
+    }
+
+    #[test]
+    fn the_header_is_that_of_a_real_message() {
+        for (rank, stream, count) in [
+            (0, Stream::Output, 1 << 14),
+            (127, Stream::Error, READ_BYTES_MOST),
+            (128, Stream::Output, 20_000),
+            (u32::MAX, Stream::Error, 16_384),
+        ] {
+            let data = vec![b'x'; count];
+            let mut real = Vec::new();
+            let message = ToFrontEnd::Output {
+                rank: Rank(rank),
+                stream,
+                data: ByteBuf::from(data.clone()),
+            };
+            encode(&message, &mut real);
+            let mut header = Header::new(Rank(rank), stream);
+            // From 2^14 bytes on, three bytes is what the encoder writes too.
+            assert_eq!(header.finish(count), &real[..real.len() - count]);
+        }
+    }
+
+    #[test]
+    fn unsent_bytes_survive_a_full_socket_and_growth() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut outlet = Outlet::new();
+        let data: Vec<u8> = (0..READ_BYTES_MOST).map(|i| (i % 251) as u8).collect();
+        let mut received = Vec::new();
+        let mut stalled = 0;
+        for _ in 0..40 {
+            outlet.pump(Rank(3), Stream::Output, &data[..], READ_BYTES_MOST);
+            outlet.flush(&ours).unwrap();
+            if outlet.unsent() > UNSENT_BYTES_HIGH {
+                stalled += 1;
+                let mut some = vec![0; 3 << 19];
+                let count = theirs.read(&mut some).unwrap();
+                received.extend_from_slice(&some[..count]);
+            }
+        }
+        assert!(stalled > 0, "the socket never filled");
+        let reader = std::thread::spawn(move || {
+            theirs.read_to_end(&mut received).unwrap();
+            received
+        });
+        ours.set_nonblocking(false).unwrap();
+        outlet.flush(&ours).unwrap();
+        drop(ours);
+        let found = messages(&reader.join().unwrap());
+        assert_eq!(found.len(), 40);
+        assert!(found.iter().all(|message| matches!(
+            message,
+            ToFrontEnd::Output { rank: Rank(3), data: piece, .. } if **piece == data
+        )));
+    }
+}

@@ -1,0 +1,122 @@
+//! Scripts of jobs: written where only their owner can read them, and how to run one.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use tutti_core::JobId;
+use tutti_wire::launch::Credentials;
+
+/// Who runs a script that does not say so itself.
+const SHELL: &[u8] = b"/bin/sh";
+
+/// The directory of a job in the spool.
+pub(super) fn directory(spool: &Path, job: JobId) -> PathBuf {
+    spool.join(format!("job-{job}"))
+}
+
+/// Writes a job's script; the spool itself must be one that its owner can pass through.
+///
+/// # Errors
+/// If it can't be written, with the file named.
+pub(super) fn write(
+    spool: &Path,
+    job: JobId,
+    text: &[u8],
+    owner: Option<&Credentials>,
+) -> Result<PathBuf, String> {
+    let directory = directory(spool, job);
+    let path = directory.join("script");
+    write_file(&directory, &path, text, owner)
+        .map_err(|error| format!("cannot write the script '{}': {error}", path.display()))?;
+    Ok(path)
+}
+
+fn write_file(
+    directory: &Path,
+    path: &Path,
+    text: &[u8],
+    owner: Option<&Credentials>,
+) -> io::Result<()> {
+    // Left over from a keeper that was killed.
+    remove(directory);
+    DirBuilder::new().recursive(true).mode(0o711).create(directory)?;
+    // The mode above is less the mask of whoever started us.
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o711))?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o500).open(path)?;
+    file.write_all(text)?;
+    if let Some(owner) = owner {
+        chown(path, Some(owner.uid), Some(owner.gid))?;
+    }
+    Ok(())
+}
+
+/// Removes a job's directory in the spool.
+pub(super) fn remove(directory: &Path) {
+    if let Err(error) = fs::remove_dir_all(directory)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        eprintln!("tutti keeper: cannot remove {}: {error}", directory.display());
+    }
+}
+
+/// What to start so that the script runs: the interpreter that its first line names, as the kernel
+/// would, or the shell; then the script.
+///
+/// The kernel is not asked to do it, since state directories often lie in file systems from which
+/// nothing may be executed.
+pub(super) fn command(text: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
+    let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let mut words = Vec::new();
+    if let Some(rest) = line.strip_prefix(b"#!") {
+        let rest = rest.trim_ascii();
+        let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+        let argument = rest[end..].trim_ascii();
+        if end > 0 {
+            words.push(rest[..end].to_vec());
+        }
+        // All that follows the interpreter is one argument.
+        if !argument.is_empty() {
+            words.push(argument.to_vec());
+        }
+    }
+    if words.is_empty() {
+        words.push(SHELL.to_vec());
+    }
+    words.push(path.to_vec());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_says_who_runs_it() {
+        let check = |text: &str, expected: &str| {
+            let words = command(text.as_bytes(), b"/s");
+            let words: Vec<&str> = words.iter().map(|w| std::str::from_utf8(w).unwrap()).collect();
+            assert_eq!(words.join("|"), expected, "{text:?}");
+        };
+        check("#!/bin/bash\necho", "/bin/bash|/s");
+        check("#! /usr/bin/env  -S python3 -u \n", "/usr/bin/env|-S python3 -u|/s");
+        check("echo hello", "/bin/sh|/s");
+        check("#!\n", "/bin/sh|/s");
+        check("", "/bin/sh|/s");
+        check("#!/bin/bash\r\n", "/bin/bash|/s");
+    }
+
+    #[test]
+    fn a_script_is_its_owners_alone_and_goes_with_the_job() {
+        let spool = std::env::temp_dir().join(format!("tutti-spool-{}", std::process::id()));
+        for _ in 0..2 {
+            let path = write(&spool, JobId(4), b"exit 0", None).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o500);
+            let above = fs::metadata(path.parent().unwrap()).unwrap();
+            assert_eq!(above.permissions().mode() & 0o777, 0o711);
+        }
+        remove(&directory(&spool, JobId(4)));
+        assert!(fs::read_dir(&spool).unwrap().next().is_none());
+        fs::remove_dir(&spool).unwrap();
+    }
+}

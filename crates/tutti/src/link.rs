@@ -1,0 +1,356 @@
+//! A connection that carries frames, and the poller that watches many of them.
+//!
+//! Every daemon of Tutti is one thread around one [`Poller`]: it waits, reads what came, decides,
+//! and queues what must go out. Nothing blocks: what a peer does not read yet waits in the
+//! connection's own buffer, and who must not fill it asks [`Link::unsent`] first.
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use tutti_wire::frame::{self, DecodeError, FrameBuffer, Hello, Role};
+
+/// How much one call to [`Link::receive`] reads at most, so that a fast peer can't starve others.
+const READ_BYTES_MAX: usize = 1 << 20;
+
+/// Why a connection is of no more use. Closing it is all that needs to be done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    /// The kernel said so.
+    #[error("the connection failed")]
+    Io(#[from] io::Error),
+    /// The peer sent what is no message.
+    #[error("the peer sent what is no message")]
+    Decode(#[from] DecodeError),
+    /// The peer closed its end.
+    #[error("the peer closed the connection")]
+    Closed,
+}
+
+/// One framed connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    stream: UnixStream,
+    input: FrameBuffer,
+    output: Vec<u8>,
+    sent: usize,
+    greeted: Option<Role>,
+    waits_for_room: bool,
+}
+
+impl Link {
+    /// Takes over a connected socket.
+    ///
+    /// # Errors
+    /// If the socket can't be made non-blocking.
+    pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream,
+            input: FrameBuffer::new(),
+            output: Vec::new(),
+            sent: 0,
+            greeted: None,
+            waits_for_room: false,
+        })
+    }
+
+    /// Queues our greeting, the first frame of a connection.
+    pub(crate) fn greet(&mut self, role: Role) {
+        self.output.extend_from_slice(&Hello { role }.to_frame());
+    }
+
+    /// Who the peer said it is, once its greeting has been read.
+    #[must_use]
+    pub(crate) const fn peer(&self) -> Option<Role> {
+        self.greeted
+    }
+
+    /// Reads what has arrived, without waiting.
+    ///
+    /// # Errors
+    /// [`LinkError::Closed`] when the peer closed its end and everything was read.
+    pub(crate) fn receive(&mut self) -> Result<(), LinkError> {
+        let mut chunk = [0; 64 << 10];
+        let mut total = 0;
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) if total == 0 => return Err(LinkError::Closed),
+                Ok(0) => return Ok(()),
+                Ok(count) => {
+                    self.input.extend(&chunk[..count]);
+                    total += count;
+                    // A short read emptied the socket: no second call to hear "would block".
+                    if count < chunk.len() || total >= READ_BYTES_MAX {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The next whole message, if one has arrived; the peer's greeting is taken in on the way.
+    ///
+    /// # Errors
+    /// If the bytes are no such message, or the peer's version is another.
+    pub(crate) fn next<M: DeserializeOwned>(&mut self) -> Result<Option<M>, LinkError> {
+        if self.greeted.is_none() {
+            match self.input.next_frame()? {
+                Some(payload) => self.greeted = Some(Hello::decode(payload)?.role),
+                None => return Ok(None),
+            }
+        }
+        match self.input.next_frame()? {
+            Some(payload) => Ok(Some(frame::decode(payload)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads the greeting alone; `None` while it has not arrived.
+    ///
+    /// # Errors
+    /// If the peer does not speak this version of the protocol.
+    pub(crate) fn next_greeting(&mut self) -> Result<Option<Role>, LinkError> {
+        if self.greeted.is_none()
+            && let Some(payload) = self.input.next_frame()?
+        {
+            self.greeted = Some(Hello::decode(payload)?.role);
+        }
+        Ok(self.greeted)
+    }
+
+    /// Queues a message.
+    pub(crate) fn send<M: Serialize>(&mut self, message: &M) {
+        frame::encode(message, &mut self.output);
+    }
+
+    /// Writes what is queued as far as the peer takes it, without waiting.
+    ///
+    /// # Errors
+    /// If the peer is gone.
+    pub(crate) fn flush(&mut self) -> Result<(), LinkError> {
+        while self.sent < self.output.len() {
+            match self.stream.write(&self.output[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.output.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Sends what is queued as far as it goes, and has the poller watch for room if not all went.
+    ///
+    /// # Errors
+    /// If the peer is gone.
+    pub(crate) fn settle(&mut self, poller: &Poller, token: u64) -> Result<(), LinkError> {
+        let watched = self.waits_for_room;
+        self.flush()?;
+        self.waits_for_room = self.unsent() > 0;
+        if watched != self.waits_for_room {
+            let interest = Interest { read: true, write: self.waits_for_room };
+            poller.modify(&*self, token, interest)?;
+        }
+        Ok(())
+    }
+
+    /// How many bytes are queued and not yet taken by the kernel.
+    #[must_use]
+    pub(crate) const fn unsent(&self) -> usize {
+        self.output.len() - self.sent
+    }
+
+    /// Sends all that is queued and waits for one message; for clients, which have nothing else to
+    /// do meanwhile.
+    ///
+    /// # Errors
+    /// If the peer is gone or sends what is no message.
+    pub(crate) fn call<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
+        self.stream.set_nonblocking(false)?;
+        let result = self.call_blocking();
+        self.stream.set_nonblocking(true)?;
+        result
+    }
+
+    fn call_blocking<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
+        self.stream.write_all(&self.output[self.sent..])?;
+        self.output.clear();
+        self.sent = 0;
+        loop {
+            if let Some(message) = self.next()? {
+                return Ok(message);
+            }
+            self.receive_some()?;
+        }
+    }
+
+    fn receive_some(&mut self) -> Result<(), LinkError> {
+        let mut chunk = [0; 64 << 10];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => Err(LinkError::Closed),
+            Ok(count) => {
+                self.input.extend(&chunk[..count]);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The socket, for credentials.
+    #[must_use]
+    pub(crate) const fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// What a descriptor is watched for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interest {
+    /// Something can be read, or the peer closed.
+    pub(crate) read: bool,
+    /// Something can be written.
+    pub(crate) write: bool,
+}
+
+impl Interest {
+    /// Reading alone.
+    pub(crate) const READ: Self = Self { read: true, write: false };
+    /// Writing alone.
+    pub(crate) const WRITE: Self = Self { read: false, write: true };
+    /// Nothing but errors and hang-ups.
+    pub(crate) const NONE: Self = Self { read: false, write: false };
+
+    fn flags(self) -> EpollFlags {
+        let mut flags = EpollFlags::empty();
+        flags.set(EpollFlags::EPOLLIN, self.read);
+        flags.set(EpollFlags::EPOLLOUT, self.write);
+        flags
+    }
+}
+
+/// What happened to a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ready {
+    /// The number that it was added with.
+    pub(crate) token: u64,
+    /// Reading will not wait (also at the end of the stream and on errors).
+    pub(crate) read: bool,
+    /// Writing will not wait (also on errors).
+    pub(crate) write: bool,
+}
+
+/// Watches descriptors, level-triggered, with one deadline of nanosecond resolution.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    epoll: Epoll,
+    timer: TimerFd,
+    armed: Option<u64>,
+}
+
+/// The token of the poller's own timer; not to be used by callers.
+const TIMER_TOKEN: u64 = u64::MAX;
+const EVENTS_MAX: usize = 256;
+
+impl Poller {
+    /// A poller that watches nothing yet.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub(crate) fn new() -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let timer = TimerFd::new(
+            ClockId::CLOCK_MONOTONIC,
+            TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
+        )?;
+        epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER_TOKEN))?;
+        Ok(Self { epoll, timer, armed: None })
+    }
+
+    /// Watches a descriptor.
+    ///
+    /// # Errors
+    /// If the kernel refuses, as for a regular file.
+    pub(crate) fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(self.epoll.add(fd, EpollEvent::new(interest.flags(), token))?)
+    }
+
+    /// Watches it for something else.
+    ///
+    /// # Errors
+    /// If it is not being watched.
+    pub(crate) fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(self.epoll.modify(fd, &mut EpollEvent::new(interest.flags(), token))?)
+    }
+
+    /// Watches it no more. A descriptor that is closed everywhere leaves by itself.
+    pub(crate) fn remove(&self, fd: impl AsFd) {
+        // It may have left already; then there is nothing to do.
+        let _ = self.epoll.delete(fd);
+    }
+
+    /// Waits until something happens or the monotonic clock reaches `deadline_ns`, and puts what
+    /// happened into `ready`.
+    ///
+    /// # Errors
+    /// If the kernel fails to wait.
+    pub(crate) fn wait(&mut self, deadline_ns: Option<u64>, ready: &mut Vec<Ready>) -> io::Result<()> {
+        ready.clear();
+        self.arm(deadline_ns)?;
+        let mut events = [EpollEvent::empty(); EVENTS_MAX];
+        let count = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+            Ok(count) => count,
+            Err(nix::errno::Errno::EINTR) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        for event in &events[..count] {
+            if event.data() == TIMER_TOKEN {
+                self.armed = None;
+                let _ = self.timer.unset();
+                continue;
+            }
+            let flags = event.events();
+            let broken = flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
+            ready.push(Ready {
+                token: event.data(),
+                read: broken || flags.contains(EpollFlags::EPOLLIN),
+                write: broken || flags.contains(EpollFlags::EPOLLOUT),
+            });
+        }
+        Ok(())
+    }
+
+    fn arm(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
+        if self.armed == deadline_ns {
+            return Ok(());
+        }
+        match deadline_ns {
+            Some(ns) => {
+                // A deadline of zero would disarm the timer.
+                let at = TimeSpec::from(Duration::from_nanos(ns.max(1)));
+                self.timer
+                    .set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+            }
+            None => self.timer.unset()?,
+        }
+        self.armed = deadline_ns;
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! `tutti`: one executable for all roles. This file parses the command line and chooses the role;
+//! what a role does is in its own module.
+#![forbid(unsafe_code)]
+
+mod agent;
+mod cmd;
+mod controller;
+mod exit;
+mod front;
+mod instance;
+mod keeper;
+mod link;
+mod output;
+mod supervise;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match cmd::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A broken pipe of `tutti --help | head` is no error.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let fails_with = cli.verb.fails_with();
+    match cmd::execute(cli.verb) {
+        Ok(exit) => ExitCode::from(exit.code()),
+        Err(error) => {
+            if broken_pipe(&error) {
+                return ExitCode::from(exit::Exit::READER_GONE.code());
+            }
+            eprintln!("tutti: {error:#}");
+            ExitCode::from(fails_with.code())
+        }
+    }
+}
+
+fn broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

@@ -1,0 +1,317 @@
+//! The supervisor: starts the keeper, the controller and the agent of an instance, starts again
+//! whichever of them fails, and ends when the controller has ended in good order.
+
+use crate::exit::Exit;
+use crate::instance::Instance;
+use anyhow::Context;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tutti_wire::local::{Reply, Request};
+
+/// How long a daemon must have run for its failure not to count as part of a series.
+const STEADY: Duration = Duration::from_secs(10);
+
+/// Failures in a row after which the supervisor waits before another start.
+const FAILURES_AT_ONCE: u32 = 3;
+
+/// Whether a supervisor holds the instance.
+pub(crate) fn is_supervised(instance: &Instance) -> bool {
+    match File::open(instance.lock_file()) {
+        Ok(file) => Flock::lock(file, FlockArg::LockSharedNonblock).is_err(),
+        Err(_) => false,
+    }
+}
+
+fn lock(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
+    let path = instance.lock_file();
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .read(true)
+        .open(&path)
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Some(lock)),
+        Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, error)) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
+    }
+}
+
+/// Supervises in the foreground until the instance ends.
+///
+/// # Errors
+/// If it can't be started, or another one runs.
+pub(crate) fn foreground(instance: &Instance) -> anyhow::Result<Exit> {
+    instance.prepare()?;
+    let lock = lock(instance)?;
+    anyhow::ensure!(lock.is_some(), "an instance runs in {} already", instance.directory().display());
+    let mut supervisor = Supervisor::start(instance, None)?;
+    wait_until_it_answers(instance)?;
+    eprintln!("tutti: the instance in {} is up", instance.directory().display());
+    supervisor.serve()
+}
+
+/// Supervises in the background. The process that was started says `ready` or `running` on its
+/// standard output, or what went wrong, and ends; the supervisor goes on in a session of its own.
+///
+/// # Errors
+/// If it can't be started.
+pub(crate) fn daemon(instance: &Instance) -> anyhow::Result<Exit> {
+    let result = become_daemon(instance);
+    if let Err(error) = &result {
+        println!("{error:#}");
+    }
+    result
+}
+
+fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
+    instance.prepare()?;
+    let Some(_lock) = lock(instance)? else {
+        wait_until_it_answers(instance)?;
+        println!("running");
+        return Ok(Exit::OK);
+    };
+    let log = OpenOptions::new().create(true).append(true).open(instance.log_file())?;
+    nix::unistd::setsid().context("cannot leave the session")?;
+    let mut supervisor = Supervisor::start(instance, Some(log.try_clone()?))?;
+    wait_until_it_answers(instance)?;
+    // Whoever waits for this pipe to close must not wait for the supervisor's end.
+    let mut out = std::io::stdout();
+    out.write_all(b"ready\n")?;
+    out.flush()?;
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    nix::unistd::dup2_stdout(&null)?;
+    nix::unistd::dup2_stderr(&log)?;
+    supervisor.serve()
+}
+
+/// Up means: a job can be submitted. So there must be a controller, and a node with it.
+fn wait_until_it_answers(instance: &Instance) -> anyhow::Result<()> {
+    let patience = Instant::now() + Duration::from_secs(20);
+    loop {
+        if has_node(instance).unwrap_or(false) {
+            return Ok(());
+        }
+        anyhow::ensure!(
+            Instant::now() < patience,
+            "it did not come up within 20 s; see {}",
+            instance.log_file().display()
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn has_node(instance: &Instance) -> anyhow::Result<bool> {
+    let stream = std::os::unix::net::UnixStream::connect(instance.controller_socket())?;
+    let mut link = crate::link::Link::new(stream)?;
+    link.greet(tutti_wire::Role::Client);
+    link.send(&Request::Nodes);
+    match link.call()? {
+        Reply::Nodes(nodes) => Ok(nodes.iter().any(|node| node.state == "up")),
+        _ => Ok(false),
+    }
+}
+
+/// The daemons, in the order of their start.
+const ROLES: [&str; 3] = ["keeper", "controller", "agent"];
+
+struct Daemon {
+    role: &'static str,
+    child: Option<Child>,
+    started: Instant,
+    failures: u32,
+    start_at: Option<Instant>,
+}
+
+struct Supervisor<'a> {
+    instance: &'a Instance,
+    log: Option<File>,
+    signals: SignalFd,
+    daemons: Vec<Daemon>,
+    ending: Option<Instant>,
+}
+
+impl<'a> Supervisor<'a> {
+    fn start(instance: &'a Instance, log: Option<File>) -> anyhow::Result<Self> {
+        let mut set = SigSet::empty();
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+            set.add(signal);
+        }
+        set.thread_block()?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let mut supervisor = Self {
+            instance,
+            log,
+            signals: SignalFd::with_flags(&set, flags)?,
+            daemons: Vec::new(),
+            ending: None,
+        };
+        for role in ROLES {
+            let mut daemon =
+                Daemon { role, child: None, started: Instant::now(), failures: 0, start_at: None };
+            Self::launch(instance, supervisor.log.as_ref(), &mut daemon)?;
+            supervisor.daemons.push(daemon);
+        }
+        Ok(supervisor)
+    }
+
+    fn launch(instance: &Instance, log: Option<&File>, daemon: &mut Daemon) -> anyhow::Result<()> {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .arg(daemon.role)
+            .arg("--directory")
+            .arg(instance.directory())
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .process_group(0);
+        if let Some(log) = log {
+            command.stdout(log.try_clone()?).stderr(log.try_clone()?);
+        }
+        daemon.started = Instant::now();
+        daemon.start_at = None;
+        daemon.child =
+            Some(command.spawn().with_context(|| format!("cannot start the {}", daemon.role))?);
+        Ok(())
+    }
+
+    fn serve(&mut self) -> anyhow::Result<Exit> {
+        while self.daemons.iter().any(|daemon| daemon.child.is_some() || daemon.start_at.is_some()) {
+            self.wait()?;
+            self.take_signals();
+            self.reap();
+            self.start_due()?;
+            if self.ending.is_some_and(|patience| Instant::now() >= patience) {
+                self.kill_all();
+            }
+        }
+        self.clean_up();
+        Ok(Exit::OK)
+    }
+
+    fn wait(&self) -> anyhow::Result<()> {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        use std::os::fd::AsFd;
+        let due = self.daemons.iter().filter_map(|daemon| daemon.start_at).chain(self.ending).min();
+        let timeout = match due {
+            Some(at) => {
+                let left = at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+            }
+            None => PollTimeout::NONE,
+        };
+        match poll(&mut [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn take_signals(&mut self) {
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            let ends = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]
+                .iter()
+                .any(|s| *s as u32 == signal.ssi_signo);
+            if ends && self.ending.is_none() {
+                self.ask_for_the_end();
+            }
+        }
+    }
+
+    /// The controller ends the jobs first; if there is none to ask, all are told to end.
+    fn ask_for_the_end(&mut self) {
+        self.ending = Some(Instant::now() + Duration::from_secs(20));
+        let asked = std::os::unix::net::UnixStream::connect(self.instance.controller_socket())
+            .and_then(crate::link::Link::new)
+            .is_ok_and(|mut link| {
+                link.greet(tutti_wire::Role::Client);
+                link.send(&Request::Down);
+                link.flush().is_ok()
+            });
+        if !asked {
+            self.terminate(&ROLES);
+        }
+    }
+
+    fn terminate(&self, roles: &[&str]) {
+        for daemon in self.daemons.iter().filter(|daemon| roles.contains(&daemon.role)) {
+            if let Some(child) = &daemon.child {
+                let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM);
+            }
+        }
+    }
+
+    fn kill_all(&mut self) {
+        self.ending = Some(Instant::now() + Duration::from_secs(5));
+        for child in self.daemons.iter_mut().filter_map(|daemon| daemon.child.as_mut()) {
+            let _ = child.kill();
+        }
+    }
+
+    fn reap(&mut self) {
+        for index in 0..self.daemons.len() {
+            let daemon = &mut self.daemons[index];
+            let Some(child) = &mut daemon.child else { continue };
+            let Ok(Some(status)) = child.try_wait() else { continue };
+            daemon.child = None;
+            if status.success() && daemon.role == "controller" {
+                self.on_orderly_end();
+            } else if self.ending.is_none() && !status.success() {
+                // One that ends well was told to, by a controller that is ending itself.
+                self.on_failure(index, status);
+            }
+        }
+    }
+
+    /// The controller has ended the jobs and told the agent to stop, which told the keeper.
+    fn on_orderly_end(&mut self) {
+        self.ending.get_or_insert_with(|| Instant::now() + Duration::from_secs(5));
+        for daemon in &mut self.daemons {
+            daemon.start_at = None;
+        }
+        self.terminate(&["agent", "keeper"]);
+    }
+
+    fn on_failure(&mut self, index: usize, status: std::process::ExitStatus) {
+        let daemon = &mut self.daemons[index];
+        let lived = daemon.started.elapsed();
+        daemon.failures = if lived > STEADY { 1 } else { daemon.failures + 1 };
+        let wait = match daemon.failures {
+            0..=FAILURES_AT_ONCE => Duration::ZERO,
+            more => Duration::from_millis(100 << more.min(8)),
+        };
+        eprintln!("tutti: the {} ended ({status}); starting it again", daemon.role);
+        daemon.start_at = Some(Instant::now() + wait);
+    }
+
+    fn start_due(&mut self) -> anyhow::Result<()> {
+        for daemon in &mut self.daemons {
+            if daemon.start_at.is_some_and(|at| at <= Instant::now()) {
+                Self::launch(self.instance, self.log.as_ref(), daemon)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A private instance leaves nothing behind; the system's keeps its log.
+    fn clean_up(&self) {
+        if let Ok(hierarchy) = tutti_linux::cgroup::Hierarchy::find(&self.instance.cgroup_name()) {
+            let _ = hierarchy.remove();
+        }
+        for socket in [self.instance.controller_socket(), self.instance.keeper_socket()] {
+            let _ = std::fs::remove_file(socket);
+        }
+        let _ = std::fs::remove_dir(self.instance.spool());
+        if self.instance.private {
+            let _ = std::fs::remove_file(self.instance.log_file());
+            let _ = std::fs::remove_file(self.instance.lock_file());
+            let _ = std::fs::remove_dir(self.instance.directory());
+        }
+    }
+}

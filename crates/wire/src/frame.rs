@@ -1,0 +1,250 @@
+//! Frames: a length of four bytes, least significant first, then that many bytes of one message.
+//!
+//! A message is a Rust value in the postcard format. The first frame of a connection, in each
+//! direction, is a [`Hello`] whose layout never changes, so that parts of different versions can at
+//! least tell each other so.
+
+use crate::limits::{FRAME_BYTES_MAX, PROTOCOL_VERSION};
+use alloc::vec::Vec;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Why bytes are not a message. The connection that they came from is closed; nothing else happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// A frame announces more bytes than any may have.
+    #[error("a frame of {bytes} bytes was announced; at most {limit} are allowed")]
+    FrameTooLong {
+        /// What was announced.
+        bytes: usize,
+        /// The most.
+        limit: usize,
+    },
+    /// The bytes of a frame are no message of the expected kind.
+    #[error("a frame of {bytes} bytes holds no {expected} message")]
+    NotAMessage {
+        /// The frame's length.
+        bytes: usize,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// The first frame is not the greeting of any version of Tutti.
+    #[error("the peer does not speak Tutti's protocol")]
+    NotTutti,
+    /// The peer's version is another one.
+    #[error(
+        "the peer speaks protocol version {theirs}, this is version {ours}; use the same release of \
+         tutti on both sides"
+    )]
+    OtherVersion {
+        /// The peer's.
+        theirs: u16,
+        /// Ours.
+        ours: u16,
+    },
+}
+
+const MAGIC: [u8; 5] = *b"TUTTI";
+
+/// Who a connection's opener is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// A user's verb; speaks [`crate::local`] with a controller.
+    Client = 1,
+    /// An agent; speaks [`crate::tree`] with a controller, [`crate::keeper`] with a keeper.
+    Agent = 2,
+    /// A front end that wants a job's output; speaks [`crate::attach`] with a keeper.
+    FrontEnd = 3,
+    /// The side that was connected to.
+    Server = 4,
+}
+
+/// The first frame of a connection: `TUTTI`, the version (two bytes), the role (one byte).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Who speaks.
+    pub role: Role,
+}
+
+impl Hello {
+    /// The whole frame, length included.
+    #[must_use]
+    pub fn to_frame(self) -> [u8; 12] {
+        let mut frame = [0; 12];
+        frame[0] = 8;
+        frame[4..9].copy_from_slice(&MAGIC);
+        frame[9..11].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+        frame[11] = self.role as u8;
+        frame
+    }
+
+    /// Reads the payload of a first frame.
+    ///
+    /// # Errors
+    /// If it is no greeting, or one of another version.
+    pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+        let [m0, m1, m2, m3, m4, v0, v1, role, ..] = *payload else {
+            return Err(DecodeError::NotTutti);
+        };
+        if [m0, m1, m2, m3, m4] != MAGIC {
+            return Err(DecodeError::NotTutti);
+        }
+        let theirs = u16::from_le_bytes([v0, v1]);
+        if theirs != PROTOCOL_VERSION {
+            return Err(DecodeError::OtherVersion { theirs, ours: PROTOCOL_VERSION });
+        }
+        let role = match role {
+            1 => Role::Client,
+            2 => Role::Agent,
+            3 => Role::FrontEnd,
+            4 => Role::Server,
+            _ => return Err(DecodeError::NotTutti),
+        };
+        Ok(Self { role })
+    }
+}
+
+/// Appends a message as a frame to `out`.
+///
+/// # Panics
+/// If the message exceeds [`FRAME_BYTES_MAX`]: whoever builds one keeps to the limits of its parts.
+pub fn encode<M: Serialize>(message: &M, out: &mut Vec<u8>) {
+    let begin = out.len();
+    out.extend_from_slice(&[0; 4]);
+    let encoded = postcard::to_extend(message, core::mem::take(out));
+    *out = encoded.expect("a Vec takes any number of bytes and our messages have no failing parts");
+    let length = out.len() - begin - 4;
+    assert!(length <= FRAME_BYTES_MAX, "a message of {length} bytes was built");
+    let prefix = u32::try_from(length).expect("the limit of a frame fits").to_le_bytes();
+    out[begin..begin + 4].copy_from_slice(&prefix);
+}
+
+/// Reads one message from the payload of a frame; all of it must be used up.
+///
+/// # Errors
+/// If the bytes are not exactly one such message.
+pub fn decode<M: DeserializeOwned>(payload: &[u8]) -> Result<M, DecodeError> {
+    match postcard::take_from_bytes(payload) {
+        Ok((message, [])) => Ok(message),
+        _ => Err(DecodeError::NotAMessage {
+            bytes: payload.len(),
+            expected: core::any::type_name::<M>().rsplit(':').next().unwrap_or("known"),
+        }),
+    }
+}
+
+/// Collects the bytes of a stream and hands out whole frames.
+#[derive(Debug, Default)]
+pub struct FrameBuffer {
+    bytes: Vec<u8>,
+    begin: usize,
+}
+
+impl FrameBuffer {
+    /// An empty buffer.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new(), begin: 0 }
+    }
+
+    /// Takes in what was read from the stream.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        if self.begin == self.bytes.len() {
+            self.bytes.clear();
+            self.begin = 0;
+        } else if self.begin > self.bytes.len() / 2 {
+            self.bytes.drain(..self.begin);
+            self.begin = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// How many bytes wait for the rest of their frame.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.bytes.len() - self.begin
+    }
+
+    /// The payload of the next whole frame, if it has arrived.
+    ///
+    /// # Errors
+    /// If the next frame is longer than any may be; the stream can't be read on.
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, DecodeError> {
+        let Some((prefix, rest)) = self.bytes[self.begin..].split_first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*prefix) as usize;
+        if length > FRAME_BYTES_MAX {
+            return Err(DecodeError::FrameTooLong { bytes: length, limit: FRAME_BYTES_MAX });
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let begin = self.begin + 4;
+        self.begin = begin + length;
+        Ok(Some(&self.bytes[begin..begin + length]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_stream_cut_anywhere_gives_the_same_frames() {
+        let mut stream = Vec::new();
+        for n in [0u32, 1, 300, 70_000] {
+            encode(&vec![7u8; n as usize], &mut stream);
+        }
+        for step in [1, 3, 4096, stream.len()] {
+            let mut buffer = FrameBuffer::new();
+            let mut lengths = Vec::new();
+            for piece in stream.chunks(step) {
+                buffer.extend(piece);
+                while let Some(frame) = buffer.next_frame().unwrap() {
+                    lengths.push(decode::<Vec<u8>>(frame).unwrap().len());
+                }
+            }
+            assert_eq!(lengths, [0, 1, 300, 70_000]);
+            assert_eq!(buffer.pending(), 0);
+        }
+    }
+
+    #[test]
+    fn a_huge_frame_is_refused_before_it_is_stored() {
+        let mut buffer = FrameBuffer::new();
+        buffer.extend(&u32::MAX.to_le_bytes());
+        assert!(matches!(buffer.next_frame(), Err(DecodeError::FrameTooLong { .. })));
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let mut frame = Hello { role: Role::Agent }.to_frame();
+        assert_eq!(Hello::decode(&frame[4..]), Ok(Hello { role: Role::Agent }));
+        frame[9] = 77;
+        let error = Hello::decode(&frame[4..]).unwrap_err();
+        assert_eq!(error, DecodeError::OtherVersion { theirs: 77, ours: PROTOCOL_VERSION });
+    }
+
+    #[test]
+    fn left_over_bytes_are_no_message() {
+        assert!(decode::<u8>(&[1, 2]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Hello::decode(&bytes);
+            let _ = decode::<crate::local::Request>(&bytes);
+            let _ = decode::<crate::local::Reply>(&bytes);
+            let _ = decode::<crate::tree::ToAgent>(&bytes);
+            let _ = decode::<crate::tree::FromAgent>(&bytes);
+            let _ = decode::<crate::keeper::ToKeeper>(&bytes);
+            let _ = decode::<crate::keeper::FromKeeper>(&bytes);
+            let _ = decode::<crate::attach::FromFrontEnd>(&bytes);
+            let _ = decode::<crate::attach::ToFrontEnd>(&bytes);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Messages between an agent and the keeper of its node.
+//!
+//! The keeper outlives agents. Whatever it reported stays in its memory until `Forget`, and a new
+//! agent is told of it all in `Welcome`, so no end of a task is lost with an agent.
+
+use crate::launch::{Launch, Usage};
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use tutti_core::{ControlMethod, JobId, Rank, TaskStatus};
+
+/// What an agent tells its keeper.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToKeeper {
+    /// Start these tasks; if a front end is expected, when it has attached.
+    Launch {
+        /// What and how.
+        launch: Launch,
+        /// The job's cgroup, made by the agent; tasks get groups of their own below it. `None`: no
+        /// cgroup can be written here, each task gets a minder.
+        cgroup: Option<ByteBuf>,
+    },
+    /// End every process of the job.
+    Kill {
+        /// Which job.
+        job: JobId,
+    },
+    /// Send a signal to the process groups of tasks' root processes.
+    Signal {
+        /// Which job.
+        job: JobId,
+        /// Which tasks; empty means all.
+        ranks: Vec<Rank>,
+        /// The signal's number.
+        signal: u8,
+    },
+    /// The end of the job is known where it must be; drop what is kept of it.
+    Forget {
+        /// Which job.
+        job: JobId,
+    },
+    /// End all jobs and exit.
+    Stop,
+}
+
+/// What a keeper tells its agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromKeeper {
+    /// The answer to an agent's greeting: everything that the keeper holds.
+    Welcome {
+        /// Drawn anew at each start of a keeper: another one means that the tasks of the one before
+        /// are lost.
+        incarnation: u64,
+        /// The jobs it holds.
+        held: Vec<HeldJob>,
+    },
+    /// A task's process exists.
+    TaskStarted {
+        /// Its job.
+        job: JobId,
+        /// Which task.
+        rank: Rank,
+        /// The process from which all others of the task descend: its root, or its minder.
+        root: i32,
+    },
+    /// A task has ended and nothing is left of it.
+    TaskEnded {
+        /// Its job.
+        job: JobId,
+        /// Which task.
+        rank: Rank,
+        /// How.
+        status: TaskStatus,
+        /// What a reader should know beyond the status: which file could not be opened, and why.
+        detail: String,
+    },
+    /// All tasks here have ended, nothing of the job is left, its output has been delivered or
+    /// nobody is there to take it.
+    Cleared {
+        /// Which job.
+        job: JobId,
+        /// What it used.
+        usage: Usage,
+    },
+}
+
+/// A job that a keeper holds, or whose end has not been taken note of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldJob {
+    /// Which job.
+    pub job: JobId,
+    /// Its cgroup, if it has one.
+    pub cgroup: Option<ByteBuf>,
+    /// How its processes are suspended and resumed.
+    pub control: ControlMethod,
+    /// Processes from which all others of a task descend, for tasks that have started.
+    pub roots: Vec<(Rank, i32)>,
+    /// Tasks that have ended.
+    pub ended: Vec<(Rank, TaskStatus, String)>,
+    /// Whether nothing of it is left, and what it used.
+    pub cleared: Option<Usage>,
+}

@@ -1,0 +1,128 @@
+//! What the tasks of a job are, as it travels from the front end to the keeper.
+//!
+//! Text from the user's system is bytes, not `String`: file names, arguments and the environment
+//! need not be UTF-8.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use tutti_core::{ControlMethod, JobId, Nanos, TaskPlacement};
+
+/// The program of a job, and what its tasks find when they start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchSpec {
+    /// What `tutti ps` calls the job.
+    pub name: String,
+    /// The program and its arguments; the program is searched for in the `PATH` of `environment`.
+    pub argv: Vec<ByteBuf>,
+    /// The text of a script to run instead of `argv[0]`, if that is what was submitted.
+    pub script: Option<ByteBuf>,
+    /// `NAME=value`, of the user.
+    pub environment: Vec<ByteBuf>,
+    /// The directory to start in.
+    pub directory: ByteBuf,
+    /// The file mode creation mask.
+    pub umask: u32,
+    /// Resource limits: the kernel's number of the resource, the soft and the hard limit.
+    pub rlimits: Vec<(u32, u64, u64)>,
+    /// Where input comes from and output goes.
+    pub stdio: Stdio,
+    /// The most processes that a task may have at once, where the machine can enforce it.
+    pub processes_max: Option<u64>,
+}
+
+/// Where the input of tasks comes from and their output goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stdio {
+    /// A front end attaches; no task starts before it has.
+    FrontEnd {
+        /// Which ranks get input.
+        input: InputTo,
+    },
+    /// Files, opened by the tasks themselves as their user, by patterns (see [`crate::pattern`])
+    /// relative to the directory of the job.
+    Files {
+        /// Standard input; `None`: empty.
+        input: Option<ByteBuf>,
+        /// Standard output.
+        output: ByteBuf,
+        /// Standard error; `None`: the same as standard output.
+        error: Option<ByteBuf>,
+        /// Whether files that exist are appended to instead of emptied.
+        append: bool,
+    },
+}
+
+/// Which ranks a piece of input goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InputTo {
+    /// None: every task finds its standard input empty.
+    Nobody,
+    /// All tasks get the same.
+    All,
+    /// One task; the others find theirs empty.
+    Rank(u32),
+    /// Each piece names its rank.
+    Tagged,
+}
+
+/// Who the tasks run as, as the kernel told the controller (never as the client said).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credentials {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+/// Everything that a node needs to start its tasks of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Which job.
+    pub job: JobId,
+    /// How its processes are suspended and resumed.
+    pub control: ControlMethod,
+    /// Who it runs as.
+    pub credentials: Credentials,
+    /// Tasks of the whole job.
+    pub size: u32,
+    /// The tasks of this node, by rank.
+    pub tasks: Vec<TaskPlacement>,
+    /// Names of all nodes of the job, in the order of their ranks.
+    pub nodes: Vec<String>,
+    /// This node's place in `nodes`.
+    pub node_rank: u32,
+    /// The class, for the environment.
+    pub class: String,
+    /// The quantum at launch, for the environment.
+    pub quantum: Nanos,
+    /// Processors for each task, for the environment.
+    pub processors_per_task: u32,
+    /// Memory that each task may use.
+    pub memory_per_task_bytes: Option<u64>,
+    /// What to run.
+    pub spec: LaunchSpec,
+}
+
+/// What a job used on a node, or a task alone, as the kernel counted it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Processor time in user mode, in microseconds.
+    pub user_us: u64,
+    /// Processor time in the kernel, in microseconds.
+    pub system_us: u64,
+    /// The largest resident set of any one process that was waited for, in bytes.
+    pub memory_peak_bytes: u64,
+}
+
+impl Usage {
+    /// Adds the times and keeps the larger of the peaks.
+    pub fn add(&mut self, other: &Self) {
+        self.user_us = self.user_us.saturating_add(other.user_us);
+        self.system_us = self.system_us.saturating_add(other.system_us);
+        self.memory_peak_bytes = self.memory_peak_bytes.max(other.memory_peak_bytes);
+    }
+}

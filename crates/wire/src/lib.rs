@@ -1,0 +1,30 @@
+//! Bytes to values and back, and nothing else: every message between Tutti's own parts, and every
+//! text format that comes from outside. Nothing in here does I/O, and every decoder is total: any
+//! input gives a value or an error, within the limits of [`limits`].
+//!
+//! - [`frame`]: length-prefixed frames, and the greeting that opens every connection
+//! - [`local`]: client and controller; [`tree`]: controller and agent; [`keeper`]: agent and keeper;
+//!   [`attach`]: front end and keeper
+//! - [`launch`]: what the tasks of a job are, as it travels from the front end to the keeper
+//! - [`report`]: the structs behind every table and every `--json`: what users rely on
+//! - [`units`], [`script`], [`pattern`], [`pmi`]: lengths and sizes, job scripts, names of output
+//!   files, the process management interface of MPI libraries
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod attach;
+pub mod frame;
+pub mod keeper;
+pub mod launch;
+pub mod limits;
+pub mod local;
+pub mod pattern;
+pub mod pmi;
+pub mod report;
+pub mod script;
+pub mod tree;
+pub mod units;
+
+pub use frame::{DecodeError, FrameBuffer, Hello, Role};

@@ -1,0 +1,159 @@
+//! Messages between a client (a user's verb) and the controller, on the instance's Unix socket. Who
+//! the client is, the kernel says; nothing in here does.
+
+use crate::launch::LaunchSpec;
+use crate::report::{
+    ClassReport, JobReport, NodeReport, ParamReport, StatusReport, SwitchRecord, Target,
+};
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use tutti_core::{ClassName, JobId, Nanos, OnBadExit, Outcome};
+
+/// What a client can ask for. Each request gets one reply; `Run` gets more as the job goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// Run a job whose front end this client is: `Accepted`, then `Ended`. A client that closes
+    /// the connection before that has vanished.
+    Run(JobRequest),
+    /// Run a job without a front end: `Accepted`.
+    Submit(JobRequest),
+    /// `Ended` when the job has ended, at once if it has already.
+    Wait {
+        /// Which job.
+        job: JobId,
+    },
+    /// `Jobs`.
+    Jobs {
+        /// Whether jobs that ended are wanted too.
+        ended: bool,
+    },
+    /// `Nodes`.
+    Nodes,
+    /// End a job: `Done`.
+    Cancel {
+        /// Which job.
+        job: JobId,
+        /// Whether without SIGTERM and grace.
+        at_once: bool,
+    },
+    /// Send a signal to a job, a task, or a process with all below it: `Done`.
+    Signal {
+        /// To whom.
+        target: Target,
+        /// The signal's number.
+        signal: u8,
+        /// Whether every process gets it instead of the root processes' groups.
+        every_process: bool,
+    },
+    /// Suspend a job, a task, or a process with all below it: `Done`.
+    Suspend {
+        /// Which.
+        target: Target,
+    },
+    /// Resume it: `Done`.
+    Resume {
+        /// Which.
+        target: Target,
+    },
+    /// `Params`.
+    Params,
+    /// Set parameters: `Params`.
+    SetParams {
+        /// Names and values, as text; all are set or none.
+        settings: Vec<(String, String)>,
+    },
+    /// Define or change a class: `Params`.
+    SetClass {
+        /// Its name.
+        class: ClassName,
+        /// Its rules: `share`, `empty`, `control` with their values, as text.
+        settings: Vec<(String, String)>,
+    },
+    /// The latest switches of all nodes: `Switches`.
+    Switches {
+        /// The most that are wanted.
+        count: u32,
+    },
+    /// `Status`.
+    Status,
+    /// End all jobs and the instance: `Done`, then the connection closes when all is gone.
+    Down,
+}
+
+/// A job as a client asks for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRequest {
+    /// See [`tutti_core::JobSpec::class`].
+    pub class: ClassName,
+    /// See [`tutti_core::JobSpec::tasks`].
+    pub tasks: u32,
+    /// See [`tutti_core::JobSpec::processors_per_task`].
+    pub processors_per_task: Option<u32>,
+    /// See [`tutti_core::JobSpec::memory_per_task_bytes`].
+    pub memory_per_task_bytes: Option<u64>,
+    /// See [`tutti_core::JobSpec::time_limit`].
+    pub time_limit: Option<Nanos>,
+    /// See [`tutti_core::JobSpec::grace`].
+    pub grace: Nanos,
+    /// See [`tutti_core::JobSpec::on_bad_exit`].
+    pub on_bad_exit: OnBadExit,
+    /// What to run.
+    pub launch: LaunchSpec,
+}
+
+/// What a controller answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// The job is accepted.
+    Accepted {
+        /// Its number.
+        job: JobId,
+        /// Why it waits, or empty if it is being started.
+        waits: String,
+    },
+    /// A job that waited is being started, or an accepted one is at once: where its output is.
+    Starting {
+        /// Its number.
+        job: JobId,
+        /// The keepers' sockets.
+        attach: Vec<ByteBuf>,
+    },
+    /// The job can't be accepted; the reason says what would be.
+    Declined {
+        /// Why.
+        reason: String,
+    },
+    /// The job has ended, and nothing of it is left.
+    Ended {
+        /// Its number.
+        job: JobId,
+        /// How.
+        outcome: Outcome,
+        /// What a reader should know beyond the outcome; may be empty.
+        detail: String,
+    },
+    /// It was done.
+    Done,
+    /// It could not be done, and why.
+    Failed {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The jobs, by number.
+    Jobs(Vec<JobReport>),
+    /// The nodes, by number.
+    Nodes(Vec<NodeReport>),
+    /// The parameters and the classes.
+    Params {
+        /// Parameters.
+        params: Vec<ParamReport>,
+        /// Classes.
+        classes: Vec<ClassReport>,
+    },
+    /// Switches by node, oldest first.
+    Switches(Vec<(String, Vec<SwitchRecord>)>),
+    /// How the instance fares.
+    Status(StatusReport),
+}

@@ -1,0 +1,540 @@
+//! The server of one job on one node: what its tasks have stored, and who waits for whom.
+//!
+//! A job on several nodes has a server on each. They meet only at barriers: when the last task of a
+//! node has entered one, [`Effect::BarrierComplete`] goes upward together with what was stored since
+//! ([`Server::take_stored`]); when all nodes have, [`Server::release`] lets the tasks go on, with
+//! what the others stored. On one node there is nobody to ask, and the barrier opens at once.
+
+use super::line::{Command, PmiError, parse_line};
+use super::names::{NameError, Names};
+use super::{
+    BARRIERS_PER_TASK_MAX, KEY_BYTES_MAX, SPACE_NAME_BYTES_MAX, SPACES_MAX, STORE_BYTES_MAX,
+    VALUE_BYTES_MAX,
+};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use tutti_core::{JobId, Rank, UserId};
+
+/// What a server must know of its job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSpec {
+    /// Which job, for the names that it publishes.
+    pub job: JobId,
+    /// Whose it is, likewise.
+    pub user: UserId,
+    /// Tasks of the whole job.
+    pub size: u32,
+    /// The ranks of this node's tasks. A task's place in here is its number in all calls.
+    pub ranks: Vec<Rank>,
+    /// The name of the job's key space: no blanks, and one that no other job on the node has.
+    pub space_name: String,
+    /// Which ranks share a node (see [`super::process_mapping`]), if that can be said.
+    pub process_mapping: Option<String>,
+    /// What the tasks find besides, with names that begin with `PMI_`: a file with the hardware's
+    /// description as `PMI_hwloc_xmlfile` saves each of them the time to make it.
+    pub attributes: Vec<(String, String)>,
+}
+
+/// What a server asks its keeper to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Send a line, its end included, to a task.
+    Reply {
+        /// To which.
+        task: usize,
+        /// The whole line.
+        line: Vec<u8>,
+    },
+    /// A task wants the whole job ended. It gets no answer, and need not end by itself.
+    Abort {
+        /// Which.
+        task: usize,
+        /// The status that it wants for the job.
+        code: i32,
+        /// Why, in one line; may be empty.
+        message: String,
+    },
+    /// A task needs no more of the server; what it does from now on is its own affair.
+    Finalized {
+        /// Which.
+        task: usize,
+    },
+    /// All tasks of this node have entered a barrier in which other nodes take part.
+    BarrierComplete {
+        /// Which.
+        barrier: Barrier,
+    },
+    /// A task does not keep to the protocol: close its connection.
+    Close {
+        /// Which.
+        task: usize,
+        /// Why.
+        error: PmiError,
+    },
+}
+
+/// One of the barriers that a job's tasks can wait in at the same time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Barrier {
+    /// Who takes part.
+    pub group: BarrierGroup,
+    /// Tells the barriers of one group apart.
+    pub tag: u32,
+}
+
+/// Who takes part in a barrier.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BarrierGroup {
+    /// All tasks of the job.
+    World,
+    /// The tasks of each node among themselves.
+    Node,
+    /// Some ranks.
+    Ranks(BTreeSet<Rank>),
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TaskState {
+    /// It has not said a word. If none of several tasks ever does, they are no MPI program, or one
+    /// of a library that expects another interface and runs them as so many jobs of one.
+    #[default]
+    Silent,
+    /// It has begun.
+    Begun,
+    /// It has said that it is done.
+    Finalized,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Task {
+    state: TaskState,
+    /// Barriers that it waits in.
+    waiting: u32,
+    /// Tasks that the parts of an unfinished spawn have asked for.
+    spawning: u32,
+}
+
+/// The server of one job on one node.
+#[derive(Debug)]
+pub struct Server {
+    job: JobId,
+    user: UserId,
+    size: u32,
+    ranks: Vec<Rank>,
+    space_name: Vec<u8>,
+    /// What the job finds without having put it.
+    attributes: BTreeMap<Vec<u8>, Vec<u8>>,
+    tasks: Vec<Task>,
+    spaces: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>,
+    spaces_created: u64,
+    stored_bytes: usize,
+    /// What was put since the last barrier, for the other nodes.
+    fresh: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The local tasks that wait.
+    barriers: BTreeMap<Barrier, BTreeSet<usize>>,
+}
+
+impl Server {
+    /// A server whose tasks have not begun.
+    #[must_use]
+    pub fn new(spec: ServerSpec) -> Self {
+        let mut attributes: BTreeMap<Vec<u8>, Vec<u8>> = spec
+            .attributes
+            .into_iter()
+            .map(|(key, value)| (key.into_bytes(), value.into_bytes()))
+            .collect();
+        if let Some(mapping) = spec.process_mapping {
+            attributes.insert(b"PMI_process_mapping".to_vec(), mapping.into_bytes());
+        }
+        let space_name = spec.space_name.into_bytes();
+        Self {
+            job: spec.job,
+            user: spec.user,
+            size: spec.size,
+            tasks: vec![Task::default(); spec.ranks.len()],
+            ranks: spec.ranks,
+            attributes,
+            spaces: BTreeMap::from([(space_name.clone(), BTreeMap::new())]),
+            space_name,
+            spaces_created: 0,
+            stored_bytes: 0,
+            fresh: Vec::new(),
+            barriers: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in one line of a task, and appends what must be done to `out`.
+    pub fn handle(&mut self, task: usize, line: &[u8], names: &mut Names, out: &mut Vec<Effect>) {
+        if task >= self.tasks.len() {
+            out.push(Effect::Close { task, error: PmiError::NoSuchTask { task } });
+            return;
+        }
+        match parse_line(line) {
+            Ok(command) => self.answer(task, command, names, out),
+            Err(error) => out.push(Effect::Close { task, error }),
+        }
+    }
+
+    /// How far a task is; silent if there is no such task.
+    #[must_use]
+    pub fn state(&self, task: usize) -> TaskState {
+        self.tasks.get(task).map_or(TaskState::Silent, |task| task.state)
+    }
+
+    /// Takes what was stored since the last call, for the other nodes of the job.
+    pub fn take_stored(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        core::mem::take(&mut self.fresh)
+    }
+
+    /// Opens a barrier that all nodes have completed; what they stored before it can be found from
+    /// now on. A barrier in which nobody waits is none, and only its values are taken.
+    pub fn release(
+        &mut self,
+        barrier: &Barrier,
+        stored: Vec<(Vec<u8>, Vec<u8>)>,
+        out: &mut Vec<Effect>,
+    ) {
+        for (key, value) in stored {
+            // The other server has kept to the same limits; all together may exceed them here, and
+            // what finds no room is then not found.
+            let _ = self.store(None, &key, &value);
+        }
+        self.open(barrier, out);
+    }
+
+    fn answer(
+        &mut self,
+        task: usize,
+        command: Command<'_>,
+        names: &mut Names,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.tasks[task].state == TaskState::Silent {
+            self.tasks[task].state = TaskState::Begun;
+        }
+        let answer = match command {
+            Command::Init { version, .. } => self.init(task, version),
+            Command::GetMaxes => Answer::done("maxes")
+                .number("kvsname_max", SPACE_NAME_BYTES_MAX)
+                .number("keylen_max", KEY_BYTES_MAX)
+                .number("vallen_max", VALUE_BYTES_MAX),
+            // A job is of one program.
+            Command::GetAppnum => Answer::done("appnum").number("appnum", 0u32),
+            // Nothing can be spawned, so there is no room for more than there are.
+            Command::GetUniverseSize => Answer::done("universe_size").number("size", self.size),
+            Command::GetMyKvsname => Answer::done("my_kvsname").text("kvsname", &self.space_name),
+            Command::Put { space, key, value } => self.put(space, key, value),
+            Command::Get { space, key } => self.get(space, key),
+            Command::GetByIndex { space, index } => self.get_by_index(space, index),
+            Command::CreateKvs => self.create_space(),
+            Command::DestroyKvs { space } => self.destroy_space(space),
+            Command::PublishName { service, port } => self.publish(names, service, port),
+            Command::LookupName { service } => match names.lookup(self.user, service) {
+                Some(port) => Answer::ok("lookup_result").text("port", port),
+                None => Answer::not_ok("lookup_result", "service_not_found"),
+            },
+            Command::UnpublishName { service } => match names.unpublish(self.user, service) {
+                true => Answer::ok("unpublish_result"),
+                false => Answer::not_ok("unpublish_result", "service_not_found"),
+            },
+            Command::Finalize => {
+                self.tasks[task].state = TaskState::Finalized;
+                out.push(Answer::done("finalize_ack").to(task));
+                out.push(Effect::Finalized { task });
+                return;
+            }
+            Command::Abort { code, message } => {
+                let message = crate::units::shown(&String::from_utf8_lossy(message));
+                out.push(Effect::Abort { task, code, message });
+                return;
+            }
+            Command::BarrierIn { group } => return self.enter(task, group, out),
+            Command::Spawn { tasks, last } => match self.spawn(task, tasks, last) {
+                Some(answer) => answer,
+                None => return,
+            },
+            // Its process was not started as a task; a task has no need of it.
+            Command::SingletonInit => Answer::done("singinit_info").text("versionok", b"no"),
+        };
+        out.push(answer.to(task));
+    }
+
+    /// A client may begin again after it has finalized: MPICH's sessions do.
+    fn init(&mut self, task: usize, version: u32) -> Answer {
+        self.tasks[task].state = TaskState::Begun;
+        let answer = match version {
+            1 => Answer::done("response_to_init"),
+            _ => Answer::refused("response_to_init", "only_version_1_is_spoken"),
+        };
+        answer.number("pmi_version", 1u32).number("pmi_subversion", 2u32)
+    }
+
+    fn put(&mut self, space: Option<&[u8]>, key: &[u8], value: &[u8]) -> Answer {
+        if key.starts_with(b"PMI_") {
+            return Answer::refused("put_result", "keys_with_PMI__are_reserved");
+        }
+        match self.store(space, key, value) {
+            Ok(()) => {
+                let is_own = space.is_none_or(|space| space == self.space_name);
+                if is_own && self.ranks.len() < self.size as usize {
+                    self.fresh.push((key.to_vec(), value.to_vec()));
+                }
+                Answer::done("put_result")
+            }
+            Err(reason) => Answer::refused("put_result", reason),
+        }
+    }
+
+    /// Stores a value; a key that is put again, as by a program that begins again, gets the new one.
+    /// Keys longer than clients are told are taken as well: hydra does, and a line bounds them.
+    fn store(
+        &mut self,
+        space: Option<&[u8]>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), &'static str> {
+        if key.is_empty() {
+            return Err("key_is_empty");
+        }
+        let name = space.unwrap_or(&self.space_name);
+        let entries = self.spaces.get_mut(name).ok_or("kvsname_not_found")?;
+        let freed = entries.get(key).map_or(0, |old| entry_bytes(key, old));
+        let stored_bytes = self.stored_bytes - freed + entry_bytes(key, value);
+        if stored_bytes > STORE_BYTES_MAX {
+            return Err("no_room_for_more_keys");
+        }
+        self.stored_bytes = stored_bytes;
+        entries.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    fn get(&self, space: Option<&[u8]>, key: &[u8]) -> Answer {
+        if let Some(value) = self.attributes.get(key) {
+            return Answer::done("get_result").text("value", value);
+        }
+        if let Some(ranks) = self.local_ranks(key) {
+            return Answer::done("get_result").text("value", ranks.as_bytes());
+        }
+        let Some(entries) = self.spaces.get(space.unwrap_or(&self.space_name)) else {
+            return Answer::refused("get_result", "kvsname_not_found");
+        };
+        match entries.get(key) {
+            Some(value) => Answer::done("get_result").text("value", value),
+            // Clients of 1.1 read `value` without looking whether it is there.
+            None => Answer::refused("get_result", "key_not_found").text("value", b"unknown"),
+        }
+    }
+
+    /// `pmiPrivateLocalRanks_R`: the ranks on the node of rank R, which old clients ask for instead
+    /// of the mapping. Known only for the ranks of this node, and no others ask.
+    fn local_ranks(&self, key: &[u8]) -> Option<String> {
+        let rank = key.strip_prefix(b"pmiPrivateLocalRanks_")?;
+        let rank = core::str::from_utf8(rank).ok()?.parse().ok()?;
+        if !self.ranks.contains(&Rank(rank)) {
+            return None;
+        }
+        let ranks: Vec<String> = self.ranks.iter().map(ToString::to_string).collect();
+        Some(ranks.join(",")).filter(|text| text.len() <= VALUE_BYTES_MAX)
+    }
+
+    fn get_by_index(&self, space: Option<&[u8]>, index: u32) -> Answer {
+        const RESPONSE: &str = "getbyidx_results";
+        let Some(entries) = self.spaces.get(space.unwrap_or(&self.space_name)) else {
+            return Answer::new(RESPONSE, -1).text("reason", b"kvsname_not_found");
+        };
+        match entries.iter().nth(index as usize) {
+            Some((key, value)) => Answer::new(RESPONSE, 0)
+                .number("nextidx", u64::from(index) + 1)
+                .text("key", key)
+                .text("val", value),
+            None => Answer::new(RESPONSE, -2).text("reason", b"no_more_keyvals"),
+        }
+    }
+
+    fn create_space(&mut self) -> Answer {
+        if self.spaces.len() > SPACES_MAX {
+            return Answer::refused("newkvs", "too_many_kvs");
+        }
+        self.spaces_created += 1;
+        let mut name = self.space_name.clone();
+        name.extend_from_slice(format!("_{}", self.spaces_created).as_bytes());
+        let answer = Answer::done("newkvs").text("kvsname", &name);
+        self.spaces.insert(name, BTreeMap::new());
+        answer
+    }
+
+    fn destroy_space(&mut self, name: &[u8]) -> Answer {
+        if name == self.space_name {
+            return Answer::refused("kvs_destroyed", "the_job_needs_it");
+        }
+        match self.spaces.remove(name) {
+            Some(entries) => {
+                let freed: usize = entries.iter().map(|(key, value)| entry_bytes(key, value)).sum();
+                self.stored_bytes -= freed;
+                Answer::done("kvs_destroyed")
+            }
+            None => Answer::refused("kvs_destroyed", "kvsname_not_found"),
+        }
+    }
+
+    fn publish(&self, names: &mut Names, service: &[u8], port: &[u8]) -> Answer {
+        const RESPONSE: &str = "publish_result";
+        match names.publish(self.user, self.job, service, port) {
+            Ok(()) => Answer::ok(RESPONSE),
+            Err(NameError::Taken) => Answer::not_ok(RESPONSE, "key_already_present"),
+            Err(NameError::TooLong) => Answer::not_ok(RESPONSE, "name_is_too_long"),
+            Err(NameError::TooMany) => Answer::not_ok(RESPONSE, "too_many_names"),
+        }
+    }
+
+    /// Nothing is started; the client waits for an answer after the last part. It wants an error
+    /// code for each task that it asked for.
+    fn spawn(&mut self, task: usize, tasks: u32, last: bool) -> Option<Answer> {
+        const CODES_MAX: usize = 256;
+        let asked = self.tasks[task].spawning.saturating_add(tasks);
+        self.tasks[task].spawning = if last { 0 } else { asked };
+        if !last {
+            return None;
+        }
+        let codes = vec!["-1"; CODES_MAX.min(asked as usize)].join(",");
+        let answer = Answer::refused("spawn_result", "tasks_can_not_start_further_tasks");
+        Some(if codes.is_empty() { answer } else { answer.text("errcodes", codes.as_bytes()) })
+    }
+
+    /// A task enters a barrier, and waits until it opens.
+    fn enter(&mut self, task: usize, group: Option<&[u8]>, out: &mut Vec<Effect>) {
+        if self.tasks[task].waiting >= BARRIERS_PER_TASK_MAX {
+            out.push(Effect::Close { task, error: PmiError::TooManyBarriers });
+            return;
+        }
+        let Some(barrier) = self.barrier(group) else {
+            out.push(Answer::refused("barrier_out", "bad_group").to(task));
+            return;
+        };
+        let (here, everywhere) = self.members(&barrier.group);
+        let is_member = match &barrier.group {
+            BarrierGroup::World | BarrierGroup::Node => true,
+            BarrierGroup::Ranks(ranks) => ranks.contains(&self.ranks[task]),
+        };
+        let inside = self.barriers.entry(barrier.clone()).or_default();
+        if !is_member || !inside.insert(task) {
+            let reason = if is_member { "already_in_this_barrier" } else { "not_in_this_group" };
+            if inside.is_empty() {
+                self.barriers.remove(&barrier);
+            }
+            out.push(Answer::refused("barrier_out", reason).number("tag", barrier.tag).to(task));
+            return;
+        }
+        self.tasks[task].waiting += 1;
+        if inside.len() < here {
+            return;
+        }
+        if here == everywhere {
+            self.open(&barrier, out);
+        } else {
+            out.push(Effect::BarrierComplete { barrier });
+        }
+    }
+
+    /// Lets the tasks go on that wait, in the order of their numbers.
+    fn open(&mut self, barrier: &Barrier, out: &mut Vec<Effect>) {
+        for task in self.barriers.remove(barrier).unwrap_or_default() {
+            self.tasks[task].waiting -= 1;
+            // A client with threads tells by the tag whose barrier it was.
+            out.push(Answer::done("barrier_out").number("tag", barrier.tag).to(task));
+        }
+    }
+
+    /// How many tasks take part in a barrier: those of this node, and all.
+    fn members(&self, group: &BarrierGroup) -> (usize, usize) {
+        match group {
+            BarrierGroup::World => (self.ranks.len(), self.size as usize),
+            BarrierGroup::Node => (self.ranks.len(), self.ranks.len()),
+            BarrierGroup::Ranks(ranks) => {
+                (self.ranks.iter().filter(|rank| ranks.contains(*rank)).count(), ranks.len())
+            }
+        }
+    }
+
+    /// Reads `WORLD:tag`, `NODE:tag`, `rank,rank,...:tag`; the tag may be absent, and without
+    /// anything it is the world.
+    fn barrier(&self, group: Option<&[u8]>) -> Option<Barrier> {
+        let Some(text) = group else {
+            return Some(Barrier { group: BarrierGroup::World, tag: 0 });
+        };
+        let text = core::str::from_utf8(text).ok()?;
+        let (members, tag) = match text.split_once(':') {
+            Some((members, tag)) => (members, tag.parse().ok()?),
+            None => (text, 0),
+        };
+        let group = match members {
+            "WORLD" => BarrierGroup::World,
+            "NODE" => BarrierGroup::Node,
+            _ => {
+                let ranks: Option<BTreeSet<Rank>> = members
+                    .split(',')
+                    .map(|rank| rank.parse().ok().filter(|rank| *rank < self.size).map(Rank))
+                    .collect();
+                BarrierGroup::Ranks(ranks?)
+            }
+        };
+        Some(Barrier { group, tag })
+    }
+}
+
+/// What an entry of a key space takes, about. The map's own part is counted, so that empty values
+/// are not free.
+const fn entry_bytes(key: &[u8], value: &[u8]) -> usize {
+    key.len() + value.len() + 64
+}
+
+/// A line that is being written.
+struct Answer(Vec<u8>);
+
+impl Answer {
+    fn new(response: &str, rc: i32) -> Self {
+        Self(format!("cmd={response} rc={rc}").into_bytes())
+    }
+
+    fn done(response: &str) -> Self {
+        Self::new(response, 0)
+    }
+
+    /// No blanks in a reason: clients take it for one word.
+    fn refused(response: &str, reason: &str) -> Self {
+        Self::new(response, -1).text("msg", reason.as_bytes())
+    }
+
+    /// What concerns names is answered in two fields: clients of 1.1 look at `info`, newer at `rc`.
+    fn ok(response: &str) -> Self {
+        Self::done(response).text("info", b"ok")
+    }
+
+    fn not_ok(response: &str, reason: &str) -> Self {
+        Self::refused(response, reason).text("info", reason.as_bytes())
+    }
+
+    fn text(mut self, name: &str, value: &[u8]) -> Self {
+        self.0.push(b' ');
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.push(b'=');
+        self.0.extend_from_slice(value);
+        self
+    }
+
+    fn number(self, name: &str, value: impl ToString) -> Self {
+        self.text(name, value.to_string().as_bytes())
+    }
+
+    fn to(mut self, task: usize) -> Effect {
+        self.0.push(b'\n');
+        Effect::Reply { task, line: self.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,321 @@
+//! Sessions as MPICH's clients hold them: recorded from MPICH 4.0.2 and 5.0.2, shortened.
+
+use super::*;
+use crate::limits::PMI_LINE_BYTES_MAX;
+use proptest::prelude::*;
+
+/// A job whose tasks are all here, but for those of `elsewhere`.
+fn server(job: u64, size: u32, elsewhere: u32) -> Server {
+    Server::new(ServerSpec {
+        job: JobId(job),
+        user: UserId(1000),
+        size,
+        ranks: (0..size - elsewhere).map(Rank).collect(),
+        space_name: format!("kvs_{job}"),
+        process_mapping: crate::pmi::process_mapping((0..size).map(|_| 0)),
+        attributes: vec![],
+    })
+}
+
+/// Plays a session. `0> x` is a line of task 0; the lines after it, up to the next of a task, are
+/// what must follow: `0< x` an answer, anything else another effect.
+fn play(server: &mut Server, names: &mut Names, session: &str) {
+    let mut lines = session.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    while let Some(line) = lines.next() {
+        let (task, command) = line.split_once("> ").unwrap_or_else(|| panic!("unexpected: {line}"));
+        let mut effects = Vec::new();
+        let command = command.replace("\\n", "\n");
+        server.handle(task.parse().unwrap(), command.as_bytes(), names, &mut effects);
+        let mut expected = Vec::new();
+        while let Some(line) = lines.next_if(|line| !line.contains("> ")) {
+            expected.push(line.to_owned());
+        }
+        assert_eq!(effects.iter().map(shown).collect::<Vec<_>>(), expected, "after {line}");
+    }
+}
+
+fn shown(effect: &Effect) -> String {
+    match effect {
+        Effect::Reply { task, line } => {
+            let line = String::from_utf8_lossy(line);
+            format!("{task}< {}", line.strip_suffix('\n').unwrap())
+        }
+        Effect::Abort { task, code, message } => format!("abort {task} {code} '{message}'"),
+        Effect::Finalized { task } => format!("finalized {task}"),
+        Effect::BarrierComplete { barrier } => format!("complete {}", barrier.tag),
+        Effect::Close { task, error } => format!("close {task}: {error}"),
+    }
+}
+
+#[test]
+fn mpich_4_with_two_tasks() {
+    let session = "
+        0> cmd=init pmi_version=1 pmi_subversion=1
+        0< cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2
+        1> cmd=init pmi_version=1 pmi_subversion=1
+        1< cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2
+        0> cmd=get_maxes
+        0< cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024
+        0> cmd=get_appnum
+        0< cmd=appnum rc=0 appnum=0
+        0> cmd=get_my_kvsname
+        0< cmd=my_kvsname rc=0 kvsname=kvs_7
+        0> cmd=get kvsname=kvs_7 key=PMI_process_mapping
+        0< cmd=get_result rc=0 value=(vector,(0,1,2))
+        0> cmd=barrier_in
+        1> cmd=barrier_in
+        0< cmd=barrier_out rc=0 tag=0
+        1< cmd=barrier_out rc=0 tag=0
+        0> cmd=put kvsname=kvs_7 key=-bcast-1-0 value=2F6465762F73686D
+        0< cmd=put_result rc=0
+        1> cmd=barrier_in
+        0> cmd=barrier_in
+        0< cmd=barrier_out rc=0 tag=0
+        1< cmd=barrier_out rc=0 tag=0
+        1> cmd=get kvsname=kvs_7 key=-bcast-1-0
+        1< cmd=get_result rc=0 value=2F6465762F73686D
+        1> cmd=get kvsname=kvs_7 key=-allgather-shm-1-5
+        1< cmd=get_result rc=-1 msg=key_not_found value=unknown
+        1> cmd=get_universe_size
+        1< cmd=universe_size rc=0 size=2
+        1> cmd=finalize
+        1< cmd=finalize_ack rc=0
+        finalized 1
+        0> cmd=finalize
+        0< cmd=finalize_ack rc=0
+        finalized 0
+    ";
+    let mut server = server(7, 2, 0);
+    assert_eq!(server.state(0), TaskState::Silent);
+    play(&mut server, &mut Names::new(), session);
+    assert_eq!((server.state(0), server.state(9)), (TaskState::Finalized, TaskState::Silent));
+    assert_eq!(server.take_stored(), [], "there is no other node");
+}
+
+#[test]
+fn mpich_5_with_groups() {
+    let session = "
+        0> cmd=init pmi_version=1 pmi_subversion=1
+        0< cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2
+        0> cmd=get kvsname=kvs_7 key=PMI_hwloc_xmlfile
+        0< cmd=get_result rc=-1 msg=key_not_found value=unknown
+        0> cmd=barrier_in group=0,2:7
+        2> cmd=barrier_in group=WORLD:0
+        1> cmd=barrier_in
+        2> cmd=barrier_in group=2,0:7
+        0< cmd=barrier_out rc=0 tag=7
+        2< cmd=barrier_out rc=0 tag=7
+        0> cmd=barrier_in group=WORLD:0
+        0< cmd=barrier_out rc=0 tag=0
+        1< cmd=barrier_out rc=0 tag=0
+        2< cmd=barrier_out rc=0 tag=0
+        0> cmd=barrier_in group=1:3
+        0< cmd=barrier_out rc=-1 msg=not_in_this_group tag=3
+        1> cmd=barrier_in group=1:3
+        1< cmd=barrier_out rc=0 tag=3
+        0> cmd=barrier_in group=NODE:4
+        0> cmd=barrier_in group=NODE:4
+        0< cmd=barrier_out rc=-1 msg=already_in_this_barrier tag=4
+        0> cmd=barrier_in group=0,3:1
+        0< cmd=barrier_out rc=-1 msg=bad_group
+        0> cmd=barrier_in group=
+        0< cmd=barrier_out rc=-1 msg=bad_group
+        0> cmd=finalize
+        0< cmd=finalize_ack rc=0
+        finalized 0
+        0> cmd=init pmi_version=1 pmi_subversion=1
+        0< cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=2
+    ";
+    let mut server = server(7, 3, 0);
+    play(&mut server, &mut Names::new(), session);
+    assert_eq!(server.state(0), TaskState::Begun);
+}
+
+#[test]
+fn a_pmi_2_client_and_a_lone_one_are_refused() {
+    let session = "
+        0> cmd=init pmi_version=2 pmi_subversion=0
+        0< cmd=response_to_init rc=-1 msg=only_version_1_is_spoken pmi_version=1 pmi_subversion=2
+        0> cmd=singinit pmi_version=1 pmi_subversion=1 stdio=yes authtype=none
+        0< cmd=singinit_info rc=0 versionok=no
+    ";
+    play(&mut server(7, 1, 0), &mut Names::new(), session);
+}
+
+#[test]
+fn aborts_and_what_breaks_the_protocol() {
+    let session = "
+        1> cmd=abort exitcode=7
+        abort 1 7 ''
+        1> cmd=abort exitcode=-1 message=PMI_Init failed
+        abort 1 -1 'PMI_Init failed'
+        0> nonsense
+        close 0: a PMI line does not begin with cmd= or mcmd=
+        0> cmd=frobnicate
+        close 0: the PMI command 'frobnicate' is unknown
+        5> cmd=get_maxes
+        close 5: there is no task 5 on this node
+    ";
+    play(&mut server(7, 2, 0), &mut Names::new(), session);
+}
+
+#[test]
+fn spawn_is_answered_after_its_last_part() {
+    let session = "
+        0> mcmd=spawn\\nnprocs=2\\nexecname=./a\\ntotspawns=2\\nspawnssofar=1\\nendcmd
+        0> mcmd=spawn\\nnprocs=1\\nexecname=./b\\ntotspawns=2\\nspawnssofar=2\\nendcmd
+        0< cmd=spawn_result rc=-1 msg=tasks_can_not_start_further_tasks errcodes=-1,-1,-1
+        0> mcmd=spawn\\nnprocs=4000000000\\nendcmd
+    ";
+    let mut server = server(7, 1, 0);
+    let mut effects = Vec::new();
+    let (parts, huge) = session.trim_end().rsplit_once("0> ").unwrap();
+    play(&mut server, &mut Names::new(), parts);
+    let huge = huge.replace("\\n", "\n");
+    server.handle(0, huge.as_bytes(), &mut Names::new(), &mut effects);
+    assert!(matches!(&effects[..], [Effect::Reply { line, .. }] if line.len() < 1024));
+}
+
+#[test]
+fn jobs_find_each_other_by_names() {
+    let mut names = Names::new();
+    let (mut ocean, mut air) = (server(1, 1, 0), server(2, 1, 0));
+    play(
+        &mut ocean,
+        &mut names,
+        "
+        0> cmd=publish_name service=ocean model port=tag#0$description#a b$
+        0< cmd=publish_result rc=0 info=ok
+        0> cmd=publish_name service=ocean model port=x
+        0< cmd=publish_result rc=-1 msg=key_already_present info=key_already_present
+        ",
+    );
+    play(
+        &mut air,
+        &mut names,
+        "
+        0> cmd=lookup_name service=ocean model
+        0< cmd=lookup_result rc=0 info=ok port=tag#0$description#a b$
+        0> cmd=lookup_name service=ocean
+        0< cmd=lookup_result rc=-1 msg=service_not_found info=service_not_found
+        0> cmd=unpublish_name service=ocean model
+        0< cmd=unpublish_result rc=0 info=ok
+        0> cmd=unpublish_name service=ocean model
+        0< cmd=unpublish_result rc=-1 msg=service_not_found info=service_not_found
+        ",
+    );
+}
+
+#[test]
+fn key_spaces_and_their_limits() {
+    let session = "
+        0> cmd=create_kvs
+        0< cmd=newkvs rc=0 kvsname=kvs_7_1
+        0> cmd=put kvsname=kvs_7_1 key=k value=a b=c
+        0< cmd=put_result rc=0
+        0> cmd=put kvsname=kvs_7_1 key=l value=
+        0< cmd=put_result rc=0
+        0> cmd=getbyidx kvsname=kvs_7_1 idx=0
+        0< cmd=getbyidx_results rc=0 nextidx=1 key=k val=a b=c
+        0> cmd=getbyidx kvsname=kvs_7_1 idx=2
+        0< cmd=getbyidx_results rc=-2 reason=no_more_keyvals
+        0> cmd=get kvsname=kvs_7 key=k
+        0< cmd=get_result rc=-1 msg=key_not_found value=unknown
+        0> cmd=get key=pmiPrivateLocalRanks_1
+        0< cmd=get_result rc=0 value=0,1
+        0> cmd=put kvsname=nosuch key=k value=v
+        0< cmd=put_result rc=-1 msg=kvsname_not_found
+        0> cmd=put key=PMI_process_mapping value=(vector,(0,2,1))
+        0< cmd=put_result rc=-1 msg=keys_with_PMI__are_reserved
+        0> cmd=destroy_kvs kvsname=kvs_7
+        0< cmd=kvs_destroyed rc=-1 msg=the_job_needs_it
+        0> cmd=destroy_kvs kvsname=kvs_7_1
+        0< cmd=kvs_destroyed rc=0
+        0> cmd=get kvsname=kvs_7_1 key=k
+        0< cmd=get_result rc=-1 msg=kvsname_not_found
+    ";
+    play(&mut server(7, 2, 0), &mut Names::new(), session);
+}
+
+#[test]
+fn a_greedy_task_is_told_so() {
+    let mut names = Names::new();
+    let mut server = server(7, 2, 0);
+    let mut effects = Vec::new();
+    for n in 0..=BARRIERS_PER_TASK_MAX {
+        let line = format!("cmd=barrier_in group=WORLD:{n}");
+        server.handle(0, line.as_bytes(), &mut names, &mut effects);
+    }
+    assert_eq!(effects, [Effect::Close { task: 0, error: PmiError::TooManyBarriers }]);
+    let value = "x".repeat(PMI_LINE_BYTES_MAX / 2);
+    for n in 0..STORE_BYTES_MAX / value.len() {
+        effects.clear();
+        let line = format!("cmd=put key=k{n} value={value}");
+        server.handle(1, line.as_bytes(), &mut names, &mut effects);
+    }
+    assert_eq!(shown(&effects[0]), "1< cmd=put_result rc=-1 msg=no_room_for_more_keys");
+    play(&mut server, &mut names, "1> cmd=put key=k0 value=\n1< cmd=put_result rc=0");
+    for _ in 0..=SPACES_MAX {
+        effects.clear();
+        server.handle(1, b"cmd=create_kvs", &mut names, &mut effects);
+    }
+    assert_eq!(shown(&effects[0]), "1< cmd=newkvs rc=-1 msg=too_many_kvs");
+}
+
+#[test]
+fn a_barrier_of_several_nodes_waits_for_the_others() {
+    let mut names = Names::new();
+    let mut server = server(7, 3, 1);
+    play(
+        &mut server,
+        &mut names,
+        "
+        0> cmd=put kvsname=kvs_7 key=a value=1
+        0< cmd=put_result rc=0
+        0> cmd=barrier_in group=NODE:1
+        1> cmd=barrier_in group=NODE:1
+        0< cmd=barrier_out rc=0 tag=1
+        1< cmd=barrier_out rc=0 tag=1
+        0> cmd=barrier_in
+        1> cmd=barrier_in
+        complete 0
+        ",
+    );
+    assert_eq!(server.take_stored(), [(b"a".to_vec(), b"1".to_vec())]);
+    assert_eq!(server.take_stored(), []);
+    let barrier = Barrier { group: BarrierGroup::World, tag: 0 };
+    let mut effects = Vec::new();
+    server.release(&barrier, vec![(b"b".to_vec(), b"2".to_vec())], &mut effects);
+    let shown: Vec<_> = effects.iter().map(shown).collect();
+    assert_eq!(shown, ["0< cmd=barrier_out rc=0 tag=0", "1< cmd=barrier_out rc=0 tag=0"]);
+    play(&mut server, &mut names, "1> cmd=get key=b\n1< cmd=get_result rc=0 value=2");
+    effects.clear();
+    server.release(&barrier, vec![], &mut effects);
+    assert_eq!(effects, [], "nobody waits any more");
+}
+
+proptest! {
+    #[test]
+    fn any_lines_are_answered_within_bounds(
+        lines in proptest::collection::vec(
+            (0usize..4, "m?cmd=(init|put|get|getbyidx|barrier_in|publish_name|lookup_name|create_kvs|destroy_kvs|abort|finalize|spawn)( (kvsname=kvs_7|key=[ab]|value=[ab =]{0,3}|group=(WORLD|NODE|[0-4](,[0-4])?)(:[0-2])?|service=s|port=p|idx=[0-9]|nprocs=2|exitcode=3)){0,3}"),
+            0..60),
+        junk in proptest::collection::vec(any::<u8>(), 0..50),
+    ) {
+        let mut server = server(7, 4, 1);
+        let mut names = Names::new();
+        let mut effects = Vec::new();
+        server.handle(0, &junk, &mut names, &mut effects);
+        for (task, line) in lines {
+            effects.clear();
+            server.handle(task, line.as_bytes(), &mut names, &mut effects);
+            prop_assert!(effects.len() <= 4, "{effects:?}");
+            for effect in &effects {
+                if let Effect::Reply { line, .. } = effect {
+                    let end = line.iter().position(|byte| *byte == b'\n');
+                    prop_assert_eq!(end, Some(line.len() - 1), "an answer is one line");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The structs behind every table and every `--json`. Users rely on the names and units of these
+//! fields: they change only with a release note.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use tutti_core::{JobId, Rank};
+
+/// A job, as `tutti ps` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobReport {
+    /// Its number.
+    pub job: JobId,
+    /// Its name.
+    pub name: String,
+    /// The owner's name, or number where it has none.
+    pub user: String,
+    /// Its class.
+    pub class: String,
+    /// `queued`, `running`, `suspended`, `ending` or `ended`.
+    pub state: String,
+    /// Why it waits, or how it ended; empty otherwise.
+    pub reason: String,
+    /// How many tasks.
+    pub tasks: u32,
+    /// How many processors.
+    pub processors: u32,
+    /// Where it runs: `node:processors`, one for each node.
+    pub placement: Vec<String>,
+    /// The row of the matrix, counted from 1; nothing unless it is in the matrix.
+    pub row: Option<u32>,
+    /// How many rows the matrix has: with more than one, jobs take turns.
+    pub rows: u32,
+    /// The part of the time that its turns give it, in percent; nothing unless it is running.
+    pub share_percent: Option<u32>,
+    /// Seconds since it was accepted.
+    pub age_s: u64,
+    /// Milliseconds that its turns gave it.
+    pub service_ms: u64,
+    /// Milliseconds of processor time, once it has ended.
+    pub cpu_ms: Option<u64>,
+    /// The exit code, once it has ended.
+    pub exit_code: Option<u8>,
+}
+
+/// A node, as `tutti nodes` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeReport {
+    /// Its name.
+    pub name: String,
+    /// `up` or `lost`.
+    pub state: String,
+    /// How many processors it has for tasks.
+    pub processors: u32,
+    /// How many of them some job has been given.
+    pub processors_used: u32,
+    /// Memory for tasks, in bytes.
+    pub memory_bytes: u64,
+    /// Memory promised to resident jobs, in bytes.
+    pub memory_promised_bytes: u64,
+    /// Jobs with tasks there.
+    pub jobs: u32,
+}
+
+/// A parameter, as `tutti params` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParamReport {
+    /// Its name.
+    pub name: String,
+    /// Its value with its unit.
+    pub value: String,
+    /// Its default with its unit.
+    pub default: String,
+    /// The values that are allowed.
+    pub range: String,
+    /// What it does.
+    pub help: String,
+}
+
+/// A class, as `tutti params` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassReport {
+    /// Its name.
+    pub name: String,
+    /// The least part of each frame, in percent with its sign.
+    pub share: String,
+    /// What becomes of its time while it has no job: `hold` or `down`.
+    pub empty: String,
+    /// How its jobs are suspended: `freeze` or `signal`.
+    pub control: String,
+}
+
+/// One switch, as the switch thread of an agent recorded it. Times are nanoseconds of cluster time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchRecord {
+    /// When it was due.
+    pub due_ns: u64,
+    /// When it began.
+    pub began_ns: u64,
+    /// When the last process of what left had stopped.
+    pub stopped_ns: u64,
+    /// When what came was running.
+    pub resumed_ns: u64,
+    /// What was suspended.
+    pub left: Vec<JobId>,
+    /// What was resumed.
+    pub came: Vec<JobId>,
+    /// Jobs that had not stopped at the deadline.
+    pub stragglers: u32,
+}
+
+/// What an agent can do and how it fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentStatus {
+    /// The host name.
+    pub node: String,
+    /// The agent's process.
+    pub pid: i32,
+    /// The keeper's process.
+    pub keeper_pid: i32,
+    /// The cgroup subtree, or why there is none.
+    pub cgroup: String,
+    /// Whether jobs are frozen rather than signalled.
+    pub freezer: bool,
+    /// Whether the switch thread has real-time priority, or why not.
+    pub realtime: String,
+    /// How memory limits are enforced: `v2`, `v1` or `none`.
+    pub memory_limit: String,
+    /// How process limits are enforced: `v2`, `v1` or `none`.
+    pub process_limit: String,
+    /// Switches made since the agent started.
+    pub switches: u64,
+    /// Switches that went on without a straggler.
+    pub stragglers: u64,
+    /// Timetables that arrived after they should have been active.
+    pub late_timetables: u64,
+}
+
+/// A controller, as `tutti status` and `tutti doctor` show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// The release.
+    pub version: String,
+    /// The state directory.
+    pub directory: String,
+    /// The controller's process.
+    pub pid: i32,
+    /// Whether the instance is a user's own.
+    pub private: bool,
+    /// Seconds since its start.
+    pub uptime_s: u64,
+    /// Jobs queued.
+    pub queued: u32,
+    /// Jobs in the matrix.
+    pub resident: u32,
+    /// Rows of the matrix.
+    pub rows: u32,
+    /// Its agents.
+    pub agents: Vec<AgentStatus>,
+}
+
+/// A job, one task of it, or a process of a task with all below it: `7`, `7.0`, `7.0/1234`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Which job.
+    pub job: JobId,
+    /// Which task, or all.
+    pub rank: Option<Rank>,
+    /// Which process of the task, or its root.
+    pub pid: Option<i32>,
+}
+
+impl core::fmt::Display for Target {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}", self.job)?;
+        if let Some(rank) = self.rank {
+            write!(f, ".{rank}")?;
+        }
+        if let Some(pid) = self.pid {
+            write!(f, "/{pid}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a text names no target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} names no job; write JOB, JOB.RANK or JOB.RANK/PID, such as 7, 7.0 or 7.0/1234")]
+pub struct TargetError {
+    /// What was given.
+    pub text: String,
+}
+
+impl core::str::FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let parse = || {
+            let (task, pid) = match text.split_once('/') {
+                Some((task, pid)) => (task, Some(pid.parse().ok().filter(|&pid: &i32| pid > 0)?)),
+                None => (text, None),
+            };
+            let (job, rank) = match task.split_once('.') {
+                Some((job, rank)) => (job, Some(Rank(rank.parse().ok()?))),
+                None => (task, None),
+            };
+            if pid.is_some() && rank.is_none() {
+                return None;
+            }
+            Some(Self { job: JobId(job.parse().ok()?), rank, pid })
+        };
+        parse().ok_or_else(|| TargetError { text: text.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_job_a_task_or_a_process() {
+        for text in ["7", "7.0", "7.0/1234"] {
+            assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
+        }
+        for text in ["", "x", "7.", "7/12", "7.0/", "7.0/-4", "7.0/x", "-1"] {
+            assert!(text.parse::<Target>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Messages between the controller and an agent.
+
+use crate::launch::{Launch, Usage};
+use crate::report::{AgentStatus, SwitchRecord, Target};
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use tutti_core::{ClusterTime, JobId, Nanos, NodeId, NodeSpec, Rank, TaskStatus, Timetable};
+
+/// What a controller tells an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToAgent {
+    /// The answer to `Join`.
+    Welcome {
+        /// The number of the node.
+        node: NodeId,
+        /// Cluster time as this is sent.
+        now: ClusterTime,
+        /// How to switch.
+        settings: Settings,
+        /// Jobs that the agent's keeper holds and the controller knows; all others are to be ended.
+        known: Vec<JobId>,
+    },
+    /// The node may not join, and why.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// How to switch, from now on.
+    Settings(Settings),
+    /// The node's part of the matrix.
+    Timetable(Timetable),
+    /// Start tasks.
+    Launch(Launch),
+    /// Send a signal to the process groups of tasks' root processes.
+    Signal {
+        /// Which job.
+        job: JobId,
+        /// Which tasks; empty means all of the node.
+        ranks: Vec<Rank>,
+        /// The signal's number.
+        signal: u8,
+    },
+    /// End every process of the job.
+    Kill {
+        /// Which job.
+        job: JobId,
+    },
+    /// The end of the job is known; nothing of it need be kept.
+    Forget {
+        /// Which job.
+        job: JobId,
+    },
+    /// A question or an order about a part of a job, answered by `Answer` with the same number.
+    Ask {
+        /// Ties the answer to it.
+        query: u64,
+        /// What is asked.
+        question: Question,
+    },
+    /// End all jobs, the keeper and yourself.
+    Stop,
+}
+
+/// What a controller can ask of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Question {
+    /// The latest switches, at most so many.
+    Switches {
+        /// The most that are wanted.
+        count: u32,
+    },
+    /// What the agent can do and how it fares.
+    Status,
+    /// Suspend a part of a job (a task, or a process and all below it).
+    SuspendPart(Target),
+    /// Resume a part of a job.
+    ResumePart(Target),
+    /// Send a signal to every process of a part of a job.
+    SignalPart {
+        /// Which part.
+        target: Target,
+        /// The signal's number.
+        signal: u8,
+    },
+}
+
+/// An agent's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// To `Switches`, oldest first.
+    Switches(Vec<SwitchRecord>),
+    /// To `Status`.
+    Status(AgentStatus),
+    /// It was done.
+    Done,
+    /// It could not be done, and why.
+    Failed(String),
+}
+
+/// How an agent switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// After so long a switch goes on without a process that has not stopped.
+    pub freeze_deadline: Nanos,
+    /// Time between two looks at a process that was sent SIGSTOP.
+    pub retry_interval: Nanos,
+}
+
+/// What an agent tells its controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromAgent {
+    /// The first message.
+    Join {
+        /// What the node has.
+        spec: NodeSpec,
+        /// Jobs that the keeper holds.
+        held: Vec<JobId>,
+        /// Where a front end on this node reaches the keeper.
+        attach: ByteBuf,
+    },
+    /// A task's process exists.
+    TaskStarted {
+        /// Its job.
+        job: JobId,
+        /// Which task.
+        rank: Rank,
+        /// The process from which all others of the task descend.
+        root: i32,
+    },
+    /// A task has ended and nothing is left of it.
+    TaskEnded {
+        /// Its job.
+        job: JobId,
+        /// Which task.
+        rank: Rank,
+        /// How.
+        status: TaskStatus,
+        /// What a reader should know beyond the status.
+        detail: String,
+    },
+    /// Nothing of the job is left on the node.
+    Cleared {
+        /// Which job.
+        job: JobId,
+        /// What it used here.
+        usage: Usage,
+    },
+    /// The answer to `Ask`.
+    Answer {
+        /// The number of the question.
+        query: u64,
+        /// The answer.
+        answer: Answer,
+    },
+}
