@@ -93,7 +93,7 @@ pub enum Refusal {
     TooManyProcessors {
         /// Asked for.
         asked: u64,
-        /// What there is.
+        /// What there is for tasks of that many processors each.
         available: u64,
     },
     /// A task asks for more processors than any one node has.

@@ -147,12 +147,14 @@ impl Core {
     }
 
     /// A node that is up already has a new agent, which adopts what the node's keeper holds: it
-    /// needs its timetable and what it may have missed. A node with other means than before is
+    /// needs its timetable and what it may have missed. With other processors than before, it is
     /// another node.
     fn on_node_joined(&mut self, node: NodeId, spec: &NodeSpec, actions: &mut Vec<Action>) {
-        let known = self.nodes.get(node).filter(|record| record.up);
-        match known.map(|record| record.spec == *spec) {
+        let known = self.nodes.get(node).filter(|record| record.up).map(|record| &record.spec);
+        match known.map(|known| known.processors == spec.processors && known.name == spec.name) {
             Some(true) => {
+                self.nodes.set_memory(node, spec.memory_bytes);
+                self.queue.blocked = None;
                 self.outbox.nodes.insert(node);
                 self.kill_again(node, actions);
                 return;

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A node's agent joined, or joined again after it was lost. Sent by the driver, once per
-    /// connection of an agent.
+    /// connection of an agent. If the node was never lost in between, its jobs go on: the new agent
+    /// gets the timetable and the kills that may have missed it, but no launch a second time.
     NodeJoined {
         /// The number that the driver gave to the node of this name.
         node: NodeId,

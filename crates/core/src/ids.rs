@@ -71,6 +71,7 @@ impl fmt::Display for ClassName {
 /// A bit per processor, 64 to a word; trailing empty words are never kept, so equal sets are equal
 /// values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "Vec<u64>", into = "Vec<u64>")]
 pub struct ProcessorSet {
     words: Vec<u64>,
 }
@@ -172,6 +173,22 @@ impl ProcessorSet {
     }
 }
 
+/// Whatever was sent becomes a set: words beyond the last possible processor are dropped.
+impl From<Vec<u64>> for ProcessorSet {
+    fn from(mut words: Vec<u64>) -> Self {
+        words.truncate(crate::limits::PROCESSORS_PER_NODE_MAX as usize / 64);
+        let mut set = Self { words };
+        set.subtract(&Self::new());
+        set
+    }
+}
+
+impl From<ProcessorSet> for Vec<u64> {
+    fn from(set: ProcessorSet) -> Self {
+        set.words
+    }
+}
+
 impl FromIterator<u32> for ProcessorSet {
     fn from_iter<I: IntoIterator<Item = u32>>(processors: I) -> Self {
         let mut set = Self::new();
@@ -221,6 +238,13 @@ mod tests {
         assert_eq!(set, [1].into_iter().collect());
         set.subtract(&[1].into_iter().collect());
         assert!(set.is_empty());
+    }
+
+    #[test]
+    fn a_set_from_outside_is_made_regular() {
+        assert_eq!(ProcessorSet::from(vec![3, 0, 0]), ProcessorSet::first(2));
+        assert_eq!(ProcessorSet::from(vec![u64::MAX; 1000]), ProcessorSet::first(8192));
+        assert_eq!(ProcessorSet::from(vec![0; 1000]), ProcessorSet::new());
     }
 
     #[test]

@@ -35,3 +35,4 @@ pub const SHARE_WHOLE: u32 = 10_000;
 
 const _: () = assert!(QUANTUM_MIN.0 < QUANTUM_MAX.0);
 const _: () = assert!(QUANTUM_MAX.0.checked_mul(ROWS_MAX as u64 * 2).is_some());
+const _: () = assert!(PROCESSORS_PER_NODE_MAX.is_multiple_of(64));

@@ -31,6 +31,14 @@ impl Nodes {
         self.nodes.insert(node, Node { spec, up: true, admitted_bytes: 0 });
     }
 
+    /// A node that is up turns out to have another amount of memory than was thought. What is
+    /// promised stays promised.
+    pub fn set_memory(&mut self, node: NodeId, bytes: u64) {
+        if let Some(record) = self.nodes.get_mut(&node) {
+            record.spec.memory_bytes = bytes.max(record.admitted_bytes);
+        }
+    }
+
     /// A node is lost, with all that was on it.
     pub fn lose(&mut self, node: NodeId) {
         if let Some(record) = self.nodes.get_mut(&node) {

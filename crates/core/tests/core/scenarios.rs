@@ -470,6 +470,36 @@ fn a_change_with_a_lead_activates_later_and_counts_from_then() {
 }
 
 #[test]
+fn an_agent_that_finds_less_memory_than_before_costs_no_job() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let id = c.submit(JobSpec { memory_per_task_bytes: Some(400), ..job(1) });
+    c.event(Event::NodeJoined { node: NodeId(0), spec: node_spec(2, 100) });
+    assert_eq!(why(&c, id), None);
+    assert_eq!(c.core.nodes().next().unwrap().spec.memory_bytes, 400);
+}
+
+#[test]
+fn the_end_of_time_is_survived() {
+    let mut c = Cluster::with_nodes(&[2]);
+    for limit in [None, Some(Nanos(u64::MAX)), Some(Nanos::from_secs(1))] {
+        c.submit(JobSpec { time_limit: limit, grace: Nanos(u64::MAX), ..job(2) });
+    }
+    // The pretended nodes can't step through so many turns.
+    for at in [u64::MAX / 2, u64::MAX - 1, u64::MAX] {
+        for job in [JobId(1), JobId(2), JobId(3)] {
+            for event in [Event::Suspend { job }, Event::Resume { job }, Event::Tick] {
+                c.core.apply(ClusterTime(at), &event, &mut Vec::new());
+            }
+        }
+    }
+    let mut actions = Vec::new();
+    for job in [JobId(1), JobId(2), JobId(3)] {
+        c.core.apply(ClusterTime(5), &Event::JobCleared { job, node: NodeId(0) }, &mut actions);
+    }
+    assert_eq!(c.core.job_count(), 0);
+}
+
+#[test]
 fn time_does_not_run_backwards() {
     let mut c = Cluster::with_nodes(&[1]);
     let id = c.submit(job(1));
