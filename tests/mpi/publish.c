@@ -3,7 +3,8 @@
 // service of the launcher, not MPI's connections.
 //
 //   publish self NAME          publishes, finds, takes back and no longer finds NAME
-//   publish offer NAME PORT    publishes NAME, says "offered", waits for the end of its input
+//   publish offer NAME PORT    publishes NAME (PORT without blanks: MPICH 4 can not read an answer
+//                              with one), says "offered", waits for the end of its input
 //   publish find NAME          looks for NAME for 10 s, prints "found PORT"
 //
 // Only rank 0 acts. Exit status 1 if something is not as it should be.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Burns processor time, no MPI: spin SECONDS computes until it has used so much CPU time, however
-// often it is suspended meanwhile, and prints how long that took: "spin: cpu 1.000 s, wall 2.013 s".
+// often it is suspended meanwhile, and prints how long it took: "spin: cpu 1.000 s, wall 2.013 s".
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -56,7 +56,7 @@ int main(int argc, char **argv)
         return 1;
     }
 
-    // Process i starts 2i + 1 and 2i + 2. The root knows of a failure below by the mark in the table.
+    // Process i starts 2i + 1 and 2i + 2. The root knows of a failure below by a mark in the table.
     int index = 0;
     for (int child = 1; child <= 2; child++) {
         int child_index = 2 * index + child;

@@ -6,8 +6,7 @@
 
 use crate::limits::{FRAME_BYTES_MAX, PROTOCOL_VERSION};
 use alloc::vec::Vec;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// Why bytes are not a message. The connection that they came from is closed; nothing else happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -124,7 +123,7 @@ pub fn encode<M: Serialize>(message: &M, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// If the bytes are not exactly one such message.
-pub fn decode<M: DeserializeOwned>(payload: &[u8]) -> Result<M, DecodeError> {
+pub fn decode<'a, M: Deserialize<'a>>(payload: &'a [u8]) -> Result<M, DecodeError> {
     match postcard::take_from_bytes(payload) {
         Ok((message, [])) => Ok(message),
         _ => Err(DecodeError::NotAMessage {
@@ -137,33 +136,55 @@ pub fn decode<M: DeserializeOwned>(payload: &[u8]) -> Result<M, DecodeError> {
 /// Collects the bytes of a stream and hands out whole frames.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
+    /// What was read lies between `begin` and `end`; behind it is room for more.
     bytes: Vec<u8>,
     begin: usize,
+    end: usize,
 }
 
 impl FrameBuffer {
     /// An empty buffer.
     #[must_use]
     pub const fn new() -> Self {
-        Self { bytes: Vec::new(), begin: 0 }
+        Self { bytes: Vec::new(), begin: 0, end: 0 }
     }
 
     /// Takes in what was read from the stream.
     pub fn extend(&mut self, bytes: &[u8]) {
-        if self.begin == self.bytes.len() {
-            self.bytes.clear();
+        self.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        self.filled(bytes.len());
+    }
+
+    /// Room for at least `wanted` more bytes of the stream; [`Self::filled`] says how many came.
+    /// Reading straight into it saves a copy of everything.
+    pub fn room(&mut self, wanted: usize) -> &mut [u8] {
+        if self.begin == self.end {
             self.begin = 0;
+            self.end = 0;
         } else if self.begin > self.bytes.len() / 2 {
-            self.bytes.drain(..self.begin);
+            self.bytes.copy_within(self.begin..self.end, 0);
+            self.end -= self.begin;
             self.begin = 0;
         }
-        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() < self.end + wanted {
+            self.bytes.resize(self.end + wanted, 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// So many bytes were put into the room.
+    ///
+    /// # Panics
+    /// If there was not so much room.
+    pub fn filled(&mut self, count: usize) {
+        assert!(self.end + count <= self.bytes.len(), "more was filled in than there was room for");
+        self.end += count;
     }
 
     /// How many bytes wait for the rest of their frame.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.bytes.len() - self.begin
+        self.end - self.begin
     }
 
     /// The payload of the next whole frame, if it has arrived.
@@ -171,7 +192,7 @@ impl FrameBuffer {
     /// # Errors
     /// If the next frame is longer than any may be; the stream can't be read on.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, DecodeError> {
-        let Some((prefix, rest)) = self.bytes[self.begin..].split_first_chunk::<4>() else {
+        let Some((prefix, rest)) = self.bytes[self.begin..self.end].split_first_chunk::<4>() else {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*prefix) as usize;

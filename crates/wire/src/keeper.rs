@@ -12,6 +12,7 @@ use tutti_core::{ControlMethod, JobId, Rank, TaskStatus};
 
 /// What an agent tells its keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "one at a time is decoded, and used at once")]
 pub enum ToKeeper {
     /// Start these tasks; if a front end is expected, when it has attached.
     Launch {

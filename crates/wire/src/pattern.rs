@@ -5,8 +5,8 @@
 //! they mean something here.
 //!
 //! A pattern is its user's own path and may lead anywhere that they may write. What is filled in is
-//! not: a job's name such as `../../x` must not lead out of the directory that the pattern names, so
-//! it never adds a separator or a `..` to the path.
+//! not: a job's name such as `../../x` must not lead out of the directory that the pattern names.
+//! So it never adds a separator or a `..` to the path.
 
 use alloc::format;
 use alloc::string::String;

@@ -2,8 +2,8 @@
 //! the tasks of a job learn who they are, exchange addresses and wait for each other.
 //!
 //! A task speaks over an inherited socket (`PMI_FD`), one line a command and one line an answer. In
-//! here is no socket: a keeper collects bytes in a [`LineBuffer`] for each task, hands whole lines to
-//! the job's [`Server`], and carries out its [`Effect`]s.
+//! here is no socket: a keeper collects bytes in a [`LineBuffer`] for each task, hands whole lines
+//! to the job's [`Server`], and carries out its [`Effect`]s.
 //!
 //! The version: MPICH announces 1.1 whatever it knows, and takes from the answer what the server
 //! knows. So the answer is 1.2 to everyone of version 1. Clients older than that ignore the number,

@@ -3,7 +3,7 @@
 //! As for `sbatch`, only the comments before the first command count. A line gives words, quoted as
 //! in a shell but with nothing expanded; the words are options of `tutti submit` as they would be
 //! typed, and the verb's own parser reads them, so that a script and a command line can't differ.
-//! Words of `#SBATCH` lines are translated first ([`Directive::words`] never has Slurm's spellings).
+//! Words of `#SBATCH` lines are translated first: [`Directive::words`] has our spellings only.
 //! What can't be translated is an error: an option that is silently dropped is worse.
 
 use crate::limits::SCRIPT_BYTES_MAX;
@@ -143,7 +143,9 @@ pub fn parse(text: &[u8]) -> Result<Script, ScriptError> {
         }
     }
     if let Some(directive) = memory.directive()? {
-        script.directives.push(directive);
+        // At its place among the lines: of two that ask for the same, the later one holds.
+        let place = script.directives.partition_point(|other| other.line <= directive.line);
+        script.directives.insert(place, directive);
     }
     Ok(script)
 }
@@ -576,16 +578,17 @@ mod tests {
         check("#SBATCH -t 1-12:00:00", "1: --time=1-12:00:00\n");
         check("#SBATCH -t 10:00", "1: --time=10:00\n");
         check("#SBATCH -t UNLIMITED", "");
-        check("#SBATCH --mem=8G\n#SBATCH -n 4", "2: -n|4\n1: --memory=2147483648\n");
-        check("#SBATCH --mem=8G\n#TUTTI -n4", "2: -n4\n1: --memory=2147483648\n");
-        check("#SBATCH --mem=8G\n#TUTTI --tasks=2", "2: --tasks=2\n1: --memory=4294967296\n");
+        check("#SBATCH --mem=8G\n#SBATCH -n 4", "1: --memory=2147483648\n2: -n|4\n");
+        check("#SBATCH --mem=8G\n#TUTTI -n4", "1: --memory=2147483648\n2: -n4\n");
+        check("#SBATCH --mem=8G\n#TUTTI --tasks=2", "1: --memory=4294967296\n2: --tasks=2\n");
     }
 
     #[test]
     fn what_slurm_means_and_tutti_lacks_is_named() {
         check(
             "#!/bin/sh\n#SBATCH -p debug",
-            "line 2: tutti has nothing for sbatch's -p; choose a class with '#TUTTI --class NAME'\n",
+            "line 2: tutti has nothing for sbatch's -p; choose a class with '#TUTTI --class \
+             NAME'\n",
         );
         check(
             "#SBATCH --mail-type=ALL",
@@ -599,7 +602,8 @@ mod tests {
         );
         check(
             "#SBATCH --nodes=2",
-            "line 1: --nodes=2 can't be had here; ask for tasks with -n, which are spread as they fit\n",
+            "line 1: --nodes=2 can't be had here; ask for tasks with -n, which are spread as they \
+             fit\n",
         );
         check("#SBATCH -n", "line 1: -n needs a value\n");
         check(
@@ -608,7 +612,8 @@ mod tests {
         );
         check(
             "#SBATCH ./prog",
-            "line 1: './prog' is no option; the program and its arguments belong below the option lines\n",
+            "line 1: './prog' is no option; the program and its arguments belong below the option \
+             lines\n",
         );
         check(
             "#SBATCH --mem=0",

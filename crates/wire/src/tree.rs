@@ -10,6 +10,7 @@ use tutti_core::{ClusterTime, JobId, Nanos, NodeId, NodeSpec, Rank, TaskStatus, 
 
 /// What a controller tells an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "one at a time is decoded, and used at once")]
 pub enum ToAgent {
     /// The answer to `Join`.
     Welcome {

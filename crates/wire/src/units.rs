@@ -4,8 +4,9 @@
 //! and what does not fit is an error, never a wrapped or rounded value. What a user writes finer
 //! than one nanosecond or one byte is cut off.
 //!
-//! `K`, `M`, `G`, `T` and `P` are powers of 1024, with or without `B` or `iB` behind them: memory is
-//! meant, and `512M` must be the same amount here, in a script for Slurm and in the kernel's files.
+//! `K`, `M`, `G`, `T` and `P` are powers of 1024, with or without `B` or `iB` behind them: it is
+//! memory that is meant, and `512M` must be the same amount here, in a script for Slurm and in the
+//! kernel's files.
 
 use alloc::format;
 use alloc::string::String;
@@ -219,8 +220,8 @@ fn units_ns(text: &str) -> Option<u128> {
     }
 }
 
-/// `MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`. Only the first number may exceed its range:
-/// `90:00` is an hour and a half, `0:90` a slip.
+/// `MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`. Only the first number may exceed its
+/// range: `90:00` is an hour and a half, `0:90` a slip.
 fn clock_ns(text: &str) -> Option<u128> {
     let (days, clock) = match text.split_once('-') {
         Some((days, clock)) => (Some(clock_number(days)?), clock),

@@ -1,7 +1,7 @@
 //! The server of one job on one node: what its tasks have stored, and who waits for whom.
 //!
 //! A job on several nodes has a server on each. They meet only at barriers: when the last task of a
-//! node has entered one, [`Effect::BarrierComplete`] goes upward together with what was stored since
+//! node has entered one, [`Effect::BarrierComplete`] goes upward, with what was stored since
 //! ([`Server::take_stored`]); when all nodes have, [`Server::release`] lets the tasks go on, with
 //! what the others stored. On one node there is nobody to ask, and the barrier opens at once.
 
@@ -289,7 +289,7 @@ impl Server {
         }
     }
 
-    /// Stores a value; a key that is put again, as by a program that begins again, gets the new one.
+    /// Stores a value; a key that is put again, as by a program that begins anew, gets the new one.
     /// Keys longer than clients are told are taken as well: hydra does, and a line bounds them.
     fn store(
         &mut self,
