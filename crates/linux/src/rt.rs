@@ -46,6 +46,19 @@ pub fn lock_memory() -> Result<()> {
     }
 }
 
+/// Gives this process `nice` (-20 to 19; lower is sooner), so that it gets through on a machine full
+/// of busy processes. What it forks has it too, unless `spawn` resets it.
+///
+/// # Errors
+/// `EACCES` where neither a capability nor `RLIMIT_NICE` allows it.
+pub fn set_nice(nice: i32) -> Result<()> {
+    // SAFETY: takes no pointer; 0 is the calling process.
+    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } {
+        0 => Ok(()),
+        _ => Err(Error::last("setpriority")),
+    }
+}
+
 /// Names the calling thread, as `ps -L` and `/proc` show it; cut to 15 bytes or at a NUL byte.
 pub fn set_thread_name(name: &str) {
     let bytes: Vec<u8> = name.bytes().take(15).take_while(|&byte| byte != 0).collect();

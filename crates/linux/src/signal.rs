@@ -6,8 +6,9 @@
 //! orphaned process group.
 //!
 //! The tree changes while it is walked. So a suspension is done only when one whole pass over the
-//! tree has found every process stopped and signalled none: a stopped process makes no child and
-//! orphans none, so nothing can have been missed.
+//! tree has found every process stopped, signalled none, and met none that ended since the pass
+//! before. Then nothing can have been missed: a stopped process makes no child, and only one that
+//! ends while the pass is under way leaves its children to another, behind the walk's back.
 //!
 //! Whom a signal reaches is made sure by number *and* start time, through a pidfd where the kernel
 //! has them, so that a number that was used again is never signalled.
@@ -22,7 +23,7 @@ mod suspend;
 
 use crate::proc::{ProcessStat, StuckProcess, Tree};
 use crate::{Error, clock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -158,6 +159,8 @@ struct Walker {
     /// With the start time of each, since a root may end and its number be used again.
     roots: Vec<(Root, u64)>,
     known: BTreeMap<i32, Known>,
+    /// Those met when they had ended but were not reaped, with the start time of each.
+    ended: BTreeSet<(i32, u64)>,
     /// The keys of `known`, as first signalled: parents before children.
     order: Vec<i32>,
     start: Instant,
@@ -181,6 +184,7 @@ impl Walker {
         Ok(Self {
             roots: found,
             known: BTreeMap::new(),
+            ended: BTreeSet::new(),
             order: Vec::new(),
             start: Instant::now(),
             deadline,

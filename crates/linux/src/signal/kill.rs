@@ -33,14 +33,15 @@ pub fn kill_forest<R: Copy + Into<Root>>(roots: &[R]) -> Result<WalkReport, Walk
     let mut walker = Walker::new(roots, KILL_DEADLINE)?;
     let mut processes = 0;
     loop {
-        if walker.list()?.is_empty() {
+        let stopped = walker.stop_what_can_be(roots)?;
+        // Only a walk that was completed proves that there is nobody.
+        if stopped.found == Some(0) {
             return Ok(walker.report(processes));
         }
-        let refused = walker.stop_what_can_be(roots)?;
         let sent = walker.kill_found()?;
         processes += sent;
         walker.wait_for_ends()?;
-        match refused {
+        match stopped.refused {
             Some(error) if sent == 0 => return Err(error),
             _ if walker.left().is_zero() => {
                 let left: Vec<i32> = walker.list()?.into_iter().map(|(pid, _)| pid).collect();
@@ -49,6 +50,14 @@ pub fn kill_forest<R: Copy + Into<Root>>(roots: &[R]) -> Result<WalkReport, Walk
             _ => {}
         }
     }
+}
+
+/// The outcome of stopping a tree in order to kill it.
+struct Stopped {
+    /// How many live in it; `None` if time ran out before all were found.
+    found: Option<usize>,
+    /// The first that may not be signalled.
+    refused: Option<WalkError>,
 }
 
 impl Walker {
@@ -76,7 +85,7 @@ impl Walker {
     fn stop_what_can_be<R: Copy + Into<Root>>(
         &mut self,
         roots: &[R],
-    ) -> Result<Option<WalkError>, WalkError> {
+    ) -> Result<Stopped, WalkError> {
         let walk = Walk {
             traversal: Traversal::AllAtOnce,
             retry_interval: RETRY_INTERVAL,
@@ -86,14 +95,15 @@ impl Walker {
         // Roots by their identity as of the beginning, not as of now.
         stopper.roots.clone_from(&self.roots);
         stopper.on_refusal = OnRefusal::GoOn;
-        match stopper.stop_all(&walk) {
-            Ok(_) | Err(WalkError::Timeout { .. }) => {}
+        let found = match stopper.stop_all(&walk) {
+            Ok(report) => Some(report.processes),
+            Err(WalkError::Timeout { .. }) => None,
             Err(error) => return Err(error),
-        }
+        };
         self.signals += stopper.signals;
         self.known = stopper.known;
         self.order = stopper.order;
-        Ok(stopper.refused)
+        Ok(Stopped { found, refused: stopper.refused })
     }
 
     fn kill_found(&mut self) -> Result<usize, WalkError> {
@@ -130,7 +140,8 @@ impl Walker {
     }
 }
 
-/// Sends `signal` once to `root` and all its descendants, from the top down.
+/// Sends `signal` once to `root` and all its descendants, from the top down: to those that exist
+/// when it begins. A child that is adopted or born just then may be missed.
 ///
 /// # Errors
 /// [`WalkError::NotPermitted`] names the first that may not be signalled; all others have been.

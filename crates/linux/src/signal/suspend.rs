@@ -1,6 +1,9 @@
 //! SIGSTOP from the top down.
 
-use super::{Handle, OnRefusal, Root, Traversal, Walk, WalkError, WalkReport, Walker, children_of};
+use super::{
+    Handle, OnRefusal, Root, Traversal, Walk, WalkError, WalkReport, Walker, children_of,
+    read_if_exists,
+};
 use crate::proc::Tree;
 
 /// Stops `root` and all its descendants, and returns when each has been seen stopped. Nothing
@@ -155,7 +158,10 @@ impl Walker {
             }
             return Ok(if is_stopped { Visit::Stopped } else { Visit::Running });
         }
-        let Some(handle) = Handle::open(pid)? else { return Ok(Visit::Gone) };
+        let Some(handle) = Handle::open(pid)? else {
+            self.meet_ended(pid, pass)?;
+            return Ok(Visit::Gone);
+        };
         if parent.is_some_and(|parent| handle.stat.ppid != parent) {
             // Adopted by another meanwhile, or a stranger with a number used again.
             pass.moved += 1;
@@ -175,6 +181,21 @@ impl Walker {
             return Ok(Visit::Running);
         }
         self.check_stopped(pid)
+    }
+
+    /// What ends during a pass may leave children to a process whose children were read before.
+    /// So it makes another pass necessary, but only once: it may stay unreaped for as long as its
+    /// parent is stopped.
+    fn meet_ended(&mut self, pid: i32, pass: &mut Pass) -> Result<(), WalkError> {
+        let is_old = match read_if_exists(pid)? {
+            Some(stat) => !self.ended.insert((pid, stat.start_time)),
+            None => false,
+        };
+        // Ourselves are passed over, and don't end.
+        if !is_old && pid.unsigned_abs() != std::process::id() {
+            pass.moved += 1;
+        }
+        Ok(())
     }
 
     fn send_again(&mut self, pid: i32, pass: &mut Pass) -> Result<(), WalkError> {

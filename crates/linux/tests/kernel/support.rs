@@ -235,6 +235,10 @@ impl Process {
 
     /// Waits for its end.
     pub(crate) fn wait(&mut self) -> WaitStatus {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        let mut fds = [PollFd::new(self.child.pidfd.as_fd(), PollFlags::POLLIN)];
+        let ended = poll(&mut fds, PollTimeout::try_from(LATE).expect("short")).expect("poll");
+        assert_eq!(ended, 1, "after {LATE:?} it has not ended");
         self.reaped = true;
         waitpid(Pid::from_raw(self.pid()), None).expect("it is our child")
     }

@@ -15,6 +15,12 @@ fn living(process: &Process) -> Vec<i32> {
     pids
 }
 
+/// All are stopped, or are parents of a vfork (D), which wait for a stopped child.
+fn assert_held(pids: &[i32]) {
+    let states: String = pids.iter().map(|&pid| state(pid)).collect();
+    assert!(states.contains('T') && states.chars().all(|state| "TD".contains(state)), "{states}");
+}
+
 const DAEMON: &str = "setsid sh -c 'trap \"\" HUP TERM; (sleep 1000 &) ; sleep 1000' & exit 3";
 
 fn ended_well(process: &mut Process) {
@@ -41,7 +47,7 @@ fn a_daemon_stays_below_the_minder() {
     assert_eq!((&*stat.comm, stat.session), ("minder", minder.pid()));
 
     suspend_tree(Root::below(minder.pid()), &walk(Traversal::AllAtOnce)).unwrap();
-    assert!(below(&minder).iter().all(|&pid| state(pid) == 'T'));
+    assert_held(&living(&minder));
     assert_ne!(state(minder.pid()), 'T', "the minder itself is left alone");
     kill_tree(Root::below(minder.pid())).unwrap();
     assert_eq!(minder.number(), None);
@@ -92,9 +98,7 @@ fn what_forks_all_the_time_is_suspended_whole() {
         let report = suspend_tree(root, &walk(traversal)).unwrap();
         assert!(report.processes > 0);
         let stopped = living(&minder);
-        // D: the parent of a vfork.
-        let states: String = stopped.iter().map(|&pid| state(pid)).collect();
-        assert!(states.chars().all(|state| "TD".contains(state)), "{traversal:?}: {states}");
+        assert_held(&stopped);
         std::thread::sleep(QUIET);
         assert_eq!(living(&minder), stopped, "{traversal:?}: no process comes or goes");
         resume_tree(root, &walk(traversal)).unwrap();
