@@ -16,6 +16,7 @@ mod error;
 pub mod peer;
 pub mod proc;
 pub mod rt;
+pub mod shm;
 pub mod signal;
 pub mod spawn;
 pub mod subreaper;

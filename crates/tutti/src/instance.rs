@@ -23,8 +23,9 @@ pub(crate) struct Instance {
 impl Instance {
     /// The instance at this directory; a system instance is one in `/run`.
     pub(crate) fn at(directory: PathBuf) -> Self {
-        let private = !directory.starts_with("/run/tutti") && !directory.starts_with("/run/tutti-");
-        let private = private && system_directory() != directory;
+        let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let named = name == "tutti" || name.starts_with("tutti-");
+        let private = !(named && directory.parent() == Some(Path::new("/run")));
         Self { directory, private }
     }
 
@@ -161,6 +162,9 @@ mod tests {
         let one = Instance::at("/tmp/a".into());
         let other = Instance::at("/tmp/b".into());
         assert_ne!(one.cgroup_name(), other.cgroup_name());
-        assert!(one.private && !Instance::at("/run/tutti".into()).private);
+        assert!(one.private && Instance::at("/run/user/1000/tutti".into()).private);
+        for system in ["/run/tutti", "/run/tutti-lab"] {
+            assert!(!Instance::at(system.into()).private, "{system}");
+        }
     }
 }

@@ -7,8 +7,8 @@
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -17,6 +17,10 @@ use tutti_wire::frame::{self, DecodeError, FrameBuffer, Hello, Role};
 
 /// How much one call to [`Link::receive`] reads at most, so that a fast peer can't starve others.
 const READ_BYTES_MAX: usize = 1 << 20;
+
+/// Room for one read of a connection that carries messages, and of one that carries output.
+const READ_SIZE: usize = 4 << 10;
+const READ_SIZE_BULK: usize = 256 << 10;
 
 /// Why a connection is of no more use. Closing it is all that needs to be done.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +45,7 @@ pub(crate) struct Link {
     sent: usize,
     greeted: Option<Role>,
     waits_for_room: bool,
+    read_size: usize,
 }
 
 impl Link {
@@ -57,6 +62,7 @@ impl Link {
             sent: 0,
             greeted: None,
             waits_for_room: false,
+            read_size: READ_SIZE,
         })
     }
 
@@ -76,19 +82,22 @@ impl Link {
     /// # Errors
     /// [`LinkError::Closed`] when the peer closed its end and everything was read.
     pub(crate) fn receive(&mut self) -> Result<(), LinkError> {
-        let mut chunk = [0; 64 << 10];
         let mut total = 0;
         loop {
-            match self.stream.read(&mut chunk) {
+            let room = self.input.room(self.read_size);
+            let size = room.len();
+            match self.stream.read(room) {
                 Ok(0) if total == 0 => return Err(LinkError::Closed),
                 Ok(0) => return Ok(()),
                 Ok(count) => {
-                    self.input.extend(&chunk[..count]);
+                    self.input.filled(count);
                     total += count;
                     // A short read emptied the socket: no second call to hear "would block".
-                    if count < chunk.len() || total >= READ_BYTES_MAX {
+                    if count < size || total >= READ_BYTES_MAX {
                         return Ok(());
                     }
+                    // Whoever fills the room sends in bulk.
+                    self.read_size = READ_SIZE_BULK;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -101,7 +110,7 @@ impl Link {
     ///
     /// # Errors
     /// If the bytes are no such message, or the peer's version is another.
-    pub(crate) fn next<M: DeserializeOwned>(&mut self) -> Result<Option<M>, LinkError> {
+    pub(crate) fn next<'a, M: Deserialize<'a>>(&'a mut self) -> Result<Option<M>, LinkError> {
         if self.greeted.is_none() {
             match self.input.next_frame()? {
                 Some(payload) => self.greeted = Some(Hello::decode(payload)?.role),
@@ -196,11 +205,10 @@ impl Link {
     }
 
     fn receive_some(&mut self) -> Result<(), LinkError> {
-        let mut chunk = [0; 64 << 10];
-        match self.stream.read(&mut chunk) {
+        match self.stream.read(self.input.room(self.read_size)) {
             Ok(0) => Err(LinkError::Closed),
             Ok(count) => {
-                self.input.extend(&chunk[..count]);
+                self.input.filled(count);
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
@@ -311,7 +319,11 @@ impl Poller {
     ///
     /// # Errors
     /// If the kernel fails to wait.
-    pub(crate) fn wait(&mut self, deadline_ns: Option<u64>, ready: &mut Vec<Ready>) -> io::Result<()> {
+    pub(crate) fn wait(
+        &mut self,
+        deadline_ns: Option<u64>,
+        ready: &mut Vec<Ready>,
+    ) -> io::Result<()> {
         ready.clear();
         self.arm(deadline_ns)?;
         let mut events = [EpollEvent::empty(); EVENTS_MAX];
@@ -345,8 +357,7 @@ impl Poller {
             Some(ns) => {
                 // A deadline of zero would disarm the timer.
                 let at = TimeSpec::from(Duration::from_nanos(ns.max(1)));
-                self.timer
-                    .set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+                self.timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
             }
             None => self.timer.unset()?,
         }

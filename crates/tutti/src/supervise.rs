@@ -51,7 +51,11 @@ fn lock(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
 pub(crate) fn foreground(instance: &Instance) -> anyhow::Result<Exit> {
     instance.prepare()?;
     let lock = lock(instance)?;
-    anyhow::ensure!(lock.is_some(), "an instance runs in {} already", instance.directory().display());
+    anyhow::ensure!(
+        lock.is_some(),
+        "an instance runs in {} already",
+        instance.directory().display()
+    );
     let mut supervisor = Supervisor::start(instance, None)?;
     wait_until_it_answers(instance)?;
     eprintln!("tutti: the instance in {} is up", instance.directory().display());
@@ -183,7 +187,8 @@ impl<'a> Supervisor<'a> {
     }
 
     fn serve(&mut self) -> anyhow::Result<Exit> {
-        while self.daemons.iter().any(|daemon| daemon.child.is_some() || daemon.start_at.is_some()) {
+        while self.daemons.iter().any(|daemon| daemon.child.is_some() || daemon.start_at.is_some())
+        {
             self.wait()?;
             self.take_signals();
             self.reap();
@@ -192,7 +197,7 @@ impl<'a> Supervisor<'a> {
                 self.kill_all();
             }
         }
-        self.clean_up();
+        clean_up(self.instance);
         Ok(Exit::OK)
     }
 
@@ -298,20 +303,36 @@ impl<'a> Supervisor<'a> {
         }
         Ok(())
     }
+}
 
-    /// A private instance leaves nothing behind; the system's keeps its log.
-    fn clean_up(&self) {
-        if let Ok(hierarchy) = tutti_linux::cgroup::Hierarchy::find(&self.instance.cgroup_name()) {
-            let _ = hierarchy.remove();
-        }
-        for socket in [self.instance.controller_socket(), self.instance.keeper_socket()] {
-            let _ = std::fs::remove_file(socket);
-        }
-        let _ = std::fs::remove_dir(self.instance.spool());
-        if self.instance.private {
-            let _ = std::fs::remove_file(self.instance.log_file());
-            let _ = std::fs::remove_file(self.instance.lock_file());
-            let _ = std::fs::remove_dir(self.instance.directory());
-        }
+impl Drop for Supervisor<'_> {
+    /// After a failure: daemons that nobody watches must not stay.
+    fn drop(&mut self) {
+        self.kill_all();
+    }
+}
+
+/// Clears away what a supervisor that was killed has left; nothing if one lives.
+pub(crate) fn clean_up_for_dead(instance: &Instance) {
+    if instance.lock_file().exists()
+        && let Ok(Some(_lock)) = lock(instance)
+    {
+        clean_up(instance);
+    }
+}
+
+/// A private instance leaves nothing behind; the system's keeps its log.
+fn clean_up(instance: &Instance) {
+    if let Ok(hierarchy) = tutti_linux::cgroup::Hierarchy::find(&instance.cgroup_name()) {
+        let _ = hierarchy.remove();
+    }
+    for socket in [instance.controller_socket(), instance.keeper_socket()] {
+        let _ = std::fs::remove_file(socket);
+    }
+    let _ = std::fs::remove_dir(instance.spool());
+    if instance.private {
+        let _ = std::fs::remove_file(instance.log_file());
+        let _ = std::fs::remove_file(instance.lock_file());
+        let _ = std::fs::remove_dir(instance.directory());
     }
 }

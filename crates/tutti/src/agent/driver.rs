@@ -31,8 +31,10 @@ pub(crate) struct AgentOptions {
     pub(crate) node: String,
 }
 
-/// How long to wait before another attempt to reach the controller or the keeper.
-const RETRY_NS: u64 = 500_000_000;
+/// How long to wait before another attempt to reach the controller or the keeper: soon at first,
+/// since at the start of an instance they are only milliseconds behind, then twice as long each time.
+const RETRY_MIN_NS: u64 = 2_000_000;
+const RETRY_MAX_NS: u64 = 1_000_000_000;
 
 const CONTROLLER: u64 = 0;
 const KEEPER: u64 = 1;
@@ -62,6 +64,7 @@ struct Agent {
     keeper_incarnation: Option<u64>,
     keeper_pid: i32,
     retry_at_ns: Option<u64>,
+    retry_ns: u64,
     jobs: BTreeMap<JobId, Job>,
     stopping: bool,
 }
@@ -91,6 +94,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         keeper_incarnation: None,
         keeper_pid: 0,
         retry_at_ns: None,
+        retry_ns: RETRY_MIN_NS,
         jobs: BTreeMap::new(),
         stopping: false,
         options,
@@ -137,7 +141,8 @@ impl Agent {
             self.join();
         }
         if self.keeper.is_none() || self.controller.is_none() {
-            self.retry_at_ns = Some(clock::monotonic_ns() + RETRY_NS);
+            self.retry_at_ns = Some(clock::monotonic_ns() + self.retry_ns);
+            self.retry_ns = (self.retry_ns * 2).min(RETRY_MAX_NS);
         }
     }
 
@@ -217,7 +222,7 @@ impl Agent {
         }
         self.controller = None;
         self.welcomed = false;
-        self.retry_at_ns = Some(clock::monotonic_ns() + RETRY_NS);
+        self.retry_soon();
     }
 
     fn on_order(&mut self, order: ToAgent) {
@@ -249,6 +254,7 @@ impl Agent {
     /// Tells a controller all that it may have missed, and ends what it does not know.
     fn on_welcome(&mut self, settings: Settings, known: &[JobId]) {
         self.welcomed = true;
+        self.switch.joined();
         self.settings = settings;
         self.switch.settings(settings);
         let held: Vec<JobId> = self.jobs.keys().copied().collect();
@@ -515,7 +521,12 @@ impl Agent {
         }
         eprintln!("tutti agent: lost the keeper; waiting for it to come back");
         self.keeper = None;
-        self.retry_at_ns = Some(clock::monotonic_ns() + RETRY_NS / 10);
+        self.retry_soon();
+    }
+
+    fn retry_soon(&mut self) {
+        self.retry_ns = RETRY_MIN_NS;
+        self.retry_at_ns = Some(clock::monotonic_ns() + RETRY_MIN_NS);
     }
 
     /// The tasks of a job went with their keeper.

@@ -15,6 +15,7 @@
 //! The thread runs at real-time priority where that is permitted. Without it a machine full of busy
 //! tasks delays a switch of fifteen processes from 0.2 to some 20 ms.
 
+use super::bell::Bell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -22,7 +23,6 @@ use std::time::{Duration, Instant};
 use tutti_core::{ClusterTime, JobId, Timetable};
 use tutti_linux::cgroup::{Cgroup, freeze_all};
 use tutti_linux::signal::{Root, Traversal, Walk, resume_forest, suspend_forest};
-use super::bell::Bell;
 use tutti_linux::{clock, rt};
 use tutti_wire::report::SwitchRecord;
 use tutti_wire::tree::Settings;
@@ -52,6 +52,8 @@ enum Order {
     Remove { job: JobId },
     /// The node's part of the matrix.
     Timetable(Timetable),
+    /// Timetables come from another controller, which counts their versions from the beginning.
+    Joined,
     /// How to switch.
     Settings(Settings),
     /// What happened so far.
@@ -88,15 +90,17 @@ impl Switch {
         let bell = Bell::new()?;
         let (orders, inbox) = channel();
         let thread_bell = bell.clone();
-        std::thread::Builder::new().name("switch".into()).stack_size(256 << 10).spawn(move || {
-            let realtime = match rt::become_realtime(50) {
-                Ok(()) => "yes".to_owned(),
-                Err(error) => format!("no: {error}"),
-            };
-            // Best effort: without the privilege a page fault may delay a switch, nothing more.
-            let _ = rt::lock_memory();
-            Thread::new(inbox, thread_bell, settings, realtime).run();
-        })?;
+        std::thread::Builder::new().name("switch".into()).stack_size(256 << 10).spawn(
+            move || {
+                let realtime = match rt::become_realtime(50) {
+                    Ok(()) => "yes".to_owned(),
+                    Err(error) => format!("no: {error}"),
+                };
+                // Best effort: without the privilege a page fault may delay a switch, nothing more.
+                let _ = rt::lock_memory();
+                Thread::new(inbox, thread_bell, settings, realtime).run();
+            },
+        )?;
         Ok(Self { orders, bell })
     }
 
@@ -126,6 +130,12 @@ impl Switch {
     /// Hands over a timetable.
     pub(crate) fn timetable(&self, timetable: Timetable) {
         self.order(Order::Timetable(timetable));
+    }
+
+    /// Tells that the next timetable comes from a controller that may be another than before. Jobs
+    /// go on by the old one until it comes.
+    pub(crate) fn joined(&self) {
+        self.order(Order::Joined);
     }
 
     /// Changes the settings.
@@ -171,12 +181,7 @@ struct Change {
 }
 
 impl Thread {
-    fn new(
-        inbox: Receiver<Order>,
-        bell: Bell,
-        settings: Settings,
-        realtime: String,
-    ) -> Self {
+    fn new(inbox: Receiver<Order>, bell: Bell, settings: Settings, realtime: String) -> Self {
         Self {
             inbox,
             bell,
@@ -230,6 +235,10 @@ impl Thread {
                 self.members.remove(&job);
             }
             Order::Timetable(timetable) => self.take_timetable(timetable),
+            Order::Joined => {
+                self.pending.clear();
+                self.current.version = 0;
+            }
             Order::Settings(settings) => self.settings = settings,
             Order::Report { count, answer } => {
                 let skip = self.records.len().saturating_sub(count);
@@ -247,10 +256,9 @@ impl Thread {
     /// switched. One with processes (of an earlier agent) is switched like any other.
     fn add(&mut self, job: JobId, grip: Grip) {
         let (empty, frozen) = match &grip {
-            Grip::Freeze(group) => (
-                !group.is_populated().unwrap_or(false),
-                group.freeze_requested().unwrap_or(false),
-            ),
+            Grip::Freeze(group) => {
+                (!group.is_populated().unwrap_or(false), group.freeze_requested().unwrap_or(false))
+            }
             Grip::SignalGroup(group) => (!group.is_populated().unwrap_or(false), false),
             Grip::SignalTrees(roots) => (roots.is_empty(), false),
         };
@@ -382,9 +390,7 @@ fn suspend(grip: &Grip, settings: Settings) -> bool {
         Grip::SignalGroup(group) => {
             suspend_forest(&group.processes().unwrap_or_default(), &walk(settings)).is_ok()
         }
-        Grip::SignalTrees(minders) => {
-            suspend_forest(&below(minders), &walk(settings)).is_ok()
-        }
+        Grip::SignalTrees(minders) => suspend_forest(&below(minders), &walk(settings)).is_ok(),
     }
 }
 

@@ -26,12 +26,27 @@ pub(crate) struct AgentArgs {
     node: Option<String>,
 }
 
+/// What every daemon needs: descriptors for many tasks, and a processor soon, also when all of them
+/// are busy with tasks. Both as far as it is allowed.
+fn prepare() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(DESCRIPTORS), hard);
+    }
+    let _ = tutti_linux::rt::set_nice(-10);
+}
+
+/// Three for each cgroup, some for each task's pipes: enough for tens of thousands of tasks.
+const DESCRIPTORS: u64 = 1 << 19;
+
 pub(crate) fn controller(args: DaemonArgs) -> anyhow::Result<Exit> {
+    prepare();
     controller::main(ControllerOptions { instance: Instance::at(args.directory) })?;
     Ok(Exit::OK)
 }
 
 pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
+    prepare();
     let instance = Instance::at(args.daemon.directory);
     let host = || nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
     agent::main(AgentOptions {
@@ -44,6 +59,7 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
 }
 
 pub(crate) fn keeper(args: DaemonArgs) -> anyhow::Result<Exit> {
+    prepare();
     let instance = Instance::at(args.directory);
     let cgroup_root = Hierarchy::find(&instance.cgroup_name()).ok().map(|h| h.path().to_owned());
     keeper::main(KeeperOptions {

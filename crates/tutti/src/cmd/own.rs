@@ -4,9 +4,14 @@ use crate::front::{dial, job_request, start_daemon};
 use crate::instance::Instance;
 use crate::link::Link;
 use anyhow::{Context, bail};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use tutti_core::{JobId, Outcome};
+use tutti_linux::proc::{ProcessStat, descendants};
 use tutti_wire::launch::Stdio;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, SwitchRecord};
@@ -22,6 +27,8 @@ impl OwnInstance {
     pub(crate) fn start(purpose: &str) -> anyhow::Result<Self> {
         let name = format!("tutti-{purpose}-{}", std::process::id());
         let instance = Instance::at(std::env::temp_dir().join(name));
+        end_on_signals()?;
+        leftovers().instances.push(instance.clone());
         start_daemon(&instance)?;
         Ok(Self { instance, ended: false })
     }
@@ -88,7 +95,9 @@ impl OwnInstance {
     /// The latest switches of its one node, oldest first.
     pub(crate) fn switches(&self, count: u32) -> anyhow::Result<Vec<SwitchRecord>> {
         match self.ask(&Request::Switches { count })? {
-            Reply::Switches(nodes) => Ok(nodes.into_iter().flat_map(|(_, records)| records).collect()),
+            Reply::Switches(nodes) => {
+                Ok(nodes.into_iter().flat_map(|(_, records)| records).collect())
+            }
             _ => super::unexpected(),
         }
     }
@@ -97,19 +106,94 @@ impl OwnInstance {
     pub(crate) fn end(mut self) -> anyhow::Result<()> {
         self.ended = true;
         self.ask(&Request::Down)?;
-        while self.instance.lock_file().exists() && crate::supervise::is_supervised(&self.instance) {
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
+        wait_until_gone(&self.instance);
         Ok(())
+    }
+}
+
+fn wait_until_gone(instance: &Instance) {
+    while instance.lock_file().exists() && crate::supervise::is_supervised(instance) {
+        std::thread::sleep(std::time::Duration::from_millis(2));
     }
 }
 
 impl Drop for OwnInstance {
     fn drop(&mut self) {
+        while SIGNALLED.load(Ordering::SeqCst) {
+            // The thread below cleans up and ends the process; what failed failed because of it.
+            std::thread::park();
+        }
         if !self.ended {
             // On the way out because of another error, which is the one to tell.
             let _ = self.ask(&Request::Down);
         }
+    }
+}
+
+/// What a signal must not leave behind.
+struct Leftovers {
+    instances: Vec<Instance>,
+    directories: Vec<PathBuf>,
+}
+
+static LEFTOVERS: Mutex<Leftovers> =
+    Mutex::new(Leftovers { instances: Vec::new(), directories: Vec::new() });
+static SIGNALLED: AtomicBool = AtomicBool::new(false);
+
+fn leftovers() -> MutexGuard<'static, Leftovers> {
+    LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A signal that ends this process removes the directory as well.
+///
+/// # Errors
+/// If the thread that waits for signals can't be started.
+pub(crate) fn remove_on_signal(directory: &Path) -> std::io::Result<()> {
+    leftovers().directories.push(directory.to_owned());
+    end_on_signals()
+}
+
+/// From now on SIGINT, SIGTERM and SIGHUP end the children and instances of this process before
+/// they end the process. To be called before any other thread exists.
+fn end_on_signals() -> std::io::Result<()> {
+    static STARTED: Once = Once::new();
+    if STARTED.is_completed() {
+        return Ok(());
+    }
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        set.add(signal);
+    }
+    set.thread_block()?;
+    std::thread::Builder::new().name("signals".into()).stack_size(128 << 10).spawn(move || {
+        if let Ok(signal) = set.wait() {
+            SIGNALLED.store(true, Ordering::SeqCst);
+            clean_up();
+            std::process::exit(128 + signal as i32);
+        }
+    })?;
+    STARTED.call_once(|| ());
+    Ok(())
+}
+
+fn clean_up() {
+    let own = std::process::id().cast_signed();
+    for pid in descendants(own).unwrap_or_default() {
+        // Only children: they end what is theirs, as the supervisor of an instance does.
+        if ProcessStat::read(pid).is_ok_and(|child| child.ppid == own) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+    }
+    let leftovers = leftovers();
+    for instance in &leftovers.instances {
+        if let Ok(mut link) = dial(instance) {
+            link.send(&Request::Down);
+            let _ = link.call::<Reply>();
+        }
+        wait_until_gone(instance);
+    }
+    for directory in &leftovers.directories {
+        let _ = std::fs::remove_dir_all(directory);
     }
 }
 

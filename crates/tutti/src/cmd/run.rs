@@ -1,7 +1,9 @@
 //! `tutti run`.
 
 use crate::exit::{self, Exit};
-use crate::front::{self, JobOptions, OutputOptions, RunOptions, job_request, parse_input};
+use crate::front::{
+    self, JobOptions, OutputOptions, RunOptions, job_request, parse_input, pattern_parser,
+};
 use clap::Args;
 use std::ffi::OsString;
 use tutti_wire::launch::{InputTo, Stdio};
@@ -21,11 +23,11 @@ pub(crate) struct RunArgs {
     raw: bool,
 
     /// Write output to a file: %j job, %r rank, %x name; errors go with it unless --error says where
-    #[arg(short = 'o', long, value_name = "PATTERN")]
+    #[arg(short = 'o', long, value_name = "PATTERN", value_parser = pattern_parser())]
     output: Option<OsString>,
 
     /// Write standard error to a file
-    #[arg(short = 'e', long, value_name = "PATTERN")]
+    #[arg(short = 'e', long, value_name = "PATTERN", value_parser = pattern_parser())]
     error: Option<OsString>,
 
     /// Who gets standard input: none, a rank, all, or tagged (each line begins with RANK:)

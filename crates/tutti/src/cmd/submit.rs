@@ -2,7 +2,7 @@
 
 use super::{ask, unexpected};
 use crate::exit::Exit;
-use crate::front::{JobOptions, connect_or_start, job_request};
+use crate::front::{JobOptions, connect_or_start, job_request, pattern_parser};
 use anyhow::{Context, bail};
 use clap::{Args, FromArgMatches};
 use serde_bytes::ByteBuf;
@@ -20,15 +20,15 @@ pub(crate) struct SubmitOptions {
     pub(crate) job: JobOptions,
 
     /// File for standard output: %j job, %r rank, %x name, %N node, %u user
-    #[arg(short = 'o', long, value_name = "PATTERN", default_value = "tutti-%j.out")]
+    #[arg(short = 'o', long, value_name = "PATTERN", value_parser = pattern_parser(), default_value = "tutti-%j.out")]
     output: OsString,
 
     /// File for standard error [default: the same as standard output]
-    #[arg(short = 'e', long, value_name = "PATTERN")]
+    #[arg(short = 'e', long, value_name = "PATTERN", value_parser = pattern_parser())]
     error: Option<OsString>,
 
     /// File for standard input [default: empty]
-    #[arg(short = 'i', long, value_name = "FILE")]
+    #[arg(short = 'i', long, value_name = "FILE", value_parser = pattern_parser())]
     input: Option<OsString>,
 
     /// Append to files that exist instead of emptying them

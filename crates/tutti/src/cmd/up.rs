@@ -41,6 +41,12 @@ pub(crate) struct DownArgs {}
 
 pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
     let instance = Instance::locate();
+    // One whose controller has just failed is there all the same.
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !instance.answers() && supervise::is_supervised(&instance) {
+        anyhow::ensure!(Instant::now() < patience, "the instance does not answer; see its log");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     if !instance.answers() {
         println!("no instance runs in {}", instance.directory().display());
         return Ok(Exit::OK);
@@ -52,6 +58,7 @@ pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
         anyhow::ensure!(Instant::now() < patience, "the jobs are gone, but a daemon still runs");
         std::thread::sleep(Duration::from_millis(2));
     }
+    supervise::clean_up_for_dead(&instance);
     println!("the instance in {} is down", instance.directory().display());
     Ok(Exit::OK)
 }

@@ -7,6 +7,7 @@ use tutti_core::{
     ClusterTime, Event, JobId, JobState, JobView, Nanos, NodeId, NodeSpec, PlacementView, Rank,
     TaskStatus, Timetable,
 };
+use tutti_wire::launch::Launch;
 use tutti_wire::local::Reply;
 use tutti_wire::report::AgentStatus;
 use tutti_wire::tree::{Answer, FromAgent, Question, Settings, ToAgent};
@@ -27,6 +28,8 @@ pub(super) struct NodeEntry {
     pub(super) timetable: Option<Timetable>,
     /// Jobs that were launched there and have not been forgotten.
     pub(super) launched: BTreeSet<JobId>,
+    /// Launches of which nothing was heard yet: an agent that ended may not have read them.
+    unconfirmed: BTreeMap<JobId, Launch>,
     /// When it counts as lost; never while its agent is there.
     pub(super) lost_at: ClusterTime,
 }
@@ -36,6 +39,14 @@ pub(super) struct NodeEntry {
 pub(super) struct Questions {
     next: u64,
     open: BTreeMap<u64, Open>,
+}
+
+impl NodeEntry {
+    /// Nothing more is to be known of the job there; whether it was launched at all.
+    pub(super) fn forget(&mut self, job: JobId) -> bool {
+        self.unconfirmed.remove(&job);
+        self.launched.remove(&job)
+    }
 }
 
 struct Open {
@@ -60,6 +71,7 @@ impl Driver {
         let Some(entry) = self.nodes.get_mut(&node) else { return };
         if let ToAgent::Launch(launch) = message {
             entry.launched.insert(launch.job);
+            entry.unconfirmed.insert(launch.job, launch.clone());
         }
         if let Some(token) = entry.agent
             && let Some(connection) = self.connections.get_mut(&token)
@@ -84,11 +96,13 @@ impl Driver {
             (None, FromAgent::Join { spec, held, attach }) => {
                 self.on_join(token, spec, &held, attach);
             }
-            (Some(_), FromAgent::TaskStarted { .. }) => {}
-            (Some(_), FromAgent::TaskEnded { job, rank, status, detail }) => {
+            (Some(node), FromAgent::TaskStarted { job, .. }) => self.confirm(node, job),
+            (Some(node), FromAgent::TaskEnded { job, rank, status, detail }) => {
+                self.confirm(node, job);
                 self.on_task_ended(job, rank, status, detail);
             }
             (Some(node), FromAgent::Cleared { job, usage }) => {
+                self.confirm(node, job);
                 if let Some(entry) = self.jobs.get_mut(&job) {
                     entry.usage.add(&usage);
                 }
@@ -98,6 +112,12 @@ impl Driver {
             (None, _) | (Some(_), FromAgent::Join { .. }) => {
                 eprintln!("tutti controller: an agent spoke out of turn; ignored");
             }
+        }
+    }
+
+    fn confirm(&mut self, node: NodeId, job: JobId) {
+        if let Some(entry) = self.nodes.get_mut(&node) {
+            entry.unconfirmed.remove(&job);
         }
     }
 
@@ -121,6 +141,7 @@ impl Driver {
             attach: attach.clone(),
             timetable: None,
             launched: BTreeSet::new(),
+            unconfirmed: BTreeMap::new(),
             lost_at: ClusterTime::NEVER,
         });
         entry.agent = Some(token);
@@ -140,6 +161,7 @@ impl Driver {
         } else {
             self.apply(&Event::NodeJoined { node, spec });
         }
+        self.take_early();
     }
 
     fn refuse(&mut self, token: u64, reason: String) {
@@ -148,11 +170,20 @@ impl Driver {
         }
     }
 
-    /// Jobs that were launched on a node and that its keeper does not hold never began there, or
-    /// went with an earlier keeper.
+    /// Jobs that were launched on a node and that its keeper does not hold are launched again if
+    /// nothing was ever heard of them; the others went with an earlier keeper.
     fn reconcile(&mut self, node: NodeId, launched: &BTreeSet<JobId>, held: &[JobId]) {
         let now = self.now();
         for &job in launched.iter().filter(|job| !held.contains(job)) {
+            let unread =
+                self.nodes.get(&node).and_then(|entry| entry.unconfirmed.get(&job)).cloned();
+            let running = |view: JobView| matches!(view.state, JobState::Running { .. });
+            if let Some(launch) = unread
+                && self.core.job(job, now).is_some_and(running)
+            {
+                self.to_node(node, &ToAgent::Launch(launch));
+                continue;
+            }
             let ranks: Vec<Rank> = self
                 .core
                 .job(job, now)
@@ -167,7 +198,8 @@ impl Driver {
             self.apply(&Event::JobCleared { job, node });
         }
         for &job in launched.iter().filter(|job| held.contains(job)) {
-            let killed = |view: JobView| matches!(view.state, JobState::Ending { kill_at: None, .. });
+            let killed =
+                |view: JobView| matches!(view.state, JobState::Ending { kill_at: None, .. });
             if self.core.job(job, now).is_some_and(killed) {
                 self.to_node(node, &ToAgent::Kill { job });
             }
@@ -203,6 +235,7 @@ impl Driver {
         if let Some(entry) = self.nodes.get_mut(&node) {
             entry.lost_at = ClusterTime::NEVER;
             entry.launched.clear();
+            entry.unconfirmed.clear();
             eprintln!("tutti controller: node {} is lost", entry.name);
         }
         self.apply(&Event::NodeLost { node });

@@ -6,8 +6,8 @@ use super::jobs::Entry;
 use super::report;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
-    ClassName, ClassSpec, ControlMethod, EndReason, Event, IfAbsent, JobId, JobSpec, Params,
-    Refusal, UserId,
+    ClassName, ClassSpec, ClusterTime, ControlMethod, EndReason, Event, IfAbsent, JobId, JobSpec,
+    Nanos, Params, Refusal, UserId,
 };
 use tutti_linux::peer;
 use tutti_wire::launch::{Credentials, Stdio, Usage};
@@ -41,6 +41,17 @@ pub(super) struct Submission {
     entry: Option<Entry>,
     accepted: Option<JobId>,
 }
+
+/// A request for a job that came before the first node.
+pub(super) struct Early {
+    token: u64,
+    uid: u32,
+    request: JobRequest,
+    front: bool,
+}
+
+/// How long requests wait for the first node: the agent starts at the same time as the controller.
+const NODES_PATIENCE: Nanos = Nanos::from_secs(10);
 
 /// Why a client may not have what it asks for.
 #[derive(Debug, thiserror::Error)]
@@ -130,7 +141,23 @@ impl Driver {
 
     // ------------------------------------------------------------------ a job's begin and end
 
+    /// From when on a request is answered even if no node has joined.
+    pub(super) fn nodes_due(&self) -> ClusterTime {
+        self.started + NODES_PATIENCE
+    }
+
+    /// Answers what waited for the first node.
+    pub(super) fn take_early(&mut self) {
+        for Early { token, uid, request, front } in std::mem::take(&mut self.early) {
+            self.on_submit(token, uid, request, front);
+        }
+    }
+
     fn on_submit(&mut self, token: u64, uid: u32, request: JobRequest, front: bool) {
+        if self.nodes.is_empty() && self.now() < self.nodes_due() {
+            self.early.push(Early { token, uid, request, front });
+            return;
+        }
         let Some(credentials) = self.credentials(token, uid) else { return };
         if front != matches!(request.launch.stdio, Stdio::FrontEnd { .. }) {
             self.fail(token, &"a job with a front end must say so, and no other");
@@ -149,7 +176,7 @@ impl Driver {
         };
         let entry = Entry {
             credentials,
-            user: report::user_name(uid),
+            user: self.user_name(uid),
             class: spec.class.to_string(),
             tasks: spec.tasks,
             processors: spec.tasks.saturating_mul(spec.processors_per_task.unwrap_or(1)),
@@ -168,6 +195,11 @@ impl Driver {
         if let Some(Submission { accepted: Some(job), .. }) = self.submitting.take() {
             self.tell_why_it_waits(token, job);
         }
+    }
+
+    /// Looked up once: the system's answer may take longer than the rest of a launch.
+    fn user_name(&mut self, uid: u32) -> String {
+        self.user_names.entry(uid).or_insert_with(|| report::user_name(uid)).clone()
     }
 
     fn credentials(&mut self, token: u64, uid: u32) -> Option<Credentials> {
@@ -405,7 +437,9 @@ fn changed_class(mut spec: ClassSpec, settings: &[(String, String)]) -> Result<C
             ("control", "freeze") => spec.control = ControlMethod::Freeze,
             ("control", "signal") => spec.control = ControlMethod::Signal,
             ("empty", other) => return Err(format!("empty is hold or down, not {other:?}")),
-            ("control", other) => return Err(format!("control is freeze or signal, not {other:?}")),
+            ("control", other) => {
+                return Err(format!("control is freeze or signal, not {other:?}"));
+            }
             (other, _) => {
                 return Err(format!("a class has share, empty and control, and no {other:?}"));
             }

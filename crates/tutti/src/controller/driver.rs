@@ -67,8 +67,11 @@ pub(super) struct Driver {
     pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
     pub(super) jobs: BTreeMap<JobId, Entry>,
     pub(super) ended: EndedJobs,
+    pub(super) user_names: BTreeMap<u32, String>,
     /// Who asked for the job that a `Submit` in progress is about.
     pub(super) submitting: Option<super::clients::Submission>,
+    /// Requests for jobs that came before the first node.
+    pub(super) early: Vec<super::clients::Early>,
     next_request: u64,
     pub(super) questions: super::agents::Questions,
     wake_at: ClusterTime,
@@ -92,8 +95,8 @@ pub(crate) fn main(options: ControllerOptions) -> anyhow::Result<()> {
         }
         _ => {}
     }
-    let listener =
-        UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    let listener = UnixListener::bind(&path)
+        .with_context(|| format!("cannot listen on {}", path.display()))?;
     listener.set_nonblocking(true)?;
     let mode = if options.instance.private { 0o600 } else { 0o666 };
     std::fs::set_permissions(&path, Permissions::from_mode(mode))?;
@@ -116,7 +119,9 @@ impl Driver {
             nodes: BTreeMap::new(),
             jobs: BTreeMap::new(),
             ended: EndedJobs::default(),
+            user_names: BTreeMap::new(),
             submitting: None,
+            early: Vec::new(),
             next_request: 0,
             questions: super::agents::Questions::default(),
             wake_at: ClusterTime::NEVER,
@@ -156,6 +161,9 @@ impl Driver {
         for node in self.nodes.values() {
             deadline = deadline.min(node.lost_at);
         }
+        if !self.early.is_empty() {
+            deadline = deadline.min(self.nodes_due());
+        }
         if let Some((_, patience)) = &self.stopping {
             deadline = deadline.min(*patience);
         } else if let Some(idle) = self.idle_end() {
@@ -182,6 +190,9 @@ impl Driver {
             self.nodes.iter().filter(|(_, n)| n.lost_at <= now).map(|(&id, _)| id).collect();
         for node in lost {
             self.on_node_lost(node);
+        }
+        if now >= self.nodes_due() {
+            self.take_early();
         }
         if self.stopping.is_none() && self.idle_end().is_some_and(|idle| idle <= now) {
             eprintln!("tutti controller: idle for long enough; ending");
@@ -262,7 +273,7 @@ impl Driver {
     fn on_ended(&mut self, job: JobId, outcome: Outcome) {
         let Some(entry) = self.jobs.remove(&job) else { return };
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
-            if self.nodes.get_mut(&node).is_some_and(|node| node.launched.remove(&job)) {
+            if self.nodes.get_mut(&node).is_some_and(|node| node.forget(job)) {
                 self.to_node(node, &ToAgent::Forget { job });
             }
         }
@@ -342,8 +353,7 @@ impl Driver {
 
     fn on_greeting(&mut self, token: u64, role: Role) -> Result<(), LinkError> {
         let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
-        let trusted =
-            connection.uid == 0 || connection.uid == nix::unistd::geteuid().as_raw();
+        let trusted = connection.uid == 0 || connection.uid == nix::unistd::geteuid().as_raw();
         connection.kind = match role {
             Role::Client => Kind::Client(Client::default()),
             Role::Agent if trusted => Kind::Agent(None),
@@ -357,7 +367,7 @@ impl Driver {
     fn close(&mut self, token: u64, error: &LinkError) {
         let Some(connection) = self.connections.remove(&token) else { return };
         self.poller.remove(&connection.link);
-        if !matches!(error, LinkError::Closed) {
+        if !is_end(error) {
             eprintln!(
                 "tutti controller: closing a connection of process {} of user {}: {:#}",
                 connection.pid,
@@ -430,6 +440,16 @@ impl Driver {
             return true;
         }
         false
+    }
+}
+
+/// Whether the peer merely ended, whatever it had not read by then.
+fn is_end(error: &LinkError) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    match error {
+        LinkError::Closed => true,
+        LinkError::Io(error) => matches!(error.kind(), BrokenPipe | ConnectionReset),
+        LinkError::Decode(_) => false,
     }
 }
 

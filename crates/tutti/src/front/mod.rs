@@ -13,6 +13,6 @@ mod start;
 
 pub(crate) use input::parse_input;
 pub(crate) use output::OutputOptions;
-pub(crate) use request::{JobOptions, job_request};
+pub(crate) use request::{JobOptions, job_request, pattern_parser};
 pub(crate) use run::{RunOptions, run};
 pub(crate) use start::{connect, connect_or_start, dial, start_daemon};

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use tutti_core::{JobId, Rank};
 use tutti_wire::attach::Stream;
-use tutti_wire::pattern::{PatternValues, expand};
+use tutti_wire::pattern::{PatternValues, expand, names_rank};
 
 /// A line that is longer is written in pieces of this many bytes.
 const LINE_MAX: usize = 1 << 20;
@@ -46,55 +46,75 @@ pub(super) struct Output {
     width: usize,
     partial: BTreeMap<(Rank, Stream), Vec<u8>>,
     files: BTreeMap<Vec<u8>, File>,
-    values: FileValues,
+    job: JobId,
+    name: String,
+    /// Looked up when the first file is opened: most jobs have none, and every launch would pay.
+    here: Option<Here>,
 }
 
-/// What file patterns are filled with.
-pub(super) struct FileValues {
-    pub(super) job: JobId,
-    pub(super) name: String,
+/// Files of a front end lie where it runs, and are its user's.
+struct Here {
+    node: String,
+    user: String,
+}
+
+impl Here {
+    fn look_up() -> Self {
+        let node = nix::unistd::gethostname().unwrap_or_default();
+        let user = nix::unistd::User::from_uid(nix::unistd::getuid());
+        Self {
+            node: node.to_string_lossy().into_owned(),
+            user: user.ok().flatten().map_or_else(String::new, |user| user.name),
+        }
+    }
 }
 
 impl Output {
-    pub(super) fn new(options: OutputOptions, size: u32, values: FileValues) -> Self {
+    pub(super) fn new(options: OutputOptions, size: u32, job: JobId, name: String) -> Self {
         Self {
             whole_lines: !options.raw && (size > 1 || options.label),
             width: size.saturating_sub(1).to_string().len(),
             options,
             partial: BTreeMap::new(),
             files: BTreeMap::new(),
-            values,
+            job,
+            name,
+            here: None,
         }
     }
 
     /// Takes in a piece of output; empty is the end of the stream.
-    pub(super) fn take(&mut self, rank: Rank, stream: Stream, data: &[u8]) -> Result<(), OutputError> {
-        if !self.whole_lines || self.pattern(stream).is_some() {
-            return self.write(rank, stream, data);
+    pub(super) fn take(
+        &mut self,
+        rank: Rank,
+        stream: Stream,
+        data: &[u8],
+    ) -> Result<(), OutputError> {
+        if !self.needs_whole_lines(stream) {
+            return self.emit(rank, stream, data);
         }
         let mut partial = self.partial.remove(&(rank, stream)).unwrap_or_default();
         if data.is_empty() {
-            return if partial.is_empty() {
-                Ok(())
-            } else {
-                partial.push(b'\n');
-                self.write_lines(rank, stream, &partial)
-            };
+            if partial.is_empty() {
+                return Ok(());
+            }
+            partial.push(b'\n');
+            return self.emit(rank, stream, &partial);
         }
         let Some(end) = memchr::memrchr(b'\n', data).map(|newline| newline + 1) else {
             partial.extend_from_slice(data);
             if partial.len() >= LINE_MAX {
-                return self.write_lines(rank, stream, &partial);
+                return self.emit(rank, stream, &partial);
             }
             self.partial.insert((rank, stream), partial);
             return Ok(());
         };
         let (whole, rest) = data.split_at(end);
         if partial.is_empty() {
-            self.write_lines(rank, stream, whole)?;
+            self.emit(rank, stream, whole)?;
         } else {
             partial.extend_from_slice(whole);
-            self.write_lines(rank, stream, &partial)?;
+            self.emit(rank, stream, &partial)?;
         }
         if !rest.is_empty() {
             self.partial.insert((rank, stream), rest.to_vec());
@@ -104,23 +124,17 @@ impl Output {
 
     /// Writes what still lacks its end: nothing more will come.
     pub(super) fn finish(&mut self) -> Result<(), OutputError> {
-        for ((rank, stream), _) in std::mem::take(&mut self.partial).into_iter().map(|e| (e.0, e.1)) {
+        let open: Vec<(Rank, Stream)> = self.partial.keys().copied().collect();
+        for (rank, stream) in open {
             self.take(rank, stream, b"")?;
         }
         Ok(())
     }
 
-    fn write_lines(&self, rank: Rank, stream: Stream, lines: &[u8]) -> Result<(), OutputError> {
-        if !self.options.label {
-            return write_all(stream, lines);
-        }
-        let label = format!("{:>width$}: ", rank.0, width = self.width);
-        let mut labelled = Vec::with_capacity(lines.len() + lines.len() / 4);
-        for line in lines.split_inclusive(|&byte| byte == b'\n') {
-            labelled.extend_from_slice(label.as_bytes());
-            labelled.extend_from_slice(line);
-        }
-        write_all(stream, &labelled)
+    /// A file that one rank alone writes to gets the bytes as they come.
+    fn needs_whole_lines(&self, stream: Stream) -> bool {
+        let own_file = self.pattern(stream).is_some_and(|p| names_rank(p.as_bytes()));
+        self.whole_lines && (self.options.label || !own_file)
     }
 
     fn pattern(&self, stream: Stream) -> Option<&std::ffi::OsString> {
@@ -131,6 +145,25 @@ impl Output {
         }
     }
 
+    /// Writes to where the stream goes, labelled if that is wanted.
+    fn emit(&mut self, rank: Rank, stream: Stream, data: &[u8]) -> Result<(), OutputError> {
+        if self.options.label && !data.is_empty() {
+            let labelled = self.labelled(rank, data);
+            return self.write(rank, stream, &labelled);
+        }
+        self.write(rank, stream, data)
+    }
+
+    fn labelled(&self, rank: Rank, lines: &[u8]) -> Vec<u8> {
+        let label = format!("{:>width$}: ", rank.0, width = self.width);
+        let mut labelled = Vec::with_capacity(lines.len() + lines.len() / 4);
+        for line in lines.split_inclusive(|&byte| byte == b'\n') {
+            labelled.extend_from_slice(label.as_bytes());
+            labelled.extend_from_slice(line);
+        }
+        labelled
+    }
+
     fn write(&mut self, rank: Rank, stream: Stream, data: &[u8]) -> Result<(), OutputError> {
         let Some(pattern) = self.pattern(stream).cloned() else {
             return write_all(stream, data);
@@ -139,12 +172,13 @@ impl Output {
     }
 
     fn write_file(&mut self, rank: Rank, pattern: &[u8], data: &[u8]) -> anyhow::Result<()> {
+        let here = self.here.get_or_insert_with(Here::look_up);
         let values = PatternValues {
-            job: self.values.job,
+            job: self.job,
             rank,
-            name: &self.values.name,
-            node: "",
-            user: "",
+            name: &self.name,
+            node: &here.node,
+            user: &here.user,
         };
         let path = expand(pattern, &values)?;
         let shown = String::from_utf8_lossy(&path).into_owned();
@@ -191,4 +225,42 @@ fn write_all(stream: Stream, mut data: &[u8]) -> Result<(), OutputError> {
 fn wait_for_room(fd: BorrowedFd<'_>) {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     let _ = poll(&mut [PollFd::new(fd, PollFlags::POLLOUT)], PollTimeout::NONE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(options: OutputOptions, size: u32, pieces: &[(u32, &str)], expected: &str) {
+        let directory = std::env::temp_dir().join(format!("tutti-output-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = directory.join(format!("{:?}-{size}", std::thread::current().id()));
+        let options = OutputOptions { output: Some(file.clone().into()), ..options };
+        let mut output = Output::new(options, size, JobId(1), String::new());
+        for (rank, text) in pieces {
+            output.take(Rank(*rank), Stream::Output, text.as_bytes()).unwrap();
+        }
+        output.finish().unwrap();
+        let got = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn lines_of_ranks_are_not_cut_into_each_other() {
+        let pieces = [(0, "one "), (1, "two "), (0, "line\nrest"), (1, "lines\n")];
+        check(OutputOptions::default(), 2, &pieces, "one line\ntwo lines\nrest\n");
+    }
+
+    #[test]
+    fn labels_are_as_wide_as_the_highest_rank() {
+        let options = OutputOptions { label: true, ..OutputOptions::default() };
+        check(options, 11, &[(3, "a\nb"), (10, "c\n")], " 3: a\n10: c\n 3: b\n");
+    }
+
+    #[test]
+    fn raw_output_passes_as_it_comes() {
+        let options = OutputOptions { raw: true, ..OutputOptions::default() };
+        check(options, 2, &[(0, "a"), (1, "b"), (0, "c\n")], "abc\n");
+    }
 }

@@ -61,6 +61,13 @@ pub(crate) struct JobOptions {
     pub(crate) directory: Option<OsString>,
 }
 
+/// Accepts a pattern for the names of files if it can be filled in.
+pub(crate) fn pattern_parser() -> impl clap::builder::TypedValueParser<Value = OsString> {
+    use clap::builder::{OsStringValueParser, TypedValueParser};
+    OsStringValueParser::new()
+        .try_map(|text| tutti_wire::pattern::check(text.as_bytes()).map(|()| text))
+}
+
 fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|error| error.to_string())
 }

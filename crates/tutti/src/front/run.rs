@@ -1,7 +1,7 @@
 //! `tutti run`: one job, from the request to its exit code.
 
 use super::input::Input;
-use super::output::{FileValues, Output, OutputError, OutputOptions};
+use super::output::{Output, OutputError, OutputOptions};
 use super::signals::{SignalTarget, pass_on_signals};
 use super::start::connect_or_start;
 use crate::exit::Exit;
@@ -67,7 +67,7 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
     let front = Front {
         controller,
         keepers: Vec::new(),
-        output: Output::new(options.output, size, FileValues { job, name }),
+        output: Output::new(options.output, size, job, name),
         input_open: input.wanted() && may_read_terminal(),
         input_early: Vec::new(),
         input,

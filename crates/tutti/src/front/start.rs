@@ -59,7 +59,8 @@ pub(crate) fn dial(instance: &Instance) -> anyhow::Result<Link> {
 /// If it can't be started; the text has what it said.
 pub(crate) fn start_daemon(instance: &Instance) -> anyhow::Result<bool> {
     let (mut ready, their_end) = std::io::pipe()?;
-    let mut command = Command::new(std::env::current_exe().context("cannot find the tutti program")?);
+    let mut command =
+        Command::new(std::env::current_exe().context("cannot find the tutti program")?);
     command
         .arg("up")
         .arg("--daemon")

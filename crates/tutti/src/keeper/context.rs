@@ -2,6 +2,7 @@
 
 use super::watch::Watches;
 use std::collections::{BTreeSet, HashMap};
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 use tutti_core::JobId;
@@ -57,4 +58,16 @@ fn raise_descriptor_limit() -> io::Result<(u64, u64)> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
     Ok((soft, hard))
+}
+
+/// An error with its causes, in one line.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }

@@ -25,10 +25,10 @@ use tutti_core::JobId;
 use tutti_linux::cgroup::Hierarchy;
 use tutti_linux::clock::monotonic_ns;
 use tutti_linux::{peer, subreaper};
+use tutti_wire::Role;
 use tutti_wire::attach::FromFrontEnd;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::Usage;
-use tutti_wire::Role;
 
 /// Connections whose purpose is not known yet, or whose job has not come.
 const NEWCOMERS_MAX: usize = 1024;
@@ -41,6 +41,13 @@ const STOP_WAIT_NS: u64 = 5_000_000_000;
 
 /// An agent that does not read so much is cut off; it hears all of it again when it comes back.
 const AGENT_UNSENT_BYTES_MAX: usize = 32 << 20;
+
+/// How long nobody is let in when there is no descriptor for another connection.
+const ACCEPT_PAUSE_NS: u64 = 500_000_000;
+
+/// Jobs that one welcome tells of, so that it fits into a frame. More are not held, unless nobody
+/// ever takes note of their ends.
+const HELD_MAX: usize = 50_000;
 
 /// A connection that has not said yet what it is for, or waits for the launch of its job.
 struct Newcomer {
@@ -56,6 +63,8 @@ struct Keeper {
     incarnation: u64,
     context: Context,
     listener: UnixListener,
+    listener_token: Token,
+    accept_again_ns: Option<u64>,
     signals: SignalFd,
     newcomers: BTreeMap<u64, Newcomer>,
     newcomers_so_far: u64,
@@ -85,13 +94,15 @@ impl Keeper {
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let listener = listen(&options.socket, options.instance_uid == 0)?;
         let mut context = Context::new(options.spool.clone())?;
-        context.watches.add(&listener, Watch::Listener, Interest::READ)?;
+        let listener_token = context.watches.add(&listener, Watch::Listener, Interest::READ)?;
         context.watches.add(&signals, Watch::Signals, Interest::READ)?;
         Ok(Self {
             incarnation: monotonic_ns() ^ u64::from(std::process::id()),
             options,
             context,
             listener,
+            listener_token,
+            accept_again_ns: None,
             signals,
             newcomers: BTreeMap::new(),
             newcomers_so_far: 0,
@@ -164,10 +175,14 @@ impl Keeper {
     fn deadline_ns(&self) -> Option<u64> {
         let endings = self.context.endings.iter().map(|&(at, ..)| at);
         let waiting = self.newcomers.values().filter_map(|n| n.waits.map(|(_, at)| at));
-        endings.chain(waiting).chain(self.stop_at_ns).min()
+        endings.chain(waiting).chain(self.stop_at_ns).chain(self.accept_again_ns).min()
     }
 
     fn on_time(&mut self, now_ns: u64) {
+        if self.accept_again_ns.is_some_and(|at| at <= now_ns) {
+            self.accept_again_ns = None;
+            self.accept(Interest::READ);
+        }
         let endings = &mut self.context.endings;
         let due: Vec<_> = endings.extract_if(.., |&mut (at, ..)| at <= now_ns).collect();
         for (_, job, index) in due {
@@ -267,11 +282,18 @@ impl Keeper {
                 Err(error) => {
                     if error.kind() != ErrorKind::WouldBlock {
                         eprintln!("tutti keeper: cannot take a connection: {error}");
+                        // The connection still waits: without a pause we would do nothing else.
+                        self.accept(Interest::NONE);
+                        self.accept_again_ns = Some(monotonic_ns() + ACCEPT_PAUSE_NS);
                     }
                     return;
                 }
             }
         }
+    }
+
+    fn accept(&self, interest: Interest) {
+        self.context.watches.modify(&self.listener, self.listener_token, interest);
     }
 
     fn welcome_newcomer(&mut self, stream: UnixStream) -> anyhow::Result<()> {
@@ -328,20 +350,24 @@ impl Keeper {
 
     fn on_new_front(&mut self, number: u64, received: Result<(), LinkError>) {
         let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        let outlet = newcomer.outlet.get_or_insert_with(Outlet::new);
         match newcomer.link.next::<FromFrontEnd>() {
             Ok(Some(FromFrontEnd::Attach { job })) => {
                 let at_ns = monotonic_ns() + ATTACH_WAIT_NS;
                 newcomer.waits = Some((job, at_ns));
-                newcomer.outlet = Some(Outlet::new());
                 // What else it sends waits in the kernel until there is somebody to feed.
                 self.context.watches.modify(&newcomer.link, newcomer.token, Interest::NONE);
                 if self.jobs.contains_key(&job) {
+                    // Our greeting goes together with the answer.
                     self.attach(number, job);
+                } else {
+                    let _ = outlet.flush(newcomer.link.stream());
                 }
             }
             Ok(Some(FromFrontEnd::Input { .. })) => self.drop_newcomer(number, "input for nobody"),
             Ok(None) if received.is_err() => drop(self.remove_newcomer(number)),
-            Ok(None) => {}
+            // It may wait for our greeting before it says more.
+            Ok(None) => drop(outlet.flush(newcomer.link.stream())),
             Err(error) => self.drop_newcomer(number, &error.to_string()),
         }
     }
@@ -374,11 +400,14 @@ impl Keeper {
             let why = format!("user {} may not be its agent", newcomer.uid);
             return self.drop_newcomer(number, &why);
         }
+        // What the one before has ordered still counts.
+        let _ = self.hear_agent();
         self.drop_agent();
         let Some(Newcomer { mut link, token, .. }) = self.newcomers.remove(&number) else { return };
         self.context.watches.rename(token, Watch::Agent);
         link.greet(Role::Server);
-        let held: Vec<HeldJob> = self.jobs.values().map(Job::held).collect();
+        let held = self.jobs.values().filter(|job| !job.forgotten).take(HELD_MAX);
+        let held: Vec<HeldJob> = held.map(Job::held).collect();
         link.send(&FromKeeper::Welcome { incarnation: self.incarnation, held });
         // All of it is in the welcome.
         self.context.reports.clear();
@@ -395,15 +424,16 @@ impl Keeper {
     }
 
     fn on_agent(&mut self, event: Event) {
-        if !event.read {
-            return;
-        }
-        let Some((link, ..)) = &mut self.agent else { return };
-        let received = link.receive();
-        self.take_orders();
-        if received.is_err() {
+        if event.read && self.hear_agent().is_err() {
             self.drop_agent();
         }
+    }
+
+    fn hear_agent(&mut self) -> Result<(), LinkError> {
+        let Some((link, ..)) = &mut self.agent else { return Ok(()) };
+        let received = link.receive();
+        self.take_orders();
+        received
     }
 
     fn take_orders(&mut self) {

@@ -217,8 +217,7 @@ impl Scene {
 
     pub(super) fn start(&mut self, launch: &Launch) {
         let group = self.group(launch.job.0);
-        let cgroup = group
-            .map(|group| ByteBuf::from(group.path().as_os_str().as_bytes().to_vec()));
+        let cgroup = group.map(|group| ByteBuf::from(group.path().as_os_str().as_bytes().to_vec()));
         self.agent.send(&ToKeeper::Launch { launch: launch.clone(), cgroup });
     }
 

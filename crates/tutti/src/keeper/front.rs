@@ -121,7 +121,7 @@ impl Job {
         {
             match self.pump(index, stream, context) {
                 Pumped::Full => self.parked.push_back((index, stream)),
-                Pumped::Dry => {
+                Pumped::Part | Pumped::Dry => {
                     if let Some(pipe) = self.tasks[index].stream(stream) {
                         pipe.watch(&mut context.watches);
                     }
@@ -224,9 +224,10 @@ impl Job {
     }
 
     fn is_input_blocked(&self) -> bool {
-        self.tasks.iter().filter_map(|task| task.input.as_ref()).any(|input| {
-            input.pending_bytes() > INPUT_BYTES_MAX
-        })
+        self.tasks
+            .iter()
+            .filter_map(|task| task.input.as_ref())
+            .any(|input| input.pending_bytes() > INPUT_BYTES_MAX)
     }
 
     /// Hands on the input that has arrived, unless a task is too far behind.

@@ -10,7 +10,7 @@
 //! with a process in it, so trying to is the test, and it is tried again after short naps:
 //! `cgroup.events` tells of changes at most once in 10 ms.
 
-use super::context::Context;
+use super::context::{Context, chain};
 use super::front::Front;
 use super::pmi::PmiJob;
 use super::script;
@@ -153,7 +153,7 @@ impl Job {
         if let Some(path) = &cgroup_path {
             match Cgroup::open(Path::new(OsStr::from_bytes(path))) {
                 Ok(group) => cgroup = Some(group),
-                Err(error) => program = Err(Refusal::new(format!("no cgroup: {error}"))),
+                Err(error) => program = Err(Refusal::new(format!("no cgroup: {}", chain(&error)))),
             }
         }
         let tasks: Vec<Task> = launch.tasks.iter().map(|task| Task::new(task.rank)).collect();
@@ -186,18 +186,18 @@ impl Job {
     fn make_groups(&mut self) -> Result<(), Refusal> {
         let Some(cgroup) = &self.cgroup else { return Ok(()) };
         for task in &mut self.tasks {
-            let group = cgroup
-                .create_child(&format!("rank-{}", task.rank))
-                .map_err(|error| Refusal::new(format!("no cgroup for a task: {error}")))?;
+            let group = cgroup.create_child(&format!("rank-{}", task.rank)).map_err(|error| {
+                Refusal::new(format!("no cgroup for a task: {}", chain(&error)))
+            })?;
             if let Some(bytes) = self.launch.memory_per_task_bytes
                 && let Err(error) = group.set_memory_limit(bytes)
             {
-                eprintln!("tutti keeper: job {}: memory is not limited: {error}", self.launch.job);
+                eprintln!("tutti keeper: memory is not limited: {}", chain(&error));
             }
             if let Some(most) = self.launch.spec.processes_max
                 && let Err(error) = group.set_process_limit(most)
             {
-                eprintln!("tutti keeper: job {}: processes are not: {error}", self.launch.job);
+                eprintln!("tutti keeper: processes are not limited: {}", chain(&error));
             }
             task.group = Some(group);
         }
@@ -256,7 +256,7 @@ impl Job {
             && let Err(error) = group.kill()
             && !error.is_gone()
         {
-            eprintln!("tutti keeper: cannot kill job {}: {error}", self.launch.job);
+            eprintln!("tutti keeper: cannot kill job {}: {}", self.launch.job, chain(&error));
         }
         for index in 0..self.tasks.len() {
             match &self.tasks[index].phase {
@@ -403,7 +403,7 @@ impl Job {
                     && let Some(Err(error)) = task.group.as_ref().map(Cgroup::kill)
                     && !error.is_gone()
                 {
-                    eprintln!("tutti keeper: cannot kill what a task left: {error}");
+                    eprintln!("tutti keeper: cannot kill what a task left: {}", chain(&error));
                 }
                 *naps = naps.saturating_add(1);
                 let at_ns = clock::monotonic_ns() + nap_ns(*naps);
@@ -415,7 +415,7 @@ impl Job {
             }
             Ok(true) => {}
             // Waiting would not help; the group goes with the instance's subtree.
-            Err(error) => eprintln!("tutti keeper: {error}"),
+            Err(error) => eprintln!("tutti keeper: {}", chain(&error)),
         }
         self.end_task(index, context);
     }
@@ -441,6 +441,13 @@ impl Job {
         }
     }
 
+    /// As [`Job::end_task`] does after the last one.
+    pub(super) fn clear_if_empty(&mut self, context: &mut Context) {
+        if self.tasks.is_empty() && self.cleared.is_none() {
+            self.clear(context);
+        }
+    }
+
     /// All tasks have ended and nothing is left of them. Output that the front end has not read yet
     /// is still delivered, but what the job held is free for others.
     fn clear(&mut self, context: &mut Context) {
@@ -453,10 +460,11 @@ impl Job {
             if !context.agent_connected
                 && let Err(error) = group.remove()
             {
-                eprintln!("tutti keeper: {error}");
+                eprintln!("tutti keeper: {}", chain(&error));
             }
         }
         self.cgroup = None;
+        context.names.forget(self.launch.job);
         if self.launch.spec.script.is_some() {
             script::remove(&script::directory(&context.spool, self.launch.job));
         }
@@ -497,8 +505,10 @@ fn say_what_hangs(task: &Task) {
 
 fn task_status(status: WaitStatus) -> TaskStatus {
     match status {
-        WaitStatus::Exited(_, code) => TaskStatus::Exited((code & 0xff) as u8),
-        WaitStatus::Signaled(_, signal, _) => TaskStatus::Signaled(signal as i32 as u8),
+        WaitStatus::Exited(_, code) => TaskStatus::Exited(code.to_le_bytes()[0]),
+        WaitStatus::Signaled(_, signal, _) => {
+            TaskStatus::Signaled((signal as i32).to_le_bytes()[0])
+        }
         // Only ends are waited for.
         _ => TaskStatus::Lost,
     }
@@ -506,7 +516,7 @@ fn task_status(status: WaitStatus) -> TaskStatus {
 
 fn kill_below(process: &Process) {
     if let Err(error) = signal::kill_tree(signal::Root::below(process.pid)) {
-        eprintln!("tutti keeper: cannot kill what is below {}: {error}", process.pid);
+        eprintln!("tutti keeper: cannot kill what is below {}: {}", process.pid, chain(&error));
     }
 }
 

@@ -35,7 +35,9 @@ const HEADER_BYTES_MAX: usize = 4 + 1 + 5 + 1 + 3;
 pub(super) enum Pumped {
     /// As much as was asked for; there may be more.
     Full,
-    /// Less than that: nothing is left for now.
+    /// Less than that.
+    Part,
+    /// Nothing, for now.
     Dry,
     /// The stream has ended.
     End,
@@ -46,7 +48,7 @@ pub(super) fn read_once(mut source: impl Read, room: &mut [u8]) -> (usize, Pumpe
     loop {
         return match source.read(room) {
             Ok(0) => (0, Pumped::End),
-            Ok(count) => (count, if count == room.len() { Pumped::Full } else { Pumped::Dry }),
+            Ok(count) => (count, if count == room.len() { Pumped::Full } else { Pumped::Part }),
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) if error.kind() == ErrorKind::WouldBlock => (0, Pumped::Dry),
             // Reading a pipe does not fail otherwise; if it does, there is nothing more to get.
@@ -158,10 +160,10 @@ impl Header {
         header.push(VARIANT_OUTPUT);
         let mut rest = rank.0;
         while rest >= 0x80 {
-            header.push((rest & 0x7f) as u8 | 0x80);
+            header.push(rest.to_le_bytes()[0] | 0x80);
             rest >>= 7;
         }
-        header.push((rest & 0x7f) as u8);
+        header.push(rest.to_le_bytes()[0]);
         header.push(match stream {
             Stream::Output => 0,
             Stream::Error => 1,
@@ -178,9 +180,10 @@ impl Header {
     /// The finished header, for so many bytes of data (less than 2^21).
     fn finish(&mut self, count: usize) -> &[u8] {
         let len = self.len;
-        self.bytes[len - 3] = (count & 0x7f) as u8 | 0x80;
-        self.bytes[len - 2] = (count >> 7 & 0x7f) as u8 | 0x80;
-        self.bytes[len - 1] = (count >> 14 & 0x7f) as u8;
+        let seven_bits = |from: u32| (count >> from).to_le_bytes()[0] & 0x7f;
+        self.bytes[len - 3] = seven_bits(0) | 0x80;
+        self.bytes[len - 2] = seven_bits(7) | 0x80;
+        self.bytes[len - 1] = seven_bits(14);
         let frame = u32::try_from(len - 4 + count).unwrap_or(u32::MAX);
         self.bytes[..4].copy_from_slice(&frame.to_le_bytes());
         &self.bytes[..len]
@@ -221,14 +224,16 @@ mod tests {
             (u32::MAX, Stream::Output, 40_000),
         ] {
             let rank = Rank(rank);
-            let data: Vec<u8> = (0..bytes).map(|i| (i % 253) as u8).collect();
+            let data: Vec<u8> = (0..bytes).map(|i| u8::try_from(i % 253).unwrap()).collect();
             let mut outlet = Outlet::new();
             let (count, pumped) = outlet.pump(rank, stream, &data[..], 32_768);
             assert_eq!(count, bytes.min(32_768));
             assert_eq!(pumped == Pumped::Full, count == 32_768);
             outlet.end_of_stream(rank, stream);
-            let piece = |data: &[u8]| {
-                ToFrontEnd::Output { rank, stream, data: ByteBuf::from(data.to_vec()) }
+            let piece = |data: &[u8]| ToFrontEnd::Output {
+                rank,
+                stream,
+                data: ByteBuf::from(data.to_vec()),
             };
             let found = messages(&outlet.bytes[outlet.begin..outlet.end]);
             assert_eq!(found, [piece(&data[..count]), piece(&[])]);
@@ -245,11 +250,8 @@ mod tests {
         ] {
             let data = vec![b'x'; count];
             let mut real = Vec::new();
-            let message = ToFrontEnd::Output {
-                rank: Rank(rank),
-                stream,
-                data: ByteBuf::from(data.clone()),
-            };
+            let message =
+                ToFrontEnd::Output { rank: Rank(rank), stream, data: ByteBuf::from(data.clone()) };
             encode(&message, &mut real);
             let mut header = Header::new(Rank(rank), stream);
             // From 2^14 bytes on, three bytes is what the encoder writes too.
@@ -262,7 +264,7 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         let mut outlet = Outlet::new();
-        let data: Vec<u8> = (0..READ_BYTES_MOST).map(|i| (i % 251) as u8).collect();
+        let data: Vec<u8> = (0..READ_BYTES_MOST).map(|i| u8::try_from(i % 251).unwrap()).collect();
         let mut received = Vec::new();
         let mut stalled = 0;
         for _ in 0..40 {

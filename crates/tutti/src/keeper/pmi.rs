@@ -1,15 +1,190 @@
-//! The PMI servers of jobs.
+//! The PMI server of a job, and the socket of each task at which it is reached.
+//!
+//! The sockets are made with the tasks, since that is cheap and nobody knows beforehand which
+//! program is an MPI program; whatever else a task speaks there costs its own connection.
+
 use super::context::Context;
 use super::job::Job;
-use super::watch::Event;
-use std::io;
+use super::watch::{Event, Token, Watch};
+use crate::link::Interest;
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use tutti_core::{TaskPlacement, UserId};
+use tutti_wire::launch::Launch;
+use tutti_wire::pmi::{Effect, LineBuffer, Server, ServerSpec, process_mapping};
 
-pub(super) struct PmiJob;
-impl PmiJob { pub(super) fn close(&mut self, _i: usize, _c: &mut Context) {} }
-pub(super) fn connect(_job: &mut Job, _index: usize, _context: &mut Context) -> io::Result<OwnedFd> {
-    let (_a, b) = UnixStream::pair()?;
-    Ok(b.into())
+/// Answers that a task has not read. It speaks and listens in turn, so more than a few is a fault.
+const UNSENT_BYTES_MAX: usize = 1 << 20;
+
+/// The server of a job, and its connections by the tasks' places.
+pub(super) struct PmiJob {
+    server: Server,
+    connections: Vec<Option<Connection>>,
 }
-impl Job { pub(super) fn on_pmi(&mut self, _index: usize, _event: Event, _context: &mut Context) {} }
+
+struct Connection {
+    stream: UnixStream,
+    token: Token,
+    lines: LineBuffer,
+    unsent: Vec<u8>,
+    interest: Interest,
+}
+
+impl PmiJob {
+    fn new(launch: &Launch) -> Self {
+        // Where the ranks of other nodes are is not known here; then MPI libraries ask around.
+        let mapping = match launch.nodes.len() {
+            0 | 1 => process_mapping((0..launch.size).map(|_| 0)),
+            _ => None,
+        };
+        Self {
+            server: Server::new(ServerSpec {
+                job: launch.job,
+                user: UserId(launch.credentials.uid),
+                size: launch.size,
+                ranks: launch.tasks.iter().map(|task: &TaskPlacement| task.rank).collect(),
+                space_name: format!("kvs_{}", launch.job),
+                process_mapping: mapping,
+                attributes: Vec::new(),
+            }),
+            connections: launch.tasks.iter().map(|_| None).collect(),
+        }
+    }
+
+    /// Closes a task's connection.
+    pub(super) fn close(&mut self, index: usize, context: &mut Context) {
+        if let Some(connection) = self.connections.get_mut(index).and_then(Option::take) {
+            context.watches.remove(&connection.stream, connection.token);
+        }
+    }
+
+    /// Reads what a task said; whether it will say more.
+    fn hear(&mut self, index: usize, context: &mut Context, effects: &mut Vec<Effect>) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(index) else { return true };
+        let count = match (&connection.stream).read(&mut context.scratch) {
+            Ok(0) => return false,
+            Ok(count) => count,
+            Err(error) => {
+                return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+            }
+        };
+        connection.lines.extend(&context.scratch[..count]);
+        loop {
+            match connection.lines.next_line() {
+                Ok(Some(line)) => self.server.handle(index, line, &mut context.names, effects),
+                Ok(None) => return true,
+                Err(error) => {
+                    effects.push(Effect::Close { task: index, error });
+                    return true;
+                }
+            }
+        }
+    }
+
+    fn queue(&mut self, index: usize, line: &[u8]) {
+        if let Some(Some(connection)) = self.connections.get_mut(index) {
+            connection.unsent.extend_from_slice(line);
+        }
+    }
+
+    /// Writes what waits for a task; whether the connection is still of use.
+    fn flush(&mut self, index: usize, context: &Context) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(index) else { return true };
+        let useful = connection.write();
+        let interest = Interest { read: true, write: !connection.unsent.is_empty() };
+        if useful && interest != connection.interest {
+            connection.interest = interest;
+            context.watches.modify(&connection.stream, connection.token, interest);
+        }
+        useful
+    }
+}
+
+impl Connection {
+    fn write(&mut self) -> bool {
+        while !self.unsent.is_empty() {
+            match (&self.stream).write(&self.unsent) {
+                Ok(count) => drop(self.unsent.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return self.unsent.len() <= UNSENT_BYTES_MAX;
+                }
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+/// Makes the connection of a task; returns the task's end of it.
+pub(super) fn connect(job: &mut Job, index: usize, context: &mut Context) -> io::Result<OwnedFd> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let watch = Watch::Pmi(job.launch.job, index);
+    let token = context.watches.add(&ours, watch, Interest::READ)?;
+    let connection = Connection {
+        stream: ours,
+        token,
+        lines: LineBuffer::new(),
+        unsent: Vec::new(),
+        interest: Interest::READ,
+    };
+    let pmi = job.pmi.get_or_insert_with(|| PmiJob::new(&job.launch));
+    if let Some(slot) = pmi.connections.get_mut(index) {
+        *slot = Some(connection);
+    }
+    Ok(theirs.into())
+}
+
+impl Job {
+    /// A task spoke to its PMI server, or reads its answers.
+    pub(super) fn on_pmi(&mut self, index: usize, event: Event, context: &mut Context) {
+        let Some(pmi) = &mut self.pmi else { return };
+        let mut effects = Vec::new();
+        let mut open = !event.read || pmi.hear(index, context, &mut effects);
+        let mut answered = vec![index];
+        let mut abort = None;
+        for effect in effects {
+            match effect {
+                Effect::Reply { task, line } => {
+                    pmi.queue(task, &line);
+                    if !answered.contains(&task) {
+                        answered.push(task);
+                    }
+                }
+                Effect::Abort { task, code, message } => abort = Some((task, code, message)),
+                Effect::Close { task, error } => {
+                    eprintln!("tutti keeper: job {}: task at {task}: {error}", self.launch.job);
+                    open &= task != index;
+                }
+                Effect::BarrierComplete { .. } => {
+                    eprintln!(
+                        "tutti keeper: job {}: PMI between nodes is missing",
+                        self.launch.job
+                    );
+                }
+                Effect::Finalized { .. } => {}
+            }
+        }
+        for task in answered {
+            let useful = pmi.flush(task, context);
+            if !useful || (task == index && !open) {
+                pmi.close(task, context);
+            }
+        }
+        if let Some((task, code, message)) = abort {
+            self.abort(task, code, message, context);
+        }
+    }
+
+    /// A task asked that the whole job end, with this status.
+    fn abort(&mut self, index: usize, code: i32, message: String, context: &mut Context) {
+        // An abort is no success, whatever its author passed; a status has eight bits.
+        let code = code.to_le_bytes()[0].max(1);
+        if let Some(task) = self.tasks.get_mut(index) {
+            task.aborted.get_or_insert((code, message));
+        }
+        self.kill(context);
+    }
+}

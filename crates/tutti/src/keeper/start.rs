@@ -65,8 +65,8 @@ impl Program {
         let (script_path, command);
         if let Some(text) = &spec.script {
             let owner = identity.is_some().then_some(&launch.credentials);
-            script_path = script::write(&context.spool, launch.job, text, owner)
-                .map_err(Refusal::new)?;
+            script_path =
+                script::write(&context.spool, launch.job, text, owner).map_err(Refusal::new)?;
             command = script::command(text, script_path.as_os_str().as_bytes());
             name = &command[0];
             for word in &command {
@@ -151,6 +151,7 @@ impl Job {
         if std::mem::replace(&mut self.started, true) {
             return;
         }
+        self.clear_if_empty(context);
         self.held_back = self.must_empty_first();
         let count = if self.held_back { 1 } else { self.tasks.len() };
         for index in 0..count {
@@ -220,8 +221,11 @@ impl Job {
                 eprintln!("tutti keeper: job {job}: cannot watch a new process: {error}");
             })
         };
-        let report_token =
-            if self.held_back { watch(&child.report, Watch::Report(job, index)).ok() } else { None };
+        let report_token = if self.held_back {
+            watch(&child.report, Watch::Report(job, index)).ok()
+        } else {
+            None
+        };
         let minder = child.status.map(|fd| {
             let token = watch(&fd, Watch::Minder(job, index)).ok();
             Minder::new(fd, token)
@@ -291,7 +295,12 @@ impl Job {
 
     /// The first task to open a file empties it; all append, so that they do not overwrite each
     /// other.
-    fn output_file(&mut self, index: usize, path: Vec<u8>, append: bool) -> Result<Source, Refusal> {
+    fn output_file(
+        &mut self,
+        index: usize,
+        path: Vec<u8>,
+        append: bool,
+    ) -> Result<Source, Refusal> {
         let mut flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
         if !append && self.emptied.insert(path.clone()) {
             flags |= libc::O_TRUNC;
@@ -406,7 +415,8 @@ impl Job {
         }
         let path = Path::new(OsStr::from_bytes(&spec.directory)).join(OsStr::from_bytes(name));
         if path.exists() {
-            let detail = format!("cannot execute '{shown}': the interpreter it needs does not exist");
+            let detail =
+                format!("cannot execute '{shown}': the interpreter it needs does not exist");
             return (TaskStatus::NotExecutable, detail);
         }
         (TaskStatus::NotFound, format!("no such program: {shown}"))

@@ -4,7 +4,7 @@
 //! behind is *parked*, taken out of the poller altogether (a level-triggered poller would go on
 //! telling of it), and read again in turn with the others when there is room.
 
-use super::outlet::{READ_BYTES_FIRST, READ_BYTES_MOST, Pumped};
+use super::outlet::{Pumped, READ_BYTES_FIRST, READ_BYTES_MOST};
 use super::watch::{Token, Watch, Watches};
 use crate::link::Interest;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};

@@ -1,6 +1,8 @@
 //! The keeper as its agent and its front ends see it: a real process, real tasks.
 
-use super::fixture::{Membership, Scene, Told, be_a_keeper, bytes, hear_out, launch, shell, wait_for};
+use super::fixture::{
+    Membership, Scene, Told, be_a_keeper, bytes, hear_out, launch, shell, wait_for,
+};
 use serde_bytes::ByteBuf;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -48,7 +50,7 @@ fn output_and_status_of_each_rank_come_back() {
         for rank in 0..3 {
             assert_eq!(told.stdout(rank), format!("out {rank}\n"));
             assert_eq!(told.output[&(rank, Stream::Error)], b"err\n");
-            assert_eq!(told.status(rank), TaskStatus::Exited(rank as u8));
+            assert_eq!(told.status(rank), TaskStatus::Exited(u8::try_from(rank).unwrap()));
         }
         assert!(told.usage.memory_peak_bytes > 0);
     });
@@ -104,7 +106,11 @@ fn what_cannot_be_started_says_why() {
         check(&|l| l.spec.stdio = files(None, "/dev/null", Some("/no/dir/x-0")), refused, why);
         let why = "cannot open input file '/no/x': No such file or directory";
         check(&|l| l.spec.stdio = files(Some("/no/x"), "/dev/null", None), refused, why);
-        check(&|l| l.spec.rlimits = vec![(99, 1, 1)], refused, "cannot set the resource limits: Invalid argument");
+        check(
+            &|l| l.spec.rlimits = vec![(99, 1, 1)],
+            refused,
+            "cannot set the resource limits: Invalid argument",
+        );
     });
 }
 
@@ -213,6 +219,40 @@ fn a_job_is_killed_before_its_front_end_came() {
     assert_eq!(scene.agent.next(), Some(cleared));
 }
 
+/// Out of its turn: nobody may wait for what can't run, and it can be ended all the same.
+#[test]
+fn a_job_that_is_born_frozen_holds_up_nobody() {
+    let mut scene = Scene::new(Membership::Groups);
+    for (job, killed) in [(1, false), (2, true)] {
+        let group = scene.group(job).unwrap();
+        group.request_freeze().unwrap();
+        scene.start(&shell(job, 2, "echo thawed"));
+        let mut front = scene.attached(job);
+        wait_for("two frozen processes", || (group.processes().unwrap().len() == 2).then_some(()));
+        scene.start(&shell(job + 10, 1, "echo beside"));
+        assert_eq!(hear_out(&mut scene.attached(job + 10)).stdout(0), "beside\n");
+        if killed {
+            scene.agent.send(&ToKeeper::Kill { job: JobId(job) });
+            assert_eq!(hear_out(&mut front).ends[&1].0, TaskStatus::Signaled(9));
+        } else {
+            group.request_thaw().unwrap();
+            assert_eq!(hear_out(&mut front).stdout(1), "thawed\n");
+        }
+    }
+}
+
+#[test]
+fn limits_on_memory_and_processes_hold() {
+    let mut scene = Scene::new(Membership::Groups);
+    let mut job = launch(1, 1, &["tail", "/dev/zero"]);
+    job.memory_per_task_bytes = Some(32 << 20);
+    let told = scene.run(&job);
+    assert_eq!(told.status(0), TaskStatus::OutOfMemory, "this test needs a memory controller");
+    let mut job = shell(2, 1, "bomb() { bomb | bomb & }; bomb; sleep 0.3; echo over");
+    job.spec.processes_max = Some(50);
+    scene.run(&job);
+}
+
 #[test]
 fn signals_reach_the_ranks_that_are_meant() {
     in_both(|scene| {
@@ -222,7 +262,7 @@ fn signals_reach_the_ranks_that_are_meant() {
         for _ in 0..2 {
             assert!(matches!(front.next(), Some(ToFrontEnd::Output { .. })));
         }
-        let signal = nix::libc::SIGUSR1 as u8;
+        let signal = u8::try_from(nix::libc::SIGUSR1).unwrap();
         scene.agent.send(&ToKeeper::Signal { job: JobId(1), ranks: vec![Rank(1)], signal });
         loop {
             if let Some(ToFrontEnd::TaskEnded { rank, status, .. }) = front.next() {
@@ -256,14 +296,14 @@ fn a_front_end_that_vanishes_takes_the_output_along_but_not_the_job() {
 #[test]
 fn a_stalled_front_end_keeps_nobody_from_hearing_that_the_job_ended() {
     let mut scene = Scene::new(Membership::Groups);
-    scene.start(&shell(1, 1, "head -c 2000000 /dev/zero"));
+    scene.start(&shell(1, 1, "head -c 900000 /dev/zero"));
     let mut stalled = scene.attached(1);
     let mut told = Told::default();
     scene.reports(1, &mut told);
     assert_eq!(told.status(0), TaskStatus::Exited(0));
     // Told to forget by now; what was written is there all the same.
     let told = hear_out(&mut stalled);
-    assert_eq!(told.output[&(0, Stream::Output)].len(), 2_000_000);
+    assert_eq!(told.output[&(0, Stream::Output)].len(), 900_000);
 }
 
 #[test]
@@ -398,10 +438,8 @@ fn a_full_disk_is_named() {
     mount(&["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk.to_str().unwrap()]);
     let told = scene.submit(&to_files(shell(1, 1, "head -c 100000 /dev/zero"), &disk, "out"));
     mount(&["umount", disk.to_str().unwrap()]);
-    let expected = format!(
-        "the file system of '{}/out' is full: output may be cut",
-        disk.to_str().unwrap()
-    );
+    let expected =
+        format!("the file system of '{}/out' is full: output may be cut", disk.to_str().unwrap());
     assert_eq!(told.reported[&0], (TaskStatus::Exited(1), expected));
 }
 
@@ -428,10 +466,7 @@ fn whoever_may_not_attach_is_told() {
     };
     scene.start(&shell(1, 1, "sleep 1000"));
     let mut first = scene.attached(1);
-    assert_eq!(
-        refused(&mut scene.front(1)),
-        "another front end is attached to the job"
-    );
+    assert_eq!(refused(&mut scene.front(1)), "another front end is attached to the job");
     let directory = scene.directory.clone();
     scene.start(&to_files(shell(2, 1, "sleep 1000"), &directory, "out"));
     assert_eq!(refused(&mut scene.front(2)), "the job writes its output to files");
@@ -447,6 +482,50 @@ fn whoever_may_not_attach_is_told() {
         }
     });
     assert_eq!(told.ends[&0].0, TaskStatus::Signaled(9));
+}
+
+/// A task of another user, which runs as that user and asks for what is not its own.
+#[test]
+fn others_may_neither_have_a_jobs_output_nor_give_orders() {
+    let mut scene = Scene::new(Membership::Groups);
+    scene.start(&shell(1, 1, "sleep 1000"));
+    let mut first_frames = Vec::new();
+    for role in [Role::FrontEnd, Role::Agent] {
+        let mut frames = Hello { role }.to_frame().to_vec();
+        tutti_wire::frame::encode(&FromFrontEnd::Attach { job: JobId(1) }, &mut frames);
+        first_frames.push(frames.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    }
+    let ask = "socket(S, AF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($ARGV[0])) or die $!; \
+               syswrite S, pack('H*', $ARGV[1]); while (sysread S, $b, 4096) { syswrite STDOUT, $b }";
+    let socket = scene.socket();
+    let mut told = Vec::new();
+    for (job, frames) in [(2, &first_frames[0]), (3, &first_frames[1])] {
+        let text = "id -u; id -G; exec perl -MSocket -e \"$1\" \"$2\" \"$3\"";
+        let words = ["/bin/sh", "-c", text, "sh", ask, socket.to_str().unwrap(), frames];
+        let mut launch = launch(job, 1, &words);
+        launch.credentials.uid = 65_534;
+        launch.credentials.gid = 65_533;
+        launch.credentials.groups = vec![65_532];
+        scene.start(&launch);
+        let mut front = scene.attached(job);
+        let mut one = hear_out(&mut front);
+        while one.reported.is_empty() {
+            if let Some(FromKeeper::TaskEnded { job: JobId(of), rank, status, detail }) =
+                scene.agent.next()
+                && of == job
+            {
+                one.reported.insert(rank.0, (status, detail));
+            }
+        }
+        assert_eq!(one.status(0), TaskStatus::Exited(0), "{one:?}");
+        told.push(one.output[&(0, Stream::Output)].clone());
+    }
+    for output in &told {
+        assert!(output.starts_with(b"65534\n65533 65532\n"), "{told:?}");
+    }
+    let refusal = b"the job is not yours";
+    assert!(told[0].windows(refusal.len()).any(|window| window == refusal));
+    assert_eq!(told[1].len(), b"65534\n65533 65532\n".len(), "no word to a false agent");
 }
 
 #[test]
@@ -480,4 +559,37 @@ fn the_socket_is_open_to_those_whom_it_serves() {
     let mode = std::fs::metadata(scene.socket()).unwrap().permissions().mode() & 0o777;
     let expected = if nix::unistd::geteuid().is_root() { 0o666 } else { 0o600 };
     assert_eq!(mode, expected);
+}
+
+/// Compiles one of the repository's MPI programs.
+fn mpi_program(scene: &Scene, name: &str) -> String {
+    let program = scene.directory.join(name);
+    let source = format!("{}/../../tests/mpi/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let status = std::process::Command::new("mpicc.mpich")
+        .args(["-O1", "-o", program.to_str().unwrap(), &source])
+        .status()
+        .expect("this test needs MPICH: run tests/install-deps");
+    assert!(status.success());
+    program.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn mpich_programs_find_each_other() {
+    in_both(|scene| {
+        for (job, name) in [(1, "init"), (2, "ring")] {
+            let program = mpi_program(scene, name);
+            let told = scene.run(&launch(job, 4, &[&program]));
+            for rank in 0..4 {
+                assert_eq!(told.status(rank), TaskStatus::Exited(0), "{told:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_mpi_abort_ends_the_job_with_its_status() {
+    let mut scene = Scene::new(Membership::Groups);
+    let program = mpi_program(&scene, "abort");
+    let told = scene.run(&launch(1, 3, &[&program]));
+    assert_eq!(told.status(1), TaskStatus::Aborted(7), "{told:?}");
 }

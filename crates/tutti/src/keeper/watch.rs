@@ -37,14 +37,12 @@ pub(super) enum Watch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token(u64);
 
-/// Something that happened.
+/// Something that happened: there is something to read, or room to write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     token: Token,
     /// Reading will not wait.
     pub(super) read: bool,
-    /// Writing will not wait.
-    pub(super) write: bool,
 }
 
 #[derive(Debug, Default)]
@@ -117,11 +115,9 @@ impl Watches {
     ) -> io::Result<()> {
         self.poller.wait(deadline_ns, &mut self.ready)?;
         events.clear();
-        events.extend(self.ready.iter().map(|ready| Event {
-            token: Token(ready.token),
-            read: ready.read,
-            write: ready.write,
-        }));
+        events.extend(
+            self.ready.iter().map(|ready| Event { token: Token(ready.token), read: ready.read }),
+        );
         Ok(())
     }
 

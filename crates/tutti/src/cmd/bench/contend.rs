@@ -1,0 +1,228 @@
+//! Commands that compete: run in turns, so that whatever else the machine does hits all alike.
+
+use super::super::own::percentile;
+use anyhow::{Context, bail};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A command to be timed from its start to its end, its output read through a pipe.
+#[derive(Clone, Debug)]
+pub(super) struct Contender {
+    /// What tables call it.
+    pub(super) name: String,
+    argv: Vec<OsString>,
+    instance: Option<PathBuf>,
+    expects: Expects,
+}
+
+/// What the output must be for the run to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expects {
+    /// So many lines.
+    Lines(usize),
+    /// At least so many bytes.
+    Bytes(u64),
+}
+
+impl Contender {
+    /// A command, of the `PATH`.
+    pub(super) fn command<S: Into<OsString>>(
+        name: &str,
+        argv: impl IntoIterator<Item = S>,
+        expects: Expects,
+    ) -> Self {
+        let argv = argv.into_iter().map(Into::into).collect();
+        Self { name: name.into(), argv, instance: None, expects }
+    }
+
+    /// A verb of this program, for the instance in a directory.
+    pub(super) fn verb<S: Into<OsString>>(
+        name: &str,
+        instance: &Path,
+        words: impl IntoIterator<Item = S>,
+        expects: Expects,
+    ) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("cannot find the tutti program")?;
+        let argv =
+            std::iter::once(program.into_os_string()).chain(words.into_iter().map(Into::into));
+        Ok(Self {
+            name: name.into(),
+            argv: argv.collect(),
+            instance: Some(instance.to_owned()),
+            expects,
+        })
+    }
+
+    /// Runs it once.
+    ///
+    /// # Errors
+    /// If it can't be started, fails, or says something else than it should.
+    pub(super) fn run(&self) -> anyhow::Result<Duration> {
+        let mut command = Command::new(&self.argv[0]);
+        command.args(&self.argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped());
+        if let Some(instance) = &self.instance {
+            command.env("TUTTI_DIR", instance);
+        }
+        let begin = Instant::now();
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", self.name))?;
+        let read = match child.stdout.take() {
+            Some(mut output) => discard(&mut output),
+            None => Ok(Discarded::default()),
+        };
+        let status = child.wait()?;
+        let took = begin.elapsed();
+        let read = read?;
+        if !status.success() {
+            bail!("{} failed: {status}", self.name);
+        }
+        let right = match self.expects {
+            Expects::Lines(lines) => read.lines == lines,
+            Expects::Bytes(bytes) => read.bytes >= bytes,
+        };
+        if !right {
+            bail!(
+                "{} put out {} bytes in {} lines instead of {:?}",
+                self.name,
+                read.bytes,
+                read.lines,
+                self.expects
+            );
+        }
+        Ok(took)
+    }
+}
+
+/// What was read and thrown away.
+#[derive(Default)]
+struct Discarded {
+    bytes: u64,
+    lines: usize,
+}
+
+/// Pieces as large as this are data whose lines nobody counts: counting would cost the reader time.
+const COUNTED_BYTES_MAX: usize = 4096;
+
+fn discard(output: &mut impl Read) -> std::io::Result<Discarded> {
+    let mut chunk = vec![0; 1 << 20];
+    let mut read = Discarded::default();
+    loop {
+        let count = output.read(&mut chunk)?;
+        if count == 0 {
+            return Ok(read);
+        }
+        read.bytes += count as u64;
+        if count <= COUNTED_BYTES_MAX {
+            read.lines += chunk[..count].iter().filter(|&&byte| byte == b'\n').count();
+        }
+    }
+}
+
+/// How long a contender took.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Timing {
+    /// Who.
+    pub(super) what: String,
+    /// The median, in microseconds.
+    pub(super) median_us: u64,
+    /// The shortest, in microseconds.
+    pub(super) least_us: u64,
+    /// The median over the median of the first contender.
+    pub(super) ratio: f64,
+}
+
+/// Runs the contenders in turns, `rounds` times each after one round that does not count.
+///
+/// # Errors
+/// If any run fails.
+pub(super) fn alternate(contenders: &[Contender], rounds: usize) -> anyhow::Result<Vec<Timing>> {
+    let mut samples = vec![Vec::with_capacity(rounds); contenders.len()];
+    for round in 0..=rounds {
+        for (contender, samples) in contenders.iter().zip(&mut samples) {
+            let took = contender.run()?;
+            if round > 0 {
+                samples.push(micros(took));
+            }
+        }
+    }
+    let first = samples.first_mut().map_or(0, |samples| median(samples));
+    let timings = contenders.iter().zip(&mut samples).map(|(contender, samples)| {
+        let median_us = median(samples);
+        Timing {
+            what: contender.name.clone(),
+            median_us,
+            least_us: samples.first().copied().unwrap_or_default(),
+            ratio: ratio(median_us, first),
+        }
+    });
+    Ok(timings.collect())
+}
+
+/// Sorts the values and gives the one in the middle.
+pub(super) fn median(values: &mut [u64]) -> u64 {
+    values.sort_unstable();
+    percentile(values, 50)
+}
+
+/// The one in the middle of values that are no integers; zero of none.
+pub(super) fn median_f64(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    percentile(&values, 50)
+}
+
+/// Whole microseconds.
+pub(super) fn micros(length: Duration) -> u64 {
+    u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// One over the other, rounded to thousandths so that JSON does not pretend to more.
+#[expect(clippy::cast_precision_loss, reason = "microseconds of a benchmark are below 2^52")]
+pub(super) fn ratio(one: u64, other: u64) -> f64 {
+    (one as f64 / other.max(1) as f64 * 1000.0).round() / 1000.0
+}
+
+/// Milliseconds with two digits behind the point.
+pub(super) fn ms(us: u64) -> String {
+    format!("{}.{:02} ms", us / 1000, us % 1000 / 10)
+}
+
+/// Where a program of the `PATH` is.
+pub(super) fn find_program(name: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file())
+}
+
+/// What tables say where there is no MPICH to compare with.
+pub(super) const NOT_INSTALLED: &str = "not installed (tests/install-deps installs it)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_values() {
+        assert_eq!(median(&mut [3, 1, 2]), 2);
+        assert_eq!(median(&mut []), 0);
+        assert!((median_f64(&[1.5, 0.5, 9.0]) - 1.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(ms(12_345), "12.34 ms");
+        assert!((ratio(3, 2) - 1.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_contender_must_say_what_it_should() {
+        let echo = |expects| Contender::command("echo", ["echo", "a"], expects);
+        assert!(echo(Expects::Lines(1)).run().is_ok());
+        assert!(echo(Expects::Lines(2)).run().is_err());
+        assert!(echo(Expects::Bytes(3)).run().is_err());
+        assert!(Contender::command("false", ["false"], Expects::Lines(0)).run().is_err());
+    }
+}

@@ -1,0 +1,199 @@
+//! `tutti bench launch`: how long it takes to start something and to see its end.
+
+use super::contend::{Contender, Expects, NOT_INSTALLED, Timing, alternate, find_program, ms};
+use super::figures::Figure;
+use super::mpi::{self, HYDRA};
+use super::scratch::Scratch;
+use super::{Bench, options, progress};
+use crate::cmd::own::OwnInstance;
+use crate::output::{Align, Table, print, print_json};
+use anyhow::{Context, bail};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use tutti_wire::launch::Stdio;
+use tutti_wire::local::{Reply, Request};
+
+/// What came out.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// One `hostname`: plain, by `run`, by hydra.
+    one: Vec<Timing>,
+    /// Eight of them.
+    eight: Vec<Timing>,
+    /// Four ranks that start and end MPI; empty where there is no MPICH.
+    init: Vec<Timing>,
+    /// `tutti run true`, one after the other, a second.
+    run_per_s: f64,
+    /// `true`, submitted over one connection, to the end of the last, a second.
+    submit_per_s: f64,
+}
+
+/// The names of the contenders, by which the figures find them.
+const PLAIN: &str = "plain fork, exec, wait";
+const TUTTI: &str = "tutti run";
+
+pub(super) fn measure(bench: &Bench) -> anyhow::Result<Report> {
+    let own = OwnInstance::start("bench")?;
+    let rounds = if bench.quick { 5 } else { 25 };
+    progress("launch: one hostname");
+    let one = alternate(&hostnames(&own, 1)?, rounds)?;
+    progress("launch: eight hostnames");
+    let eight = alternate(&hostnames(&own, 8)?, rounds)?;
+    progress("launch: MPI_Init and MPI_Finalize");
+    let init = match inits(&own)? {
+        Some((_scratch, contenders)) => alternate(&contenders, rounds.div_ceil(2))?,
+        None => Vec::new(),
+    };
+    progress("launch: one run after the other");
+    let run_per_s = sequential(&own, if bench.quick { 50 } else { 200 })?;
+    progress("launch: jobs submitted over one connection");
+    let submit_per_s = submitted(&own, if bench.quick { 200 } else { 1000 })?;
+    own.end()?;
+    Ok(Report { one, eight, init, run_per_s, submit_per_s })
+}
+
+fn hostnames(own: &OwnInstance, tasks: usize) -> anyhow::Result<Vec<Contender>> {
+    let count = tasks.to_string();
+    let expects = Expects::Lines(tasks);
+    let run = ["run", "-n", &count, "hostname"];
+    let mut contenders = vec![
+        Contender::command(PLAIN, ["hostname"], Expects::Lines(1)),
+        Contender::verb(TUTTI, own.directory(), run, expects)?,
+    ];
+    if find_program(HYDRA).is_some() {
+        contenders.push(Contender::command(HYDRA, [HYDRA, "-n", &count, "hostname"], expects));
+    }
+    Ok(contenders)
+}
+
+fn inits(own: &OwnInstance) -> anyhow::Result<Option<(Scratch, Vec<Contender>)>> {
+    let scratch = Scratch::new("launch")?;
+    let Some(program) = mpi::INIT.compile(&scratch)? else { return Ok(None) };
+    let program = program.to_str().context("the directory for temporary files is no text")?;
+    let expects = Expects::Bytes(0);
+    let mut contenders =
+        vec![Contender::verb(TUTTI, own.directory(), ["run", "-n", "4", program], expects)?];
+    if find_program(HYDRA).is_some() {
+        contenders.push(Contender::command(HYDRA, [HYDRA, "-n", "4", program], expects));
+    }
+    Ok(Some((scratch, contenders)))
+}
+
+fn sequential(own: &OwnInstance, count: u32) -> anyhow::Result<f64> {
+    let run = Contender::verb(TUTTI, own.directory(), ["run", "/bin/true"], Expects::Lines(0))?;
+    run.run()?;
+    let begin = Instant::now();
+    for _ in 0..count {
+        run.run()?;
+    }
+    Ok(per_second(count, begin.elapsed()))
+}
+
+/// One client, one connection: each job is handed in when the one before was accepted.
+fn submitted(own: &OwnInstance, count: u32) -> anyhow::Result<f64> {
+    let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
+    let stdio = Stdio::Files { input: None, output: null(), error: None, append: true };
+    let argv = ["/bin/true".into()];
+    let request = crate::front::job_request(&options(1, None)?, "production", &argv, None, stdio)?;
+    let mut link = own.connect()?;
+    let begin = Instant::now();
+    let mut jobs = Vec::new();
+    for _ in 0..count {
+        link.send(&Request::Submit(request.clone()));
+        match link.call()? {
+            Reply::Accepted { job, .. } => jobs.push(job),
+            Reply::Failed { reason } | Reply::Declined { reason } => bail!("{reason}"),
+            _ => return crate::cmd::unexpected(),
+        }
+    }
+    for job in jobs {
+        link.send(&Request::Wait { job });
+        match link.call()? {
+            Reply::Ended { outcome, .. } if outcome.exit_code == 0 => {}
+            Reply::Ended { outcome, detail, .. } => {
+                bail!("job {job} ended with exit code {}: {detail}", outcome.exit_code)
+            }
+            Reply::Failed { reason } => bail!("{reason}"),
+            _ => return crate::cmd::unexpected(),
+        }
+    }
+    Ok(per_second(count, begin.elapsed()))
+}
+
+fn per_second(count: u32, took: Duration) -> f64 {
+    (f64::from(count) / took.as_secs_f64()).round()
+}
+
+impl Report {
+    /// For people, or for programs.
+    pub(super) fn show(&self, json: bool) -> anyhow::Result<()> {
+        if json {
+            return print_json(self);
+        }
+        let mut table = Table::new(&[
+            ("WHAT", Align::Left),
+            ("BY", Align::Left),
+            ("MEDIAN", Align::Right),
+            ("LEAST", Align::Right),
+            ("RATIO TO THE FIRST", Align::Right),
+        ]);
+        let groups = [
+            ("-n 1 hostname", &self.one),
+            ("-n 8 hostname", &self.eight),
+            ("-n 4 MPI_Init, MPI_Finalize", &self.init),
+        ];
+        for (what, timings) in groups {
+            for timing in timings {
+                table.row([
+                    what.into(),
+                    timing.what.clone(),
+                    ms(timing.median_us),
+                    ms(timing.least_us),
+                    format!("{:.2}", timing.ratio),
+                ]);
+            }
+            if timings.iter().all(|timing| timing.what != HYDRA) {
+                table.row([what.into(), HYDRA.into(), NOT_INSTALLED.into()]);
+            }
+        }
+        print(&table.render())?;
+        print(&format!(
+            "\n`run /bin/true`, one after the other: {:.0} jobs/s\n`/bin/true` submitted over one \
+             connection, to the end of the last: {:.0} jobs/s\n",
+            self.run_per_s, self.submit_per_s
+        ))
+    }
+
+    /// The lines of the table of figures.
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        let what = "tutti run -n 1 hostname";
+        let goal = "at most hydra's (aim: 2 x plain)";
+        figures.push(against_hydra(what, &self.one, goal, 1.0));
+        let what = "tutti run -n 8 hostname";
+        figures.push(against_hydra(what, &self.eight, "at most 0.7 x hydra", 0.7));
+        let what = "MPI_Init and MPI_Finalize, 4 ranks";
+        figures.push(against_hydra(what, &self.init, "at most hydra's", 1.0));
+        figures.push(rate("run /bin/true, one after the other", self.run_per_s, 200.0));
+        figures.push(rate("submit of /bin/true, one connection", self.submit_per_s, 1000.0));
+        figures
+    }
+}
+
+fn rate(what: &str, per_s: f64, aim: f64) -> Figure {
+    let measured = format!("{per_s:.0} jobs/s");
+    Figure::goal(what, measured, &format!("aim: {aim:.0} jobs/s"), per_s >= aim)
+}
+
+fn against_hydra(what: &str, timings: &[Timing], goal: &str, most: f64) -> Figure {
+    let find = |name: &str| timings.iter().find(|timing| timing.what == name);
+    let (Some(tutti), Some(hydra)) = (find(TUTTI), find(HYDRA)) else {
+        return Figure::missing(what, &format!("{HYDRA} is {NOT_INSTALLED}"), goal);
+    };
+    let ratio = super::contend::ratio(tutti.median_us, hydra.median_us);
+    let plain = find(PLAIN)
+        .map(|_| format!(", {:.2} x plain (hydra {:.2} x)", tutti.ratio, hydra.ratio))
+        .unwrap_or_default();
+    let measured = format!("{}: {ratio:.2} x hydra{plain}", ms(tutti.median_us));
+    Figure::goal(what, measured, goal, ratio <= most)
+}

@@ -1,0 +1,126 @@
+//! `tutti bench`: measures this machine, as ratios between things that run in turns.
+//!
+//! Every benchmark starts an instance of its own, which ends with it. Nothing in here decides whether
+//! a test passes: on a busy machine times are what they are. `docs/benchmarks.md` says what each
+//! figure means.
+
+mod busy;
+mod contend;
+mod figures;
+mod idle;
+mod launch;
+mod levels;
+mod mpi;
+mod overhead;
+mod scratch;
+mod stdio;
+mod switch;
+mod tree;
+mod work;
+
+use crate::exit::Exit;
+use crate::front::JobOptions;
+use clap::{Args, Parser, Subcommand};
+use figures::Figure;
+
+/// What `tutti bench` can be told.
+#[derive(Args, Debug)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    /// Fewer repetitions: minutes become seconds, and the figures rough
+    #[arg(long, global = true)]
+    quick: bool,
+
+    /// As JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// Starting programs, against plain fork and exec and against MPICH's hydra
+    Launch,
+    /// Switching between two jobs, by number of processes and method
+    Switch(switch::SwitchArgs),
+    /// What taking turns costs, against one job after the other
+    Overhead(overhead::OverheadArgs),
+    /// Output of eight ranks through a pipe, against MPICH's hydra
+    Stdio,
+    /// Memory and wake-ups of an instance that has nothing to do
+    Idle,
+    #[command(hide = true)]
+    Tree(tree::TreeArgs),
+}
+
+/// What all benchmarks share.
+#[derive(Clone, Copy, Debug)]
+struct Bench {
+    quick: bool,
+}
+
+/// Runs one benchmark, or all of them for the table of figures.
+///
+/// # Errors
+/// If something could not be measured.
+pub(crate) fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
+    let bench = Bench { quick: args.quick };
+    if !matches!(args.what, Some(What::Tree(_))) {
+        busy::warn();
+    }
+    match args.what {
+        Some(What::Launch) => launch::measure(&bench)?.show(args.json)?,
+        Some(What::Switch(what)) => switch::measure(&bench, &what)?.show(args.json)?,
+        Some(What::Overhead(what)) => overhead::measure(&bench, &what)?.show(args.json)?,
+        Some(What::Stdio) => stdio::measure(&bench)?.show(args.json)?,
+        Some(What::Idle) => idle::measure(&bench)?.show(args.json)?,
+        Some(What::Tree(what)) => return tree::execute(&what),
+        None => return all(&bench, args.json),
+    }
+    Ok(Exit::OK)
+}
+
+/// One that fails does not keep the others from being shown.
+fn all(bench: &Bench, json: bool) -> anyhow::Result<Exit> {
+    let mut failed = false;
+    let mut figures = Vec::new();
+    let mut take = |name: &str, result: anyhow::Result<Vec<Figure>>| match result {
+        Ok(more) => figures.extend(more),
+        Err(error) => {
+            failed = true;
+            figures.push(Figure::missing(name, &format!("failed: {error:#}"), ""));
+        }
+    };
+    take("launch", launch::measure(bench).map(|report| report.figures()));
+    take("stdio", stdio::measure(bench).map(|report| report.figures()));
+    let what = switch::SwitchArgs::default();
+    take("switch", switch::measure(bench, &what).map(|report| report.figures()));
+    let what = overhead::OverheadArgs::default();
+    take("overhead", overhead::measure(bench, &what).map(|report| report.figures()));
+    take("idle", idle::measure(bench).map(|report| report.figures()));
+    figures::show(&figures, json)?;
+    Ok(if failed { Exit::FAILED } else { Exit::OK })
+}
+
+/// Says on standard error what is being measured: all of it takes minutes.
+fn progress(what: &str) {
+    eprintln!("bench: {what} ...");
+}
+
+#[derive(Parser)]
+struct Defaults {
+    #[command(flatten)]
+    job: JobOptions,
+}
+
+/// A job as `run` and `submit` make it without options, but for its size.
+fn options(tasks: u32, processors: Option<u32>) -> anyhow::Result<JobOptions> {
+    let job = Defaults::try_parse_from(["bench"])?.job;
+    Ok(JobOptions { tasks, processors, ..job })
+}
+
+/// How many processors this machine has for tasks.
+fn processors() -> u32 {
+    u32::try_from(tutti_linux::proc::online_processors().len()).unwrap_or(u32::MAX).max(1)
+}

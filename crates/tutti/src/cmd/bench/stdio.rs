@@ -1,0 +1,167 @@
+//! `tutti bench stdio`: how fast the output of eight ranks gets through to a pipe.
+
+use super::contend::{Contender, Expects, NOT_INSTALLED, Timing, alternate, find_program};
+use super::figures::Figure;
+use super::mpi::HYDRA;
+use super::scratch::Scratch;
+use super::{Bench, progress};
+use crate::cmd::own::OwnInstance;
+use crate::output::{Align, Table, print, print_json};
+use anyhow::Context;
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Ranks that write at once.
+const RANKS: u64 = 8;
+
+/// What each rank writes.
+const BYTES: u64 = 50_000_000;
+
+/// What came out.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Bytes of each rank.
+    bytes_per_rank: u64,
+    /// Plain output: `run`, then hydra where it is installed.
+    plain: Vec<Rate>,
+    /// Each line begins with its rank.
+    labelled: Vec<Rate>,
+}
+
+#[derive(Debug, Serialize)]
+struct Rate {
+    #[serde(flatten)]
+    timing: Timing,
+    /// Millions of bytes of the ranks' own output a second.
+    mb_per_s: u64,
+}
+
+pub(super) fn measure(bench: &Bench) -> anyhow::Result<Report> {
+    let own = OwnInstance::start("bench")?;
+    let scratch = Scratch::new("stdio")?;
+    let bytes = if bench.quick { BYTES / 5 } else { BYTES };
+    let rounds = if bench.quick { 3 } else { 5 };
+    let text = text_of_lines(&scratch, bytes)?;
+    let mut rates = Vec::new();
+    for (what, ours, theirs) in
+        [("plain", None, None), ("labelled", Some("--label"), Some("-prepend-rank"))]
+    {
+        progress(&format!("stdio: {what}"));
+        let contenders = contenders(&own, &text, bytes, ours, theirs)?;
+        let timings = alternate(&contenders, rounds)?;
+        let rate = |timing: Timing| {
+            let mb_per_s = bytes * RANKS / timing.median_us.max(1);
+            Rate { timing, mb_per_s }
+        };
+        rates.push(timings.into_iter().map(rate).collect::<Vec<_>>());
+    }
+    own.end()?;
+    let labelled = rates.pop().unwrap_or_default();
+    Ok(Report { bytes_per_rank: bytes, plain: rates.pop().unwrap_or_default(), labelled })
+}
+
+/// A file of lines such as a solver prints. `cat` of it costs the ranks next to nothing, so that
+/// what is measured is the way of the output.
+fn text_of_lines(scratch: &Scratch, bytes: u64) -> anyhow::Result<PathBuf> {
+    let path = scratch.path("lines");
+    let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
+    let mut written = 0;
+    for step in 0.. {
+        let line =
+            format!("step {step:>9}  residual 1.2345678e-05  energy -76.026765  time 0.125\n");
+        if written + line.len() as u64 > bytes {
+            break;
+        }
+        written += line.len() as u64;
+        file.write_all(line.as_bytes())?;
+    }
+    let rest = usize::try_from(bytes - written)?;
+    if rest > 0 {
+        file.write_all("=".repeat(rest - 1).as_bytes())?;
+        file.write_all(b"\n")?;
+    }
+    file.flush().with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+fn contenders(
+    own: &OwnInstance,
+    text: &Path,
+    bytes: u64,
+    ours: Option<&str>,
+    theirs: Option<&str>,
+) -> anyhow::Result<Vec<Contender>> {
+    let ranks = RANKS.to_string();
+    let expects = Expects::Bytes(bytes * RANKS);
+    let cat = ["cat".as_ref(), text.as_os_str()];
+    let words = |begin: &[&str], option: Option<&str>| {
+        begin
+            .iter()
+            .copied()
+            .chain(option)
+            .map(AsRef::as_ref)
+            .chain(cat)
+            .map(std::ffi::OsStr::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let run = words(&["run", "-n", &ranks], ours);
+    let mut contenders = vec![Contender::verb("tutti run", own.directory(), run, expects)?];
+    if find_program(HYDRA).is_some() {
+        let hydra = words(&[HYDRA, "-n", &ranks], theirs);
+        contenders.push(Contender::command(HYDRA, hydra, expects));
+    }
+    Ok(contenders)
+}
+
+impl Report {
+    /// For people, or for programs.
+    pub(super) fn show(&self, json: bool) -> anyhow::Result<()> {
+        if json {
+            return print_json(self);
+        }
+        let mut table = Table::new(&[
+            ("OUTPUT", Align::Left),
+            ("BY", Align::Left),
+            ("MB/S", Align::Right),
+            ("TIME, RATIO TO THE FIRST", Align::Right),
+        ]);
+        for (what, rates) in [("plain", &self.plain), ("labelled", &self.labelled)] {
+            for rate in rates {
+                let ratio = format!("{:.2}", rate.timing.ratio);
+                let speed = rate.mb_per_s.to_string();
+                table.row([what.into(), rate.timing.what.clone(), speed, ratio]);
+            }
+            if rates.len() < 2 {
+                table.row([what.into(), HYDRA.into(), NOT_INSTALLED.into()]);
+            }
+        }
+        print(&format!(
+            "{RANKS} ranks x {} MB of lines to a pipe that is read\n\n{}",
+            self.bytes_per_rank / 1_000_000,
+            table.render()
+        ))
+    }
+
+    /// The lines of the table of figures.
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let figure = |what: &str, rates: &[Rate], goal: &str| {
+            let what = format!("stdout of {RANKS} ranks to a pipe, {what}");
+            match rates {
+                [tutti, hydra] => {
+                    let times = hydra.timing.ratio;
+                    let measured = format!("{} MB/s: {times:.2} x hydra's", tutti.mb_per_s);
+                    match goal {
+                        "" => Figure::shown(&what, measured),
+                        _ => Figure::goal(&what, measured, goal, times >= 2.0),
+                    }
+                }
+                _ => Figure::missing(&what, &format!("{HYDRA} is {NOT_INSTALLED}"), goal),
+            }
+        };
+        vec![
+            figure("plain", &self.plain, "at least 2 x hydra's"),
+            figure("labelled", &self.labelled, ""),
+        ]
+    }
+}

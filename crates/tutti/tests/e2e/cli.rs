@@ -1,0 +1,175 @@
+//! The command line itself: help, JSON, tables, messages.
+
+use crate::harness::Instance;
+use serde_json::Value;
+
+const VERBS: [&str; 16] = [
+    "run", "submit", "wait", "ps", "nodes", "cancel", "signal", "suspend", "resume", "params",
+    "switches", "up", "down", "doctor", "demo", "bench",
+];
+
+#[test]
+fn every_verb_has_help_and_an_example_of_what_it_takes() {
+    let instance = Instance::new();
+    let all = instance.tutti(&["--help"]).expect(0).text();
+    for verb in VERBS {
+        assert!(all.contains(&format!("  {verb} ")), "{verb} is not in --help");
+        let help = instance.tutti(&[verb, "--help"]).expect(0).text();
+        assert!(help.contains("Usage: tutti ") && help.lines().count() > 3, "{verb}: {help}");
+    }
+    for hidden in ["controller", "agent", "keeper", "work"] {
+        assert!(!all.contains(&format!("\n  {hidden} ")), "{hidden} is for the supervisor only");
+    }
+    let run = instance.tutti(&["run", "--help"]).expect(0).text();
+    for code in ["119", "120", "121", "122", "123", "124", "125", "126", "127", "128+N"] {
+        assert!(run.contains(code), "exit code {code} is not explained");
+    }
+    let version = instance.tutti(&["--version"]).expect(0).text();
+    assert_eq!(version, format!("tutti {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(!instance.dir.exists());
+}
+
+/// The keys that each entry of a listing has.
+#[track_caller]
+fn check_keys(entries: &Value, keys: &[&str]) {
+    let entries = entries.as_array().expect("a list");
+    assert!(!entries.is_empty(), "nothing to look at");
+    let mut keys = keys.to_vec();
+    keys.sort_unstable();
+    for entry in entries {
+        let mut found: Vec<&str> = entry.as_object().unwrap().keys().map(String::as_str).collect();
+        found.sort_unstable();
+        assert_eq!(found, keys);
+    }
+}
+
+#[test]
+fn json_has_the_documented_keys() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "quantum=5ms"]).expect(0);
+    let jobs = [instance.submit_spinner(2), instance.submit_spinner(2)];
+    for job in jobs {
+        instance.wait_for_state(job, "running");
+    }
+    crate::harness::eventually("a switch", || (instance.switches().len() > 2).then_some(()));
+    let json = |args: &[&str]| instance.tutti(args).expect(0).json();
+    check_keys(
+        &json(&["ps", "--json"]),
+        &[
+            "job",
+            "name",
+            "user",
+            "class",
+            "state",
+            "reason",
+            "tasks",
+            "processors",
+            "placement",
+            "row",
+            "rows",
+            "share_percent",
+            "age_s",
+            "service_ms",
+            "cpu_ms",
+            "exit_code",
+        ],
+    );
+    let node_keys = [
+        "name",
+        "state",
+        "processors",
+        "processors_used",
+        "memory_bytes",
+        "memory_promised_bytes",
+        "jobs",
+    ];
+    check_keys(&json(&["nodes", "--json"]), &node_keys);
+    let params = json(&["params", "--json"]);
+    check_keys(&params["params"], &["name", "value", "default", "range", "help"]);
+    check_keys(&params["classes"], &["name", "share", "empty", "control"]);
+    let switches = json(&["switches", "--json"]);
+    let keys = ["due_ns", "began_ns", "stopped_ns", "resumed_ns", "left", "came", "stragglers"];
+    check_keys(&switches[0][1], &keys);
+    check_keys(&json(&["doctor", "--json"]), &["verdict", "topic", "text", "mend"]);
+    for job in jobs {
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    }
+}
+
+#[test]
+fn listings_of_nothing_are_empty_not_wrong() {
+    let instance = Instance::new().up();
+    assert_eq!(instance.tutti(&["ps"]).expect(0).text().lines().count(), 1, "the heading alone");
+    assert_eq!(instance.tutti(&["ps", "--json"]).expect(0).text().trim(), "[]");
+    let switches = instance.tutti(&["switches", "--json"]).expect(0).json();
+    assert!(switches.as_array().unwrap().iter().all(|node| node[1] == Value::Array(Vec::new())));
+    instance.tutti(&["switches"]).expect(0);
+}
+
+#[test]
+fn a_listing_shows_what_was_asked_for() {
+    let instance = Instance::new().up();
+    instance.tutti(&["run", "-J", "a-name", "true"]).expect(0);
+    let job = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
+    instance.wait_for_state(job, "running");
+    let lines = |args: &[&str]| instance.tutti(args).expect(0).text().lines().count();
+    assert_eq!((lines(&["ps"]), lines(&["ps", "--all"]), lines(&["ps", "1"])), (2, 3, 2));
+    assert_eq!((lines(&["ps", "-u", "root"]), lines(&["ps", "-u", "nobody"])), (2, 1));
+    assert!(instance.tutti(&["ps", "1"]).text().contains("exit 0: completed"));
+    instance.tutti(&["cancel", &job.to_string()]).expect(0);
+}
+
+#[test]
+fn a_broken_pipe_is_no_error() {
+    let instance = Instance::new().up();
+    for line in [
+        "tutti ps | head -n 0",
+        "tutti params | head -n 1",
+        "tutti --help | head -n 1",
+        "tutti run --help | head -n 0",
+    ] {
+        for _ in 0..5 {
+            let done = instance.shell(line).expect(0);
+            assert_eq!(done.err, "", "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_job_that_does_not_exist_is_named() {
+    let instance = Instance::new().up();
+    for verb in ["cancel", "suspend", "resume"] {
+        instance.tutti(&[verb, "99"]).expect(1).says("there is no job 99");
+    }
+    instance.tutti(&["signal", "TERM", "99"]).expect(1).says("there is no job 99");
+    instance.tutti(&["wait", "99"]).expect(125).says("there is no job 99");
+    instance.tutti(&["ps", "99"]).expect(1).says("there is no job 99");
+    instance.tutti(&["suspend", "nonsense"]).expect(2).says("JOB.RANK/PID");
+    // Those that exist are dealt with all the same.
+    let job = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
+    instance.wait_for_state(job, "running");
+    instance.tutti(&["cancel", "99", &job.to_string()]).expect(1).says("there is no job 99");
+    instance.tutti(&["wait", &job.to_string()]).expect(143);
+}
+
+#[test]
+fn verbs_without_an_instance_say_how_to_start_one() {
+    let instance = Instance::new();
+    for verb in [&["ps"][..], &["nodes"], &["params"], &["switches"], &["cancel", "1"]] {
+        let done = instance.tutti(verb).expect(1).says("tutti up");
+        assert!(done.err.contains(instance.dir.to_str().unwrap()), "{}", done.err);
+    }
+    instance.tutti(&["wait", "1"]).expect(125).says("tutti up");
+    assert!(instance.tutti(&["doctor"]).text().contains("none runs"));
+    assert!(instance.tutti(&["down"]).expect(0).text().contains("no instance runs"));
+}
+
+#[test]
+fn the_demo_shows_two_jobs_taking_turns_and_leaves_nothing() {
+    let instance = Instance::alone();
+    let done = instance.start(&["demo"]).wait_within(crate::harness::PATIENCE * 4).expect(0);
+    let text = done.text();
+    for word in ["first", "second", "SHARE", "median", "99 %", "left nothing behind"] {
+        assert!(text.contains(word), "no {word} in:\n{text}{}", done.err);
+    }
+}

@@ -1,0 +1,176 @@
+//! What a user does to a job while it runs: suspend, resume, signal, parameters.
+
+use crate::harness::{Instance, eventually, player, status_of};
+
+/// A job that counts in a file, so that it can be seen going on.
+fn counter(instance: &Instance, ranks: &str) -> u64 {
+    let line = "i=0; while :; do i=$((i+1)); echo $i > count-$TUTTI_RANK.new; \
+        mv count-$TUTTI_RANK.new count-$TUTTI_RANK; sleep 0.01; done";
+    let job = instance.submit(&["-n", ranks, "-o", "/dev/null", "sh", "-c", line]);
+    instance.wait_for_state(job, "running");
+    job
+}
+
+fn count(instance: &Instance, rank: u32) -> u64 {
+    let text = std::fs::read_to_string(instance.work.join(format!("count-{rank}")));
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+fn expect_progress(instance: &Instance, rank: u32) {
+    let begin = count(instance, rank);
+    eventually(&format!("progress of rank {rank}"), || {
+        (count(instance, rank) > begin + 5).then_some(())
+    });
+}
+
+/// No progress while another rank, or time measured by this very process, goes on for long enough
+/// for dozens of steps.
+fn expect_standstill(instance: &Instance, rank: u32) {
+    let begin = count(instance, rank);
+    let mut looks = 0;
+    eventually("a quarter of a second", || {
+        looks += 1;
+        (looks > 80).then_some(())
+    });
+    assert!(count(instance, rank) <= begin + 1, "rank {rank} goes on");
+}
+
+#[test]
+fn a_suspended_job_stands_still_until_it_is_resumed() {
+    let instance = Instance::new().up();
+    let job = counter(&instance, "2");
+    expect_progress(&instance, 0);
+    instance.tutti(&["suspend", &job.to_string()]).expect(0);
+    let shown = instance.wait_for_state(job, "suspended");
+    assert!(shown["share_percent"].is_null(), "{shown}");
+    expect_standstill(&instance, 0);
+    expect_standstill(&instance, 1);
+    instance.tutti(&["resume", &job.to_string()]).expect(0);
+    instance.wait_for_state(job, "running");
+    expect_progress(&instance, 0);
+    expect_progress(&instance, 1);
+    instance.tutti(&["suspend", &job.to_string()]).expect(0);
+    // A suspended job can be ended: it gets its turns back to do so.
+    instance.tutti(&["cancel", &job.to_string()]).expect(0);
+    instance.tutti(&["wait", &job.to_string()]).expect(143);
+}
+
+#[test]
+fn one_task_can_be_suspended_while_the_others_go_on() {
+    let instance = Instance::new().up();
+    let job = counter(&instance, "2");
+    expect_progress(&instance, 0);
+    expect_progress(&instance, 1);
+    instance.tutti(&["suspend", &format!("{job}.1")]).expect(0);
+    expect_standstill(&instance, 1);
+    expect_progress(&instance, 0);
+    // It stays so when its whole job was suspended and resumed.
+    instance.tutti(&["suspend", &job.to_string()]).expect(0);
+    instance.wait_for_state(job, "suspended");
+    instance.tutti(&["resume", &job.to_string()]).expect(0);
+    expect_progress(&instance, 0);
+    expect_standstill(&instance, 1);
+    instance.tutti(&["resume", &format!("{job}.1")]).expect(0);
+    expect_progress(&instance, 1);
+    instance.tutti(&["suspend", &format!("{job}.9")]).expect(1).says("9");
+    instance.tutti(&["cancel", &job.to_string()]).expect(0);
+    instance.tutti(&["wait", &job.to_string()]).expect(143);
+}
+
+#[test]
+fn a_process_with_all_below_it_can_be_suspended() {
+    let instance = Instance::new().up();
+    let line = "sh -c 'sleep $NAP; true' & echo child $!; sleep $NAP; wait";
+    let running = instance.start(&["run", "sh", "-c", line]);
+    running.wait_for("child ");
+    let child: i32 = running.out().trim().strip_prefix("child ").unwrap().parse().unwrap();
+    eventually("both sleeps", || (instance.nappers().len() == 2).then_some(()));
+    let state = |pid: i32| status_of(pid, "State").unwrap_or_default();
+    let below: Vec<i32> = instance
+        .nappers()
+        .into_iter()
+        .filter(|&pid| status_of(pid, "PPid") == Some(child.to_string()))
+        .collect();
+    assert_eq!(below.len(), 1);
+    let target = format!("1.0/{child}");
+    instance.tutti(&["suspend", &target]).expect(0);
+    assert!(state(child).starts_with('T') && state(below[0]).starts_with('T'));
+    let stopped =
+        || instance.nappers().into_iter().filter(|&pid| state(pid).starts_with('T')).count();
+    assert_eq!(stopped(), 1, "the other is stopped too");
+    instance.tutti(&["resume", &target]).expect(0);
+    assert_eq!(stopped(), 0);
+    instance.tutti(&["signal", "TERM", &target]).expect(0);
+    eventually("the end of the subtree", || (instance.nappers().len() == 1).then_some(()));
+    let me = std::process::id().to_string();
+    instance.tutti(&["suspend", &format!("1.0/{me}")]).expect(1).says("does not belong to");
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    running.wait().expect(137);
+}
+
+#[test]
+fn a_parent_does_not_see_that_its_child_was_suspended() {
+    let instance = Instance::new().up();
+    let player = player().display().to_string();
+    let running = instance.start(&["run", &player, "watch-child", &instance.nap]);
+    running.wait_for("child ");
+    for _ in 0..10 {
+        instance.tutti(&["suspend", "1"]).expect(0);
+        instance.wait_for_state(1, "suspended");
+        instance.tutti(&["resume", "1"]).expect(0);
+        instance.wait_for_state(1, "running");
+    }
+    let child = running.out().trim().strip_prefix("child ").unwrap().to_owned();
+    instance.tutti(&["signal", "TERM", &format!("1.0/{child}")]).expect(0);
+    let out = running.wait().expect(0).text();
+    assert_eq!(out.lines().skip(1).collect::<Vec<_>>(), ["ended"]);
+}
+
+#[test]
+fn signals_reach_a_job_a_task_or_every_process() {
+    let instance = Instance::new().up();
+    let line = "trap 'echo $TUTTI_RANK usr1' USR1; echo up; while :; do sleep 0.02; done";
+    let running = instance.start(&["run", "-n", "2", "sh", "-c", line]);
+    running.wait_for("up\nup\n");
+    instance.tutti(&["signal", "USR1", "1.1"]).expect(0);
+    running.wait_for("1 usr1");
+    assert!(!running.out().contains("0 usr1"));
+    instance.tutti(&["signal", "sigusr1", "1"]).expect(0);
+    running.wait_for("0 usr1");
+    instance.tutti(&["signal", "NOPE", "1"]).expect(1).says("no signal");
+    instance.tutti(&["signal", "--all", "KILL", "1"]).expect(0);
+    running.wait().expect(137);
+}
+
+#[test]
+fn a_signal_finds_a_process_in_another_session_only_if_all_are_meant() {
+    let instance = Instance::new().up();
+    let line = "setsid sh -c 'trap \"echo far\" USR1; echo ready; while :; do sleep 0.02; done' & \
+        trap 'echo near' USR1; while :; do wait; done";
+    let running = instance.start(&["run", "sh", "-c", line]);
+    running.wait_for("ready");
+    instance.tutti(&["signal", "USR1", "1"]).expect(0);
+    running.wait_for("near");
+    assert!(!running.out().contains("far"));
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    running.wait().expect(137);
+}
+
+#[test]
+fn a_parameter_that_is_wrong_changes_nothing_and_says_what_is_right() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "quantum=1ms"]).expect(1).says("it may be 2ms to 24h");
+    instance.tutti(&["params", "rows=0"]).expect(1).says("it may be 1 to 1024");
+    instance.tutti(&["params", "quantm=5ms"]).expect(1).says("quantum");
+    instance.tutti(&["params", "quantum"]).expect(1).says("NAME=VALUE");
+    instance.tutti(&["params", "quantum=fast"]).expect(1);
+    instance.tutti(&["params", "quantum=5ms", "rows=0"]).expect(1);
+    instance.tutti(&["params", "--class", "x", "share=200%"]).expect(1).says("200%");
+    instance
+        .tutti(&["params", "--class", "x", "colour=red"])
+        .expect(1)
+        .says("share, empty and control");
+    let all = instance.tutti(&["params", "--json"]).expect(0).json();
+    let quantum = all["params"].as_array().unwrap().iter().find(|p| p["name"] == "quantum");
+    assert_eq!(quantum.unwrap()["value"], "100ms", "one of two settings was taken");
+}

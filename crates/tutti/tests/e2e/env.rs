@@ -1,0 +1,179 @@
+//! What a task finds when it starts.
+
+use crate::harness::{Instance, NOBODY, Running, eventually, status_of};
+use std::collections::BTreeMap;
+use std::fs;
+
+fn variables(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+#[test]
+fn a_task_finds_its_place_in_its_environment() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "quantum=50ms"]).expect(0);
+    instance.tutti(&["run", "-n", "2", "-o", "env-%r", "env"]).expect(0);
+    let found = variables(&fs::read_to_string(instance.work.join("env-1")).unwrap());
+    let node = nix::unistd::gethostname().unwrap().into_string().unwrap();
+    for (name, value) in [
+        ("TUTTI_JOB", "1"),
+        ("TUTTI_RANK", "1"),
+        ("TUTTI_SIZE", "2"),
+        ("TUTTI_LOCAL_RANK", "1"),
+        ("TUTTI_LOCAL_SIZE", "2"),
+        ("TUTTI_NODE_RANK", "0"),
+        ("TUTTI_NODES", "1"),
+        ("TUTTI_NODELIST", &node),
+        ("TUTTI_CLASS", "interactive"),
+        ("TUTTI_QUANTUM", "50ms"),
+        ("RANK", "1"),
+        ("LOCAL_RANK", "1"),
+        ("WORLD_SIZE", "2"),
+        ("LOCAL_WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "127.0.0.1"),
+        ("OMP_NUM_THREADS", "1"),
+    ] {
+        assert_eq!(found.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    assert!(found["MASTER_PORT"].parse::<u16>().is_ok());
+    let done = instance.tutti(&["run", "-c", "2", "printenv", "OMP_NUM_THREADS"]).expect(0);
+    assert_eq!(done.text(), "2\n");
+}
+
+#[test]
+fn the_users_environment_comes_along_but_not_that_of_an_outer_job() {
+    let instance = Instance::new().up();
+    let mut command = instance.command(&["run", "env"]);
+    command.env("OWN", "an own = value").env("OMP_NUM_THREADS", "7").env("TUTTI_RANK", "99");
+    command.env("PMI_PORT", "nowhere").env("EMPTY", "");
+    let found = variables(&Running::start(command).wait().expect(0).text());
+    assert_eq!(found["OWN"], "an own = value");
+    assert_eq!(found["OMP_NUM_THREADS"], "7");
+    assert_eq!(found["TUTTI_RANK"], "0");
+    assert_eq!(found["EMPTY"], "");
+    assert!(!found.contains_key("PMI_PORT"));
+    // A verb in a job speaks to the same instance.
+    let tutti = env!("CARGO_BIN_EXE_tutti");
+    let done = instance.tutti(&["run", tutti, "run", "sh", "-c", "echo $TUTTI_JOB"]).expect(0);
+    assert_eq!(done.text(), "3\n");
+}
+
+#[test]
+fn each_task_is_bound_to_processors_of_its_own() {
+    let instance = Instance::new().up();
+    let processors = std::thread::available_parallelism().unwrap().get();
+    assert!(processors >= 2, "the test needs two processors");
+    let line = "echo $(grep Cpus_allowed_list: /proc/self/status) $TUTTI_PROCESSORS";
+    let allowed = |args: &[&str]| {
+        let args = [&["run"], args, &["sh", "-c", line]].concat();
+        let text = instance.tutti(&args).expect(0).text();
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let found: Vec<String> = words.chunks(3).map(|chunk| chunk[1].clone()).collect();
+        for chunk in words.chunks(3) {
+            assert_eq!(chunk[1], chunk[2], "it is told other processors than it has");
+        }
+        found
+    };
+    let mut each = allowed(&["-n", "2"]);
+    each.sort();
+    each.dedup();
+    assert_eq!(each.len(), 2, "both on the same processor");
+    assert_eq!(allowed(&["-c", "2"]), ["0-1"]);
+    let many = (processors * 2).to_string();
+    for shared in allowed(&["-n", &many]) {
+        assert_eq!(shared, format!("0-{}", processors - 1));
+    }
+}
+
+#[test]
+fn directory_mask_and_limits_are_those_of_the_user() {
+    let instance = Instance::new().up();
+    let line = "umask 0137; ulimit -n 321; ulimit -c 0; cd /usr; \
+        tutti run sh -c 'umask; ulimit -n; ulimit -c; pwd'";
+    assert_eq!(instance.shell(line).expect(0).text(), "0137\n321\n0\n/usr\n");
+}
+
+#[test]
+fn supplementary_groups_come_along() {
+    let instance = Instance::new().up();
+    let line = "setpriv --groups 0,4,1234 tutti run id -G";
+    let mut groups: Vec<u32> = instance
+        .shell(line)
+        .expect(0)
+        .text()
+        .split_whitespace()
+        .map(|g| g.parse().unwrap())
+        .collect();
+    groups.sort_unstable();
+    assert_eq!(groups, [0, 4, 1234]);
+}
+
+#[test]
+fn a_task_is_born_with_default_signals_and_three_descriptors() {
+    let instance = Instance::new().up();
+    let line = "trap '' USR1 PIPE; exec 7</etc/passwd; tutti run sh -c 'grep -E \"Sig(Blk|Ign)\" /proc/self/status; ls /proc/$$/fd'";
+    let text = instance.shell(line).expect(0).text();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert_eq!(&words[..4], &["SigBlk:", "0000000000000000", "SigIgn:", "0000000000000000"]);
+    // Standard input, output, errors, and the connection to the PMI server.
+    assert_eq!(&words[4..], &["0", "1", "2", "3"], "{text}");
+}
+
+#[test]
+fn on_a_system_instance_each_users_job_is_that_users_alone() {
+    let instance = Instance::of_the_system().up();
+    let program = instance.share(std::path::Path::new(env!("CARGO_BIN_EXE_tutti")));
+    let as_user = |args: &[&str]| {
+        // The same verbs through a copy that every user may run.
+        let mut command = std::process::Command::new("setpriv");
+        let id = NOBODY.to_string();
+        command
+            .args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"])
+            .arg(&program)
+            .args(args);
+        for (name, value) in instance.command(&[]).get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.current_dir(&instance.work).stdin(std::process::Stdio::null());
+        Running::start(command)
+    };
+    let done =
+        as_user(&["run", "sh", "-c", "id -u; id -g; id -G; touch made-by-user"]).wait().expect(0);
+    assert_eq!(done.text(), "65534\n65534\n65534\n");
+    let roots = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
+    instance.wait_for_state(roots, "running");
+    let roots = roots.to_string();
+    for verb in ["cancel", "suspend", "resume", "wait"] {
+        let done = as_user(&[verb, &roots]).wait();
+        assert_ne!(done.code, 0, "{verb}");
+        done.says("only its owner");
+    }
+    as_user(&["signal", "KILL", &roots]).wait().expect(1).says("only its owner");
+    as_user(&["params", "quantum=10ms"]).wait().expect(1).says("only root");
+    as_user(&["down"]).wait().expect(1).says("only root");
+    let theirs = as_user(&["run", "sh", "-c", "echo up; exec sleep $NAP"]);
+    theirs.wait_for("up");
+    eventually("a process of the user", || {
+        let theirs = |pid| status_of(pid, "Uid").is_some_and(|uid| uid.starts_with("65534"));
+        instance.nappers().into_iter().any(theirs).then_some(())
+    });
+    let job = instance
+        .jobs()
+        .into_iter()
+        .find(|job| job["user"] == "nobody" && job["state"] == "running");
+    let job = job.unwrap()["job"].to_string();
+    instance.tutti(&["cancel", &job]).expect(0);
+    theirs.wait().expect(143);
+    // A script of theirs runs as them as well.
+    let script = instance.work.join("script");
+    std::fs::write(&script, "#!/bin/sh\n#TUTTI -o script-out\nid -u\n").unwrap();
+    let done = as_user(&["submit", "--parsable", "./script"]).wait().expect(0);
+    as_user(&["wait", done.text().trim()]).wait().expect(0);
+    assert_eq!(fs::read_to_string(instance.work.join("script-out")).unwrap(), "65534\n");
+    instance.tutti(&["down"]).expect(0);
+    std::fs::remove_dir_all(&instance.dir).unwrap();
+}

@@ -1,0 +1,107 @@
+//! Processes that try to get away from their task.
+
+use crate::harness::{Instance, eventually, player};
+use std::time::Duration;
+
+#[test]
+fn daemons_end_with_their_task() {
+    let instance = Instance::new().up();
+    let player = player().display().to_string();
+    let daemon = format!("{player} daemon $NAP");
+    let ways = [
+        ("nohup", "nohup sleep $NAP >/dev/null 2>&1 & true".to_owned()),
+        ("a session of its own", "setsid sleep $NAP & true".to_owned()),
+        ("two forks, without its environment", daemon.clone()),
+        ("two forks in two forks", format!("setsid sh -c '{daemon} & {daemon}' & sleep 0.1")),
+        ("held pipes", "sleep $NAP & sleep $NAP & true".to_owned()),
+        (
+            "another user",
+            "setsid setpriv --reuid 65534 --clear-groups sleep $NAP & sleep 0.05".to_owned(),
+        ),
+        ("a stopped child", "sleep $NAP & kill -STOP $!".to_owned()),
+    ];
+    for (what, line) in ways {
+        let done = instance.tutti(&["run", "-n", "2", "sh", "-c", &line]);
+        assert_eq!(done.code, 0, "{what}: {}", done.err);
+        assert!(done.took < Duration::from_secs(5), "{what}: took {:?}", done.took);
+        assert!(instance.nappers().is_empty(), "{what}: left over");
+    }
+}
+
+#[test]
+fn daemons_of_a_cancelled_job_end_too() {
+    let instance = Instance::new().up();
+    let player = player().display().to_string();
+    let line = format!("{player} daemon $NAP; echo up; exec sleep $NAP");
+    let job = instance.submit(&["-n", "2", "-o", "out-%r", "sh", "-c", &line]);
+    eventually("four sleeps", || (instance.nappers().len() == 4).then_some(()));
+    instance.tutti(&["cancel", &job.to_string()]).expect(0);
+    instance.tutti(&["wait", &job.to_string()]).expect(143);
+    instance.expect_no_nappers();
+}
+
+#[test]
+fn a_suspended_daemon_is_suspended_with_its_job() {
+    let instance = Instance::new().up();
+    let player = player().display().to_string();
+    let line = format!("{player} daemon $NAP; echo up; exec sleep $NAP");
+    let running = instance.start(&["run", "sh", "-c", &line]);
+    running.wait_for("up");
+    eventually("two sleeps", || (instance.nappers().len() == 2).then_some(()));
+    instance.tutti(&["suspend", "1"]).expect(0);
+    instance.wait_for_state(1, "suspended");
+    let daemon = instance
+        .nappers()
+        .into_iter()
+        .find(|&pid| std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|e| e.is_empty()));
+    let daemon = daemon.expect("the daemon has no environment");
+    eventually("a frozen daemon", || {
+        let groups = std::fs::read_to_string(format!("/proc/{daemon}/cgroup")).unwrap();
+        let group = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
+        let events = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].iter().find_map(|mount| {
+            std::fs::read_to_string(format!("{mount}{group}/cgroup.events")).ok()
+        });
+        events.unwrap().contains("frozen 1").then_some(())
+    });
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    running.wait().expect(137);
+    instance.expect_no_nappers();
+}
+
+#[test]
+fn a_fork_bomb_stays_below_its_limit_and_is_ended() {
+    let instance = Instance::alone().up();
+    let doctor = instance.tutti(&["doctor"]).text();
+    assert!(
+        doctor.contains("limit (--max-processes) is enforced"),
+        "this machine enforces no limit of processes; the test needs the pids controller:\n{doctor}"
+    );
+    let player = player().display().to_string();
+    let bomb = instance.submit(&["--max-processes", "300", "-o", "/dev/null", &player, "bomb"]);
+    instance.wait_for_state(bomb, "running");
+    let count = || {
+        let is_bomb =
+            |pid: &i32| crate::harness::command_line(*pid).last().is_some_and(|w| w == "bomb");
+        crate::harness::processes().iter().filter(|pid| is_bomb(pid)).count()
+    };
+    eventually("a bomb at its limit", || (count() >= 290).then_some(()));
+    // The machine can still be used.
+    instance.tutti(&["run", "-n", "2", "true"]).expect(0);
+    assert!(count() <= 300, "{} processes", count());
+    instance.tutti(&["cancel", "--now", &bomb.to_string()]).expect(0);
+    instance.tutti(&["wait", &bomb.to_string()]).expect(137);
+    assert_eq!(count(), 0);
+}
+
+#[test]
+fn a_task_that_ends_by_itself_takes_what_it_forked_along() {
+    let instance = Instance::new().up();
+    let player = player().display().to_string();
+    let line = format!("{player} many 500 & sleep 0.3; exit 6");
+    let done = instance.tutti(&["run", "sh", "-c", &line]).expect(6);
+    assert!(done.took < Duration::from_secs(10));
+    let left = crate::harness::processes().into_iter().any(|pid| {
+        crate::harness::command_line(pid).get(1..) == Some(&["many".into(), "500".into()])
+    });
+    assert!(!left);
+}

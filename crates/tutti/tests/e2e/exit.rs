@@ -1,0 +1,214 @@
+//! Exit codes and messages of jobs that end badly, of `run` and of `submit` alike.
+
+use crate::harness::{Instance, eventually, player};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn the_exit_code_is_the_highest_of_the_ranks() {
+    let instance = Instance::new().up();
+    let run = |script: &str| instance.tutti(&["run", "-n", "3", "sh", "-c", script]);
+    run("exit 0").expect(0);
+    run("exit $((TUTTI_RANK * 7))").expect(14).says("rank 2 ended with exit status 14");
+    run("exit $((7 - TUTTI_RANK))").expect(7).says("rank 0 ended with exit status 7");
+    run("kill -SEGV $$").expect(139).says("SIGSEGV");
+    run("[ $TUTTI_RANK = 1 ] && kill -USR1 $$; exec sleep $NAP")
+        .expect(138)
+        .says("rank 1 was ended by SIGUSR1");
+    instance.expect_no_nappers();
+}
+
+#[test]
+fn what_a_failed_task_means_for_the_others_can_be_chosen() {
+    let instance = Instance::new().up();
+    let script =
+        "if [ $TUTTI_RANK = 0 ]; then exit 3; fi; echo rank 1 stays; sleep 0.3; echo rank 1 ends";
+    let run = |options: &[&str], script: &str| {
+        let args = [&["run", "-n", "2"], options, &["sh", "-c", script]].concat();
+        instance.tutti(&args)
+    };
+    let done = run(&[], script).expect(3);
+    assert!(done.text().contains("rank 1 ends"), "a status alone does not end the others");
+    let slow = "if [ $TUTTI_RANK = 0 ]; then exit 3; fi; exec sleep $NAP";
+    run(&["--kill-on-bad-exit", "--grace", "300ms"], slow).expect(3).says("rank 0");
+    let dies = "if [ $TUTTI_RANK = 0 ]; then kill -9 $$; fi; sleep 0.3; echo rank 1 ends";
+    let done = run(&["--keep-going"], dies).expect(137);
+    assert!(done.text().contains("rank 1 ends"));
+    instance.tutti(&["run", "--keep-going", "--kill-on-bad-exit", "true"]).expect(2);
+}
+
+#[test]
+fn a_program_that_is_missing_or_not_executable_is_named() {
+    let instance = Instance::new().up();
+    fs::write(instance.work.join("plain"), "no program").unwrap();
+    fs::write(instance.work.join("lost"), "#!/no/such/interpreter\n").unwrap();
+    let lost = instance.work.join("lost");
+    fs::set_permissions(&lost, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |program: &str| instance.tutti(&["run", "-n", "2", program]);
+    run("no-such-program")
+        .expect(127)
+        .says("no such program: no-such-program (searched for in PATH)");
+    run("./no-such-program").expect(127).says("no such program: ./no-such-program");
+    run("./plain").expect(126).says("cannot execute './plain': Permission denied");
+    run("/tmp").expect(126).says("cannot execute '/tmp'");
+    run("./lost").expect(126).says("interpreter");
+}
+
+#[test]
+fn a_submitted_program_that_is_missing_ends_its_job_with_the_reason() {
+    let instance = Instance::new().up();
+    let wait = |job: u64| instance.tutti(&["wait", &job.to_string()]);
+    wait(instance.submit(&["no-such-program"])).expect(127).says("no such program");
+    wait(instance.submit(&["-o", "/no/such/dir/x", "true"])).expect(126).says("/no/such/dir/x");
+    wait(instance.submit(&["-i", "no-such-file", "cat"])).expect(126).says("no-such-file");
+    wait(instance.submit(&["-D", "/no/such/dir", "-o", "/dev/null", "true"]))
+        .expect(126)
+        .says("no such directory: /no/such/dir");
+}
+
+#[test]
+fn a_job_that_can_never_fit_is_declined_at_once_with_what_would() {
+    let instance = Instance::new().up();
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let more = (processors + 1).to_string();
+    for verb in ["run", "submit"] {
+        let declines = |options: &[&str], says: &str| {
+            let args = [&[verb][..], options, &["true"]].concat();
+            instance.tutti(&args).expect(120).says("declined: ").says(says);
+        };
+        declines(&["-c", &more], &format!("ask for at most -c {processors}"));
+        declines(&["-n", &more, "-c", "1"], &format!("ask for at most {processors}"));
+        declines(&["-m", "900T"], "at most");
+        declines(&["-n", "0"], "at least one task");
+        declines(&["-c", "0"], "one processor");
+        declines(&["--class", "none-such"], "benchmark, interactive, production, standby");
+        declines(&["-t", "0s"], "at least 1ms");
+    }
+    assert!(instance.jobs().is_empty(), "what is declined is no job");
+}
+
+#[test]
+fn a_job_is_ended_at_its_time_limit() {
+    let instance = Instance::new().up();
+    let limits = ["run", "-n", "2", "-t", "300ms", "--grace", "200ms"];
+    let args = [&limits[..], &["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]].concat();
+    instance.tutti(&args).expect(124).says("timed out");
+    let job = instance.submit(&["-t", "200ms", "-o", "/dev/null", "sh", "-c", "exec sleep $NAP"]);
+    instance.tutti(&["wait", &job.to_string()]).expect(124);
+    assert!(instance.job(job)["reason"].as_str().unwrap().contains("timed out"));
+    instance.expect_no_nappers();
+}
+
+#[test]
+fn a_task_that_uses_more_memory_than_it_may_is_killed_with_the_reason() {
+    let instance = Instance::new().up();
+    let doctor = instance.tutti(&["doctor"]);
+    assert!(
+        doctor.text().contains("limit (-m) is enforced"),
+        "this machine enforces no memory limit; the test needs the memory controller:\n{}",
+        doctor.text()
+    );
+    let hog = player().display().to_string();
+    instance.tutti(&["run", "-m", "200M", &hog, "hog", "60"]).expect(0);
+    instance.tutti(&["run", "-m", "50M", &hog, "hog", "400"]).expect(123).says("memory");
+    // A child that is killed for it is the task's doing as well.
+    let line = format!("{hog} hog 400");
+    instance.tutti(&["run", "-m", "50M", "sh", "-c", &format!("{line}; exit $?")]).expect(123);
+}
+
+#[test]
+fn an_option_that_does_not_exist_is_refused_before_anything_starts() {
+    let instance = Instance::new();
+    instance.tutti(&["run", "--no-such-option", "true"]).expect(2).says("--no-such-option");
+    instance.tutti(&["run"]).expect(2).says("COMMAND");
+    instance.tutti(&["run", "-n", "many", "true"]).expect(2).says("many");
+    instance.tutti(&["run", "-m", "much", "true"]).expect(2).says("much");
+    instance.tutti(&["run", "-t", "soon", "true"]).expect(2).says("soon");
+    instance.tutti(&["run", "-i", "some", "true"]).expect(2).says("none, all, tagged");
+    instance.tutti(&["no-such-verb"]).expect(2);
+    assert!(!instance.dir.exists());
+}
+
+#[test]
+fn a_directory_that_is_missing_or_is_none_is_named() {
+    let instance = Instance::new().up();
+    instance
+        .tutti(&["run", "-D", "/no/such", "true"])
+        .expect(126)
+        .says("no such directory: /no/such");
+    instance.tutti(&["run", "-D", "/etc/passwd", "true"]).expect(126).says("/etc/passwd");
+    fs::create_dir(instance.work.join("below")).unwrap();
+    let done = instance.tutti(&["run", "-D", "below", "pwd"]).expect(0);
+    assert_eq!(done.text().trim(), instance.work.join("below").display().to_string());
+}
+
+#[test]
+fn a_directory_that_has_gone_or_may_not_be_entered_is_named() {
+    let instance = Instance::new().up();
+    instance.shell("mkdir gone; cd gone; rmdir ../gone; tutti run true").expect(125).says("-D");
+    let other = Instance::of_nobody_after(instance);
+    let locked = other.work.join("locked");
+    fs::create_dir(&locked).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o700)).unwrap();
+    other.tutti(&["run", "-D", "locked", "true"]).expect(126).says("locked': Permission denied");
+}
+
+#[test]
+fn an_output_file_on_a_full_disk_ends_the_job_with_the_reason() {
+    let instance = Instance::new().up();
+    let endless = "while :; do echo 0123456789; done";
+    let run =
+        instance.tutti(&["run", "-n", "2", "-o", "/dev/full", "sh", "-c", endless]).expect(119);
+    run.says("cannot write the output file /dev/full: No space left on device");
+    // A job whose tasks write by themselves is told that by the kernel.
+    let job = instance.submit(&["-o", "/dev/full", "sh", "-c", "echo x || exit 9"]);
+    instance.tutti(&["wait", &job.to_string()]).expect(9);
+}
+
+#[test]
+fn a_submitted_job_on_a_full_file_system_says_that_output_may_be_cut() {
+    let instance = Instance::new();
+    // The daemons live in the mount namespace of the shell, and end in it.
+    let line = "mkdir small && mount -t tmpfs -o size=64k none small && \
+        job=$(tutti submit --parsable -o small/out sh -c \
+            'head -c 200000 /dev/zero; exit 0') && tutti wait $job; echo $?; tutti down";
+    let done = instance.shell(&format!("unshare --mount sh -c '{}'", line.replace('\'', "'\\''")));
+    done.expect(0).says("full: output may be cut");
+}
+
+#[test]
+fn standard_streams_that_are_closed_or_full_are_no_trouble() {
+    let instance = Instance::new().up();
+    let done = instance.shell("tutti run -n 2 sh -c 'cat; echo read' <&-").expect(0);
+    assert_eq!(done.text(), "read\nread\n");
+    let done = instance.shell("tutti run sh -c 'cat; echo read' </dev/null").expect(0);
+    assert_eq!(done.text(), "read\n");
+    instance
+        .shell("tutti run echo x >/dev/full")
+        .expect(119)
+        .says("cannot write to standard output");
+    instance.shell("tutti run sh -c 'exit 5' >&-").expect(5);
+    instance.shell("tutti run sh -c 'exit 5' >&- 2>&- <&-").expect(5);
+    // What is closed takes everything, as /dev/null would.
+    instance.shell("tutti run sh -c 'echo x' >&-").expect(0);
+}
+
+#[test]
+fn a_cancelled_job_ends_by_the_signal_that_ended_it() {
+    let instance = Instance::new().up();
+    let running = instance.start(&["run", "-n", "2", "sh", "-c", "echo up; exec sleep $NAP"]);
+    running.wait_for("up\nup\n");
+    instance.tutti(&["cancel", "1"]).expect(0);
+    running.wait().expect(143).says("cancelled");
+    let stubborn = "trap '' TERM; echo up; while :; do sleep 0.05; done";
+    let running = instance.start(&["run", "--grace", "300ms", "sh", "-c", stubborn]);
+    running.wait_for("up");
+    instance.tutti(&["cancel", "2"]).expect(0);
+    running.wait().expect(137).says("cancelled");
+    let running = instance.start(&["run", "--grace", "1h", "sh", "-c", stubborn]);
+    running.wait_for("up");
+    instance.tutti(&["cancel", "--now", "3"]).expect(0);
+    running.wait().expect(137).says("cancelled");
+    instance.tutti(&["cancel", "3"]).expect(1).says("there is no job 3");
+    eventually("no job", || instance.tutti(&["ps"]).text().lines().nth(1).is_none().then_some(()));
+}

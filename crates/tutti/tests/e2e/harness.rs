@@ -1,0 +1,711 @@
+//! Instances for tests, verbs with a deadline, waiting for a state, and the audit.
+//!
+//! Nothing here sleeps for a fixed time: whatever is waited for is looked for again and again until
+//! a deadline, and the failure says what was missing.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a verb or a state may take. Far more than a loaded machine needs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The user that tests without privileges run as.
+pub(crate) const NOBODY: u32 = 65534;
+
+static INSTANCES: AtomicU32 = AtomicU32::new(0);
+
+/// Tests that measure time hold it alone, all others together.
+static STAGE: RwLock<()> = RwLock::new(());
+
+enum Hold {
+    Shared(#[allow(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
+    Alone(#[allow(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
+}
+
+/// Looks again and again until there is something, and fails with `what` if it does not come.
+#[track_caller]
+pub(crate) fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    within(PATIENCE, what, look)
+}
+
+/// As [`eventually`], with a deadline of its own.
+#[track_caller]
+pub(crate) fn within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+/// How a verb ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// Its exit status, or 128 and the signal, as a shell has it.
+    pub(crate) code: i32,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+    pub(crate) took: Duration,
+}
+
+impl Done {
+    /// Standard output as text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.out).into_owned()
+    }
+
+    /// The lines of standard output, sorted: ranks come in any order.
+    pub(crate) fn sorted(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.text().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    /// Fails unless it ended with this exit status.
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "out: {}\nerr: {}", self.text(), self.err);
+        self
+    }
+
+    /// Fails unless standard error has this text in it.
+    #[track_caller]
+    pub(crate) fn says(self, text: &str) -> Self {
+        assert!(self.err.contains(text), "no {text:?} in: {}", self.err);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.out).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
+    }
+}
+
+/// A verb that runs; killed when dropped.
+pub(crate) struct Running {
+    child: Child,
+    what: String,
+    began: Instant,
+    input: Option<ChildStdin>,
+    out: Arc<Mutex<Vec<u8>>>,
+    err: Arc<Mutex<Vec<u8>>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    #[track_caller]
+    pub(crate) fn start(mut command: Command) -> Self {
+        let what = format!("{command:?}");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+        let (out, err) = (Arc::default(), Arc::default());
+        let readers = vec![
+            collect(child.stdout.take().unwrap(), &out),
+            collect(child.stderr.take().unwrap(), &err),
+        ];
+        Self { input: child.stdin.take(), child, what, began: Instant::now(), out, err, readers }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
+    }
+
+    /// What came on standard output so far.
+    pub(crate) fn out(&self) -> String {
+        String::from_utf8_lossy(&self.out.lock().unwrap()).into_owned()
+    }
+
+    /// What came on standard error so far.
+    pub(crate) fn err(&self) -> String {
+        String::from_utf8_lossy(&self.err.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until standard output has this text in it.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.out().contains(text) {
+            assert!(
+                Instant::now() < deadline,
+                "no {text:?} from {}\nout: {}\nerr: {}",
+                self.what,
+                self.out(),
+                self.err()
+            );
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    }
+
+    pub(crate) fn type_in(&mut self, text: &[u8]) {
+        self.input.as_mut().unwrap().write_all(text).unwrap();
+    }
+
+    pub(crate) fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    #[track_caller]
+    pub(crate) fn wait(self) -> Done {
+        self.wait_within(PATIENCE)
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_within(mut self, limit: Duration) -> Done {
+        self.input = None;
+        let deadline = Instant::now() + limit;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "not ended within {limit:?}: {}\nout: {}\nerr: {}",
+                self.what,
+                self.out().chars().take(4000).collect::<String>(),
+                self.err()
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let took = self.began.elapsed();
+        for reader in self.readers.drain(..) {
+            // Whoever holds the pipe open after the verb has ended is a failure of its own.
+            within(PATIENCE, "the end of its output, which somebody holds open", || {
+                reader.is_finished().then_some(())
+            });
+        }
+        let code = status.code().or_else(|| status.signal().map(|s| 128 + s)).unwrap();
+        let out = std::mem::take(&mut *self.out.lock().unwrap());
+        Done { code, out, err: self.err(), took }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn collect(mut from: impl Read + Send + 'static, into: &Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+    let into = Arc::clone(into);
+    std::thread::spawn(move || {
+        let mut piece = vec![0; 64 << 10];
+        while let Ok(count @ 1..) = from.read(&mut piece) {
+            into.lock().unwrap().extend_from_slice(&piece[..count]);
+        }
+    })
+}
+
+/// An instance of a test's own, with a directory to work in. It is ended and audited when dropped.
+pub(crate) struct Instance {
+    /// Its state directory.
+    pub(crate) dir: PathBuf,
+    /// Where verbs are started.
+    pub(crate) work: PathBuf,
+    /// A length of sleep that only processes of this test use: finds those that hide.
+    pub(crate) nap: String,
+    /// Keeps it apart from others, for a system instance.
+    cluster: Option<String>,
+    user: Option<u32>,
+    program: PathBuf,
+    before: BTreeSet<PathBuf>,
+    _hold: Hold,
+}
+
+impl Instance {
+    /// An instance that runs beside those of other tests. It is not started.
+    pub(crate) fn new() -> Self {
+        let shared = STAGE.read().unwrap_or_else(PoisonError::into_inner);
+        Self::make(Hold::Shared(shared), None, None)
+    }
+
+    /// An instance that has the machine to itself, for tests that measure.
+    pub(crate) fn alone() -> Self {
+        let alone = STAGE.write().unwrap_or_else(PoisonError::into_inner);
+        Self::make(Hold::Alone(alone), None, None)
+    }
+
+    /// An instance of a user without privileges.
+    pub(crate) fn of_nobody() -> Self {
+        let alone = STAGE.write().unwrap_or_else(PoisonError::into_inner);
+        Self::make(Hold::Alone(alone), Some(NOBODY), None)
+    }
+
+    /// An instance of a user without privileges, once this one has ended.
+    pub(crate) fn of_nobody_after(ended: Self) -> Self {
+        drop(ended);
+        Self::of_nobody()
+    }
+
+    /// The system's instance, for all users, kept apart by a cluster name.
+    pub(crate) fn of_the_system() -> Self {
+        let shared = STAGE.read().unwrap_or_else(PoisonError::into_inner);
+        let name = format!("test{}", std::process::id());
+        Self::make(Hold::Shared(shared), None, Some(name))
+    }
+
+    fn make(hold: Hold, user: Option<u32>, cluster: Option<String>) -> Self {
+        assert!(nix::unistd::geteuid().is_root(), "these tests need root: sudo tests/run");
+        let number = INSTANCES.fetch_add(1, Ordering::SeqCst);
+        let name = format!("te2e-{}-{number}", std::process::id());
+        let work = std::env::temp_dir().join(format!("{name}w"));
+        fs::create_dir(&work).unwrap();
+        fs::set_permissions(&work, fs::Permissions::from_mode(0o777)).unwrap();
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_tutti"));
+        let mut instance = Self {
+            dir: match &cluster {
+                Some(cluster) => Path::new("/run").join(format!("tutti-{cluster}")),
+                None => std::env::temp_dir().join(name),
+            },
+            nap: format!("86400.{:05}{number:03}", std::process::id() % 100_000),
+            work,
+            cluster,
+            user,
+            program,
+            before: shared_files(),
+            _hold: hold,
+        };
+        if user.is_some() {
+            // Its own place may be where only root gets.
+            instance.program = instance.share(&instance.program.clone());
+        }
+        instance
+    }
+
+    /// A copy of a program that every user may run.
+    pub(crate) fn share(&self, program: &Path) -> PathBuf {
+        let copy = self.work.join(program.file_name().unwrap());
+        fs::copy(program, &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        copy
+    }
+
+    /// Started already.
+    #[track_caller]
+    pub(crate) fn up(self) -> Self {
+        self.tutti(&["up"]).expect(0);
+        self
+    }
+
+    /// A verb as a command that can be changed before it starts.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        self.command_as(self.user, args)
+    }
+
+    /// The same as another user.
+    pub(crate) fn command_as(&self, user: Option<u32>, args: &[&str]) -> Command {
+        let mut command = match user {
+            None => Command::new(&self.program),
+            Some(user) => {
+                let mut command = Command::new("setpriv");
+                let user = user.to_string();
+                command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
+                command.arg(&self.program);
+                command
+            }
+        };
+        command.args(args).current_dir(&self.work).stdin(Stdio::null());
+        match &self.cluster {
+            Some(cluster) => command.env("TUTTI_CLUSTER", cluster).env_remove("TUTTI_DIR"),
+            None => command.env("TUTTI_DIR", &self.dir).env_remove("TUTTI_CLUSTER"),
+        };
+        if user.is_some() {
+            // Root's own may have places that others can't look into.
+            command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        }
+        command.env("NAP", &self.nap);
+        command
+    }
+
+    #[track_caller]
+    pub(crate) fn start(&self, args: &[&str]) -> Running {
+        Running::start(self.command(args))
+    }
+
+    /// Starts a verb whose standard input the test types.
+    #[track_caller]
+    pub(crate) fn start_typing(&self, args: &[&str]) -> Running {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped());
+        Running::start(command)
+    }
+
+    #[track_caller]
+    pub(crate) fn tutti(&self, args: &[&str]) -> Done {
+        self.start(args).wait()
+    }
+
+    /// A verb of a shell line, with `tutti` in its PATH.
+    #[track_caller]
+    pub(crate) fn shell(&self, line: &str) -> Done {
+        let mut command = self.command(&[]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).current_dir(&self.work).stdin(Stdio::null());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        let path = std::env::var("PATH").unwrap_or_default();
+        let bin = self.program.parent().unwrap().display();
+        shell.env("PATH", format!("{bin}:{path}"));
+        command.stdin(Stdio::null());
+        Running::start(shell).wait()
+    }
+
+    /// Submits a job and gives its number.
+    #[track_caller]
+    pub(crate) fn submit(&self, args: &[&str]) -> u64 {
+        let args: Vec<&str> = ["submit", "--parsable"].iter().chain(args).copied().collect();
+        let done = self.tutti(&args).expect(0);
+        done.text().trim().parse().unwrap()
+    }
+
+    /// Submits a job of so many tasks that use every processor they get until they are ended.
+    #[track_caller]
+    pub(crate) fn submit_spinner(&self, tasks: u32) -> u64 {
+        let tasks = tasks.to_string();
+        self.submit(&["-n", &tasks, "-o", "/dev/null", "sh", "-c", "while :; do :; done"])
+    }
+
+    /// All jobs, also those that ended.
+    #[track_caller]
+    pub(crate) fn jobs(&self) -> Vec<Value> {
+        match self.tutti(&["ps", "--all", "--json"]).expect(0).json() {
+            Value::Array(jobs) => jobs,
+            other => panic!("no list: {other}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn job(&self, job: u64) -> Value {
+        let found = self.jobs().into_iter().find(|entry| entry["job"] == job);
+        found.unwrap_or_else(|| panic!("no job {job}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for_state(&self, job: u64, state: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = self.job(job);
+            if found["state"] == state {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "job {job} is not {state}: {found}");
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    }
+
+    /// The latest switches, oldest first.
+    #[track_caller]
+    pub(crate) fn switches(&self) -> Vec<Switch> {
+        let nodes = self.tutti(&["switches", "-n", "60000", "--json"]).expect(0).json();
+        let mut all = Vec::new();
+        for node in nodes.as_array().unwrap() {
+            all.extend(node[1].as_array().unwrap().iter().map(Switch::from_json));
+        }
+        all
+    }
+
+    /// The number of a daemon's process.
+    #[track_caller]
+    pub(crate) fn daemon(&self, role: &str) -> i32 {
+        eventually(&format!("a {role}"), || self.daemon_now(role))
+    }
+
+    pub(crate) fn daemon_now(&self, role: &str) -> Option<i32> {
+        let dir = self.dir.to_str().unwrap();
+        let is_it = |words: &[String]| {
+            words.get(1).is_some_and(|word| word == role)
+                && words.iter().any(|word| word == "--directory")
+                && words.iter().any(|word| word == dir)
+        };
+        processes().into_iter().find(|&pid| is_it(&command_line(pid)))
+    }
+
+    /// Processes that run the test's own sleep.
+    pub(crate) fn nappers(&self) -> Vec<i32> {
+        let naps = |pid: &i32| command_line(*pid).iter().any(|word| word.contains(&self.nap));
+        processes().into_iter().filter(naps).collect()
+    }
+
+    /// Fails if a process that runs the test's own sleep does not go away at once.
+    #[track_caller]
+    pub(crate) fn expect_no_nappers(&self) {
+        let found = self.nappers();
+        assert!(
+            found.is_empty(),
+            "left over: {:?}",
+            found.iter().map(|&p| describe(p)).collect::<Vec<_>>()
+        );
+    }
+
+    /// What is left of the instance.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        let dir = self.dir.to_string_lossy().into_owned();
+        let variable = format!("TUTTI_DIR={dir}");
+        for pid in processes() {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let words = command_line(pid);
+            if environment.split(|&b| b == 0).any(|entry| entry == variable.as_bytes())
+                || words.iter().any(|word| *word == dir || word.contains(&self.nap))
+            {
+                left.push(describe(pid));
+            }
+        }
+        let group = cgroup_name(&self.dir, self.user.unwrap_or(0));
+        for found in cgroups_named(&group) {
+            left.push(format!("cgroup {}", found.display()));
+        }
+        if self.cluster.is_none() && self.dir.exists() {
+            left.push(format!("directory {dir}"));
+        }
+        let appeared = shared_files();
+        left.extend(
+            appeared.difference(&self.before).map(|file| format!("file {}", file.display())),
+        );
+        left
+    }
+
+    /// Ends the instance; what it says is of interest where it fails.
+    fn end(&self) -> Option<Done> {
+        if !self.dir.join("controller.sock").exists() && self.daemon_now("keeper").is_none() {
+            return None;
+        }
+        let mut command = self.command(&["down"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Some(Running::start(command).wait())
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The failure is known; what is left must only not disturb the other tests.
+            let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
+            eprintln!("---- log of {} ----\n{log}----", self.dir.display());
+            clear_away(self);
+            return;
+        }
+        if let Some(done) = self.end() {
+            assert_eq!(done.code, 0, "down: {}{}", done.text(), done.err);
+        }
+        let mut left = self.leftovers();
+        let deadline = Instant::now() + Duration::from_secs(3);
+        while !left.is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+            left = self.leftovers();
+        }
+        clear_away(self);
+        assert!(left.is_empty(), "left over after the end: {left:#?}");
+    }
+}
+
+/// Ends by force whatever there is of an instance.
+fn clear_away(instance: &Instance) {
+    let dir = instance.dir.to_string_lossy().into_owned();
+    let variable = format!("TUTTI_DIR={dir}");
+    let group = cgroup_name(&instance.dir, instance.user.unwrap_or(0));
+    for _ in 0..3 {
+        for pid in processes() {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let words = command_line(pid);
+            if environment.split(|&b| b == 0).any(|entry| entry == variable.as_bytes())
+                || words.iter().any(|word| *word == dir || word.contains(&instance.nap))
+            {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
+        for found in cgroups_named(&group) {
+            let _ = fs::write(found.join("cgroup.kill"), "1");
+            remove_groups(&found);
+        }
+    }
+    let _ = fs::remove_dir_all(&instance.dir);
+    let _ = fs::remove_dir_all(&instance.work);
+}
+
+fn remove_groups(path: &Path) {
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_groups(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(path);
+}
+
+/// One switch, as `tutti switches --json` has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Switch {
+    pub(crate) due: u64,
+    pub(crate) began: u64,
+    pub(crate) stopped: u64,
+    pub(crate) resumed: u64,
+    pub(crate) left: Vec<u64>,
+    pub(crate) came: Vec<u64>,
+    pub(crate) stragglers: u64,
+}
+
+impl Switch {
+    fn from_json(value: &Value) -> Self {
+        let number = |name: &str| value[name].as_u64().unwrap();
+        let jobs = |name: &str| {
+            value[name].as_array().unwrap().iter().map(|job| job.as_u64().unwrap()).collect()
+        };
+        Self {
+            due: number("due_ns"),
+            began: number("began_ns"),
+            stopped: number("stopped_ns"),
+            resumed: number("resumed_ns"),
+            left: jobs("left"),
+            came: jobs("came"),
+            stragglers: number("stragglers"),
+        }
+    }
+}
+
+/// The small C programs of the tests.
+pub(crate) fn player() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT
+        .get_or_init(|| {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/player.c");
+            compile("cc", &source, "player")
+        })
+        .clone()
+}
+
+/// Compiles a C program, and says what to install if it can't.
+pub(crate) fn compile(compiler: &str, source: &Path, name: &str) -> PathBuf {
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let done =
+        Command::new(compiler).args(["-O2", "-o"]).arg(&built).arg(source).arg("-lm").output();
+    let done = done.unwrap_or_else(|e| panic!("{compiler}: {e}; run tests/install-deps"));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{compiler} {}: {said}", source.display());
+    built
+}
+
+/// All processes that have not ended.
+pub(crate) fn processes() -> Vec<i32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Its program and arguments; nothing for a process that has ended.
+pub(crate) fn command_line(pid: i32) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = bytes.split(|&b| b == 0).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+/// A value of `/proc/PID/status`.
+pub(crate) fn status_of(pid: i32, name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn describe(pid: i32) -> String {
+    let state = status_of(pid, "State").unwrap_or_default();
+    format!("process {pid} ({state}): {}", command_line(pid).join(" "))
+}
+
+/// The cgroups of that name in every hierarchy that is mounted.
+fn cgroups_named(name: &str) -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mut found = Vec::new();
+    for line in mounts.lines() {
+        let mut words = line.split(' ').skip(1);
+        if let (Some(path), Some("cgroup" | "cgroup2")) = (words.next(), words.next()) {
+            find_directory(Path::new(path), name, 8, &mut found);
+        }
+    }
+    found
+}
+
+fn find_directory(path: &Path, name: &str, depth: u32, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        if entry.file_name() == name {
+            found.push(entry.path());
+        } else if depth > 0 {
+            find_directory(&entry.path(), name, depth - 1, found);
+        }
+    }
+}
+
+/// The name of an instance's cgroup, as the product makes it.
+fn cgroup_name(dir: &Path, user: u32) -> String {
+    let hash =
+        dir.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, &b| {
+            (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+        });
+    format!("tutti-{user}-{:08x}", hash >> 32)
+}
+
+/// Shared memory, and directories of instances whose owner has gone.
+fn shared_files() -> BTreeSet<PathBuf> {
+    let list = |path: &str| fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path());
+    let abandoned = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let ours = ["tutti-demo-", "tutti-bench-", "tutti-doctor-"];
+        let owner = ours.iter().find_map(|prefix| name.strip_prefix(prefix));
+        owner.is_some_and(|pid| {
+            pid.parse().is_ok_and(|pid: i32| pid != 0 && command_line(pid).is_empty())
+        })
+    };
+    list("/dev/shm").chain(list("/tmp").filter(abandoned)).collect()
+}
+
+#[test]
+fn the_audit_finds_what_is_left() {
+    let instance = Instance::new().up();
+    let sleeper = Command::new("sleep").arg(&instance.nap).spawn();
+    let mut sleeper = sleeper.unwrap();
+    let left = instance.leftovers();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    for what in ["sleep", "keeper", "controller", "agent", "cgroup", "directory"] {
+        assert!(
+            left.iter().any(|found| found.contains(what)),
+            "the audit misses {what}: {left:#?}"
+        );
+    }
+    let file = PathBuf::from(format!("/dev/shm/te2e-{}", std::process::id()));
+    fs::write(&file, "x").unwrap();
+    let left = instance.leftovers();
+    fs::remove_file(&file).unwrap();
+    let name = file.display().to_string();
+    assert!(left.iter().any(|found| found.contains(&name)), "{left:#?}");
+    instance.tutti(&["down"]).expect(0);
+    eventually("an audit that finds nothing", || instance.leftovers().is_empty().then_some(()));
+}

@@ -1,0 +1,22 @@
+//! End-to-end tests: the real program, real instances, real processes and cgroups.
+//!
+//! They need root, the packages of `tests/install-deps`, and a machine that is not busy with
+//! anything else. Each test has an instance of its own, and each instance is audited when its test
+//! has passed: nothing of it may be left (see [`harness`]).
+#![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+mod cli;
+mod control;
+mod env;
+mod escape;
+mod exit;
+mod faults;
+mod harness;
+mod mpi;
+mod recovery;
+mod run;
+mod stdio;
+mod submit;
+mod switch;
+mod tidy;
+mod without_cgroups;

@@ -1,0 +1,95 @@
+//! `tutti run` from a bare machine, and the life of an instance.
+
+use crate::harness::{Instance, PATIENCE, Running, within};
+use std::time::Duration;
+
+#[test]
+fn the_first_run_starts_an_instance_and_says_so_once() {
+    let instance = Instance::new();
+    let first = instance.tutti(&["run", "-n", "4", "sh", "-c", "echo $TUTTI_RANK of $TUTTI_SIZE"]);
+    let first = first.expect(0).says("started a private instance");
+    assert_eq!(first.sorted(), ["0 of 4", "1 of 4", "2 of 4", "3 of 4"]);
+    assert_eq!(first.err.lines().count(), 1, "{}", first.err);
+    let second = instance.tutti(&["run", "echo", "hello"]).expect(0);
+    assert_eq!((second.text().as_str(), second.err.as_str()), ("hello\n", ""));
+}
+
+#[test]
+fn a_job_that_leaves_a_session_of_its_own_behind_ends_at_once_with_nothing_left() {
+    let instance = Instance::new().up();
+    let line = "echo $TUTTI_RANK; setsid sleep $NAP &";
+    let done = instance.tutti(&["run", "-n", "4", "--label", "--", "sh", "-c", line]).expect(0);
+    assert_eq!(done.sorted(), ["0: 0", "1: 1", "2: 2", "3: 3"]);
+    assert!(done.took < Duration::from_secs(5), "took {:?}", done.took);
+    instance.expect_no_nappers();
+}
+
+#[test]
+fn more_tasks_than_processors_share_them() {
+    let instance = Instance::new().up();
+    let done = instance.tutti(&["run", "-n", "16", "sh", "-c", "echo $TUTTI_RANK"]).expect(0);
+    assert_eq!(done.text().lines().count(), 16);
+}
+
+#[test]
+fn two_first_runs_at_the_same_time_share_one_instance() {
+    for _ in 0..5 {
+        let instance = Instance::new();
+        let runs: Vec<Running> =
+            (0..4).map(|_| instance.start(&["run", "sh", "-c", "echo $TUTTI_JOB"])).collect();
+        let done: Vec<_> = runs.into_iter().map(|run| run.wait().expect(0)).collect();
+        let mut jobs: Vec<String> = done.iter().map(|done| done.text()).collect();
+        jobs.sort();
+        assert_eq!(jobs, ["1\n", "2\n", "3\n", "4\n"], "they have jobs of several instances");
+        let started = done.iter().filter(|done| done.err.contains("started")).count();
+        assert_eq!(started, 1, "{done:?}");
+    }
+}
+
+#[test]
+fn an_idle_instance_ends_by_itself() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "idle_exit=1s"]).expect(0);
+    // A job keeps it up however long it takes.
+    instance.tutti(&["run", "sleep", "1.5"]).expect(0);
+    within(PATIENCE, "the end of the idle instance", || {
+        instance.leftovers().is_empty().then_some(())
+    });
+}
+
+#[test]
+fn an_instance_goes_down_with_its_jobs() {
+    let instance = Instance::new().up();
+    let running = instance.start(&["run", "-n", "2", "sh", "-c", "echo up; exec sleep $NAP"]);
+    running.wait_for("up\nup\n");
+    let waiting = instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", "exec sleep $NAP"]);
+    instance.wait_for_state(waiting, "running");
+    instance.tutti(&["down"]).expect(0);
+    running.wait().expect(122).says("shut down");
+    instance.expect_no_nappers();
+    // What is down can be told so again.
+    let again = instance.tutti(&["down"]).expect(0);
+    assert!(again.text().contains("no instance runs"), "{}", again.text());
+}
+
+#[test]
+fn an_instance_in_the_foreground_ends_with_sigterm() {
+    let instance = Instance::new();
+    let foreground = instance.start(&["up", "--foreground"]);
+    within(PATIENCE, "an instance that is up", || foreground.err().contains("is up").then_some(()));
+    instance.tutti(&["run", "true"]).expect(0);
+    instance.tutti(&["up", "--foreground"]).expect(1).says("runs in");
+    foreground.signal(nix::sys::signal::Signal::SIGTERM);
+    foreground.wait().expect(0);
+    assert_eq!(instance.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_state_directory_that_others_can_write_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let instance = Instance::new();
+    std::fs::create_dir(&instance.dir).unwrap();
+    std::fs::set_permissions(&instance.dir, std::fs::Permissions::from_mode(0o777)).unwrap();
+    instance.tutti(&["run", "true"]).expect(125).says("TUTTI_DIR");
+    std::fs::remove_dir(&instance.dir).unwrap();
+}

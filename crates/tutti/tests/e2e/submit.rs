@@ -1,0 +1,204 @@
+//! Jobs without a front end: files, scripts, the queue.
+
+use crate::harness::{Instance, eventually};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+fn script(instance: &Instance, name: &str, text: &str) {
+    let path = instance.work.join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn read(instance: &Instance, name: &str) -> String {
+    fs::read_to_string(instance.work.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn finish(instance: &Instance, job: u64, code: i32) {
+    instance.tutti(&["wait", &job.to_string()]).expect(code);
+}
+
+#[test]
+fn a_submitted_command_writes_to_its_file_and_wait_gives_its_exit_code() {
+    let instance = Instance::new();
+    let done = instance.tutti(&["submit", "-n", "2", "sh", "-c", "echo $TUTTI_RANK; exit 5"]);
+    let done = done.expect(0).says("started a private instance");
+    assert_eq!(done.text(), "job 1 is submitted\n");
+    finish(&instance, 1, 5);
+    // It can be waited for when it has long ended.
+    finish(&instance, 1, 5);
+    let mut lines: Vec<String> =
+        read(&instance, "tutti-1.out").lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["0", "1"]);
+    let shown = instance.job(1);
+    assert_eq!((&shown["state"], &shown["exit_code"]), (&"ended".into(), &5.into()));
+    instance.tutti(&["wait", "99"]).expect(125).says("there is no job 99");
+}
+
+#[test]
+fn files_are_emptied_or_appended_to() {
+    let instance = Instance::new().up();
+    fs::write(instance.work.join("out"), "before\n").unwrap();
+    let line = "echo $TUTTI_RANK";
+    let job = instance.submit(&["-n", "4", "-o", "out", "--append", "sh", "-c", line]);
+    finish(&instance, job, 0);
+    assert_eq!(read(&instance, "out").lines().count(), 5);
+    let job = instance.submit(&["-n", "4", "-o", "out", "sh", "-c", line]);
+    finish(&instance, job, 0);
+    assert_eq!(read(&instance, "out").lines().count(), 4, "emptied once, not by each rank");
+    let job = instance.submit(&[
+        "-n",
+        "2",
+        "-o",
+        "%x-%j-%r-%N-%u-%%",
+        "-e",
+        "err-%r",
+        "-J",
+        "n",
+        "sh",
+        "-c",
+        "echo o; echo e >&2",
+    ]);
+    finish(&instance, job, 0);
+    let node = nix::unistd::gethostname().unwrap().into_string().unwrap();
+    let user = std::env::var("USER").unwrap_or_else(|_| "0".into());
+    assert_eq!(read(&instance, &format!("n-{job}-1-{node}-{user}-%")), "o\n");
+    assert_eq!(read(&instance, "err-0"), "e\n");
+}
+
+#[test]
+fn a_script_may_carry_its_options() {
+    let instance = Instance::new().up();
+    script(
+        &instance,
+        "job",
+        "#!/bin/sh\n\
+         # a comment\n\
+         #TUTTI -n 2 --output 'run-%j-%r.txt'\n\
+         #TUTTI --name from-script\n\
+         echo $TUTTI_RANK of $TUTTI_SIZE: \"$@\" in $(basename \"$PWD\")\n\
+         #TUTTI -n 7\n",
+    );
+    let job = instance.submit(&["./job", "an argument"]);
+    finish(&instance, job, 0);
+    let place = instance.work.file_name().unwrap().to_str().unwrap();
+    assert_eq!(read(&instance, "run-1-1.txt"), format!("1 of 2: an argument in {place}\n"));
+    assert_eq!(instance.job(job)["name"], "from-script");
+    // What is typed goes before what is written.
+    let job = instance.submit(&["-n", "1", "-J", "typed", "./job"]);
+    finish(&instance, job, 0);
+    assert!(read(&instance, "run-2-0.txt").starts_with("0 of 1: "));
+    assert_eq!(instance.job(job)["name"], "typed");
+}
+
+#[test]
+fn a_script_runs_as_it_was_when_it_was_submitted() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "rows=1"]).expect(0);
+    let first = instance.submit_spinner(2);
+    instance.wait_for_state(first, "running");
+    script(&instance, "job", "#!/bin/sh\n#TUTTI -n 2 -o out-%r\necho as submitted\n");
+    let job = instance.submit(&["./job"]);
+    script(&instance, "job", "#!/bin/sh\necho changed\n");
+    instance.tutti(&["cancel", "--now", &first.to_string()]).expect(0);
+    finish(&instance, job, 0);
+    assert_eq!(read(&instance, "out-0"), "as submitted\n");
+    let spool = fs::read_dir(instance.dir.join("jobs")).unwrap().count();
+    assert_eq!(spool, 0, "its copy is left over");
+}
+
+#[test]
+fn a_bad_line_of_a_script_is_named_by_its_number() {
+    let instance = Instance::new().up();
+    for (line, says) in [
+        ("#TUTTI --no-such-option", "--no-such-option"),
+        ("#TUTTI -n many", "many"),
+        ("#TUTTI --time soon", "soon"),
+        ("#TUTTI --name 'not closed", "quot"),
+        ("#TUTTI surplus", "surplus"),
+    ] {
+        script(&instance, "job", &format!("#!/bin/sh\n\n#TUTTI -n 1\n{line}\ntrue\n"));
+        let done = instance.tutti(&["submit", "./job"]).expect(1).says("./job: line 4");
+        assert!(done.err.contains(says), "no {says:?} in {}", done.err);
+    }
+    assert!(instance.jobs().is_empty());
+}
+
+#[test]
+fn a_job_for_which_there_is_no_room_waits_and_says_why() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "rows=1"]).expect(0);
+    let first = instance.submit_spinner(2);
+    instance.wait_for_state(first, "running");
+    let said = instance.tutti(&["submit", "-n", "2", "-o", "/dev/null", "true"]).expect(0);
+    assert!(said.text().contains("and queued: all 1 rows are in use"), "{}", said.text());
+    let queued = instance.job(2);
+    assert_eq!(queued["state"], "queued", "{queued}");
+    assert!(queued["reason"].as_str().unwrap().contains("rows are in use"), "{queued}");
+    assert!(queued["row"].is_null());
+    // More rows make room at once.
+    instance.tutti(&["params", "rows=2"]).expect(0);
+    finish(&instance, 2, 0);
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+}
+
+#[test]
+fn jobs_that_wait_start_in_the_order_in_which_they_came() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "rows=1"]).expect(0);
+    let first = instance.submit_spinner(2);
+    instance.wait_for_state(first, "running");
+    let line = "echo $TUTTI_JOB >> order";
+    let jobs: Vec<u64> = (0..6)
+        .map(|index| {
+            // Small ones do not overtake large ones.
+            let tasks = if index % 2 == 0 { "2" } else { "1" };
+            let line = format!("[ $TUTTI_RANK = 0 ] && {line}; sleep 0.05");
+            instance.submit(&["-n", tasks, "-o", "/dev/null", "sh", "-c", &line])
+        })
+        .collect();
+    instance.tutti(&["cancel", "--now", &first.to_string()]).expect(0);
+    for &job in &jobs {
+        instance.tutti(&["wait", &job.to_string()]).expect(0);
+    }
+    let order: Vec<u64> =
+        read(&instance, "order").lines().map(|line| line.parse().unwrap()).collect();
+    let mut large: Vec<u64> = order.clone();
+    large.retain(|job| jobs.iter().position(|j| j == job).unwrap() % 2 == 0);
+    let mut sorted = large.clone();
+    sorted.sort_unstable();
+    assert_eq!(large, sorted, "{order:?}");
+    assert_eq!(order.len(), 6);
+}
+
+#[test]
+fn memory_is_promised_once() {
+    let instance = Instance::new().up();
+    let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
+    let all = nodes[0]["memory_bytes"].as_u64().unwrap() >> 20;
+    let most = format!("{}M", all * 6 / 10);
+    let sleep = ["-o", "/dev/null", "sh", "-c", "exec sleep $NAP"];
+    let first = instance.submit(&[&["-m", &most][..], &sleep].concat());
+    instance.wait_for_state(first, "running");
+    let second = instance.submit(&[&["-m", &most][..], &sleep].concat());
+    let queued = instance.wait_for_state(second, "queued");
+    assert!(queued["reason"].as_str().unwrap().contains("memory"), "{queued}");
+    let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
+    assert_eq!(nodes[0]["memory_promised_bytes"].as_u64().unwrap() >> 20, all * 6 / 10);
+    instance.tutti(&["cancel", &first.to_string()]).expect(0);
+    instance.wait_for_state(second, "running");
+    instance.tutti(&["cancel", &second.to_string()]).expect(0);
+}
+
+#[test]
+fn many_small_jobs_all_run() {
+    let instance = Instance::new().up();
+    let line = "for i in $(seq 100); do tutti submit --parsable -o /dev/null sh -c 'echo x >> all' >/dev/null || exit 1; done";
+    instance.shell(line).expect(0);
+    eventually("the end of a hundred jobs", || {
+        let ended = instance.jobs().iter().filter(|job| job["state"] == "ended").count();
+        (ended == 100).then_some(())
+    });
+    assert_eq!(read(&instance, "all").len(), 200);
+}
