@@ -296,6 +296,13 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
+        // Politely first: below minders, only the keeper finds what it started.
+        let pid = nix::unistd::Pid::from_raw(self.keeper_pid());
+        let _ = nix::sys::signal::kill(pid, Signal::SIGTERM);
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE && matches!(self.process.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let _ = self.process.kill();
         let _ = self.process.wait();
         if let Some(hierarchy) = &self.hierarchy {

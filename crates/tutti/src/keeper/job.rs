@@ -111,11 +111,13 @@ pub(super) struct Minder {
     pub(super) root: Option<i32>,
     status: Option<i32>,
     silent: bool,
+    /// Signals that came before the root's number was known.
+    early: Vec<Signal>,
 }
 
 impl Minder {
     pub(super) const fn new(fd: OwnedFd, token: Option<Token>) -> Self {
-        Self { fd, token, root: None, status: None, silent: false }
+        Self { fd, token, root: None, status: None, silent: false, early: Vec::new() }
     }
 
     /// Takes in what it said; whether there is nothing more to come.
@@ -276,11 +278,11 @@ impl Job {
             return;
         };
         for index in 0..self.tasks.len() {
-            let task = &self.tasks[index];
+            let task = &mut self.tasks[index];
             if !ranks.is_empty() && !ranks.contains(&task.rank) {
                 continue;
             }
-            match &task.phase {
+            match &mut task.phase {
                 Phase::Running(process) => signal_root(process, signal),
                 Phase::Waiting if ends_by_default(signal) => {
                     self.end_unstarted(index, TaskStatus::Signaled(number), String::new(), context);
@@ -382,14 +384,20 @@ impl Job {
     pub(super) fn on_minder(&mut self, index: usize, context: &mut Context) {
         let Phase::Running(process) = &mut self.tasks[index].phase else { return };
         let Some(minder) = &mut process.minder else { return };
-        if !minder.listen() {
-            return;
-        }
-        if let Some(token) = minder.token.take() {
+        let known_before = minder.root.is_some();
+        let is_over = minder.listen();
+        if is_over && let Some(token) = minder.token.take() {
             context.watches.remove(&minder.fd, token);
         }
-        // Whatever the root left behind ends with it; the minder exits when all are reaped.
-        kill_below(process);
+        // Whatever the root left behind ends with it; the minder exits when all are reaped. And
+        // what was to be killed before the minder had made it is there now.
+        if is_over || (self.killed && !known_before) {
+            kill_below(process);
+        } else if !known_before {
+            for signal in std::mem::take(&mut minder.early) {
+                signal_root(process, signal);
+            }
+        }
     }
 
     /// Looks whether anything is left of a task whose root has ended; ends that if so.
@@ -531,13 +539,21 @@ fn kill_orphan(root: Option<i32>) {
 }
 
 /// To the group that the root leads; before it leads one, to the root itself.
-fn signal_root(process: &Process, signal: Signal) {
-    let root = match &process.minder {
-        Some(minder) => match minder.root {
-            Some(root) if minder.status.is_none() => root,
-            _ => return,
-        },
+fn signal_root(process: &mut Process, signal: Signal) {
+    let root = match &mut process.minder {
         None => process.pid,
+        Some(minder) => {
+            let Some(root) = minder.root else {
+                // The minder is still about to make it, or to say so.
+                minder.early.push(signal);
+                return;
+            };
+            // The latest word: a number that is no longer the root's must get no signal.
+            if minder.listen() {
+                return;
+            }
+            root
+        }
     };
     let root = Pid::from_raw(root);
     if killpg(root, signal).is_err() {

@@ -1,7 +1,7 @@
 //! The keeper as its agent and its front ends see it: a real process, real tasks.
 
 use super::fixture::{
-    Membership, Scene, Told, be_a_keeper, bytes, hear_out, launch, shell, wait_for,
+    Membership, Peer, Scene, Told, be_a_keeper, bytes, hear_out, launch, shell, wait_for,
 };
 use serde_bytes::ByteBuf;
 use std::io::Write;
@@ -13,6 +13,8 @@ use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::keeper::{FromKeeper, ToKeeper};
 use tutti_wire::launch::{InputTo, Launch, Stdio, Usage};
 use tutti_wire::{Hello, Role};
+
+mod mpi;
 
 /// Not a test: what the others start as their keeper. Does nothing unless it is told to.
 #[test]
@@ -253,6 +255,27 @@ fn limits_on_memory_and_processes_hold() {
     scene.run(&job);
 }
 
+/// Orders may come before the process that they are about is anything yet.
+#[test]
+fn orders_in_the_moment_of_the_start_are_not_lost() {
+    in_both(|scene| {
+        let directory = scene.directory.clone();
+        for job in (1..40).step_by(2) {
+            let sleep = |job| to_files(launch(job, 2, &["sleep", "1000"]), &directory, "out");
+            let mut told = [Told::default(), Told::default()];
+            scene.start(&sleep(job));
+            scene.agent.send(&ToKeeper::Kill { job: JobId(job) });
+            scene.reports(job, &mut told[0]);
+            scene.start(&sleep(job + 1));
+            let order = ToKeeper::Signal { job: JobId(job + 1), ranks: vec![], signal: 15 };
+            scene.agent.send(&order);
+            scene.reports(job + 1, &mut told[1]);
+            assert_eq!(told[0].status(1), TaskStatus::Signaled(9));
+            assert_eq!(told[1].status(1), TaskStatus::Signaled(15));
+        }
+    });
+}
+
 #[test]
 fn signals_reach_the_ranks_that_are_meant() {
     in_both(|scene| {
@@ -311,7 +334,7 @@ fn a_new_agent_hears_what_the_old_one_missed() {
     let mut scene = Scene::new(Membership::Groups);
     scene.start(&shell(1, 2, "test $RANK = 0 || sleep 1000"));
     let mut front = scene.attached(1);
-    scene.agent = super::fixture::Peer::connect(&scene.socket(), Role::Client);
+    scene.agent = Peer::connect(&scene.socket(), Role::Client);
     while !matches!(front.next(), Some(ToFrontEnd::TaskEnded { .. })) {}
     let held = scene.reconnect();
     assert_eq!(held.len(), 1);
@@ -340,11 +363,11 @@ fn a_new_agent_hears_what_the_old_one_missed() {
 #[test]
 fn the_keeper_removes_the_groups_of_a_job_when_there_is_no_agent() {
     let mut scene = Scene::new(Membership::Groups);
-    scene.start(&shell(1, 1, "read line"));
+    scene.start(&with_input(shell(1, 1, "read line"), InputTo::All));
     let path = scene.group(1).unwrap().path().to_owned();
     let mut front = scene.attached(1);
-    scene.agent = super::fixture::Peer::connect(&scene.socket(), Role::Client);
-    let _ = &mut front;
+    scene.agent = Peer::connect(&scene.socket(), Role::Client);
+    front.send(&FromFrontEnd::Input { rank: None, data: bytes("go on\n") });
     wait_for("the group to go", || (!path.exists()).then_some(()));
 }
 
@@ -457,7 +480,7 @@ fn a_front_end_may_come_first() {
 #[test]
 fn whoever_may_not_attach_is_told() {
     let mut scene = Scene::new(Membership::Groups);
-    let refused = |front: &mut super::fixture::Peer| match front.next() {
+    let refused = |front: &mut Peer| match front.next() {
         Some(ToFrontEnd::Refused { reason }) => {
             assert_eq!(front.next::<ToFrontEnd>(), None);
             reason
@@ -559,37 +582,4 @@ fn the_socket_is_open_to_those_whom_it_serves() {
     let mode = std::fs::metadata(scene.socket()).unwrap().permissions().mode() & 0o777;
     let expected = if nix::unistd::geteuid().is_root() { 0o666 } else { 0o600 };
     assert_eq!(mode, expected);
-}
-
-/// Compiles one of the repository's MPI programs.
-fn mpi_program(scene: &Scene, name: &str) -> String {
-    let program = scene.directory.join(name);
-    let source = format!("{}/../../tests/mpi/{name}.c", env!("CARGO_MANIFEST_DIR"));
-    let status = std::process::Command::new("mpicc.mpich")
-        .args(["-O1", "-o", program.to_str().unwrap(), &source])
-        .status()
-        .expect("this test needs MPICH: run tests/install-deps");
-    assert!(status.success());
-    program.to_str().unwrap().to_owned()
-}
-
-#[test]
-fn mpich_programs_find_each_other() {
-    in_both(|scene| {
-        for (job, name) in [(1, "init"), (2, "ring")] {
-            let program = mpi_program(scene, name);
-            let told = scene.run(&launch(job, 4, &[&program]));
-            for rank in 0..4 {
-                assert_eq!(told.status(rank), TaskStatus::Exited(0), "{told:?}");
-            }
-        }
-    });
-}
-
-#[test]
-fn an_mpi_abort_ends_the_job_with_its_status() {
-    let mut scene = Scene::new(Membership::Groups);
-    let program = mpi_program(&scene, "abort");
-    let told = scene.run(&launch(1, 3, &[&program]));
-    assert_eq!(told.status(1), TaskStatus::Aborted(7), "{told:?}");
 }

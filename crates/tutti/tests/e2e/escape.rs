@@ -47,14 +47,12 @@ fn a_suspended_daemon_is_suspended_with_its_job() {
     let line = format!("{player} daemon $NAP; echo up; exec sleep $NAP");
     let running = instance.start(&["run", "sh", "-c", &line]);
     running.wait_for("up");
-    eventually("two sleeps", || (instance.nappers().len() == 2).then_some(()));
+    let daemon = eventually("a daemon, which has no environment", || {
+        let environment = |pid| std::fs::read(format!("/proc/{pid}/environ"));
+        instance.nappers().into_iter().find(|&pid| environment(pid).is_ok_and(|e| e.is_empty()))
+    });
     instance.tutti(&["suspend", "1"]).expect(0);
     instance.wait_for_state(1, "suspended");
-    let daemon = instance
-        .nappers()
-        .into_iter()
-        .find(|&pid| std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|e| e.is_empty()));
-    let daemon = daemon.expect("the daemon has no environment");
     eventually("a frozen daemon", || {
         let groups = std::fs::read_to_string(format!("/proc/{daemon}/cgroup")).unwrap();
         let group = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap();

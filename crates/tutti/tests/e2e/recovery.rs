@@ -142,7 +142,7 @@ fn switches_go_on_while_the_controller_stands_still() {
         instance.wait_for_state(job, "running");
     }
     let controller = instance.daemon("controller");
-    let last = instance.switches().last().unwrap().resumed;
+    let last = eventually("a switch", || instance.switches().last().map(|s| s.resumed));
     send(controller, Signal::SIGSTOP);
     let mut looks = 0;
     within(Duration::from_secs(10), "two seconds", || {
