@@ -96,6 +96,7 @@ impl Core {
         self.ledger.advance(now);
         match event {
             Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
+            Event::Held { job } => self.jobs_made = self.jobs_made.max(job.0),
             Event::NodeLost { node } => self.on_node_lost(now, *node, actions),
             Event::Submit { request, spec } => self.on_submit(now, *request, spec, actions),
             Event::TaskEnded { job, rank, status } => {

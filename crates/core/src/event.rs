@@ -10,6 +10,11 @@ use serde::{Deserialize, Serialize};
 /// One thing that happened, at the time given to [`Core::apply`](crate::Core::apply) with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
+    /// A node holds a job of an earlier controller: its number is not given to another.
+    Held {
+        /// The highest of such jobs.
+        job: JobId,
+    },
     /// A node's agent joined, or joined again after it was lost. Sent by the driver, once per
     /// connection of an agent. If the node was never lost in between, its jobs go on: the new agent
     /// gets the timetable and the kills that may have missed it, but no launch a second time.

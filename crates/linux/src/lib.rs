@@ -15,6 +15,7 @@ pub mod clock;
 mod error;
 pub mod peer;
 pub mod proc;
+pub mod reap;
 pub mod rt;
 pub mod shm;
 pub mod signal;

@@ -71,12 +71,6 @@ impl Link {
         self.output.extend_from_slice(&Hello { role }.to_frame());
     }
 
-    /// Who the peer said it is, once its greeting has been read.
-    #[must_use]
-    pub(crate) const fn peer(&self) -> Option<Role> {
-        self.greeted
-    }
-
     /// Reads what has arrived, without waiting.
     ///
     /// # Errors
@@ -111,11 +105,8 @@ impl Link {
     /// # Errors
     /// If the bytes are no such message, or the peer's version is another.
     pub(crate) fn next<'a, M: Deserialize<'a>>(&'a mut self) -> Result<Option<M>, LinkError> {
-        if self.greeted.is_none() {
-            match self.input.next_frame()? {
-                Some(payload) => self.greeted = Some(Hello::decode(payload)?.role),
-                None => return Ok(None),
-            }
+        if !self.take_greeting()? {
+            return Ok(None);
         }
         match self.input.next_frame()? {
             Some(payload) => Ok(Some(frame::decode(payload)?)),
@@ -123,16 +114,28 @@ impl Link {
         }
     }
 
+    /// Whether the peer's greeting is there. One that announces another length is refused before a
+    /// byte of it is waited for: whoever has not greeted may not make us keep anything.
+    fn take_greeting(&mut self) -> Result<bool, LinkError> {
+        if self.greeted.is_some() {
+            return Ok(true);
+        }
+        if self.input.announced().is_some_and(|bytes| bytes != Hello::BYTES) {
+            return Err(DecodeError::NotTutti.into());
+        }
+        match self.input.next_frame()? {
+            Some(payload) => self.greeted = Some(Hello::decode(payload)?.role),
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// Reads the greeting alone; `None` while it has not arrived.
     ///
     /// # Errors
     /// If the peer does not speak this version of the protocol.
     pub(crate) fn next_greeting(&mut self) -> Result<Option<Role>, LinkError> {
-        if self.greeted.is_none()
-            && let Some(payload) = self.input.next_frame()?
-        {
-            self.greeted = Some(Hello::decode(payload)?.role);
-        }
+        self.take_greeting()?;
         Ok(self.greeted)
     }
 
@@ -261,8 +264,6 @@ pub(crate) struct Ready {
     pub(crate) token: u64,
     /// Reading will not wait (also at the end of the stream and on errors).
     pub(crate) read: bool,
-    /// Writing will not wait (also on errors).
-    pub(crate) write: bool,
 }
 
 /// Watches descriptors, level-triggered, with one deadline of nanosecond resolution.
@@ -343,7 +344,6 @@ impl Poller {
             ready.push(Ready {
                 token: event.data(),
                 read: broken || flags.contains(EpollFlags::EPOLLIN),
-                write: broken || flags.contains(EpollFlags::EPOLLOUT),
             });
         }
         Ok(())

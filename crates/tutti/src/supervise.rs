@@ -289,7 +289,7 @@ impl<'a> Supervisor<'a> {
         daemon.failures = if lived > STEADY { 1 } else { daemon.failures + 1 };
         let wait = match daemon.failures {
             0..=FAILURES_AT_ONCE => Duration::ZERO,
-            more => Duration::from_millis(100 << more.min(8)),
+            more => Duration::from_millis(100 << more.min(6)),
         };
         eprintln!("tutti: the {} ended ({status}); starting it again", daemon.role);
         daemon.start_at = Some(Instant::now() + wait);

@@ -35,8 +35,12 @@ pub enum Stream {
 }
 
 /// What a keeper tells a front end.
+pub type ToFrontEnd = ToFrontEndWith<ByteBuf>;
+
+/// What a keeper tells a front end, with output of type `D`: owned, or borrowed (`&Bytes`) by a reader
+/// that takes in bulk and need not keep it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ToFrontEnd {
+pub enum ToFrontEndWith<D> {
     /// Output follows.
     Attached,
     /// No output for you, and why.
@@ -51,7 +55,7 @@ pub enum ToFrontEnd {
         /// Which stream.
         stream: Stream,
         /// The bytes; empty: the end of the stream.
-        data: ByteBuf,
+        data: D,
     },
     /// A task has ended; all of its output was sent before.
     TaskEnded {

@@ -67,6 +67,9 @@ pub struct Hello {
 }
 
 impl Hello {
+    /// The length of its payload, in every version.
+    pub const BYTES: usize = 8;
+
     /// The whole frame, length included.
     #[must_use]
     pub fn to_frame(self) -> [u8; 12] {
@@ -185,6 +188,13 @@ impl FrameBuffer {
     #[must_use]
     pub fn pending(&self) -> usize {
         self.end - self.begin
+    }
+
+    /// The length that the next frame announces, if its prefix has arrived.
+    #[must_use]
+    pub fn announced(&self) -> Option<usize> {
+        let prefix = self.bytes[self.begin..self.end].first_chunk::<4>()?;
+        Some(u32::from_le_bytes(*prefix) as usize)
     }
 
     /// The payload of the next whole frame, if it has arrived.

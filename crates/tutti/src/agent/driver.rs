@@ -402,7 +402,8 @@ impl Agent {
             freezer: self.hierarchy.is_some(),
             realtime: report.realtime,
             memory_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.memory)).into(),
-            process_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.processes)).into(),
+            process_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.processes))
+                .into(),
             switches: report.switches,
             stragglers: report.stragglers,
             late_timetables: report.late,

@@ -49,11 +49,7 @@ impl Part {
     }
 
     fn checked_pid(&self, pid: i32, target: Target) -> Result<i32, PartError> {
-        if self.pids().contains(&pid) {
-            Ok(pid)
-        } else {
-            Err(PartError::NotInTask { pid, target })
-        }
+        if self.pids().contains(&pid) { Ok(pid) } else { Err(PartError::NotInTask { pid, target }) }
     }
 
     pub(super) fn suspend(&self, target: Target, settings: Settings) -> Result<(), PartError> {
@@ -93,4 +89,3 @@ impl Part {
         Ok(())
     }
 }
-

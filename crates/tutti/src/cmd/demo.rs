@@ -53,7 +53,9 @@ pub(crate) fn execute(args: &DemoArgs) -> anyhow::Result<Exit> {
     print(&summary(&outcomes, together))?;
     print(&figures(&records, alone, together))?;
     own.end()?;
-    println!("\nThe instance has ended and left nothing behind. Next: tutti run -n {processors} COMMAND");
+    println!(
+        "\nThe instance has ended and left nothing behind. Next: tutti run -n {processors} COMMAND"
+    );
     Ok(Exit::OK)
 }
 
@@ -184,9 +186,9 @@ fn timeline(job: JobId, records: &[SwitchRecord], from_ns: u64, column_ns: u64) 
                 .iter()
                 .rev()
                 .find(|r| r.resumed_ns <= at && (r.came.contains(&job) || r.left.contains(&job)));
-            let next = records.iter().find(|r| {
-                r.resumed_ns > at && (r.came.contains(&job) || r.left.contains(&job))
-            });
+            let next = records
+                .iter()
+                .find(|r| r.resumed_ns > at && (r.came.contains(&job) || r.left.contains(&job)));
             let running = match (last, next) {
                 (Some(last), Some(_)) => last.came.contains(&job),
                 (None, Some(next)) => next.left.contains(&job),

@@ -95,8 +95,10 @@ fn render(findings: &[Finding]) -> String {
 }
 
 fn machine() -> Finding {
-    let system = nix::sys::utsname::uname()
-        .map_or_else(|_| "an unknown kernel".into(), |u| u.release().to_string_lossy().into_owned());
+    let system = nix::sys::utsname::uname().map_or_else(
+        |_| "an unknown kernel".into(),
+        |u| u.release().to_string_lossy().into_owned(),
+    );
     let processors = proc::online_processors().len();
     let memory = format_bytes(proc::memory_total_bytes().unwrap_or(0));
     Finding::good("machine", format!("Linux {system}, {processors} processors, {memory} of memory"))
@@ -123,13 +125,19 @@ fn cgroups() -> Vec<Finding> {
         format!("cgroup v2 in {}: no process can leave its task", parent_of(&hierarchy)),
     )];
     findings.push(match freeze_cost(&hierarchy) {
-        Ok(cost) => Finding::good("freezer", format!("an idle task stops and resumes in {} us", cost.as_micros())),
-        Err(error) => Finding::bad("freezer", error.to_string(), "a kernel of 5.2 or later is needed"),
+        Ok(cost) => Finding::good(
+            "freezer",
+            format!("an idle task stops and resumes in {} us", cost.as_micros()),
+        ),
+        Err(error) => {
+            Finding::bad("freezer", error.to_string(), "a kernel of 5.2 or later is needed")
+        }
     });
     let limits = hierarchy.limits();
-    for (topic, by, option) in
-        [("memory", limit_name(limits.memory), "-m"), ("processes", limit_name(limits.processes), "--max-processes")]
-    {
+    for (topic, by, option) in [
+        ("memory", limit_name(limits.memory), "-m"),
+        ("processes", limit_name(limits.processes), "--max-processes"),
+    ] {
         findings.push(if by == "none" {
             Finding::fair(
                 topic,
@@ -193,7 +201,10 @@ fn mpi() -> Vec<Finding> {
     if let Some(path) = program(&["mpiexec.hydra", "mpichversion"]) {
         findings.push(Finding::good(
             "MPI",
-            format!("MPICH is installed ({}): its programs start under tutti run alone", path.display()),
+            format!(
+                "MPICH is installed ({}): its programs start under tutti run alone",
+                path.display()
+            ),
         ));
     }
     if let Some(path) = program(&["ompi_info", "prte"]) {
@@ -204,7 +215,10 @@ fn mpi() -> Vec<Finding> {
         ));
     }
     if findings.is_empty() {
-        findings.push(Finding::good("MPI", "no MPI library found; programs without MPI run all the same"));
+        findings.push(Finding::good(
+            "MPI",
+            "no MPI library found; programs without MPI run all the same",
+        ));
     }
     findings
 }

@@ -23,7 +23,8 @@ fn work(rounds: u64) {
     let mut state = 1u64;
     for round in 0..rounds {
         for step in 0..STEPS {
-            state = black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step ^ round));
+            state =
+                black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step ^ round));
         }
     }
 }

@@ -159,6 +159,9 @@ impl Driver {
             }
             self.reconcile(node, &launched, held);
         } else {
+            if let Some(&job) = held.iter().max() {
+                self.apply(&Event::Held { job });
+            }
             self.apply(&Event::NodeJoined { node, spec });
         }
         self.take_early();

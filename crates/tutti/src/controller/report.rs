@@ -5,8 +5,7 @@ use super::driver::Driver;
 use super::jobs::Entry;
 use tutti_core::params::TABLE;
 use tutti_core::{
-    ControlMethod, IfAbsent, JobId, JobState, JobView, Nanos, Outcome, Param, ParamKind,
-    RowView,
+    ControlMethod, IfAbsent, JobId, JobState, JobView, Nanos, Outcome, Param, ParamKind, RowView,
 };
 use tutti_wire::report::{
     AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, StatusReport,
@@ -137,7 +136,11 @@ pub(super) fn params(driver: &Driver) -> (Vec<ParamReport>, Vec<ClassReport>) {
             name: param.name.into(),
             value: format_param(param, values.get(param.name).unwrap_or(param.default)),
             default: format_param(param, param.default),
-            range: format!("{} to {}", format_param(param, param.min), format_param(param, param.max)),
+            range: format!(
+                "{} to {}",
+                format_param(param, param.min),
+                format_param(param, param.max)
+            ),
             help: param.help.into(),
         })
         .collect();
@@ -176,7 +179,9 @@ pub(super) fn parse_param(name: &str, text: &str) -> Result<u64, String> {
         Some(ParamKind::Duration) => {
             units::parse_duration(text).map(|length| length.0).map_err(|error| error.to_string())
         }
-        Some(ParamKind::Count) => text.parse().map_err(|_| format!("{name} is a number, not {text:?}")),
+        Some(ParamKind::Count) => {
+            text.parse().map_err(|_| format!("{name} is a number, not {text:?}"))
+        }
         None => {
             let names: Vec<&str> = TABLE.iter().map(|param| param.name).collect();
             Err(format!("there is no parameter {name:?}; there are {}", names.join(", ")))

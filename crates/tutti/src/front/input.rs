@@ -14,10 +14,9 @@ pub(crate) fn parse_input(text: &str) -> Result<InputTo, String> {
         "none" => Ok(InputTo::Nobody),
         "all" => Ok(InputTo::All),
         "tagged" => Ok(InputTo::Tagged),
-        rank => rank
-            .parse()
-            .map(InputTo::Rank)
-            .map_err(|_| format!("{text:?} is none of: none, all, tagged, or the number of a rank")),
+        rank => rank.parse().map(InputTo::Rank).map_err(|_| {
+            format!("{text:?} is none of: none, all, tagged, or the number of a rank")
+        }),
     }
 }
 
@@ -107,11 +106,8 @@ mod tests {
         let mut got = input.take(b"1: hello\n0:wor", &mut wrong);
         got.extend(input.take(b"ld\n2: nobody\nnonsense\n", &mut wrong));
         got.extend(input.take(b"", &mut wrong));
-        let expected = vec![
-            message(Some(1), b"hello\n"),
-            message(Some(0), b"world\n"),
-            message(None, b""),
-        ];
+        let expected =
+            vec![message(Some(1), b"hello\n"), message(Some(0), b"world\n"), message(None, b"")];
         assert_eq!(got, expected);
         assert_eq!(wrong.len(), 2);
         assert!(wrong[1].starts_with("line 4 "), "{wrong:?}");

@@ -8,13 +8,14 @@ use crate::exit::Exit;
 use crate::link::{Link, LinkError};
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_bytes::Bytes;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use tutti_core::{EndReason, JobId, Outcome, Rank, TaskStatus};
 use tutti_wire::Role;
-use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
+use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
 use tutti_wire::launch::InputTo;
 use tutti_wire::local::{JobRequest, Reply, Request};
 
@@ -45,6 +46,8 @@ struct Front {
     input_early: Vec<FromFrontEnd>,
     job: JobId,
     statuses: BTreeMap<Rank, (TaskStatus, String)>,
+    /// The ranks in the order of their ends.
+    order: Vec<Rank>,
     ended: Option<(Outcome, String)>,
     /// The exit code that a failure of the front end itself calls for.
     failed: Option<Exit>,
@@ -73,6 +76,7 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         input,
         job,
         statuses: BTreeMap::new(),
+        order: Vec::new(),
         ended: None,
         failed: None,
     };
@@ -264,29 +268,31 @@ impl Front {
     }
 
     fn read_keeper(&mut self, index: usize) -> Result<(), LinkError> {
-        while let Some(message) = self.keepers[index].link.next::<ToFrontEnd>()? {
+        loop {
+            let keeper = &mut self.keepers[index];
+            let Some(message) = keeper.link.next::<ToFrontEndWith<&Bytes>>()? else {
+                return Ok(());
+            };
             match message {
-                ToFrontEnd::Attached => {}
-                ToFrontEnd::Output { rank, stream, data } => self.on_output(rank, stream, &data),
-                ToFrontEnd::TaskEnded { rank, status, detail } => {
+                ToFrontEndWith::Attached => {}
+                ToFrontEndWith::Output { rank, stream, data } => {
+                    // After a failure what still comes is thrown away.
+                    if self.failed.is_none()
+                        && let Err(error) = self.output.take(rank, stream, data)
+                    {
+                        self.on_output_error(&error);
+                    }
+                }
+                ToFrontEndWith::TaskEnded { rank, status, detail } => {
+                    self.order.push(rank);
                     self.statuses.insert(rank, (status, detail));
                 }
-                ToFrontEnd::Finished => self.keepers[index].finished = true,
-                ToFrontEnd::Refused { reason } => {
+                ToFrontEndWith::Finished => keeper.finished = true,
+                ToFrontEndWith::Refused { reason } => {
                     eprintln!("tutti: no output: {reason}");
-                    self.keepers[index].finished = true;
+                    keeper.finished = true;
                 }
             }
-        }
-        Ok(())
-    }
-
-    fn on_output(&mut self, rank: Rank, stream: Stream, data: &[u8]) {
-        if self.failed.is_some() {
-            return;
-        }
-        if let Err(error) = self.output.take(rank, stream, data) {
-            self.on_output_error(&error);
         }
     }
 
@@ -339,23 +345,16 @@ impl Front {
         Exit::of_job(outcome.exit_code)
     }
 
-    /// Names the ranks that decided the exit code, not those that were ended because of them.
+    /// Names the rank that decided the exit code first, not those that were ended because of it.
     fn report_statuses(&self, exit_code: u8) {
         if exit_code == 0 {
             return;
         }
-        let mut ranks: Vec<Rank> = Vec::new();
-        let mut how = String::new();
-        for (&rank, (status, _)) in &self.statuses {
-            if status.exit_code() == exit_code {
-                how = describe(*status);
-                ranks.push(rank);
-            }
-        }
-        match ranks.as_slice() {
-            [] => {}
-            [rank] => eprintln!("tutti: rank {rank} {how}"),
-            [first, ..] => eprintln!("tutti: rank {first} and {} more {how}", ranks.len() - 1),
+        let status = |rank: &Rank| self.statuses.get(rank).map(|(status, _)| *status);
+        let decided =
+            self.order.iter().find(|rank| status(rank).is_some_and(|s| s.exit_code() == exit_code));
+        if let Some((rank, status)) = decided.and_then(|rank| Some((rank, status(rank)?))) {
+            eprintln!("tutti: rank {rank} {}", describe(status));
         }
     }
 }

@@ -6,7 +6,7 @@
 use super::start::connect;
 use nix::sys::signal::{SigSet, Signal};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use tutti_core::{JobId, Rank};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::Target;

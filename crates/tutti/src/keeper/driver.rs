@@ -8,12 +8,10 @@ use super::outlet::Outlet;
 use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link, LinkError};
 use anyhow::{Context as _, bail};
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{Mode, umask};
-use nix::sys::time::{TimeVal, TimeValLike};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -24,6 +22,7 @@ use std::path::Path;
 use tutti_core::JobId;
 use tutti_linux::cgroup::Hierarchy;
 use tutti_linux::clock::monotonic_ns;
+use tutti_linux::reap::reap;
 use tutti_linux::{peer, subreaper};
 use tutti_wire::Role;
 use tutti_wire::attach::FromFrontEnd;
@@ -498,18 +497,12 @@ impl Keeper {
 
 /// Reaps a child that has ended, with what it and those that it waited for have used.
 fn reap_one(pid: Pid) -> Option<(WaitStatus, Usage)> {
-    let before = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
-    let status = waitpid(pid, Some(WaitPidFlag::WNOHANG)).ok()?;
-    let after = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
-    let micros = |late: TimeVal, early: TimeVal| {
-        u64::try_from(late.num_microseconds() - early.num_microseconds()).unwrap_or(0)
-    };
-    // The largest of all that were ever reaped: it says something of this one when it grows.
-    let peak = if after.max_rss() > before.max_rss() { after.max_rss() } else { 0 };
+    let reaped = reap(pid.as_raw()).ok()??;
+    let status = WaitStatus::from_raw(pid, reaped.status).ok()?;
     let usage = Usage {
-        user_us: micros(after.user_time(), before.user_time()),
-        system_us: micros(after.system_time(), before.system_time()),
-        memory_peak_bytes: u64::try_from(peak).unwrap_or(0) << 10,
+        user_us: reaped.user_us,
+        system_us: reaped.system_us,
+        memory_peak_bytes: reaped.memory_peak_bytes,
     };
     Some((status, usage))
 }

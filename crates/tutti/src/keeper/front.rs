@@ -25,12 +25,17 @@ pub(super) struct Front {
 
 impl Front {
     /// Whether everything was written.
-    pub(super) const fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.outlet.unsent() == 0
     }
 
-    const fn is_behind(&self) -> bool {
-        self.outlet.unsent() > UNSENT_BYTES_HIGH
+    fn is_behind(&self) -> bool {
+        self.outlet.relayed() > 0 || self.outlet.unsent() > UNSENT_BYTES_HIGH
+    }
+
+    /// Whether enough has been read to go on reading from tasks.
+    fn has_room(&self) -> bool {
+        self.outlet.relayed() == 0 && self.outlet.unsent() <= UNSENT_BYTES_LOW
     }
 }
 
@@ -99,7 +104,7 @@ impl Job {
                 self.drop_front(context);
                 return;
             }
-            if front.outlet.unsent() > UNSENT_BYTES_LOW || self.parked.is_empty() {
+            if !front.has_room() || self.parked.is_empty() {
                 break;
             }
             self.fill(context);
@@ -145,9 +150,21 @@ impl Job {
         let task = &mut self.tasks[index];
         let rank = task.rank;
         let Some(pipe) = task.stream(stream) else { return Pumped::End };
-        let (_, pumped) = match &mut self.front {
-            Some(front) => front.outlet.pump(rank, stream, pipe.file(), pipe.want()),
-            None => read_once(pipe.file(), &mut context.scratch),
+        let pumped = match &mut self.front {
+            Some(front) => {
+                let relayed = match pipe.is_bulk() {
+                    true => front.outlet.relay(rank, stream, pipe.file()),
+                    false => None,
+                };
+                if relayed.is_some() {
+                    // At once: nothing else can be relayed before this has left. A front end that is
+                    // gone is found out at the end of the round.
+                    let _ = front.outlet.flush(front.link.stream());
+                }
+                relayed
+                    .unwrap_or_else(|| front.outlet.pump(rank, stream, pipe.file(), pipe.want()).1)
+            }
+            None => read_once(pipe.file(), &mut context.scratch).1,
         };
         pipe.learn(pumped);
         if pumped == Pumped::End {

@@ -26,11 +26,12 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use tutti_core::{Rank, TaskStatus};
 use tutti_linux::cgroup::Cgroup;
 use tutti_linux::spawn::read_number;
-use tutti_linux::{clock, signal};
+use tutti_linux::{clock, shm, signal};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::{FromKeeper, HeldJob};
 use tutti_wire::launch::{Launch, Stdio, Usage};
@@ -42,6 +43,9 @@ const NAP_LONGEST_NS: u64 = 5_000_000;
 /// After so many pauses whatever is left hangs in the kernel; looking seldom does then.
 const NAPS_BEFORE_PATIENCE: u32 = 1_000;
 const NAP_PATIENT_NS: u64 = 200_000_000;
+
+/// Processes whose maps are read before a job is ended by force.
+const PROCESSES_LOOKED_AT_MAX: usize = 256;
 
 /// A job with tasks on this node.
 pub(super) struct Job {
@@ -66,6 +70,9 @@ pub(super) struct Job {
     usage: Usage,
     cleared: Option<Usage>,
     pub(super) forgotten: bool,
+    /// Shared memory that its processes used when they were ended, and since when it can be theirs.
+    shared: BTreeSet<PathBuf>,
+    began: SystemTime,
 }
 
 /// A task of a job on this node.
@@ -176,6 +183,8 @@ impl Job {
             usage: Usage::default(),
             cleared: None,
             forgotten: false,
+            shared: BTreeSet::new(),
+            began: SystemTime::now(),
         };
         if job.program.is_ok()
             && let Err(refusal) = job.make_groups()
@@ -254,6 +263,7 @@ impl Job {
             return;
         }
         self.killed = true;
+        self.note_shared_memory();
         if let Some(group) = &self.cgroup
             && let Err(error) = group.kill()
             && !error.is_gone()
@@ -271,12 +281,32 @@ impl Job {
         }
     }
 
+    /// What is ended by force can't remove its shared memory itself, as MPI libraries would have.
+    fn note_shared_memory(&mut self) {
+        let mut pids = Vec::new();
+        if let Some(group) = &self.cgroup {
+            pids = group.processes().unwrap_or_default();
+        } else {
+            for task in &self.tasks {
+                if let Phase::Running(process) = &task.phase {
+                    pids.extend(tutti_linux::proc::descendants(process.pid).unwrap_or_default());
+                }
+            }
+        }
+        // Ranks share their files, so some of very many tell of all.
+        pids.truncate(PROCESSES_LOOKED_AT_MAX);
+        self.shared.extend(shm::mapped_files(&pids));
+    }
+
     /// Sends a signal to the process groups of tasks' roots.
     pub(super) fn signal(&mut self, ranks: &[Rank], number: u8, context: &mut Context) {
         let Ok(signal) = Signal::try_from(i32::from(number)) else {
             eprintln!("tutti keeper: job {}: there is no signal {number}", self.launch.job);
             return;
         };
+        if ends_by_default(signal) {
+            self.note_shared_memory();
+        }
         for index in 0..self.tasks.len() {
             let task = &mut self.tasks[index];
             if !ranks.is_empty() && !ranks.contains(&task.rank) {
@@ -355,7 +385,8 @@ impl Job {
         }
         let status = task_status(status);
         let group = task.group.as_ref();
-        if status == TaskStatus::Signaled(9)
+        // A task that was not killed itself may have lost a child and said so by its status.
+        if status != TaskStatus::Exited(0)
             && !self.killed
             && self.launch.memory_per_task_bytes.is_some()
             && group.is_some_and(|group| group.oom_kills() > 0)
@@ -425,7 +456,19 @@ impl Job {
             // Waiting would not help; the group goes with the instance's subtree.
             Err(error) => eprintln!("tutti keeper: {}", chain(&error)),
         }
+        if self.is_waiting_for_an_abort(index) {
+            self.tasks[index].group = None;
+            context.endings.push((clock::monotonic_ns() + NAP_FIRST_NS, self.launch.job, index));
+            return;
+        }
         self.end_task(index, context);
+    }
+
+    /// The end of the task that aborted the job is told first: it is what ended the others, and
+    /// whose status counts.
+    fn is_waiting_for_an_abort(&self, index: usize) -> bool {
+        let pending = |task: &Task| task.aborted.is_some() && !task.has_ended();
+        self.tasks[index].aborted.is_none() && self.tasks.iter().any(pending)
     }
 
     fn end_task(&mut self, index: usize, context: &mut Context) {
@@ -472,6 +515,9 @@ impl Job {
             }
         }
         self.cgroup = None;
+        if !self.shared.is_empty() {
+            let _ = shm::remove_left(&self.shared, self.launch.credentials.uid, self.began);
+        }
         context.names.forget(self.launch.job);
         if self.launch.spec.script.is_some() {
             script::remove(&script::directory(&context.spool, self.launch.job));

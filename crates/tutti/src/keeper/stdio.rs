@@ -67,6 +67,11 @@ impl OutPipe {
         self.want
     }
 
+    /// Whether its task says more than a little.
+    pub(super) const fn is_bulk(&self) -> bool {
+        self.want == READ_BYTES_MOST
+    }
+
     /// Learns from a read: who fills a small buffer gets a larger one, and a larger pipe.
     pub(super) fn learn(&mut self, pumped: Pumped) {
         if pumped == Pumped::Full && self.want < READ_BYTES_MOST {

@@ -40,7 +40,11 @@ impl Table {
         let widths: Vec<usize> = (0..self.columns.len())
             .map(|i| {
                 let cells = self.rows.iter().filter_map(|row| row.get(i));
-                cells.chain([&self.columns[i].0]).map(|cell| cell.chars().count()).max().unwrap_or(0)
+                cells
+                    .chain([&self.columns[i].0])
+                    .map(|cell| cell.chars().count())
+                    .max()
+                    .unwrap_or(0)
             })
             .collect();
         let header: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();

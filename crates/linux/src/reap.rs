@@ -1,0 +1,69 @@
+//! Reaping one child, and what it used.
+
+use crate::{Error, Result};
+use std::mem::MaybeUninit;
+
+/// A child that has ended and was reaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reaped {
+    /// The wait status, as `waitpid(2)` gives it.
+    pub status: i32,
+    /// Processor time in user mode of it and of those that it waited for, microseconds.
+    pub user_us: u64,
+    /// Processor time in the kernel, likewise.
+    pub system_us: u64,
+    /// The largest resident set of any one of them, bytes.
+    pub memory_peak_bytes: u64,
+}
+
+/// Reaps this child if it has ended; `None` if it lives.
+///
+/// # Errors
+/// What `wait4` says: it is no child of ours, or was reaped before.
+pub fn reap(pid: i32) -> Result<Option<Reaped>> {
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: status and usage can be written.
+    let result = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) };
+    match result {
+        -1 => return Err(Error::last("wait4")),
+        0 => return Ok(None),
+        _ => {}
+    }
+    // SAFETY: all zero is valid, and the kernel has filled it in.
+    let usage = unsafe { usage.assume_init() };
+    let micros =
+        |time: libc::timeval| time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_usec.unsigned_abs();
+    Ok(Some(Reaped {
+        status,
+        user_us: micros(usage.ru_utime),
+        system_us: micros(usage.ru_stime),
+        memory_peak_bytes: usage.ru_maxrss.unsigned_abs() << 10,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    #[expect(clippy::zombie_processes, reason = "what is tested reaps it")]
+    fn a_child_is_reaped_once_with_what_it_used() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read x; exit 3"]).stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let pid = child.id().cast_signed();
+        assert_eq!(reap(pid).unwrap(), None);
+        drop(child.stdin.take());
+        let reaped = loop {
+            if let Some(reaped) = reap(pid).unwrap() {
+                break reaped;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(reaped.status, 3 << 8);
+        assert!(reaped.memory_peak_bytes > 100_000);
+        assert_eq!(reap(pid).unwrap_err().errno(), Some(libc::ECHILD));
+    }
+}
