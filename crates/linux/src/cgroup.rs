@@ -28,7 +28,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long [`Cgroup::kill`] goes on where it must send signals one by one.
@@ -43,15 +43,16 @@ pub struct CpuUsage {
     pub system_us: u64,
 }
 
-/// One group, with the files that a switch needs kept open (three descriptors each).
+/// One group, with the files that a switch needs kept open once they were used (at most three
+/// descriptors each).
 ///
 /// Dropping it closes them; the group stays until [`Cgroup::remove`].
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
     directory: OwnedFd,
-    events: File,
-    freeze: File,
+    events: OnceLock<File>,
+    freeze: OnceLock<File>,
     top: Arc<Top>,
 }
 
@@ -62,22 +63,44 @@ impl Cgroup {
     /// # Errors
     /// When `path` is no group of cgroup2 below its root, or may not be written.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_below(path, Arc::new(Top::of(path)))
+        let group = Self::open_below(path, Arc::new(Top::of(path)))?;
+        // What is no group has none of these.
+        group.events()?;
+        group.freezer()?;
+        Ok(group)
     }
 
     fn open_below(path: &Path, top: Arc<Top>) -> Result<Self> {
-        let open = |name: &str, options: &OpenOptions| {
-            let path = path.join(name);
-            options.open(&path).map_err(Error::file("open", &path))
-        };
         let directory = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
             .open(path)
             .map_err(Error::file("open group", path))?;
-        let events = open("cgroup.events", OpenOptions::new().read(true))?;
-        let freeze = open("cgroup.freeze", OpenOptions::new().read(true).write(true))?;
+        let (events, freeze) = (OnceLock::new(), OnceLock::new());
         Ok(Self { path: path.to_owned(), directory: directory.into(), events, freeze, top })
+    }
+
+    fn events(&self) -> Result<&File> {
+        self.opened(&self.events, "cgroup.events", OpenOptions::new().read(true))
+    }
+
+    fn freezer(&self) -> Result<&File> {
+        self.opened(&self.freeze, "cgroup.freeze", OpenOptions::new().read(true).write(true))
+    }
+
+    /// Many groups live and end without ever being switched: their files are never opened.
+    fn opened<'a>(
+        &self,
+        file: &'a OnceLock<File>,
+        name: &'static str,
+        options: &OpenOptions,
+    ) -> Result<&'a File> {
+        if let Some(file) = file.get() {
+            return Ok(file);
+        }
+        let path = self.path.join(name);
+        let opened = options.open(&path).map_err(Error::file("open", &path))?;
+        Ok(file.get_or_init(|| opened))
     }
 
     /// Makes the group `name` directly below, or opens it if it exists.
@@ -124,7 +147,7 @@ impl Cgroup {
     }
 
     fn write_freeze(&self, value: &[u8]) -> Result<()> {
-        let result = self.freeze.write_all_at(value, 0);
+        let result = self.freezer()?.write_all_at(value, 0);
         result.map_err(|source| self.error("write", "cgroup.freeze", source))
     }
 
@@ -134,7 +157,7 @@ impl Cgroup {
     /// [`Error::is_gone`] for a removed group.
     pub fn freeze_requested(&self) -> Result<bool> {
         let mut buffer = [0; 8];
-        match self.freeze.read_at(&mut buffer, 0) {
+        match self.freezer()?.read_at(&mut buffer, 0) {
             Ok(_) => Ok(buffer[0] == b'1'),
             Err(source) => Err(self.error("read", "cgroup.freeze", source)),
         }
@@ -161,7 +184,7 @@ impl Cgroup {
     fn event(&self, name: &'static str) -> Result<bool> {
         let mut buffer = [0; 256];
         let length = self
-            .events
+            .events()?
             .read_at(&mut buffer, 0)
             .map_err(|source| self.error("read", "cgroup.events", source))?;
         flag(&buffer[..length], name).ok_or_else(|| Error::Malformed {
@@ -353,16 +376,25 @@ fn collect_processes(group: &Path, found: &mut Vec<i32>) -> Result<()> {
 
 /// Removes groups from the leaves up. `false` as soon as one has processes.
 fn remove_tree(group: &Path) -> Result<bool> {
-    for child in subdirectories(group)? {
-        if !remove_tree(&child)? {
+    // Most have no group below; those that have are busy, like those with a process.
+    if remove_group(group)? {
+        return Ok(true);
+    }
+    let below = subdirectories(group)?;
+    for child in &below {
+        if !remove_tree(child)? {
             return Ok(false);
         }
     }
+    Ok(!below.is_empty() && remove_group(group)?)
+}
+
+fn remove_group(group: &Path) -> Result<bool> {
     match fs::remove_dir(group) {
         Ok(()) => Ok(true),
         Err(source) => match source.raw_os_error() {
             Some(libc::ENOENT) => Ok(true),
-            Some(libc::EBUSY) => Ok(false),
+            Some(libc::EBUSY | libc::ENOTEMPTY) => Ok(false),
             _ => Err(Error::File { operation: "remove group", path: group.to_owned(), source }),
         },
     }

@@ -13,20 +13,19 @@ mod link;
 mod output;
 mod supervise;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match cmd::Cli::try_parse() {
-        Ok(cli) => cli,
+    let verb = match cmd::parse() {
+        Ok(verb) => verb,
         Err(error) => {
             // A broken pipe of `tutti --help | head` is no error.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let fails_with = cli.verb.fails_with();
-    match cmd::execute(cli.verb) {
+    let fails_with = verb.fails_with();
+    match cmd::execute(verb) {
         Ok(exit) => ExitCode::from(exit.code()),
         Err(error) => {
             if broken_pipe(&error) {

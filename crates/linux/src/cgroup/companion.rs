@@ -182,7 +182,7 @@ impl Top {
     }
 
     fn nearest_companion(&self, group: &Path, controller: Controller) -> Option<PathBuf> {
-        let base = self.base(controller)?;
+        let base = self.used_base(controller)?;
         // The top has one as soon as any group has, but no limit: joining it would be in vain.
         self.within(group)
             .into_iter()
@@ -194,7 +194,8 @@ impl Top {
     /// `false` if a process still is in one.
     pub(super) fn remove_companions(&self, group: &Path) -> Result<bool> {
         let Some(relative) = self.relative(group) else { return Ok(true) };
-        for base in [MEMORY, PIDS].into_iter().filter_map(|controller| self.base(controller)) {
+        for controller in [MEMORY, PIDS] {
+            let Some(base) = self.used_base(controller) else { continue };
             if !remove_tree(&base.join(relative))? {
                 return Ok(false);
             }
@@ -217,6 +218,12 @@ impl Top {
             .ok()
             .or_else(|| fs::read_to_string(v1()?).ok())
             .and_then(|text| text.trim().parse().ok())
+    }
+
+    /// Where companions are, if any group of the subtree has one: then its top has one, too.
+    fn used_base(&self, controller: Controller) -> Option<&Path> {
+        let base = self.base(controller)?;
+        base.join(self.path.file_name()?).is_dir().then_some(base)
     }
 
     /// `group` and what is above it, up to and with the top.

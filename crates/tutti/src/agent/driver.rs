@@ -184,7 +184,7 @@ impl Agent {
         }
     }
 
-    fn to_controller(&mut self, message: &FromAgent) {
+    fn tell_controller(&mut self, message: &FromAgent) {
         if self.welcomed
             && let Some(link) = &mut self.controller
         {
@@ -192,7 +192,7 @@ impl Agent {
         }
     }
 
-    fn to_keeper(&mut self, message: &ToKeeper) {
+    fn tell_keeper(&mut self, message: &ToKeeper) {
         if let Some(link) = &mut self.keeper {
             link.send(message);
         }
@@ -236,17 +236,17 @@ impl Agent {
             ToAgent::Timetable(timetable) => self.switch.timetable(timetable),
             ToAgent::Launch(launch) => self.on_launch(launch),
             ToAgent::Signal { job, ranks, signal } => {
-                self.to_keeper(&ToKeeper::Signal { job, ranks, signal });
+                self.tell_keeper(&ToKeeper::Signal { job, ranks, signal });
             }
             ToAgent::Kill { job } => self.on_kill(job),
             ToAgent::Forget { job } => self.on_forget(job),
             ToAgent::Ask { query, question } => {
                 let answer = self.answer(&question);
-                self.to_controller(&FromAgent::Answer { query, answer });
+                self.tell_controller(&FromAgent::Answer { query, answer });
             }
             ToAgent::Stop => {
                 self.stopping = true;
-                self.to_keeper(&ToKeeper::Stop);
+                self.tell_keeper(&ToKeeper::Stop);
             }
         }
     }
@@ -274,7 +274,7 @@ impl Agent {
         if job.cleared.is_some() {
             self.on_forget(id);
         } else {
-            self.to_keeper(&ToKeeper::Kill { job: id });
+            self.tell_keeper(&ToKeeper::Kill { job: id });
         }
     }
 
@@ -292,7 +292,7 @@ impl Agent {
             messages.push(FromAgent::Cleared { job: id, usage });
         }
         for message in messages {
-            self.to_controller(&message);
+            self.tell_controller(&message);
         }
     }
 
@@ -324,7 +324,7 @@ impl Agent {
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
         self.jobs.insert(id, job);
         if self.keeper.is_some() {
-            self.to_keeper(&ToKeeper::Launch { launch, cgroup });
+            self.tell_keeper(&ToKeeper::Launch { launch, cgroup });
         } else {
             self.lose_job(id);
         }
@@ -332,16 +332,16 @@ impl Agent {
 
     fn on_kill(&mut self, job: JobId) {
         if self.jobs.contains_key(&job) {
-            self.to_keeper(&ToKeeper::Kill { job });
+            self.tell_keeper(&ToKeeper::Kill { job });
         } else {
             // Never started here, or long gone: what the controller waits for is already so.
-            self.to_controller(&FromAgent::Cleared { job, usage: Usage::default() });
+            self.tell_controller(&FromAgent::Cleared { job, usage: Usage::default() });
         }
     }
 
     fn on_forget(&mut self, job: JobId) {
         self.jobs.remove(&job);
-        self.to_keeper(&ToKeeper::Forget { job });
+        self.tell_keeper(&ToKeeper::Forget { job });
     }
 
     fn answer(&self, question: &Question) -> Answer {
@@ -436,13 +436,13 @@ impl Agent {
                     record.roots.insert(rank, root);
                     self.switch.root(job, root);
                 }
-                self.to_controller(&FromAgent::TaskStarted { job, rank, root });
+                self.tell_controller(&FromAgent::TaskStarted { job, rank, root });
             }
             FromKeeper::TaskEnded { job, rank, status, detail } => {
                 if let Some(record) = self.jobs.get_mut(&job) {
                     record.ended.insert(rank, (status, detail.clone()));
                 }
-                self.to_controller(&FromAgent::TaskEnded { job, rank, status, detail });
+                self.tell_controller(&FromAgent::TaskEnded { job, rank, status, detail });
             }
             FromKeeper::Cleared { job, usage } => self.on_cleared(job, usage),
         }
@@ -454,7 +454,7 @@ impl Agent {
             job.cleared = Some(usage);
             remove_group(job.group.take().as_deref());
         }
-        self.to_controller(&FromAgent::Cleared { job: id, usage });
+        self.tell_controller(&FromAgent::Cleared { job: id, usage });
         if self.jobs.get(&id).is_some_and(|job| job.strange) {
             self.on_forget(id);
         }
@@ -497,7 +497,7 @@ impl Agent {
             strange: false,
         };
         if job.cleared.is_none() {
-            self.switch.add(held.job, grip(&job));
+            self.switch.adopt(held.job, grip(&job));
         } else {
             remove_group(job.group.as_deref());
         }

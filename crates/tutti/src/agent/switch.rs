@@ -45,7 +45,7 @@ pub(crate) enum Grip {
 enum Order {
     /// A job is here from now on. Answered when its processes, present and future, are as its turn
     /// demands.
-    Add { job: JobId, grip: Grip, done: SyncSender<()> },
+    Add { job: JobId, grip: Grip, fresh: bool, done: SyncSender<()> },
     /// A task of a job without a cgroup has started.
     Root { job: JobId, root: i32 },
     /// A job is gone.
@@ -110,10 +110,20 @@ impl Switch {
         self.bell.ring();
     }
 
-    /// Adds a job, and returns when its group is frozen or not as its turn demands.
+    /// Adds a job that has no process yet, and returns when its group is frozen or not as its turn
+    /// demands.
     pub(crate) fn add(&self, job: JobId, grip: Grip) {
+        self.add_and_wait(job, grip, true);
+    }
+
+    /// Adds a job with processes, started under an earlier agent.
+    pub(crate) fn adopt(&self, job: JobId, grip: Grip) {
+        self.add_and_wait(job, grip, false);
+    }
+
+    fn add_and_wait(&self, job: JobId, grip: Grip, fresh: bool) {
         let (done, wait) = sync_channel(1);
-        self.order(Order::Add { job, grip, done });
+        self.order(Order::Add { job, grip, fresh, done });
         let _ = wait.recv();
     }
 
@@ -216,8 +226,8 @@ impl Thread {
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Add { job, grip, done } => {
-                self.add(job, grip);
+            Order::Add { job, grip, fresh, done } => {
+                self.add(job, grip, fresh);
                 let _ = done.send(());
             }
             Order::Root { job, root } => {
@@ -254,25 +264,23 @@ impl Thread {
 
     /// A job without processes yet is put into its state with one write and no record: nothing is
     /// switched. One with processes (of an earlier agent) is switched like any other.
-    fn add(&mut self, job: JobId, grip: Grip) {
-        let (empty, frozen) = match &grip {
-            Grip::Freeze(group) => {
-                (!group.is_populated().unwrap_or(false), group.freeze_requested().unwrap_or(false))
-            }
-            Grip::SignalGroup(group) => (!group.is_populated().unwrap_or(false), false),
-            Grip::SignalTrees(roots) => (roots.is_empty(), false),
+    fn add(&mut self, job: JobId, grip: Grip, fresh: bool) {
+        let frozen = match &grip {
+            Grip::Freeze(group) if !fresh => group.freeze_requested().unwrap_or(false),
+            Grip::Freeze(_) | Grip::SignalGroup(_) | Grip::SignalTrees(_) => false,
         };
-        let mut member = Member { grip, running: !frozen };
-        self.members.insert(job, Member { grip: Grip::SignalTrees(Vec::new()), running: true });
+        self.members.insert(job, Member { grip, running: !frozen });
         let wanted = self.running_at(ClusterTime(clock::monotonic_ns())).contains(&job);
-        if empty && !wanted && member.running {
+        if fresh
+            && !wanted
+            && let Some(member) = self.members.get_mut(&job)
+        {
             if let Grip::Freeze(group) = &member.grip {
                 // A failure shows when the switch thread next looks at the job.
                 let _ = group.request_freeze();
             }
             member.running = false;
         }
-        self.members.insert(job, member);
         self.switch(None);
     }
 

@@ -93,7 +93,6 @@ impl<'a> Demo<'a> {
         Ok(begin.elapsed())
     }
 
-    #[expect(clippy::type_complexity, reason = "three results of one run, taken apart at once")]
     fn together(&self) -> anyhow::Result<(Duration, BTreeMap<JobId, Outcome>, Vec<SwitchRecord>)> {
         let begin_ns = tutti_linux::clock::monotonic_ns();
         let begin = Instant::now();

@@ -79,6 +79,28 @@ impl Verb {
     }
 }
 
+/// Parses the command line. The table of all verbs with their options takes longer to make than
+/// a job takes to launch, so for `run`, which people and scripts start by the thousand, only its
+/// own is made.
+///
+/// # Errors
+/// What clap has to say, also help and version.
+pub(crate) fn parse() -> Result<Verb, clap::Error> {
+    use clap::{Args, FromArgMatches};
+    let mut words = std::env::args_os();
+    if words.nth(1).is_some_and(|verb| verb == "run") {
+        let command = clap::Command::new("run")
+            .bin_name("tutti run")
+            .version(env!("CARGO_PKG_VERSION"))
+            .about("Run a parallel job and wait for it")
+            .max_term_width(100)
+            .no_binary_name(true);
+        let matches = run::RunArgs::augment_args(command).try_get_matches_from(words)?;
+        return Ok(Verb::Run(run::RunArgs::from_arg_matches(&matches)?));
+    }
+    Ok(Cli::try_parse()?.verb)
+}
+
 /// Does what the verb says.
 ///
 /// # Errors

@@ -13,7 +13,8 @@ use tutti_wire::launch::Stdio;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::script;
 
-/// Options of `submit` that may stand in a script's `#TUTTI` lines as well.
+// Options of `submit` that may stand in a script's `#TUTTI` lines as well. No doc comment: clap would
+// show it as the verb's own text.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SubmitOptions {
     #[command(flatten)]

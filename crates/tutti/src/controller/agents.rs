@@ -67,7 +67,7 @@ impl Driver {
         self.nodes.get(&node).map_or_else(|| format!("node-{node}"), |entry| entry.name.clone())
     }
 
-    pub(super) fn to_node(&mut self, node: NodeId, message: &ToAgent) {
+    pub(super) fn tell_node(&mut self, node: NodeId, message: &ToAgent) {
         let Some(entry) = self.nodes.get_mut(&node) else { return };
         if let ToAgent::Launch(launch) = message {
             entry.launched.insert(launch.job);
@@ -152,10 +152,10 @@ impl Driver {
         let up = self.core.nodes().any(|view| view.id == node && view.up);
         let known = held.iter().copied().filter(|job| launched.contains(job)).collect();
         let (now, settings) = (self.now(), self.settings());
-        self.to_node(node, &ToAgent::Welcome { node, now, settings, known });
+        self.tell_node(node, &ToAgent::Welcome { node, now, settings, known });
         if up {
             if let Some(timetable) = timetable {
-                self.to_node(node, &ToAgent::Timetable(timetable));
+                self.tell_node(node, &ToAgent::Timetable(timetable));
             }
             self.reconcile(node, &launched, held);
         } else {
@@ -184,7 +184,7 @@ impl Driver {
             if let Some(launch) = unread
                 && self.core.job(job, now).is_some_and(running)
             {
-                self.to_node(node, &ToAgent::Launch(launch));
+                self.tell_node(node, &ToAgent::Launch(launch));
                 continue;
             }
             let ranks: Vec<Rank> = self
@@ -204,7 +204,7 @@ impl Driver {
             let killed =
                 |view: JobView| matches!(view.state, JobState::Ending { kill_at: None, .. });
             if self.core.job(job, now).is_some_and(killed) {
-                self.to_node(node, &ToAgent::Kill { job });
+                self.tell_node(node, &ToAgent::Kill { job });
             }
         }
     }
@@ -255,7 +255,7 @@ impl Driver {
             self.questions.next += 1;
             if self.nodes.get(&node).is_some_and(|entry| entry.agent.is_some()) {
                 open.missing.insert(query, node);
-                self.to_node(node, &ToAgent::Ask { query, question: question.clone() });
+                self.tell_node(node, &ToAgent::Ask { query, question: question.clone() });
             } else {
                 let name = self.node_name(node);
                 open.answers.push((node, Answer::Failed(format!("node {name} has no agent now"))));

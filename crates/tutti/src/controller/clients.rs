@@ -369,7 +369,7 @@ impl Driver {
                 self.apply(&Event::SetParams { params });
                 let settings = self.settings();
                 for node in self.nodes.keys().copied().collect::<Vec<_>>() {
-                    self.to_node(node, &tutti_wire::tree::ToAgent::Settings(settings));
+                    self.tell_node(node, &tutti_wire::tree::ToAgent::Settings(settings));
                 }
                 self.reply_params(token);
             }

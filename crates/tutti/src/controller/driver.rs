@@ -227,17 +227,17 @@ impl Driver {
                 if let Some(entry) = self.nodes.get_mut(&node) {
                     entry.timetable = Some(timetable.clone());
                 }
-                self.to_node(node, &ToAgent::Timetable(timetable));
+                self.tell_node(node, &ToAgent::Timetable(timetable));
             }
             Action::Launch { job, node, control, tasks } => {
                 let Some(launch) = self.make_launch(job, node, control, tasks) else { return };
-                self.to_node(node, &ToAgent::Launch(launch));
+                self.tell_node(node, &ToAgent::Launch(launch));
                 self.tell_front_of_start(job, node);
             }
             Action::Signal { job, node, ranks, signal } => {
-                self.to_node(node, &ToAgent::Signal { job, ranks, signal });
+                self.tell_node(node, &ToAgent::Signal { job, ranks, signal });
             }
-            Action::Kill { job, node } => self.to_node(node, &ToAgent::Kill { job }),
+            Action::Kill { job, node } => self.tell_node(node, &ToAgent::Kill { job }),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),
             Action::WakeAt { at } => self.wake_at = at,
         }
@@ -274,7 +274,7 @@ impl Driver {
         let Some(entry) = self.jobs.remove(&job) else { return };
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             if self.nodes.get_mut(&node).is_some_and(|node| node.forget(job)) {
-                self.to_node(node, &ToAgent::Forget { job });
+                self.tell_node(node, &ToAgent::Forget { job });
             }
         }
         let detail = entry.detail();
@@ -427,7 +427,7 @@ impl Driver {
         if !self.stop_sent && (self.jobs.is_empty() || impatient) {
             self.stop_sent = true;
             for node in self.nodes.keys().copied().collect::<Vec<_>>() {
-                self.to_node(node, &ToAgent::Stop);
+                self.tell_node(node, &ToAgent::Stop);
             }
             self.settle();
         }

@@ -12,7 +12,7 @@ use tutti_wire::launch::{LaunchSpec, Stdio};
 use tutti_wire::local::JobRequest;
 use tutti_wire::units::{parse_bytes, parse_duration};
 
-/// What `run` and `submit` have in common.
+// What `run` and `submit` have in common. No doc comment: clap would show it as the verb's own text.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct JobOptions {
     /// Number of tasks

@@ -2,7 +2,7 @@
 
 use super::input::Input;
 use super::output::{Output, OutputError, OutputOptions};
-use super::signals::{SignalTarget, pass_on_signals};
+use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
 use crate::exit::Exit;
 use crate::link::{Link, LinkError};
@@ -58,10 +58,13 @@ struct Front {
 /// # Errors
 /// If there is no controller to speak with, or no more.
 pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
-    let target = pass_on_signals()?;
+    hold_signals()?;
     let mut controller = connect_or_start()?;
     let (size, name) = (request.tasks, request.launch.name.clone());
     controller.send(&Request::Run(request));
+    controller.flush()?;
+    // The controller is at work meanwhile.
+    let target = pass_on_signals()?;
     let job = match wait_for_acceptance(&mut controller, &target)? {
         Ok(job) => job,
         Err(exit) => return Ok(exit),

@@ -45,13 +45,20 @@ fn passed_on() -> SigSet {
     set
 }
 
-/// Starts to pass signals on. To be called before any other thread exists.
+/// Keeps signals waiting until [`pass_on_signals`]. To be called before any other thread exists.
+///
+/// # Errors
+/// If the kernel refuses, which it has no reason to.
+pub(super) fn hold_signals() -> std::io::Result<()> {
+    Ok(passed_on().thread_block()?)
+}
+
+/// Starts to pass signals on.
 ///
 /// # Errors
 /// If the thread can't be started.
 pub(super) fn pass_on_signals() -> std::io::Result<SignalTarget> {
     let set = passed_on();
-    set.thread_block()?;
     let target = SignalTarget::default();
     let for_thread = target.clone();
     std::thread::Builder::new().name("signals".into()).stack_size(128 << 10).spawn(move || {

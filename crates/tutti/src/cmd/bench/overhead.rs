@@ -35,7 +35,7 @@ pub(super) struct OverheadArgs {
     #[arg(long, value_enum, default_value_t = Part::Both)]
     part: Part,
 
-    /// How often each is repeated [default: 7; quick: 2]
+    /// How often slices are repeated; levels half as often [default: 7; quick: 2]
     #[arg(long, value_name = "N")]
     repetitions: Option<usize>,
 }
@@ -119,7 +119,8 @@ pub(super) fn measure(bench: &Bench, args: &OverheadArgs) -> anyhow::Result<Repo
     }
     if args.part != Part::Slices {
         own.set("rows", &most.max(2).to_string())?;
-        let length = Duration::from_millis(if bench.quick { 500 } else { 1500 });
+        let length = Duration::from_millis(if bench.quick { 500 } else { 1000 });
+        let repetitions = repetitions.div_ceil(2);
         report.levels = levels::measure(&own, &scratch, &args.levels, length, repetitions)?;
     }
     own.end()?;

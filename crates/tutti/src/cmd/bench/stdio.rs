@@ -41,7 +41,7 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Report> {
     let own = OwnInstance::start("bench")?;
     let scratch = Scratch::new("stdio")?;
     let bytes = if bench.quick { BYTES / 5 } else { BYTES };
-    let rounds = if bench.quick { 3 } else { 5 };
+    let rounds = 3;
     let text = text_of_lines(&scratch, bytes)?;
     let mut rates = Vec::new();
     for (what, ours, theirs) in
