@@ -232,9 +232,8 @@ mod tests {
     use super::*;
 
     fn check(options: OutputOptions, size: u32, pieces: &[(u32, &str)], expected: &str) {
-        let directory = std::env::temp_dir().join(format!("tutti-output-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let file = directory.join(format!("{:?}-{size}", std::thread::current().id()));
+        let name = format!("tutti-output-{}-{:?}", std::process::id(), std::thread::current().id());
+        let file = std::env::temp_dir().join(name);
         let options = OutputOptions { output: Some(file.clone().into()), ..options };
         let mut output = Output::new(options, size, JobId(1), String::new());
         for (rank, text) in pieces {

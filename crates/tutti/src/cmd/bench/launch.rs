@@ -41,7 +41,7 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Report> {
     let eight = alternate(&hostnames(&own, 8)?, rounds)?;
     progress("launch: MPI_Init and MPI_Finalize");
     let init = match inits(&own)? {
-        Some((_scratch, contenders)) => alternate(&contenders, rounds.div_ceil(2))?,
+        Some((_scratch, contenders)) => alternate(&contenders, rounds)?,
         None => Vec::new(),
     };
     progress("launch: one run after the other");

@@ -28,17 +28,24 @@ pub(super) struct SwitchArgs {
     #[arg(long, value_enum, default_value_t = Methods::Both)]
     method: Methods,
 
-    /// How long a turn is
-    #[arg(long, value_name = "TIME", default_value = QUANTUM)]
-    quantum: String,
+    /// How long a turn is [default: 50ms; by signals longer, so that a switch fits into it]
+    #[arg(long, value_name = "TIME")]
+    quantum: Option<String>,
 }
 
 const SIZES: [u32; 5] = [3, 7, 15, 100, 1000];
-const QUANTUM: &str = "50ms";
+const QUANTUM: Nanos = Nanos::from_millis(50);
+
+/// What a turn has at least for each process that is switched by signals.
+const QUANTUM_PER_SIGNALLED: Nanos = Nanos::from_millis(3);
+
+/// The longest that switches are waited for, as long as there are enough of them.
+const LENGTH_MAX: Nanos = Nanos::from_secs(60);
+const SWITCHES_LEAST: u64 = 20;
 
 impl Default for SwitchArgs {
     fn default() -> Self {
-        Self { processes: SIZES.to_vec(), method: Methods::Both, quantum: QUANTUM.into() }
+        Self { processes: SIZES.to_vec(), method: Methods::Both, quantum: None }
     }
 }
 
@@ -109,8 +116,10 @@ const PATIENCE: u32 = 20;
 pub(super) fn measure(bench: &Bench, args: &SwitchArgs) -> anyhow::Result<Report> {
     let own = OwnInstance::start("bench")?;
     let scratch = Scratch::new("switch")?;
-    let quantum = parse_duration(&args.quantum).map_err(|error| anyhow::anyhow!("{error}"))?;
-    own.set("quantum", &args.quantum)?;
+    let quantum = match &args.quantum {
+        Some(text) => Some(parse_duration(text).map_err(|error| anyhow::anyhow!("{error}"))?),
+        None => None,
+    };
     own.set("freeze_deadline", DEADLINE)?;
     let Reply::Status(status) = own.ask(&Request::Status)? else {
         return crate::cmd::unexpected();
@@ -128,11 +137,22 @@ pub(super) fn measure(bench: &Bench, args: &SwitchArgs) -> anyhow::Result<Report
         for &processes in &args.processes {
             progress(&format!("switch: {method}, {processes} processes a job"));
             let trees = Trees { own: &own, scratch: &scratch, method, processes };
-            report.rows.push(trees.measure(wanted, quantum)?);
+            let quantum = quantum.unwrap_or_else(|| default_quantum(method, processes));
+            own.set("quantum", &format!("{}ns", quantum.0))?;
+            let most = (LENGTH_MAX.0 / quantum.0.max(1)).max(SWITCHES_LEAST);
+            report.rows.push(trees.measure(wanted.min(usize::try_from(most)?), quantum)?);
         }
     }
     own.end()?;
     Ok(report)
+}
+
+/// A switch that takes longer than a turn begins late, and the lateness is all that would be seen.
+fn default_quantum(method: &str, processes: u32) -> Nanos {
+    match method {
+        "signal" => QUANTUM.max(Nanos(QUANTUM_PER_SIGNALLED.0 * u64::from(processes))),
+        _ => QUANTUM,
+    }
 }
 
 /// Two jobs of busy trees.
