@@ -31,7 +31,10 @@ pub(crate) struct AgentArgs {
 fn prepare() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(DESCRIPTORS), hard);
+        // Root may go beyond the hard limit, others up to it.
+        if setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, hard.max(DESCRIPTORS)).is_err() {
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(DESCRIPTORS), hard);
+        }
     }
     let _ = tutti_linux::rt::set_nice(-10);
 }

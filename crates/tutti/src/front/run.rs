@@ -34,6 +34,8 @@ const INPUT_UNSENT_MAX: usize = 256 << 10;
 /// A keeper that holds some of the tasks.
 struct Keeper {
     link: Link,
+    /// Whether it took us in. It starts no task before, so one that did not has no output of ours.
+    attached: bool,
     finished: bool,
 }
 
@@ -145,7 +147,8 @@ impl Front {
     }
 
     fn finished(&self) -> bool {
-        self.ended.is_some() && self.keepers.iter().all(|keeper| keeper.finished)
+        self.ended.is_some()
+            && self.keepers.iter().all(|keeper| keeper.finished || !keeper.attached)
     }
 
     /// Waits until there is something to read, and reads standard input if it is there.
@@ -242,7 +245,7 @@ impl Front {
             link.greet(Role::FrontEnd);
             link.send(&FromFrontEnd::Attach { job: self.job });
             link.flush().context("the keeper went away")?;
-            self.keepers.push(Keeper { link, finished: false });
+            self.keepers.push(Keeper { link, attached: false, finished: false });
         }
         if !self.input_open && self.input.wanted() {
             for message in self.input.take(b"", &mut Vec::new()) {
@@ -277,7 +280,7 @@ impl Front {
                 return Ok(());
             };
             match message {
-                ToFrontEndWith::Attached => {}
+                ToFrontEndWith::Attached => keeper.attached = true,
                 ToFrontEndWith::Output { rank, stream, data } => {
                     // After a failure what still comes is thrown away.
                     if self.failed.is_none()
