@@ -13,6 +13,7 @@
 pub mod cgroup;
 pub mod clock;
 mod error;
+pub mod peek;
 pub mod peer;
 pub mod proc;
 pub mod reap;

@@ -100,6 +100,57 @@ impl Link {
         }
     }
 
+    /// Reads no further than to the end of the frame that has begun, without waiting, so that what
+    /// comes behind it is still the kernel's.
+    ///
+    /// # Errors
+    /// As [`Self::receive`].
+    pub(crate) fn receive_frame(&mut self) -> Result<(), LinkError> {
+        loop {
+            let missing = self.input.missing()?;
+            if missing == 0 {
+                return Ok(());
+            }
+            match self.stream.read(&mut self.input.room(missing)[..missing]) {
+                Ok(0) => return Err(LinkError::Closed),
+                Ok(count) => self.input.filled(count),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Reads bytes that have arrived behind the frames that were handed out; zero if none have.
+    ///
+    /// # Errors
+    /// As [`Self::receive`].
+    pub(crate) fn take_some(&mut self, room: &mut [u8]) -> Result<usize, LinkError> {
+        loop {
+            return match self.stream.read(room) {
+                Ok(0) => Err(LinkError::Closed),
+                Ok(count) => Ok(count),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => Err(error.into()),
+            };
+        }
+    }
+
+    /// Fills the room with bytes that have arrived behind the frames that were handed out.
+    ///
+    /// # Errors
+    /// If they have not.
+    pub(crate) fn take(&mut self, room: &mut [u8]) -> Result<(), LinkError> {
+        Ok(self.stream.read_exact(room)?)
+    }
+
+    /// Whether all that was read of the peer's bytes has been handed out.
+    #[must_use]
+    pub(crate) const fn is_between_frames(&self) -> bool {
+        self.input.pending() == 0
+    }
+
     /// The next whole message, if one has arrived; the peer's greeting is taken in on the way.
     ///
     /// # Errors

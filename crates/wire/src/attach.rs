@@ -3,6 +3,7 @@
 //! The keeper stops reading from tasks while its front end does not read, so a stalled reader holds
 //! up its own job and no other.
 
+use crate::limits::FRAME_BYTES_MAX;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -68,4 +69,179 @@ pub enum ToFrontEndWith<D> {
     },
     /// Every task of this node has ended and all output was sent.
     Finished,
+}
+
+/// The place of `Output` among the variants of [`ToFrontEndWith`].
+const VARIANT_OUTPUT: u32 = 2;
+
+/// The bytes of a frame with [`ToFrontEndWith::Output`] that come before its data, so that whoever
+/// has the data elsewhere need not bring it together with them.
+///
+/// Their number is known before that of the data: the length of the data is always written in three
+/// bytes of seven bits, which the format allows (the higher ones may be zero).
+#[derive(Debug)]
+pub struct OutputHeader {
+    bytes: [u8; Self::BYTES_MAX],
+    len: usize,
+}
+
+impl OutputHeader {
+    /// Frame length, variant, rank, stream, data length.
+    pub const BYTES_MAX: usize = 4 + 1 + 5 + 1 + 3;
+
+    /// The most bytes of data behind it.
+    pub const DATA_BYTES_MAX: usize = (1 << 21) - 1;
+
+    /// The header of a piece of this stream; [`Self::finish`] completes it.
+    #[must_use]
+    pub fn new(rank: Rank, stream: Stream) -> Self {
+        let mut header = Self { bytes: [0; Self::BYTES_MAX], len: 4 };
+        header.push(VARIANT_OUTPUT.to_le_bytes()[0]);
+        let mut rest = rank.0;
+        while rest >= 0x80 {
+            header.push(rest.to_le_bytes()[0] | 0x80);
+            rest >>= 7;
+        }
+        header.push(rest.to_le_bytes()[0]);
+        header.push(match stream {
+            Stream::Output => 0,
+            Stream::Error => 1,
+        });
+        header.len += 3;
+        header
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    /// How many bytes it is.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no header is empty")]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The finished header, for so many bytes of data ([`Self::DATA_BYTES_MAX`] at most).
+    pub fn finish(&mut self, count: usize) -> &[u8] {
+        debug_assert!(count <= Self::DATA_BYTES_MAX, "{count} bytes in one piece");
+        let len = self.len;
+        let seven_bits = |from: u32| (count >> from).to_le_bytes()[0] & 0x7f;
+        self.bytes[len - 3] = seven_bits(0) | 0x80;
+        self.bytes[len - 2] = seven_bits(7) | 0x80;
+        self.bytes[len - 1] = seven_bits(14);
+        let frame = u32::try_from(len - 4 + count).unwrap_or(u32::MAX);
+        self.bytes[..4].copy_from_slice(&frame.to_le_bytes());
+        &self.bytes[..len]
+    }
+}
+
+/// A piece of output of which only the beginning of its frame was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputPiece {
+    /// Whose.
+    pub rank: Rank,
+    /// Which stream.
+    pub stream: Stream,
+    /// How many bytes of the frame come before the data.
+    pub header_bytes: usize,
+    /// How many bytes the data is.
+    pub data_bytes: usize,
+}
+
+impl OutputPiece {
+    /// Reads the beginning of a frame ([`OutputHeader::BYTES_MAX`] bytes suffice); `None` if that is
+    /// not a piece of output, or none that an [`OutputHeader`] begins.
+    #[must_use]
+    pub fn parse(frame: &[u8]) -> Option<Self> {
+        let (prefix, rest) = frame.split_first_chunk::<4>()?;
+        let length = u32::from_le_bytes(*prefix) as usize;
+        // The variants of an enum, and the length of bytes, are written as numbers are.
+        let ((variant, rank, stream, data_bytes), behind) =
+            postcard::take_from_bytes::<(u32, u32, u32, u64)>(rest).ok()?;
+        let stream = match stream {
+            0 => Stream::Output,
+            1 => Stream::Error,
+            _ => return None,
+        };
+        let header = rest.len() - behind.len();
+        let data_bytes = usize::try_from(data_bytes).ok()?;
+        let whole = length <= FRAME_BYTES_MAX && length.checked_sub(header) == Some(data_bytes);
+        (variant == VARIANT_OUTPUT && whole).then_some(Self {
+            rank: Rank(rank),
+            stream,
+            header_bytes: header + 4,
+            data_bytes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::encode;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_header_is_that_of_a_real_message() {
+        for (rank, stream, count) in [
+            (0, Stream::Output, 1 << 14),
+            (127, Stream::Error, 1 << 17),
+            (128, Stream::Output, 20_000),
+            (u32::MAX, Stream::Error, 16_384),
+        ] {
+            let mut real = Vec::new();
+            let data = ByteBuf::from(vec![b'x'; count]);
+            encode(&ToFrontEnd::Output { rank: Rank(rank), stream, data }, &mut real);
+            let mut header = OutputHeader::new(Rank(rank), stream);
+            // From 2^14 bytes on, three bytes is what the encoder writes too.
+            assert_eq!(header.finish(count), &real[..real.len() - count]);
+        }
+    }
+
+    #[test]
+    fn other_messages_are_no_output() {
+        let data = ByteBuf::from(vec![b'x'; 40]);
+        let output =
+            ToFrontEnd::Output { rank: Rank(7), stream: Stream::Error, data: data.clone() };
+        let ended = ToFrontEnd::TaskEnded {
+            rank: Rank(2),
+            status: TaskStatus::Exited(0),
+            detail: "x".repeat(40),
+        };
+        for (message, expected) in [
+            (output, Some((Rank(7), Stream::Error, 40))),
+            (ended, None),
+            (ToFrontEnd::Attached, None),
+        ] {
+            let mut frame = Vec::new();
+            encode(&message, &mut frame);
+            let piece = OutputPiece::parse(&frame);
+            assert_eq!(piece.map(|piece| (piece.rank, piece.stream, piece.data_bytes)), expected);
+            if let Some(piece) = piece {
+                assert_eq!(&frame[piece.header_bytes..], &data[..]);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_header_says_is_read_from_it(rank: u32, count in 0..=OutputHeader::DATA_BYTES_MAX) {
+            let mut header = OutputHeader::new(Rank(rank), Stream::Error);
+            let piece = OutputPiece::parse(header.finish(count)).unwrap();
+            prop_assert_eq!((piece.rank, piece.stream), (Rank(rank), Stream::Error));
+            prop_assert_eq!((piece.header_bytes, piece.data_bytes), (header.len(), count));
+        }
+
+        #[test]
+        fn any_bytes_are_a_piece_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..24)) {
+            if let Some(piece) = OutputPiece::parse(&bytes) {
+                prop_assert!(piece.header_bytes <= bytes.len());
+                prop_assert!(piece.data_bytes <= FRAME_BYTES_MAX);
+            }
+        }
+    }
 }

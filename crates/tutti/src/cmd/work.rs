@@ -1,22 +1,46 @@
 //! A hidden verb that does nothing useful for an exact amount of work: what `demo` and `bench` run.
 
 use crate::exit::Exit;
+use anyhow::Context;
 use clap::Args;
 use std::hint::black_box;
+use std::io::Write;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
 pub(crate) struct WorkArgs {
     /// How many rounds
     rounds: u64,
+    /// Prints so many blocks of lines, as fast as they are taken
+    #[arg(long, value_name = "BLOCKS", default_value_t = 0)]
+    print: u64,
 }
+
+/// A line such as a solver prints, of a length that makes a block full lines.
+const LINE: &str = "step 000000042  residual 1.2345678e-05  energy -76.026765 t 0.1\n";
+
+/// Bytes of a block: what a program with a buffer of the usual size for bulk writes at once.
+pub(crate) const BLOCK_BYTES: u64 = 64 << 10;
+
+const _: () = assert!(BLOCK_BYTES.is_multiple_of(LINE.len() as u64));
 
 /// Steps of a round: some tens of microseconds.
 const STEPS: u64 = 20_000;
 
 pub(crate) fn execute(args: &WorkArgs) -> anyhow::Result<Exit> {
     work(args.rounds);
+    print_blocks(args.print)?;
     Ok(Exit::OK)
+}
+
+fn print_blocks(blocks: u64) -> anyhow::Result<()> {
+    let block = LINE.repeat(usize::try_from(BLOCK_BYTES / LINE.len() as u64)?);
+    let mut out = std::fs::File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
+    for _ in 0..blocks {
+        out.write_all(block.as_bytes()).context("cannot write to standard output")?;
+    }
+    Ok(())
 }
 
 fn work(rounds: u64) {

@@ -6,6 +6,7 @@
 
 mod input;
 mod output;
+mod relay;
 mod request;
 mod run;
 mod signals;

@@ -5,9 +5,10 @@
 //! be mixed with, so its output is passed on as it comes.
 
 use anyhow::Context;
+use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use tutti_core::{JobId, Rank};
@@ -131,8 +132,21 @@ impl Output {
         Ok(())
     }
 
+    /// Whether the stream goes to our own one just as it is, so that the kernel may move it there.
+    pub(super) fn takes_pages(&self, stream: Stream) -> bool {
+        !self.options.label && self.pattern(stream).is_none()
+    }
+
+    /// Writes the line whose end is about to follow.
+    pub(super) fn write_partial(&mut self, rank: Rank, stream: Stream) -> Result<(), OutputError> {
+        match self.partial.remove(&(rank, stream)) {
+            Some(partial) => self.emit(rank, stream, &partial),
+            None => Ok(()),
+        }
+    }
+
     /// A file that one rank alone writes to gets the bytes as they come.
-    fn needs_whole_lines(&self, stream: Stream) -> bool {
+    pub(super) fn needs_whole_lines(&self, stream: Stream) -> bool {
         let own_file = self.pattern(stream).is_some_and(|p| names_rank(p.as_bytes()));
         self.whole_lines && (self.options.label || !own_file)
     }
@@ -204,21 +218,29 @@ fn write_all(stream: Stream, mut data: &[u8]) -> Result<(), OutputError> {
     while !data.is_empty() {
         match nix::unistd::write(fd, data) {
             Ok(count) => data = &data[count..],
-            Err(nix::errno::Errno::EINTR) => {}
-            Err(nix::errno::Errno::EAGAIN) => wait_for_room(fd),
-            Err(nix::errno::Errno::EPIPE) => return Err(OutputError::ReaderGone),
-            Err(error) => {
-                let error = std::io::Error::from(error);
-                debug_assert!(error.kind() != ErrorKind::WouldBlock);
-                let what = match stream {
-                    Stream::Output => "cannot write to standard output",
-                    Stream::Error => "cannot write to standard error",
-                };
-                return Err(OutputError::Failed(anyhow::Error::from(error).context(what)));
-            }
+            Err(error) => after_write_error(stream, fd, error)?,
         }
     }
     Ok(())
+}
+
+/// Waits if that is all that an error of our own output asks for.
+pub(super) fn after_write_error(
+    stream: Stream,
+    fd: BorrowedFd<'_>,
+    error: Errno,
+) -> Result<(), OutputError> {
+    let what = match (error, stream) {
+        (Errno::EINTR, _) => return Ok(()),
+        (Errno::EAGAIN, _) => {
+            wait_for_room(fd);
+            return Ok(());
+        }
+        (Errno::EPIPE, _) => return Err(OutputError::ReaderGone),
+        (_, Stream::Output) => "cannot write to standard output",
+        (_, Stream::Error) => "cannot write to standard error",
+    };
+    Err(OutputError::Failed(anyhow::Error::from(std::io::Error::from(error)).context(what)))
 }
 
 /// Somebody who shares our output made it non-blocking.

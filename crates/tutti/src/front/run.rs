@@ -2,6 +2,7 @@
 
 use super::input::Input;
 use super::output::{Output, OutputError, OutputOptions};
+use super::relay::{Relay, RelayError, Relayed};
 use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
 use crate::exit::Exit;
@@ -10,6 +11,7 @@ use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_bytes::Bytes;
 use std::collections::BTreeMap;
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -34,6 +36,7 @@ const INPUT_UNSENT_MAX: usize = 256 << 10;
 /// A keeper that holds some of the tasks.
 struct Keeper {
     link: Link,
+    relay: Relay,
     /// Whether it took us in. It starts no task before, so one that did not has no output of ours.
     attached: bool,
     finished: bool,
@@ -245,7 +248,12 @@ impl Front {
             link.greet(Role::FrontEnd);
             link.send(&FromFrontEnd::Attach { job: self.job });
             link.flush().context("the keeper went away")?;
-            self.keepers.push(Keeper { link, attached: false, finished: false });
+            self.keepers.push(Keeper {
+                link,
+                relay: Relay::default(),
+                attached: false,
+                finished: false,
+            });
         }
         if !self.input_open && self.input.wanted() {
             for message in self.input.take(b"", &mut Vec::new()) {
@@ -261,8 +269,7 @@ impl Front {
         if self.keepers[index].finished {
             return;
         }
-        let received = self.keepers[index].link.receive();
-        let result = self.read_keeper(index).and(received);
+        let result = self.take_in(index);
         match result {
             Ok(()) => {}
             Err(LinkError::Closed) => self.keepers[index].finished = true,
@@ -271,6 +278,32 @@ impl Front {
                 self.keepers[index].finished = true;
             }
         }
+    }
+
+    /// Takes in what a keeper sent: in bulk without reading it where that can be done.
+    fn take_in(&mut self, index: usize) -> Result<(), LinkError> {
+        while self.failed.is_none() {
+            let keeper = &mut self.keepers[index];
+            match keeper.relay.pass(&mut keeper.link, &mut self.output) {
+                Ok(Relayed::Some) => {}
+                Ok(Relayed::Waits) => return Ok(()),
+                Ok(Relayed::Nothing) => break,
+                Err(RelayError::Link(error)) => return Err(error),
+                Err(RelayError::Output(error)) => {
+                    self.on_output_error(&error);
+                    // Where the next frame begins is not known any more. The keeper throws away
+                    // what has no reader.
+                    let _ = self.keepers[index].link.stream().shutdown(Shutdown::Both);
+                    return Err(LinkError::Closed);
+                }
+            }
+        }
+        let keeper = &mut self.keepers[index];
+        let received = match keeper.relay.looks() {
+            true => keeper.link.receive_frame(),
+            false => keeper.link.receive(),
+        };
+        self.read_keeper(index).and(received)
     }
 
     fn read_keeper(&mut self, index: usize) -> Result<(), LinkError> {
@@ -282,6 +315,7 @@ impl Front {
             match message {
                 ToFrontEndWith::Attached => keeper.attached = true,
                 ToFrontEndWith::Output { rank, stream, data } => {
+                    keeper.relay.learn(&self.output, stream, data.len());
                     // After a failure what still comes is thrown away.
                     if self.failed.is_none()
                         && let Err(error) = self.output.take(rank, stream, data)

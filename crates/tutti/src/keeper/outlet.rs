@@ -1,8 +1,7 @@
 //! What waits to be written to a front end: frames, in order, in one buffer.
 //!
 //! Output of tasks is read straight into that buffer, behind a header whose length is known before
-//! that of the data: a piece's length is always written in three bytes of seven bits, which the
-//! format allows (the higher ones may be zero). So no byte is copied inside the keeper.
+//! that of the data ([`OutputHeader`]). So no byte is copied inside the keeper.
 //!
 //! What comes in bulk does not even pass through our memory: the kernel moves its pages from the
 //! task's pipe into a pipe of ours, which tells how many bytes they are; then the header is written,
@@ -16,7 +15,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use tutti_core::Rank;
-use tutti_wire::attach::{Stream, ToFrontEnd};
+use tutti_wire::attach::{OutputHeader, Stream, ToFrontEnd};
 use tutti_wire::frame::encode;
 use tutti_wire::limits::STDIO_CHUNK_BYTES;
 use tutti_wire::{Hello, Role};
@@ -34,14 +33,11 @@ pub(super) const READ_BYTES_FIRST: usize = 8 << 10;
 pub(super) const READ_BYTES_MOST: usize = 128 << 10;
 
 const _: () = assert!(READ_BYTES_MOST <= STDIO_CHUNK_BYTES);
-const _: () = assert!(READ_BYTES_MOST < 1 << 21, "three bytes of seven bits");
+const _: () = assert!(STDIO_CHUNK_BYTES <= OutputHeader::DATA_BYTES_MAX);
 
 /// The most that the kernel moves at once, and the size of the pipe in between.
 const RELAY_MOST: usize = STDIO_CHUNK_BYTES;
 const RELAY_BYTES: i32 = 1 << 20;
-
-/// Frame length, variant, rank, stream, data length.
-const HEADER_BYTES_MAX: usize = 4 + 1 + 5 + 1 + 3;
 
 /// What one attempt to read a stream gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +127,7 @@ impl Outlet {
             Err(_) => return None,
         };
         relay.left = count;
-        let mut header = Header::new(rank, stream);
+        let mut header = OutputHeader::new(rank, stream);
         self.extend(header.finish(count));
         if let Some(relay) = &mut self.relay {
             relay.at = self.end;
@@ -155,9 +151,9 @@ impl Outlet {
         want: usize,
     ) -> (usize, Pumped) {
         let want = want.min(READ_BYTES_MOST);
-        self.make_room(HEADER_BYTES_MAX + want);
-        let mut header = Header::new(rank, stream);
-        let data = self.end + header.len;
+        self.make_room(OutputHeader::BYTES_MAX + want);
+        let mut header = OutputHeader::new(rank, stream);
+        let data = self.end + header.len();
         let (count, pumped) = read_once(source, &mut self.bytes[data..data + want]);
         if count > 0 {
             self.bytes[self.end..data].copy_from_slice(header.finish(count));
@@ -225,51 +221,6 @@ impl Outlet {
     }
 }
 
-/// The bytes before a piece of output: those of `ToFrontEnd::Output`, up to its data.
-struct Header {
-    bytes: [u8; HEADER_BYTES_MAX],
-    len: usize,
-}
-
-impl Header {
-    fn new(rank: Rank, stream: Stream) -> Self {
-        let mut header = Self { bytes: [0; HEADER_BYTES_MAX], len: 4 };
-        header.push(VARIANT_OUTPUT);
-        let mut rest = rank.0;
-        while rest >= 0x80 {
-            header.push(rest.to_le_bytes()[0] | 0x80);
-            rest >>= 7;
-        }
-        header.push(rest.to_le_bytes()[0]);
-        header.push(match stream {
-            Stream::Output => 0,
-            Stream::Error => 1,
-        });
-        header.len += 3;
-        header
-    }
-
-    fn push(&mut self, byte: u8) {
-        self.bytes[self.len] = byte;
-        self.len += 1;
-    }
-
-    /// The finished header, for so many bytes of data (less than 2^21).
-    fn finish(&mut self, count: usize) -> &[u8] {
-        let len = self.len;
-        let seven_bits = |from: u32| (count >> from).to_le_bytes()[0] & 0x7f;
-        self.bytes[len - 3] = seven_bits(0) | 0x80;
-        self.bytes[len - 2] = seven_bits(7) | 0x80;
-        self.bytes[len - 1] = seven_bits(14);
-        let frame = u32::try_from(len - 4 + count).unwrap_or(u32::MAX);
-        self.bytes[..4].copy_from_slice(&frame.to_le_bytes());
-        &self.bytes[..len]
-    }
-}
-
-/// The place of `Output` among the variants of [`ToFrontEnd`].
-const VARIANT_OUTPUT: u8 = 2;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,25 +265,6 @@ mod tests {
             };
             let found = messages(&outlet.bytes[outlet.begin..outlet.end]);
             assert_eq!(found, [piece(&data[..count]), piece(&[])]);
-        }
-    }
-
-    #[test]
-    fn the_header_is_that_of_a_real_message() {
-        for (rank, stream, count) in [
-            (0, Stream::Output, 1 << 14),
-            (127, Stream::Error, READ_BYTES_MOST),
-            (128, Stream::Output, 20_000),
-            (u32::MAX, Stream::Error, 16_384),
-        ] {
-            let data = vec![b'x'; count];
-            let mut real = Vec::new();
-            let message =
-                ToFrontEnd::Output { rank: Rank(rank), stream, data: ByteBuf::from(data.clone()) };
-            encode(&message, &mut real);
-            let mut header = Header::new(Rank(rank), stream);
-            // From 2^14 bytes on, three bytes is what the encoder writes too.
-            assert_eq!(header.finish(count), &real[..real.len() - count]);
         }
     }
 

@@ -56,6 +56,19 @@ fn lines_of_eight_ranks_are_never_cut_or_lost() {
     check_lines(&labelled.text(), 8, 2000, true);
 }
 
+/// A reader that begins late makes pieces large, which are passed on without being read.
+#[test]
+fn lines_in_bulk_are_never_cut_or_lost() {
+    let instance = Instance::new().up();
+    let player = player().display().to_string();
+    let line = format!("tutti run -n 8 {player} lines 20000 | (sleep 1; cat)");
+    check_lines(&instance.shell(&line).expect(0).text(), 8, 20_000, false);
+    // Bytes that are no lines go the same way.
+    let bytes = "head -c 30000000 /dev/zero";
+    let line = format!("tutti run -n 2 {bytes} | (sleep 1; cat) | tr -d '\\n' | wc -c");
+    assert_eq!(instance.shell(&line).expect(0).text(), "60000000\n");
+}
+
 #[test]
 fn labels_are_aligned_and_the_last_line_needs_no_end() {
     let instance = Instance::new().up();

@@ -3,20 +3,18 @@
 use super::contend::{Contender, Expects, NOT_INSTALLED, Timing, alternate, find_program};
 use super::figures::Figure;
 use super::mpi::HYDRA;
-use super::scratch::Scratch;
 use super::{Bench, progress};
 use crate::cmd::own::OwnInstance;
+use crate::cmd::work::BLOCK_BYTES;
 use crate::output::{Align, Table, print, print_json};
-use anyhow::Context;
 use serde::Serialize;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
 
 /// Ranks that write at once.
 const RANKS: u64 = 8;
 
-/// What each rank writes.
-const BYTES: u64 = 50_000_000;
+/// What each rank writes: 50 MB.
+const BLOCKS: u64 = 50_000_000_u64.div_ceil(BLOCK_BYTES);
 
 /// What came out.
 #[derive(Debug, Serialize)]
@@ -40,18 +38,21 @@ struct Rate {
 
 pub(super) fn measure(bench: &Bench) -> anyhow::Result<Report> {
     let own = OwnInstance::start("bench")?;
-    let scratch = Scratch::new("stdio")?;
-    let bytes = if bench.quick { BYTES / 5 } else { BYTES };
-    let rounds = 3;
-    let text = text_of_lines(&scratch, bytes)?;
+    let blocks = if bench.quick { BLOCKS / 5 } else { BLOCKS };
+    let bytes = blocks * BLOCK_BYTES;
+    let rounds = if bench.quick { 3 } else { 5 };
+    // Lines from memory: what is measured is the way of the output, not how a program comes by it.
+    let program = std::env::current_exe()?;
+    let writer: [OsString; 4] =
+        [program.into(), "work".into(), "0".into(), format!("--print={blocks}").into()];
     let mut rates = Vec::new();
     for (what, ours, theirs) in
         [("plain", None, None), ("labelled", Some("--label"), Some("-prepend-rank"))]
     {
         progress(&format!("stdio: {what}"));
-        let mut contenders = contenders(&own, &text, bytes, ours, theirs)?;
+        let mut contenders = contenders(&own, &writer, bytes, ours, theirs)?;
         if ours.is_none() {
-            contenders.push(no_starter(&text, bytes));
+            contenders.push(no_starter(&writer, bytes));
         }
         let timings = alternate(&contenders, rounds)?;
         let rate = |timing: Timing| {
@@ -65,48 +66,22 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Report> {
     Ok(Report { bytes_per_rank: bytes, plain: rates.pop().unwrap_or_default(), labelled })
 }
 
-/// A file of lines such as a solver prints. `cat` of it costs the ranks next to nothing, so that
-/// what is measured is the way of the output.
-fn text_of_lines(scratch: &Scratch, bytes: u64) -> anyhow::Result<PathBuf> {
-    let path = scratch.path("lines");
-    let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
-    let mut written = 0;
-    for step in 0.. {
-        let line =
-            format!("step {step:>9}  residual 1.2345678e-05  energy -76.026765  time 0.125\n");
-        if written + line.len() as u64 > bytes {
-            break;
-        }
-        written += line.len() as u64;
-        file.write_all(line.as_bytes())?;
-    }
-    let rest = usize::try_from(bytes - written)?;
-    if rest > 0 {
-        file.write_all("=".repeat(rest - 1).as_bytes())?;
-        file.write_all(b"\n")?;
-    }
-    file.flush().with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
-}
-
 fn contenders(
     own: &OwnInstance,
-    text: &Path,
+    writer: &[OsString],
     bytes: u64,
     ours: Option<&str>,
     theirs: Option<&str>,
 ) -> anyhow::Result<Vec<Contender>> {
     let ranks = RANKS.to_string();
     let expects = Expects::Bytes(bytes * RANKS);
-    let cat = ["cat".as_ref(), text.as_os_str()];
     let words = |begin: &[&str], option: Option<&str>| {
         begin
             .iter()
             .copied()
             .chain(option)
-            .map(AsRef::as_ref)
-            .chain(cat)
-            .map(std::ffi::OsStr::to_owned)
+            .map(OsString::from)
+            .chain(writer.iter().cloned())
             .collect::<Vec<_>>()
     };
     let run = words(&["run", "-n", &ranks], ours);
@@ -119,9 +94,10 @@ fn contenders(
 }
 
 /// The shell starts as many copies of the program, which write into the pipe themselves.
-fn no_starter(text: &Path, bytes: u64) -> Contender {
-    let script = format!("for rank in $(seq {RANKS}); do cat \"$0\" & done; wait");
-    let argv = ["sh".into(), "-c".into(), script.into(), text.as_os_str().to_owned()];
+fn no_starter(writer: &[OsString], bytes: u64) -> Contender {
+    let script = format!("for rank in $(seq {RANKS}); do \"$0\" \"$@\" & done; wait");
+    let shell: [OsString; 3] = ["sh".into(), "-c".into(), script.into()];
+    let argv = shell.into_iter().chain(writer.iter().cloned());
     Contender::command(NO_STARTER, argv, Expects::Bytes(bytes * RANKS))
 }
 
