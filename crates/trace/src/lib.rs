@@ -9,6 +9,7 @@
 //! - [`Stretched`]: the load, changed by the times between arrivals
 //! - [`Summary`]: offered load, means and shares of what passes
 //! - out: [`Writer`]
+//! - [`model`]: jobs from a seed, the same on every machine
 //!
 //! Any input gives jobs or a [`TraceError`] that names file, line and field; [`limits`] bounds what
 //! is held of it.
@@ -34,6 +35,7 @@ mod fields;
 mod header;
 mod job;
 pub mod limits;
+pub mod model;
 mod number;
 mod reader;
 mod source;

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod files;
+mod models;
 mod random;
 mod rolled;
 
