@@ -13,6 +13,7 @@ mod link;
 mod output;
 mod supervise;
 
+use output::say;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
             if broken_pipe(&error) {
                 return ExitCode::from(exit::Exit::READER_GONE.code());
             }
-            eprintln!("tutti: {error:#}");
+            say!("tutti: {error:#}");
             ExitCode::from(fails_with.code())
         }
     }

@@ -3,13 +3,13 @@
 
 use crate::exit::Exit;
 use crate::instance::Instance;
+use crate::output::{print, say};
 use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_wire::local::{Reply, Request};
@@ -58,7 +58,7 @@ pub(crate) fn foreground(instance: &Instance) -> anyhow::Result<Exit> {
     );
     let mut supervisor = Supervisor::start(instance, None)?;
     wait_until_it_answers(instance)?;
-    eprintln!("tutti: the instance in {} is up", instance.directory().display());
+    say!("tutti: the instance in {} is up", instance.directory().display());
     supervisor.serve()
 }
 
@@ -70,7 +70,8 @@ pub(crate) fn foreground(instance: &Instance) -> anyhow::Result<Exit> {
 pub(crate) fn daemon(instance: &Instance) -> anyhow::Result<Exit> {
     let result = become_daemon(instance);
     if let Err(error) = &result {
-        println!("{error:#}");
+        // Whoever reads it may be gone; the error is told by the exit code too.
+        let _ = print(&format!("{error:#}\n"));
     }
     result
 }
@@ -79,7 +80,7 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     instance.prepare()?;
     let Some(_lock) = lock(instance)? else {
         wait_until_it_answers(instance)?;
-        println!("running");
+        print("running\n")?;
         return Ok(Exit::OK);
     };
     let log = OpenOptions::new().create(true).append(true).open(instance.log_file())?;
@@ -87,9 +88,7 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     let mut supervisor = Supervisor::start(instance, Some(log.try_clone()?))?;
     wait_until_it_answers(instance)?;
     // Whoever waits for this pipe to close must not wait for the supervisor's end.
-    let mut out = std::io::stdout();
-    out.write_all(b"ready\n")?;
-    out.flush()?;
+    print("ready\n")?;
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(&null)?;
     nix::unistd::dup2_stderr(&log)?;
@@ -291,7 +290,7 @@ impl<'a> Supervisor<'a> {
             0..=FAILURES_AT_ONCE => Duration::ZERO,
             more => Duration::from_millis(100 << more.min(6)),
         };
-        eprintln!("tutti: the {} ended ({status}); starting it again", daemon.role);
+        say!("tutti: the {} ended ({status}); starting it again", daemon.role);
         daemon.start_at = Some(Instant::now() + wait);
     }
 

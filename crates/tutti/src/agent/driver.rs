@@ -3,6 +3,7 @@
 use super::parts::Part;
 use super::switch::{Grip, Switch};
 use crate::link::{Interest, Link, Poller, Ready};
+use crate::output::say;
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -218,7 +219,7 @@ impl Agent {
 
     fn lose_controller(&mut self, reason: &str) {
         if !self.stopping {
-            eprintln!("tutti agent: lost the controller: {reason}; jobs go on taking turns");
+            say!("tutti agent: lost the controller: {reason}; jobs go on taking turns");
         }
         self.controller = None;
         self.welcomed = false;
@@ -262,7 +263,7 @@ impl Agent {
             if known.contains(&job) {
                 self.report_again(job);
             } else {
-                eprintln!("tutti agent: the controller does not know job {job}; ending it");
+                say!("tutti agent: the controller does not know job {job}; ending it");
                 self.end_strange(job);
             }
         }
@@ -306,7 +307,7 @@ impl Agent {
         let group = match self.hierarchy.as_ref().map(|h| h.create(&group_name(id))) {
             Some(Ok(group)) => Some(Arc::new(group)),
             Some(Err(error)) => {
-                eprintln!("tutti agent: job {id} goes without a cgroup: {error}");
+                say!("tutti agent: job {id} goes without a cgroup: {error}");
                 None
             }
             None => None,
@@ -520,7 +521,7 @@ impl Agent {
             self.keeper = None;
             return;
         }
-        eprintln!("tutti agent: lost the keeper; waiting for it to come back");
+        say!("tutti agent: lost the keeper; waiting for it to come back");
         self.keeper = None;
         self.retry_soon();
     }
@@ -582,7 +583,7 @@ fn remove_group(group: Option<&Cgroup>) {
             Err(_) => break,
         }
     }
-    eprintln!("tutti agent: cannot remove {}", group.path().display());
+    say!("tutti agent: cannot remove {}", group.path().display());
 }
 
 fn bytes_of(path: &Path) -> serde_bytes::ByteBuf {

@@ -42,20 +42,24 @@ pub(crate) fn execute(args: &DemoArgs) -> anyhow::Result<Exit> {
     let own = OwnInstance::start("demo")?;
     own.set("quantum", &args.quantum)?;
     let demo = Demo::new(&own, processors, length)?;
-    println!(
+    print(&format!(
         "Two jobs of {processors} tasks each; both want all {processors} processors of this \
-         machine.\n\nFirst one after the other, as without Tutti ..."
-    );
+         machine.\n\nFirst one after the other, as without Tutti ...\n"
+    ))?;
     let alone = demo.back_to_back()?;
-    println!("{:.2} s.\n\nNow both at once, in turns of {}:\n", seconds(alone), args.quantum);
+    print(&format!(
+        "{:.2} s.\n\nNow both at once, in turns of {}:\n\n",
+        seconds(alone),
+        args.quantum
+    ))?;
     let (together, outcomes, records) = demo.together()?;
-    println!("\n{:.2} s.\n", seconds(together));
+    print(&format!("\n{:.2} s.\n\n", seconds(together)))?;
     print(&summary(&outcomes, together))?;
     print(&figures(&records, alone, together))?;
     own.end()?;
-    println!(
-        "\nThe instance has ended and left nothing behind. Next: tutti run -n {processors} COMMAND"
-    );
+    print(&format!(
+        "\nThe instance has ended and left nothing behind. Next: tutti run -n {processors} COMMAND\n"
+    ))?;
     Ok(Exit::OK)
 }
 

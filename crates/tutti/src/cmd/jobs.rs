@@ -3,6 +3,7 @@
 use super::submit::order;
 use super::{ask, unexpected};
 use crate::exit::Exit;
+use crate::output::say;
 use anyhow::bail;
 use clap::Args;
 use nix::sys::signal::Signal;
@@ -20,7 +21,7 @@ pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
     match ask(&Request::Wait { job: JobId(args.job) })? {
         Reply::Ended { outcome, detail, .. } => {
             for line in detail.lines() {
-                eprintln!("tutti: {line}");
+                say!("tutti: {line}");
             }
             Ok(Exit::of_job(outcome.exit_code))
         }
@@ -95,7 +96,7 @@ fn each<T>(all: &[T], mut act: impl FnMut(&T) -> anyhow::Result<()>) -> anyhow::
     let mut exit = Exit::OK;
     for one in all {
         if let Err(error) = act(one) {
-            eprintln!("tutti: {error:#}");
+            say!("tutti: {error:#}");
             exit = Exit::FAILED;
         }
     }

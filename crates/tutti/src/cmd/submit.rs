@@ -3,6 +3,7 @@
 use super::{ask, unexpected};
 use crate::exit::Exit;
 use crate::front::{JobOptions, connect_or_start, job_request, pattern_parser};
+use crate::output::{print, say};
 use anyhow::{Context, bail};
 use clap::{Args, FromArgMatches};
 use serde_bytes::ByteBuf;
@@ -67,11 +68,15 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
     let mut link = connect_or_start()?;
     link.send(&Request::Submit(request));
     match link.call().context("the controller went away")? {
-        Reply::Accepted { job, .. } if args.parsable => println!("{job}"),
-        Reply::Accepted { job, waits } if waits.is_empty() => println!("job {job} is submitted"),
-        Reply::Accepted { job, waits } => println!("job {job} is submitted, and queued: {waits}"),
+        Reply::Accepted { job, .. } if args.parsable => print(&format!("{job}\n"))?,
+        Reply::Accepted { job, waits } if waits.is_empty() => {
+            print(&format!("job {job} is submitted\n"))?;
+        }
+        Reply::Accepted { job, waits } => {
+            print(&format!("job {job} is submitted, and queued: {waits}\n"))?;
+        }
         Reply::Declined { reason } => {
-            eprintln!("tutti: declined: {reason}");
+            say!("tutti: declined: {reason}");
             return Ok(Exit::DECLINED);
         }
         Reply::Failed { reason } => bail!("{reason}"),

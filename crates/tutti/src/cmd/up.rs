@@ -4,6 +4,7 @@ use super::submit::order;
 use crate::exit::Exit;
 use crate::front::start_daemon;
 use crate::instance::Instance;
+use crate::output::print;
 use crate::supervise;
 use clap::Args;
 use std::time::{Duration, Instant};
@@ -29,9 +30,12 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
     }
     let kind = if instance.private { "private" } else { "system" };
     if start_daemon(&instance)? {
-        println!("the {kind} instance in {} is up", instance.directory().display());
+        print(&format!("the {kind} instance in {} is up\n", instance.directory().display()))?;
     } else {
-        println!("the {kind} instance in {} was up already", instance.directory().display());
+        print(&format!(
+            "the {kind} instance in {} was up already\n",
+            instance.directory().display()
+        ))?;
     }
     Ok(Exit::OK)
 }
@@ -48,7 +52,7 @@ pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
         std::thread::sleep(Duration::from_millis(10));
     }
     if !instance.answers() {
-        println!("no instance runs in {}", instance.directory().display());
+        print(&format!("no instance runs in {}\n", instance.directory().display()))?;
         return Ok(Exit::OK);
     }
     order(&Request::Down)?;
@@ -59,6 +63,6 @@ pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
         std::thread::sleep(Duration::from_millis(2));
     }
     supervise::clean_up_for_dead(&instance);
-    println!("the instance in {} is down", instance.directory().display());
+    print(&format!("the instance in {} is down\n", instance.directory().display()))?;
     Ok(Exit::OK)
 }

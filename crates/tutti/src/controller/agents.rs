@@ -1,6 +1,7 @@
 //! The controller's side of its agents.
 
 use super::driver::{Connection, Driver, Kind};
+use crate::output::say;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
@@ -110,7 +111,7 @@ impl Driver {
             }
             (Some(_), FromAgent::Answer { query, answer }) => self.on_answer(query, answer),
             (None, _) | (Some(_), FromAgent::Join { .. }) => {
-                eprintln!("tutti controller: an agent spoke out of turn; ignored");
+                say!("tutti controller: an agent spoke out of turn; ignored");
             }
         }
     }
@@ -239,7 +240,7 @@ impl Driver {
             entry.lost_at = ClusterTime::NEVER;
             entry.launched.clear();
             entry.unconfirmed.clear();
-            eprintln!("tutti controller: node {} is lost", entry.name);
+            say!("tutti controller: node {} is lost", entry.name);
         }
         self.apply(&Event::NodeLost { node });
     }

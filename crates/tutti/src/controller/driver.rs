@@ -6,6 +6,7 @@ use super::jobs::{Ended, EndedJobs, Entry};
 use super::report;
 use crate::instance::Instance;
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
+use crate::output::say;
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -195,7 +196,7 @@ impl Driver {
             self.take_early();
         }
         if self.stopping.is_none() && self.idle_end().is_some_and(|idle| idle <= now) {
-            eprintln!("tutti controller: idle for long enough; ending");
+            say!("tutti controller: idle for long enough; ending");
             self.stop(None);
         }
     }
@@ -301,11 +302,11 @@ impl Driver {
     fn accept(&mut self, listener: &UnixListener) {
         while let Ok((stream, _)) = listener.accept() {
             if self.connections.len() >= CONNECTIONS_MAX {
-                eprintln!("tutti controller: {CONNECTIONS_MAX} connections; closing one more");
+                say!("tutti controller: {CONNECTIONS_MAX} connections; closing one more");
                 continue;
             }
             if let Err(error) = self.take_in(stream) {
-                eprintln!("tutti controller: cannot take a connection: {error}");
+                say!("tutti controller: cannot take a connection: {error}");
             }
         }
     }
@@ -368,7 +369,7 @@ impl Driver {
         let Some(connection) = self.connections.remove(&token) else { return };
         self.poller.remove(&connection.link);
         if !is_end(error) {
-            eprintln!(
+            say!(
                 "tutti controller: closing a connection of process {} of user {}: {:#}",
                 connection.pid,
                 connection.uid,

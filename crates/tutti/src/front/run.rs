@@ -7,6 +7,7 @@ use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
 use crate::exit::Exit;
 use crate::link::{Link, LinkError};
+use crate::output::say;
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_bytes::Bytes;
@@ -100,12 +101,12 @@ fn wait_for_acceptance(
         Reply::Accepted { job, waits } => {
             target.set(job);
             if !waits.is_empty() {
-                eprintln!("tutti: job {job} is queued: {waits}");
+                say!("tutti: job {job} is queued: {waits}");
             }
             Ok(Ok(job))
         }
         Reply::Declined { reason } => {
-            eprintln!("tutti: declined: {reason}");
+            say!("tutti: declined: {reason}");
             Ok(Err(Exit::DECLINED))
         }
         Reply::Failed { reason } => anyhow::bail!("{reason}"),
@@ -200,7 +201,7 @@ impl Front {
         let mut wrong = Vec::new();
         let messages = self.input.take(&data[..count], &mut wrong);
         for line in wrong {
-            eprintln!("tutti: {line}");
+            say!("tutti: {line}");
         }
         for message in messages {
             for keeper in self.keepers.iter_mut().filter(|keeper| !keeper.finished) {
@@ -227,7 +228,7 @@ impl Front {
                 Reply::Starting { attach, .. } => self.attach(&attach)?,
                 Reply::Ended { outcome, detail, .. } => self.ended = Some((outcome, detail)),
                 other => {
-                    eprintln!("tutti: the controller said {}; ignored", reply_name(&other));
+                    say!("tutti: the controller said {}; ignored", reply_name(&other));
                 }
             }
         }
@@ -274,7 +275,7 @@ impl Front {
             Ok(()) => {}
             Err(LinkError::Closed) => self.keepers[index].finished = true,
             Err(error) => {
-                eprintln!("tutti: lost the output of job {}: {error}", self.job);
+                say!("tutti: lost the output of job {}: {error}", self.job);
                 self.keepers[index].finished = true;
             }
         }
@@ -329,7 +330,7 @@ impl Front {
                 }
                 ToFrontEndWith::Finished => keeper.finished = true,
                 ToFrontEndWith::Refused { reason } => {
-                    eprintln!("tutti: no output: {reason}");
+                    say!("tutti: no output: {reason}");
                     keeper.finished = true;
                 }
             }
@@ -341,7 +342,7 @@ impl Front {
         self.failed = Some(match error {
             OutputError::ReaderGone => Exit::READER_GONE,
             OutputError::Failed(error) => {
-                eprintln!("tutti: {error:#}; ending job {}", self.job);
+                say!("tutti: {error:#}; ending job {}", self.job);
                 Exit::OUTPUT_LOST
             }
         });
@@ -365,7 +366,7 @@ impl Front {
             return failed;
         }
         for line in detail.lines() {
-            eprintln!("tutti: {line}");
+            say!("tutti: {line}");
         }
         match outcome.reason {
             EndReason::Completed if detail.is_empty() && self.statuses.len() > 1 => {
@@ -379,7 +380,7 @@ impl Front {
             | EndReason::FrontEndLost
             | EndReason::NodeLost(_)
             | EndReason::ShutDown => {
-                eprintln!("tutti: job {} ended: {}", self.job, outcome.reason);
+                say!("tutti: job {} ended: {}", self.job, outcome.reason);
             }
         }
         Exit::of_job(outcome.exit_code)
@@ -394,7 +395,7 @@ impl Front {
         let decided =
             self.order.iter().find(|rank| status(rank).is_some_and(|s| s.exit_code() == exit_code));
         if let Some((rank, status)) = decided.and_then(|rank| Some((rank, status(rank)?))) {
-            eprintln!("tutti: rank {rank} {}", describe(status));
+            say!("tutti: rank {rank} {}", describe(status));
         }
     }
 }

@@ -4,6 +4,7 @@
 //! a signal gets through even while the output stands still because nobody reads it.
 
 use super::start::connect;
+use crate::output::say;
 use nix::sys::signal::{SigSet, Signal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -92,11 +93,11 @@ fn on_signal(target: &SignalTarget, signal: Signal, interrupts: &mut u32) {
             *interrupts += 1;
             match *interrupts {
                 1 => {
-                    eprintln!("tutti: sent SIGINT to job {job}; once more ends it");
+                    say!("tutti: sent SIGINT to job {job}; once more ends it");
                     pass
                 }
                 2 => {
-                    eprintln!("tutti: ending job {job}; once more kills it");
+                    say!("tutti: ending job {job}; once more kills it");
                     Request::Cancel { job: id, at_once: false }
                 }
                 _ => Request::Cancel { job: id, at_once: true },

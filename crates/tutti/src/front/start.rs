@@ -2,6 +2,7 @@
 
 use crate::instance::Instance;
 use crate::link::Link;
+use crate::output::say;
 use anyhow::{Context, bail};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -32,7 +33,7 @@ pub(crate) fn connect_or_start() -> anyhow::Result<Link> {
         return Ok(link);
     }
     if start_daemon(&instance)? {
-        eprintln!(
+        say!(
             "tutti: started a private instance in {} (`tutti down` ends it; it ends by itself when \
              idle)",
             instance.directory().display()

@@ -7,6 +7,7 @@ use super::job::Job;
 use super::outlet::Outlet;
 use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link, LinkError};
+use crate::output::say;
 use anyhow::{Context as _, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -119,10 +120,10 @@ impl Keeper {
             if !name.starts_with("job-") {
                 continue;
             }
-            eprintln!("tutti keeper: ending {name}, which an earlier keeper left");
+            say!("tutti keeper: ending {name}, which an earlier keeper left");
             match Hierarchy::open(&root.join(&name)).map(|group| group.remove()) {
                 Ok(Ok(true)) => {}
-                _ => eprintln!("tutti keeper: {name} does not end"),
+                _ => say!("tutti keeper: {name} does not end"),
             }
         }
     }
@@ -244,7 +245,7 @@ impl Keeper {
             match Signal::try_from(info.ssi_signo.cast_signed()) {
                 Ok(Signal::SIGCHLD) => self.reap(),
                 Ok(signal) => {
-                    eprintln!("tutti keeper: got {signal}; ending all jobs");
+                    say!("tutti keeper: got {signal}; ending all jobs");
                     self.stop();
                 }
                 Err(_) => {}
@@ -274,13 +275,13 @@ impl Keeper {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     if let Err(error) = self.welcome_newcomer(stream) {
-                        eprintln!("tutti keeper: turned a connection away: {error}");
+                        say!("tutti keeper: turned a connection away: {error}");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     if error.kind() != ErrorKind::WouldBlock {
-                        eprintln!("tutti keeper: cannot take a connection: {error}");
+                        say!("tutti keeper: cannot take a connection: {error}");
                         // The connection still waits: without a pause we would do nothing else.
                         self.accept(Interest::NONE);
                         self.accept_again_ns = Some(monotonic_ns() + ACCEPT_PAUSE_NS);
@@ -335,7 +336,7 @@ impl Keeper {
     }
 
     fn drop_newcomer(&mut self, number: u64, why: &str) {
-        eprintln!("tutti keeper: dropped a connection: {why}");
+        say!("tutti keeper: dropped a connection: {why}");
         self.remove_newcomer(number);
     }
 
@@ -441,7 +442,7 @@ impl Keeper {
                 Ok(Some(order)) => self.on_order(order),
                 Ok(None) => return,
                 Err(error) => {
-                    eprintln!("tutti keeper: dropped the agent: {error}");
+                    say!("tutti keeper: dropped the agent: {error}");
                     self.drop_agent();
                 }
             }
@@ -453,7 +454,7 @@ impl Keeper {
             ToKeeper::Launch { launch, cgroup } => {
                 let id = launch.job;
                 if self.jobs.contains_key(&id) || self.stop_at_ns.is_some() {
-                    eprintln!("tutti keeper: job {id} is not launched: it is known, or we stop");
+                    say!("tutti keeper: job {id} is not launched: it is known, or we stop");
                     return;
                 }
                 let job = Job::new(launch, cgroup, &self.context);

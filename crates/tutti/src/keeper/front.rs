@@ -6,6 +6,7 @@ use super::outlet::{Outlet, Pumped, UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW, read_on
 use super::stdio::{INPUT_BYTES_MAX, InputState};
 use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link};
+use crate::output::say;
 use std::io;
 use std::rc::Rc;
 use tutti_core::{Rank, TaskStatus};
@@ -266,7 +267,7 @@ impl Job {
     }
 
     fn refuse_front(&mut self, why: &str, context: &mut Context) {
-        eprintln!("tutti keeper: dropped the front end of job {}: {why}", self.launch.job);
+        say!("tutti keeper: dropped the front end of job {}: {why}", self.launch.job);
         self.drop_front(context);
     }
 

@@ -17,6 +17,7 @@ use super::script;
 use super::start::{Program, Refusal};
 use super::stdio::{InPipe, OutPipe};
 use super::watch::Token;
+use crate::output::say;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
@@ -203,12 +204,12 @@ impl Job {
             if let Some(bytes) = self.launch.memory_per_task_bytes
                 && let Err(error) = group.set_memory_limit(bytes)
             {
-                eprintln!("tutti keeper: memory is not limited: {}", chain(&error));
+                say!("tutti keeper: memory is not limited: {}", chain(&error));
             }
             if let Some(most) = self.launch.spec.processes_max
                 && let Err(error) = group.set_process_limit(most)
             {
-                eprintln!("tutti keeper: processes are not limited: {}", chain(&error));
+                say!("tutti keeper: processes are not limited: {}", chain(&error));
             }
             task.group = Some(group);
         }
@@ -268,7 +269,7 @@ impl Job {
             && let Err(error) = group.kill()
             && !error.is_gone()
         {
-            eprintln!("tutti keeper: cannot kill job {}: {}", self.launch.job, chain(&error));
+            say!("tutti keeper: cannot kill job {}: {}", self.launch.job, chain(&error));
         }
         for index in 0..self.tasks.len() {
             match &self.tasks[index].phase {
@@ -301,7 +302,7 @@ impl Job {
     /// Sends a signal to the process groups of tasks' roots.
     pub(super) fn signal(&mut self, ranks: &[Rank], number: u8, context: &mut Context) {
         let Ok(signal) = Signal::try_from(i32::from(number)) else {
-            eprintln!("tutti keeper: job {}: there is no signal {number}", self.launch.job);
+            say!("tutti keeper: job {}: there is no signal {number}", self.launch.job);
             return;
         };
         if ends_by_default(signal) {
@@ -442,7 +443,7 @@ impl Job {
                     && let Some(Err(error)) = task.group.as_ref().map(Cgroup::kill)
                     && !error.is_gone()
                 {
-                    eprintln!("tutti keeper: cannot kill what a task left: {}", chain(&error));
+                    say!("tutti keeper: cannot kill what a task left: {}", chain(&error));
                 }
                 *naps = naps.saturating_add(1);
                 let at_ns = clock::monotonic_ns() + nap_ns(*naps);
@@ -454,7 +455,7 @@ impl Job {
             }
             Ok(true) => {}
             // Waiting would not help; the group goes with the instance's subtree.
-            Err(error) => eprintln!("tutti keeper: {}", chain(&error)),
+            Err(error) => say!("tutti keeper: {}", chain(&error)),
         }
         if self.is_waiting_for_an_abort(index) {
             self.tasks[index].group = None;
@@ -511,7 +512,7 @@ impl Job {
             if !context.agent_connected
                 && let Err(error) = group.remove()
             {
-                eprintln!("tutti keeper: {}", chain(&error));
+                say!("tutti keeper: {}", chain(&error));
             }
         }
         self.cgroup = None;
@@ -554,7 +555,7 @@ fn nap_ns(naps: u32) -> u64 {
 
 fn say_what_hangs(task: &Task) {
     let left = task.group.as_ref().and_then(|group| group.processes().ok()).unwrap_or_default();
-    eprintln!("tutti keeper: task {} was killed and processes {left:?} do not end", task.rank);
+    say!("tutti keeper: task {} was killed and processes {left:?} do not end", task.rank);
 }
 
 fn task_status(status: WaitStatus) -> TaskStatus {
@@ -570,7 +571,7 @@ fn task_status(status: WaitStatus) -> TaskStatus {
 
 fn kill_below(process: &Process) {
     if let Err(error) = signal::kill_tree(signal::Root::below(process.pid)) {
-        eprintln!("tutti keeper: cannot kill what is below {}: {}", process.pid, chain(&error));
+        say!("tutti keeper: cannot kill what is below {}: {}", process.pid, chain(&error));
     }
 }
 

@@ -7,6 +7,7 @@ use super::context::Context;
 use super::job::Job;
 use super::watch::{Event, Token, Watch};
 use crate::link::Interest;
+use crate::output::say;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -155,14 +156,11 @@ impl Job {
                 }
                 Effect::Abort { task, code, message } => abort = Some((task, code, message)),
                 Effect::Close { task, error } => {
-                    eprintln!("tutti keeper: job {}: task at {task}: {error}", self.launch.job);
+                    say!("tutti keeper: job {}: task at {task}: {error}", self.launch.job);
                     open &= task != index;
                 }
                 Effect::BarrierComplete { .. } => {
-                    eprintln!(
-                        "tutti keeper: job {}: PMI between nodes is missing",
-                        self.launch.job
-                    );
+                    say!("tutti keeper: job {}: PMI between nodes is missing", self.launch.job);
                 }
                 Effect::Finalized { .. } => {}
             }

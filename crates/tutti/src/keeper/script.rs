@@ -1,5 +1,6 @@
 //! Scripts of jobs: written where only their owner can read them, and how to run one.
 
+use crate::output::say;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
@@ -56,7 +57,7 @@ pub(super) fn remove(directory: &Path) {
     if let Err(error) = fs::remove_dir_all(directory)
         && error.kind() != io::ErrorKind::NotFound
     {
-        eprintln!("tutti keeper: cannot remove {}: {error}", directory.display());
+        say!("tutti keeper: cannot remove {}: {error}", directory.display());
     }
 }
 

@@ -8,6 +8,7 @@ use super::script;
 use super::stdio::{InPipe, OutPipe, input_pipe, output_pipe};
 use super::watch::Watch;
 use crate::link::Interest;
+use crate::output::say;
 use nix::errno::Errno;
 use nix::libc;
 use std::ffi::{CString, OsStr};
@@ -218,7 +219,7 @@ impl Job {
         let job = self.launch.job;
         let mut watch = |fd: &OwnedFd, what| {
             context.watches.add(fd, what, Interest::READ).inspect_err(|error| {
-                eprintln!("tutti keeper: job {job}: cannot watch a new process: {error}");
+                say!("tutti keeper: job {job}: cannot watch a new process: {error}");
             })
         };
         let report_token = if self.held_back {

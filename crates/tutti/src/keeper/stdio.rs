@@ -7,6 +7,7 @@
 use super::outlet::{Pumped, READ_BYTES_FIRST, READ_BYTES_MOST};
 use super::watch::{Token, Watch, Watches};
 use crate::link::Interest;
+use crate::output::say;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
 use std::collections::VecDeque;
@@ -93,7 +94,7 @@ impl OutPipe {
         if self.token.is_none() {
             match watches.add(&self.file, self.watch, Interest::READ) {
                 Ok(token) => self.token = Some(token),
-                Err(error) => eprintln!("tutti keeper: lost sight of a task's output: {error}"),
+                Err(error) => say!("tutti keeper: lost sight of a task's output: {error}"),
             }
         }
     }
@@ -166,7 +167,7 @@ impl InPipe {
                 match watches.add(&self.file, self.watch, Interest::WRITE) {
                     Ok(token) => self.token = Some(token),
                     Err(error) => {
-                        eprintln!("tutti keeper: gave up a task's input: {error}");
+                        say!("tutti keeper: gave up a task's input: {error}");
                         return InputState::Closed;
                     }
                 }

@@ -3,6 +3,7 @@
 //! came after.
 
 use crate::link::{Interest, Poller, Ready};
+use crate::output::say;
 use std::io;
 use std::os::fd::AsFd;
 use tutti_core::JobId;
@@ -82,7 +83,7 @@ impl Watches {
 
     pub(super) fn modify(&self, fd: impl AsFd, token: Token, interest: Interest) {
         if let Err(error) = self.poller.modify(fd, token.0, interest) {
-            eprintln!("tutti keeper: cannot watch a descriptor: {error}");
+            say!("tutti keeper: cannot watch a descriptor: {error}");
         }
     }
 

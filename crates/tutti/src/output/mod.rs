@@ -5,7 +5,21 @@ mod table;
 pub(crate) use table::{Align, Table};
 
 use serde::Serialize;
+use std::fmt::Arguments;
 use std::io::Write;
+
+/// Says a line on standard error. Nobody may be there to read it, or the log's file system be full:
+/// that is no reason to end, so unlike the standard library's macro this one never panics.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::output::say_line(format_args!($($text)*)) };
+}
+pub(crate) use say;
+
+/// See [`say`].
+pub(crate) fn say_line(text: Arguments<'_>) {
+    // In one piece, so that lines of several processes do not mix.
+    let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
 
 /// Prints a value as indented JSON.
 ///

@@ -127,12 +127,23 @@ fn a_broken_pipe_is_no_error() {
         "tutti params | head -n 1",
         "tutti --help | head -n 1",
         "tutti run --help | head -n 0",
+        "tutti demo --length 1ms | head -n 0",
     ] {
         for _ in 0..5 {
             let done = instance.shell(line).expect(0);
             assert_eq!(done.err, "", "{line}");
         }
     }
+}
+
+#[test]
+fn a_message_that_nobody_can_read_ends_nothing() {
+    let instance = Instance::new().up();
+    for to in ["2>/dev/full", "2>&-"] {
+        instance.shell(&format!("tutti run -n 2 no-such-program {to}")).expect(127);
+        instance.shell(&format!("tutti cancel 99 {to}")).expect(1);
+    }
+    instance.shell("tutti ps >/dev/full").expect(1).says("No space left");
 }
 
 #[test]

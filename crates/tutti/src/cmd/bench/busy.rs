@@ -1,5 +1,6 @@
 //! Says so when others use the machine: a benchmark beside a compilation measures the compilation.
 
+use crate::output::say;
 use std::time::Duration;
 
 /// How long is looked.
@@ -14,7 +15,7 @@ pub(super) fn warn() {
     std::thread::sleep(LOOK);
     let Some(used) = read().and_then(|after| used_percent(before, after)) else { return };
     if used > USED_MAX {
-        eprintln!(
+        say!(
             "bench: others use {used} % of the processors: expect rough figures, and the ratios to be \
              of more use than the times"
         );

@@ -20,6 +20,7 @@ mod work;
 
 use crate::exit::Exit;
 use crate::front::JobOptions;
+use crate::output::say;
 use clap::{Args, Parser, Subcommand};
 use figures::Figure;
 
@@ -105,7 +106,7 @@ fn all(bench: &Bench, json: bool) -> anyhow::Result<Exit> {
 
 /// Says on standard error what is being measured: all of it takes minutes.
 fn progress(what: &str) {
-    eprintln!("bench: {what} ...");
+    say!("bench: {what} ...");
 }
 
 #[derive(Parser)]
