@@ -55,6 +55,9 @@ pub struct Spawn<'a> {
     pub new_session: bool,
     /// Whether a minder stands between the caller and the process (see the module).
     pub minder: bool,
+    /// What is written to standard error, followed by the reason, if the program can't be
+    /// executed; `None`: nothing.
+    pub complaint: Option<&'a CStr>,
 }
 
 /// A user, set for real, effective and saved ids alike.

@@ -21,6 +21,11 @@ pub struct JobReport {
     pub state: String,
     /// Why it waits, or how it ended; empty otherwise.
     pub reason: String,
+    /// What there is to know beyond the reason, in lines: which rank could not be started and why,
+    /// which used too much memory; mostly empty.
+    pub detail: String,
+    /// Parts of it that a user has suspended: `7.0`, `7.0/1234`.
+    pub suspended: Vec<String>,
     /// How many tasks.
     pub tasks: u32,
     /// How many processors.
@@ -160,7 +165,7 @@ pub struct StatusReport {
 }
 
 /// A job, one task of it, or a process of a task with all below it: `7`, `7.0`, `7.0/1234`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Target {
     /// Which job.
     pub job: JobId,

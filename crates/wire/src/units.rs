@@ -142,6 +142,15 @@ pub fn format_duration_short(length: Nanos) -> String {
     }
 }
 
+/// As [`format_duration_short`], for what is known to the second only: `3s`, `3m04s`.
+#[must_use]
+pub fn format_seconds(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        _ => format_duration_short(Nanos::from_secs(seconds)),
+    }
+}
+
 /// One digit behind the point below ten, none above.
 fn with_tenths(amount: u64, unit: u64, name: &str) -> String {
     let whole = amount / unit;
@@ -408,6 +417,9 @@ mod tests {
             (5 * 86_400 * S + 7 * 3_600 * S, "5d07h"),
         ] {
             assert_eq!(format_duration_short(Nanos(ns)), text);
+        }
+        for (seconds, text) in [(0, "0s"), (3, "3s"), (184, "3m04s")] {
+            assert_eq!(format_seconds(seconds), text);
         }
     }
 

@@ -117,6 +117,9 @@ fn errno() -> c_int {
 /// All that the child does. Does not return.
 pub(super) fn run(plan: &mut Plan) -> ! {
     let Err(failure) = set_up_and_execute(plan);
+    if let (Step::Execute, Some(complaint)) = (failure.step, plan.spawn.complaint) {
+        complain(complaint, failure.errno);
+    }
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&(failure.step as c_int).to_ne_bytes());
     bytes[4..].copy_from_slice(&failure.errno.to_ne_bytes());
@@ -125,6 +128,17 @@ pub(super) fn run(plan: &mut Plan) -> ! {
         libc::write(plan.report, bytes.as_ptr().cast(), bytes.len());
         libc::_exit(EXIT_NOT_RUN)
     }
+}
+
+/// In one call, so that tasks that share a file do not write into each other's lines. That it fails
+/// changes nothing.
+fn complain(text: &CStr, errno: c_int) {
+    // A table of texts, looked up without allocation.
+    let why = nix::errno::Errno::from_raw(errno).desc();
+    let parts = [text.to_bytes(), why.as_bytes(), b"\n"]
+        .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+    // SAFETY: the parts are valid for the call, which only reads them.
+    unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), 3) };
 }
 
 fn set_up_and_execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failure> {

@@ -49,6 +49,24 @@ fn programs_that_do_not_exist_or_may_not_be_executed() {
 }
 
 #[test]
+fn what_cannot_be_executed_may_complain_where_its_errors_go() {
+    let mut launch = Launch::program(&["/no/such/program"]);
+    launch.stderr = StdioFd::Stdout;
+    launch.complaint = Some(c"cannot execute it: ".to_owned());
+    let mut process = launch.start(None);
+    assert_eq!(process.read_all(), "cannot execute it: No such file or directory\n");
+    assert_eq!(
+        process.report(),
+        Report::Failed { step: Step::Execute, errno: libc::ENOENT },
+        "the report comes all the same"
+    );
+    process.wait();
+    // Not for other failures: the errors may have no place yet.
+    launch.cwd = c"/no/such".to_owned();
+    assert_eq!(launch.start(None).read_all(), "");
+}
+
+#[test]
 fn directories_that_cannot_be_entered() {
     need_root();
     let directory = Directory::new("directories");
@@ -139,6 +157,7 @@ fn what_makes_no_sense_is_refused_at_once() {
         pass: &[],
         new_session: false,
         minder: false,
+        complaint: None,
     };
     let refused = |made: Spawn| {
         assert_eq!(spawn(&made).unwrap_err().raw_os_error(), Some(libc::EINVAL), "{made:?}");

@@ -99,6 +99,7 @@ pub(crate) struct Launch {
     pub(crate) stdout: Option<StdioFd<'static>>,
     pub(crate) stderr: StdioFd<'static>,
     pub(crate) minder: bool,
+    pub(crate) complaint: Option<CString>,
 }
 
 impl Launch {
@@ -121,6 +122,7 @@ impl Launch {
             stdout: None,
             stderr: StdioFd::Null,
             minder: false,
+            complaint: None,
         }
     }
 
@@ -157,6 +159,7 @@ impl Launch {
             pass: &self.pass,
             new_session: true,
             minder: self.minder,
+            complaint: self.complaint.as_deref(),
         })
         .expect("it starts");
         Process { child, output: read.into(), reaped: false }

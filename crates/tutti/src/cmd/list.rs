@@ -7,7 +7,7 @@ use clap::Args;
 use tutti_core::Nanos;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, NodeReport, SwitchRecord};
-use tutti_wire::units::{format_bytes, format_duration_short};
+use tutti_wire::units::{format_bytes, format_duration_short, format_seconds};
 
 #[derive(Args, Debug)]
 pub(crate) struct PsArgs {
@@ -71,7 +71,7 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
             job.tasks.to_string(),
             job.state.clone(),
             turn(job),
-            format_duration_short(Nanos::from_secs(job.age_s)),
+            format_seconds(job.age_s),
             format_duration_short(Nanos::from_millis(job.service_ms)),
             whereabouts(job),
         ]);
@@ -90,11 +90,18 @@ fn turn(job: &JobReport) -> String {
 }
 
 fn whereabouts(job: &JobReport) -> String {
-    match job.exit_code {
+    let mut text = match job.exit_code {
         Some(code) => format!("exit {code}: {}", job.reason),
         None if !job.placement.is_empty() => job.placement.join(" "),
         None => job.reason.clone(),
+    };
+    if !job.suspended.is_empty() {
+        text.push_str(&format!(" ({} suspended)", job.suspended.join(", ")));
     }
+    if let Some(first) = job.detail.lines().next() {
+        text.push_str(&format!(": {first}"));
+    }
+    text
 }
 
 #[derive(Args, Debug)]

@@ -2,7 +2,9 @@
 
 use super::{ask, unexpected};
 use crate::exit::Exit;
-use crate::front::{JobOptions, connect_or_start, job_request, pattern_parser};
+use crate::front::{
+    JobOptions, check_launch, connect_or_start, job_request, output_file, pattern_parser,
+};
 use crate::output::{print, say};
 use anyhow::{Context, bail};
 use clap::{Args, FromArgMatches};
@@ -10,8 +12,9 @@ use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+use tutti_core::JobId;
 use tutti_wire::launch::Stdio;
-use tutti_wire::local::{Reply, Request};
+use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::script;
 
 // Options of `submit` that may stand in a script's `#TUTTI` lines as well. No doc comment: clap would
@@ -65,16 +68,12 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
         append: options.append,
     };
     let request = job_request(&options.job, "production", &args.command, script, stdio)?;
+    check_launch(&request.launch)?;
     let mut link = connect_or_start()?;
-    link.send(&Request::Submit(request));
+    link.send(&Request::Submit(request.clone()));
     match link.call().context("the controller went away")? {
         Reply::Accepted { job, .. } if args.parsable => print(&format!("{job}\n"))?,
-        Reply::Accepted { job, waits } if waits.is_empty() => {
-            print(&format!("job {job} is submitted\n"))?;
-        }
-        Reply::Accepted { job, waits } => {
-            print(&format!("job {job} is submitted, and queued: {waits}\n"))?;
-        }
+        Reply::Accepted { job, waits } => print(&accepted(&request, job, &waits))?,
         Reply::Declined { reason } => {
             say!("tutti: declined: {reason}");
             return Ok(Exit::DECLINED);
@@ -83,6 +82,18 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
         _ => return unexpected(),
     }
     Ok(Exit::OK)
+}
+
+fn accepted(request: &JobRequest, job: JobId, waits: &str) -> String {
+    let mut text = format!("job {job} is submitted");
+    if !waits.is_empty() {
+        text.push_str(&format!(", and queued: {waits}"));
+    }
+    if let Some(file) = output_file(&request.launch, job) {
+        text.push_str(&format!("\nits output goes to {file}"));
+    }
+    text.push('\n');
+    text
 }
 
 /// The text of a script, if that is what the command names by a path.

@@ -52,6 +52,7 @@ impl NodeEntry {
 
 struct Open {
     client: u64,
+    question: Question,
     /// Nodes that have not answered, by the number of their question.
     missing: BTreeMap<u64, NodeId>,
     answers: Vec<(NodeId, Answer)>,
@@ -216,6 +217,7 @@ impl Driver {
             // Said again by an agent that joined again.
             return;
         }
+        entry.suspended.retain(|part| part.rank != Some(rank));
         if !detail.is_empty() {
             entry.details.insert(rank, detail);
         }
@@ -250,7 +252,8 @@ impl Driver {
     /// Asks these nodes, on behalf of a client that gets one reply when all have answered.
     pub(super) fn ask(&mut self, client: u64, nodes: &[NodeId], question: &Question) {
         let group = self.questions.next;
-        let mut open = Open { client, missing: BTreeMap::new(), answers: Vec::new() };
+        let (missing, answers) = (BTreeMap::new(), Vec::new());
+        let mut open = Open { client, question: question.clone(), missing, answers };
         for &node in nodes {
             let query = self.questions.next;
             self.questions.next += 1;
@@ -299,6 +302,7 @@ impl Driver {
             if let Some(mut open) = self.questions.open.remove(&group) {
                 open.answers.sort_by_key(|(node, _)| *node);
                 let reply = self.merge(open.answers);
+                self.note_part(&open.question, reply == Reply::Done);
                 self.reply(open.client, &reply);
             }
         }

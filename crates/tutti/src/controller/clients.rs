@@ -7,13 +7,14 @@ use super::report;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
     ClassName, ClassSpec, ClusterTime, ControlMethod, EndReason, Event, IfAbsent, JobId, JobSpec,
-    Nanos, Params, Refusal, UserId,
+    JobState, Nanos, Params, Rank, Refusal, UserId,
 };
 use tutti_linux::peer;
 use tutti_wire::launch::{Credentials, Stdio, Usage};
 use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::report::Target;
 use tutti_wire::tree::Question;
+use tutti_wire::units::format_seconds;
 
 /// What a client's connection stands for.
 #[derive(Default)]
@@ -56,8 +57,16 @@ const NODES_PATIENCE: Nanos = Nanos::from_secs(10);
 /// Why a client may not have what it asks for.
 #[derive(Debug, thiserror::Error)]
 enum Forbidden {
-    #[error("there is no job {0}; `tutti ps` shows those there are")]
+    #[error("there is no job {0}; `tutti ps --all` shows those that are known")]
     NoJob(JobId),
+    #[error("job {job} has ended (exit {exit_code}, {} ago)", format_seconds(*ago_s))]
+    Ended { job: JobId, exit_code: u8, ago_s: u64 },
+    #[error("job {job} has no rank {rank}; its ranks are 0 to {last}")]
+    NoRank { job: JobId, rank: Rank, last: u32 },
+    #[error("rank {rank} of job {job} has ended; `tutti ps {job}` shows the job")]
+    RankEnded { job: JobId, rank: Rank },
+    #[error("job {0} is queued; none of its tasks has begun")]
+    NotBegun(JobId),
     #[error("job {0} belongs to {1}; only its owner, or root, may do that")]
     NotYours(JobId, String),
     #[error("only root, or the owner of the instance, may do that")]
@@ -121,11 +130,35 @@ impl Driver {
     }
 
     fn owned(&self, uid: u32, job: JobId) -> Result<(), Forbidden> {
-        let entry = self.jobs.get(&job).ok_or(Forbidden::NoJob(job))?;
-        if uid == 0 || uid == entry.credentials.uid {
-            Ok(())
-        } else {
-            Err(Forbidden::NotYours(job, entry.user.clone()))
+        let (owner, user, ended) = match (self.jobs.get(&job), self.ended.get(job)) {
+            (Some(entry), _) => (entry.credentials.uid, &entry.user, None),
+            (None, Some(ended)) => (ended.uid, &ended.report.user, Some(ended)),
+            (None, None) => return Err(Forbidden::NoJob(job)),
+        };
+        if uid != 0 && uid != owner {
+            return Err(Forbidden::NotYours(job, user.clone()));
+        }
+        ended.map_or(Ok(()), |ended| {
+            let exit_code = ended.outcome.exit_code;
+            let ago_s = self.now().since(ended.at).0 / 1_000_000_000;
+            Err(Forbidden::Ended { job, exit_code, ago_s })
+        })
+    }
+
+    /// Whether the user may do something to a part of a job, and there is that part.
+    fn owned_part(&self, uid: u32, target: Target) -> Result<(), Forbidden> {
+        let job = target.job;
+        self.owned(uid, job)?;
+        let (Some(rank), Some(entry)) = (target.rank, self.jobs.get(&job)) else { return Ok(()) };
+        if rank.0 >= entry.tasks {
+            return Err(Forbidden::NoRank { job, rank, last: entry.tasks.saturating_sub(1) });
+        }
+        if entry.statuses.contains_key(&rank) {
+            return Err(Forbidden::RankEnded { job, rank });
+        }
+        match self.core.job(job, self.now()).map(|view| view.state) {
+            Some(JobState::Queued { .. }) => Err(Forbidden::NotBegun(job)),
+            Some(JobState::Running { .. } | JobState::Ending { .. }) | None => Ok(()),
         }
     }
 
@@ -186,6 +219,7 @@ impl Driver {
             waiting: Vec::new(),
             usage: Usage::default(),
             details: BTreeMap::new(),
+            suspended: BTreeSet::new(),
             statuses: BTreeMap::new(),
             attach: Vec::new(),
         };
@@ -268,16 +302,13 @@ impl Driver {
     }
 
     fn on_wait(&mut self, token: u64, uid: u32, job: JobId) {
-        if let Some(ended) = self.ended.get(job) {
-            if uid != 0 && uid != ended.uid {
-                let user = ended.report.user.clone();
-                return self.fail(token, &Forbidden::NotYours(job, user));
+        match (self.owned(uid, job), self.ended.get(job)) {
+            (Err(Forbidden::Ended { .. }), Some(ended)) => {
+                let (outcome, detail) = (ended.outcome, ended.report.detail.clone());
+                return self.reply(token, &Reply::Ended { job, outcome, detail });
             }
-            let (outcome, detail) = (ended.outcome, ended.detail.clone());
-            return self.reply(token, &Reply::Ended { job, outcome, detail });
-        }
-        if let Err(error) = self.owned(uid, job) {
-            return self.fail(token, &error);
+            (Err(error), _) => return self.fail(token, &error),
+            (Ok(()), _) => {}
         }
         if let Some(entry) = self.jobs.get_mut(&job) {
             entry.waiting.push(token);
@@ -312,6 +343,9 @@ impl Driver {
         if every || target.pid.is_some() {
             return self.on_part(token, uid, target, Question::SignalPart { target, signal });
         }
+        if let Err(error) = self.owned_part(uid, target) {
+            return self.fail(token, &error);
+        }
         let job = target.job;
         let ranks = target.rank.into_iter().collect();
         self.for_owner(token, uid, job, |driver| {
@@ -322,7 +356,7 @@ impl Driver {
     /// Whole jobs are suspended in the matrix; parts of them by the agents of their nodes.
     fn on_part(&mut self, token: u64, uid: u32, target: Target, question: Question) {
         let job = target.job;
-        if let Err(error) = self.owned(uid, job) {
+        if let Err(error) = self.owned_part(uid, target) {
             return self.fail(token, &error);
         }
         if target.rank.is_none() {
@@ -350,6 +384,22 @@ impl Driver {
             return self.fail(token, &format!("{target} is not running; see `tutti ps`"));
         }
         self.ask(token, &nodes, &question);
+    }
+
+    /// Remembers what `ps` shows of parts; called when their nodes have answered.
+    pub(super) fn note_part(&mut self, question: &Question, done: bool) {
+        let (Question::SuspendPart(target) | Question::ResumePart(target)) = question else {
+            return;
+        };
+        let Some(entry) = self.jobs.get_mut(&target.job) else { return };
+        match question {
+            Question::SuspendPart(_) if done => drop(entry.suspended.insert(*target)),
+            // A process that can't be resumed has gone.
+            Question::ResumePart(_) if done || target.pid.is_some() => {
+                entry.suspended.remove(target);
+            }
+            _ => {}
+        }
     }
 
     // ------------------------------------------------------------------ parameters

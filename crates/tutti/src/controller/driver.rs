@@ -282,9 +282,9 @@ impl Driver {
         let ended = Ended {
             report: report::ended_job(job, &entry, outcome),
             accepted: entry.accepted,
+            at: self.now(),
             uid: entry.credentials.uid,
             outcome,
-            detail: detail.clone(),
         };
         self.ended.push(ended);
         for token in entry.front.into_iter().chain(entry.waiting) {

@@ -1,10 +1,10 @@
 //! What the controller keeps of a job beside what the core decides on.
 
 use serde_bytes::ByteBuf;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{ClusterTime, JobId, Outcome, Rank, TaskStatus};
 use tutti_wire::launch::{Credentials, LaunchSpec, Usage};
-use tutti_wire::report::JobReport;
+use tutti_wire::report::{JobReport, Target};
 
 /// Jobs that ended and can still be shown; older ones are forgotten.
 const ENDED_MAX: usize = 10_000;
@@ -33,6 +33,8 @@ pub(super) struct Entry {
     pub(super) usage: Usage,
     /// What a reader should know beyond the outcome, by rank.
     pub(super) details: BTreeMap<Rank, String>,
+    /// Parts of it that are suspended by themselves.
+    pub(super) suspended: BTreeSet<Target>,
     /// How tasks ended.
     pub(super) statuses: BTreeMap<Rank, TaskStatus>,
     /// Where front ends reach the keepers that hold its tasks.
@@ -49,7 +51,7 @@ impl Entry {
         let mut lines = Vec::new();
         for (text, ranks) in by_text {
             match ranks.as_slice() {
-                _ if self.statuses.len() == ranks.len() => lines.push(text.to_owned()),
+                _ if self.tasks as usize == ranks.len() => lines.push(text.to_owned()),
                 [rank] => lines.push(format!("rank {rank}: {text}")),
                 [first, ..] => {
                     lines.push(format!("rank {first} and {} others: {text}", ranks.len() - 1));
@@ -67,12 +69,12 @@ pub(super) struct Ended {
     pub(super) report: JobReport,
     /// When it was accepted.
     pub(super) accepted: ClusterTime,
+    /// When it had ended.
+    pub(super) at: ClusterTime,
     /// Whose it was.
     pub(super) uid: u32,
     /// How it ended.
     pub(super) outcome: Outcome,
-    /// What a reader should know beyond the outcome.
-    pub(super) detail: String,
 }
 
 /// The jobs that ended lately, by number.

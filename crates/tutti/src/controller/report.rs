@@ -20,7 +20,7 @@ pub(super) fn user_name(uid: u32) -> String {
     }
 }
 
-/// Jobs by number: those that ended lately if wanted, then those that have not.
+/// Jobs by number: those that have not ended and, if wanted, those that ended lately.
 pub(super) fn jobs(driver: &Driver, ended: bool) -> Vec<JobReport> {
     let mut reports: Vec<JobReport> = Vec::new();
     if ended {
@@ -29,7 +29,6 @@ pub(super) fn jobs(driver: &Driver, ended: bool) -> Vec<JobReport> {
             age_s: now.since(ended.accepted).0 / 1_000_000_000,
             ..ended.report.clone()
         }));
-        reports.sort_by_key(|report| report.job);
     }
     let rows: Vec<RowView> = driver.core.rows().filter(|row| row.length.is_some()).collect();
     for view in driver.core.jobs(driver.now()) {
@@ -37,6 +36,7 @@ pub(super) fn jobs(driver: &Driver, ended: bool) -> Vec<JobReport> {
             reports.push(live_job(driver, &rows, &view, entry));
         }
     }
+    reports.sort_by_key(|report| report.job);
     reports
 }
 
@@ -63,6 +63,8 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
         class: view.spec.class.to_string(),
         state: state.into(),
         reason,
+        detail: entry.detail(),
+        suspended: entry.suspended.iter().map(ToString::to_string).collect(),
         tasks: view.spec.tasks,
         processors: entry.processors,
         placement: view
@@ -89,6 +91,8 @@ pub(super) fn ended_job(job: JobId, entry: &Entry, outcome: Outcome) -> JobRepor
         class: entry.class.clone(),
         state: "ended".into(),
         reason: outcome.reason.to_string(),
+        detail: entry.detail(),
+        suspended: Vec::new(),
         tasks: entry.tasks,
         processors: entry.processors,
         placement: Vec::new(),

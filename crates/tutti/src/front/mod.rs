@@ -4,6 +4,7 @@
 //! print ([`output`]), hands on what the user types ([`input`]), and passes on signals ([`signals`]).
 //! It ends when the controller says that nothing of the job is left and all output has been printed.
 
+mod foresight;
 mod input;
 mod output;
 mod relay;
@@ -12,6 +13,7 @@ mod run;
 mod signals;
 mod start;
 
+pub(crate) use foresight::{check_launch, output_file};
 pub(crate) use input::parse_input;
 pub(crate) use output::OutputOptions;
 pub(crate) use request::{JobOptions, job_request, pattern_parser};

@@ -394,14 +394,17 @@ impl Front {
         let status = |rank: &Rank| self.statuses.get(rank).map(|(status, _)| *status);
         let decided =
             self.order.iter().find(|rank| status(rank).is_some_and(|s| s.exit_code() == exit_code));
-        if let Some((rank, status)) = decided.and_then(|rank| Some((rank, status(rank)?))) {
-            say!("tutti: rank {rank} {}", describe(status));
+        if let Some(rank) = decided
+            && let Some(what) = status(rank).and_then(describe)
+        {
+            say!("tutti: rank {rank} {what}");
         }
     }
 }
 
-fn describe(status: TaskStatus) -> String {
-    match status {
+/// Nothing for what the detail of the job's end has said already.
+fn describe(status: TaskStatus) -> Option<String> {
+    Some(match status {
         TaskStatus::Exited(code) => format!("ended with exit status {code}"),
         TaskStatus::Signaled(number) => {
             let name = nix::sys::signal::Signal::try_from(i32::from(number))
@@ -409,9 +412,7 @@ fn describe(status: TaskStatus) -> String {
             format!("was ended by {name}")
         }
         TaskStatus::Aborted(code) => format!("aborted the job with status {code}"),
-        TaskStatus::NotFound => "was not found".into(),
-        TaskStatus::NotExecutable => "could not be started".into(),
-        TaskStatus::OutOfMemory => "used more memory than it may".into(),
+        TaskStatus::NotFound | TaskStatus::NotExecutable | TaskStatus::OutOfMemory => return None,
         TaskStatus::Lost => "was lost".into(),
-    }
+    })
 }

@@ -36,6 +36,7 @@ use tutti_linux::{clock, shm, signal};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::{FromKeeper, HeldJob};
 use tutti_wire::launch::{Launch, Stdio, Usage};
+use tutti_wire::units::format_bytes;
 
 /// The first pause before a task's cgroup is tried again, and the longest.
 const NAP_FIRST_NS: u64 = 50_000;
@@ -389,10 +390,12 @@ impl Job {
         // A task that was not killed itself may have lost a child and said so by its status.
         if status != TaskStatus::Exited(0)
             && !self.killed
-            && self.launch.memory_per_task_bytes.is_some()
+            && let Some(limit) = self.launch.memory_per_task_bytes
             && group.is_some_and(|group| group.oom_kills() > 0)
         {
-            return (TaskStatus::OutOfMemory, "it used more memory than --memory gives it".into());
+            let limit = format_bytes(limit);
+            let detail = format!("more memory was used than the {limit} that --memory gives");
+            return (TaskStatus::OutOfMemory, detail);
         }
         (status, self.full_disk(index))
     }

@@ -214,6 +214,7 @@ impl Job {
             pass: &[(pmi.as_raw_fd(), PMI_FD)],
             new_session: true,
             minder: group.is_none(),
+            complaint: self.complaint(index).as_deref(),
         })
         .map_err(|error| Refusal::io("cannot make a process", &error))?;
         let job = self.launch.job;
@@ -232,6 +233,17 @@ impl Job {
             Minder::new(fd, token)
         });
         Ok(Process { pid: child.pid, report: child.report, report_token, minder })
+    }
+
+    /// What a task that can't be executed says in its file; with a front end, that says it.
+    fn complaint(&self, index: usize) -> Option<CString> {
+        let Stdio::Files { .. } = self.launch.spec.stdio else { return None };
+        let program = self.program.as_ref().ok()?.argv.first()?.to_string_lossy();
+        let rank = match self.launch.size {
+            1 => String::new(),
+            _ => format!("rank {}: ", self.tasks[index].rank),
+        };
+        CString::new(format!("tutti: {rank}cannot execute '{program}': ")).ok()
     }
 
     /// Makes the pipes of a task, or names its files.

@@ -62,6 +62,8 @@ fn json_has_the_documented_keys() {
             "class",
             "state",
             "reason",
+            "detail",
+            "suspended",
             "tasks",
             "processors",
             "placement",

@@ -64,6 +64,10 @@ fn one_task_can_be_suspended_while_the_others_go_on() {
     instance.tutti(&["suspend", &format!("{job}.1")]).expect(0);
     expect_standstill(&instance, 1);
     expect_progress(&instance, 0);
+    let part = format!("{job}.1");
+    assert_eq!(instance.job(job)["suspended"], serde_json::json!([part]));
+    let shown = instance.tutti(&["ps"]).expect(0).text();
+    assert!(shown.contains(&format!("({part} suspended)")), "{shown}");
     // It stays so when its whole job was suspended and resumed.
     instance.tutti(&["suspend", &job.to_string()]).expect(0);
     instance.wait_for_state(job, "suspended");
@@ -72,9 +76,18 @@ fn one_task_can_be_suspended_while_the_others_go_on() {
     expect_standstill(&instance, 1);
     instance.tutti(&["resume", &format!("{job}.1")]).expect(0);
     expect_progress(&instance, 1);
-    instance.tutti(&["suspend", &format!("{job}.9")]).expect(1).says("9");
+    assert_eq!(instance.job(job)["suspended"], serde_json::json!([]));
+    let no_rank = format!("job {job} has no rank 9; its ranks are 0 to 1");
+    for verb in [&["suspend"][..], &["resume"], &["signal", "TERM"], &["signal", "--all", "TERM"]] {
+        let target = format!("{job}.9");
+        instance.tutti(&[verb, &[&target]].concat()).expect(1).says(&no_rank);
+    }
     instance.tutti(&["cancel", &job.to_string()]).expect(0);
     instance.tutti(&["wait", &job.to_string()]).expect(143);
+    for verb in [&["cancel"][..], &["suspend"], &["resume"], &["signal", "TERM"]] {
+        let done = instance.tutti(&[verb, &[&job.to_string()]].concat()).expect(1);
+        done.says(&format!("job {job} has ended (exit 143, "));
+    }
 }
 
 #[test]

@@ -55,15 +55,14 @@ fn a_program_that_is_missing_or_not_executable_is_named() {
 }
 
 #[test]
-fn a_submitted_program_that_is_missing_ends_its_job_with_the_reason() {
+fn what_a_task_does_not_find_ends_its_job_with_the_reason() {
     let instance = Instance::new().up();
     let wait = |job: u64| instance.tutti(&["wait", &job.to_string()]);
-    wait(instance.submit(&["no-such-program"])).expect(127).says("no such program");
-    wait(instance.submit(&["-o", "/no/such/dir/x", "true"])).expect(126).says("/no/such/dir/x");
-    wait(instance.submit(&["-i", "no-such-file", "cat"])).expect(126).says("no-such-file");
-    wait(instance.submit(&["-D", "/no/such/dir", "-o", "/dev/null", "true"]))
-        .expect(126)
-        .says("no such directory: /no/such/dir");
+    // The letters keep `submit` from looking.
+    wait(instance.submit(&["-o", "/no/%j/x", "true"])).expect(126).says("/no/1/x");
+    wait(instance.submit(&["-i", "no-such-%j", "cat"])).expect(126).says("no-such-2");
+    let run = ["run", "-D", "/no/such/dir", "true"];
+    instance.tutti(&run).expect(126).says("no such directory: /no/such/dir");
 }
 
 #[test]
@@ -209,6 +208,6 @@ fn a_cancelled_job_ends_by_the_signal_that_ended_it() {
     running.wait_for("up");
     instance.tutti(&["cancel", "--now", "3"]).expect(0);
     running.wait().expect(137).says("cancelled");
-    instance.tutti(&["cancel", "3"]).expect(1).says("there is no job 3");
+    instance.tutti(&["cancel", "3"]).expect(1).says("job 3 has ended (exit 137");
     eventually("no job", || instance.tutti(&["ps"]).text().lines().nth(1).is_none().then_some(()));
 }

@@ -23,7 +23,7 @@ fn a_submitted_command_writes_to_its_file_and_wait_gives_its_exit_code() {
     let instance = Instance::new();
     let done = instance.tutti(&["submit", "-n", "2", "sh", "-c", "echo $TUTTI_RANK; exit 5"]);
     let done = done.expect(0).says("started a private instance");
-    assert_eq!(done.text(), "job 1 is submitted\n");
+    assert_eq!(done.text(), "job 1 is submitted\nits output goes to tutti-1.out\n");
     finish(&instance, 1, 5);
     // It can be waited for when it has long ended.
     finish(&instance, 1, 5);
@@ -34,6 +34,55 @@ fn a_submitted_command_writes_to_its_file_and_wait_gives_its_exit_code() {
     let shown = instance.job(1);
     assert_eq!((&shown["state"], &shown["exit_code"]), (&"ended".into(), &5.into()));
     instance.tutti(&["wait", "99"]).expect(125).says("there is no job 99");
+}
+
+#[test]
+fn what_cannot_start_is_seen_when_it_is_submitted() {
+    let instance = Instance::new();
+    fs::write(instance.work.join("plain"), "x").unwrap();
+    for (line, says) in [
+        ("no-such-program", "no such program: no-such-program (searched for in PATH)"),
+        ("./no-such", "no such program: ./no-such"),
+        ("./plain", "'./plain' may not be executed"),
+        ("plain", "the file here is ./plain"),
+        (".//", "is a directory"),
+        ("-o no/dir/out true", "no/dir' for the output file"),
+        ("-o . true", "is a directory"),
+        ("-e no/err-%r true", "for the output file"),
+        ("-i no-such true", "cannot read the input file"),
+        ("-D no-such true", "cannot start in"),
+    ] {
+        let words: Vec<&str> = ["submit"].into_iter().chain(line.split(' ')).collect();
+        instance.tutti(&words).expect(1).says(says);
+    }
+    assert!(!instance.dir.exists(), "for what can't start no instance is started");
+    // What can't be known yet is left to the tasks.
+    instance.tutti(&["submit", "-o", "%j/out", "true"]).expect(0);
+    instance.tutti(&["wait", "1"]).expect(126).says("cannot open output file");
+    let shown = instance.tutti(&["ps", "1"]).expect(0).text();
+    assert!(shown.contains("exit 126: a task failed: cannot open output file"), "{shown}");
+}
+
+#[test]
+fn a_program_that_went_missing_is_told_in_the_file_and_in_the_listing() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "rows=1"]).expect(0);
+    let first = instance.submit_spinner(2);
+    instance.wait_for_state(first, "running");
+    fs::copy("/bin/true", instance.work.join("gone")).unwrap();
+    let job = instance.submit(&["-n", "2", "-o", "out", "./gone"]);
+    let alone = instance.submit(&["-o", "alone", "./gone"]);
+    fs::remove_file(instance.work.join("gone")).unwrap();
+    instance.tutti(&["cancel", "--now", &first.to_string()]).expect(0);
+    finish(&instance, job, 127);
+    finish(&instance, alone, 127);
+    let why = "cannot execute './gone': No such file or directory";
+    // The failure of one ends the other, perhaps before it has failed too.
+    let written = read(&instance, "out");
+    let is_expected = |line: &str| (0..2).any(|r| line == format!("tutti: rank {r}: {why}"));
+    assert!(!written.is_empty() && written.lines().all(is_expected), "{written}");
+    assert_eq!(read(&instance, "alone"), format!("tutti: {why}\n"));
+    assert_eq!(instance.job(alone)["detail"], "no such program: ./gone");
 }
 
 #[test]

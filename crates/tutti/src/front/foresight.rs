@@ -1,0 +1,120 @@
+//! Whether a job that nobody will watch can start, and where its output will be.
+//!
+//! What its tasks find when they start decides. But a slip that can be seen when the job is handed
+//! in is better told then and there, to whoever made it, with their own rights.
+
+use anyhow::{Context, bail, ensure};
+use nix::unistd::{AccessFlags, eaccess};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use tutti_core::{JobId, Rank};
+use tutti_linux::spawn::program_candidates;
+use tutti_wire::launch::{LaunchSpec, Stdio};
+use tutti_wire::pattern::{PatternValues, expand, names_rank};
+
+/// Checks what a launch names: its directory, its program, its files.
+///
+/// # Errors
+/// Names the first that is missing or may not be used.
+pub(crate) fn check_launch(launch: &LaunchSpec) -> anyhow::Result<()> {
+    let directory = path_of(&launch.directory);
+    let shown = directory.display();
+    check_access(directory, AccessFlags::X_OK, || format!("cannot start in '{shown}'"))?;
+    if launch.script.is_none() {
+        check_program(launch, directory)?;
+    }
+    let Stdio::Files { input, output, error, .. } = &launch.stdio else { return Ok(()) };
+    if let Some(input) = input.as_ref().filter(|pattern| is_fixed(path_of(pattern))) {
+        let path = directory.join(path_of(input));
+        let shown = path.display();
+        check_access(&path, AccessFlags::R_OK, || format!("cannot read the input file '{shown}'"))?;
+    }
+    for pattern in std::iter::once(output).chain(error) {
+        check_output(directory, path_of(pattern))?;
+    }
+    Ok(())
+}
+
+fn check_program(launch: &LaunchSpec, directory: &Path) -> anyhow::Result<()> {
+    let name = launch.argv.first().map_or(&b""[..], |name| name);
+    let shown = String::from_utf8_lossy(name);
+    let path = std::env::var_os("PATH");
+    let name = CString::new(name).context("the program's name has a zero byte in it")?;
+    let candidates = program_candidates(&name, path.as_ref().map(|path| path.as_bytes()));
+    let files = candidates.iter().map(|file| directory.join(path_of(file.to_bytes())));
+    let found: Vec<_> = files.filter(|file| file.is_file()).collect();
+    if found.iter().any(|file| eaccess(file, AccessFlags::X_OK).is_ok()) {
+        return Ok(());
+    }
+    let is_path = name.to_bytes().contains(&b'/');
+    if let Some(file) = found.first() {
+        let file = if is_path { shown } else { file.to_string_lossy() };
+        bail!("'{file}' may not be executed; `chmod +x` would allow it");
+    }
+    if is_path {
+        ensure!(!directory.join(path_of(name.to_bytes())).is_dir(), "'{shown}' is a directory");
+        bail!("no such program: {shown}");
+    }
+    let hint = if directory.join(&*shown).is_file() {
+        format!("; the file here is ./{shown}")
+    } else {
+        String::new()
+    };
+    bail!("no such program: {shown} (searched for in PATH{hint})")
+}
+
+/// Only what holds for every task can be checked: directories and files without letters.
+fn check_output(directory: &Path, pattern: &Path) -> anyhow::Result<()> {
+    let path = directory.join(pattern);
+    let shown = path.display();
+    if is_fixed(pattern) && path.exists() {
+        ensure!(!path.is_dir(), "the output file '{shown}' is a directory");
+        let what = || format!("cannot write the output file '{shown}'");
+        return check_access(&path, AccessFlags::W_OK, what);
+    }
+    let Some(parent) = path.parent().filter(|parent| is_fixed(parent)) else { return Ok(()) };
+    ensure!(
+        parent.is_dir(),
+        "there is no directory '{}' for the output file; make it first",
+        parent.display()
+    );
+    let what = || format!("cannot make the output file '{shown}'");
+    check_access(parent, AccessFlags::W_OK | AccessFlags::X_OK, what)
+}
+
+fn check_access(path: &Path, how: AccessFlags, what: impl Fn() -> String) -> anyhow::Result<()> {
+    eaccess(path, how).map_err(|errno| anyhow::anyhow!("{}: {}", what(), errno.desc()))
+}
+
+/// Whether a pattern, or a part of one, is the same for every job and task.
+fn is_fixed(pattern: &Path) -> bool {
+    !pattern.as_os_str().as_bytes().contains(&b'%')
+}
+
+/// The file that the output of a submitted job goes to, as its user would name it from here.
+pub(crate) fn output_file(launch: &LaunchSpec, job: JobId) -> Option<String> {
+    let Stdio::Files { output, .. } = &launch.stdio else { return None };
+    let node = nix::unistd::gethostname().unwrap_or_default();
+    let user = std::env::var("USER").unwrap_or_else(|_| nix::unistd::getuid().to_string());
+    let values = PatternValues {
+        job,
+        rank: Rank(0),
+        name: &launch.name,
+        node: &node.to_string_lossy(),
+        user: &user,
+    };
+    let name = expand(output, &values).ok()?;
+    let mut path = path_of(&launch.directory).join(path_of(&name));
+    if let Ok(below) = std::env::current_dir()
+        .and_then(|here| path.strip_prefix(here).map(Path::to_owned).map_err(std::io::Error::other))
+    {
+        path = below;
+    }
+    let more = if names_rank(output) { " and so on, a file for each rank" } else { "" };
+    Some(format!("{}{more}", path.display()))
+}
+
+fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
