@@ -138,6 +138,18 @@ pub enum Refusal {
     NoNodes,
 }
 
+/// Bytes, as people ask for them: in the largest unit that gives a whole number.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes > 0 && bytes % (1 << 30) == 0 => write!(f, "{}G", bytes >> 30),
+            bytes => write!(f, "{}M", bytes.div_ceil(1 << 20)),
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -156,10 +168,10 @@ impl fmt::Display for Refusal {
             ),
             Self::TooMuchMemory { asked_bytes, available_bytes } => write!(
                 f,
-                "{} MiB of memory were asked for each task; the machine can give each of so many \
-                 tasks at most {} MiB",
-                asked_bytes.div_ceil(1 << 20),
-                available_bytes >> 20
+                "{} of memory were asked for each task, and for so many tasks there is at most {1} \
+                 each; ask for at most -m {1}, or for fewer tasks",
+                Size(*asked_bytes),
+                Size(available_bytes >> 20 << 20)
             ),
             Self::TooManyTasks { limit } => write!(f, "a job may have at most {limit} tasks"),
             Self::UnknownClass { class, known } => {

@@ -5,6 +5,7 @@ use crate::job::ControlMethod;
 use crate::limits::{CLASSES_MAX, SHARE_WHOLE};
 use crate::timetable::IfAbsent;
 use alloc::collections::BTreeMap;
+use core::fmt;
 use serde::{Deserialize, Serialize};
 
 /// All classes, by name.
@@ -28,12 +29,12 @@ pub struct ClassSpec {
 pub enum ClassError {
     /// The shares of all classes together exceed the whole.
     #[error(
-        "the shares of all classes would add up to {sum} of {SHARE_WHOLE} ten-thousandths; lower \
-         this one or another"
+        "the other classes have {} of the time, so this one can have at most {}; lower another first",
+        Percent(SHARE_WHOLE - left), Percent(*left)
     )]
     SharesExceedWhole {
-        /// What they would add up to.
-        sum: u32,
+        /// What the others leave, in ten-thousandths.
+        left: u32,
     },
     /// As many classes as there may be.
     #[error("there are {limit} classes already, the most that may be")]
@@ -53,11 +54,25 @@ impl ClassSpec {
             return Err(ClassError::TooMany { limit: CLASSES_MAX });
         }
         let others = classes.iter().filter(|&(other, _)| other != name);
-        let sum = others.fold(self.share, |sum, (_, spec)| sum.saturating_add(spec.share));
-        if sum > SHARE_WHOLE {
-            return Err(ClassError::SharesExceedWhole { sum });
+        let sum = others.fold(0u32, |sum, (_, spec)| sum.saturating_add(spec.share));
+        let left = SHARE_WHOLE.saturating_sub(sum);
+        if self.share > left {
+            return Err(ClassError::SharesExceedWhole { left });
         }
         Ok(())
+    }
+}
+
+/// Ten-thousandths, as people write them: `25%`, `12.5%`.
+struct Percent(u32);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0 / 100, self.0 % 100) {
+            (whole, 0) => write!(f, "{whole}%"),
+            (whole, part) if part % 10 == 0 => write!(f, "{whole}.{}%", part / 10),
+            (whole, part) => write!(f, "{whole}.{part:02}%"),
+        }
     }
 }
 
@@ -87,7 +102,14 @@ mod tests {
         assert_eq!(most.check(&name, &classes), Ok(()), "a class does not compete with itself");
         assert_eq!(
             most.check(&ClassName::new("interactive"), &classes),
-            Err(ClassError::SharesExceedWhole { sum: 10_001 })
+            Err(ClassError::SharesExceedWhole { left: 5000 })
+        );
+        let third = ClassSpec { share: 3350, ..half };
+        classes.insert(ClassName::new("benchmark"), third);
+        assert_eq!(
+            half.check(&ClassName::new("interactive"), &classes).unwrap_err().to_string(),
+            "the other classes have 83.5% of the time, so this one can have at most 16.5%; lower \
+             another first"
         );
     }
 

@@ -23,6 +23,11 @@ impl Exit {
         Self(code)
     }
 
+    /// The command line could not be understood, or asked for help only.
+    pub(crate) const fn usage(code: u8) -> Self {
+        Self(code)
+    }
+
     /// The number.
     pub(crate) const fn code(self) -> u8 {
         self.0

@@ -39,6 +39,14 @@ impl Instance {
         if system.answers() { system } else { Self::at(private_directory()) }
     }
 
+    /// Another instance of this user's or of the system that runs beside this one.
+    pub(crate) fn beside(&self) -> Option<Self> {
+        [system_directory(), private_directory()]
+            .into_iter()
+            .map(Self::at)
+            .find(|other| other != self && other.answers())
+    }
+
     /// The instance that `tutti up` starts: the system's for root, the user's own otherwise.
     pub(crate) fn to_start() -> Self {
         if let Some(directory) = std::env::var_os("TUTTI_DIR").filter(|d| !d.is_empty()) {

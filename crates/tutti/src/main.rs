@@ -2,6 +2,9 @@
 //! what a role does is in its own module.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod say;
+
 mod agent;
 mod cmd;
 mod controller;
@@ -13,17 +16,12 @@ mod link;
 mod output;
 mod supervise;
 
-use output::say;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let verb = match cmd::parse() {
         Ok(verb) => verb,
-        Err(error) => {
-            // A broken pipe of `tutti --help | head` is no error.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(exit) => return ExitCode::from(exit.code()),
     };
     let fails_with = verb.fails_with();
     match cmd::execute(verb) {

@@ -3,7 +3,7 @@
 
 use crate::exit::Exit;
 use crate::instance::Instance;
-use crate::output::{print, say};
+use crate::output::print;
 use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -320,7 +320,7 @@ pub(crate) fn clean_up_for_dead(instance: &Instance) {
     }
 }
 
-/// A private instance leaves nothing behind; the system's keeps its log.
+/// Nothing stays but the log of a system instance, if there is something in it.
 fn clean_up(instance: &Instance) {
     if let Ok(hierarchy) = tutti_linux::cgroup::Hierarchy::find(&instance.cgroup_name()) {
         let _ = hierarchy.remove();
@@ -329,9 +329,10 @@ fn clean_up(instance: &Instance) {
         let _ = std::fs::remove_file(socket);
     }
     let _ = std::fs::remove_dir(instance.spool());
-    if instance.private {
-        let _ = std::fs::remove_file(instance.log_file());
-        let _ = std::fs::remove_file(instance.lock_file());
-        let _ = std::fs::remove_dir(instance.directory());
+    let log = instance.log_file();
+    if instance.private || std::fs::metadata(&log).is_ok_and(|log| log.len() == 0) {
+        let _ = std::fs::remove_file(&log);
     }
+    let _ = std::fs::remove_file(instance.lock_file());
+    let _ = std::fs::remove_dir(instance.directory());
 }

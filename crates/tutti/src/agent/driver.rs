@@ -3,7 +3,6 @@
 use super::parts::Part;
 use super::switch::{Grip, Switch};
 use crate::link::{Interest, Link, Poller, Ready};
-use crate::output::say;
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

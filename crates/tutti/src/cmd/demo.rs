@@ -4,11 +4,12 @@ use super::own::{OwnInstance, percentile};
 use super::work::rounds_for;
 use crate::exit::Exit;
 use crate::front::JobOptions;
-use crate::output::{Align, Table, print};
+use crate::output::{Align, Table, counted, print, terminal_width};
 use clap::{Args, Parser};
+use nix::poll::{PollFd, PollFlags, poll};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tutti_core::{JobId, Nanos, Outcome};
 use tutti_wire::local::{Reply, Request};
@@ -32,20 +33,35 @@ struct Defaults {
     job: JobOptions,
 }
 
-/// Columns of the timeline that is drawn while the jobs run.
+/// Columns of the timeline where it goes to no terminal, and the fewest and the most on one.
 const COLUMNS: usize = 64;
+const COLUMNS_MIN: usize = 8;
+const COLUMNS_MAX: usize = 120;
+
+/// What stands beside the columns in a line.
+const BESIDE_COLUMNS: usize = "  second ||".len() + 1;
+
+/// A turn is drawn so many columns wide.
+const COLUMNS_PER_TURN: u64 = 4;
+
+/// Time between two looks at the jobs.
+const LOOK_MS: u16 = 100;
 
 pub(crate) fn execute(args: &DemoArgs) -> anyhow::Result<Exit> {
-    let length = parse_duration(&args.length).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let parse = |text| parse_duration(text).map_err(|error| anyhow::anyhow!("{error}"));
+    let (length, quantum) = (parse(&args.length)?, parse(&args.quantum)?);
     anyhow::ensure!(length.0 > 0 && length <= Nanos::from_secs(600), "--length is 1ms to 10m");
     let processors = tutti_linux::proc::online_processors().len();
     let own = OwnInstance::start("demo")?;
     own.set("quantum", &args.quantum)?;
-    let demo = Demo::new(&own, processors, length)?;
     print(&format!(
-        "Two jobs of {processors} tasks each; both want all {processors} processors of this \
-         machine.\n\nFirst one after the other, as without Tutti ...\n"
+        "Two jobs of {} each; both want all {} of this machine.\n\n",
+        counted(processors as u64, "task"),
+        counted(processors as u64, "processor")
     ))?;
+    super::busy::warn("demo");
+    let demo = Demo::new(&own, processors, length, quantum)?;
+    print("First one after the other, as without Tutti ...\n")?;
     let alone = demo.back_to_back()?;
     print(&format!(
         "{:.2} s.\n\nNow both at once, in turns of {}:\n\n",
@@ -55,7 +71,8 @@ pub(crate) fn execute(args: &DemoArgs) -> anyhow::Result<Exit> {
     let (together, outcomes, records) = demo.together()?;
     print(&format!("\n{:.2} s.\n\n", seconds(together)))?;
     print(&summary(&outcomes, together))?;
-    print(&figures(&records, alone, together))?;
+    print(&figures(&records))?;
+    print(&cost(alone, together))?;
     own.end()?;
     print(&format!(
         "\nThe instance has ended and left nothing behind. Next: tutti run -n {processors} COMMAND\n"
@@ -69,18 +86,25 @@ fn seconds(length: Duration) -> f64 {
 
 struct Demo<'a> {
     own: &'a OwnInstance,
+    column_ns: u64,
     options: JobOptions,
     argv: Vec<OsString>,
 }
 
 impl<'a> Demo<'a> {
-    fn new(own: &'a OwnInstance, processors: usize, length: Nanos) -> anyhow::Result<Self> {
+    fn new(
+        own: &'a OwnInstance,
+        processors: usize,
+        length: Nanos,
+        quantum: Nanos,
+    ) -> anyhow::Result<Self> {
         let mut options = Defaults::try_parse_from(["demo"])?.job;
         options.tasks = u32::try_from(processors)?;
         options.processors = Some(1);
         let rounds = rounds_for(Duration::from_nanos(length.0)).to_string();
         let argv = vec![std::env::current_exe()?.into_os_string(), "work".into(), rounds.into()];
-        Ok(Self { own, options, argv })
+        let column_ns = (quantum.0 / COLUMNS_PER_TURN).max(1);
+        Ok(Self { own, column_ns, options, argv })
     }
 
     fn start(&self, name: &str) -> anyhow::Result<JobId> {
@@ -90,9 +114,16 @@ impl<'a> Demo<'a> {
 
     fn back_to_back(&self) -> anyhow::Result<Duration> {
         let begin = Instant::now();
+        let terminal = terminal_width().is_some();
         for name in ["first", "second"] {
             let job = self.start(name)?;
-            self.own.wait(job)?;
+            self.wait_for(&[job], || match terminal {
+                true => print(&format!("\r  {name} {:.1} s\x1b[K", seconds(begin.elapsed()))),
+                false => Ok(()),
+            })?;
+        }
+        if terminal {
+            print("\r\x1b[K")?;
         }
         Ok(begin.elapsed())
     }
@@ -101,20 +132,41 @@ impl<'a> Demo<'a> {
         let begin_ns = tutti_linux::clock::monotonic_ns();
         let begin = Instant::now();
         let jobs = [self.start("first")?, self.start("second")?];
-        let mut waiting = jobs
-            .iter()
-            .map(|&job| {
-                let mut link = self.own.connect()?;
-                link.send(&Request::Wait { job });
-                link.flush()?;
-                Ok((job, link))
-            })
-            .collect::<anyhow::Result<Vec<_>>>()?;
+        let mut view = View { jobs, begin_ns, column_ns: self.column_ns, drawn: false };
+        let outcomes = self.wait_for(&jobs, || view.draw(&self.own.switches(u32::MAX)?))?;
+        let records = self.own.switches(u32::MAX)?;
+        let together = begin.elapsed();
+        let last = records.last().map_or(begin_ns, |record| record.resumed_ns);
+        view.show(&records, last)?;
+        let records = records.into_iter().filter(|record| record.due_ns >= begin_ns).collect();
+        Ok((together, outcomes, records))
+    }
+
+    /// Waits for jobs to end, and does something meanwhile, again and again.
+    fn wait_for(
+        &self,
+        jobs: &[JobId],
+        mut meanwhile: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<BTreeMap<JobId, Outcome>> {
+        let mut waiting = Vec::new();
+        for &job in jobs {
+            let mut link = self.own.connect()?;
+            link.send(&Request::Wait { job });
+            link.flush()?;
+            waiting.push((job, link));
+        }
         let mut outcomes = BTreeMap::new();
-        let mut view = View::new(jobs, begin_ns);
         while !waiting.is_empty() {
-            view.draw(&self.own.switches(u32::MAX)?)?;
-            std::thread::sleep(Duration::from_millis(100));
+            meanwhile()?;
+            // Not a sleep: what is measured ends when a job does.
+            let mut ends: Vec<PollFd> = waiting
+                .iter()
+                .map(|(_, link)| PollFd::new(link.as_fd(), PollFlags::POLLIN))
+                .collect();
+            match poll(&mut ends, LOOK_MS) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
             let mut still = Vec::new();
             for (job, mut link) in waiting {
                 link.receive()?;
@@ -125,12 +177,7 @@ impl<'a> Demo<'a> {
             }
             waiting = still;
         }
-        let records = self.own.switches(u32::MAX)?;
-        let last = records.last().map_or(begin_ns, |record| record.resumed_ns);
-        let together = begin.elapsed();
-        view.finish(&records, last)?;
-        let records = records.into_iter().filter(|record| record.due_ns >= begin_ns).collect();
-        Ok((together, outcomes, records))
+        Ok(outcomes)
     }
 }
 
@@ -138,51 +185,50 @@ impl<'a> Demo<'a> {
 struct View {
     jobs: [JobId; 2],
     begin_ns: u64,
-    terminal: bool,
+    column_ns: u64,
     drawn: bool,
 }
 
 impl View {
-    fn new(jobs: [JobId; 2], begin_ns: u64) -> Self {
-        Self { jobs, begin_ns, terminal: std::io::stdout().is_terminal(), drawn: false }
-    }
-
     /// On a terminal, draws over what was drawn before; elsewhere only the end is shown.
     fn draw(&mut self, records: &[SwitchRecord]) -> anyhow::Result<()> {
-        if !self.terminal {
-            return Ok(());
+        match terminal_width() {
+            Some(_) => self.show(records, tutti_linux::clock::monotonic_ns()),
+            None => Ok(()),
         }
-        let now = tutti_linux::clock::monotonic_ns();
-        self.show(records, now)
-    }
-
-    fn finish(&mut self, records: &[SwitchRecord], end_ns: u64) -> anyhow::Result<()> {
-        self.show(records, end_ns)
     }
 
     fn show(&mut self, records: &[SwitchRecord], now_ns: u64) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        if self.drawn {
-            write!(out, "\x1b[{}A", self.jobs.len())?;
-        }
+        let room = terminal_width();
+        let columns = room.map_or(COLUMNS, |width| {
+            width.saturating_sub(BESIDE_COLUMNS).clamp(COLUMNS_MIN, COLUMNS_MAX)
+        });
+        let (up, end) = match (room, self.drawn) {
+            (Some(_), true) => (format!("\x1b[{}A", self.jobs.len()), "\x1b[K"),
+            (Some(_), false) => (String::new(), "\x1b[K"),
+            (None, _) => (String::new(), ""),
+        };
         self.drawn = true;
-        // The newest part of the time that fits: a column is 25 ms.
-        let column_ns = 25_000_000;
-        let width = column_ns * COLUMNS as u64;
-        let from = now_ns.saturating_sub(width).max(self.begin_ns);
+        // The newest part of the time that fits.
+        let from = now_ns.saturating_sub(self.column_ns * columns as u64).max(self.begin_ns);
+        let mut text = up;
         for (job, name) in self.jobs.iter().zip(["first ", "second"]) {
-            let cells = timeline(*job, records, from, column_ns);
-            let end = if self.terminal { "\x1b[K" } else { "" };
-            writeln!(out, "  {name} |{cells}|{end}")?;
+            let cells = timeline(*job, records, from, self.column_ns, columns);
+            text.push_str(&format!("  {name} |{cells}|{end}\n"));
         }
-        out.flush()?;
-        Ok(())
+        print(&text)
     }
 }
 
 /// A block for each column in whose middle the job was running.
-fn timeline(job: JobId, records: &[SwitchRecord], from_ns: u64, column_ns: u64) -> String {
-    (0..COLUMNS as u64)
+fn timeline(
+    job: JobId,
+    records: &[SwitchRecord],
+    from_ns: u64,
+    column_ns: u64,
+    columns: usize,
+) -> String {
+    (0..columns as u64)
         .map(|column| {
             let at = from_ns + column * column_ns + column_ns / 2;
             let last = records
@@ -219,19 +265,32 @@ fn summary(outcomes: &BTreeMap<JobId, Outcome>, together: Duration) -> String {
     table.render()
 }
 
-fn figures(records: &[SwitchRecord], alone: Duration, together: Duration) -> String {
+fn figures(records: &[SwitchRecord]) -> String {
     let mut latencies: Vec<u64> = records
         .iter()
         .filter(|record| !record.left.is_empty() && !record.came.is_empty())
         .map(|record| record.resumed_ns.saturating_sub(record.due_ns) / 1000)
         .collect();
     latencies.sort_unstable();
-    let overhead = 100.0 * (seconds(together) / seconds(alone) - 1.0);
     format!(
-        "\nSwitches: {}. From the end of a slot until the next job runs: median {} us, 99 % within \
-         {} us.\nBoth in turns against one after the other: {overhead:+.2} %.\n",
+        "\nThey were switched {} times. From the end of a turn until the other job ran:\n\
+         median {} us, 99 % within {} us.\n",
         latencies.len(),
         percentile(&latencies, 50),
         percentile(&latencies, 99),
     )
+}
+
+/// What taking turns cost. Where it seems to have cost less than nothing, others were at work.
+fn cost(alone: Duration, together: Duration) -> String {
+    let percent = 100.0 * (seconds(together) / seconds(alone) - 1.0);
+    if percent >= 0.0 {
+        format!("Both in turns took {percent:.1} % longer than one after the other.\n")
+    } else {
+        format!(
+            "Both in turns took no longer than one after the other ({:.1} % less: chance, or \
+             others at work).\n",
+            -percent
+        )
+    }
 }

@@ -4,7 +4,7 @@ use super::{ask, unexpected};
 use crate::agent::limit_name;
 use crate::exit::Exit;
 use crate::instance::Instance;
-use crate::output::{print, print_json};
+use crate::output::{counted, fold, print, print_json, terminal_width};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use tutti_linux::cgroup::{Cgroup, Hierarchy};
 use tutti_linux::{proc, rt};
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::StatusReport;
-use tutti_wire::units::format_bytes;
+use tutti_wire::report::{AgentStatus, StatusReport};
+use tutti_wire::units::{format_bytes, format_seconds};
 
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
@@ -68,27 +68,30 @@ pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<Exit> {
     if args.json {
         print_json(&findings)?;
     } else {
-        print(&render(&findings))?;
+        print(&render(&findings, terminal_width().unwrap_or(usize::MAX)))?;
     }
     let bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);
     Ok(if bad { Exit::FAILED } else { Exit::OK })
 }
 
-fn render(findings: &[Finding]) -> String {
+/// What stands before the text of a finding.
+const MARGIN: usize = 17;
+
+fn render(findings: &[Finding], width: usize) -> String {
     let mut text = String::new();
     for finding in findings {
         let mark = match finding.verdict {
-            Verdict::Good => "ok  ",
+            Verdict::Good => "ok",
             Verdict::Fair => "fair",
-            Verdict::Bad => "BAD ",
+            Verdict::Bad => "BAD",
         };
-        let mut lines = finding.text.lines();
-        text.push_str(&format!("{mark}  {:<11} {}\n", finding.topic, lines.next().unwrap_or("")));
-        for line in lines {
-            text.push_str(&format!("{:18}{line}\n", ""));
-        }
-        for line in finding.mend.lines() {
-            text.push_str(&format!("{:18}-> {line}\n", ""));
+        let mut margin = format!("{mark:<4}  {:<9}  ", finding.topic);
+        let mend = finding.mend.lines().map(|line| format!("-> {line}"));
+        for line in finding.text.lines().map(str::to_owned).chain(mend) {
+            for part in fold(&line, width.saturating_sub(MARGIN)) {
+                text.push_str(&format!("{margin}{part}\n"));
+                margin = " ".repeat(MARGIN);
+            }
         }
     }
     text
@@ -109,15 +112,7 @@ fn cgroups() -> Vec<Finding> {
     let hierarchy = match Hierarchy::find(&name) {
         Ok(hierarchy) => hierarchy,
         Err(reason) => {
-            return vec![Finding::fair(
-                "tracking",
-                format!(
-                    "no cgroup can be written, so jobs are tracked by descent and stopped by \
-                     signals:\n{reason}"
-                ),
-                "run as root, or give yourself a delegated subtree, such as\n\
-                 systemd-run --user --scope -p Delegate=yes tutti up",
-            )];
+            return without_cgroups(&reason.to_string());
         }
     };
     let mut findings = vec![Finding::good(
@@ -127,7 +122,7 @@ fn cgroups() -> Vec<Finding> {
     findings.push(match freeze_cost(&hierarchy) {
         Ok(cost) => Finding::good(
             "freezer",
-            format!("an idle task stops and resumes in {} us", cost.as_micros()),
+            format!("a task stops and goes on within {} us", cost.as_micros()),
         ),
         Err(error) => {
             Finding::bad("freezer", error.to_string(), "a kernel of 5.2 or later is needed")
@@ -135,21 +130,40 @@ fn cgroups() -> Vec<Finding> {
     });
     let limits = hierarchy.limits();
     for (topic, by, option) in [
-        ("memory", limit_name(limits.memory), "-m"),
+        ("memory", limit_name(limits.memory), "--memory"),
         ("processes", limit_name(limits.processes), "--max-processes"),
     ] {
         findings.push(if by == "none" {
-            Finding::fair(
-                topic,
-                format!("a limit ({option}) is counted in admission, but the kernel does not enforce it here"),
-                format!("mount the {} controller, or have it delegated", if topic == "memory" { "memory" } else { "pids" }),
-            )
+            not_held(topic, &format!("have the cgroup controller for {topic} mounted or delegated"))
         } else {
-            Finding::good(topic, format!("a limit ({option}) is enforced by cgroup {by}"))
+            Finding::good(topic, format!("{option} is held by the kernel (cgroup {by})"))
         });
     }
     let _ = hierarchy.remove();
     findings
+}
+
+/// What an ordinary user without a subtree of their own has to do with.
+fn without_cgroups(reason: &str) -> Vec<Finding> {
+    let mend = "have root start it (`tutti up`, for all users), or give yourself a subtree:\n\
+                systemd-run --user --scope -p Delegate=yes tutti up";
+    let text = "no cgroup can be written: a task's processes are found by their parents, and stopped \
+                by signals";
+    vec![
+        Finding::fair("tracking", format!("{text}\n{reason}"), mend),
+        not_held("memory", "as for tracking"),
+        not_held("processes", "as for tracking"),
+    ]
+}
+
+fn not_held(topic: &'static str, mend: &str) -> Finding {
+    let text = match topic {
+        "memory" => {
+            "nothing holds a task to its --memory; it only counts for which jobs fit together"
+        }
+        _ => "nothing holds a task to its --max-processes",
+    };
+    Finding::fair(topic, text, mend)
 }
 
 fn parent_of(hierarchy: &Hierarchy) -> String {
@@ -189,7 +203,7 @@ fn priority() -> Finding {
         Ok(Err(error)) => Finding::fair(
             "switch",
             format!("no real-time priority ({error}): a switch of busy tasks takes milliseconds"),
-            "run as root, or allow it: ulimit -r 50, or CAP_SYS_NICE",
+            "run as root, or have it allowed: ulimit -r 50, or CAP_SYS_NICE",
         ),
         Err(_) => Finding::fair("switch", "real-time priority could not be tried", ""),
     }
@@ -236,10 +250,23 @@ fn instance() -> Vec<Finding> {
             format!("none runs; tutti run starts one in {}", instance.directory().display()),
         )];
     }
-    match status() {
+    let mut findings = match status() {
         Ok(status) => describe(&status),
         Err(error) => vec![Finding::bad("instance", format!("{error:#}"), "tutti down; tutti up")],
+    };
+    if let Some(other) = instance.beside() {
+        let kind = if other.private { "private" } else { "system" };
+        let directory = other.directory().display();
+        findings.push(Finding::fair(
+            "instance",
+            format!(
+                "a {kind} instance runs too, in {directory}: neither knows of the other, and jobs of \
+                 both get in each other's way"
+            ),
+            format!("TUTTI_DIR={directory} tutti down"),
+        ));
     }
+    findings
 }
 
 fn status() -> anyhow::Result<StatusReport> {
@@ -251,23 +278,38 @@ fn status() -> anyhow::Result<StatusReport> {
 
 fn describe(status: &StatusReport) -> Vec<Finding> {
     let kind = if status.private { "private" } else { "system" };
+    let turns = match status.rows {
+        0 | 1 => String::new(),
+        rows => format!(" taking turns in {rows} rows"),
+    };
     let mut findings = vec![Finding::good(
         "instance",
         format!(
-            "a {kind} instance runs in {} for {} s: {} jobs in {} rows, {} queued",
-            status.directory, status.uptime_s, status.resident, status.rows, status.queued
+            "a {kind} instance runs in {}, for {} now: {}{turns}, {} queued",
+            status.directory,
+            format_seconds(status.uptime_s),
+            counted(status.resident, "job"),
+            status.queued
         ),
     )];
-    for agent in &status.agents {
-        let text = format!(
-            "{} switches, {} with a straggler, {} late timetables; real-time: {}",
-            agent.switches, agent.stragglers, agent.late_timetables, agent.realtime
-        );
-        findings.push(if agent.stragglers == 0 && agent.late_timetables == 0 {
-            Finding::good("agent", text)
-        } else {
-            Finding::fair("agent", text, "tutti switches shows when each was due and done")
-        });
-    }
+    findings.extend(status.agents.iter().map(describe_agent));
     findings
+}
+
+fn describe_agent(agent: &AgentStatus) -> Finding {
+    let mut text = format!("switches so far: {}", agent.switches);
+    if agent.stragglers > 0 {
+        text.push_str(&format!(
+            "; at {} of them a process had not stopped in time",
+            agent.stragglers
+        ));
+    }
+    if agent.late_timetables > 0 {
+        text.push_str(&format!("; {} came late", counted(agent.late_timetables, "timetable")));
+    }
+    if agent.stragglers == 0 && agent.late_timetables == 0 {
+        Finding::good("switch", format!("{text}, all in time"))
+    } else {
+        Finding::fair("switch", text, "tutti switches shows when each was due and done")
+    }
 }

@@ -3,7 +3,6 @@
 use super::submit::order;
 use super::{ask, unexpected};
 use crate::exit::Exit;
-use crate::output::say;
 use anyhow::bail;
 use clap::Args;
 use nix::sys::signal::Signal;
@@ -14,7 +13,16 @@ use tutti_wire::report::Target;
 #[derive(Args, Debug)]
 pub(crate) struct WaitArgs {
     /// The job's number
+    #[arg(value_parser = job_number)]
     job: u64,
+}
+
+/// A job's number, as an argument.
+///
+/// # Errors
+/// If it is none.
+pub(super) fn job_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text:?} is no job's number, such as 7"))
 }
 
 pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
@@ -36,7 +44,7 @@ pub(crate) struct CancelArgs {
     now: bool,
 
     /// The jobs' numbers
-    #[arg(required = true, value_name = "JOB")]
+    #[arg(required = true, value_name = "JOB", value_parser = job_number)]
     jobs: Vec<u64>,
 }
 

@@ -2,14 +2,23 @@
 
 use super::{ask, unexpected};
 use crate::exit::Exit;
-use crate::output::{Align, Table, print, print_json};
+use crate::output::{Align, Table, print, print_json, print_table, terminal_width};
 use clap::Args;
 use tutti_core::Nanos;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, NodeReport, SwitchRecord};
 use tutti_wire::units::{format_bytes, format_duration_short, format_seconds};
 
+/// What the columns of a job mean.
+const JOB_COLUMNS: &str = "\
+TURN     the job's row of the matrix and its part of the time; always: it has
+         its processors to itself
+AGE      since it was handed in
+SERVICE  how long it had its turn
+WHERE    node:processors; for others, why it waits or how it ended";
+
 #[derive(Args, Debug)]
+#[command(after_help = JOB_COLUMNS)]
 pub(crate) struct PsArgs {
     /// Also jobs that ended
     #[arg(short, long)]
@@ -24,7 +33,7 @@ pub(crate) struct PsArgs {
     json: bool,
 
     /// Only these jobs
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", value_parser = super::jobs::job_number)]
     jobs: Vec<u64>,
 }
 
@@ -44,7 +53,7 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     if args.json {
         print_json(&jobs)?;
     } else {
-        print(&jobs_table(&jobs).render())?;
+        print_table(&jobs_table(&jobs))?;
     }
     Ok(Exit::OK)
 }
@@ -61,7 +70,8 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
         ("AGE", Align::Right),
         ("SERVICE", Align::Right),
         ("WHERE", Align::Left),
-    ]);
+    ])
+    .can_spare(&["CLASS", "SERVICE", "USER", "TASKS", "AGE"]);
     for job in jobs {
         table.row([
             job.job.to_string(),
@@ -116,7 +126,7 @@ pub(crate) fn nodes(args: &NodesArgs) -> anyhow::Result<Exit> {
     if args.json {
         print_json(&nodes)?;
     } else {
-        print(&nodes_table(&nodes).render())?;
+        print_table(&nodes_table(&nodes))?;
     }
     Ok(Exit::OK)
 }
@@ -130,7 +140,8 @@ fn nodes_table(nodes: &[NodeReport]) -> Table {
         ("MEMORY", Align::Right),
         ("PROMISED", Align::Right),
         ("JOBS", Align::Right),
-    ]);
+    ])
+    .can_spare(&["PROMISED", "STATE"]);
     for node in nodes {
         table.row([
             node.name.clone(),
@@ -146,9 +157,10 @@ fn nodes_table(nodes: &[NodeReport]) -> Table {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = SWITCH_COLUMNS)]
 pub(crate) struct SwitchesArgs {
     /// How many of the latest
-    #[arg(short = 'n', long, default_value_t = 20)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     count: u32,
 
     /// As JSON
@@ -174,15 +186,26 @@ pub(crate) fn switches(args: &SwitchesArgs) -> anyhow::Result<Exit> {
         ("RESUMED", Align::Right),
         ("LEFT", Align::Left),
         ("CAME", Align::Left),
-    ]);
+    ])
+    .can_spare(&["BEGAN", "NODE"]);
     for (node, records) in &nodes {
         for record in records {
             table.row(switch_row(node, record));
         }
     }
-    print(&table.render())?;
+    print_table(&table)?;
+    if terminal_width().is_some() {
+        // For people only: what programs cut is a table.
+        print(&format!("\n{SWITCH_COLUMNS}\n"))?;
+    }
     Ok(Exit::OK)
 }
+
+/// What the columns of a switch mean.
+const SWITCH_COLUMNS: &str = "\
+DUE is cluster time in seconds, the others are counted from it: when the switch
+BEGAN, when the last process of the jobs that LEFT had STOPPED, and when the
+jobs that CAME were RESUMED. Jobs by number.";
 
 /// `DUE` is cluster time in seconds; the rest is microseconds after it.
 fn switch_row(node: &str, record: &SwitchRecord) -> [String; 7] {

@@ -1,6 +1,7 @@
 //! The command line: one file a verb, and the table of them here.
 
 mod bench;
+mod busy;
 mod daemons;
 mod demo;
 mod doctor;
@@ -11,9 +12,11 @@ mod params;
 mod run;
 mod submit;
 mod up;
+mod usage;
 mod work;
 
 use crate::exit::Exit;
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 /// A gang scheduler: parallel jobs share machines in space and in time.
@@ -41,9 +44,9 @@ pub(crate) enum Verb {
     Cancel(jobs::CancelArgs),
     /// Send a signal to a job, a task or a process of it
     Signal(jobs::SignalArgs),
-    /// Take a job, a task or a process with all below it out of its turns
+    /// Stop jobs, tasks or processes: they get no turns until they are resumed
     Suspend(jobs::TargetArgs),
-    /// Give it its turns back
+    /// Let what was suspended go on
     Resume(jobs::TargetArgs),
     /// Show and change parameters and classes, while jobs run
     Params(params::ParamsArgs),
@@ -84,8 +87,22 @@ impl Verb {
 /// own is made.
 ///
 /// # Errors
-/// What clap has to say, also help and version.
-pub(crate) fn parse() -> Result<Verb, clap::Error> {
+/// The exit code, once what there is to say was said: help, version, or what is wrong.
+pub(crate) fn parse() -> Result<Verb, Exit> {
+    try_parse().map_err(|error| {
+        let code = u8::try_from(error.exit_code()).unwrap_or(2);
+        if code == 0 || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            // A broken pipe of `tutti --help | head` is no error.
+            let _ = error.print();
+        } else {
+            let words: Vec<_> = std::env::args_os().collect();
+            say!("{}", usage::explain(&error, &words));
+        }
+        Exit::usage(code)
+    })
+}
+
+fn try_parse() -> Result<Verb, clap::Error> {
     use clap::{Args, FromArgMatches};
     let mut words = std::env::args_os();
     if words.nth(1).is_some_and(|verb| verb == "run") {
@@ -96,7 +113,8 @@ pub(crate) fn parse() -> Result<Verb, clap::Error> {
             .max_term_width(100)
             .no_binary_name(true);
         let matches = run::RunArgs::augment_args(command).try_get_matches_from(words)?;
-        return Ok(Verb::Run(run::RunArgs::from_arg_matches(&matches)?));
+        let args = run::RunArgs::from_arg_matches(&matches)?;
+        return args.check().map(|()| Verb::Run(args));
     }
     Ok(Cli::try_parse()?.verb)
 }

@@ -2,7 +2,7 @@
 
 use super::{ask, unexpected};
 use crate::exit::Exit;
-use crate::output::{Align, Table, print, print_json};
+use crate::output::{Align, Table, print, print_json, print_table};
 use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
@@ -12,8 +12,9 @@ use tutti_wire::report::{ClassReport, ParamReport};
 
 #[derive(Args, Debug)]
 pub(crate) struct ParamsArgs {
-    /// Change a class instead of the instance's own parameters, or define one: share (such as 25%),
-    /// empty (hold or down), control (freeze or signal)
+    /// Show, change or define a class instead: share=25% (its least part of the time), empty=hold or
+    /// down (whether its time stays idle or goes to others while it has no job), control=freeze or
+    /// signal (how its jobs are suspended)
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
 
@@ -21,7 +22,7 @@ pub(crate) struct ParamsArgs {
     #[arg(long)]
     json: bool,
 
-    /// What to change, such as quantum=50ms
+    /// What to change, such as quantum=50ms; without any, all are shown
     #[arg(value_name = "NAME=VALUE")]
     settings: Vec<String>,
 }
@@ -40,33 +41,94 @@ pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
             None => bail!("{setting:?} sets nothing; write NAME=VALUE, such as quantum=50ms"),
         }
     }
-    let changes = !settings.is_empty();
-    let request = match args.class {
-        Some(class) if changes => Request::SetClass { class: ClassName::new(&class), settings },
-        None if changes => Request::SetParams { settings },
-        Some(_) | None => Request::Params,
+    let before = known()?;
+    if settings.is_empty() {
+        show(&before, &args)?;
+        return Ok(Exit::OK);
+    }
+    let names: Vec<String> = settings.iter().map(|(name, _): &(String, _)| name.clone()).collect();
+    let class = args.class.as_deref();
+    let request = match class {
+        Some(class) => Request::SetClass { class: ClassName::new(class), settings },
+        None => Request::SetParams { settings },
     };
     let Reply::Params { params, classes } = ask(&request)? else { return unexpected() };
+    let after = All { params, classes };
     if args.json {
-        print_json(&All { params, classes })?;
-    } else if changes {
-        // Only what was touched: the rest is one word away.
-        print(&shown(&params, &classes, &args.settings))?;
+        print_json(&after)?;
     } else {
-        print(&params_table(&params).render())?;
-        print("\n")?;
-        print(&classes_table(&classes).render())?;
+        print(&changes(class, &names, &before, &after))?;
     }
     Ok(Exit::OK)
 }
 
-fn shown(params: &[ParamReport], classes: &[ClassReport], settings: &[String]) -> String {
-    let named = |name: &str| settings.iter().any(|s| s.split('=').next() == Some(name));
-    let touched: Vec<ParamReport> = params.iter().filter(|p| named(&p.name)).cloned().collect();
-    if touched.is_empty() {
-        classes_table(classes).render()
-    } else {
-        params_table(&touched).render()
+fn known() -> anyhow::Result<All> {
+    match ask(&Request::Params)? {
+        Reply::Params { params, classes } => Ok(All { params, classes }),
+        _ => unexpected(),
+    }
+}
+
+/// All of them, or one class.
+fn show(all: &All, args: &ParamsArgs) -> anyhow::Result<()> {
+    let mut classes = all.classes.clone();
+    if let Some(name) = &args.class {
+        classes.retain(|class| class.name == *name);
+        if classes.is_empty() {
+            let names: Vec<&str> = all.classes.iter().map(|class| class.name.as_str()).collect();
+            bail!(
+                "there is no class {name}; the classes are {} (share=10% after the name would \
+                 define it)",
+                names.join(", ")
+            );
+        }
+    }
+    match (args.json, &args.class) {
+        (true, None) => print_json(all),
+        (true, Some(_)) => print_json(&All { params: Vec::new(), classes }),
+        (false, Some(_)) => print_table(&classes_table(&classes)),
+        (false, None) => {
+            print_table(&params_table(&all.params))?;
+            print("\n")?;
+            print_table(&classes_table(&classes))
+        }
+    }
+}
+
+/// What was set, each with what it was before.
+fn changes(class: Option<&str>, names: &[String], before: &All, after: &All) -> String {
+    let mut text = String::new();
+    let subject = class.map_or(String::new(), |class| format!("class {class}: "));
+    let is_new = |class| !before.classes.iter().any(|old| old.name == class);
+    if class.is_some_and(is_new) {
+        text.push_str(&format!("{subject}new\n"));
+    }
+    for name in names {
+        let (old, new) = (before.value(class, name), after.value(class, name));
+        let new = new.unwrap_or_default();
+        let line = match old {
+            Some(old) if old == new => format!("{subject}{name} is {new}, as before\n"),
+            Some(old) => format!("{subject}{name} was {old} and is {new} now\n"),
+            None => format!("{subject}{name} is {new}\n"),
+        };
+        text.push_str(&line);
+    }
+    text
+}
+
+impl All {
+    /// The value of a parameter, or of a rule of a class.
+    fn value(&self, class: Option<&str>, name: &str) -> Option<String> {
+        let Some(class) = class else {
+            return self.params.iter().find(|p| p.name == name).map(|p| p.value.clone());
+        };
+        let class = self.classes.iter().find(|known| known.name == class)?;
+        match name {
+            "share" => Some(class.share.clone()),
+            "empty" => Some(class.empty.clone()),
+            "control" => Some(class.control.clone()),
+            _ => None,
+        }
     }
 }
 

@@ -2,14 +2,16 @@
 
 use crate::exit::{self, Exit};
 use crate::front::{
-    self, JobOptions, OutputOptions, RunOptions, job_request, parse_input, pattern_parser,
+    self, FILE_LETTERS, JobOptions, OutputOptions, RunOptions, job_request, parse_input,
+    pattern_parser,
 };
 use clap::Args;
 use std::ffi::OsString;
 use tutti_wire::launch::{InputTo, Stdio};
+use tutti_wire::script;
 
 #[derive(Args, Debug)]
-#[command(after_help = exit::TABLE)]
+#[command(after_help = after_help())]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) job: JobOptions,
@@ -22,7 +24,7 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "label")]
     raw: bool,
 
-    /// Write output to a file: %j job, %r rank, %x name; errors go with it unless --error says where
+    /// Write output to a file (see below); errors go with it unless --error says where
     #[arg(short = 'o', long, value_name = "PATTERN", value_parser = pattern_parser())]
     output: Option<OsString>,
 
@@ -39,7 +41,47 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 }
 
+fn after_help() -> String {
+    format!("{FILE_LETTERS}\n\n{}", exit::TABLE)
+}
+
+impl RunArgs {
+    /// What no option alone can know.
+    ///
+    /// # Errors
+    /// If input is for a rank that the job has not.
+    pub(super) fn check(&self) -> Result<(), clap::Error> {
+        match self.input {
+            InputTo::Rank(rank) if rank >= self.job.tasks => Err(clap::Error::raw(
+                clap::error::ErrorKind::ValueValidation,
+                match self.job.tasks {
+                    1 => format!("--input {rank}: a job of one task has rank 0 only"),
+                    n => format!("--input {rank}: {n} tasks have the ranks 0 to {}", n - 1),
+                },
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The program's name if it is a script, named by its path, that was written for `submit`.
+fn script_with_options(program: &OsString) -> Option<String> {
+    use std::io::Read;
+    // Every launch pays for this look.
+    let name = program.to_str().filter(|name| name.contains('/'))?;
+    if !std::fs::metadata(name).is_ok_and(|found| found.is_file()) {
+        return None;
+    }
+    let mut head = [0; 4096];
+    let count = std::fs::File::open(name).and_then(|mut file| file.read(&mut head)).ok()?;
+    let script = script::is_script(&head).then(|| script::parse(&head[..count]))?.ok()?;
+    (!script.directives.is_empty()).then(|| name.to_owned())
+}
+
 pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
+    if let Some(script) = script_with_options(&args.command[0]) {
+        say!("tutti: run does not heed the #TUTTI and #SBATCH lines of {script}; submit does");
+    }
     let stdio = Stdio::FrontEnd { input: args.input };
     let request = job_request(&args.job, "interactive", &args.command, None, stdio)?;
     let output =

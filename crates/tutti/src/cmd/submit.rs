@@ -3,9 +3,10 @@
 use super::{ask, unexpected};
 use crate::exit::Exit;
 use crate::front::{
-    JobOptions, check_launch, connect_or_start, job_request, output_file, pattern_parser,
+    FILE_LETTERS, JobOptions, check_launch, connect_or_start, job_request, output_file,
+    pattern_parser,
 };
-use crate::output::{print, say};
+use crate::output::print;
 use anyhow::{Context, bail};
 use clap::{Args, FromArgMatches};
 use serde_bytes::ByteBuf;
@@ -24,7 +25,7 @@ pub(crate) struct SubmitOptions {
     #[command(flatten)]
     pub(crate) job: JobOptions,
 
-    /// File for standard output: %j job, %r rank, %x name, %N node, %u user
+    /// File for standard output (see below)
     #[arg(short = 'o', long, value_name = "PATTERN", value_parser = pattern_parser(), default_value = "tutti-%j.out")]
     output: OsString,
 
@@ -42,11 +43,12 @@ pub(crate) struct SubmitOptions {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = FILE_LETTERS)]
 pub(crate) struct SubmitArgs {
     #[command(flatten)]
     options: SubmitOptions,
 
-    /// Print the number of the job alone
+    /// Print nothing but the number of the job, for scripts
     #[arg(long)]
     parsable: bool,
 
@@ -100,10 +102,11 @@ fn accepted(request: &JobRequest, job: JobId, waits: &str) -> String {
 fn read_script(program: &OsString) -> anyhow::Result<Option<Vec<u8>>> {
     use std::io::Read;
     let path = Path::new(program);
-    let Ok(mut file) = std::fs::File::open(path) else { return Ok(None) };
-    if !file.metadata()?.is_file() {
+    // Before it is opened: a pipe would have us wait for its other end.
+    if !path.is_file() {
         return Ok(None);
     }
+    let Ok(mut file) = std::fs::File::open(path) else { return Ok(None) };
     // Without a slash it is a command of the PATH, unless it is a script that lies here.
     let mut begin = [0; 2];
     if file.read(&mut begin)? < 2 || !script::is_script(&begin) {
@@ -130,8 +133,7 @@ fn with_script_options(args: &SubmitArgs, text: &[u8]) -> anyhow::Result<SubmitO
     for directive in &script.directives {
         // Each line alone first, so that an error can name it.
         if let Err(error) = command.clone().try_get_matches_from(&directive.words) {
-            let text = error.to_string();
-            let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            let what = super::usage::what_is_wrong(&error, "submit");
             bail!("{name}: line {}: {what}", directive.line);
         }
     }
@@ -139,7 +141,7 @@ fn with_script_options(args: &SubmitArgs, text: &[u8]) -> anyhow::Result<SubmitO
     let words = script.directives.iter().flat_map(|d| d.words.iter().map(OsString::from));
     let matches = command
         .try_get_matches_from(words.chain(typed))
-        .map_err(|error| anyhow::anyhow!("{name}: {}", error.to_string().trim()))?;
+        .map_err(|e| anyhow::anyhow!("{name}: {}", super::usage::what_is_wrong(&e, "submit")))?;
     Ok(SubmitOptions::from_arg_matches(&matches)?)
 }
 

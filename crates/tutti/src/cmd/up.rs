@@ -29,14 +29,20 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
         return supervise::foreground(&instance);
     }
     let kind = if instance.private { "private" } else { "system" };
-    if start_daemon(&instance)? {
-        print(&format!("the {kind} instance in {} is up\n", instance.directory().display()))?;
-    } else {
-        print(&format!(
-            "the {kind} instance in {} was up already\n",
-            instance.directory().display()
-        ))?;
+    let directory = instance.directory().display().to_string();
+    if !start_daemon(&instance)? {
+        print(&format!("the {kind} instance in {directory} was up already\n"))?;
+        return Ok(Exit::OK);
     }
+    let whom = if instance.private {
+        "for you alone; it ends by itself when idle"
+    } else {
+        "for all users of this machine"
+    };
+    print(&format!(
+        "the {kind} instance in {directory} is up, {whom}\n\
+         next: `tutti run -n 2 COMMAND`, `tutti ps`, `tutti doctor`; `tutti down` ends it\n"
+    ))?;
     Ok(Exit::OK)
 }
 
@@ -64,5 +70,8 @@ pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
     }
     supervise::clean_up_for_dead(&instance);
     print(&format!("the instance in {} is down\n", instance.directory().display()))?;
+    if instance.log_file().exists() {
+        print(&format!("what it had to say is kept in {}\n", instance.log_file().display()))?;
+    }
     Ok(Exit::OK)
 }

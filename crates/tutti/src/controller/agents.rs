@@ -1,7 +1,6 @@
 //! The controller's side of its agents.
 
 use super::driver::{Connection, Driver, Kind};
-use crate::output::say;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{

@@ -6,7 +6,6 @@ use super::jobs::{Ended, EndedJobs, Entry};
 use super::report;
 use crate::instance::Instance;
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
-use crate::output::say;
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::fs::Permissions;

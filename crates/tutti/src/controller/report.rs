@@ -177,9 +177,13 @@ fn format_param(param: &Param, value: u64) -> String {
     }
 }
 
-/// A parameter's value from text.
+/// A parameter's value from text. A length of time needs a unit here: who thinks of a quantum thinks
+/// of milliseconds, a bare number means seconds elsewhere.
 pub(super) fn parse_param(name: &str, text: &str) -> Result<u64, String> {
     match TABLE.iter().find(|param| param.name == name).map(|param| param.kind) {
+        Some(ParamKind::Duration) if text != "0" && text.parse::<f64>().is_ok() => {
+            Err(format!("{name}={text} has no unit; write {text}ms or {text}s"))
+        }
         Some(ParamKind::Duration) => {
             units::parse_duration(text).map(|length| length.0).map_err(|error| error.to_string())
         }

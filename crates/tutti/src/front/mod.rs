@@ -16,6 +16,6 @@ mod start;
 pub(crate) use foresight::{check_launch, output_file};
 pub(crate) use input::parse_input;
 pub(crate) use output::OutputOptions;
-pub(crate) use request::{JobOptions, job_request, pattern_parser};
+pub(crate) use request::{FILE_LETTERS, JobOptions, job_request, pattern_parser};
 pub(crate) use run::{RunOptions, run};
 pub(crate) use start::{connect, connect_or_start, dial, start_daemon};

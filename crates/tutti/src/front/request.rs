@@ -10,22 +10,22 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use tutti_core::{ClassName, Nanos, OnBadExit};
 use tutti_wire::launch::{LaunchSpec, Stdio};
 use tutti_wire::local::JobRequest;
-use tutti_wire::units::{parse_bytes, parse_duration};
+use tutti_wire::units::{parse_bytes, parse_count, parse_duration};
 
 // What `run` and `submit` have in common. No doc comment: clap would show it as the verb's own text.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct JobOptions {
     /// Number of tasks
-    #[arg(short = 'n', long = "tasks", value_name = "N", default_value_t = 1)]
+    #[arg(short = 'n', long = "tasks", value_name = "N", default_value_t = 1, value_parser = count)]
     pub(crate) tasks: u32,
 
     /// Processors of its own for each task; without it, tasks get one each, and share where the
     /// machine has fewer
-    #[arg(short = 'c', long = "processors", value_name = "C")]
+    #[arg(short = 'c', long = "processors", value_name = "C", value_parser = count)]
     pub(crate) processors: Option<u32>,
 
     /// Memory that each task may use, such as 512M or 4G
-    #[arg(short = 'm', long = "memory", value_name = "SIZE", value_parser = bytes)]
+    #[arg(short = 'm', long = "memory", value_name = "SIZE", value_parser = memory)]
     pub(crate) memory: Option<u64>,
 
     /// Ends the job when its turns have given it so much time, such as 90s, 10m or 1:30:00
@@ -68,8 +68,34 @@ pub(crate) fn pattern_parser() -> impl clap::builder::TypedValueParser<Value = O
         .try_map(|text| tutti_wire::pattern::check(text.as_bytes()).map(|()| text))
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
-    parse_bytes(text).map_err(|error| error.to_string())
+/// What the letters in the names of files stand for, as `--help` shows it.
+pub(crate) const FILE_LETTERS: &str = "\
+In names of files:
+  %j  job        %x  name of the job    %N  node
+  %r  rank       %u  user               %%  a percent sign
+  %4r is the rank with at least four digits, such as 0007; so is %4j";
+
+/// What no program can do with less: a slip such as `-m 5`, which means five bytes.
+const MEMORY_MIN_BYTES: u64 = 1 << 20;
+
+fn memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    if bytes >= MEMORY_MIN_BYTES {
+        return Ok(bytes);
+    }
+    let mut error = format!("{text} is {bytes} bytes; the least is 1M");
+    if (1..1024).contains(&bytes) {
+        error.push_str(&format!("; perhaps {bytes}M or {bytes}G is meant"));
+    }
+    Err(error)
+}
+
+fn count(text: &str) -> Result<u32, String> {
+    match parse_count(text) {
+        Ok(0) => Err("the least is 1".into()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn duration(text: &str) -> Result<Nanos, String> {

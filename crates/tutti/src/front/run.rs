@@ -7,7 +7,6 @@ use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
 use crate::exit::Exit;
 use crate::link::{Link, LinkError};
-use crate::output::say;
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_bytes::Bytes;

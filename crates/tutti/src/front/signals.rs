@@ -4,7 +4,6 @@
 //! a signal gets through even while the output stands still because nobody reads it.
 
 use super::start::connect;
-use crate::output::say;
 use nix::sys::signal::{SigSet, Signal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};

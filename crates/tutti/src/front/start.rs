@@ -2,9 +2,8 @@
 
 use crate::instance::Instance;
 use crate::link::Link;
-use crate::output::say;
 use anyhow::{Context, bail};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use tutti_wire::Role;
@@ -15,11 +14,20 @@ use tutti_wire::Role;
 /// If there is none; the text says how to start one.
 pub(crate) fn connect() -> anyhow::Result<Link> {
     let instance = Instance::locate();
-    dial(&instance).with_context(|| {
-        format!(
-            "no instance runs in {}; `tutti run` starts one by itself, `tutti up` starts one to stay",
-            instance.directory().display()
-        )
+    let directory = instance.directory().display();
+    dial(&instance).map_err(|error| {
+        let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        match kind {
+            // Nothing there, or a socket that nobody listens on.
+            Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => anyhow::anyhow!(
+                "no instance runs in {directory}; `tutti run` and `tutti submit` start one by \
+                 themselves, `tutti up` starts one without a job"
+            ),
+            Some(ErrorKind::PermissionDenied) => {
+                anyhow::anyhow!("the instance in {directory} is another user's own")
+            }
+            _ => error.context(format!("cannot reach the instance in {directory}")),
+        }
     })
 }
 

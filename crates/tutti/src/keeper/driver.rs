@@ -7,7 +7,6 @@ use super::job::Job;
 use super::outlet::Outlet;
 use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link, LinkError};
-use crate::output::say;
 use anyhow::{Context as _, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};

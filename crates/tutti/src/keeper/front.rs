@@ -6,7 +6,6 @@ use super::outlet::{Outlet, Pumped, UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW, read_on
 use super::stdio::{INPUT_BYTES_MAX, InputState};
 use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link};
-use crate::output::say;
 use std::io;
 use std::rc::Rc;
 use tutti_core::{Rank, TaskStatus};

@@ -17,7 +17,6 @@ use super::script;
 use super::start::{Program, Refusal};
 use super::stdio::{InPipe, OutPipe};
 use super::watch::Token;
-use crate::output::say;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;

@@ -7,7 +7,6 @@ use super::context::Context;
 use super::job::Job;
 use super::watch::{Event, Token, Watch};
 use crate::link::Interest;
-use crate::output::say;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

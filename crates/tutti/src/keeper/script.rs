@@ -1,6 +1,5 @@
 //! Scripts of jobs: written where only their owner can read them, and how to run one.
 
-use crate::output::say;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};

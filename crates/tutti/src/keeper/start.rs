@@ -8,7 +8,6 @@ use super::script;
 use super::stdio::{InPipe, OutPipe, input_pipe, output_pipe};
 use super::watch::Watch;
 use crate::link::Interest;
-use crate::output::say;
 use nix::errno::Errno;
 use nix::libc;
 use std::ffi::{CString, OsStr};

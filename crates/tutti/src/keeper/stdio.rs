@@ -7,7 +7,6 @@
 use super::outlet::{Pumped, READ_BYTES_FIRST, READ_BYTES_MOST};
 use super::watch::{Token, Watch, Watches};
 use crate::link::Interest;
-use crate::output::say;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
 use std::collections::VecDeque;

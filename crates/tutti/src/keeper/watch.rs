@@ -3,7 +3,6 @@
 //! came after.
 
 use crate::link::{Interest, Poller, Ready};
-use crate::output::say;
 use std::io;
 use std::os::fd::AsFd;
 use tutti_core::JobId;

@@ -2,24 +2,10 @@
 
 mod table;
 
-pub(crate) use table::{Align, Table};
+pub(crate) use table::{Align, Table, fold};
 
 use serde::Serialize;
-use std::fmt::Arguments;
 use std::io::Write;
-
-/// Says a line on standard error. Nobody may be there to read it, or the log's file system be full:
-/// that is no reason to end, so unlike the standard library's macro this one never panics.
-macro_rules! say {
-    ($($text:tt)*) => { $crate::output::say_line(format_args!($($text)*)) };
-}
-pub(crate) use say;
-
-/// See [`say`].
-pub(crate) fn say_line(text: Arguments<'_>) {
-    // In one piece, so that lines of several processes do not mix.
-    let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
-}
 
 /// Prints a value as indented JSON.
 ///
@@ -29,6 +15,30 @@ pub(crate) fn print_json<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<()>
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
     print(&text)
+}
+
+/// Prints a table, fitted to the terminal if that is where it goes.
+///
+/// # Errors
+/// If standard output can't be written.
+pub(crate) fn print_table(table: &Table) -> anyhow::Result<()> {
+    match terminal_width() {
+        Some(width) => print(&table.render_within(width)),
+        None => print(&table.render()),
+    }
+}
+
+/// How many characters fit in a line of the terminal that standard output is; `None` if it is none.
+pub(crate) fn terminal_width() -> Option<usize> {
+    terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0))
+}
+
+/// A number of things: `1 job`, `2 jobs`.
+pub(crate) fn counted(number: impl Into<u64>, what: &str) -> String {
+    match number.into() {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    }
 }
 
 /// Prints text to standard output.

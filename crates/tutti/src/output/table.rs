@@ -10,17 +10,30 @@ pub(crate) enum Align {
 }
 
 /// A table of text.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
+    spare: &'static [&'static str],
 }
+
+/// A cell that is longer is cut where the table has too little room: a name may be of any length.
+const CELL_MAX: usize = 24;
+
+/// The last column is folded only if so much of it fits in a line.
+const FOLDED_MIN: usize = 16;
 
 impl Table {
     /// A table with these columns and no rows.
     pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|&(name, align)| (name.to_owned(), align)).collect();
-        Self { columns, rows: Vec::new() }
+        Self { columns, rows: Vec::new(), spare: &[] }
+    }
+
+    /// Which columns go, the first one first, where there is too little room for all.
+    pub(crate) const fn can_spare(mut self, columns: &'static [&'static str]) -> Self {
+        self.spare = columns;
+        self
     }
 
     /// Adds a row; control characters in it (a job may be named anything) are shown as `?`.
@@ -37,16 +50,7 @@ impl Table {
 
     /// The table as text, each line ended.
     pub(crate) fn render(&self) -> String {
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|i| {
-                let cells = self.rows.iter().filter_map(|row| row.get(i));
-                cells
-                    .chain([&self.columns[i].0])
-                    .map(|cell| cell.chars().count())
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
+        let widths = self.widths();
         let header: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
         let mut text = String::new();
         for row in std::iter::once(&header).chain(&self.rows) {
@@ -63,11 +67,139 @@ impl Table {
         }
         text
     }
+
+    /// The table as text in lines of at most `width` characters, as far as possible: long cells are
+    /// cut, then columns that can be spared go, then the last column is folded.
+    pub(crate) fn render_within(&self, width: usize) -> String {
+        let mut table = self.clone();
+        let last = table.columns.len().saturating_sub(1);
+        if table.width() > width {
+            table.cut_cells(last);
+        }
+        for name in self.spare {
+            // What is left of the last column is folded: only a scrap of it would be a loss.
+            if table.width_before_last() + table.last_width().min(2 * FOLDED_MIN) <= width {
+                break;
+            }
+            table.drop_column(name);
+        }
+        let before = table.width_before_last();
+        if table.width() > width && before + FOLDED_MIN <= width {
+            table.fold_last(width - before);
+        }
+        table.render()
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |i: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(i));
+            cells.chain([&self.columns[i].0]).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        (0..self.columns.len()).map(width).collect()
+    }
+
+    fn width(&self) -> usize {
+        self.width_before_last() + self.last_width()
+    }
+
+    fn width_before_last(&self) -> usize {
+        let widths = self.widths();
+        widths.iter().rev().skip(1).map(|width| width + 2).sum()
+    }
+
+    fn last_width(&self) -> usize {
+        self.widths().last().copied().unwrap_or(0)
+    }
+
+    fn cut_cells(&mut self, last: usize) {
+        for cell in self.rows.iter_mut().flat_map(|row| row.iter_mut().take(last)) {
+            if cell.chars().count() > CELL_MAX {
+                *cell = cell.chars().take(CELL_MAX - 3).chain("...".chars()).collect();
+            }
+        }
+    }
+
+    fn drop_column(&mut self, name: &str) {
+        if let Some(index) = self.columns.iter().position(|(column, _)| column == name) {
+            self.columns.remove(index);
+            for row in self.rows.iter_mut().filter(|row| row.len() > index) {
+                row.remove(index);
+            }
+        }
+    }
+
+    fn fold_last(&mut self, width: usize) {
+        let mut folded = Vec::new();
+        let columns = self.columns.len();
+        for mut row in std::mem::take(&mut self.rows) {
+            let Some(last) = row.pop() else { continue };
+            for (index, line) in fold(&last, width).into_iter().enumerate() {
+                let mut line_row = if index == 0 { row.clone() } else { Vec::new() };
+                line_row.resize(columns - 1, String::new());
+                line_row.push(line);
+                folded.push(line_row);
+            }
+        }
+        self.rows = folded;
+    }
+}
+
+/// Breaks a text into lines of at most `width` characters, at spaces where there are some.
+pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let mut word: Vec<char> = word.chars().collect();
+        loop {
+            let line = lines.last_mut().expect("there is always one");
+            let used = line.chars().count();
+            let gap = usize::from(used > 0);
+            if used + gap + word.len() <= width {
+                line.extend([' '].iter().take(gap).chain(&word));
+                break;
+            }
+            if used == 0 {
+                line.extend(word.drain(..width.max(1)));
+            }
+            lines.push(String::new());
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Align, Table};
+    use super::{Align, Table, fold};
+
+    #[test]
+    fn a_text_is_folded_at_spaces_and_long_words_are_cut() {
+        assert_eq!(fold("", 5), [""]);
+        assert_eq!(fold("one two three", 7), ["one two", "three"]);
+        assert_eq!(fold("/a/long/path x", 5), ["/a/lo", "ng/pa", "th x"]);
+        assert_eq!(fold("abc", 0), ["a", "b", "c", ""]);
+    }
+
+    #[test]
+    fn a_table_fits_itself_to_its_room() {
+        let columns = [("JOB", Align::Right), ("NAME", Align::Left), ("WHERE", Align::Left)];
+        let mut table = Table::new(&columns).can_spare(&["NAME"]);
+        table.row(["7".into(), "n".repeat(40), "exit 1: a task failed: no such program".into()]);
+        assert_eq!(table.render_within(200), table.render());
+        assert_eq!(
+            table.render_within(65),
+            format!(
+                "JOB  NAME{0}WHERE\n  7  {1}...  exit 1: a task failed: no such\n{2}program\n",
+                " ".repeat(22),
+                "n".repeat(21),
+                " ".repeat(31)
+            )
+        );
+        assert_eq!(
+            table.render_within(30),
+            "JOB  WHERE\n  7  exit 1: a task failed: no\n     such program\n"
+        );
+        let lines = table.render_within(1);
+        assert_eq!(lines.lines().count(), 2, "too narrow for anything: {lines}");
+    }
 
     #[test]
     fn columns_align_and_lines_have_no_tail() {

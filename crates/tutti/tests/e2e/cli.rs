@@ -118,6 +118,10 @@ fn a_listing_shows_what_was_asked_for() {
     assert_eq!((lines(&["ps"]), lines(&["ps", "--all"]), lines(&["ps", "1"])), (2, 3, 2));
     assert_eq!((lines(&["ps", "-u", "root"]), lines(&["ps", "-u", "nobody"])), (2, 1));
     assert!(instance.tutti(&["ps", "1"]).text().contains("exit 0: completed"));
+    let later = instance.submit(&["-o", "/dev/null", "true"]);
+    instance.tutti(&["wait", &later.to_string()]).expect(0);
+    let numbers: Vec<Value> = instance.jobs().iter().map(|shown| shown["job"].clone()).collect();
+    assert_eq!(numbers, [1, job, later], "those that ended stand among those that have not");
     instance.tutti(&["cancel", &job.to_string()]).expect(0);
 }
 
@@ -166,10 +170,41 @@ fn a_job_that_does_not_exist_is_named() {
 }
 
 #[test]
+fn a_change_is_shown_with_what_was_before() {
+    let instance = Instance::new().up();
+    let set = |words: &[&str]| instance.tutti(&[&["params"], words].concat());
+    assert_eq!(
+        set(&["quantum=50ms", "rows=4"]).expect(0).text(),
+        "quantum was 100ms and is 50ms now\nrows is 4, as before\n"
+    );
+    set(&["quantum=5"]).expect(1).says("quantum=5 has no unit; write 5ms or 5s");
+    set(&["idle_exit=0"]).expect(0);
+    set(&["--class", "none-such"]).expect(1).says("benchmark, interactive, production, standby");
+    assert_eq!(set(&["--class", "standby"]).expect(0).text().lines().count(), 2);
+    let text = set(&["--class", "mine", "share=70%"]).expect(0).text();
+    assert_eq!(text, "class mine: new\nclass mine: share is 70.00%\n");
+    set(&["--class", "standby", "share=40%"]).expect(1).says("at most 30%");
+}
+
+#[test]
+fn run_says_that_it_does_not_heed_the_options_of_a_script() {
+    let instance = Instance::new().up();
+    let path = instance.work.join("job");
+    std::fs::write(&path, "#!/bin/sh\n#TUTTI -n 2\necho it ran\n").unwrap();
+    instance.shell("chmod +x job").expect(0);
+    let done =
+        instance.tutti(&["run", "./job"]).expect(0).says("#TUTTI and #SBATCH lines of ./job");
+    assert_eq!(done.text(), "it ran\n");
+    std::fs::write(&path, "#!/bin/sh\necho it ran\n").unwrap();
+    assert_eq!(instance.tutti(&["run", "./job"]).expect(0).err, "");
+}
+
+#[test]
 fn verbs_without_an_instance_say_how_to_start_one() {
     let instance = Instance::new();
     for verb in [&["ps"][..], &["nodes"], &["params"], &["switches"], &["cancel", "1"]] {
         let done = instance.tutti(verb).expect(1).says("tutti up");
+        assert!(!done.err.contains("os error"), "{}", done.err);
         assert!(done.err.contains(instance.dir.to_str().unwrap()), "{}", done.err);
     }
     instance.tutti(&["wait", "1"]).expect(125).says("tutti up");
@@ -182,7 +217,9 @@ fn the_demo_shows_two_jobs_taking_turns_and_leaves_nothing() {
     let instance = Instance::alone();
     let done = instance.start(&["demo"]).wait_within(crate::harness::PATIENCE * 4).expect(0);
     let text = done.text();
-    for word in ["first", "second", "SHARE", "median", "99 %", "left nothing behind"] {
+    for word in
+        ["first", "second", "SHARE", "median", "99 %", "one after the other", "left nothing behind"]
+    {
         assert!(text.contains(word), "no {word} in:\n{text}{}", done.err);
     }
 }

@@ -70,6 +70,11 @@ fn a_job_that_can_never_fit_is_declined_at_once_with_what_would() {
     let instance = Instance::new().up();
     let processors = std::thread::available_parallelism().unwrap().get();
     let more = (processors + 1).to_string();
+    for zero in [["-n", "0"], ["-c", "0"]] {
+        instance.tutti(&[&["run"], &zero[..], &["true"]].concat()).expect(2).says("least is 1");
+    }
+    instance.tutti(&["run", "-m", "5", "true"]).expect(2).says("perhaps 5M or 5G is meant");
+    instance.tutti(&["run", "-n", "2", "-i", "2", "true"]).expect(2).says("ranks 0 to 1");
     for verb in ["run", "submit"] {
         let declines = |options: &[&str], says: &str| {
             let args = [&[verb][..], options, &["true"]].concat();
@@ -78,8 +83,6 @@ fn a_job_that_can_never_fit_is_declined_at_once_with_what_would() {
         declines(&["-c", &more], &format!("ask for at most -c {processors}"));
         declines(&["-n", &more, "-c", "1"], &format!("ask for at most {processors}"));
         declines(&["-m", "900T"], "at most");
-        declines(&["-n", "0"], "at least one task");
-        declines(&["-c", "0"], "one processor");
         declines(&["--class", "none-such"], "benchmark, interactive, production, standby");
         declines(&["-t", "0s"], "at least 1ms");
     }
@@ -103,7 +106,7 @@ fn a_task_that_uses_more_memory_than_it_may_is_killed_with_the_reason() {
     let instance = Instance::new().up();
     let doctor = instance.tutti(&["doctor"]);
     assert!(
-        doctor.text().contains("limit (-m) is enforced"),
+        doctor.text().contains("--memory is held by the kernel"),
         "this machine enforces no memory limit; the test needs the memory controller:\n{}",
         doctor.text()
     );

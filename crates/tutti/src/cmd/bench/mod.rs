@@ -4,7 +4,6 @@
 //! a test passes: on a busy machine times are what they are. `docs/benchmarks.md` says what each
 //! figure means.
 
-mod busy;
 mod contend;
 mod figures;
 mod idle;
@@ -20,7 +19,6 @@ mod work;
 
 use crate::exit::Exit;
 use crate::front::JobOptions;
-use crate::output::say;
 use clap::{Args, Parser, Subcommand};
 use figures::Figure;
 
@@ -68,7 +66,7 @@ struct Bench {
 pub(crate) fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
     let bench = Bench { quick: args.quick };
     if !matches!(args.what, Some(What::Tree(_))) {
-        busy::warn();
+        super::busy::warn("bench");
     }
     match args.what {
         Some(What::Launch) => launch::measure(&bench)?.show(args.json)?,

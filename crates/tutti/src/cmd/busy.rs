@@ -1,6 +1,5 @@
-//! Says so when others use the machine: a benchmark beside a compilation measures the compilation.
+//! Says so when others use the machine: what is measured beside a compilation is the compilation.
 
-use crate::output::say;
 use std::time::Duration;
 
 /// How long is looked.
@@ -10,13 +9,13 @@ const LOOK: Duration = Duration::from_millis(500);
 const USED_MAX: u64 = 10;
 
 /// Warns on standard error if the machine is not idle.
-pub(super) fn warn() {
+pub(super) fn warn(verb: &str) {
     let Some(before) = read() else { return };
     std::thread::sleep(LOOK);
     let Some(used) = read().and_then(|after| used_percent(before, after)) else { return };
     if used > USED_MAX {
         say!(
-            "bench: others use {used} % of the processors: expect rough figures, and the ratios to be \
+            "{verb}: others use {used} % of the processors: expect rough figures, and the ratios to be \
              of more use than the times"
         );
     }

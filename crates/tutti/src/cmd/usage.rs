@@ -1,0 +1,170 @@
+//! What is said about a command line that can't be understood: in our words, one line for what is
+//! wrong and one for where to look.
+
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use std::ffi::OsString;
+
+/// What people type who come from elsewhere, and which verb it is here.
+const KNOWN_ELSEWHERE: &[(&str, &[&str])] = &[
+    ("cancel", &["kill", "scancel", "qdel", "delete", "rm", "abort"]),
+    ("ps", &["ls", "list", "jobs", "job", "queue", "squeue", "qstat", "status", "show", "top"]),
+    ("run", &["exec", "start", "launch", "srun", "mpirun", "mpiexec"]),
+    ("submit", &["sbatch", "batch", "qsub", "bsub"]),
+    ("suspend", &["pause", "freeze"]),
+    ("resume", &["continue", "cont", "unpause", "thaw"]),
+    ("nodes", &["hosts", "sinfo", "node"]),
+    ("params", &["param", "config", "set", "get", "classes", "class"]),
+    ("up", &["init"]),
+    ("down", &["stop", "shutdown", "quit", "exit"]),
+];
+
+/// The text for what was typed, the name of the program first.
+pub(super) fn explain(error: &Error, words: &[OsString]) -> String {
+    let verb = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    if error.kind() == ErrorKind::InvalidSubcommand && verb != "bench" {
+        return format!("tutti: {}", unknown_verb(error));
+    }
+    let (subject, command) = match verb {
+        "" => ("tutti", "tutti".to_owned()),
+        option if option.starts_with('-') => ("tutti", "tutti".to_owned()),
+        verb => (verb, format!("tutti {verb}")),
+    };
+    format!(
+        "tutti: {}\n`{command} --help` shows what {subject} takes",
+        what_is_wrong(error, subject)
+    )
+}
+
+/// In one line, for a verb.
+pub(super) fn what_is_wrong(error: &Error, verb: &str) -> String {
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            format!("{verb} has no {}", context(error, ContextKind::InvalidSubcommand).join(" "))
+        }
+        ErrorKind::UnknownArgument => unknown_argument(error, verb),
+        ErrorKind::MissingRequiredArgument => {
+            format!("{verb} needs {}", named(error))
+        }
+        ErrorKind::ArgumentConflict => {
+            let with = context(error, ContextKind::PriorArg);
+            let with: Vec<&str> = with.iter().map(|name| bare(name)).collect();
+            format!("{} can't go with {}", named(error), with.join(", "))
+        }
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => wrong_value(error),
+        _ => first_line(error),
+    }
+}
+
+fn unknown_verb(error: &Error) -> String {
+    let typed = context(error, ContextKind::InvalidSubcommand).join(" ");
+    let ours = KNOWN_ELSEWHERE.iter().find(|(_, others)| others.contains(&typed.as_str()));
+    let meant = match ours {
+        Some((ours, _)) => vec![(*ours).to_owned()],
+        None => context(error, ContextKind::SuggestedSubcommand),
+    };
+    let hint = match meant.as_slice() {
+        [] => "`tutti --help` lists the verbs".to_owned(),
+        verbs => format!("did you mean `tutti {}`?", verbs.join("` or `tutti ")),
+    };
+    format!("there is no verb {typed}; {hint}")
+}
+
+fn unknown_argument(error: &Error, verb: &str) -> String {
+    let near = context(error, ContextKind::SuggestedArg);
+    let typed = named(error);
+    match near.first() {
+        _ if !typed.starts_with('-') => format!("{verb} does not take {typed}"),
+        Some(near) => format!("{verb} has no option {typed}; did you mean {near}?"),
+        None => format!("{verb} has no option {typed}"),
+    }
+}
+
+fn wrong_value(error: &Error) -> String {
+    let reason = std::error::Error::source(error).map(ToString::to_string);
+    let value = context(error, ContextKind::InvalidValue).join(" ");
+    let allowed = context(error, ContextKind::ValidValue);
+    let name = named(error);
+    match reason {
+        Some(reason) => format!("{name}: {reason}"),
+        None if value.is_empty() && !name.is_empty() => format!("{name} needs a value"),
+        None if !allowed.is_empty() => {
+            format!("{name}: {value:?} is none of {}", allowed.join(", "))
+        }
+        None => first_line(error),
+    }
+}
+
+/// The options or arguments that it is about.
+fn named(error: &Error) -> String {
+    let names = context(error, ContextKind::InvalidArg);
+    names.iter().map(|name| bare(name)).collect::<Vec<_>>().join(" and ")
+}
+
+/// Of `--tasks <N>` the option; of `<JOB>...` the word.
+fn bare(name: &str) -> &str {
+    let name = name.split_once(" <").map_or(name, |(option, _)| option);
+    name.trim_end_matches("...").trim_matches(['<', '>', '[', ']'])
+}
+
+fn context(error: &Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Of what clap makes of it.
+fn first_line(error: &Error) -> String {
+    let text = error.to_string();
+    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KNOWN_ELSEWHERE, explain};
+    use clap::{CommandFactory, Parser};
+
+    #[track_caller]
+    fn check(line: &str, says: &str) {
+        let words: Vec<_> = line.split(' ').map(Into::into).collect();
+        let error = crate::cmd::Cli::try_parse_from(&words).unwrap_err();
+        let text = explain(&error, &words);
+        assert!(text.contains(says), "{line}: {text}");
+        assert!(text.starts_with("tutti: ") && !text.contains("error:"), "{line}: {text}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        check("tutti kill 3", "there is no verb kill; did you mean `tutti cancel`?");
+        check("tutti ls", "did you mean `tutti ps`?");
+        check("tutti runn x", "did you mean `tutti run`?");
+        check("tutti frobnicate", "`tutti --help` lists the verbs");
+        check("tutti run", "run needs COMMAND\n");
+        check("tutti run --lable x", "run has no option --lable; did you mean --label?");
+        check("tutti run --raw --label x", "--raw can't go with --label");
+        check("tutti run -n x true", "--tasks: 'x' is no count");
+        check("tutti run -n 0 true", "--tasks: the least is 1");
+        check("tutti run -m 5 true", "--memory: 5 is 5 bytes; the least is 1M");
+        check("tutti run -m", "--memory needs a value");
+        check("tutti down 7", "down does not take 7");
+        check("tutti cancel x", "JOB: \"x\" is no job's number");
+        check("tutti cancel x", "`tutti cancel --help` shows what cancel takes");
+        check("tutti bench speed", "bench has no speed");
+        check("tutti --frobnicate", "tutti has no option --frobnicate\n`tutti --help`");
+    }
+
+    #[test]
+    fn no_verb_of_ours_is_taken_for_another() {
+        let ours: Vec<String> = crate::cmd::Cli::command()
+            .get_subcommands()
+            .map(|verb| verb.get_name().to_owned())
+            .collect();
+        for (verb, others) in KNOWN_ELSEWHERE {
+            assert!(ours.iter().any(|known| known == verb), "{verb}");
+            for other in *others {
+                assert!(!ours.iter().any(|known| known == other), "{other}");
+            }
+        }
+    }
+}
