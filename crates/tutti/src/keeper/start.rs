@@ -305,8 +305,9 @@ impl Job {
         Ok([input, self.output_file(index, output, append)?, error])
     }
 
-    /// The first task to open a file empties it; all append, so that they do not overwrite each
-    /// other.
+    /// The first task to open a file empties it, if there is something in it (see
+    /// [`Job::must_empty_first`]: the others wait then, and only then); all append, so that they do
+    /// not overwrite each other.
     fn output_file(
         &mut self,
         index: usize,
@@ -314,7 +315,7 @@ impl Job {
         append: bool,
     ) -> Result<Source, Refusal> {
         let mut flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
-        if !append && self.emptied.insert(path.clone()) {
+        if !append && self.emptied.insert(path.clone()) && !is_empty(&path) {
             flags |= libc::O_TRUNC;
         }
         let source = Source::File { path: without_zero_byte("a file's name", &path)?, flags };
