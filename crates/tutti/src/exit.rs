@@ -37,7 +37,8 @@ impl Exit {
 /// The table, as `tutti run --help` shows it.
 pub(crate) const TABLE: &str = "\
 Exit codes of run:
-  0-118    the highest exit status of the tasks
+  0-118    the highest exit status of the tasks; 2 is also
+           a command line that can't be understood
   119      the job ran, but its output could not be written
   120      declined: the message says what would be accepted
   121      a node, or what held the tasks there, was lost

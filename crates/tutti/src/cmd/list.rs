@@ -2,7 +2,7 @@
 
 use super::{ask, unexpected};
 use crate::exit::Exit;
-use crate::output::{Align, Table, print, print_json, print_table, terminal_width};
+use crate::output::{Align, Table, fold, print, print_json, print_table, terminal_width};
 use clap::Args;
 use tutti_core::Nanos;
 use tutti_wire::local::{Reply, Request};
@@ -11,11 +11,11 @@ use tutti_wire::units::{format_bytes, format_duration_short, format_seconds};
 
 /// What the columns of a job mean.
 const JOB_COLUMNS: &str = "\
-TURN     the job's row of the matrix and its part of the time; always: it has
-         its processors to itself
+TURN     its row of the matrix and its part of the time;
+         always: no other job wants its processors
 AGE      since it was handed in
-SERVICE  how long it had its turn
-WHERE    node:processors; for others, why it waits or how it ended";
+SERVICE  how much time its turns gave it
+WHERE    node:processors, or why it waits, or how it ended";
 
 #[derive(Args, Debug)]
 #[command(after_help = JOB_COLUMNS)]
@@ -71,7 +71,7 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
         ("SERVICE", Align::Right),
         ("WHERE", Align::Left),
     ])
-    .can_spare(&["CLASS", "SERVICE", "USER", "TASKS", "AGE"]);
+    .can_spare(&["CLASS", "SERVICE", "TASKS", "USER", "AGE"]);
     for job in jobs {
         table.row([
             job.job.to_string(),
@@ -114,7 +114,14 @@ fn whereabouts(job: &JobReport) -> String {
     text
 }
 
+/// What the columns of a node mean.
+const NODE_COLUMNS: &str = "\
+USED      processors that some job has
+PROMISED  memory that jobs in the matrix have by --memory
+JOBS      jobs with tasks there";
+
 #[derive(Args, Debug)]
+#[command(after_help = NODE_COLUMNS)]
 pub(crate) struct NodesArgs {
     /// As JSON
     #[arg(long)]
@@ -194,18 +201,17 @@ pub(crate) fn switches(args: &SwitchesArgs) -> anyhow::Result<Exit> {
         }
     }
     print_table(&table)?;
-    if terminal_width().is_some() {
+    if let Some(width) = terminal_width() {
         // For people only: what programs cut is a table.
-        print(&format!("\n{SWITCH_COLUMNS}\n"))?;
+        print(&format!("\n{}\n", fold(SWITCH_COLUMNS, width).join("\n")))?;
     }
     Ok(Exit::OK)
 }
 
 /// What the columns of a switch mean.
 const SWITCH_COLUMNS: &str = "\
-DUE is cluster time in seconds, the others are counted from it: when the switch
-BEGAN, when the last process of the jobs that LEFT had STOPPED, and when the
-jobs that CAME were RESUMED. Jobs by number.";
+DUE is cluster time in seconds; the others are counted from it: when the switch BEGAN, when the \
+last process of the jobs that LEFT had STOPPED, and when the jobs that CAME were RESUMED.";
 
 /// `DUE` is cluster time in seconds; the rest is microseconds after it.
 fn switch_row(node: &str, record: &SwitchRecord) -> [String; 7] {

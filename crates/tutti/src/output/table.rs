@@ -17,11 +17,13 @@ pub(crate) struct Table {
     spare: &'static [&'static str],
 }
 
-/// A cell that is longer is cut where the table has too little room: a name may be of any length.
+/// A cell that is longer is cut where the table has too little room (a name may be of any length),
+/// and to how much where it still has.
 const CELL_MAX: usize = 24;
+const CELL_SHORT: usize = 15;
 
 /// The last column is folded only if so much of it fits in a line.
-const FOLDED_MIN: usize = 16;
+const FOLDED_MIN: usize = 12;
 
 impl Table {
     /// A table with these columns and no rows.
@@ -74,7 +76,7 @@ impl Table {
         let mut table = self.clone();
         let last = table.columns.len().saturating_sub(1);
         if table.width() > width {
-            table.cut_cells(last);
+            table.cut_cells(last, CELL_MAX);
         }
         for name in self.spare {
             // What is left of the last column is folded: only a scrap of it would be a loss.
@@ -82,6 +84,9 @@ impl Table {
                 break;
             }
             table.drop_column(name);
+        }
+        if table.width_before_last() + table.last_width().min(FOLDED_MIN) > width {
+            table.cut_cells(table.columns.len().saturating_sub(1), CELL_SHORT);
         }
         let before = table.width_before_last();
         if table.width() > width && before + FOLDED_MIN <= width {
@@ -111,10 +116,10 @@ impl Table {
         self.widths().last().copied().unwrap_or(0)
     }
 
-    fn cut_cells(&mut self, last: usize) {
+    fn cut_cells(&mut self, last: usize, longest: usize) {
         for cell in self.rows.iter_mut().flat_map(|row| row.iter_mut().take(last)) {
-            if cell.chars().count() > CELL_MAX {
-                *cell = cell.chars().take(CELL_MAX - 3).chain("...".chars()).collect();
+            if cell.chars().count() > longest {
+                *cell = cell.chars().take(longest - 3).chain("...".chars()).collect();
             }
         }
     }
@@ -185,7 +190,7 @@ mod tests {
         table.row(["7".into(), "n".repeat(40), "exit 1: a task failed: no such program".into()]);
         assert_eq!(table.render_within(200), table.render());
         assert_eq!(
-            table.render_within(65),
+            table.render_within(62),
             format!(
                 "JOB  NAME{0}WHERE\n  7  {1}...  exit 1: a task failed: no such\n{2}program\n",
                 " ".repeat(22),
@@ -194,7 +199,7 @@ mod tests {
             )
         );
         assert_eq!(
-            table.render_within(30),
+            table.render_within(32),
             "JOB  WHERE\n  7  exit 1: a task failed: no\n     such program\n"
         );
         let lines = table.render_within(1);

@@ -1,6 +1,6 @@
 //! The table of figures: what was measured, what it must reach, and whether it does.
 
-use crate::output::{Align, Table, print, print_json};
+use crate::output::{Align, Table, print_json, print_table};
 use serde::Serialize;
 
 /// One line of the table.
@@ -65,5 +65,5 @@ pub(super) fn show(figures: &[Figure], json: bool) -> anyhow::Result<()> {
             figure.verdict().into(),
         ]);
     }
-    print(&table.render())
+    print_table(&table)
 }

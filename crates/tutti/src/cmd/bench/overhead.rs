@@ -35,7 +35,7 @@ pub(super) struct OverheadArgs {
     #[arg(long, value_enum, default_value_t = Part::Both)]
     part: Part,
 
-    /// How often slices are repeated; levels half as often [default: 7; quick: 2]
+    /// How often slices are repeated; levels half as often [default: 7; quick: 1]
     #[arg(long, value_name = "N")]
     repetitions: Option<usize>,
 }
@@ -90,7 +90,7 @@ pub(super) fn measure(bench: &Bench, args: &OverheadArgs) -> anyhow::Result<Repo
     ensure!(args.levels.iter().all(|&level| level > 0), "a level is 1 or more");
     let own = OwnInstance::start("bench")?;
     let scratch = Scratch::new("overhead")?;
-    let repetitions = args.repetitions.unwrap_or(if bench.quick { 2 } else { 7 }).max(1);
+    let repetitions = args.repetitions.unwrap_or(if bench.quick { 1 } else { 7 }).max(1);
     let mut report = Report {
         program: args.program.clone(),
         alone_us: 0,
@@ -119,7 +119,7 @@ pub(super) fn measure(bench: &Bench, args: &OverheadArgs) -> anyhow::Result<Repo
     }
     if args.part != Part::Slices {
         own.set("rows", &most.max(2).to_string())?;
-        let length = Duration::from_millis(if bench.quick { 500 } else { 1000 });
+        let length = Duration::from_millis(if bench.quick { 300 } else { 1000 });
         let repetitions = repetitions.div_ceil(2);
         report.levels = levels::measure(&own, &scratch, &args.levels, length, repetitions)?;
     }

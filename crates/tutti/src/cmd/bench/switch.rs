@@ -39,9 +39,20 @@ const QUANTUM: Nanos = Nanos::from_millis(50);
 /// What a turn has at least for each process that is switched by signals.
 const QUANTUM_PER_SIGNALLED: Nanos = Nanos::from_millis(3);
 
-/// The longest that switches are waited for, as long as there are enough of them.
-const LENGTH_MAX: Nanos = Nanos::from_secs(60);
-const SWITCHES_LEAST: u64 = 20;
+/// How many switches are wanted of each kind.
+struct Wanted {
+    switches: u64,
+    /// The longest that they are waited for, as long as there are enough of them.
+    length_max: Nanos,
+    switches_least: u64,
+    /// How many times the expected time they may take before what came is all.
+    patience: u32,
+}
+
+const THOROUGH: Wanted =
+    Wanted { switches: 100, length_max: Nanos::from_secs(60), switches_least: 20, patience: 20 };
+const QUICK: Wanted =
+    Wanted { switches: 25, length_max: Nanos::from_secs(5), switches_least: 3, patience: 3 };
 
 impl Default for SwitchArgs {
     fn default() -> Self {
@@ -110,9 +121,6 @@ const DEADLINE: &str = "10s";
 const READY_PER_PROCESS: Duration = Duration::from_millis(100);
 const READY_LEAST: Duration = Duration::from_secs(20);
 
-/// How many times the expected time the switches may take before what came is all.
-const PATIENCE: u32 = 20;
-
 pub(super) fn measure(bench: &Bench, args: &SwitchArgs) -> anyhow::Result<Report> {
     let own = OwnInstance::start("bench")?;
     let scratch = Scratch::new("switch")?;
@@ -132,15 +140,14 @@ pub(super) fn measure(bench: &Bench, args: &SwitchArgs) -> anyhow::Result<Report
         Methods::Signal => &["signal"],
         Methods::Both => &["freeze", "signal"],
     };
-    let wanted = if bench.quick { 25 } else { 100 };
+    let wanted = if bench.quick { QUICK } else { THOROUGH };
     for &method in methods {
         for &processes in &args.processes {
             progress(&format!("switch: {method}, {processes} processes a job"));
             let trees = Trees { own: &own, scratch: &scratch, method, processes };
             let quantum = quantum.unwrap_or_else(|| default_quantum(method, processes));
             own.set("quantum", &format!("{}ns", quantum.0))?;
-            let most = (LENGTH_MAX.0 / quantum.0.max(1)).max(SWITCHES_LEAST);
-            report.rows.push(trees.measure(wanted.min(usize::try_from(most)?), quantum)?);
+            report.rows.push(trees.measure(&wanted, quantum)?);
         }
     }
     own.end()?;
@@ -164,7 +171,7 @@ struct Trees<'a> {
 }
 
 impl Trees<'_> {
-    fn measure(&self, wanted: usize, quantum: Nanos) -> anyhow::Result<Row> {
+    fn measure(&self, wanted: &Wanted, quantum: Nanos) -> anyhow::Result<Row> {
         let class = ClassName::new(&format!("bench-{}", self.method));
         let settings = vec![("control".into(), self.method.into())];
         self.own.ask(&Request::SetClass { class: class.clone(), settings })?;
@@ -214,15 +221,17 @@ impl Trees<'_> {
     }
 
     /// Sleeps while the switches happen: asking would disturb them.
-    fn records(&self, wanted: usize, quantum: Nanos) -> anyhow::Result<Vec<SwitchRecord>> {
+    fn records(&self, wanted: &Wanted, quantum: Nanos) -> anyhow::Result<Vec<SwitchRecord>> {
         let since = tutti_linux::clock::monotonic_ns();
-        let expected = Duration::from_nanos(quantum.0) * u32::try_from(wanted)?;
-        let patience = Instant::now() + expected * PATIENCE + Duration::from_secs(5);
+        let most = (wanted.length_max.0 / quantum.0.max(1)).max(wanted.switches_least);
+        let count = wanted.switches.min(most);
+        let expected = Duration::from_nanos(quantum.0) * u32::try_from(count)?;
+        let patience = Instant::now() + expected * wanted.patience + Duration::from_secs(5);
         loop {
             std::thread::sleep(expected + Duration::from_millis(100));
             let mut records = self.own.switches(u32::MAX)?;
             records.retain(|r| r.due_ns >= since && !r.left.is_empty() && !r.came.is_empty());
-            if records.len() >= wanted || Instant::now() > patience {
+            if records.len() as u64 >= count || Instant::now() > patience {
                 return Ok(records);
             }
         }
