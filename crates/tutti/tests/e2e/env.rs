@@ -174,6 +174,11 @@ fn on_a_system_instance_each_users_job_is_that_users_alone() {
     let done = as_user(&["submit", "--parsable", "./script"]).wait().expect(0);
     as_user(&["wait", done.text().trim()]).wait().expect(0);
     assert_eq!(fs::read_to_string(instance.work.join("script-out")).unwrap(), "65534\n");
-    instance.tutti(&["down"]).expect(0);
-    std::fs::remove_dir_all(&instance.dir).unwrap();
+    // What they may not write is seen with their rights, not with the instance's.
+    as_user(&["submit", "-o", "/root/out", "true"]).wait().expect(1).says("Permission denied");
+    let down = instance.tutti(&["down"]).expect(0).text();
+    let log = fs::read_to_string(instance.dir.join("log")).unwrap_or_default();
+    assert!(!instance.dir.exists() || down.contains("is kept in"), "{down}{log}");
+    assert!(!instance.dir.join("lock").exists());
+    let _ = std::fs::remove_dir_all(&instance.dir);
 }

@@ -269,7 +269,7 @@ impl Instance {
     }
 
     fn make(hold: Hold, user: Option<u32>, cluster: Option<String>) -> Self {
-        assert!(nix::unistd::geteuid().is_root(), "these tests need root: sudo tests/run");
+        assert!(nix::unistd::geteuid().is_root(), "these tests need root");
         let number = INSTANCES.fetch_add(1, Ordering::SeqCst);
         let name = format!("te2e-{}-{number}", std::process::id());
         let work = std::env::temp_dir().join(format!("{name}w"));

@@ -241,7 +241,7 @@ fn classes_get_their_shares() {
     let served = percent(service(large) - before, service(small));
     assert!((72..=78).contains(&served), "three quarters are {served} % by the accounts");
     let refused = instance.tutti(&["params", "--class", "benchmark", "share=1%"]).expect(1);
-    assert!(refused.err.contains("shares"), "{}", refused.err);
+    assert!(refused.err.contains("at most 0%"), "{}", refused.err);
     end_all(&instance);
 }
 

@@ -13,7 +13,10 @@ fn the_doctor_says_that_no_cgroup_can_be_written_and_what_helps() {
     let instance = Instance::of_nobody().up();
     let text = instance.tutti(&["doctor"]).expect(0).text();
     assert!(text.contains("no cgroup can be written"), "{text}");
-    assert!(text.contains("-> run as root, or give yourself a delegated subtree"), "{text}");
+    assert!(text.contains("or give yourself a subtree"), "{text}");
+    for limit in ["--memory", "--max-processes"] {
+        assert!(text.contains(&format!("nothing holds a task to its {limit}")), "{text}");
+    }
     assert!(text.contains("a private instance runs in"), "{text}");
 }
 
