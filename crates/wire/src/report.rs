@@ -141,7 +141,7 @@ pub struct AgentStatus {
     pub late_timetables: u64,
 }
 
-/// A controller, as `tutti status` and `tutti doctor` show it.
+/// A controller, as `tutti doctor` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusReport {
     /// The release.

@@ -27,7 +27,7 @@ pub(super) struct Part {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PartError {
     /// The process is not one of the task's.
-    #[error("process {pid} does not belong to {target}; `tutti ps --tree` shows those that do")]
+    #[error("process {pid} does not belong to {target}")]
     NotInTask { pid: i32, target: Target },
     /// The cgroup could not be frozen in time.
     #[error(transparent)]

@@ -58,10 +58,10 @@ pub(crate) struct SignalArgs {
     #[arg(long)]
     all: bool,
 
-    /// The signal's name or number
+    /// The signal's name or number, such as TERM or 15
     signal: String,
 
-    /// JOB, JOB.RANK or JOB.RANK/PID
+    /// A job, a rank of it, or a process with all below it: 7, 7.0, 7.0/1234
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Target>,
 }
@@ -86,7 +86,7 @@ fn parse_signal(text: &str) -> anyhow::Result<u8> {
 
 #[derive(Args, Debug)]
 pub(crate) struct TargetArgs {
-    /// JOB, JOB.RANK or JOB.RANK/PID
+    /// A job, a rank of it, or a process with all below it: 7, 7.0, 7.0/1234
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Target>,
 }
