@@ -1,6 +1,8 @@
 //! `tutti`: one executable for all roles. This file parses the command line and chooses the role;
 //! what a role does is in its own module.
 #![forbid(unsafe_code)]
+// They panic if nobody reads: `output::print` and `say!` do not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
 mod say;

@@ -505,7 +505,6 @@ impl Instance {
 }
 
 impl Drop for Instance {
-    #[expect(clippy::print_stderr, reason = "what a failed test shows")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             // The failure is known; what is left must only not disturb the other tests.
