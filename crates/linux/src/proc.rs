@@ -313,6 +313,35 @@ fn set_bits(words: &[u64]) -> Vec<u32> {
     (0_u32..).zip(bits).filter_map(|(number, is_set)| is_set.then_some(number)).collect()
 }
 
+/// The hard limits on a process's resources, in the order of the kernel's numbers of these;
+/// `u64::MAX`: none. Only if the process is this user's: a number may have become another's.
+///
+/// # Errors
+/// If there is no such process of this user.
+pub fn hard_limits(pid: i32, uid: u32) -> Result<Vec<u64>> {
+    use std::io::Read;
+    use std::os::unix::fs::MetadataExt;
+    let path = Path::new("/proc").join(pid.to_string()).join("limits");
+    // What is open belongs to one process, whatever becomes of the number.
+    let mut file = fs::File::open(&path).map_err(Error::file("open", &path))?;
+    if file.metadata().map_err(Error::file("read", &path))?.uid() != uid {
+        return Err(Error::Malformed { path, wanted: "process of the user" });
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(Error::file("read", &path))?;
+    Ok(hard_limits_in(&text))
+}
+
+/// The kernel lists them in the order of their numbers: name, soft and hard limit, unit.
+fn hard_limits_in(text: &str) -> Vec<u64> {
+    const NAME_WIDTH: usize = 26;
+    let hard = |line: &str| match line.get(NAME_WIDTH..)?.split_whitespace().nth(1)? {
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
+    };
+    text.lines().skip(1).map(|line| hard(line).unwrap_or(0)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,6 +351,20 @@ mod tests {
             "4711 ({comm}) S 1 4711 4700 0 -1 4194560 91 0 0 0 17 4 0 0 20 0 3 0 88123 2703360 \
              215 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
         )
+    }
+
+    #[test]
+    fn limits_are_told_by_number() {
+        let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
+             Max cpu time              unlimited            unlimited            seconds   \n\
+             Max file size             7                    9                    bytes     \n";
+        assert_eq!(hard_limits_in(text), [u64::MAX, 9]);
+        let uid = nix::unistd::geteuid().as_raw();
+        let own = hard_limits(std::process::id().cast_signed(), uid).unwrap();
+        let number = libc::RLIMIT_NOFILE as usize;
+        let nofile = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
+        assert_eq!((own.len(), own[number]), (16, nofile.unwrap().1));
+        assert!(hard_limits(std::process::id().cast_signed(), uid + 1).is_err());
     }
 
     #[test]

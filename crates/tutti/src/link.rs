@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use tutti_wire::frame::{self, DecodeError, FrameBuffer, Hello, Role};
+use tutti_wire::frame::{self, DecodeError, FrameBuffer, Hello, Role, TooLong};
 
 /// How much one call to [`Link::receive`] reads at most, so that a fast peer can't starve others.
 const READ_BYTES_MAX: usize = 1 << 20;
@@ -21,6 +21,13 @@ const READ_BYTES_MAX: usize = 1 << 20;
 /// Room for one read of a connection that carries messages, and of one that carries output.
 const READ_SIZE: usize = 4 << 10;
 const READ_SIZE_BULK: usize = 256 << 10;
+
+/// Answers that a peer whose requests are taken one at a time may leave unread before no more of
+/// them are taken.
+const BEHIND_BYTES: usize = 1 << 20;
+
+/// Room for messages that is kept when all have been sent.
+const ROOM_KEPT_BYTES: usize = 1 << 20;
 
 /// Why a connection is of no more use. Closing it is all that needs to be done.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +38,9 @@ pub(crate) enum LinkError {
     /// The peer sent what is no message.
     #[error("the peer sent what is no message")]
     Decode(#[from] DecodeError),
+    /// We have a message for the peer that no frame holds.
+    #[error("the peer was to be sent too much at once")]
+    TooLong(#[from] TooLong),
     /// The peer closed its end.
     #[error("the peer closed the connection")]
     Closed,
@@ -44,7 +54,9 @@ pub(crate) struct Link {
     output: Vec<u8>,
     sent: usize,
     greeted: Option<Role>,
-    waits_for_room: bool,
+    watched: Interest,
+    one_at_a_time: bool,
+    overlong: Option<TooLong>,
     read_size: usize,
 }
 
@@ -61,9 +73,46 @@ impl Link {
             output: Vec::new(),
             sent: 0,
             greeted: None,
-            waits_for_room: false,
+            watched: Interest::READ,
+            one_at_a_time: false,
+            overlong: None,
             read_size: READ_SIZE,
         })
+    }
+
+    /// Refuses frames of more than so many bytes.
+    pub(crate) const fn limit(&mut self, bytes: usize) {
+        self.input.limit(bytes);
+    }
+
+    /// From now on [`Link::settle`] reads nothing ahead: not while a message waits to be taken, nor
+    /// while the peer does not read its answers.
+    pub(crate) const fn one_at_a_time(&mut self) {
+        self.one_at_a_time = true;
+    }
+
+    /// Whether [`Link::next`] gives something.
+    #[must_use]
+    pub(crate) fn has_message(&self) -> bool {
+        self.input.has_frame()
+    }
+
+    /// Whether the peer leaves too many answers unread to be given more.
+    #[must_use]
+    pub(crate) const fn is_behind(&self) -> bool {
+        self.unsent() > BEHIND_BYTES
+    }
+
+    /// How many bytes of a message wait for the rest of it.
+    #[must_use]
+    pub(crate) fn pending(&self) -> usize {
+        self.input.pending()
+    }
+
+    /// Whether nothing is to be read now.
+    #[must_use]
+    pub(crate) fn is_held(&self) -> bool {
+        self.one_at_a_time && (self.is_behind() || self.has_message())
     }
 
     /// Queues our greeting, the first frame of a connection.
@@ -190,16 +239,29 @@ impl Link {
         Ok(self.greeted)
     }
 
-    /// Queues a message.
+    /// Queues a message. One that no frame holds makes the connection fail when it is next flushed.
     pub(crate) fn send<M: Serialize>(&mut self, message: &M) {
-        frame::encode(message, &mut self.output);
+        if let Err(error) = self.try_send(message) {
+            self.overlong = Some(error);
+        }
+    }
+
+    /// Queues a message.
+    ///
+    /// # Errors
+    /// If no frame holds it; then it is not queued, and the connection is as it was.
+    pub(crate) fn try_send<M: Serialize>(&mut self, message: &M) -> Result<(), TooLong> {
+        frame::encode(message, &mut self.output)
     }
 
     /// Writes what is queued as far as the peer takes it, without waiting.
     ///
     /// # Errors
-    /// If the peer is gone.
+    /// If the peer is gone, or a message was too long to be queued.
     pub(crate) fn flush(&mut self) -> Result<(), LinkError> {
+        if let Some(error) = self.overlong {
+            return Err(error.into());
+        }
         while self.sent < self.output.len() {
             match self.stream.write(&self.output[self.sent..]) {
                 Ok(count) => self.sent += count,
@@ -209,6 +271,7 @@ impl Link {
             }
         }
         self.output.clear();
+        self.output.shrink_to(ROOM_KEPT_BYTES);
         self.sent = 0;
         Ok(())
     }
@@ -218,11 +281,10 @@ impl Link {
     /// # Errors
     /// If the peer is gone.
     pub(crate) fn settle(&mut self, poller: &Poller, token: u64) -> Result<(), LinkError> {
-        let watched = self.waits_for_room;
         self.flush()?;
-        self.waits_for_room = self.unsent() > 0;
-        if watched != self.waits_for_room {
-            let interest = Interest { read: true, write: self.waits_for_room };
+        let interest = Interest { read: !self.is_held(), write: self.unsent() > 0 };
+        if interest != self.watched {
+            self.watched = interest;
             poller.modify(&*self, token, interest)?;
         }
         Ok(())
@@ -238,7 +300,7 @@ impl Link {
     /// do meanwhile.
     ///
     /// # Errors
-    /// If the peer is gone or sends what is no message.
+    /// If the peer is gone or sends what is no message, or ours was too long.
     pub(crate) fn call<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
         self.stream.set_nonblocking(false)?;
         let result = self.call_blocking();
@@ -247,6 +309,9 @@ impl Link {
     }
 
     fn call_blocking<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
+        if let Some(error) = self.overlong {
+            return Err(error.into());
+        }
         self.stream.write_all(&self.output[self.sent..])?;
         self.output.clear();
         self.sent = 0;

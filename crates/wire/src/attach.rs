@@ -195,7 +195,7 @@ mod tests {
         ] {
             let mut real = Vec::new();
             let data = ByteBuf::from(vec![b'x'; count]);
-            encode(&ToFrontEnd::Output { rank: Rank(rank), stream, data }, &mut real);
+            encode(&ToFrontEnd::Output { rank: Rank(rank), stream, data }, &mut real).unwrap();
             let mut header = OutputHeader::new(Rank(rank), stream);
             // From 2^14 bytes on, three bytes is what the encoder writes too.
             assert_eq!(header.finish(count), &real[..real.len() - count]);
@@ -218,7 +218,7 @@ mod tests {
             (ToFrontEnd::Attached, None),
         ] {
             let mut frame = Vec::new();
-            encode(&message, &mut frame);
+            encode(&message, &mut frame).unwrap();
             let piece = OutputPiece::parse(&frame);
             assert_eq!(piece.map(|piece| (piece.rank, piece.stream, piece.data_bytes)), expected);
             if let Some(piece) = piece {

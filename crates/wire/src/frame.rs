@@ -107,19 +107,34 @@ impl Hello {
     }
 }
 
+/// A message that no frame holds. Nothing of it was kept.
+///
+/// Whoever builds messages keeps to the limits of their parts, but some have parts from several
+/// users: the list of all jobs, say. One of them must not be able to end a daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message of {bytes} bytes was to be sent; at most {FRAME_BYTES_MAX} are possible")]
+pub struct TooLong {
+    /// The message's length.
+    pub bytes: usize,
+}
+
 /// Appends a message as a frame to `out`.
 ///
-/// # Panics
-/// If the message exceeds [`FRAME_BYTES_MAX`]: whoever builds one keeps to the limits of its parts.
-pub fn encode<M: Serialize>(message: &M, out: &mut Vec<u8>) {
+/// # Errors
+/// If the message exceeds [`FRAME_BYTES_MAX`]; then `out` is as it was.
+pub fn encode<M: Serialize>(message: &M, out: &mut Vec<u8>) -> Result<(), TooLong> {
     let begin = out.len();
     out.extend_from_slice(&[0; 4]);
     let encoded = postcard::to_extend(message, core::mem::take(out));
     *out = encoded.expect("a Vec takes any number of bytes and our messages have no failing parts");
     let length = out.len() - begin - 4;
-    assert!(length <= FRAME_BYTES_MAX, "a message of {length} bytes was built");
+    if length > FRAME_BYTES_MAX {
+        out.truncate(begin);
+        return Err(TooLong { bytes: length });
+    }
     let prefix = u32::try_from(length).expect("the limit of a frame fits").to_le_bytes();
     out[begin..begin + 4].copy_from_slice(&prefix);
+    Ok(())
 }
 
 /// Reads one message from the payload of a frame; all of it must be used up.
@@ -137,19 +152,41 @@ pub fn decode<'a, M: Deserialize<'a>>(payload: &'a [u8]) -> Result<M, DecodeErro
 }
 
 /// Collects the bytes of a stream and hands out whole frames.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FrameBuffer {
     /// What was read lies between `begin` and `end`; behind it is room for more.
     bytes: Vec<u8>,
     begin: usize,
     end: usize,
+    limit: usize,
+}
+
+/// Room that an empty buffer keeps for what comes next.
+const ROOM_KEPT_BYTES: usize = 2 << 20;
+
+impl Default for FrameBuffer {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl FrameBuffer {
     /// An empty buffer.
     #[must_use]
     pub const fn new() -> Self {
-        Self { bytes: Vec::new(), begin: 0, end: 0 }
+        Self { bytes: Vec::new(), begin: 0, end: 0, limit: FRAME_BYTES_MAX }
+    }
+
+    /// From now on a frame of more than so many bytes is refused.
+    pub const fn limit(&mut self, bytes: usize) {
+        self.limit = bytes;
+    }
+
+    /// Whether the next call to [`Self::next_frame`] gives something, be it an error.
+    #[must_use]
+    pub fn has_frame(&self) -> bool {
+        self.announced()
+            .is_some_and(|length| length > self.limit || self.pending().saturating_sub(4) >= length)
     }
 
     /// Takes in what was read from the stream.
@@ -218,12 +255,16 @@ impl FrameBuffer {
     /// # Errors
     /// If the next frame is longer than any may be; the stream can't be read on.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, DecodeError> {
+        if self.begin == self.end && self.bytes.capacity() > ROOM_KEPT_BYTES {
+            // Many connections, each with room for its longest message, would be too much.
+            (self.bytes, self.begin, self.end) = (Vec::new(), 0, 0);
+        }
         let Some((prefix, rest)) = self.bytes[self.begin..self.end].split_first_chunk::<4>() else {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*prefix) as usize;
-        if length > FRAME_BYTES_MAX {
-            return Err(DecodeError::FrameTooLong { bytes: length, limit: FRAME_BYTES_MAX });
+        if length > self.limit {
+            return Err(DecodeError::FrameTooLong { bytes: length, limit: self.limit });
         }
         if rest.len() < length {
             return Ok(None);
@@ -243,7 +284,7 @@ mod tests {
     fn a_stream_cut_anywhere_gives_the_same_frames() {
         let mut stream = Vec::new();
         for n in [0u32, 1, 300, 70_000] {
-            encode(&vec![7u8; n as usize], &mut stream);
+            encode(&vec![7u8; n as usize], &mut stream).unwrap();
         }
         for step in [1, 3, 4096, stream.len()] {
             let mut buffer = FrameBuffer::new();
@@ -262,9 +303,9 @@ mod tests {
     #[test]
     fn what_is_missing_ends_with_the_frame() {
         let mut stream = Vec::new();
-        encode(&"one", &mut stream);
+        encode(&"one", &mut stream).unwrap();
         let first = stream.len();
-        encode(&"two", &mut stream);
+        encode(&"two", &mut stream).unwrap();
         let mut buffer = FrameBuffer::new();
         let mut read = 0;
         while let missing @ 1.. = buffer.missing().unwrap() {
@@ -282,6 +323,39 @@ mod tests {
         buffer.extend(&u32::MAX.to_le_bytes());
         assert!(matches!(buffer.missing(), Err(DecodeError::FrameTooLong { .. })));
         assert!(matches!(buffer.next_frame(), Err(DecodeError::FrameTooLong { .. })));
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_leaves_no_trace() {
+        let mut out = vec![1, 2, 3];
+        let bytes = FRAME_BYTES_MAX + 1;
+        let error = encode(&"x".repeat(bytes), &mut out).unwrap_err();
+        assert!(error.bytes > bytes);
+        assert_eq!(out, [1, 2, 3]);
+    }
+
+    #[test]
+    fn room_that_a_long_frame_took_is_given_back() {
+        let mut stream = Vec::new();
+        encode(&vec![7u8; 3 << 20], &mut stream).unwrap();
+        let mut buffer = FrameBuffer::new();
+        buffer.extend(&stream);
+        assert!(!buffer.has_frame() || buffer.next_frame().unwrap().is_some());
+        assert_eq!(buffer.next_frame(), Ok(None));
+        assert!(buffer.bytes.capacity() <= ROOM_KEPT_BYTES, "{}", buffer.bytes.capacity());
+    }
+
+    #[test]
+    fn a_limit_of_its_own_holds_for_a_stream() {
+        let mut buffer = FrameBuffer::new();
+        buffer.limit(100);
+        let mut stream = Vec::new();
+        encode(&vec![7u8; 99], &mut stream).unwrap();
+        encode(&vec![7u8; 100], &mut stream).unwrap();
+        buffer.extend(&stream);
+        assert!(buffer.next_frame().unwrap().is_some());
+        let error = DecodeError::FrameTooLong { bytes: 101, limit: 100 };
+        assert_eq!(buffer.next_frame(), Err(error));
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub enum FromKeeper {
         incarnation: u64,
         /// The jobs it holds.
         held: Vec<HeldJob>,
+        /// How many tasks it can hold at once.
+        tasks_max: u32,
     },
     /// A task's process exists.
     TaskStarted {

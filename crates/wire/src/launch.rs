@@ -32,6 +32,43 @@ pub struct LaunchSpec {
     pub processes_max: Option<u64>,
 }
 
+impl LaunchSpec {
+    /// How much memory it takes, roughly: what its owner made long, and something for each piece.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        const EACH: usize = 32;
+        let all = |texts: &[ByteBuf]| texts.iter().map(|text| text.len() + EACH).sum::<usize>();
+        let script = self.script.as_ref().map_or(0, |script| script.len());
+        let files = match &self.stdio {
+            Stdio::FrontEnd { .. } => 0,
+            Stdio::Files { input, output, error, .. } => {
+                let named = [input.as_ref(), Some(output), error.as_ref()];
+                named.into_iter().flatten().map(|name| name.len()).sum()
+            }
+        };
+        self.name.len()
+            + all(&self.argv)
+            + script
+            + all(&self.environment)
+            + self.directory.len()
+            + self.rlimits.len() * EACH
+            + files
+    }
+}
+
+/// The beginning of a text, at most so many bytes of it, with a mark where it was cut.
+#[must_use]
+pub fn cut(mut text: String, bytes_max: usize) -> String {
+    const MARK: &str = " ...";
+    if text.len() > bytes_max {
+        let most = bytes_max.saturating_sub(MARK.len());
+        let end = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str(MARK);
+    }
+    text
+}
+
 /// Where the input of tasks comes from and their output goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stdio {
@@ -124,5 +161,16 @@ impl Usage {
         self.user_us = self.user_us.saturating_add(other.user_us);
         self.system_us = self.system_us.saturating_add(other.system_us);
         self.memory_peak_bytes = self.memory_peak_bytes.max(other.memory_peak_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut;
+
+    #[test]
+    fn a_text_is_cut_between_letters() {
+        assert_eq!(cut("short".into(), 5), "short");
+        assert_eq!(cut("\u{e9}".repeat(6), 9), "\u{e9}\u{e9} ...");
     }
 }

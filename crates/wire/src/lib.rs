@@ -27,4 +27,4 @@ pub mod script;
 pub mod tree;
 pub mod units;
 
-pub use frame::{DecodeError, FrameBuffer, Hello, Role};
+pub use frame::{DecodeError, FrameBuffer, Hello, Role, TooLong};

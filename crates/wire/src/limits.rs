@@ -7,6 +7,35 @@ pub const PROTOCOL_VERSION: u16 = 1;
 /// them), a script, or the list of many jobs.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 
+/// A request for a job, as it is sent and as it is launched: half a frame, since a launch has a place
+/// for each of its tasks besides.
+pub const JOB_REQUEST_BYTES_MAX: usize = 8 << 20;
+
+/// Tasks of one job on one node: their places fit into the other half of a frame, also where each
+/// place names a processor among thousands.
+pub const TASKS_PER_NODE_MAX: u32 = 50_000;
+
+/// The name of a job or of a class, in bytes: lists of thousands of jobs fit into a frame.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// What is said of one task beyond its status: a path or two, and why.
+pub const TASK_DETAIL_BYTES_MAX: usize = 1 << 10;
+
+/// What is said of a whole job beyond its outcome: that of some of its tasks.
+pub const JOB_DETAIL_BYTES_MAX: usize = 4 << 10;
+
+/// What is said of all jobs that an agent adopts: beyond that, numbers alone.
+pub const HELD_DETAILS_BYTES_MAX: usize = 4 << 20;
+
+/// Jobs that have ended, in one answer: older ones are left out.
+pub const ENDED_JOBS_BYTES_MAX: usize = 8 << 20;
+
+/// What a front end sends at once: a line of tagged input.
+pub const FRONT_END_FRAME_BYTES_MAX: usize = 2 << 20;
+
+/// What somebody who has not said yet which job he wants may send.
+pub const NEWCOMER_FRAME_BYTES_MAX: usize = 256;
+
 /// One piece of a task's output or input. Large enough that the cost of a frame vanishes, small
 /// enough that ranks take turns on a connection.
 pub const STDIO_CHUNK_BYTES: usize = 256 << 10;
@@ -20,6 +49,12 @@ pub const PMI_LINE_BYTES_MAX: usize = 64 << 10;
 /// Switch records that one answer carries.
 pub const SWITCH_RECORDS_MAX: usize = 65_536;
 
+/// Jobs that all of these records together name.
+pub const SWITCH_RECORD_JOBS_MAX: usize = 1 << 20;
+
 const _: () = assert!(STDIO_CHUNK_BYTES < FRAME_BYTES_MAX);
-const _: () = assert!(SCRIPT_BYTES_MAX + (4 << 20) < FRAME_BYTES_MAX);
+const _: () = assert!(SCRIPT_BYTES_MAX + (2 << 20) < JOB_REQUEST_BYTES_MAX);
+// A place: a rank, and a set of up to 128 words of which most are zero.
+const _: () = assert!(JOB_REQUEST_BYTES_MAX + TASKS_PER_NODE_MAX as usize * 150 < FRAME_BYTES_MAX);
+const _: () = assert!(SWITCH_RECORDS_MAX * 60 + SWITCH_RECORD_JOBS_MAX * 10 < FRAME_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);

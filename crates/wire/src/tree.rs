@@ -109,18 +109,24 @@ pub struct Settings {
     pub retry_interval: Nanos,
 }
 
+/// What an agent joins with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Join {
+    /// What the node has.
+    pub spec: NodeSpec,
+    /// Jobs that the keeper holds.
+    pub held: Vec<JobId>,
+    /// Where a front end on this node reaches the keeper.
+    pub attach: ByteBuf,
+    /// How many tasks the keeper can hold at once.
+    pub tasks_max: u32,
+}
+
 /// What an agent tells its controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromAgent {
     /// The first message.
-    Join {
-        /// What the node has.
-        spec: NodeSpec,
-        /// Jobs that the keeper holds.
-        held: Vec<JobId>,
-        /// Where a front end on this node reaches the keeper.
-        attach: ByteBuf,
-    },
+    Join(Join),
     /// A task's process exists.
     TaskStarted {
         /// Its job.

@@ -16,7 +16,7 @@ use tutti_wire::Role;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::report::{AgentStatus, Target};
-use tutti_wire::tree::{Answer, FromAgent, Question, Settings, ToAgent};
+use tutti_wire::tree::{Answer, FromAgent, Join, Question, Settings, ToAgent};
 
 /// What an agent is told at its start.
 #[derive(Clone, Debug)]
@@ -63,6 +63,7 @@ struct Agent {
     keeper: Option<Link>,
     keeper_incarnation: Option<u64>,
     keeper_pid: i32,
+    tasks_max: u32,
     retry_at_ns: Option<u64>,
     retry_ns: u64,
     jobs: BTreeMap<JobId, Job>,
@@ -93,6 +94,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         keeper: None,
         keeper_incarnation: None,
         keeper_pid: 0,
+        tasks_max: 0,
         retry_at_ns: None,
         retry_ns: RETRY_MIN_NS,
         jobs: BTreeMap::new(),
@@ -159,7 +161,7 @@ impl Agent {
             return;
         };
         let processors = proc::online_processors().into_iter().collect();
-        link.send(&FromAgent::Join {
+        link.send(&FromAgent::Join(Join {
             spec: NodeSpec {
                 name: self.options.node.clone(),
                 processors,
@@ -167,7 +169,8 @@ impl Agent {
             },
             held: self.jobs.keys().copied().collect(),
             attach: bytes_of(&self.options.keeper),
-        });
+            tasks_max: self.tasks_max,
+        }));
         self.controller = Some(link);
     }
 
@@ -430,7 +433,10 @@ impl Agent {
 
     fn on_report(&mut self, report: FromKeeper) {
         match report {
-            FromKeeper::Welcome { incarnation, held } => self.on_keeper_welcome(incarnation, held),
+            FromKeeper::Welcome { incarnation, held, tasks_max } => {
+                self.tasks_max = tasks_max;
+                self.on_keeper_welcome(incarnation, held);
+            }
             FromKeeper::TaskStarted { job, rank, root } => {
                 if let Some(record) = self.jobs.get_mut(&job) {
                     record.roots.insert(rank, root);

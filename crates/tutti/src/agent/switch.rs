@@ -24,6 +24,7 @@ use tutti_core::{ClusterTime, JobId, Timetable};
 use tutti_linux::cgroup::{Cgroup, freeze_all};
 use tutti_linux::signal::{Root, Traversal, Walk, resume_forest, suspend_forest};
 use tutti_linux::{clock, rt};
+use tutti_wire::limits::SWITCH_RECORD_JOBS_MAX;
 use tutti_wire::report::SwitchRecord;
 use tutti_wire::tree::Settings;
 
@@ -179,6 +180,8 @@ struct Thread {
     pending: VecDeque<Timetable>,
     members: BTreeMap<JobId, Member>,
     records: VecDeque<SwitchRecord>,
+    /// How many jobs they name together.
+    records_jobs: usize,
     report: Report,
     stopping: bool,
 }
@@ -200,6 +203,7 @@ impl Thread {
             pending: VecDeque::new(),
             members: BTreeMap::new(),
             records: VecDeque::new(),
+            records_jobs: 0,
             report: Report { realtime, ..Report::default() },
             stopping: false,
         }
@@ -345,8 +349,10 @@ impl Thread {
         let resumed = clock::monotonic_ns();
         self.report.switches += 1;
         self.report.stragglers += u64::from(stragglers > 0);
-        if self.records.len() == RECORDS_MAX {
-            self.records.pop_front();
+        self.records_jobs += change.leave.len() + change.come.len();
+        while self.records.len() == RECORDS_MAX || self.records_jobs > SWITCH_RECORD_JOBS_MAX {
+            let Some(oldest) = self.records.pop_front() else { break };
+            self.records_jobs -= oldest.left.len() + oldest.came.len();
         }
         self.records.push_back(SwitchRecord {
             due_ns: due.0,

@@ -37,6 +37,7 @@ fn prepare() {
         }
     }
     let _ = tutti_linux::rt::set_nice(-10);
+    crate::say::limit_lines();
 }
 
 /// Three for each cgroup, some for each task's pipes: enough for tens of thousands of tasks.

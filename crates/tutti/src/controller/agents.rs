@@ -4,13 +4,13 @@ use super::driver::{Connection, Driver, Kind};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
-    ClusterTime, Event, JobId, JobState, JobView, Nanos, NodeId, NodeSpec, PlacementView, Rank,
-    TaskStatus, Timetable,
+    ClusterTime, Event, JobId, JobState, JobView, Nanos, NodeId, PlacementView, Rank, TaskStatus,
+    Timetable,
 };
 use tutti_wire::launch::Launch;
 use tutti_wire::local::Reply;
 use tutti_wire::report::AgentStatus;
-use tutti_wire::tree::{Answer, FromAgent, Question, Settings, ToAgent};
+use tutti_wire::tree::{Answer, FromAgent, Join, Question, Settings, ToAgent};
 
 /// How long a node may be without an agent before its jobs are lost: an agent that is started again
 /// is back long before.
@@ -24,6 +24,8 @@ pub(super) struct NodeEntry {
     pub(super) agent: Option<u64>,
     /// Where front ends on it reach its keeper.
     pub(super) attach: ByteBuf,
+    /// How many tasks its keeper can hold.
+    pub(super) tasks_max: u32,
     /// The latest timetable, for an agent that comes back.
     pub(super) timetable: Option<Timetable>,
     /// Jobs that were launched there and have not been forgotten.
@@ -46,6 +48,13 @@ impl NodeEntry {
     pub(super) fn forget(&mut self, job: JobId) -> bool {
         self.unconfirmed.remove(&job);
         self.launched.remove(&job)
+    }
+}
+
+impl Questions {
+    /// Whether this client waits for an answer.
+    pub(super) fn is_open_for(&self, client: u64) -> bool {
+        self.open.values().any(|open| open.client == client)
     }
 }
 
@@ -94,9 +103,7 @@ impl Driver {
             return;
         };
         match (*node, message) {
-            (None, FromAgent::Join { spec, held, attach }) => {
-                self.on_join(token, spec, &held, attach);
-            }
+            (None, FromAgent::Join(join)) => self.on_join(token, join),
             (Some(node), FromAgent::TaskStarted { job, .. }) => self.confirm(node, job),
             (Some(node), FromAgent::TaskEnded { job, rank, status, detail }) => {
                 self.confirm(node, job);
@@ -110,7 +117,7 @@ impl Driver {
                 self.apply(&Event::JobCleared { job, node });
             }
             (Some(_), FromAgent::Answer { query, answer }) => self.on_answer(query, answer),
-            (None, _) | (Some(_), FromAgent::Join { .. }) => {
+            (None, _) | (Some(_), FromAgent::Join(_)) => {
                 say!("tutti controller: an agent spoke out of turn; ignored");
             }
         }
@@ -122,7 +129,8 @@ impl Driver {
         }
     }
 
-    fn on_join(&mut self, token: u64, spec: NodeSpec, held: &[JobId], attach: ByteBuf) {
+    fn on_join(&mut self, token: u64, join: Join) {
+        let Join { spec, held, attach, tasks_max } = join;
         let known = self.nodes.iter().find(|(_, node)| node.name == spec.name);
         let node = match known {
             Some((_, entry)) if entry.agent.is_some() => {
@@ -140,6 +148,7 @@ impl Driver {
             name: spec.name.clone(),
             agent: None,
             attach: attach.clone(),
+            tasks_max,
             timetable: None,
             launched: BTreeSet::new(),
             unconfirmed: BTreeMap::new(),
@@ -147,6 +156,7 @@ impl Driver {
         });
         entry.agent = Some(token);
         entry.attach = attach;
+        entry.tasks_max = tasks_max;
         entry.lost_at = ClusterTime::NEVER;
         let timetable = entry.timetable.clone();
         let launched = entry.launched.clone();
@@ -158,7 +168,7 @@ impl Driver {
             if let Some(timetable) = timetable {
                 self.tell_node(node, &ToAgent::Timetable(timetable));
             }
-            self.reconcile(node, &launched, held);
+            self.reconcile(node, &launched, &held);
         } else {
             if let Some(&job) = held.iter().max() {
                 self.apply(&Event::Held { job });
@@ -217,9 +227,7 @@ impl Driver {
             return;
         }
         entry.suspended.retain(|part| part.rank != Some(rank));
-        if !detail.is_empty() {
-            entry.details.insert(rank, detail);
-        }
+        entry.note_detail(rank, detail);
         self.apply(&Event::TaskEnded { job, rank, status });
     }
 

@@ -9,8 +9,9 @@ use tutti_core::{
     ClassName, ClassSpec, ClusterTime, ControlMethod, EndReason, Event, IfAbsent, JobId, JobSpec,
     JobState, Nanos, Params, Rank, Refusal, UserId,
 };
-use tutti_linux::peer;
-use tutti_wire::launch::{Credentials, Stdio, Usage};
+use tutti_linux::{peer, proc};
+use tutti_wire::launch::{Credentials, LaunchSpec, Stdio, Usage};
+use tutti_wire::limits::NAME_BYTES_MAX;
 use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::report::Target;
 use tutti_wire::tree::Question;
@@ -45,7 +46,7 @@ pub(super) struct Submission {
 
 /// A request for a job that came before the first node.
 pub(super) struct Early {
-    token: u64,
+    pub(super) token: u64,
     uid: u32,
     request: JobRequest,
     front: bool,
@@ -56,7 +57,7 @@ const NODES_PATIENCE: Nanos = Nanos::from_secs(10);
 
 /// Why a client may not have what it asks for.
 #[derive(Debug, thiserror::Error)]
-enum Forbidden {
+pub(super) enum Forbidden {
     #[error("there is no job {0}; `tutti ps --all` shows those that are known")]
     NoJob(JobId),
     #[error("job {job} has ended (exit {exit_code}, {} ago)", format_seconds(*ago_s))]
@@ -72,6 +73,37 @@ enum Forbidden {
     #[error("only root, or the owner of the instance, may do that")]
     NotAdmin,
 }
+
+/// Why a request for a job is not even put to the core: it is no proper request, or more than
+/// messages and memory can hold.
+#[derive(Debug, thiserror::Error)]
+enum Improper {
+    #[error("a job with a front end must say so, and no other")]
+    Stdio,
+    #[error("a connection is the front end of one job; this one has one already")]
+    SecondFront,
+    #[error(
+        "the name of the {what} has {bytes} bytes; at most {NAME_BYTES_MAX} are possible: give a \
+         shorter one with {option}"
+    )]
+    LongName { what: &'static str, option: &'static str, bytes: usize },
+    #[error(
+        "programs, arguments, environments and scripts of your jobs would take {} MiB; at most {} \
+         MiB are possible: wait until some have ended",
+        bytes >> 20,
+        KEPT_PER_USER_BYTES_MAX >> 20
+    )]
+    TooMuch { bytes: usize },
+    #[error(
+        "resource limit {resource} (see `man prlimit`) was asked to be {asked}, and the process that \
+         asks may have {allowed}"
+    )]
+    Limit { resource: u32, asked: u64, allowed: u64 },
+}
+
+/// What all jobs of one user may take here, and what each takes at least.
+const KEPT_PER_USER_BYTES_MAX: usize = 256 << 20;
+const KEPT_PER_JOB_BYTES: usize = 2 << 10;
 
 impl Driver {
     pub(super) fn on_request(&mut self, token: u64, request: Request) {
@@ -124,7 +156,7 @@ impl Driver {
         self.reply(token, &Reply::Failed { reason: error.to_string() });
     }
 
-    fn admin(&self, uid: u32) -> Result<(), Forbidden> {
+    pub(super) fn admin(&self, uid: u32) -> Result<(), Forbidden> {
         let owner = nix::unistd::geteuid().as_raw();
         if uid == 0 || uid == owner { Ok(()) } else { Err(Forbidden::NotAdmin) }
     }
@@ -192,8 +224,12 @@ impl Driver {
             return;
         }
         let Some(credentials) = self.credentials(token, uid) else { return };
-        if front != matches!(request.launch.stdio, Stdio::FrontEnd { .. }) {
-            self.fail(token, &"a job with a front end must say so, and no other");
+        if let Err(error) = self.check_request(token, uid, &request, front) {
+            self.fail(token, &error);
+            return;
+        }
+        if let Some(reason) = self.too_many_tasks(&request) {
+            self.reply(token, &Reply::Declined { reason });
             return;
         }
         let spec = JobSpec {
@@ -231,6 +267,89 @@ impl Driver {
         }
     }
 
+    fn check_request(
+        &self,
+        token: u64,
+        uid: u32,
+        request: &JobRequest,
+        front: bool,
+    ) -> Result<(), Improper> {
+        if front != matches!(request.launch.stdio, Stdio::FrontEnd { .. }) {
+            return Err(Improper::Stdio);
+        }
+        if let Some(Connection { kind: Kind::Client(client), .. }) = self.connections.get(&token)
+            && front
+            && client.front_of.is_some()
+        {
+            return Err(Improper::SecondFront);
+        }
+        for (what, option, bytes) in
+            [("job", "-J", request.launch.name.len()), ("class", "--class", request.class.0.len())]
+        {
+            if bytes > NAME_BYTES_MAX {
+                return Err(Improper::LongName { what, option, bytes });
+            }
+        }
+        self.check_limits(token, uid, &request.launch)?;
+        let bytes = self.kept_bytes.get(&uid).copied().unwrap_or(0)
+            + KEPT_PER_JOB_BYTES
+            + request.launch.bytes();
+        if bytes > KEPT_PER_USER_BYTES_MAX && self.admin(uid).is_err() {
+            return Err(Improper::TooMuch { bytes });
+        }
+        Ok(())
+    }
+
+    /// Root sets the limits for the tasks, so it must not set what their user could not: real-time
+    /// priority, say. Asking who asks takes time, so only those are asked who want more than anybody
+    /// may have that this instance starts.
+    fn check_limits(&self, token: u64, uid: u32, spec: &LaunchSpec) -> Result<(), Improper> {
+        let exceeds = |limits: &[u64]| {
+            let allowed = |resource: u32| limits.get(resource as usize).copied().unwrap_or(0);
+            spec.rlimits.iter().find_map(|&(resource, soft, hard)| {
+                let (asked, allowed) = (soft.max(hard), allowed(resource));
+                (asked > allowed).then_some(Improper::Limit { resource, asked, allowed })
+            })
+        };
+        let Some(error) = exceeds(&self.hard_limits) else { return Ok(()) };
+        if self.admin(uid).is_ok() {
+            return Ok(());
+        }
+        let pid = self.connections.get(&token).map_or(0, |connection| connection.pid);
+        match proc::hard_limits(pid, uid) {
+            Ok(limits) => exceeds(&limits).map_or(Ok(()), Err),
+            Err(_) => Err(error),
+        }
+    }
+
+    /// Declines what no keeper could hold, whatever else there is on its node.
+    fn too_many_tasks(&self, request: &JobRequest) -> Option<String> {
+        let most = self.nodes.values().map(|node| u64::from(node.tasks_max)).sum::<u64>();
+        (!self.nodes.is_empty() && u64::from(request.tasks) > most).then(|| {
+            format!(
+                "{} tasks were asked for and the nodes can hold {most} at once, by what their \
+                 keepers may open (see `ulimit -Hn`); ask for at most -n {most}",
+                request.tasks
+            )
+        })
+    }
+
+    /// Counts what a job takes here, until [`Driver::count_out`].
+    fn count_in(&mut self, entry: &Entry) {
+        *self.kept_bytes.entry(entry.credentials.uid).or_default() +=
+            KEPT_PER_JOB_BYTES + entry.launch.bytes();
+    }
+
+    pub(super) fn count_out(&mut self, entry: &Entry) {
+        let uid = entry.credentials.uid;
+        if let Some(kept) = self.kept_bytes.get_mut(&uid) {
+            *kept = kept.saturating_sub(KEPT_PER_JOB_BYTES + entry.launch.bytes());
+            if *kept == 0 {
+                self.kept_bytes.remove(&uid);
+            }
+        }
+    }
+
     /// Looked up once: the system's answer may take longer than the rest of a launch.
     fn user_name(&mut self, uid: u32) -> String {
         self.user_names.entry(uid).or_insert_with(|| report::user_name(uid)).clone()
@@ -256,6 +375,7 @@ impl Driver {
         *accepted = Some(job);
         let (token, front) = (*token, *front);
         let Some(entry) = entry.take() else { return };
+        self.count_in(&entry);
         self.jobs.insert(job, entry);
         if front
             && let Some(Connection { kind: Kind::Client(client), .. }) =
@@ -310,13 +430,12 @@ impl Driver {
             (Err(error), _) => return self.fail(token, &error),
             (Ok(()), _) => {}
         }
-        if let Some(entry) = self.jobs.get_mut(&job) {
-            entry.waiting.push(token);
-        }
         if let Some(Connection { kind: Kind::Client(client), .. }) =
             self.connections.get_mut(&token)
+            && client.waits_for.insert(job)
+            && let Some(entry) = self.jobs.get_mut(&job)
         {
-            client.waits_for.insert(job);
+            entry.waiting.push(token);
         }
     }
 

@@ -7,16 +7,19 @@ use super::report;
 use crate::instance::Instance;
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
 use anyhow::Context;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use tutti_core::{
-    Action, ClusterTime, Core, Event, JobId, NodeId, Outcome, Params, RequestId, default_classes,
+    Action, ClusterTime, Core, Event, JobId, Nanos, NodeId, Outcome, Params, RequestId,
+    default_classes,
 };
-use tutti_linux::{clock, peer};
+use tutti_linux::{clock, peer, proc};
 use tutti_wire::Role;
 use tutti_wire::launch::Launch;
+use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
 use tutti_wire::local::Reply;
 use tutti_wire::tree::ToAgent;
 
@@ -30,6 +33,20 @@ pub(crate) struct ControllerOptions {
 /// Connections at once; one more is closed. Far above what a machine's users open, far below what
 /// a process may.
 const CONNECTIONS_MAX: usize = 4096;
+
+/// Connections of one user at once, so that nobody can keep the others out.
+const CONNECTIONS_PER_USER_MAX: usize = CONNECTIONS_MAX / 4;
+
+/// Descriptors that are not for connections.
+const DESCRIPTORS_KEPT: u64 = 64;
+
+/// How long nobody is let in when there is no descriptor for another connection.
+const ACCEPT_PAUSE: Nanos = Nanos::from_millis(500);
+
+/// Halves of messages from one user, in all, beyond the first [`PENDING_FREE_BYTES`] of each
+/// connection.
+const PENDING_PER_USER_BYTES_MAX: usize = 64 << 20;
+const PENDING_FREE_BYTES: usize = 64 << 10;
 
 /// What may be queued for a client that does not read before it is cut off.
 const CLIENT_UNSENT_MAX: usize = 64 << 20;
@@ -63,10 +80,19 @@ pub(super) struct Driver {
     pub(super) instance: Instance,
     pub(super) poller: Poller,
     pub(super) connections: BTreeMap<u64, Connection>,
+    connections_max: usize,
+    /// When connections are accepted again; never: they are.
+    accept_again: ClusterTime,
+    /// Clients with a message that waits for its turn.
+    unread: BTreeSet<u64>,
     next_token: u64,
     pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
     pub(super) jobs: BTreeMap<JobId, Entry>,
     pub(super) ended: EndedJobs,
+    /// What the jobs of each user take here, in bytes.
+    pub(super) kept_bytes: BTreeMap<u32, usize>,
+    /// The hard limits on resources that this process has.
+    pub(super) hard_limits: Vec<u64>,
     pub(super) user_names: BTreeMap<u32, String>,
     /// Who asked for the job that a `Submit` in progress is about.
     pub(super) submitting: Option<super::clients::Submission>,
@@ -115,10 +141,15 @@ impl Driver {
             instance,
             poller: Poller::new()?,
             connections: BTreeMap::new(),
+            connections_max: connections_max(),
+            accept_again: ClusterTime::NEVER,
+            unread: BTreeSet::new(),
             next_token: LISTENER + 1,
             nodes: BTreeMap::new(),
             jobs: BTreeMap::new(),
             ended: EndedJobs::default(),
+            kept_bytes: BTreeMap::new(),
+            hard_limits: own_hard_limits(),
             user_names: BTreeMap::new(),
             submitting: None,
             early: Vec::new(),
@@ -145,6 +176,13 @@ impl Driver {
                     self.on_ready(event.token);
                 }
             }
+            for token in std::mem::take(&mut self.unread) {
+                self.take_messages(token, Ok(()));
+            }
+            if self.accept_again <= self.now() {
+                self.accept_again = ClusterTime::NEVER;
+                self.poller.modify(listener, LISTENER, Interest::READ)?;
+            }
             self.on_time();
             self.settle();
         }
@@ -157,7 +195,10 @@ impl Driver {
     }
 
     fn deadline(&self) -> ClusterTime {
-        let mut deadline = self.wake_at;
+        if !self.unread.is_empty() {
+            return ClusterTime(0);
+        }
+        let mut deadline = self.wake_at.min(self.accept_again);
         for node in self.nodes.values() {
             deadline = deadline.min(node.lost_at);
         }
@@ -272,6 +313,7 @@ impl Driver {
 
     fn on_ended(&mut self, job: JobId, outcome: Outcome) {
         let Some(entry) = self.jobs.remove(&job) else { return };
+        self.count_out(&entry);
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             if self.nodes.get_mut(&node).is_some_and(|node| node.forget(job)) {
                 self.tell_node(node, &ToAgent::Forget { job });
@@ -299,13 +341,22 @@ impl Driver {
     // ------------------------------------------------------------------ connections
 
     fn accept(&mut self, listener: &UnixListener) {
-        while let Ok((stream, _)) = listener.accept() {
-            if self.connections.len() >= CONNECTIONS_MAX {
-                say!("tutti controller: {CONNECTIONS_MAX} connections; closing one more");
-                continue;
-            }
-            if let Err(error) = self.take_in(stream) {
-                say!("tutti controller: cannot take a connection: {error}");
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    if let Err(error) = self.take_in(stream) {
+                        say!("tutti controller: cannot take a connection: {error}");
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // It still waits: without a pause we would do nothing else.
+                    say!("tutti controller: cannot take a connection: {error}");
+                    self.accept_again = self.now() + ACCEPT_PAUSE;
+                    let _ = self.poller.modify(listener, LISTENER, Interest::NONE);
+                    return;
+                }
             }
         }
     }
@@ -313,7 +364,15 @@ impl Driver {
     fn take_in(&mut self, stream: std::os::unix::net::UnixStream) -> std::io::Result<()> {
         let who = peer::peer_credentials(&stream)?;
         let mut link = Link::new(stream)?;
+        link.limit(JOB_REQUEST_BYTES_MAX);
+        link.one_at_a_time();
         link.greet(Role::Server);
+        if let Some(reason) = self.has_no_room_for(who.uid) {
+            say!("tutti controller: turned away process {}: {reason}", who.pid);
+            link.send(&Reply::Failed { reason });
+            let _ = link.flush();
+            return Ok(());
+        }
         let token = self.next_token;
         self.next_token += 1;
         self.poller.add(&link, token, Interest::READ)?;
@@ -323,12 +382,59 @@ impl Driver {
         Ok(())
     }
 
+    /// Why one more connection of a user is not taken. Those who answer for the instance always get
+    /// in: its agents are theirs, and who would end what is wrong.
+    fn has_no_room_for(&self, uid: u32) -> Option<String> {
+        if self.admin(uid).is_ok() {
+            return None;
+        }
+        if self.connections.len() >= self.connections_max {
+            return Some(format!("{} connections are open, which is all", self.connections_max));
+        }
+        let of_user = self.connections.values().filter(|c| c.uid == uid).count();
+        let most = CONNECTIONS_PER_USER_MAX.min(self.connections_max / 4);
+        let user = report::user_name(uid);
+        (of_user >= most).then(|| {
+            format!("user {user} has {of_user} connections open, the most that one user may have")
+        })
+    }
+
     fn on_ready(&mut self, token: u64) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let received = connection.link.receive();
+        let received = if connection.link.is_held() { Ok(()) } else { connection.link.receive() };
+        self.take_messages(token, received);
+    }
+
+    fn take_messages(&mut self, token: u64, received: Result<(), LinkError>) {
         if let Err(error) = self.read_messages(token).and(received) {
             self.close(token, &error);
+        } else if self.keeps_too_much(token) {
+            self.close(token, &LinkError::Closed);
         }
+    }
+
+    /// Whether the user of this connection makes us keep too many halves of messages.
+    fn keeps_too_much(&self, token: u64) -> bool {
+        let kept = |c: &Connection| c.link.pending().saturating_sub(PENDING_FREE_BYTES);
+        self.connections.get(&token).is_some_and(|connection| {
+            kept(connection) > 0
+                && matches!(connection.kind, Kind::Client(_))
+                && self
+                    .connections
+                    .values()
+                    .filter(|other| other.uid == connection.uid)
+                    .map(kept)
+                    .sum::<usize>()
+                    > PENDING_PER_USER_BYTES_MAX
+        })
+    }
+
+    /// Whether a client's next request may be taken: one at a time, so that whoever sends many
+    /// waits for himself, not everybody for him.
+    fn may_ask(&self, token: u64) -> bool {
+        !self.questions.is_open_for(token)
+            && !self.early.iter().any(|early| early.token == token)
+            && self.connections.get(&token).is_some_and(|connection| !connection.link.is_behind())
     }
 
     fn read_messages(&mut self, token: u64) -> Result<(), LinkError> {
@@ -339,10 +445,15 @@ impl Driver {
                     let Some(role) = connection.link.next_greeting()? else { return Ok(()) };
                     self.on_greeting(token, role)?;
                 }
-                Kind::Client(_) => match connection.link.next()? {
-                    Some(request) => self.on_request(token, request),
-                    None => return Ok(()),
-                },
+                Kind::Client(_) => {
+                    if self.may_ask(token)
+                        && let Some(connection) = self.connections.get_mut(&token)
+                        && let Some(request) = connection.link.next()?
+                    {
+                        self.on_request(token, request);
+                    }
+                    return Ok(());
+                }
                 Kind::Agent(_) => match connection.link.next()? {
                     Some(message) => self.on_agent(token, message),
                     None => return Ok(()),
@@ -356,7 +467,10 @@ impl Driver {
         let trusted = connection.uid == 0 || connection.uid == nix::unistd::geteuid().as_raw();
         connection.kind = match role {
             Role::Client => Kind::Client(Client::default()),
-            Role::Agent if trusted => Kind::Agent(None),
+            Role::Agent if trusted => {
+                connection.link.limit(FRAME_BYTES_MAX);
+                Kind::Agent(None)
+            }
             Role::Agent | Role::FrontEnd | Role::Server => {
                 return Err(tutti_wire::DecodeError::NotTutti.into());
             }
@@ -384,13 +498,21 @@ impl Driver {
     }
 
     pub(super) fn reply(&mut self, token: u64, reply: &Reply) {
-        if let Some(connection) = self.connections.get_mut(&token) {
-            connection.link.send(reply);
+        if let Some(connection) = self.connections.get_mut(&token)
+            && connection.link.try_send(reply).is_err()
+        {
+            let reason = "the answer is too long to be sent; ask for less";
+            connection.link.send(&Reply::Failed { reason: reason.into() });
         }
     }
 
     fn settle(&mut self) {
         let mut broken = Vec::new();
+        let waits = |(token, connection): (&u64, &Connection)| {
+            (matches!(connection.kind, Kind::Client(_)) && connection.link.has_message())
+                .then_some(*token)
+        };
+        let waiting: Vec<u64> = self.connections.iter().filter_map(waits).collect();
         for (&token, connection) in &mut self.connections {
             if let Err(error) = connection.link.settle(&self.poller, token) {
                 broken.push((token, error));
@@ -403,6 +525,7 @@ impl Driver {
         for (token, error) in broken {
             self.close(token, &error);
         }
+        self.unread = waiting.into_iter().filter(|&token| self.may_ask(token)).collect();
     }
 
     // ------------------------------------------------------------------ the end
@@ -443,13 +566,26 @@ impl Driver {
     }
 }
 
+fn own_hard_limits() -> Vec<u64> {
+    let (pid, uid) = (std::process::id().cast_signed(), nix::unistd::geteuid().as_raw());
+    proc::hard_limits(pid, uid).unwrap_or_default()
+}
+
+/// As many connections as there can be descriptors.
+fn connections_max() -> usize {
+    use nix::sys::resource::{Resource, getrlimit};
+    let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
+    let room = descriptors.saturating_sub(DESCRIPTORS_KEPT);
+    usize::try_from(room).map_or(CONNECTIONS_MAX, |room| room.min(CONNECTIONS_MAX))
+}
+
 /// Whether the peer merely ended, whatever it had not read by then.
 fn is_end(error: &LinkError) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     match error {
         LinkError::Closed => true,
         LinkError::Io(error) => matches!(error.kind(), BrokenPipe | ConnectionReset),
-        LinkError::Decode(_) => false,
+        LinkError::Decode(_) | LinkError::TooLong(_) => false,
     }
 }
 

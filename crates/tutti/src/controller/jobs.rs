@@ -3,7 +3,8 @@
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{ClusterTime, JobId, Outcome, Rank, TaskStatus};
-use tutti_wire::launch::{Credentials, LaunchSpec, Usage};
+use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
+use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::report::{JobReport, Target};
 
 /// Jobs that ended and can still be shown; older ones are forgotten.
@@ -31,8 +32,8 @@ pub(super) struct Entry {
     pub(super) waiting: Vec<u64>,
     /// What its nodes reported so far.
     pub(super) usage: Usage,
-    /// What a reader should know beyond the outcome, by rank.
-    pub(super) details: BTreeMap<Rank, String>,
+    /// What a reader should know beyond the outcome, and of which ranks.
+    pub(super) details: BTreeMap<String, Vec<Rank>>,
     /// Parts of it that are suspended by themselves.
     pub(super) suspended: BTreeSet<Target>,
     /// How tasks ended.
@@ -41,17 +42,24 @@ pub(super) struct Entry {
     pub(super) attach: Vec<ByteBuf>,
 }
 
+/// Different texts about the tasks of a job; a reader learns nothing from more.
+const DETAILS_MAX: usize = 64;
+
 impl Entry {
+    /// Keeps what a reader should know of a task.
+    pub(super) fn note_detail(&mut self, rank: Rank, detail: String) {
+        let known = self.details.contains_key(&detail);
+        if !detail.is_empty() && (known || self.details.len() < DETAILS_MAX) {
+            self.details.entry(detail).or_default().push(rank);
+        }
+    }
+
     /// What a reader should know: each different text once, with the ranks it holds for.
     pub(super) fn detail(&self) -> String {
-        let mut by_text: BTreeMap<&str, Vec<Rank>> = BTreeMap::new();
-        for (&rank, text) in &self.details {
-            by_text.entry(text).or_default().push(rank);
-        }
         let mut lines = Vec::new();
-        for (text, ranks) in by_text {
+        for (text, ranks) in &self.details {
             match ranks.as_slice() {
-                _ if self.tasks as usize == ranks.len() => lines.push(text.to_owned()),
+                _ if self.tasks as usize == ranks.len() => lines.push(text.clone()),
                 [rank] => lines.push(format!("rank {rank}: {text}")),
                 [first, ..] => {
                     lines.push(format!("rank {first} and {} others: {text}", ranks.len() - 1));
@@ -59,7 +67,7 @@ impl Entry {
                 [] => {}
             }
         }
-        lines.join("\n")
+        cut(lines.join("\n"), JOB_DETAIL_BYTES_MAX)
     }
 }
 
@@ -95,7 +103,14 @@ impl EndedJobs {
         self.jobs.iter().rev().find(|ended| ended.report.job == job)
     }
 
+    /// The latest, as many as fit into an answer.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Ended> {
-        self.jobs.iter()
+        let mut bytes = 0;
+        self.jobs.iter().rev().take_while(move |ended| {
+            let report = &ended.report;
+            let texts = [&report.name, &report.user, &report.class, &report.reason, &report.detail];
+            bytes += 100 + texts.iter().map(|text| text.len()).sum::<usize>();
+            bytes <= ENDED_JOBS_BYTES_MAX
+        })
     }
 }

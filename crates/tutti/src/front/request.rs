@@ -8,7 +8,8 @@ use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use tutti_core::{ClassName, Nanos, OnBadExit};
-use tutti_wire::launch::{LaunchSpec, Stdio};
+use tutti_wire::launch::{LaunchSpec, Stdio, cut};
+use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
 use tutti_wire::local::JobRequest;
 use tutti_wire::units::{parse_bytes, parse_count, parse_duration};
 
@@ -105,7 +106,7 @@ fn duration(text: &str) -> Result<Nanos, String> {
 /// Makes the request. Relative paths hold from here; the environment is this one.
 ///
 /// # Errors
-/// If this directory has no name any more.
+/// If this directory has no name any more, or there is too much of it all.
 pub(crate) fn job_request(
     options: &JobOptions,
     class: &str,
@@ -124,9 +125,9 @@ pub(crate) fn job_request(
     let name = options.name.clone().unwrap_or_else(|| {
         let program = argv.first().map(std::path::Path::new);
         let name = program.and_then(|p| p.file_name()).unwrap_or_default();
-        name.to_string_lossy().into_owned()
+        cut(name.to_string_lossy().into_owned(), NAME_BYTES_MAX)
     });
-    Ok(JobRequest {
+    let request = JobRequest {
         class: ClassName::new(options.class.as_deref().unwrap_or(class)),
         tasks: options.tasks,
         processors_per_task: options.processors,
@@ -149,7 +150,14 @@ pub(crate) fn job_request(
             stdio,
             processes_max: options.max_processes,
         },
-    })
+    };
+    let bytes = request.launch.bytes();
+    anyhow::ensure!(
+        bytes <= JOB_REQUEST_BYTES_MAX - (64 << 10),
+        "arguments, environment and script take {bytes} bytes, too much for a job; put what is long \
+         into files"
+    );
+    Ok(request)
 }
 
 fn environment() -> Vec<ByteBuf> {

@@ -5,7 +5,9 @@ use crate::link::Link;
 use anyhow::{Context, bail};
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use tutti_linux::peer::peer_credentials;
 use tutti_wire::Role;
 
 /// Connects to a running instance.
@@ -16,6 +18,9 @@ pub(crate) fn connect() -> anyhow::Result<Link> {
     let instance = Instance::locate();
     let directory = instance.directory().display();
     dial(&instance).map_err(|error| {
+        if error.is::<NotOurs>() {
+            return error;
+        }
         let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
         match kind {
             // Nothing there, or a socket that nobody listens on.
@@ -37,8 +42,10 @@ pub(crate) fn connect() -> anyhow::Result<Link> {
 /// If one can't be started.
 pub(crate) fn connect_or_start() -> anyhow::Result<Link> {
     let instance = Instance::locate();
-    if let Ok(link) = dial(&instance) {
-        return Ok(link);
+    match dial(&instance) {
+        Ok(link) => return Ok(link),
+        Err(error) if error.is::<NotOurs>() => return Err(error),
+        Err(_) => {}
     }
     if start_daemon(&instance)? {
         say!(
@@ -50,12 +57,28 @@ pub(crate) fn connect_or_start() -> anyhow::Result<Link> {
     dial(&instance).context("the instance started, but does not answer")
 }
 
+/// Somebody else answers. A private instance may lie in a directory like `/tmp`, where anybody could
+/// have been first; and whoever takes a job is told all of its environment, and what it reads.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the instance in {directory:?} belongs to user {uid}, not to you or root; remove that directory \
+     or have it removed, or set TUTTI_DIR to another place"
+)]
+pub(crate) struct NotOurs {
+    directory: PathBuf,
+    uid: u32,
+}
+
 /// Connects to this instance.
 ///
 /// # Errors
-/// If nothing answers there.
+/// If nothing answers there, or [`NotOurs`].
 pub(crate) fn dial(instance: &Instance) -> anyhow::Result<Link> {
     let stream = UnixStream::connect(instance.controller_socket())?;
+    let uid = peer_credentials(&stream)?.uid;
+    if uid != 0 && uid != nix::unistd::geteuid().as_raw() {
+        return Err(NotOurs { directory: instance.directory().to_owned(), uid }.into());
+    }
     let mut link = Link::new(stream)?;
     link.greet(Role::Client);
     Ok(link)

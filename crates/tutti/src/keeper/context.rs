@@ -4,9 +4,11 @@ use super::watch::Watches;
 use std::collections::{BTreeSet, HashMap};
 use std::error::Error;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use tutti_core::JobId;
 use tutti_wire::keeper::FromKeeper;
+use tutti_wire::limits::TASKS_PER_NODE_MAX;
 use tutti_wire::pmi::Names;
 
 /// Handed to whatever a job does.
@@ -30,12 +32,59 @@ pub(super) struct Context {
     pub(super) uid: u32,
     /// The limit on descriptors that we were started with; ours is higher now.
     pub(super) descriptors: (u64, u64),
+    pub(super) room: Room,
     pub(super) agent_connected: bool,
+}
+
+/// What the limit on descriptors leaves for whom. A part is kept for connections, so that front ends
+/// and the agent get in however many tasks there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    descriptors: u64,
+}
+
+/// What a task takes: a pipe for each stream, its PMI connection, the report of its start, what its
+/// minder says, and its groups.
+const DESCRIPTORS_PER_TASK: u64 = 9;
+
+/// Connections whose purpose is not known yet, or whose job has not come.
+const NEWCOMERS_MAX: u64 = 4096;
+
+impl Room {
+    fn kept(self) -> u64 {
+        (self.descriptors / 8).clamp(32, 2 * NEWCOMERS_MAX)
+    }
+
+    /// How many tasks can be held at once.
+    pub(super) fn tasks_max(self) -> u32 {
+        let room = self.descriptors.saturating_sub(self.kept()) / DESCRIPTORS_PER_TASK;
+        u32::try_from(room).map_or(TASKS_PER_NODE_MAX, |room| room.min(TASKS_PER_NODE_MAX))
+    }
+
+    /// How many connections may wait at once.
+    pub(super) fn newcomers_max(self) -> usize {
+        usize::try_from(NEWCOMERS_MAX.min(self.kept() / 2)).unwrap_or(usize::MAX)
+    }
+
+    /// Whether a task may have this descriptor. The kernel gives the lowest free number, so all
+    /// below it are in use.
+    ///
+    /// # Errors
+    /// `EMFILE` if what is left is for others.
+    pub(super) fn check(self, fd: &impl AsRawFd) -> io::Result<()> {
+        let most = self.descriptors.saturating_sub(self.kept());
+        match u64::try_from(fd.as_raw_fd()) {
+            Ok(number) if number < most => Ok(()),
+            _ => Err(io::Error::from_raw_os_error(nix::libc::EMFILE)),
+        }
+    }
 }
 
 impl Context {
     pub(super) fn new(spool: PathBuf) -> io::Result<Self> {
+        let descriptors = raise_descriptor_limit()?;
         Ok(Self {
+            room: Room { descriptors: descriptors.1 },
             watches: Watches::new()?,
             reports: Vec::new(),
             touched: BTreeSet::new(),
@@ -45,7 +94,7 @@ impl Context {
             scratch: vec![0; 64 << 10],
             spool,
             uid: nix::unistd::geteuid().as_raw(),
-            descriptors: raise_descriptor_limit()?,
+            descriptors,
             agent_connected: false,
         })
     }

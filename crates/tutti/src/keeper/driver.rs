@@ -28,11 +28,12 @@ use tutti_wire::Role;
 use tutti_wire::attach::FromFrontEnd;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::Usage;
-
-/// Connections whose purpose is not known yet, or whose job has not come.
-const NEWCOMERS_MAX: usize = 1024;
+use tutti_wire::limits::{
+    FRAME_BYTES_MAX, FRONT_END_FRAME_BYTES_MAX, HELD_DETAILS_BYTES_MAX, NEWCOMER_FRAME_BYTES_MAX,
+};
 
 /// How long a front end waits for the launch of its job: both are on their way at the same time.
+/// And how long a connection may take to say what it is for.
 const ATTACH_WAIT_NS: u64 = 10_000_000_000;
 
 /// How long a stopping keeper waits for what it killed, and for output to be read.
@@ -54,7 +55,9 @@ struct Newcomer {
     token: Token,
     uid: u32,
     outlet: Option<Outlet>,
-    waits: Option<(JobId, u64)>,
+    waits: Option<JobId>,
+    /// When it is turned away.
+    until_ns: u64,
 }
 
 struct Keeper {
@@ -173,7 +176,7 @@ impl Keeper {
 
     fn deadline_ns(&self) -> Option<u64> {
         let endings = self.context.endings.iter().map(|&(at, ..)| at);
-        let waiting = self.newcomers.values().filter_map(|n| n.waits.map(|(_, at)| at));
+        let waiting = self.newcomers.values().map(|newcomer| newcomer.until_ns);
         endings.chain(waiting).chain(self.stop_at_ns).chain(self.accept_again_ns).min()
     }
 
@@ -187,7 +190,7 @@ impl Keeper {
         for (_, job, index) in due {
             self.with(job, |job, c| job.try_to_clear(index, c));
         }
-        let late = |n: &&u64| self.newcomers[n].waits.is_some_and(|(_, at)| at <= now_ns);
+        let late = |n: &&u64| self.newcomers[n].until_ns <= now_ns;
         let late: Vec<u64> = self.newcomers.keys().filter(late).copied().collect();
         for number in late {
             self.refuse(number, "no such job is here");
@@ -296,18 +299,31 @@ impl Keeper {
     }
 
     fn welcome_newcomer(&mut self, stream: UnixStream) -> anyhow::Result<()> {
-        if self.newcomers.len() >= NEWCOMERS_MAX {
-            bail!("{NEWCOMERS_MAX} others have not said what they want");
-        }
         let uid = peer::peer_credentials(&stream)?.uid;
-        let link = Link::new(stream)?;
+        self.check_room_for(uid)?;
+        let mut link = Link::new(stream)?;
+        link.limit(NEWCOMER_FRAME_BYTES_MAX);
         let number = self.newcomers_so_far;
         self.newcomers_so_far += 1;
         let token = self.context.watches.add(&link, Watch::Newcomer(number), Interest::READ)?;
-        let newcomer = Newcomer { link, token, uid, outlet: None, waits: None };
+        let until_ns = monotonic_ns() + ATTACH_WAIT_NS;
+        let newcomer = Newcomer { link, token, uid, outlet: None, waits: None, until_ns };
         self.newcomers.insert(number, newcomer);
         // Most have sent their greeting with the connection: no need to wait for another round.
         self.on_newcomer(number);
+        Ok(())
+    }
+
+    /// Nobody may keep others out by connections that say nothing; the agent always gets in.
+    fn check_room_for(&self, uid: u32) -> anyhow::Result<()> {
+        if uid == 0 || uid == self.options.instance_uid {
+            return Ok(());
+        }
+        let most = self.context.room.newcomers_max();
+        let of_user = self.newcomers.values().filter(|newcomer| newcomer.uid == uid).count();
+        if self.newcomers.len() >= most || of_user >= most / 4 {
+            bail!("{of_user} of user {uid} have not said what they want");
+        }
         Ok(())
     }
 
@@ -352,8 +368,8 @@ impl Keeper {
         let outlet = newcomer.outlet.get_or_insert_with(Outlet::new);
         match newcomer.link.next::<FromFrontEnd>() {
             Ok(Some(FromFrontEnd::Attach { job })) => {
-                let at_ns = monotonic_ns() + ATTACH_WAIT_NS;
-                newcomer.waits = Some((job, at_ns));
+                newcomer.waits = Some(job);
+                newcomer.until_ns = monotonic_ns() + ATTACH_WAIT_NS;
                 // What else it sends waits in the kernel until there is somebody to feed.
                 self.context.watches.modify(&newcomer.link, newcomer.token, Interest::NONE);
                 if self.jobs.contains_key(&job) {
@@ -387,8 +403,9 @@ impl Keeper {
             return self.refuse(number, "another front end is attached to the job");
         }
         let Some(newcomer) = self.newcomers.remove(&number) else { return };
-        let outlet = newcomer.outlet.unwrap_or_else(Outlet::new);
-        job.attach(newcomer.link, newcomer.token, outlet, &mut self.context);
+        let Newcomer { mut link, token, outlet, .. } = newcomer;
+        link.limit(FRONT_END_FRAME_BYTES_MAX);
+        job.attach(link, token, outlet.unwrap_or_else(Outlet::new), &mut self.context);
     }
 
     // ------------------------------------------------------------------ the agent
@@ -403,11 +420,14 @@ impl Keeper {
         let _ = self.hear_agent();
         self.drop_agent();
         let Some(Newcomer { mut link, token, .. }) = self.newcomers.remove(&number) else { return };
+        link.limit(FRAME_BYTES_MAX);
         self.context.watches.rename(token, Watch::Agent);
         link.greet(Role::Server);
         let held = self.jobs.values().filter(|job| !job.forgotten).take(HELD_MAX);
-        let held: Vec<HeldJob> = held.map(Job::held).collect();
-        link.send(&FromKeeper::Welcome { incarnation: self.incarnation, held });
+        let mut held: Vec<HeldJob> = held.map(Job::held).collect();
+        limit_details(&mut held);
+        let (incarnation, tasks_max) = (self.incarnation, self.context.room.tasks_max());
+        link.send(&FromKeeper::Welcome { incarnation, held, tasks_max });
         // All of it is in the welcome.
         self.context.reports.clear();
         self.context.agent_connected = true;
@@ -487,10 +507,21 @@ impl Keeper {
                 job.start(c);
             }
         });
-        let waits = |n: &&u64| self.newcomers[n].waits.is_some_and(|(job, _)| job == id);
+        let waits = |n: &&u64| self.newcomers[n].waits == Some(id);
         let waiting: Vec<u64> = self.newcomers.keys().filter(waits).copied().collect();
         for number in waiting {
             self.attach(number, id);
+        }
+    }
+}
+
+/// Leaves out texts that a frame has no room for.
+fn limit_details(held: &mut [HeldJob]) {
+    let mut bytes = 0;
+    for (.., detail) in held.iter_mut().flat_map(|job| &mut job.ended) {
+        bytes += detail.len();
+        if bytes > HELD_DETAILS_BYTES_MAX {
+            detail.clear();
         }
     }
 }

@@ -87,7 +87,7 @@ impl Peer {
 
     pub(super) fn send<M: Serialize>(&mut self, message: &M) {
         let mut frame = Vec::new();
-        encode(message, &mut frame);
+        encode(message, &mut frame).unwrap();
         self.stream.write_all(&frame).unwrap();
     }
 
@@ -373,7 +373,7 @@ fn connect_agent(socket: &Path) -> (Peer, u64, Vec<HeldJob>) {
     let mut agent = Peer::connect(socket, Role::Agent);
     agent.greeting();
     match agent.next() {
-        Some(FromKeeper::Welcome { incarnation, held }) => (agent, incarnation, held),
+        Some(FromKeeper::Welcome { incarnation, held, .. }) => (agent, incarnation, held),
         other => panic!("unexpected: {other:?}"),
     }
 }

@@ -10,7 +10,7 @@
 //! with a process in it, so trying to is the test, and it is tried again after short naps:
 //! `cgroup.events` tells of changes at most once in 10 ms.
 
-use super::context::{Context, chain};
+use super::context::{Context, Room, chain};
 use super::front::Front;
 use super::pmi::PmiJob;
 use super::script;
@@ -34,7 +34,8 @@ use tutti_linux::spawn::read_number;
 use tutti_linux::{clock, shm, signal};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::{FromKeeper, HeldJob};
-use tutti_wire::launch::{Launch, Stdio, Usage};
+use tutti_wire::launch::{Launch, Stdio, Usage, cut};
+use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::units::format_bytes;
 
 /// The first pause before a task's cgroup is tried again, and the longest.
@@ -188,18 +189,21 @@ impl Job {
             began: SystemTime::now(),
         };
         if job.program.is_ok()
-            && let Err(refusal) = job.make_groups()
+            && let Err(refusal) = job.make_groups(context.room)
         {
             job.program = Err(refusal);
         }
         job
     }
 
-    fn make_groups(&mut self) -> Result<(), Refusal> {
+    fn make_groups(&mut self, room: Room) -> Result<(), Refusal> {
         let Some(cgroup) = &self.cgroup else { return Ok(()) };
         for task in &mut self.tasks {
             let group = cgroup.create_child(&format!("rank-{}", task.rank)).map_err(|error| {
                 Refusal::new(format!("no cgroup for a task: {}", chain(&error)))
+            })?;
+            room.check(&group.fd()).map_err(|error| {
+                Refusal::new(format!("no room for the cgroup of another task: {error}"))
             })?;
             if let Some(bytes) = self.launch.memory_per_task_bytes
                 && let Err(error) = group.set_memory_limit(bytes)
@@ -477,7 +481,7 @@ impl Job {
     fn end_task(&mut self, index: usize, context: &mut Context) {
         let task = &mut self.tasks[index];
         let Phase::Ending { status, detail, .. } = &mut task.phase else { return };
-        let (status, detail) = (*status, std::mem::take(detail));
+        let (status, detail) = (*status, cut(std::mem::take(detail), TASK_DETAIL_BYTES_MAX));
         task.group = None;
         task.phase = Phase::Ended { status, detail: detail.clone() };
         context.reports.push(FromKeeper::TaskEnded {

@@ -138,8 +138,10 @@ impl Outlet {
     /// Queues a message.
     pub(super) fn send(&mut self, message: &ToFrontEnd) {
         let mut frame = Vec::new();
-        encode(message, &mut frame);
-        self.extend(&frame);
+        // What is said of a task is cut long before that; the rest is a few numbers.
+        if encode(message, &mut frame).is_ok() {
+            self.extend(&frame);
+        }
     }
 
     /// Reads at most `want` bytes from a stream of a task and queues them; says how many.

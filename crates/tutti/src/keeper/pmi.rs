@@ -120,6 +120,7 @@ impl Connection {
 /// Makes the connection of a task; returns the task's end of it.
 pub(super) fn connect(job: &mut Job, index: usize, context: &mut Context) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
+    context.room.check(&theirs)?;
     ours.set_nonblocking(true)?;
     let watch = Watch::Pmi(job.launch.job, index);
     let token = context.watches.add(&ours, watch, Interest::READ)?;

@@ -515,7 +515,7 @@ fn others_may_neither_have_a_jobs_output_nor_give_orders() {
     let mut first_frames = Vec::new();
     for role in [Role::FrontEnd, Role::Agent] {
         let mut frames = Hello { role }.to_frame().to_vec();
-        tutti_wire::frame::encode(&FromFrontEnd::Attach { job: JobId(1) }, &mut frames);
+        tutti_wire::frame::encode(&FromFrontEnd::Attach { job: JobId(1) }, &mut frames).unwrap();
         first_frames.push(frames.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
     }
     let ask = "socket(S, AF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($ARGV[0])) or die $!; \

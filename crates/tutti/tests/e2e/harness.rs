@@ -25,6 +25,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const NOBODY: u32 = 65534;
 
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
+static SYSTEMS: AtomicU32 = AtomicU32::new(0);
 
 /// Tests that measure time hold it alone, all others together.
 static STAGE: RwLock<()> = RwLock::new(());
@@ -231,7 +232,8 @@ pub(crate) struct Instance {
     /// Keeps it apart from others, for a system instance.
     cluster: Option<String>,
     user: Option<u32>,
-    program: PathBuf,
+    /// The program under test.
+    pub(crate) program: PathBuf,
     before: BTreeSet<PathBuf>,
     _hold: Hold,
 }
@@ -264,7 +266,8 @@ impl Instance {
     /// The system's instance, for all users, kept apart by a cluster name.
     pub(crate) fn of_the_system() -> Self {
         let shared = STAGE.read().unwrap_or_else(PoisonError::into_inner);
-        let name = format!("test{}", std::process::id());
+        let number = SYSTEMS.fetch_add(1, Ordering::SeqCst);
+        let name = format!("test{}-{number}", std::process::id());
         Self::make(Hold::Shared(shared), None, Some(name))
     }
 

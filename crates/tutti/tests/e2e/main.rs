@@ -12,6 +12,7 @@ mod escape;
 mod exit;
 mod faults;
 mod harness;
+mod hostile;
 mod mpi;
 mod recovery;
 mod run;

@@ -1,10 +1,14 @@
 /* What the end-to-end tests have their tasks do where a shell is too slow or too blunt. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -71,6 +75,43 @@ static int hog(size_t mib) {
     return 0;
 }
 
+/* Connects so many times and says nothing, until its input ends. */
+static int idle(const char *path, int count) {
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    strncpy(to.sun_path, path, sizeof to.sun_path - 1);
+    int open = 0;
+    for (; open < count; open++) {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) != 0) break;
+    }
+    printf("%d open\n", open);
+    fflush(stdout);
+    char byte;
+    while (read(0, &byte, 1) > 0) continue;
+    return 0;
+}
+
+/* Listens, and prints how many bytes those who connect say, until its input ends. */
+static int listen_at(const char *path) {
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    strncpy(at.sun_path, path, sizeof at.sun_path - 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, 9) != 0) return 1;
+    chmod(path, 0777);
+    printf("listening\n");
+    fflush(stdout);
+    for (;;) {
+        struct pollfd wait[2] = {{.fd = fd, .events = POLLIN}, {.events = POLLIN}};
+        if (poll(wait, 2, -1) < 0) return 1;
+        if (wait[1].revents) return 0;
+        int peer = accept(fd, NULL, NULL);
+        static char heard[1 << 16];
+        ssize_t count = read(peer, heard, sizeof heard);
+        if (count > 0) printf("%zd bytes\n", count);
+        close(peer);
+    }
+}
+
 /* So many children that sleep; says "ready" when all are there. */
 static int many(int count) {
     for (int i = 0; i < count; i++) {
@@ -125,6 +166,8 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "ticks")) return ticks(strtoull(arg, NULL, 10));
     if (!strcmp(what, "lines")) return lines((unsigned)atoi(arg));
     if (!strcmp(what, "hog")) return hog((size_t)atoi(arg));
+    if (!strcmp(what, "idle")) return idle(arg, argc > 3 ? atoi(argv[3]) : 1);
+    if (!strcmp(what, "listen")) return listen_at(arg);
     if (!strcmp(what, "many")) return many(atoi(arg));
     if (!strcmp(what, "daemon")) return become_daemon(arg);
     if (!strcmp(what, "bomb")) return bomb();

@@ -1,0 +1,289 @@
+//! What users do to each other, and to the daemons, on purpose or by mistake: too much of anything.
+//! It may cost who does it his connection or his job, and nobody else anything.
+
+use crate::harness::{Instance, NOBODY, Running, player};
+use serde_bytes::ByteBuf;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tutti_core::{ClassName, Nanos, OnBadExit};
+use tutti_wire::frame::{FrameBuffer, decode, encode};
+use tutti_wire::launch::{InputTo, LaunchSpec, Stdio as TaskStdio};
+use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
+use tutti_wire::local::{JobRequest, Reply, Request};
+use tutti_wire::{Hello, Role};
+
+/// Somebody else than the one who misbehaves.
+const SOMEBODY: u32 = 1234;
+
+/// A client that keeps to the protocol, and to nothing else.
+struct Client {
+    stream: UnixStream,
+    input: FrameBuffer,
+}
+
+impl Client {
+    fn connect(instance: &Instance) -> Self {
+        Self::connect_to(&instance.dir.join("controller.sock"))
+    }
+
+    fn connect_to(socket: &Path) -> Self {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+        stream.write_all(&Hello { role: Role::Client }.to_frame()).unwrap();
+        let mut client = Self { stream, input: FrameBuffer::new() };
+        client.frame(|_| ()).unwrap();
+        client
+    }
+
+    /// Sends bytes; whether they were all taken.
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
+    /// The next frame; nothing if the connection is closed.
+    fn frame<T>(&mut self, read: impl Fn(&[u8]) -> T) -> Option<T> {
+        loop {
+            if let Some(payload) = self.input.next_frame().unwrap() {
+                return Some(read(payload));
+            }
+            let mut piece = vec![0; 64 << 10];
+            match self.stream.read(&mut piece) {
+                Ok(count @ 1..) => self.input.extend(&piece[..count]),
+                _ => return None,
+            }
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> Option<Reply> {
+        let mut frame = Vec::new();
+        encode(request, &mut frame).unwrap();
+        self.write(&frame);
+        self.frame(|payload| decode(payload).unwrap())
+    }
+}
+
+fn request() -> JobRequest {
+    JobRequest {
+        class: ClassName::new("interactive"),
+        tasks: 1,
+        processors_per_task: None,
+        memory_per_task_bytes: None,
+        time_limit: None,
+        grace: Nanos::from_millis(100),
+        on_bad_exit: OnBadExit::default(),
+        launch: LaunchSpec {
+            name: "x".into(),
+            argv: vec![ByteBuf::from("/bin/true")],
+            script: None,
+            environment: Vec::new(),
+            directory: ByteBuf::from("/"),
+            umask: 0o022,
+            rlimits: Vec::new(),
+            stdio: TaskStdio::Files {
+                input: None,
+                output: ByteBuf::from("/dev/null"),
+                error: None,
+                append: false,
+            },
+            processes_max: None,
+        },
+    }
+}
+
+fn with_name(name: String) -> Request {
+    let mut request = request();
+    request.launch.name = name;
+    Request::Submit(request)
+}
+
+/// Others are served, and no daemon has ended.
+#[track_caller]
+fn expect_served(instance: &Instance, daemons: [i32; 3]) {
+    let command = instance.command_as(Some(SOMEBODY), &["run", "-n", "2", "echo", "served"]);
+    let done = Running::start(command).wait().expect(0);
+    assert_eq!(done.text(), "served\nserved\n");
+    assert!(done.took < Duration::from_secs(5), "took {:?}", done.took);
+    assert_eq!(daemons_of(instance), daemons, "a daemon has ended");
+}
+
+fn daemons_of(instance: &Instance) -> [i32; 3] {
+    ["controller", "agent", "keeper"].map(|role| instance.daemon(role))
+}
+
+/// Its own place may be where only root gets.
+fn shared_system() -> Instance {
+    let mut instance = Instance::of_the_system();
+    instance.program = instance.share(&instance.program.clone());
+    instance.up()
+}
+
+#[test]
+fn no_request_is_so_long_that_it_ends_a_daemon() {
+    let instance = shared_system();
+    let daemons = daemons_of(&instance);
+    for bytes in [JOB_REQUEST_BYTES_MAX - 300, JOB_REQUEST_BYTES_MAX, FRAME_BYTES_MAX - 300] {
+        let mut request = request();
+        request.launch.environment = vec![ByteBuf::from(vec![b'x'; bytes])];
+        let _ = Client::connect(&instance).ask(&Request::Submit(request));
+        expect_served(&instance, daemons);
+    }
+    for name in ["n".repeat(1 << 20), "n".repeat(256)] {
+        match Client::connect(&instance).ask(&with_name(name)) {
+            Some(Reply::Failed { reason }) => assert!(reason.contains("-J"), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut client = Client::connect(&instance);
+    for _ in 0..100 {
+        let reply = client.ask(&with_name("n".repeat(255)));
+        assert!(matches!(reply, Some(Reply::Accepted { .. })), "{reply:?}");
+    }
+    assert!(matches!(client.ask(&Request::Jobs { ended: true }), Some(Reply::Jobs(_))));
+    expect_served(&instance, daemons);
+}
+
+#[test]
+fn a_connection_is_the_front_end_of_one_job() {
+    let instance = Instance::new().up();
+    let mut client = Client::connect(&instance);
+    let mut run = request();
+    run.launch.stdio = TaskStdio::FrontEnd { input: InputTo::Nobody };
+    let first = client.ask(&Request::Run(run.clone()));
+    assert!(matches!(first, Some(Reply::Accepted { .. })), "{first:?}");
+    let starting = client.frame(|payload| decode::<Reply>(payload).unwrap());
+    assert!(matches!(starting, Some(Reply::Starting { .. })), "{starting:?}");
+    let second = client.ask(&Request::Run(run));
+    assert!(matches!(second, Some(Reply::Failed { .. })), "{second:?}");
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+}
+
+#[test]
+fn idle_connections_of_one_user_keep_nobody_out() {
+    let instance = shared_system();
+    let daemons = daemons_of(&instance);
+    let player = instance.share(&player());
+    for socket in ["controller.sock", "keeper.sock"] {
+        let socket: PathBuf = instance.dir.join(socket);
+        let user = NOBODY.to_string();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
+        command.arg(&player).arg("idle").arg(&socket).arg("5000").stdin(Stdio::piped());
+        let mut crowd = Running::start(command);
+        crowd.wait_for("open\n");
+        expect_served(&instance, daemons);
+        crowd.close_input();
+        crowd.wait().expect(0);
+    }
+}
+
+#[test]
+fn who_asks_without_end_waits_for_himself() {
+    let instance = shared_system();
+    let daemons = daemons_of(&instance);
+    for request in [Request::Jobs { ended: true }, Request::Status, Request::Params] {
+        let mut client = Client::connect(&instance);
+        let mut frames = Vec::new();
+        for _ in 0..100_000 {
+            encode(&request, &mut frames).unwrap();
+        }
+        client.write(&frames);
+        expect_served(&instance, daemons);
+        // And what was taken is answered, in order.
+        for _ in 0..1000 {
+            let reply: Reply = client.frame(|payload| decode(payload).unwrap()).unwrap();
+            match (&request, &reply) {
+                (Request::Jobs { .. }, Reply::Jobs(_))
+                | (Request::Status, Reply::Status(_))
+                | (Request::Params, Reply::Params { .. }) => {}
+                _ => panic!("{reply:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn halves_of_messages_are_kept_within_limits() {
+    let instance = Instance::new().up();
+    let controller = instance.daemon("controller");
+    let mut half = u32::try_from(JOB_REQUEST_BYTES_MAX).unwrap().to_le_bytes().to_vec();
+    half.resize(JOB_REQUEST_BYTES_MAX - 10, b'x');
+    let clients: Vec<Client> = (0..40)
+        .map(|_| {
+            let mut client = Client::connect(&instance);
+            client.write(&half);
+            client
+        })
+        .collect();
+    instance.tutti(&["run", "true"]).expect(0);
+    let used = crate::harness::status_of(controller, "VmRSS").unwrap();
+    let kib: u64 = used.split(' ').next().unwrap().parse().unwrap();
+    assert!(kib < 150 << 10, "{used} for {} halves", clients.len());
+    assert_eq!(instance.daemon("controller"), controller);
+}
+
+#[test]
+fn nobody_is_taken_in_by_an_instance_of_another_user() {
+    let instance = Instance::new();
+    std::fs::create_dir(&instance.dir).unwrap();
+    nix::unistd::chown(&instance.dir, Some(NOBODY.into()), None).unwrap();
+    let player = instance.share(&player());
+    let user = NOBODY.to_string();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
+    let socket = instance.dir.join("controller.sock");
+    command.arg(&player).arg("listen").arg(&socket).stdin(Stdio::piped());
+    let trap = Running::start(command);
+    trap.wait_for("listening\n");
+    for args in [&["run", "true"][..], &["submit", "true"], &["ps"], &["down"]] {
+        let done = instance.tutti(args);
+        assert!(done.code != 0, "{args:?}");
+        done.says("belongs to user");
+    }
+    let heard = trap.wait().expect(0).text();
+    assert_eq!(heard, "listening\n", "it was told something");
+    std::fs::remove_dir_all(&instance.dir).unwrap();
+}
+
+/// What the child of the next test does: a front end would not ask for it.
+#[test]
+fn asks_for_real_time_priority() {
+    let Ok(socket) = std::env::var("TEST_SOCKET") else { return };
+    let mut request = request();
+    request.launch.rlimits = vec![(nix::libc::RLIMIT_RTPRIO, 99, 99)];
+    match Client::connect_to(socket.as_ref()).ask(&Request::Submit(request)) {
+        Some(Reply::Failed { reason }) => assert!(reason.contains("resource limit"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn nobody_gets_higher_resource_limits_than_his_own() {
+    let instance = shared_system();
+    let test = instance.share(&std::env::current_exe().unwrap());
+    let user = NOBODY.to_string();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
+    command.arg(&test).args(["--exact", "hostile::asks_for_real_time_priority"]);
+    command.env("TEST_SOCKET", instance.dir.join("controller.sock"));
+    Running::start(command).wait().expect(0);
+    // Those that he has he gets, also where they are higher than those of the daemons.
+    let line = "ulimit -Hn; tutti run sh -c 'ulimit -Hn'";
+    let lines = instance.shell(line).expect(0).text();
+    let mut lines = lines.lines();
+    assert_eq!(lines.next(), lines.next());
+}
+
+#[test]
+fn more_tasks_than_a_keeper_can_hold_are_declined_with_the_number_that_it_can() {
+    let instance = Instance::new().up();
+    for tasks in ["60000", "16000000"] {
+        let done = instance.tutti(&["run", "-n", tasks, "true"]).expect(120);
+        assert!(done.took < Duration::from_secs(2), "{:?}", done.took);
+        done.says("ask for at most -n ");
+    }
+    instance.tutti(&["run", "-n", "200", "true"]).expect(0);
+}
