@@ -81,7 +81,7 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 1,
         max: ROWS_MAX as u64,
         default: 4,
-        help: "The multiprogramming limit: how many rows of jobs take turns; further jobs queue.",
+        help: "The multiprogramming limit: how many rows of jobs take turns; further jobs queue. Suspended jobs keep their places and count.",
         takes: Takes::Live,
     },
     Param {

@@ -56,6 +56,8 @@ pub(crate) struct Cluster {
     pub(crate) longest_wait: u64,
     /// Everything the core ever asked for.
     pub(crate) log: Vec<Action>,
+    /// Jobs of an earlier controller had numbers up to this.
+    spent: u64,
     requests: u64,
 }
 
@@ -74,6 +76,7 @@ impl Cluster {
             last_turn: BTreeMap::new(),
             longest_wait: 0,
             log: Vec::new(),
+            spent: 0,
             requests: 0,
         }
     }
@@ -97,6 +100,12 @@ impl Cluster {
             held.tasks.remove(&NodeId(node));
         }
         self.event(Event::NodeLost { node: NodeId(node) });
+    }
+
+    /// A node holds a job of an earlier controller.
+    pub(crate) fn hold(&mut self, job: u64) {
+        self.spent = self.spent.max(job);
+        self.event(Event::Held { job: JobId(job) });
     }
 
     /// Submits and gives the number, if it was accepted.
@@ -245,7 +254,11 @@ impl Cluster {
 
     fn carry_out(&mut self, action: &Action) {
         match action {
-            Action::Accept { job, .. } => self.accepted.push(*job),
+            Action::Accept { job, .. } => {
+                assert!(job.0 > self.spent, "{job:?} may be held by a node");
+                assert!(!self.accepted.contains(job), "{job:?} was given twice");
+                self.accepted.push(*job);
+            }
             Action::Decline { refusal, .. } => self.refusals.push(refusal.clone()),
             Action::Timetable { node, timetable } => {
                 let sent = self.timetables.entry(*node).or_default();

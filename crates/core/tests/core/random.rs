@@ -28,6 +28,7 @@ enum Step {
     Join(u32, u32),
     Quantum(u64),
     Rows(u64),
+    Hold(u64),
     Class(usize, u32, IfAbsent),
     Nonsense(u64, u32),
 }
@@ -101,6 +102,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (0u32..3, 1u32..6).prop_map(|(node, width)| Step::Join(node, width)),
         1 => (2 * MS..150 * MS).prop_map(Step::Quantum),
         1 => (1u64..6).prop_map(Step::Rows),
+        1 => (0u64..200).prop_map(Step::Hold),
         1 => (0usize..4, 0u32..6000, empty()).prop_map(|(c, s, e)| Step::Class(c, s, e)),
     ]
 }
@@ -136,6 +138,7 @@ fn take(cluster: &mut Cluster, step: &Step) {
         Step::Join(node, width) => join(cluster, *node, *width),
         Step::Quantum(quantum) => set(cluster, "quantum", *quantum),
         Step::Rows(rows) => set(cluster, "rows", *rows),
+        Step::Hold(job) => cluster.hold(*job),
         Step::Class(class, share, empty) => {
             let spec = ClassSpec { share: *share, empty: *empty, control: ControlMethod::Freeze };
             cluster.event(Event::SetClass { class: class_name(*class), spec });
