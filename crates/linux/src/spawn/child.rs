@@ -398,10 +398,15 @@ fn split_off_minder(status: RawFd) -> Result<(), Failure> {
     }
 }
 
+/// What the kernel sends to the minder when its parent, the keeper, has ended.
+const PARENT_ENDED: c_int = libc::SIGHUP;
+
 /// Reaps everything below until nothing is left. All signals stay blocked: only SIGKILL ends it.
+/// When the keeper ends before, nobody knows of the task any more: then all of it is ended.
 fn mind(root: i32, status: RawFd) -> ! {
     // SAFETY: the strings are NUL-terminated; what these calls answer changes nothing.
     unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, PARENT_ENDED);
         // Out of reach of the terminal and in nobody's way.
         libc::setsid();
         libc::chdir(c"/".as_ptr());
@@ -411,18 +416,77 @@ fn mind(root: i32, status: RawFd) -> ! {
     close_from_to(0, status - 1);
     close_from_to(status + 1, RawFd::MAX);
     write_number(status, root);
+    let mut ending = keeper_is_gone(status);
     loop {
-        let mut wait_status = 0;
-        // SAFETY: the status can be written.
-        let ended = unsafe { libc::waitpid(-1, &raw mut wait_status, libc::__WALL) };
-        if ended == root {
-            write_number(status, wait_status);
-            // SAFETY: nobody uses it again.
-            unsafe { libc::close(status) };
+        if ending {
+            kill_children();
         }
-        if ended == -1 && errno() == libc::ECHILD {
-            // SAFETY: runs nothing of the parent's.
-            unsafe { libc::_exit(0) };
+        // Signals wait while they are blocked, so none is missed between this and the next line.
+        while let Some((ended, wait_status)) = reap_any() {
+            if ended == root {
+                write_number(status, wait_status);
+                // SAFETY: nobody uses it again.
+                unsafe { libc::close(status) };
+            }
+        }
+        ending |= wait_for_signal() == PARENT_ENDED;
+    }
+}
+
+/// Whether the keeper ended before the kernel was asked to tell of it: nobody reads what we say.
+fn keeper_is_gone(status: RawFd) -> bool {
+    let mut look = libc::pollfd { fd: status, events: 0, revents: 0 };
+    // SAFETY: one structure, which can be written.
+    unsafe { libc::poll(&raw mut look, 1, 0) > 0 && look.revents & libc::POLLERR != 0 }
+}
+
+/// A child that has ended; exits if there is none at all.
+fn reap_any() -> Option<(i32, c_int)> {
+    let mut wait_status = 0;
+    // SAFETY: the status can be written.
+    match unsafe { libc::waitpid(-1, &raw mut wait_status, libc::__WALL | libc::WNOHANG) } {
+        0 => None,
+        // SAFETY: runs nothing of the parent's.
+        -1 if errno() == libc::ECHILD => unsafe { libc::_exit(0) },
+        -1 => None,
+        ended => Some((ended, wait_status)),
+    }
+}
+
+/// Waits until a child or the keeper has ended.
+fn wait_for_signal() -> c_int {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is made before it is used; what is said about the signal is not asked for.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
+        libc::sigaddset(set.as_mut_ptr(), PARENT_ENDED);
+        libc::sigwaitinfo(set.as_ptr(), ptr::null_mut())
+    }
+}
+
+/// Kills all children. What was below them becomes ours and has its turn when they are reaped.
+fn kill_children() {
+    let mut numbers = [0_u8; 4096];
+    // SAFETY: the path is NUL-terminated, the buffer as long as said, the descriptor ours.
+    let length = unsafe {
+        let fd = libc::open(c"/proc/thread-self/children".as_ptr(), libc::O_RDONLY);
+        if fd == -1 {
+            return;
+        }
+        let length = libc::read(fd, numbers.as_mut_ptr().cast(), numbers.len());
+        libc::close(fd);
+        usize::try_from(length).unwrap_or(0)
+    };
+    // A number that the end of the buffer cuts is left for the next time.
+    let end = numbers[..length].iter().rposition(|&byte| byte == b' ').unwrap_or(0);
+    for number in numbers[..end].split(|&byte| byte == b' ') {
+        let pid = number.iter().fold(0_i32, |sum, digit| {
+            sum.wrapping_mul(10).wrapping_add(i32::from(digit.wrapping_sub(b'0')))
+        });
+        if pid > 1 {
+            // SAFETY: takes no pointer. It is our child and not reaped: the number is its own.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
         }
     }
 }

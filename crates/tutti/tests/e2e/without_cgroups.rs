@@ -99,3 +99,19 @@ fn jobs_outlive_the_agent_here_too() {
     running.type_in(b"typed\n");
     assert_eq!(running.wait().expect(8).text(), "up\ntyped\n");
 }
+
+#[test]
+fn the_tasks_of_a_killed_keeper_end_with_it() {
+    let instance = Instance::of_nobody().up();
+    let player = instance.share(&player()).display().to_string();
+    let line = format!("{player} daemon $NAP; setsid sleep $NAP & sleep $NAP & echo up; wait");
+    let running = instance.start(&["run", "-n", "2", "sh", "-c", &line]);
+    running.wait_for("up\nup\n");
+    eventually("six sleeps", || (instance.nappers().len() == 6).then_some(()));
+    let keeper = instance.daemon("keeper");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(keeper), nix::sys::signal::Signal::SIGKILL)
+        .unwrap();
+    running.wait().expect(121);
+    eventually("the end of all sleeps", || instance.nappers().is_empty().then_some(()));
+    instance.tutti(&["run", "true"]).expect(0);
+}
