@@ -11,6 +11,7 @@
 //! `cgroup.events` tells of changes at most once in 10 ms.
 
 use super::context::{Context, Room, chain};
+use super::disk;
 use super::front::Front;
 use super::pmi::PmiJob;
 use super::script;
@@ -405,17 +406,18 @@ impl Job {
 
     /// Says so if a file that the task wrote to lies where no byte is left.
     fn full_disk(&self, index: usize) -> String {
-        for path in &self.tasks[index].files {
-            let path = Path::new(OsStr::from_bytes(path));
-            if let Ok(found) = nix::sys::statvfs::statvfs(path)
-                && found.blocks() > 0
-                && found.blocks_available() == 0
-            {
-                let path = path.display();
-                return format!("the file system of '{path}' is full: output may be cut");
-            }
+        let files = &self.tasks[index].files;
+        if files.is_empty() {
+            return String::new();
         }
-        String::new()
+        let paths = files.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
+        match disk::first_full(paths) {
+            Some(path) => {
+                let path = path.display();
+                format!("the file system of '{path}' is full: output may be cut")
+            }
+            None => String::new(),
+        }
     }
 
     /// A minder has said something: the root's number, or how the root ended.

@@ -12,7 +12,8 @@
 //! - [`front`]: output to, and input from, a job's front end; [`outlet`]: what waits to be written
 //!   to it; [`stdio`]: the pipes
 //! - [`environment`], [`script`], [`pmi`]: what tasks find
-//! - [`watch`]: what a descriptor stands for; [`context`]: what jobs share
+//! - [`watch`]: what a descriptor stands for; [`context`]: what jobs share; [`disk`]: the one thing
+//!   that is asked of file systems
 //!
 //! Invariants (numbers of DESIGN section 3): a task is reported as ended only when nothing of it is
 //! left (4); its pipes are read to their end before its front end hears of it (6); a front end that
@@ -20,6 +21,7 @@
 //! until it is told to forget (5).
 
 mod context;
+mod disk;
 mod driver;
 mod environment;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::link::Interest;
 use nix::errno::Errno;
 use nix::libc;
 use std::ffi::{CString, OsStr};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -24,6 +24,9 @@ use tutti_wire::attach::Stream;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::{Credentials, InputTo, Launch, Stdio};
 use tutti_wire::pattern::{self, PatternValues};
+
+/// Where most output of no interest goes; there is nothing in it to lose.
+const NULL: &[u8] = b"/dev/null";
 
 /// Permissions of output files, before the user's mask.
 const FILE_MODE: u32 = 0o666;
@@ -305,9 +308,8 @@ impl Job {
         Ok([input, self.output_file(index, output, append)?, error])
     }
 
-    /// The first task to open a file empties it, if there is something in it (see
-    /// [`Job::must_empty_first`]: the others wait then, and only then); all append, so that they do
-    /// not overwrite each other.
+    /// The first task to open a file empties it (see [`Job::must_empty_first`]: the others wait until
+    /// it has); all append, so that they do not overwrite each other.
     fn output_file(
         &mut self,
         index: usize,
@@ -315,7 +317,7 @@ impl Job {
         append: bool,
     ) -> Result<Source, Refusal> {
         let mut flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
-        if !append && self.emptied.insert(path.clone()) && !is_empty(&path) {
+        if !append && self.emptied.insert(path.clone()) {
             flags |= libc::O_TRUNC;
         }
         let source = Source::File { path: without_zero_byte("a file's name", &path)?, flags };
@@ -345,17 +347,18 @@ impl Job {
         Ok(path.join(OsStr::from_bytes(&name)).into_os_string().into_vec())
     }
 
-    /// Whether the tasks share a file which has something in it that is to go. Then the first one
-    /// must have opened it before another writes: what was written before would be lost.
+    /// Whether the tasks share a file that is to be emptied. Then the first one must have opened it
+    /// before another writes: what was written before would be lost. Whether there is anything in it
+    /// is not looked at: on a file system that does not answer, that would stop all jobs.
     fn must_empty_first(&self) -> bool {
         let Stdio::Files { output, error, append: false, .. } = &self.launch.spec.stdio else {
             return false;
         };
         self.tasks.len() > 1
-            && [Some(output), error.as_ref()].into_iter().flatten().any(|pattern| {
-                !pattern::names_rank(pattern)
-                    && self.file_name(0, pattern).is_ok_and(|path| !is_empty(&path))
-            })
+            && [Some(output), error.as_ref()]
+                .into_iter()
+                .flatten()
+                .any(|pattern| !pattern::names_rank(pattern) && pattern != NULL)
     }
 
     /// The first task has opened its files, or failed to: the others may begin.
@@ -433,13 +436,6 @@ impl Job {
             return (TaskStatus::NotExecutable, detail);
         }
         (TaskStatus::NotFound, format!("no such program: {shown}"))
-    }
-}
-
-fn is_empty(path: &[u8]) -> bool {
-    match std::fs::metadata(OsStr::from_bytes(path)) {
-        Ok(found) => found.len() == 0,
-        Err(error) => error.kind() == ErrorKind::NotFound,
     }
 }
 
