@@ -21,6 +21,7 @@ pub mod rt;
 pub mod shm;
 pub mod signal;
 pub mod spawn;
+pub mod stdio;
 pub mod subreaper;
 
 pub use error::{Error, Result};

@@ -12,6 +12,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use tutti_core::{JobId, Rank};
+use tutti_linux::stdio::was_closed;
 use tutti_wire::attach::Stream;
 use tutti_wire::pattern::{PatternValues, expand, names_rank};
 
@@ -46,6 +47,9 @@ pub(super) struct Output {
     whole_lines: bool,
     width: usize,
     partial: BTreeMap<(Rank, Stream), Vec<u8>>,
+    /// Where the last line written lacks its end, since its writer had no more to say. It gets one
+    /// when somebody else goes on there.
+    unended: BTreeMap<Option<std::ffi::OsString>, (Rank, Stream)>,
     files: BTreeMap<Vec<u8>, File>,
     job: JobId,
     name: String,
@@ -77,6 +81,7 @@ impl Output {
             width: size.saturating_sub(1).to_string().len(),
             options,
             partial: BTreeMap::new(),
+            unended: BTreeMap::new(),
             files: BTreeMap::new(),
             job,
             name,
@@ -99,8 +104,14 @@ impl Output {
             if partial.is_empty() {
                 return Ok(());
             }
-            partial.push(b'\n');
-            return self.emit(rank, stream, &partial);
+            if self.options.label {
+                partial.push(b'\n');
+            }
+            self.emit(rank, stream, &partial)?;
+            if !self.options.label && !self.has_own_file(stream) {
+                self.unended.insert(self.pattern(stream).cloned(), (rank, stream));
+            }
+            return Ok(());
         }
         let Some(end) = memchr::memrchr(b'\n', data).map(|newline| newline + 1) else {
             partial.extend_from_slice(data);
@@ -134,7 +145,10 @@ impl Output {
 
     /// Whether the stream goes to our own one just as it is, so that the kernel may move it there.
     pub(super) fn takes_pages(&self, stream: Stream) -> bool {
-        !self.options.label && self.pattern(stream).is_none()
+        !self.options.label
+            && self.pattern(stream).is_none()
+            && !self.unended.contains_key(&None)
+            && !was_closed(1)
     }
 
     /// Writes the line whose end is about to follow.
@@ -147,8 +161,11 @@ impl Output {
 
     /// A file that one rank alone writes to gets the bytes as they come.
     pub(super) fn needs_whole_lines(&self, stream: Stream) -> bool {
-        let own_file = self.pattern(stream).is_some_and(|p| names_rank(p.as_bytes()));
-        self.whole_lines && (self.options.label || !own_file)
+        self.whole_lines && (self.options.label || !self.has_own_file(stream))
+    }
+
+    fn has_own_file(&self, stream: Stream) -> bool {
+        self.pattern(stream).is_some_and(|pattern| names_rank(pattern.as_bytes()))
     }
 
     fn pattern(&self, stream: Stream) -> Option<&std::ffi::OsString> {
@@ -161,6 +178,12 @@ impl Output {
 
     /// Writes to where the stream goes, labelled if that is wanted.
     fn emit(&mut self, rank: Rank, stream: Stream, data: &[u8]) -> Result<(), OutputError> {
+        if !self.unended.is_empty()
+            && !data.is_empty()
+            && let Some((rank, stream)) = self.unended.remove(&self.pattern(stream).cloned())
+        {
+            self.write(rank, stream, b"\n")?;
+        }
         if self.options.label && !data.is_empty() {
             let labelled = self.labelled(rank, data);
             return self.write(rank, stream, &labelled);
@@ -215,6 +238,10 @@ fn write_all(stream: Stream, mut data: &[u8]) -> Result<(), OutputError> {
         Stream::Output => out.as_fd(),
         Stream::Error => err.as_fd(),
     };
+    if stream == Stream::Output && !data.is_empty() && was_closed(1) {
+        let error = anyhow::anyhow!("standard output is closed; use >/dev/null if none is wanted");
+        return Err(OutputError::Failed(error));
+    }
     while !data.is_empty() {
         match nix::unistd::write(fd, data) {
             Ok(count) => data = &data[count..],
@@ -270,7 +297,13 @@ mod tests {
     #[test]
     fn lines_of_ranks_are_not_cut_into_each_other() {
         let pieces = [(0, "one "), (1, "two "), (0, "line\nrest"), (1, "lines\n")];
-        check(OutputOptions::default(), 2, &pieces, "one line\ntwo lines\nrest\n");
+        check(OutputOptions::default(), 2, &pieces, "one line\ntwo lines\nrest");
+    }
+
+    #[test]
+    fn a_last_line_gets_an_end_only_if_another_follows() {
+        let pieces = [(0, "a"), (1, "b\nc"), (0, ""), (1, "d\n"), (1, "e"), (1, "")];
+        check(OutputOptions::default(), 2, &pieces, "b\na\ncd\ne");
     }
 
     #[test]

@@ -224,3 +224,20 @@ fn output_that_nobody_reads_any_more_ends_the_job_quietly() {
         instance.jobs().iter().all(|job| job["state"] == "ended").then_some(())
     });
 }
+
+#[test]
+fn output_for_a_closed_stream_is_an_error_and_silence_is_none() {
+    let instance = Instance::new().up();
+    instance.shell("tutti run echo lost >&-").expect(119).says("standard output is closed");
+    instance.shell("tutti run true >&-").expect(0);
+    instance.shell("tutti run sh -c 'echo unwanted >&2' 2>&-").expect(0);
+    instance.shell("tutti run echo unwanted >/dev/null").expect(0);
+}
+
+#[test]
+fn a_last_line_stays_as_it_was_printed() {
+    let instance = Instance::new().up();
+    assert_eq!(instance.tutti(&["run", "printf", "x"]).expect(0).text(), "x");
+    let done = instance.tutti(&["run", "-n", "3", "printf", "x"]).expect(0);
+    assert_eq!(done.text(), "x\nx\nx");
+}
