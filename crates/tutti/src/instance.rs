@@ -36,7 +36,10 @@ impl Instance {
             return Self::at(absolute(directory.into()));
         }
         let system = Self::at(system_directory());
-        if system.answers() { system } else { Self::at(private_directory()) }
+        // A socket at which nobody answers for a moment is that of a controller that is being started
+        // again: a private instance would share the processors with it.
+        let is_there = system.controller_socket().exists();
+        if is_there { system } else { Self::at(private_directory()) }
     }
 
     /// Another instance of this user's or of the system that runs beside this one.

@@ -9,7 +9,9 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_wire::local::{Reply, Request};
@@ -35,8 +37,12 @@ fn lock(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
         .truncate(false)
         .write(true)
         .read(true)
+        // Whoever can open it can lock it, and keep the instance from starting.
+        .mode(0o600)
         .open(&path)
         .with_context(|| format!("cannot open {}", path.display()))?;
+    file.set_permissions(Permissions::from_mode(0o600))
+        .with_context(|| format!("cannot close {} to others", path.display()))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(Some(lock)),
         Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
@@ -167,7 +173,7 @@ impl<'a> Supervisor<'a> {
 
     fn launch(instance: &Instance, log: Option<&File>, daemon: &mut Daemon) -> anyhow::Result<()> {
         use std::os::unix::process::CommandExt;
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(own_program()?);
         command
             .arg(daemon.role)
             .arg("--directory")
@@ -309,6 +315,17 @@ impl Drop for Supervisor<'_> {
     fn drop(&mut self) {
         self.kill_all();
     }
+}
+
+/// The program that runs here. If it was replaced meanwhile, by an upgrade say, it is still this one:
+/// the daemons of an instance speak one version of the protocol.
+fn own_program() -> anyhow::Result<PathBuf> {
+    const RUNNING: &str = "/proc/self/exe";
+    let path = std::env::current_exe()?;
+    let running = std::fs::metadata(RUNNING)?;
+    let same =
+        |found: std::fs::Metadata| (found.dev(), found.ino()) == (running.dev(), running.ino());
+    Ok(if std::fs::metadata(&path).is_ok_and(same) { path } else { RUNNING.into() })
 }
 
 /// Clears away what a supervisor that was killed has left; nothing if one lives.

@@ -58,6 +58,8 @@ pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
         std::thread::sleep(Duration::from_millis(10));
     }
     if !instance.answers() {
+        // Whoever finds its sockets would wait for it.
+        supervise::clean_up_for_dead(&instance);
         print(&format!("no instance runs in {}\n", instance.directory().display()))?;
         return Ok(Exit::OK);
     }

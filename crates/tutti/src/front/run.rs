@@ -64,13 +64,20 @@ struct Front {
 /// If there is no controller to speak with, or no more.
 pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
     hold_signals()?;
-    let mut controller = connect_or_start()?;
     let (size, name) = (request.tasks, request.launch.name.clone());
-    controller.send(&Request::Run(request));
-    controller.flush()?;
+    let request = Request::Run(request);
+    let mut controller = ask(&request)?;
     // The controller is at work meanwhile.
     let target = pass_on_signals()?;
-    let job = match wait_for_acceptance(&mut controller, &target)? {
+    let accepted = match wait_for_acceptance(&mut controller, &target) {
+        // Whatever it had decided ended with it, before a task was started: those wait for us.
+        Err(error) if was_lost(&error) => {
+            controller = ask(&request)?;
+            wait_for_acceptance(&mut controller, &target)?
+        }
+        result => result?,
+    };
+    let job = match accepted {
         Ok(job) => job,
         Err(exit) => return Ok(exit),
     };
@@ -89,6 +96,19 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         failed: None,
     };
     front.serve()
+}
+
+fn ask(request: &Request) -> anyhow::Result<Link> {
+    let mut controller = connect_or_start()?;
+    controller.send(request);
+    // One that has ended meanwhile is found out when it does not answer.
+    let _ = controller.flush();
+    Ok(controller)
+}
+
+/// Whether the controller ended, rather than said something.
+fn was_lost(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(LinkError::Closed | LinkError::Io(_)))
 }
 
 fn wait_for_acceptance(

@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use tutti_linux::peer::peer_credentials;
 use tutti_wire::Role;
 
@@ -45,6 +46,9 @@ pub(crate) fn connect_or_start() -> anyhow::Result<Link> {
     match dial(&instance) {
         Ok(link) => return Ok(link),
         Err(error) if error.is::<NotOurs>() => return Err(error),
+        Err(_) if !instance.private && !nix::unistd::geteuid().is_root() => {
+            return wait_for_system(&instance);
+        }
         Err(_) => {}
     }
     if start_daemon(&instance)? {
@@ -56,6 +60,30 @@ pub(crate) fn connect_or_start() -> anyhow::Result<Link> {
     }
     dial(&instance).context("the instance started, but does not answer")
 }
+
+/// Its supervisor starts a controller that failed again.
+fn wait_for_system(instance: &Instance) -> anyhow::Result<Link> {
+    let patience = Instant::now() + SYSTEM_PATIENCE;
+    loop {
+        match dial(instance) {
+            Err(error) if !error.is::<NotOurs>() && Instant::now() < patience => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            result => {
+                return result.with_context(|| {
+                    format!(
+                        "the system's instance in {} does not answer; have root start it again with \
+                         `tutti down` and `tutti up`, or set TUTTI_DIR for one of your own",
+                        instance.directory().display()
+                    )
+                });
+            }
+        }
+    }
+}
+
+/// How long a system's instance that ought to be there may take to answer.
+const SYSTEM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Somebody else answers. A private instance may lie in a directory like `/tmp`, where anybody could
 /// have been first; and whoever takes a job is told all of its environment, and what it reads.

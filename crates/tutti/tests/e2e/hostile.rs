@@ -1,13 +1,15 @@
 //! What users do to each other, and to the daemons, on purpose or by mistake: too much of anything.
 //! It may cost who does it his connection or his job, and nobody else anything.
 
-use crate::harness::{Instance, NOBODY, Running, player};
+use crate::harness::{Instance, NOBODY, Running, eventually, player, status_of};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tutti_core::{ClassName, Nanos, OnBadExit};
 use tutti_wire::frame::{FrameBuffer, decode, encode};
 use tutti_wire::launch::{InputTo, LaunchSpec, Stdio as TaskStdio};
@@ -64,6 +66,10 @@ impl Client {
         self.write(&frame);
         self.frame(|payload| decode(payload).unwrap())
     }
+}
+
+fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).unwrap();
 }
 
 fn request() -> JobRequest {
@@ -219,7 +225,7 @@ fn halves_of_messages_are_kept_within_limits() {
         })
         .collect();
     instance.tutti(&["run", "true"]).expect(0);
-    let used = crate::harness::status_of(controller, "VmRSS").unwrap();
+    let used = status_of(controller, "VmRSS").unwrap();
     let kib: u64 = used.split(' ').next().unwrap().parse().unwrap();
     assert!(kib < 150 << 10, "{used} for {} halves", clients.len());
     assert_eq!(instance.daemon("controller"), controller);
@@ -275,6 +281,52 @@ fn nobody_gets_higher_resource_limits_than_his_own() {
     let lines = instance.shell(line).expect(0).text();
     let mut lines = lines.lines();
     assert_eq!(lines.next(), lines.next());
+}
+
+#[test]
+fn nobody_can_lock_the_instance_of_another() {
+    use std::os::unix::fs::PermissionsExt;
+    let instance = Instance::of_the_system().up();
+    let mode = std::fs::metadata(instance.dir.join("lock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_user_waits_for_the_systems_instance_instead_of_starting_one_beside_it() {
+    let instance = shared_system();
+    let controller = instance.daemon("controller");
+    let supervisor: i32 = status_of(controller, "PPid").unwrap().parse().unwrap();
+    // For as long as it stands still there is no other controller.
+    send(supervisor, Signal::SIGSTOP);
+    send(controller, Signal::SIGKILL);
+    let socket = instance.dir.join("controller.sock");
+    eventually("silence", || UnixStream::connect(&socket).is_err().then_some(()));
+    let command = instance.command_as(Some(SOMEBODY), &["run", "echo", "here"]);
+    let (running, began) = (Running::start(command), Instant::now());
+    let goes_its_own_way = || !running.err().is_empty();
+    eventually("some time", || {
+        (goes_its_own_way() || began.elapsed() > Duration::from_millis(500)).then_some(())
+    });
+    send(supervisor, Signal::SIGCONT);
+    let done = running.wait().expect(0);
+    assert_eq!((done.text().as_str(), done.err.as_str()), ("here\n", ""));
+}
+
+#[test]
+fn an_instance_whose_program_was_replaced_goes_on() {
+    let mut instance = Instance::new();
+    instance.program = instance.share(&instance.program.clone());
+    let instance = instance.up();
+    // As an upgrade does it, here to a program that is none.
+    let kept = instance.work.join("kept");
+    std::fs::copy(&instance.program, &kept).unwrap();
+    std::fs::remove_file(&instance.program).unwrap();
+    std::fs::copy("/bin/false", &instance.program).unwrap();
+    let agent = instance.daemon("agent");
+    send(agent, Signal::SIGKILL);
+    eventually("another agent", || instance.daemon_now("agent").filter(|&new| new != agent));
+    std::fs::rename(kept, &instance.program).unwrap();
+    instance.tutti(&["run", "true"]).expect(0);
 }
 
 #[test]
