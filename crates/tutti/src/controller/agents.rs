@@ -1,12 +1,19 @@
 //! The controller's side of its agents.
 
 use super::driver::{Connection, Driver, Kind};
+use crate::link::Link;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use tutti_core::{
     ClusterTime, Event, JobId, JobState, JobView, Nanos, NodeId, PlacementView, Rank, TaskStatus,
     Timetable,
 };
+use tutti_wire::Role;
+use tutti_wire::keeper::ToKeeper;
 use tutti_wire::launch::Launch;
 use tutti_wire::local::Reply;
 use tutti_wire::report::AgentStatus;
@@ -15,6 +22,9 @@ use tutti_wire::tree::{Answer, FromAgent, Join, Question, Settings, ToAgent};
 /// How long a node may be without an agent before its jobs are lost: an agent that is started again
 /// is back long before.
 const LEASE: Nanos = Nanos::from_secs(30);
+
+/// The same when there is no supervisor to start it: it may only have lost its connection.
+const LEASE_ABANDONED: Nanos = Nanos::from_secs(3);
 
 /// A node, as far as the core need not know it.
 pub(super) struct NodeEntry {
@@ -232,7 +242,7 @@ impl Driver {
     }
 
     pub(super) fn on_agent_gone(&mut self, token: u64, node: Option<NodeId>) {
-        let lost_at = self.now() + LEASE;
+        let lost_at = self.now() + if self.is_abandoned() { LEASE_ABANDONED } else { LEASE };
         let Some(entry) = node.and_then(|node| self.nodes.get_mut(&node)) else { return };
         if entry.agent != Some(token) {
             return;
@@ -252,6 +262,25 @@ impl Driver {
             say!("tutti controller: node {} is lost", entry.name);
         }
         self.apply(&Event::NodeLost { node });
+        if self.is_abandoned() {
+            self.give_up(node);
+        }
+    }
+
+    /// Nobody starts again what ended: jobs would wait for ever. What is left of the instance ends, so
+    /// that another can be started.
+    fn give_up(&mut self, node: NodeId) {
+        say!("tutti controller: the supervisor is gone, and an agent; ending");
+        let Some(entry) = self.nodes.get(&node) else { return };
+        let keeper = Path::new(OsStr::from_bytes(&entry.attach));
+        if let Ok(stream) = UnixStream::connect(keeper)
+            && let Ok(mut link) = Link::new(stream)
+        {
+            link.greet(Role::Agent);
+            link.send(&ToKeeper::Stop);
+            let _ = link.flush();
+        }
+        self.stop(None);
     }
 
     // ------------------------------------------------------------------ questions

@@ -7,6 +7,7 @@ use super::report;
 use crate::instance::Instance;
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
 use anyhow::Context;
+use nix::unistd::{Pid, getppid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::io::ErrorKind;
@@ -102,6 +103,8 @@ pub(super) struct Driver {
     pub(super) questions: super::agents::Questions,
     wake_at: ClusterTime,
     pub(super) started: ClusterTime,
+    /// Who started it: the supervisor.
+    parent: Pid,
     active: ClusterTime,
     /// Set when the instance is to end: who asked, and when patience is over.
     stopping: Option<(Vec<u64>, ClusterTime)>,
@@ -157,6 +160,7 @@ impl Driver {
             questions: super::agents::Questions::default(),
             wake_at: ClusterTime::NEVER,
             started: now,
+            parent: getppid(),
             active: now,
             stopping: None,
             stop_sent: false,
@@ -192,6 +196,11 @@ impl Driver {
     /// The moment of an event: the controller's clock is what cluster time is.
     pub(super) fn now(&self) -> ClusterTime {
         ClusterTime(clock::monotonic_ns())
+    }
+
+    /// Whether the supervisor, who would start again what fails, has ended itself.
+    pub(super) fn is_abandoned(&self) -> bool {
+        getppid() != self.parent
     }
 
     fn deadline(&self) -> ClusterTime {

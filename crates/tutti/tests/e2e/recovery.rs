@@ -1,6 +1,6 @@
 //! What goes on, and what ends in good order, when a part is killed or stands still.
 
-use crate::harness::{Instance, eventually, player, within};
+use crate::harness::{Instance, eventually, player, status_of, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::time::Duration;
@@ -186,4 +186,28 @@ fn an_instance_that_lost_its_supervisor_is_taken_over_or_refused_with_the_reason
     within(Duration::from_secs(10), "nothing left", || {
         instance.leftovers().is_empty().then_some(())
     });
+}
+
+#[test]
+fn what_is_left_of_an_instance_without_supervisor_and_agent_ends() {
+    let instance = Instance::new().up();
+    let daemons = ["controller", "keeper"].map(|role| instance.daemon(role));
+    let running = instance.start(&["run", "-n", "2", "sh", "-c", "echo up; exec sleep $NAP"]);
+    running.wait_for("up\nup\n");
+    let supervisor = status_of(daemons[0], "PPid").unwrap().parse().unwrap();
+    send(supervisor, Signal::SIGKILL);
+    eventually("the supervisor's end", || {
+        (status_of(daemons[0], "PPid")? != supervisor.to_string()).then_some(())
+    });
+    send(instance.daemon("agent"), Signal::SIGKILL);
+    let waiting = instance.start(&["run", "true"]);
+    running.wait().expect(121);
+    let code = waiting.wait().code;
+    assert!([121, 122, 120].contains(&code), "{code}");
+    eventually("the end of all that is left", || {
+        let lives = |pid: &i32| status_of(*pid, "State").is_some_and(|s| !s.starts_with('Z'));
+        (!daemons.iter().any(lives) && instance.nappers().is_empty()).then_some(())
+    });
+    // And another one is started by whoever needs it.
+    instance.tutti(&["run", "echo", "new"]).expect(0).says("started a private instance");
 }
