@@ -9,7 +9,7 @@
 //! will do. Limits on memory and processes are set where a controller is found, in v2 or in a
 //! companion group of v1 (see `companion.rs`), and reported as missing where none is.
 //!
-//! Waiting for a freeze: by reading `cgroup.events` again after naps of 20 to 50 us. Notices by
+//! Waiting for a freeze: by reading `cgroup.events` again after naps of 30 to 50 us. Notices by
 //! poll or inotify come at most once in 10 ms a file, a hundred times too slow for a switch.
 
 mod companion;
