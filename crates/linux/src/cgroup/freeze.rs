@@ -6,11 +6,16 @@ use super::Cgroup;
 use crate::Error;
 use crate::clock::Naps;
 use crate::proc::{Sleepers, StuckProcess};
+use crate::rt::give_way;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How many stuck processes an error names; a group may hold thousands.
 const STUCK_NAMED_MAX: usize = 16;
+
+/// How often processors are given up before it is slept: a few processes have stopped by then, and
+/// for many the sleep does no harm.
+const YIELDS: u32 = 8;
 
 /// Why a group did not freeze.
 #[derive(Debug, thiserror::Error)]
@@ -99,14 +104,19 @@ pub fn freeze_all(groups: &[&Cgroup], deadline: Instant) -> Vec<usize> {
             Err(_) => refused.push(index),
         }
     }
-    let mut naps = Naps::default();
-    loop {
+    let mut look = || {
         pending.retain(|&index| match groups[index].is_frozen() {
             Ok(frozen) => !frozen,
             Err(error) => !error.is_gone(),
         });
+        pending.is_empty()
+    };
+    let mut all_frozen = give_way(YIELDS, &mut look);
+    let mut naps = Naps::default();
+    loop {
+        all_frozen = all_frozen || look();
         let left = deadline.saturating_duration_since(Instant::now());
-        if pending.is_empty() || left.is_zero() {
+        if all_frozen || left.is_zero() {
             pending.extend(refused);
             pending.sort_unstable();
             return pending;
