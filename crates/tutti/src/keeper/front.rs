@@ -6,6 +6,7 @@ use super::outlet::{Outlet, Pumped, UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW, read_on
 use super::stdio::{INPUT_BYTES_MAX, InputState};
 use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link};
+use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::rc::Rc;
 use tutti_core::{Rank, TaskStatus};
@@ -15,15 +16,31 @@ use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 /// the keeper from other jobs.
 const FILLS_PER_ROUND: u32 = 8;
 
+/// What the kernel holds for a front end that gets output in bulk: with less, keeper and front end
+/// wake each other more often.
+const SOCKET_BYTES: usize = 1 << 20;
+
 /// An attached front end.
 pub(super) struct Front {
     link: Link,
     token: Token,
     pub(super) outlet: Outlet,
     interest: Interest,
+    /// Whether the kernel holds [`SOCKET_BYTES`] for it.
+    is_wide: bool,
 }
 
 impl Front {
+    /// Has the kernel hold more for this front end, once.
+    fn widen(&mut self) {
+        if !std::mem::replace(&mut self.is_wide, true) {
+            let stream = self.link.stream();
+            // Only root may have more than the system's limit.
+            let _ = setsockopt(stream, sockopt::SndBufForce, &SOCKET_BYTES)
+                .or_else(|_| setsockopt(stream, sockopt::SndBuf, &SOCKET_BYTES));
+        }
+    }
+
     /// Whether everything was written.
     pub(super) fn is_idle(&self) -> bool {
         self.outlet.unsent() == 0
@@ -57,7 +74,7 @@ impl Job {
             outlet.send(&ToFrontEnd::Finished);
         }
         context.watches.rename(token, Watch::Front(self.launch.job));
-        self.front = Some(Front { link, token, outlet, interest: Interest::NONE });
+        self.front = Some(Front { link, token, outlet, interest: Interest::NONE, is_wide: false });
         context.touched.insert(self.launch.job);
         self.start(context);
         // Input may have come with the request to attach.
@@ -153,7 +170,10 @@ impl Job {
         let pumped = match &mut self.front {
             Some(front) => {
                 let relayed = match pipe.is_bulk() {
-                    true => front.outlet.relay(rank, stream, pipe.file()),
+                    true => {
+                        front.widen();
+                        front.outlet.relay(rank, stream, pipe.file())
+                    }
                     false => None,
                 };
                 if relayed.is_some() {
