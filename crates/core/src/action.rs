@@ -3,7 +3,6 @@
 use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId};
 use crate::job::{ControlMethod, Outcome};
 use crate::time::{ClusterTime, Nanos};
-use crate::timetable::Timetable;
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -25,23 +24,26 @@ pub enum Action {
         /// Why, with the nearest request that would be accepted.
         refusal: Refusal,
     },
-    /// Send a node its part of the matrix. Comes before the `Launch` of a job that it names.
+    /// Send a node its part of the matrix, which is [`Core::timetable`](crate::Core::timetable): made
+    /// only for who asks. Comes before the `Launch` of a job that it names.
     Timetable {
         /// Which node.
         node: NodeId,
-        /// The whole timetable; it replaces the one before.
-        timetable: Timetable,
+        /// The version of the timetable; it replaces all before it.
+        version: u64,
     },
-    /// Start a job's tasks on a node.
+    /// Send every node that is up its part of the matrix, as with `Timetable`: the frame is another
+    /// one.
+    Timetables {
+        /// The version of the timetables.
+        version: u64,
+    },
+    /// Start a job's tasks on all its nodes: where they run is [`Core::parts`](crate::Core::parts).
     Launch {
         /// Which job.
         job: JobId,
-        /// On which node.
-        node: NodeId,
         /// How its processes are suspended and resumed.
         control: ControlMethod,
-        /// The tasks of this node, by rank.
-        tasks: Vec<TaskPlacement>,
     },
     /// Send a signal to the process groups of the root processes of a job's tasks on a node.
     Signal {

@@ -8,7 +8,9 @@ use crate::ending::memory_of;
 use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
 use crate::limits::{QUANTUM_MIN, SHARE_WHOLE};
 use crate::matrix::Seat;
+use crate::params::Discipline;
 use crate::plan::{NodePlan, node_plan};
+use crate::policy::Decision;
 use crate::record::Phase;
 use crate::time::{ClusterTime, Nanos};
 use crate::timetable::{IfAbsent, Slot, Timetable};
@@ -51,6 +53,8 @@ pub enum Rule {
     /// 5: every job is either resident or in exactly one place of the queue, and nobody waits for
     /// nothing.
     Queue,
+    /// 7: who has a reservation is not moved back by later jobs, while jobs end by their limits.
+    Reservations,
     /// Whatever is due for a job is noted.
     Deadlines,
 }
@@ -76,6 +80,7 @@ pub fn check(core: &Core) -> Vec<Violation> {
     check_memory(core, &mut report);
     check_accounts(core, &mut report);
     check_queue(core, &mut report);
+    check_reservations(core, &mut report);
     check_deadlines(core, &mut report);
     violations
 }
@@ -91,9 +96,6 @@ fn check_homes(core: &Core, report: &mut Report<'_>) {
     }
     for (job, seat) in core.matrix.seats() {
         for (row, record) in core.matrix.rows() {
-            if record.homes.contains(&job) != (row == seat.row) {
-                report(Rule::OneHome, format!("job {job} of row {} in row {row}", seat.row));
-            }
             if record.guests.contains(&job) != seat.guest_in.contains(&row) {
                 report(Rule::OneHome, format!("job {job} is a guest of row {row} by halves"));
             }
@@ -105,10 +107,10 @@ fn check_homes(core: &Core, report: &mut Report<'_>) {
         let parts = core.residence(job).map(|residence| &residence.parts);
         let placed = parts.into_iter().flatten().filter(|part| !part.lost);
         let placed: Vec<_> = placed.map(|part| (part.node, part.processors.clone())).collect();
-        if placed != seat.parts {
+        if placed != *seat.parts {
             report(Rule::OneHome, format!("job {job} is at {:?}, not {placed:?}", seat.parts));
         }
-        for (node, set) in &seat.parts {
+        for (node, set) in seat.parts.iter() {
             let known = core.matrix.column(*node);
             if !known.is_some_and(|column| set.is_subset(&column.processors)) || set.is_empty() {
                 report(Rule::OneHome, format!("job {job} has {set} of node {node}"));
@@ -124,7 +126,7 @@ fn add(
     row: RowId,
     report: &mut Report<'_>,
 ) {
-    for (node, set) in &seat.parts {
+    for (node, set) in seat.parts.iter() {
         let taken = sum.entry(*node).or_default();
         if taken.overlaps(set) {
             report(Rule::OneJobPerProcessor, format!("row {row}, node {node}: {set} of job {job}"));
@@ -137,9 +139,11 @@ fn check_rows(core: &Core, report: &mut Report<'_>) {
     for (id, row) in core.matrix.rows() {
         let (mut taken, mut running) = (BTreeMap::new(), BTreeMap::new());
         let mut classes = BTreeMap::new();
+        let mut homes = 0;
         for (job, seat) in core.matrix.seats() {
             if seat.row == id {
                 add(&mut taken, (job, seat), id, report);
+                homes += 1;
             }
             if seat.row == id && seat.active {
                 *classes.entry(seat.class.clone()).or_default() += 1;
@@ -148,11 +152,15 @@ fn check_rows(core: &Core, report: &mut Report<'_>) {
                 add(&mut running, (job, seat), id, report);
             }
         }
-        if row.classes != classes || row.homes.is_empty() {
-            report(Rule::OneHome, format!("row {id} counts {:?}, not {classes:?}", row.classes));
+        if row.classes != classes || row.homes != homes || homes == 0 {
+            let (count, counts) = (row.homes, &row.classes);
+            let what = format!("row {id} counts {count} {counts:?}, not {homes} {classes:?}");
+            report(Rule::OneHome, what);
         }
         let none = ProcessorSet::new();
-        for (node, cells) in row.all_cells() {
+        let cells_on = |node| core.matrix.column(node).and_then(|column| column.cells(id));
+        let nodes = core.matrix.columns().filter_map(|(node, _)| Some((node, cells_on(node)?)));
+        for (node, cells) in nodes {
             let mut both = cells.active.clone();
             both.union_with(&cells.guest);
             if cells.taken != *taken.get(&node).unwrap_or(&none)
@@ -162,7 +170,7 @@ fn check_rows(core: &Core, report: &mut Report<'_>) {
                 report(Rule::OneJobPerProcessor, format!("row {id}, node {node}: {cells:?}"));
             }
         }
-        if taken.keys().chain(running.keys()).any(|&node| row.cells(node).is_none()) {
+        if taken.keys().chain(running.keys()).any(|&node| cells_on(node).is_none()) {
             report(Rule::OneJobPerProcessor, format!("row {id} lacks a node"));
         }
     }
@@ -171,7 +179,7 @@ fn check_rows(core: &Core, report: &mut Report<'_>) {
 fn check_free_processors(core: &Core, report: &mut Report<'_>) {
     for (id, row) in core.matrix.rows() {
         let found: BTreeMap<NodeId, u32> =
-            row.index.widest().map(|(free, node)| (node, free)).collect();
+            row.index.widest(core.matrix.loads()).map(|(free, node)| (node, free)).collect();
         let counted: BTreeMap<NodeId, u32> = core
             .matrix
             .columns()
@@ -185,8 +193,8 @@ fn check_free_processors(core: &Core, report: &mut Report<'_>) {
     for (node, column) in core.matrix.columns() {
         let mut sum = 0;
         for processor in column.processors.iter() {
-            let rows = core.matrix.rows().filter(|(_, row)| {
-                row.cells(node).is_some_and(|cells| cells.taken.contains(processor))
+            let rows = core.matrix.rows().filter(|&(id, _)| {
+                column.cells(id).is_some_and(|cells| cells.taken.contains(processor))
             });
             let rows = u32::try_from(rows.count()).unwrap_or(u32::MAX);
             sum += rows;
@@ -203,7 +211,7 @@ fn check_free_processors(core: &Core, report: &mut Report<'_>) {
 fn check_compact(core: &Core, report: &mut Report<'_>) {
     for (job, _) in core.matrix.seats() {
         for (row, _) in core.matrix.rows() {
-            if core.matrix.fits_home(job, row) {
+            if !core.queue.promised() && core.matrix.fits_home(job, row) {
                 report(Rule::Compact, format!("job {job} could move to row {row}"));
             }
             if core.matrix.fits_guest(job, row) {
@@ -324,7 +332,7 @@ fn check_memory(core: &Core, report: &mut Report<'_>) {
 }
 
 fn check_accounts(core: &Core, report: &mut Report<'_>) {
-    if core.ledger.len() != core.matrix.seats().count() || !core.ledger.clocks_complete() {
+    if core.ledger.len() != core.matrix.seats().count() || !core.ledger.complete() {
         report(Rule::Accounts, "accounts or clocks don't fit the resident jobs".into());
     }
     // What runs now can only be compared while no change is under way.
@@ -335,7 +343,7 @@ fn check_accounts(core: &Core, report: &mut Report<'_>) {
     for (job, seat) in core.matrix.seats() {
         let Some(residence) = core.residence(job) else { continue };
         let mut expected = BTreeSet::new();
-        for (node, _) in &seat.parts {
+        for (node, _) in seat.parts.iter() {
             for (&row, candidates) in &plans[node] {
                 let (length, candidates) = (Nanos::ZERO, candidates.clone());
                 let slots = [Slot { row, length, candidates }].into();
@@ -346,7 +354,7 @@ fn check_accounts(core: &Core, report: &mut Report<'_>) {
                 expected.extend(running.contains(&job).then_some(row));
             }
         }
-        let runs: BTreeSet<RowId> = core.ledger.runs(job).collect();
+        let runs: BTreeSet<RowId> = core.ledger.runs(job).iter().copied().collect();
         if runs != expected || (!runs.is_empty() && !residence.present()) {
             report(Rule::Accounts, format!("job {job} runs in {runs:?}, not {expected:?}"));
         }
@@ -372,11 +380,42 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
     if queue.waiting.is_empty() == queue.blocked.is_some() {
         report(Rule::Queue, format!("{:?} is the reason of {:?}", queue.blocked, queue.waiting));
     }
-    if let Some(first) = queue.waiting.first().and_then(|job| core.jobs.get(job))
-        && let crate::policy::Decision::Start { row, .. } =
-            (core.policy.preemption)(core.machine(), &first.spec, core.policy.placement)
+    if queue.discipline != Discipline::Conservative
+        && let Some(first) = queue.waiting.first().and_then(|job| core.jobs.get(job))
+        && let Decision::Start { row, .. } =
+            (core.policy().preemption)(core.machine(), &first.spec, core.policy().placement)
     {
         report(Rule::Queue, format!("job {} could start in row {row:?}", first.id));
+    }
+}
+
+/// What was promised is kept: nobody who was let by moves it back.
+fn check_reservations(core: &Core, report: &mut Report<'_>) {
+    let queue = &core.queue;
+    if let Some(promise) = queue.promise {
+        if queue.waiting.first() != Some(&promise.job) || !queue.discipline.lets_by() {
+            report(Rule::Reservations, format!("{promise:?} is not for the first in line"));
+        }
+        if promise.at > promise.first {
+            report(Rule::Reservations, format!("{promise:?} is later than was promised"));
+        }
+        let anew = core.promise(core.now, promise.job);
+        let settled = core.ledger.next_stage() == ClusterTime::NEVER;
+        if settled && promise.row.is_some() && anew.at > promise.at {
+            report(Rule::Reservations, format!("{promise:?} can't be kept: {anew:?}"));
+        }
+    }
+    for (job, place) in &queue.reservations {
+        if !queue.waiting.contains(job) || queue.discipline != Discipline::Conservative {
+            report(Rule::Reservations, format!("job {job} has {place:?} and is not in line"));
+        }
+        if place.start > place.first {
+            report(Rule::Reservations, format!("job {job}: {place:?} is later than promised"));
+        }
+    }
+    let settled = core.ledger.next_stage() == ClusterTime::NEVER;
+    if settled && core.enter_all(&mut core.profiles(core.now)).is_err() {
+        report(Rule::Reservations, format!("not all can be kept: {:?}", queue.reservations));
     }
 }
 
@@ -390,17 +429,15 @@ fn check_deadlines(core: &Core, report: &mut Report<'_>) {
     if noted != core.deadlines {
         report(Rule::Deadlines, format!("{:?}, not {noted:?}", core.deadlines));
     }
+    let next = core.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at);
     for (&job, record) in &core.jobs {
         let (Some(limit), Some(residence)) = (record.spec.time_limit, core.residence(job)) else {
             continue;
         };
         let reached = core.ledger.reaches(job, limit);
-        if !residence.ending() && residence.deadline > reached {
-            let at = residence.deadline;
-            report(
-                Rule::Deadlines,
-                format!("job {job} reaches its limit at {reached:?}, not {at:?}"),
-            );
+        if !residence.ending() && !record.suspended && next > reached {
+            let what = format!("job {job} reaches its limit at {reached:?}, not {next:?}");
+            report(Rule::Deadlines, what);
         }
     }
 }

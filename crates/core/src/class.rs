@@ -117,7 +117,7 @@ mod tests {
     fn there_may_only_be_so_many_classes() {
         let mut classes = default_classes();
         for i in classes.len()..CLASSES_MAX {
-            classes.insert(ClassName(format!("c{i}")), ClassSpec::default());
+            classes.insert(ClassName::new(&format!("c{i}")), ClassSpec::default());
         }
         let spec = ClassSpec::default();
         assert!(spec.check(&ClassName::new("c5"), &classes).is_ok());

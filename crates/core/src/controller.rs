@@ -21,7 +21,7 @@ use crate::matrix::Matrix;
 use crate::nodes::Nodes;
 use crate::params::Params;
 use crate::plan::{Outbox, Sent};
-use crate::policy::{GANG, Machine, Policy};
+use crate::policy::{Machine, POLICIES, Policy};
 use crate::queue::Queue;
 use crate::record::{Course, Deaths, Phase, Record, Residence, TaskEnd};
 use crate::time::ClusterTime;
@@ -33,7 +33,6 @@ use core::hash::{Hash, Hasher};
 #[derive(Clone, Debug)]
 pub struct Core {
     pub(crate) now: ClusterTime,
-    pub(crate) policy: Policy,
     pub(crate) params: Params,
     pub(crate) classes: Classes,
     pub(crate) nodes: Nodes,
@@ -45,14 +44,16 @@ pub struct Core {
     /// When the latest change took or takes effect.
     pub(crate) activated: ClusterTime,
     pub(crate) versions: u64,
-    pub(crate) sent: BTreeMap<NodeId, Sent>,
+    /// When all nodes were last told, and when each was on its own.
+    pub(crate) sent_all: Sent,
+    pub(crate) sent: Vec<Sent>,
     /// The slots that are held for classes without jobs.
     pub(crate) held: BTreeMap<ClassName, RowId>,
     pub(crate) outbox: Outbox,
-    /// When something is due for a job: the end of a grace, or the earliest end of its time.
+    /// When the grace of a job is over.
     pub(crate) deadlines: BTreeSet<(ClusterTime, JobId)>,
-    /// Resident jobs with a limit on their time.
-    pub(crate) limited: BTreeSet<JobId>,
+    /// Resident jobs whose tasks on a node have all ended, by node.
+    pub(crate) absent: BTreeSet<(NodeId, JobId)>,
     jobs_made: u64,
     stopping: bool,
     /// The wish that the driver holds.
@@ -65,7 +66,6 @@ impl Core {
     pub fn new(params: Params, classes: Classes) -> Self {
         Self {
             now: ClusterTime::default(),
-            policy: GANG,
             params,
             classes,
             nodes: Nodes::default(),
@@ -76,11 +76,12 @@ impl Core {
             frame: Frame::default(),
             activated: ClusterTime::default(),
             versions: 0,
-            sent: BTreeMap::new(),
+            sent_all: Sent::default(),
+            sent: Vec::new(),
             held: BTreeMap::new(),
             outbox: Outbox::default(),
             deadlines: BTreeSet::new(),
-            limited: BTreeSet::new(),
+            absent: BTreeSet::new(),
             jobs_made: 0,
             stopping: false,
             wake: ClusterTime::NEVER,
@@ -93,16 +94,24 @@ impl Core {
     pub fn apply(&mut self, now: ClusterTime, event: &Event, actions: &mut Vec<Action>) {
         let now = now.max(self.now);
         self.now = now;
+        self.ledger.forget_moved();
         self.ledger.advance(now);
+        self.queue.stale |= may_break_promises(event);
+        self.queue.disturbed |= is_interference(event);
         match event {
             Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
             Event::Held { job } => self.jobs_made = self.jobs_made.max(job.0),
             Event::NodeLost { node } => self.on_node_lost(now, *node, actions),
             Event::Submit { request, spec } => self.on_submit(now, *request, spec, actions),
-            Event::TaskEnded { job, rank, status } => {
-                self.on_task_ended(now, (*job, *rank), *status, actions);
+            Event::TasksEnded { job, ranks, status } => {
+                self.on_tasks_ended(now, (*job, ranks), *status, actions);
             }
-            Event::JobCleared { job, node } => self.on_job_cleared(now, *job, *node, actions),
+            Event::JobCleared { job, nodes } => self.on_job_cleared(now, *job, nodes, actions),
+            Event::JobsEnded { jobs, status } => {
+                for &job in jobs {
+                    self.on_job_ended(now, job, *status, actions);
+                }
+            }
             Event::Cancel { job, reason, at_once: false } => {
                 self.end_job(now, *job, *reason, actions);
             }
@@ -119,32 +128,51 @@ impl Core {
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
-        self.carry_out_due(now, actions);
-        self.matrix.unify();
+        self.carry_out_due(now, event, actions);
+        // A home that moved could take what was promised.
+        let promised = self.queue.promised();
+        if !promised {
+            self.unify();
+        }
         self.seat_queued(now);
+        if promised && !self.queue.promised() {
+            self.unify();
+        }
         self.publish(now, actions);
         self.ask_to_wake(now, actions);
+    }
+
+    fn unify(&mut self) {
+        for (job, home) in self.matrix.unify() {
+            self.ledger.rehome(job, home);
+        }
     }
 
     /// A number for the whole state: equal for equal states, on every machine.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut digest = Digest::new();
-        (self.now, self.policy.name, &self.params, &self.classes, &self.nodes).hash(&mut digest);
+        (self.now, &self.params, &self.classes, &self.nodes).hash(&mut digest);
         (&self.matrix, &self.jobs, &self.queue, &self.ledger, &self.frame).hash(&mut digest);
-        (self.activated, self.versions, &self.sent, &self.held, &self.outbox).hash(&mut digest);
-        (&self.deadlines, &self.limited, self.jobs_made, self.stopping).hash(&mut digest);
+        (self.activated, self.versions, self.sent_all, &self.sent, &self.held, &self.outbox)
+            .hash(&mut digest);
+        (&self.deadlines, &self.absent, self.jobs_made, self.stopping).hash(&mut digest);
         self.wake.hash(&mut digest);
         digest.finish()
     }
 
-    pub(crate) const fn machine(&self) -> Machine<'_> {
+    pub(crate) fn machine(&self) -> Machine<'_> {
         Machine {
             nodes: &self.nodes,
             matrix: &self.matrix,
             classes: &self.classes,
             params: &self.params,
+            rows: (self.policy().shares.rows)(&self.params).max(1),
         }
+    }
+
+    pub(crate) fn policy(&self) -> &'static Policy {
+        POLICIES.get(self.params.policy()).unwrap_or(&POLICIES[0])
     }
 
     /// A node that is up already has a new agent, which adopts what the node's keeper holds: it
@@ -155,7 +183,7 @@ impl Core {
         match known.map(|known| known.processors == spec.processors && known.name == spec.name) {
             Some(true) => {
                 self.nodes.set_memory(node, spec.memory_bytes);
-                self.queue.blocked = None;
+                self.queue.reconsider();
                 self.outbox.nodes.insert(node);
                 self.kill_again(node, actions);
                 return;
@@ -166,7 +194,7 @@ impl Core {
         self.nodes.join(node, spec.clone());
         self.matrix.add_node(node, &spec.processors);
         self.queue.waiting.append(&mut self.queue.parked);
-        self.queue.blocked = None;
+        self.change_discipline();
     }
 
     /// Jobs that were killed while the node's agent was away may not have been killed there.
@@ -188,8 +216,8 @@ impl Core {
         let residents = column.residents.clone();
         self.matrix.remove_node(node);
         self.nodes.lose(node);
-        self.sent.remove(&node);
-        self.queue.blocked = None;
+        self.absent.retain(|&(other, _)| other != node);
+        self.change_discipline();
         for job in residents {
             let was_there = self.residence_mut(job).is_some_and(|residence| residence.lose(node));
             if was_there {
@@ -213,7 +241,7 @@ impl Core {
         } else if self.jobs.len() >= JOBS_MAX {
             Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
         } else {
-            (self.policy.admission)(self.machine(), spec)
+            (self.policy().admission)(self.machine(), spec)
         };
         if let Err(refusal) = refusal {
             actions.push(Action::Decline { request, refusal });
@@ -223,44 +251,52 @@ impl Core {
         let job = JobId(self.jobs_made);
         let phase = Phase::Queued { since: now };
         self.jobs.insert(job, Record { id: job, spec: spec.clone(), suspended: false, phase });
-        self.queue.waiting.insert(job);
+        self.queue.add(job, spec, self.matrix.blank().free());
+        self.queue.newcomer = Some(job);
         actions.push(Action::Accept { request, job });
     }
 
-    fn on_task_ended(
+    fn on_tasks_ended(
         &mut self,
         now: ClusterTime,
-        (job, rank): (JobId, Rank),
+        (job, ranks): (JobId, &[Rank]),
         status: TaskStatus,
         actions: &mut Vec<Action>,
     ) {
         let Some(record) = self.jobs.get_mut(&job) else { return };
         let rule = record.spec.on_bad_exit;
         let Phase::Resident(residence) = &mut record.phase else { return };
-        let end = residence.task_ended(rank, status, rule);
-        let node = residence.parts.iter().find(|part| part.has(rank)).map(|part| part.node);
-        match end {
-            TaskEnd::Unknown => return,
-            TaskEnd::Noted => {}
-            TaskEnd::Fatal(reason) => {
-                self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
+        let mut emptied = BTreeSet::new();
+        let mut fatal = None;
+        let all: Vec<Rank> = if ranks.is_empty() { residence.left().collect() } else { Vec::new() };
+        for &rank in all.iter().chain(ranks) {
+            let (end, node) = residence.task_ended(rank, status, rule);
+            emptied.extend(node);
+            match end {
+                TaskEnd::Unknown | TaskEnd::Noted => {}
+                TaskEnd::Fatal(reason) => fatal = fatal.or(Some(reason)),
             }
         }
-        if let Some(node) = node {
+        if let Some(reason) = fatal {
+            self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
+        }
+        for node in emptied {
             self.after_part_ended(job, node);
         }
     }
 
-    /// Somebody's tasks on a node may all have ended: others run in its place from now on.
+    /// A job's tasks on a node have all ended: others run in its place from now on.
     fn after_part_ended(&mut self, job: JobId, node: NodeId) {
         let Some(residence) = self.residence(job) else { return };
-        if residence.present_on(node) {
-            return;
-        }
         let present = residence.present();
+        if !residence.part(node).is_some_and(|part| part.lost) {
+            self.absent.insert((node, job));
+        }
         self.outbox.quieter.insert(node);
         if !present {
             self.ledger.halt(job);
+            self.queue.stale = true;
+            self.queue.disturbed = true;
         }
     }
 
@@ -268,17 +304,36 @@ impl Core {
         &mut self,
         now: ClusterTime,
         job: JobId,
-        node: NodeId,
+        nodes: &[NodeId],
         actions: &mut Vec<Action>,
     ) {
-        let Some(residence) = self.residence_mut(job) else { return };
-        let Some(unaccounted) = residence.clear(node) else { return };
-        if unaccounted > 0 {
-            // An end that nobody saw is no success.
-            let reason = EndReason::NodeLost(node);
-            self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
+        let Some(residence) = self.residence(job) else { return };
+        let all: Vec<NodeId> =
+            if nodes.is_empty() { residence.nodes_left().collect() } else { Vec::new() };
+        for &node in all.iter().chain(nodes) {
+            let Some(residence) = self.residence_mut(job) else { return };
+            let Some(unaccounted) = residence.clear(node) else { continue };
+            if unaccounted > 0 {
+                // An end that nobody saw is no success.
+                let reason = EndReason::NodeLost(node);
+                self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
+            }
+            self.after_part_ended(job, node);
         }
-        self.after_part_ended(job, node);
+        self.finish_if_cleared(job, actions);
+    }
+
+    fn on_job_ended(
+        &mut self,
+        now: ClusterTime,
+        job: JobId,
+        status: TaskStatus,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(record) = self.jobs.get_mut(&job) else { return };
+        let rule = record.spec.on_bad_exit;
+        let Phase::Resident(residence) = &mut record.phase else { return };
+        residence.end(status, rule, now);
         self.finish_if_cleared(job, actions);
     }
 
@@ -302,12 +357,13 @@ impl Core {
         match &record.phase {
             Phase::Queued { .. } => {
                 record.suspended = true;
-                self.queue.remove(job);
+                self.queue.remove(job, &record.spec, self.matrix.blank().free());
                 self.queue.suspended.insert(job);
             }
             Phase::Resident(residence) if !residence.ending() => {
                 record.suspended = true;
                 self.matrix.deactivate(job);
+                self.ledger.hold(job);
             }
             Phase::Resident(_) => {}
         }
@@ -320,10 +376,16 @@ impl Core {
         record.suspended = false;
         match &record.phase {
             Phase::Queued { .. } => {
-                self.queue.remove(job);
-                self.queue.waiting.insert(job);
+                let machine = self.matrix.blank().free();
+                self.queue.remove(job, &record.spec, machine);
+                self.queue.add(job, &record.spec, machine);
+                self.queue.reconsider();
             }
-            Phase::Resident(_) => self.matrix.activate(job),
+            Phase::Resident(_) => {
+                self.matrix.activate(job);
+                let begins = self.activation(self.now);
+                self.ledger.resume(job, begins);
+            }
         }
     }
 
@@ -346,13 +408,15 @@ impl Core {
     fn on_set_params(&mut self, params: &Params) {
         if params.check().is_ok() {
             self.params = params.clone();
-            self.queue.blocked = None;
+            self.outbox.reshaped = true;
+            self.queue.reconsider();
         }
     }
 
     fn on_set_class(&mut self, class: &ClassName, spec: ClassSpec) {
         if spec.check(class, &self.classes).is_ok() {
             let before = self.classes.insert(class.clone(), spec);
+            self.outbox.reshaped = true;
             self.outbox.all_nodes |= before.is_some_and(|before| before.empty != spec.empty);
         }
     }
@@ -377,5 +441,50 @@ impl Core {
             Phase::Queued { .. } => None,
             Phase::Resident(residence) => Some(residence),
         }
+    }
+}
+
+/// Whether what promises rest on may be otherwise after an event. Jobs that come into line, and
+/// tasks that end before their fellows, change nothing of it.
+const fn may_break_promises(event: &Event) -> bool {
+    match event {
+        Event::Held { .. }
+        | Event::Submit { .. }
+        | Event::TasksEnded { .. }
+        | Event::Signal { .. }
+        | Event::Tick => false,
+        Event::NodeJoined { .. }
+        | Event::NodeLost { .. }
+        | Event::JobCleared { .. }
+        | Event::JobsEnded { .. }
+        | Event::Cancel { .. }
+        | Event::Suspend { .. }
+        | Event::Resume { .. }
+        | Event::FrontEndLost { .. }
+        | Event::SetParams { .. }
+        | Event::SetClass { .. }
+        | Event::ShutDown => true,
+    }
+}
+
+/// Whether an event may break promises, and no later job is to blame.
+const fn is_interference(event: &Event) -> bool {
+    match event {
+        Event::NodeJoined { .. }
+        | Event::NodeLost { .. }
+        | Event::Suspend { .. }
+        | Event::Resume { .. }
+        | Event::SetParams { .. }
+        | Event::SetClass { .. } => true,
+        Event::Held { .. }
+        | Event::Submit { .. }
+        | Event::TasksEnded { .. }
+        | Event::JobCleared { .. }
+        | Event::JobsEnded { .. }
+        | Event::Cancel { .. }
+        | Event::Signal { .. }
+        | Event::FrontEndLost { .. }
+        | Event::ShutDown
+        | Event::Tick => false,
     }
 }

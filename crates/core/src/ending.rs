@@ -5,6 +5,7 @@
 
 use crate::action::Action;
 use crate::controller::Core;
+use crate::event::Event;
 use crate::ids::JobId;
 use crate::job::{EndReason, JobSpec, Outcome};
 use crate::record::{Course, Deaths, Part, Phase};
@@ -42,7 +43,7 @@ impl Core {
                 // It can't heed the request while it is suspended.
                 record.suspended = false;
                 self.matrix.activate(job);
-                self.set_deadline(job);
+                self.expect_end(job);
             }
         }
     }
@@ -75,8 +76,17 @@ impl Core {
         if residence.kill(reason, now, deaths) {
             let nodes = residence.nodes_left();
             actions.extend(nodes.map(|node| Action::Kill { job, node }));
-            self.set_deadline(job);
+            self.expect_end(job);
         }
+    }
+
+    /// A job is ending: its limit is of no interest any more, but when its grace is over is; and it
+    /// may be gone any moment, before its limit or after.
+    fn expect_end(&mut self, job: JobId) {
+        self.ledger.end(job);
+        self.queue.stale = true;
+        self.queue.disturbed = true;
+        self.set_deadline(job);
     }
 
     /// Ends a job that had not begun.
@@ -87,8 +97,9 @@ impl Core {
         exit_code: u8,
         actions: &mut Vec<Action>,
     ) {
-        self.queue.remove(job);
-        self.jobs.remove(&job);
+        if let Some(record) = self.jobs.remove(&job) {
+            self.queue.remove(job, &record.spec, self.matrix.blank().free());
+        }
         let exit_code = reason.exit_code_or(exit_code);
         let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };
         actions.push(Action::Ended { job, outcome });
@@ -100,66 +111,69 @@ impl Core {
             return;
         };
         self.deadlines.remove(&(residence.deadline, job));
-        self.limited.remove(&job);
         self.matrix.remove(job);
         let service = self.ledger.close(job);
         let Some(record) = self.jobs.remove(&job) else { return };
         let Phase::Resident(residence) = record.phase else { return };
+        let memory = record.spec.memory_per_task_bytes.is_some();
         for part in residence.parts.iter().filter(|part| !part.lost) {
-            self.nodes.release(part.node, memory_of(part, &record.spec));
+            if memory {
+                self.nodes.release(part.node, memory_of(part, &record.spec));
+            }
+            if self.absent.remove(&(part.node, job)) {
+                self.outbox.quieter.insert(part.node);
+            }
         }
-        self.queue.blocked = None;
+        self.queue.reconsider();
         actions.push(Action::Ended { job, outcome: residence.outcome(service) });
     }
 
     /// Carries out what is due by now. Each step leaves the job with a later deadline or none, or
     /// brings it one state further, so this ends.
-    pub(crate) fn carry_out_due(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
+    ///
+    /// Limits that are reached just now wait for the `Tick`: a job that ends at that very moment has
+    /// kept its limit, and a driver that comes by its events in an order of its own can say so first.
+    pub(crate) fn carry_out_due(
+        &mut self,
+        now: ClusterTime,
+        event: &Event,
+        actions: &mut Vec<Action>,
+    ) {
         while let Some(&(at, job)) = self.deadlines.first()
             && at <= now
         {
-            let Some(residence) = self.residence(job) else {
-                self.deadlines.remove(&(at, job));
-                continue;
-            };
-            match residence.course {
-                Course::Orphaned { kill_at } if kill_at <= now => {
+            match self.residence(job).map(|residence| residence.course) {
+                Some(Course::Orphaned { kill_at }) if kill_at <= now => {
                     let order = (EndReason::FrontEndLost, Deaths::Meant);
                     self.kill_resident(now, job, order, actions);
                 }
-                Course::Terminating { reason, kill_at, .. } if kill_at <= now => {
+                Some(Course::Terminating { reason, kill_at, .. }) if kill_at <= now => {
                     self.kill_resident(now, job, (reason, Deaths::Meant), actions);
                 }
-                Course::Running | Course::Orphaned { .. } if self.out_of_time(job) => {
-                    self.end_job(now, job, EndReason::TimedOut, actions);
+                Some(_) => self.set_deadline(job),
+                None => {
+                    self.deadlines.remove(&(at, job));
                 }
-                Course::Running
-                | Course::Orphaned { .. }
-                | Course::Terminating { .. }
-                | Course::Killed { .. } => self.set_deadline(job),
             }
+        }
+        let ticks = *event == Event::Tick;
+        while let Some((at, job)) = self.ledger.next_due()
+            && (at < now || (at == now && ticks))
+        {
+            self.end_job(now, job, EndReason::TimedOut, actions);
+            self.ledger.end(job);
         }
     }
 
-    fn out_of_time(&self, job: JobId) -> bool {
-        let limit = self.jobs.get(&job).and_then(|record| record.spec.time_limit);
-        limit.is_some_and(|limit| self.ledger.service(job, self.now) >= limit)
-    }
-
-    /// Notes when something is next due for a job.
+    /// Notes when the grace of a job is over.
     pub(crate) fn set_deadline(&mut self, job: JobId) {
-        let Some(record) = self.jobs.get_mut(&job) else { return };
-        let Phase::Resident(residence) = &mut record.phase else { return };
-        let limit = record.spec.time_limit;
-        let out_of_time = limit.map_or(ClusterTime::NEVER, |limit| self.ledger.reaches(job, limit));
+        let Some(residence) = self.residence_mut(job) else { return };
         let deadline = match residence.course {
-            Course::Running => out_of_time,
-            Course::Orphaned { kill_at } => kill_at.min(out_of_time),
-            Course::Terminating { kill_at, .. } => kill_at,
-            Course::Killed { .. } => ClusterTime::NEVER,
+            Course::Running | Course::Killed { .. } => ClusterTime::NEVER,
+            Course::Orphaned { kill_at } | Course::Terminating { kill_at, .. } => kill_at,
         };
-        self.deadlines.remove(&(residence.deadline, job));
-        residence.deadline = deadline;
+        let before = core::mem::replace(&mut residence.deadline, deadline);
+        self.deadlines.remove(&(before, job));
         if deadline < ClusterTime::NEVER {
             self.deadlines.insert((deadline, job));
         }
@@ -168,16 +182,9 @@ impl Core {
     /// Keeps the driver's wish to wake the core up to date.
     pub(crate) fn ask_to_wake(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
         self.ledger.advance(now);
-        let moved = self.ledger.take_moved();
-        let jobs = match moved.all {
-            true => self.limited.clone(),
-            false => moved.jobs.intersection(&self.limited).copied().collect(),
-        };
-        for job in jobs {
-            self.set_deadline(job);
-        }
         let mut at = self.deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at);
-        if !self.limited.is_empty() {
+        at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));
+        if self.ledger.any_limited() {
             // When a timetable activates, ends of time must be foretold anew.
             at = at.min(self.ledger.next_stage());
         }

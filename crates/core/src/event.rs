@@ -36,23 +36,32 @@ pub enum Event {
         /// What is asked.
         spec: JobSpec,
     },
-    /// A task's root process has ended and nothing of the task is left. Sent by the agent's side,
-    /// once per task.
-    TaskEnded {
-        /// Its job.
+    /// The root processes of some tasks of a job have ended alike and nothing of the tasks is left.
+    /// Sent by the agents' side, once per task.
+    TasksEnded {
+        /// Their job.
         job: JobId,
-        /// Which task.
-        rank: Rank,
+        /// Which tasks; empty means all that had not ended.
+        ranks: Vec<Rank>,
         /// How.
         status: TaskStatus,
     },
-    /// Nothing of the job is left on the node: no process, no cgroup, and every task there has been
-    /// reported as ended.
+    /// Nothing of the job is left on some of its nodes: no process, no cgroup, and every task there
+    /// has been reported as ended.
     JobCleared {
         /// Which job.
         job: JobId,
-        /// On which node.
-        node: NodeId,
+        /// On which nodes; empty means all of the job's.
+        nodes: Vec<NodeId>,
+    },
+    /// All tasks that had not ended of some jobs have, alike, and nothing of these jobs is left on any
+    /// node: `TasksEnded` and `JobCleared` for all, in one. What the jobs leave free is given away
+    /// once, when all of them are gone.
+    JobsEnded {
+        /// Which jobs.
+        jobs: Vec<JobId>,
+        /// How their tasks ended.
+        status: TaskStatus,
     },
     /// A request to end a job: its tasks get SIGTERM, and SIGKILL when the grace is over.
     Cancel {

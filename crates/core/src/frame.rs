@@ -117,6 +117,17 @@ impl Frame {
         Nanos(until(to).saturating_sub(until(from)))
     }
 
+    /// How much of the time from `from` to `to` belongs to the slots of these rows.
+    /// `from` must not lie before the epoch.
+    #[must_use]
+    pub fn served_to(&self, rows: &[RowId], from: ClusterTime, to: ClusterTime) -> Nanos {
+        if from >= to {
+            return Nanos::ZERO;
+        }
+        let slots = self.slots.iter().enumerate().filter(|(_, slot)| rows.contains(&slot.row));
+        slots.fold(Nanos::ZERO, |sum, (index, _)| sum + self.served(index, from, to))
+    }
+
     /// When somebody who runs in the slots of `rows` has run for `need` more, counted from `from`.
     #[must_use]
     pub fn reaches(&self, rows: &[RowId], from: ClusterTime, need: Nanos) -> ClusterTime {

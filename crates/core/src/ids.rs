@@ -1,6 +1,7 @@
 //! Names of things: small typed numbers, so that a job can't be mistaken for a node.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -49,8 +50,8 @@ id!(
 
 /// The name of a class of jobs, such as `interactive`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ClassName(pub String);
+#[serde(from = "String", into = "String")]
+pub struct ClassName(pub Arc<str>);
 
 impl ClassName {
     /// Makes a class name from text; whether such a class exists is the core's to say.
@@ -66,21 +67,34 @@ impl fmt::Display for ClassName {
     }
 }
 
+impl From<String> for ClassName {
+    fn from(name: String) -> Self {
+        Self(name.into())
+    }
+}
+
+impl From<ClassName> for String {
+    fn from(name: ClassName) -> Self {
+        Self::from(&*name.0)
+    }
+}
+
 /// A set of processors of one node, by the kernel's processor numbers.
 ///
-/// A bit per processor, 64 to a word; trailing empty words are never kept, so equal sets are equal
-/// values.
+/// A bit per processor, 64 to a word. The first word is kept apart, so that the sets of most nodes
+/// take no allocation; trailing empty words are never kept, so equal sets are equal values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<u64>", into = "Vec<u64>")]
 pub struct ProcessorSet {
-    words: Vec<u64>,
+    low: u64,
+    high: Vec<u64>,
 }
 
 impl ProcessorSet {
     /// The empty set.
     #[must_use]
     pub const fn new() -> Self {
-        Self { words: Vec::new() }
+        Self { low: 0, high: Vec::new() }
     }
 
     /// The processors 0 to `count - 1`.
@@ -94,66 +108,71 @@ impl ProcessorSet {
         if processor >= crate::limits::PROCESSORS_PER_NODE_MAX {
             return;
         }
-        let word = (processor / 64) as usize;
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
+        let bit = 1 << (processor % 64);
+        let Some(word) = (processor as usize / 64).checked_sub(1) else {
+            self.low |= bit;
+            return;
+        };
+        if self.high.len() <= word {
+            self.high.resize(word + 1, 0);
         }
-        self.words[word] |= 1 << (processor % 64);
+        self.high[word] |= bit;
     }
 
     /// Whether the processor is in the set.
     #[must_use]
     pub fn contains(&self, processor: u32) -> bool {
-        self.words
-            .get((processor / 64) as usize)
-            .is_some_and(|word| word >> (processor % 64) & 1 == 1)
+        let word = match (processor as usize / 64).checked_sub(1) {
+            None => self.low,
+            Some(word) => self.high.get(word).copied().unwrap_or(0),
+        };
+        word >> (processor % 64) & 1 == 1
     }
 
     /// How many processors are in the set.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.words.iter().map(|word| word.count_ones()).sum()
+        self.low.count_ones() + self.high.iter().map(|word| word.count_ones()).sum::<u32>()
     }
 
     /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
+        self.low == 0 && self.high.is_empty()
     }
 
     /// Whether the sets share a processor.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
-        self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
+        self.low & other.low != 0 || self.high.iter().zip(&other.high).any(|(a, b)| a & b != 0)
     }
 
     /// Whether every processor of this set is in `other`.
     #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
-        self.words
-            .iter()
-            .enumerate()
-            .all(|(i, word)| word & !other.words.get(i).copied().unwrap_or(0) == 0)
+        let high = || self.high.iter().enumerate();
+        self.low & !other.low == 0
+            && high().all(|(i, word)| word & !other.high.get(i).copied().unwrap_or(0) == 0)
     }
 
     /// Adds every processor of `other`.
     pub fn union_with(&mut self, other: &Self) {
-        if self.words.len() < other.words.len() {
-            self.words.resize(other.words.len(), 0);
+        self.low |= other.low;
+        if self.high.len() < other.high.len() {
+            self.high.resize(other.high.len(), 0);
         }
-        for (a, b) in self.words.iter_mut().zip(&other.words) {
+        for (a, b) in self.high.iter_mut().zip(&other.high) {
             *a |= b;
         }
     }
 
     /// Removes every processor of `other`.
     pub fn subtract(&mut self, other: &Self) {
-        for (a, b) in self.words.iter_mut().zip(&other.words) {
+        self.low &= !other.low;
+        for (a, b) in self.high.iter_mut().zip(&other.high) {
             *a &= !b;
         }
-        while self.words.last() == Some(&0) {
-            self.words.pop();
-        }
+        self.trim();
     }
 
     /// The processors of this set that are not in `other`.
@@ -166,10 +185,20 @@ impl ProcessorSet {
 
     /// The processors, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.words.iter().enumerate().flat_map(|(i, &word)| {
-            let base = u32::try_from(i).unwrap_or(u32::MAX).saturating_mul(64);
-            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| base + bit)
+        let words = core::iter::once(self.low).chain(self.high.iter().copied());
+        (0..).step_by(64).zip(words).flat_map(|(base, mut word)| {
+            core::iter::from_fn(move || {
+                let bit = (word != 0).then(|| word.trailing_zeros())?;
+                word &= word - 1;
+                Some(base + bit)
+            })
         })
+    }
+
+    fn trim(&mut self) {
+        while self.high.last() == Some(&0) {
+            self.high.pop();
+        }
     }
 }
 
@@ -177,15 +206,21 @@ impl ProcessorSet {
 impl From<Vec<u64>> for ProcessorSet {
     fn from(mut words: Vec<u64>) -> Self {
         words.truncate(crate::limits::PROCESSORS_PER_NODE_MAX as usize / 64);
-        let mut set = Self { words };
-        set.subtract(&Self::new());
+        let low = if words.is_empty() { 0 } else { words.remove(0) };
+        let mut set = Self { low, high: words };
+        set.trim();
         set
     }
 }
 
 impl From<ProcessorSet> for Vec<u64> {
     fn from(set: ProcessorSet) -> Self {
-        set.words
+        if set.is_empty() {
+            return Self::new();
+        }
+        let mut words = set.high;
+        words.insert(0, set.low);
+        words
     }
 }
 
@@ -245,6 +280,9 @@ mod tests {
         assert_eq!(ProcessorSet::from(vec![3, 0, 0]), ProcessorSet::first(2));
         assert_eq!(ProcessorSet::from(vec![u64::MAX; 1000]), ProcessorSet::first(8192));
         assert_eq!(ProcessorSet::from(vec![0; 1000]), ProcessorSet::new());
+        for set in [ProcessorSet::new(), ProcessorSet::first(65), [64].into_iter().collect()] {
+            assert_eq!(ProcessorSet::from(Vec::from(set.clone())), set);
+        }
     }
 
     #[test]

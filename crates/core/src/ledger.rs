@@ -1,28 +1,95 @@
-//! The ledger: how long each job has run, in exact nanoseconds of its turns.
+//! The ledger: how long each job has run, in exact nanoseconds of its turns, and when each will have
+//! run as long as it may.
 //!
 //! Nothing steps through quanta. Each row has a clock that counts how long its slot has lasted in
 //! all; between two events, every clock is moved on by arithmetic. A job's account notes in which
-//! rows' slots it runs (its own, and those where it is an alternate) and what their clocks showed
-//! when that began. So an event costs as many steps as there are rows, however many jobs there are.
+//! rows' slots it runs (its own, and those where it is a guest) and what their clocks showed, added
+//! up, when that began. So an event costs as many steps as there are rows, however many jobs there
+//! are.
+//!
+//! Jobs that run in exactly the same rows keep *pace*: their service grows alike, so the order in
+//! which they reach their limits never changes, whatever becomes of the frame. Each pace lists its
+//! jobs in that order, by what its clocks will show then; only the first can be the next.
 //!
 //! A timetable may activate later than it is made. What becomes of the accounts then is kept as a
 //! stage, and entered when its time has come.
 
 use crate::frame::Frame;
 use crate::ids::{JobId, RowId};
+use crate::ordered::{Entry, Ordered};
 use crate::time::{ClusterTime, Nanos};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// What a new account is opened with.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// The row where the job is at home.
+    pub home: RowId,
+    /// How many processors it has.
+    pub processors: u64,
+    /// How long it may run; `None`: for ever.
+    pub limit: Option<Nanos>,
+    /// When the timetable activates that gives the job its turns.
+    pub begins: ClusterTime,
+}
+
+/// In whose slots a job runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Runs {
+    /// The row where it is at home.
+    pub home: RowId,
+    /// The rows in whose slots it runs, in any order but always the same.
+    pub rows: Vec<RowId>,
+}
 
 /// One job's account.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Account {
     /// Of slots that it runs in no more.
     settled: u64,
-    /// The rows in whose slots it runs, with their clocks when it began to.
-    runs: Vec<(RowId, u64)>,
-    /// Whether its tasks have all ended: then it runs in no slot whatever a timetable says.
-    halted: bool,
+    /// Where it runs.
+    runs: Runs,
+    /// What the clocks of these rows showed, added up, when it began to.
+    began: u64,
+    /// When it is to begin, while it is new.
+    begins: ClusterTime,
+    processors: u64,
+    /// How long it may run.
+    limit: Option<u64>,
+    standing: Standing,
+}
+
+/// What is to be expected of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Standing {
+    /// No timetable that gives the job its turns, or gives them back, has activated yet.
+    New,
+    /// It runs when it is its turn.
+    Open,
+    /// A user suspends it: nobody can say when it ends.
+    Held,
+    /// The job was asked to end or killed: it goes on running, and may be gone any moment.
+    Ending,
+    /// Its tasks have all ended: it runs in no slot whatever a timetable says.
+    Halted,
+}
+
+/// A job in the order in which the jobs of a pace reach their limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Due {
+    /// What the clocks of the pace's rows will show, added up.
+    mark: u64,
+    job: JobId,
+    processors: u64,
+}
+
+impl Entry for Due {
+    type Summary = u64;
+    fn enter(self, processors: &mut u64) {
+        *processors += self.processors;
+    }
 }
 
 /// What changes when a timetable activates.
@@ -32,8 +99,8 @@ pub struct Stage {
     pub at: ClusterTime,
     /// The new frame, if it is a new one, with all rows that the matrix then has.
     pub frame: Option<(Frame, BTreeSet<RowId>)>,
-    /// The rows in whose slots these jobs run from then on.
-    pub runs: BTreeMap<JobId, Vec<RowId>>,
+    /// Where these jobs run from then on; the last word on a job counts.
+    pub runs: Vec<(JobId, Runs)>,
 }
 
 /// The accounts of all resident jobs.
@@ -45,6 +112,13 @@ pub struct Ledger {
     frame: Frame,
     clocks: BTreeMap<RowId, u64>,
     accounts: BTreeMap<JobId, Account>,
+    /// Accounts with a limit.
+    limited: usize,
+    /// The jobs with a limit that are not ending, by where they run. New ones stand under no rows, by
+    /// when they would end if they ran all the time.
+    paces: BTreeMap<Runs, Ordered<Due>>,
+    /// The processors of jobs that may be gone any moment, by home row.
+    leaving: BTreeMap<RowId, u64>,
     stages: VecDeque<Stage>,
     moved: Moved,
 }
@@ -52,10 +126,20 @@ pub struct Ledger {
 /// Whose service grows otherwise than before, so that a moment foretold for it is stale.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Moved {
-    /// The frame is another one: everybody's.
-    pub all: bool,
-    /// These jobs'.
-    pub jobs: BTreeSet<JobId>,
+    /// The frame in effect is another one: everybody's.
+    pub frame: bool,
+    /// These jobs run in the slots of other rows than before, or not at all. One may stand here
+    /// twice, or have ended since.
+    pub jobs: Vec<JobId>,
+}
+
+/// When processors of a row come free by what their jobs may still run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// So much more of the row's slot has to pass, at most.
+    pub need: Nanos,
+    /// So many processors have come free then.
+    pub processors: u64,
 }
 
 impl Ledger {
@@ -85,24 +169,72 @@ impl Ledger {
     }
 
     /// Opens a job's account.
-    pub fn open(&mut self, job: JobId) {
-        self.accounts.insert(job, Account::default());
+    pub fn open(&mut self, job: JobId, opening: Opening) {
+        let account = Account {
+            settled: 0,
+            runs: Runs { home: opening.home, rows: Vec::new() },
+            began: 0,
+            begins: opening.begins,
+            processors: opening.processors,
+            limit: opening.limit.map(|limit| limit.0),
+            standing: Standing::New,
+        };
+        self.limited += usize::from(account.limit.is_some());
+        self.list(job, &account);
+        self.accounts.insert(job, account);
+    }
+
+    /// The job was asked to end, or killed: no limit is of interest any more.
+    pub fn end(&mut self, job: JobId) {
+        self.change(job, |account, _| match account.standing {
+            Standing::New | Standing::Open | Standing::Held => {
+                account.standing = Standing::Ending;
+            }
+            Standing::Ending | Standing::Halted => {}
+        });
+    }
+
+    /// A user suspends the job. It goes on running until a timetable without it activates.
+    pub fn hold(&mut self, job: JobId) {
+        self.change(job, |account, _| match account.standing {
+            Standing::New | Standing::Open => account.standing = Standing::Held,
+            Standing::Held | Standing::Ending | Standing::Halted => {}
+        });
+    }
+
+    /// The job is to have its turns back when a timetable activates at `begins`.
+    pub fn resume(&mut self, job: JobId, begins: ClusterTime) {
+        self.change(job, |account, _| match account.standing {
+            Standing::Held => {
+                account.standing = Standing::New;
+                account.begins = begins;
+            }
+            Standing::New | Standing::Open | Standing::Ending | Standing::Halted => {}
+        });
+    }
+
+    /// The job is at home in another row from now on.
+    pub fn rehome(&mut self, job: JobId, home: RowId) {
+        self.change(job, |account, _| account.runs.home = home);
     }
 
     /// Nothing of the job runs any more.
     pub fn halt(&mut self, job: JobId) {
-        if let Some(account) = self.accounts.get_mut(&job) {
-            account.settle(&self.clocks);
-            account.runs.clear();
-            account.halted = true;
-            self.moved.jobs.insert(job);
-        }
+        self.change(job, |account, clock| {
+            account.settle(clock);
+            account.runs.rows.clear();
+            account.began = 0;
+            account.standing = Standing::Halted;
+        });
+        self.moved.jobs.push(job);
     }
 
     /// Closes a job's account and says what it got.
     pub fn close(&mut self, job: JobId) -> Nanos {
         let Some(mut account) = self.accounts.remove(&job) else { return Nanos::ZERO };
-        account.settle(&self.clocks);
+        self.unlist(job, &account);
+        self.limited -= usize::from(account.limit.is_some());
+        account.settle(clock_of(&self.clocks, &account.runs.rows));
         Nanos(account.settled)
     }
 
@@ -111,26 +243,94 @@ impl Ledger {
     pub fn service(&self, job: JobId, now: ClusterTime) -> Nanos {
         let Some(account) = self.accounts.get(&job) else { return Nanos::ZERO };
         let until = now.min(self.next_stage()).max(self.now);
-        let running = account.runs.iter().map(|&(row, began)| {
-            let slot = self.frame.slots.iter().position(|slot| slot.row == row);
-            let since = slot.map_or(0, |slot| self.frame.served(slot, self.now, until).0);
-            self.clocks.get(&row).map_or(0, |clock| clock - began) + since
-        });
-        Nanos(account.settled + running.sum::<u64>())
+        let since = self.frame.served_to(&account.runs.rows, self.now, until);
+        let clock = clock_of(&self.clocks, &account.runs.rows);
+        Nanos(account.settled + (clock - account.began) + since.0)
     }
 
     /// When the job will have got as much as `limit`, if nothing changes.
     #[must_use]
     pub fn reaches(&self, job: JobId, limit: Nanos) -> ClusterTime {
-        let Some(account) = self.accounts.get(&job) else { return ClusterTime::NEVER };
         let need = Nanos(limit.0.saturating_sub(self.service(job, self.now).0));
-        let rows: Vec<RowId> = account.runs.iter().map(|&(row, _)| row).collect();
-        if need == Nanos::ZERO { self.now } else { self.frame.reaches(&rows, self.now, need) }
+        let rows = self.runs(job);
+        if !self.has(job) {
+            return ClusterTime::NEVER;
+        }
+        if need == Nanos::ZERO { self.now } else { self.frame.reaches(rows, self.now, need) }
     }
 
-    /// The rows in whose slots the job runs, for those who check.
-    pub fn runs(&self, job: JobId) -> impl Iterator<Item = RowId> + '_ {
-        self.accounts.get(&job).into_iter().flat_map(|account| &account.runs).map(|&(row, _)| row)
+    /// The job that reaches its limit next, and when, if nothing changes.
+    #[must_use]
+    pub fn next_due(&self) -> Option<(ClusterTime, JobId)> {
+        let paces = self.paces.iter().filter(|(runs, _)| !runs.rows.is_empty());
+        let due = |(runs, list): (&Runs, &Ordered<Due>)| {
+            let first = list.first()?;
+            let need = Nanos(first.mark.saturating_sub(clock_of(&self.clocks, &runs.rows)));
+            let at = match need {
+                Nanos::ZERO => self.now,
+                need => self.frame.reaches(&runs.rows, self.now, need),
+            };
+            Some((at, first.job))
+        };
+        paces.filter_map(due).min().filter(|&(at, _)| at < ClusterTime::NEVER)
+    }
+
+    /// Whether any job has a limit.
+    #[must_use]
+    pub const fn any_limited(&self) -> bool {
+        self.limited > 0
+    }
+
+    /// Whether any job may be gone any moment, so that nobody can say when.
+    #[must_use]
+    pub fn anybody_leaves(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// When so many more processors of a row will have come free, by what the jobs at home there may
+    /// still run: the least part of the row's slot that must pass for it, and how many have come free
+    /// then. What the jobs get as guests elsewhere is not counted on, since it may end any moment.
+    /// `None`: never, since jobs without a limit hold them.
+    #[must_use]
+    pub fn release(&self, row: RowId, processors: u64) -> Option<Release> {
+        let mut freed = self.leaving.get(&row).copied().unwrap_or(0);
+        let mut releases = Releases::new(self, row);
+        let mut need = 0;
+        while freed < processors {
+            (need, freed) = releases.next(freed, processors - freed)?;
+        }
+        freed += releases.until(need);
+        Some(Release { need: Nanos(need), processors: freed })
+    }
+
+    /// When the processors of a row come free, soonest first, each at the latest then.
+    #[must_use]
+    pub fn releases(&self, row: RowId) -> Vec<Release> {
+        let leaving = self.leaving.get(&row).copied().unwrap_or(0);
+        let mut all = alloc::vec![Release { need: Nanos::ZERO, processors: leaving }];
+        let mut releases = Releases::new(self, row);
+        while let Some((need, freed)) = releases.next(0, 1) {
+            all.push(Release { need: Nanos(need), processors: freed });
+        }
+        all
+    }
+
+    /// The rows in whose slots the job runs.
+    #[must_use]
+    pub fn runs(&self, job: JobId) -> &[RowId] {
+        self.accounts.get(&job).map_or(&[], |account| &account.runs.rows)
+    }
+
+    /// How long the slots of these rows have lasted in all, added up over the rows.
+    #[must_use]
+    pub fn clock(&self, rows: &[RowId]) -> Nanos {
+        Nanos(clock_of(&self.clocks, rows))
+    }
+
+    /// When whoever runs in these rows will have got so much more, if nothing changes.
+    #[must_use]
+    pub fn reaches_in(&self, rows: &[RowId], need: Nanos) -> ClusterTime {
+        self.frame.reaches(rows, self.now, need)
     }
 
     /// Whether the job has an account.
@@ -151,16 +351,30 @@ impl Ledger {
         self.accounts.is_empty()
     }
 
-    /// Whether every row that an account counts by has a clock.
+    /// Whether every row that an account counts by has a clock, and every account stands in the list
+    /// of its pace.
     #[must_use]
-    pub fn clocks_complete(&self) -> bool {
-        let mut rows = self.accounts.values().flat_map(|account| &account.runs);
-        rows.all(|(row, began)| self.clocks.get(row).is_some_and(|clock| clock >= began))
+    pub fn complete(&self) -> bool {
+        let mut anew = Self { clocks: self.clocks.clone(), ..Self::default() };
+        let mut clocks = true;
+        for (&job, account) in &self.accounts {
+            clocks &= account.runs.rows.iter().all(|row| self.clocks.contains_key(row));
+            clocks &= clock_of(&self.clocks, &account.runs.rows) >= account.began;
+            anew.list(job, account);
+        }
+        clocks && anew.paces == self.paces && anew.leaving == self.leaving
     }
 
-    /// Whose service grows otherwise than when this was last asked.
-    pub fn take_moved(&mut self) -> Moved {
-        core::mem::take(&mut self.moved)
+    /// Whose service grows otherwise than before [`Ledger::forget_moved`].
+    #[must_use]
+    pub const fn moved(&self) -> &Moved {
+        &self.moved
+    }
+
+    /// Begins the list of those who moved anew.
+    pub fn forget_moved(&mut self) {
+        self.moved.frame = false;
+        self.moved.jobs.clear();
     }
 
     fn run_clocks(&mut self, to: ClusterTime) {
@@ -175,47 +389,170 @@ impl Ledger {
     }
 
     fn enter(&mut self, stage: Stage) {
-        for (job, rows) in stage.runs {
-            let Some(account) = self.accounts.get_mut(&job).filter(|account| !account.halted)
-            else {
-                continue;
-            };
-            account.settle(&self.clocks);
-            account.runs.clear();
-            for row in rows {
-                account.runs.push((row, *self.clocks.entry(row).or_default()));
+        for (job, runs) in stage.runs {
+            for &row in &runs.rows {
+                self.clocks.entry(row).or_default();
             }
-            self.moved.jobs.insert(job);
+            let began = clock_of(&self.clocks, &runs.rows);
+            self.change(job, |account, clock| {
+                if account.standing == Standing::Halted {
+                    account.runs.home = runs.home;
+                    return;
+                }
+                account.settle(clock);
+                account.runs = runs;
+                account.began = began;
+                if account.standing == Standing::New {
+                    account.standing = Standing::Open;
+                }
+            });
+            self.moved.jobs.push(job);
         }
         if let Some((frame, rows)) = stage.frame {
             // Every account that counted by a row that is gone was settled just now, since its job
             // was moved or ended when the row went.
             self.clocks.retain(|row, _| rows.contains(row) || frame.length_of(*row).is_some());
             self.frame = frame;
-            self.moved.all = true;
+            self.moved.frame = true;
         }
     }
-}
 
-impl Account {
-    /// Enters what the running rows gave, and begins anew from their clocks.
-    fn settle(&mut self, clocks: &BTreeMap<RowId, u64>) {
-        for (row, began) in &mut self.runs {
-            if let Some(&clock) = clocks.get(row) {
-                self.settled += clock - *began;
-                *began = clock;
+    /// Changes an account, given what the clocks of its rows show, and lists it anew.
+    fn change(&mut self, job: JobId, change: impl FnOnce(&mut Account, u64)) {
+        let Some(mut account) = self.accounts.remove(&job) else { return };
+        self.unlist(job, &account);
+        let clock = clock_of(&self.clocks, &account.runs.rows);
+        change(&mut account, clock);
+        self.list(job, &account);
+        self.accounts.insert(job, account);
+    }
+
+    fn list(&mut self, job: JobId, account: &Account) {
+        if account.leaves() {
+            *self.leaving.entry(account.runs.home).or_default() += account.processors;
+        } else if let Some(due) = account.due(job) {
+            match self.paces.get_mut(&account.runs) {
+                Some(list) => list.insert(due),
+                None => self.paces.entry(account.runs.clone()).or_default().insert(due),
+            }
+        }
+    }
+
+    fn unlist(&mut self, job: JobId, account: &Account) {
+        if account.leaves() {
+            let home = account.runs.home;
+            if let Some(leaving) = self.leaving.get_mut(&home) {
+                *leaving -= account.processors;
+                if *leaving == 0 {
+                    self.leaving.remove(&home);
+                }
+            }
+        } else if let Some(due) = account.due(job)
+            && let Some(list) = self.paces.get_mut(&account.runs)
+        {
+            list.remove(due);
+            if list.is_empty() {
+                self.paces.remove(&account.runs);
             }
         }
     }
 }
 
+/// What the clocks of rows show, added up.
+fn clock_of(clocks: &BTreeMap<RowId, u64>, rows: &[RowId]) -> u64 {
+    rows.iter().map(|row| clocks.get(row).copied().unwrap_or(0)).sum()
+}
+
+impl Account {
+    /// Enters what the running rows gave, and begins anew from what their clocks show.
+    const fn settle(&mut self, clock: u64) {
+        self.settled += clock - self.began;
+        self.began = clock;
+    }
+
+    /// Whether its processors may come free any moment.
+    const fn leaves(&self) -> bool {
+        matches!(self.standing, Standing::Ending | Standing::Halted)
+    }
+
+    /// Its place in the list of its pace; `None` if it is not to reach a limit.
+    fn due(&self, job: JobId) -> Option<Due> {
+        let waits = self.standing == Standing::New;
+        let held = self.standing == Standing::Held;
+        if self.leaves() || held || (self.runs.rows.is_empty() && !waits) {
+            return None;
+        }
+        let left = self.limit?.saturating_sub(self.settled);
+        // Who has not begun stands under no rows, and time itself is the clock.
+        let from = if self.runs.rows.is_empty() { self.begins.0 } else { self.began };
+        Some(Due { mark: from.saturating_add(left), job, processors: self.processors })
+    }
+}
+
+/// Goes through the jobs at home in a row as they reach their limits.
+struct Releases<'a> {
+    lists: Vec<(u64, &'a Ordered<Due>)>,
+    /// Where in its list (block, entry) each stands, by what the next one there still needs.
+    next: BinaryHeap<Reverse<(u64, usize, usize, usize)>>,
+}
+
+impl<'a> Releases<'a> {
+    fn new(ledger: &'a Ledger, row: RowId) -> Self {
+        let first = Runs { home: row, rows: Vec::new() };
+        let lists = ledger.paces.range(first..).take_while(|(runs, _)| runs.home == row);
+        let clock = |runs: &Runs| match runs.rows.is_empty() {
+            true => ledger.now.0,
+            false => clock_of(&ledger.clocks, &runs.rows),
+        };
+        let lists = lists.map(|(runs, list)| (clock(runs), list));
+        let mut releases = Self { lists: lists.collect(), next: BinaryHeap::new() };
+        for list in 0..releases.lists.len() {
+            releases.stand(list, 0, 0);
+        }
+        releases
+    }
+
+    fn stand(&mut self, list: usize, block: usize, entry: usize) {
+        let (clock, blocks) = (self.lists[list].0, self.lists[list].1.blocks());
+        let past = blocks.get(block).is_some_and(|block| block.entries.len() <= entry);
+        let (block, entry) = if past { (block + 1, 0) } else { (block, entry) };
+        if let Some(next) = blocks.get(block) {
+            let need = next.entries[entry].mark.saturating_sub(clock);
+            self.next.push(Reverse((need, list, block, entry)));
+        }
+    }
+
+    /// Goes on to the next job, or past a block of jobs that together have fewer than `wanted`
+    /// processors: what it needs, and how many processors have come free when `freed` had.
+    fn next(&mut self, freed: u64, wanted: u64) -> Option<(u64, u64)> {
+        let Reverse((need, list, block, entry)) = self.next.pop()?;
+        let found = &self.lists[list].1.blocks()[block];
+        if self.next.is_empty() && entry == 0 && found.summary < wanted {
+            self.stand(list, block + 1, 0);
+            return Some((need, freed + found.summary));
+        }
+        self.stand(list, block, entry + 1);
+        Some((need, freed + found.entries[entry].processors))
+    }
+
+    /// Goes on past all who need no more than `need`, and says how many processors they have.
+    fn until(&mut self, need: u64) -> u64 {
+        let mut freed = 0;
+        while let Some(Reverse((next, ..))) = self.next.peek()
+            && *next <= need
+        {
+            freed = self.next(freed, 1).map_or(freed, |(_, freed)| freed);
+        }
+        freed
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Ledger, Stage};
+    use super::{Ledger, Opening, Release, Runs, Stage};
     use crate::frame::{Frame, FrameSlot};
     use crate::ids::{JobId, RowId};
     use crate::time::{ClusterTime, Nanos};
-    use std::collections::BTreeMap;
 
     fn stage(at: u64, slots: &[(u64, u64)], runs: &[(u64, &[u64])]) -> Stage {
         let slots: Vec<FrameSlot> = slots
@@ -224,18 +561,25 @@ mod tests {
             .collect();
         let rows = slots.iter().map(|slot| slot.row).collect();
         let frame = Frame { activates: ClusterTime(at), epoch: ClusterTime(at), slots };
-        let runs: BTreeMap<_, _> = runs
-            .iter()
-            .map(|&(job, rows)| (JobId(job), rows.iter().copied().map(RowId).collect()))
-            .collect();
+        let runs = runs.iter().map(|&(job, rows)| {
+            let rows: Vec<RowId> = rows.iter().copied().map(RowId).collect();
+            (JobId(job), Runs { home: rows.first().copied().unwrap_or_default(), rows })
+        });
+        let runs = runs.collect();
         Stage { at: ClusterTime(at), frame: Some((frame, rows)), runs }
+    }
+
+    fn open(ledger: &mut Ledger, job: u64, processors: u64, limit: u64) {
+        let limit = (limit > 0).then_some(Nanos(limit));
+        let begins = ClusterTime(0);
+        ledger.open(JobId(job), Opening { home: RowId(1), processors, limit, begins });
     }
 
     #[test]
     fn a_job_gets_the_turns_of_all_rows_it_runs_in() {
         let mut ledger = Ledger::default();
-        ledger.open(JobId(1));
-        ledger.open(JobId(2));
+        open(&mut ledger, 1, 1, 0);
+        open(&mut ledger, 2, 1, 0);
         ledger.stage(stage(0, &[(1, 10), (2, 30)], &[(1, &[1]), (2, &[1, 2])]));
         assert_eq!(ledger.service(JobId(1), ClusterTime(100)), Nanos(30));
         assert_eq!(ledger.service(JobId(2), ClusterTime(100)), Nanos(100));
@@ -249,26 +593,68 @@ mod tests {
     #[test]
     fn a_later_timetable_counts_from_its_activation() {
         let mut ledger = Ledger::default();
-        ledger.open(JobId(1));
-        ledger.open(JobId(2));
+        open(&mut ledger, 1, 1, 0);
+        open(&mut ledger, 2, 1, 0);
         ledger.stage(stage(0, &[(1, 10)], &[(1, &[1])]));
         ledger.stage(stage(50, &[(2, 10)], &[(1, &[]), (2, &[2])]));
         assert_eq!(ledger.next_stage(), ClusterTime(50));
         ledger.advance(ClusterTime(80));
         assert_eq!(ledger.service(JobId(1), ClusterTime(80)), Nanos(50));
         assert_eq!(ledger.service(JobId(2), ClusterTime(90)), Nanos(40));
-        assert!(ledger.clocks_complete());
+        assert!(ledger.complete());
     }
 
     #[test]
     fn a_halted_job_stays_halted() {
         let mut ledger = Ledger::default();
-        ledger.open(JobId(1));
+        open(&mut ledger, 1, 1, 0);
         ledger.stage(stage(0, &[(1, 10)], &[(1, &[1])]));
         ledger.advance(ClusterTime(30));
         ledger.halt(JobId(1));
         ledger.stage(stage(30, &[(1, 20)], &[(1, &[1])]));
         ledger.advance(ClusterTime(60));
         assert_eq!(ledger.close(JobId(1)), Nanos(30));
+    }
+
+    #[test]
+    fn whoever_reaches_its_limit_next_is_known_whatever_the_frame() {
+        let mut ledger = Ledger::default();
+        open(&mut ledger, 1, 1, 100);
+        open(&mut ledger, 2, 1, 90);
+        open(&mut ledger, 3, 1, 80);
+        assert_eq!(ledger.next_due(), None, "nobody has begun");
+        ledger.stage(stage(0, &[(1, 10), (2, 10)], &[(1, &[1, 2]), (2, &[1]), (3, &[1])]));
+        assert_eq!(ledger.next_due(), Some((ClusterTime(100), JobId(1))));
+        ledger.stage(stage(50, &[(1, 10), (2, 90)], &[]));
+        ledger.advance(ClusterTime(50));
+        assert_eq!(ledger.next_due(), Some((ClusterTime(100), JobId(1))));
+        ledger.end(JobId(1));
+        // The third got 30 by 50, and gets 10 in each 100 from then on.
+        assert_eq!(ledger.next_due(), Some((ClusterTime(460), JobId(3))));
+        assert!(ledger.complete());
+    }
+
+    #[test]
+    fn processors_come_free_by_what_is_left_of_limits() {
+        let mut ledger = Ledger::default();
+        for (job, processors, limit) in [(1, 4, 50), (2, 2, 30), (3, 8, 0), (4, 1, 50), (5, 1, 70)]
+        {
+            open(&mut ledger, job, processors, limit);
+        }
+        let release = |need, processors| Some(Release { need: Nanos(need), processors });
+        let row = RowId(1);
+        assert_eq!(ledger.release(row, 1), release(30, 2), "as if they began now");
+        ledger.stage(stage(0, &[(1, 10)], &[(1, &[1]), (2, &[1]), (3, &[1]), (4, &[1])]));
+        ledger.advance(ClusterTime(20));
+        assert_eq!(ledger.release(row, 0), release(0, 0));
+        assert_eq!(ledger.release(row, 2), release(10, 2));
+        assert_eq!(ledger.release(row, 3), release(30, 7), "all of those at the same moment");
+        assert_eq!(ledger.release(row, 8), release(50, 8), "the last has yet to be told of");
+        assert_eq!(ledger.release(row, 9), None, "the third has no limit");
+        ledger.end(JobId(3));
+        assert_eq!(ledger.release(row, 9), release(10, 10));
+        ledger.halt(JobId(1));
+        assert_eq!(ledger.release(row, 1), release(0, 12));
+        assert!(ledger.complete());
     }
 }

@@ -10,7 +10,8 @@
 //! [`controller`] dispatches; [`record`] is a job and its states; [`matrix`] is the Ousterhout
 //! matrix; [`share`] decides how long each slot is; [`frame`] how one cycle of slots follows
 //! another; [`timetable`] is what one node is told of it; [`ledger`] counts who ran how long;
-//! [`policy`] decides which jobs get into the matrix and where; [`check`] holds the invariants.
+//! [`policy`] decides which jobs get into the matrix and where; `queue` in what order, and who may
+//! pass whom; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
@@ -31,11 +32,13 @@ pub mod ledger;
 pub mod limits;
 pub mod matrix;
 pub mod nodes;
+mod ordered;
 pub mod params;
 mod plan;
 pub mod policy;
 mod queue;
 pub mod record;
+mod reserve;
 pub mod share;
 pub mod time;
 pub mod timetable;
@@ -47,8 +50,10 @@ pub use controller::Core;
 pub use event::Event;
 pub use ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, UserId};
 pub use job::{ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome, TaskStatus};
-pub use params::{Param, ParamError, ParamKind, Params};
+pub use ledger::Moved;
+pub use params::{Discipline, Param, ParamError, ParamKind, Params};
 pub use policy::WaitReason;
+pub use record::Part;
 pub use time::{ClusterTime, Nanos};
 pub use timetable::{Candidate, IfAbsent, Position, Slot, Timetable};
 pub use view::{CellView, JobState, JobView, NodeView, PlacementView, RowView};

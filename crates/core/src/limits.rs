@@ -5,6 +5,17 @@ use crate::time::Nanos;
 /// The largest processor number of a node, plus one: what a kernel can be built for (NR_CPUS).
 pub const PROCESSORS_PER_NODE_MAX: u32 = 8192;
 
+/// Jobs tried in vain, in one event, for a place beside the first in line: where counting processors
+/// does not tell whether a job fits, each costs a search.
+pub const BACKFILL_TRIES_MAX: usize = 1000;
+
+/// Jobs with a reservation under the discipline `conservative`; those behind them wait. Each costs a
+/// search through all others when a job ends early.
+pub const RESERVATIONS_MAX: usize = 1000;
+
+/// Nodes of one instance, and their numbers: far more than any machine has, few enough for a table.
+pub const NODES_MAX: u32 = 1 << 20;
+
 /// Tasks of one job: beyond the largest MPI jobs ever run, and small enough to count in 32 bits.
 pub const TASKS_PER_JOB_MAX: u32 = 16_777_216;
 

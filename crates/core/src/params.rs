@@ -18,6 +18,43 @@ pub enum ParamKind {
     Duration,
     /// A number of things.
     Count,
+    /// One of these words, by its place.
+    Choice(&'static [&'static str]),
+}
+
+/// What becomes of the jobs behind the first in line, while it waits. See [`crate::queue`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Discipline {
+    /// They wait too.
+    #[default]
+    Fcfs,
+    /// Who can't delay it starts, in the order of acceptance.
+    Easy,
+    /// Who can't delay it starts, the shortest first.
+    Sjbf,
+    /// Everybody has a reservation, and starts when it comes up.
+    Conservative,
+}
+
+impl Discipline {
+    const ALL: [Self; 4] = [Self::Fcfs, Self::Easy, Self::Sjbf, Self::Conservative];
+
+    /// Whether jobs are looked for that may pass the first in line.
+    #[must_use]
+    pub const fn lets_by(self) -> bool {
+        matches!(self, Self::Easy | Self::Sjbf)
+    }
+}
+
+impl ParamKind {
+    /// The words of a choice; none for other kinds.
+    #[must_use]
+    pub const fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Duration | Self::Count => &[],
+            Self::Choice(words) => words,
+        }
+    }
 }
 
 /// When a changed parameter takes effect.
@@ -61,7 +98,9 @@ mod at {
     pub(super) const FREEZE_DEADLINE: usize = 4;
     pub(super) const RETRY_INTERVAL: usize = 5;
     pub(super) const IDLE_EXIT: usize = 6;
-    pub(super) const COUNT: usize = 7;
+    pub(super) const POLICY: usize = 7;
+    pub(super) const QUEUE: usize = 8;
+    pub(super) const COUNT: usize = 9;
 }
 
 /// All parameters there are.
@@ -129,6 +168,25 @@ pub const TABLE: &[Param; at::COUNT] = &[
         help: "How long a private instance stays without a job before it ends; 0 means for ever.",
         takes: Takes::Live,
     },
+    Param {
+        name: "policy",
+        kind: ParamKind::Choice(&["gang", "space"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "How jobs share processors: in turns, or each to its end. space:easy also sets the queue.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "queue",
+        kind: ParamKind::Choice(&["fcfs", "easy", "sjbf", "conservative"]),
+        min: 0,
+        max: 3,
+        default: 0,
+        help: "Who may pass the first in line: nobody, who can't delay it, so but shortest first, who \
+               delays nobody.",
+        takes: Takes::Live,
+    },
 ];
 
 /// The value of every parameter. A value of this type is always within the ranges of [`TABLE`].
@@ -154,8 +212,8 @@ pub enum ParamError {
     },
     /// The value is outside of the parameter's range.
     #[error(
-        "{} can't be {}; it may be {} to {}",
-        param.name, Shown(param, *value), Shown(param, param.min), Shown(param, param.max)
+        "{} can't be {}; it may be {}",
+        param.name, Shown(param, *value), Range(param)
     )]
     OutOfRange {
         /// Which one.
@@ -163,16 +221,54 @@ pub enum ParamError {
         /// The value that was given.
         value: u64,
     },
+    /// The word is none of those that the parameter may be.
+    #[error("{} can't be {word:?}; it may be {}", param.name, Range(param))]
+    NoChoice {
+        /// Which one.
+        param: &'static Param,
+        /// The word that was given.
+        word: String,
+    },
 }
 
-/// A value in the unit of its parameter.
-struct Shown(&'static Param, u64);
+/// What a parameter may be: `2ms to 24h`, `gang or space`.
+#[derive(Clone, Copy, Debug)]
+pub struct Range(pub &'static Param);
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ParamKind::Choice(words) = self.0.kind else {
+            return write!(f, "{} to {}", Shown(self.0, self.0.min), Shown(self.0, self.0.max));
+        };
+        for (i, word) in words.iter().enumerate() {
+            let between = if i == 0 {
+                ""
+            } else if i + 1 == words.len() {
+                " or "
+            } else {
+                ", "
+            };
+            write!(f, "{between}{word}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A value as people read it: with the unit of its parameter, or as a word.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown(pub &'static Param, pub u64);
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.kind {
             ParamKind::Duration => Nanos(self.1).fmt(f),
             ParamKind::Count => self.1.fmt(f),
+            ParamKind::Choice(words) => {
+                match usize::try_from(self.1).ok().and_then(|index| words.get(index)) {
+                    Some(word) => f.write_str(word),
+                    None => self.1.fmt(f),
+                }
+            }
         }
     }
 }
@@ -223,6 +319,33 @@ impl Params {
         Ok(())
     }
 
+    /// Sets a parameter that is a choice by its word; `policy` also takes `space:easy`, which sets
+    /// `queue` too.
+    ///
+    /// # Errors
+    /// If there is none of that name, or the word is none of its; nothing is changed then.
+    pub fn choose(&mut self, name: &str, word: &str) -> Result<(), ParamError> {
+        let Some(index) = find(name) else {
+            return Err(ParamError::Unknown { name: name.into(), nearest: nearest(name) });
+        };
+        if index == at::POLICY
+            && let Some((policy, queue)) = word.split_once(':')
+        {
+            let mut both = self.clone();
+            both.choose(name, policy)?;
+            both.choose(TABLE[at::QUEUE].name, queue)?;
+            *self = both;
+            return Ok(());
+        }
+        let param = &TABLE[index];
+        let ParamKind::Choice(words) = param.kind else {
+            return Err(ParamError::NoChoice { param, word: word.into() });
+        };
+        let place = (0..).zip(words).find(|(_, known)| **known == word).map(|(place, _)| place);
+        let place = place.ok_or_else(|| ParamError::NoChoice { param, word: word.into() })?;
+        self.set(name, place)
+    }
+
     /// Whether all values are within their ranges. They always are, unless this very type is
     /// broken; a driver that got the value from far away may still want to ask.
     ///
@@ -271,6 +394,19 @@ impl Params {
     #[must_use]
     pub const fn retry_interval(&self) -> Nanos {
         Nanos(self.values[at::RETRY_INTERVAL])
+    }
+
+    /// The policy, as its place among all.
+    #[must_use]
+    pub fn policy(&self) -> usize {
+        usize::try_from(self.values[at::POLICY]).unwrap_or(0)
+    }
+
+    /// Who may pass the first in line.
+    #[must_use]
+    pub fn queue(&self) -> Discipline {
+        let place = usize::try_from(self.values[at::QUEUE]).unwrap_or(0);
+        Discipline::ALL.get(place).copied().unwrap_or_default()
     }
 
     /// How long a private instance stays without a job; `None`: for ever.
@@ -342,7 +478,8 @@ fn edits(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{ParamError, Params, TABLE};
+    use super::{Discipline, ParamError, ParamKind, Params, TABLE};
+    use crate::policy::POLICIES;
     use crate::time::Nanos;
     use std::collections::BTreeMap;
 
@@ -379,6 +516,37 @@ mod tests {
         assert!(matches!(error, ParamError::Unknown { nearest: None, .. }));
         assert!(error.to_string().contains("quantum, rows, lead"));
         assert!(params.set(&"q".repeat(100_000), 1).is_err());
+    }
+
+    #[test]
+    fn choices_are_words_and_a_policy_may_name_its_queue() {
+        let mut params = Params::default();
+        assert_eq!((params.policy(), params.queue()), (0, Discipline::Fcfs));
+        params.choose("policy", "space:sjbf").unwrap();
+        assert_eq!(POLICIES[params.policy()].name, "space");
+        assert_eq!(params.queue(), Discipline::Sjbf);
+        params.choose("policy", "gang").unwrap();
+        assert_eq!((params.policy(), params.queue()), (0, Discipline::Sjbf));
+        let before = params.clone();
+        let says = |name, word| params.clone().choose(name, word).unwrap_err().to_string();
+        assert_eq!(says("policy", "spice"), "policy can't be \"spice\"; it may be gang or space");
+        assert_eq!(
+            says("policy", "space:best"),
+            "queue can't be \"best\"; it may be fcfs, easy, sjbf or conservative"
+        );
+        assert_eq!(says("polcy", "gang"), "there is no parameter polcy; did you mean policy?");
+        assert_eq!(params, before);
+        assert_eq!(
+            params.set("queue", 4).unwrap_err().to_string(),
+            "queue can't be 4; it may be fcfs, easy, sjbf or conservative"
+        );
+        for param in TABLE {
+            if let ParamKind::Choice(words) = param.kind {
+                assert_eq!((param.min, param.max), (0, words.len() as u64 - 1));
+            }
+        }
+        let names: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
+        assert_eq!(TABLE.iter().find(|p| p.name == "policy").unwrap().kind.words(), names);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::class::Classes;
 use crate::controller::Core;
 use crate::frame::Lengths;
 use crate::ids::{JobId, NodeId, RowId};
-use crate::ledger::Stage;
+use crate::ledger::{Runs, Stage};
 use crate::limits::SUBSTITUTES_PER_SLOT_MAX;
 use crate::matrix::{Column, Matrix};
 use crate::record::Phase;
@@ -38,7 +38,11 @@ pub(crate) struct Outbox {
     pub(crate) nodes: BTreeSet<NodeId>,
     /// All of them do.
     pub(crate) all_nodes: bool,
-    /// Nodes where somebody's tasks have all ended.
+    /// Since the frame is another one.
+    pub(crate) reframed: bool,
+    /// Parameters or classes are others, so slots may be.
+    pub(crate) reshaped: bool,
+    /// Nodes where somebody's tasks have all ended, or one such job is gone.
     pub(crate) quieter: BTreeSet<NodeId>,
     /// Jobs to launch, once their timetables are out.
     pub(crate) launches: Vec<JobId>,
@@ -55,10 +59,10 @@ pub(crate) struct Sent {
 pub(crate) fn node_plan(matrix: &Matrix, classes: &Classes, node: NodeId) -> NodePlan {
     let mut plan = NodePlan::new();
     let Some(column) = matrix.column(node) else { return plan };
-    for (row, record) in matrix.rows().filter(|(_, row)| !row.classes.is_empty()) {
+    for (row, _) in matrix.rows().filter(|(_, row)| !row.classes.is_empty()) {
         let mut candidates = Vec::new();
         // A row that uses nothing here has no one to be substituted: who could stand in is a guest.
-        if record.cells(node).is_some() {
+        if column.cells(row).is_some() {
             homes_and_guests(matrix, classes, (row, node, column), &mut candidates);
             substitutes(matrix, (row, node, column), &mut candidates);
         }
@@ -116,60 +120,92 @@ impl Core {
     /// A node's timetable as it was last sent; `None` for a node that is not up.
     #[must_use]
     pub fn timetable(&self, node: NodeId) -> Option<Timetable> {
-        let sent = self.sent.get(&node)?;
+        self.matrix.column(node)?;
+        let own = self.sent.get(node.0 as usize).copied().unwrap_or_default();
+        let sent = if own.version > self.sent_all.version { own } else { self.sent_all };
         let plan = node_plan(&self.matrix, &self.classes, node);
-        Some(self.timetable_from(&plan, *sent))
+        Some(self.timetable_from(&plan, sent))
     }
 
     /// Sends what changed: timetables, then launches.
     pub(crate) fn publish(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
+        let reframed = self.reframe(now) | self.outbox.reframed;
         let changes = self.matrix.settle();
         let mut outbox = core::mem::take(&mut self.outbox);
-        let reframed = self.reframe(now);
-        outbox.nodes.extend(changes.nodes.iter().copied());
-        if reframed || outbox.all_nodes {
-            outbox.nodes.extend(self.matrix.columns().map(|(node, _)| node));
+        let all_nodes = outbox.all_nodes || reframed;
+        outbox.nodes.extend(&changes.nodes);
+        self.tell(now, all_nodes, &outbox.nodes, actions);
+        let mut runs = Vec::with_capacity(changes.jobs.len());
+        self.runs_of(&changes.jobs, &mut runs);
+        // Where somebody is absent, others may run in his place; what a class says of its empty time
+        // may also decide who.
+        let mut recount = core::mem::take(&mut outbox.quieter);
+        if outbox.all_nodes {
+            recount.extend(self.absent.iter().map(|&(node, _)| node));
+        } else if !self.absent.is_empty() {
+            recount.extend(changes.nodes.iter().filter(|&&node| self.anybody_absent(node)));
         }
-        outbox.nodes.retain(|&node| self.nodes.is_up(node));
-        if !outbox.nodes.is_empty() {
-            self.versions += 1;
+        for node in recount {
+            self.runs_on(node, &mut runs);
         }
-        let sent = Sent { version: self.versions, activates: self.activation(now) };
-        let mut runs = BTreeMap::new();
-        for &node in outbox.nodes.union(&outbox.quieter) {
-            let plan = node_plan(&self.matrix, &self.classes, node);
-            // What a class says of its empty time may also decide who runs.
-            let others_run = changes.nodes.contains(&node) || outbox.all_nodes;
-            if others_run || outbox.quieter.contains(&node) {
-                self.runs_of_single(node, &plan, &mut runs);
-            }
-            if outbox.nodes.contains(&node) {
-                self.sent.insert(node, sent);
-                let timetable = self.timetable_from(&plan, sent);
-                actions.push(Action::Timetable { node, timetable });
-            }
-        }
-        self.runs_of_gangs(&changes.jobs, &mut runs);
         let rows = || self.matrix.rows().map(|(row, _)| row).collect();
-        let frame = reframed.then(|| (self.frame.clone(), rows()));
-        let stage = Stage { at: self.activation(now), frame, runs };
-        self.ledger.stage(stage);
+        let frame = (reframed).then(|| (self.frame.clone(), rows()));
+        self.ledger.stage(Stage { at: self.activated, frame, runs });
         for job in outbox.launches {
             self.launch(job, actions);
         }
     }
 
+    /// Says which nodes get new timetables.
+    fn tell(
+        &mut self,
+        now: ClusterTime,
+        all_nodes: bool,
+        nodes: &BTreeSet<NodeId>,
+        actions: &mut Vec<Action>,
+    ) {
+        let nodes = || nodes.iter().copied().filter(|&node| self.nodes.is_up(node));
+        let anybody = if all_nodes {
+            self.matrix.blank().levels().next().is_some()
+        } else {
+            nodes().next().is_some()
+        };
+        if !anybody {
+            return;
+        }
+        let version = self.versions + 1;
+        let sent = Sent { version, activates: self.activation(now) };
+        if all_nodes {
+            self.sent_all = sent;
+            actions.push(Action::Timetables { version });
+        } else {
+            for node in nodes() {
+                let index = node.0 as usize;
+                if self.sent.len() <= index {
+                    self.sent.resize(index + 1, Sent::default());
+                }
+                self.sent[index] = sent;
+                actions.push(Action::Timetable { node, version });
+            }
+        }
+        self.versions = version;
+    }
+
     /// When what is sent now takes effect: never before what was sent earlier, so that there is
     /// one frame at any moment.
-    fn activation(&self, now: ClusterTime) -> ClusterTime {
+    pub(crate) fn activation(&self, now: ClusterTime) -> ClusterTime {
         (now + self.params.lead()).max(self.activated)
     }
 
     /// Makes a new frame if rows or their lengths are others than before.
-    fn reframe(&mut self, now: ClusterTime) -> bool {
-        let lengths = self.lengths();
+    pub(crate) fn reframe(&mut self, now: ClusterTime) -> bool {
         let at = self.activation(now);
         self.activated = at;
+        let reshaped = self.matrix.take_reshaped() | core::mem::take(&mut self.outbox.reshaped);
+        if !reshaped {
+            return false;
+        }
+        let lengths = self.lengths();
         if self.frame.has(&lengths) {
             return false;
         }
@@ -178,13 +214,13 @@ impl Core {
     }
 
     /// How long the slots of all rows shall be.
-    pub(crate) fn lengths(&mut self) -> Lengths {
+    fn lengths(&mut self) -> Lengths {
         let mut present = Present::new();
         for (id, row) in self.matrix.rows().filter(|(_, row)| !row.classes.is_empty()) {
             present.insert(id, row.classes.keys().cloned().collect());
         }
         self.hold_slots(&mut present);
-        (self.policy.shares)(&present, &self.classes, self.params.quantum())
+        (self.policy().shares.lengths)(&present, &self.classes, self.params.quantum())
     }
 
     /// Gives every class that holds its empty time a slot of its own while it has nothing to run.
@@ -221,41 +257,43 @@ impl Core {
 
     /// In which rows' slots the jobs that run only on this node run, as far as the core knows who
     /// is present.
-    fn runs_of_single(
-        &self,
-        node: NodeId,
-        plan: &NodePlan,
-        runs: &mut BTreeMap<JobId, Vec<RowId>>,
-    ) {
+    fn runs_on(&self, node: NodeId, runs: &mut Vec<(JobId, Runs)>) {
         let Some(column) = self.matrix.column(node) else { return };
-        let single = |job| self.matrix.seat(job).is_some_and(|seat| seat.parts.len() == 1);
-        for &job in column.residents.iter().filter(|&&job| single(job)) {
-            runs.insert(job, Vec::new());
+        let mut here: BTreeMap<JobId, Runs> = BTreeMap::new();
+        for &job in &column.residents {
+            if let Some(seat) = self.matrix.seat(job).filter(|seat| seat.parts.len() == 1) {
+                here.insert(job, Runs { home: seat.row, rows: Vec::new() });
+            }
         }
         let mut running = Vec::new();
-        for (&row, candidates) in plan {
+        for (row, candidates) in node_plan(&self.matrix, &self.classes, node) {
             running.clear();
-            let slot =
-                Slot { row, length: crate::time::Nanos::ZERO, candidates: candidates.clone() };
+            let slot = Slot { row, length: crate::time::Nanos::ZERO, candidates };
             let timetable = Timetable { slots: [slot].into(), ..Timetable::default() };
             timetable.running(0, |job| self.present_on(job, node), &mut running);
             for job in &running {
-                if let Some(rows) = runs.get_mut(job) {
-                    rows.push(row);
+                if let Some(runs) = here.get_mut(job) {
+                    runs.rows.push(row);
                 }
             }
         }
+        runs.extend(here);
     }
 
-    /// Gangs run in the slots of their homes and where they are guests.
-    fn runs_of_gangs(&self, jobs: &BTreeSet<JobId>, runs: &mut BTreeMap<JobId, Vec<RowId>>) {
+    /// Jobs run in the slots of their homes and where they are guests, while all are present.
+    fn runs_of(&self, jobs: &[JobId], runs: &mut Vec<(JobId, Runs)>) {
         for &job in jobs {
-            let Some(seat) = self.matrix.seat(job).filter(|seat| seat.parts.len() != 1) else {
-                continue;
-            };
+            let Some(seat) = self.matrix.seat(job) else { continue };
             let home = seat.active.then_some(seat.row);
-            runs.insert(job, home.into_iter().chain(seat.guest_in.iter().copied()).collect());
+            let mut rows: Vec<RowId> =
+                home.into_iter().chain(seat.guest_in.iter().copied()).collect();
+            rows.sort_unstable();
+            runs.push((job, Runs { home: seat.row, rows }));
         }
+    }
+
+    fn anybody_absent(&self, node: NodeId) -> bool {
+        self.absent.range((node, JobId(0))..=(node, JobId(u64::MAX))).next().is_some()
     }
 
     fn present_on(&self, job: JobId, node: NodeId) -> bool {
@@ -267,12 +305,8 @@ impl Core {
 
     fn launch(&self, job: JobId, actions: &mut Vec<Action>) {
         let Some(record) = self.jobs.get(&job) else { return };
-        let Phase::Resident(residence) = &record.phase else { return };
         let class = self.classes.get(&record.spec.class);
         let control = class.map(|class| class.control).unwrap_or_default();
-        for part in &residence.parts {
-            let tasks = part.placements();
-            actions.push(Action::Launch { job, node: part.node, control, tasks });
-        }
+        actions.push(Action::Launch { job, control });
     }
 }

@@ -1,19 +1,58 @@
-//! The queue: who waits, and who is seated next.
+//! The queue: who waits, who is seated next, and who was promised what.
+//!
+//! Who is first in line starts as soon as it fits. What becomes of those behind it is the queue's
+//! discipline:
+//!
+//! - `fcfs`: they wait;
+//! - `easy`: the first in line has a reservation, and whoever cannot delay it is let by, in the order
+//!   of acceptance;
+//! - `sjbf`: the same, but those with the shortest limits are tried first;
+//! - `conservative`: everybody has a reservation ([`crate::reserve`]), and starts when it comes up.
+//!
+//! A job is taken to last as long as its time limit, or for ever if it has none.
+//!
+//! The reservation (Lifka's EASY, for one row or several): in each row, processors come free as the
+//! jobs at home there reach their limits, in no more than the slots of the row (a turn as a guest
+//! elsewhere may be taken away any moment, so it is not counted on). The row where the first in line
+//! fits soonest is the one where it is promised to start, at that moment, which is kept as `at`; the
+//! processors that will be free there beyond what it needs are `extra`. A job behind it may start
+//! at once
+//!
+//! - in another row, if it fits there;
+//! - in that row, if it fits and either reaches its limit by `at`, or takes no more than `extra`.
+//!
+//! It never opens a row, and it never joins one if its class would change how long the slots are:
+//! either could delay the rows it is not in.
+//!
+//! Counting processors is exact for a job whose tasks take one processor each and no memory. For
+//! other jobs it says too much: processors may be free on many nodes, a few on each, and memory is
+//! promised over all rows. Then `at` is merely a moment before which the first in line can't start,
+//! and only who reaches its limit by then is let by, in any row: so it is never delayed, but nothing
+//! is said to the user of when it starts.
+//!
+//! What was promised holds as long as jobs end by their limits, nodes stay, and nobody changes
+//! parameters, classes or what is suspended.
 
 use crate::controller::Core;
 use crate::ending::memory_of;
 use crate::ids::{JobId, RowId};
+use crate::job::JobSpec;
+use crate::ledger::Opening;
+use crate::limits::BACKFILL_TRIES_MAX;
+use crate::ordered::{Entry, Ordered};
+use crate::params::Discipline;
 use crate::policy::{Decision, WaitReason};
 use crate::record::{Part, Phase, Residence};
-use crate::time::ClusterTime;
+use crate::reserve::Reservation;
+use crate::time::{ClusterTime, Nanos};
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// The jobs that wait, each in one of three places.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Queue {
-    /// First come, first served.
+    /// In line, in the order of acceptance.
     pub(crate) waiting: BTreeSet<JobId>,
     /// Too large for the nodes that are up; back in line when a node joins.
     pub(crate) parked: BTreeSet<JobId>,
@@ -21,49 +60,373 @@ pub(crate) struct Queue {
     pub(crate) suspended: BTreeSet<JobId>,
     /// Why the first one waits; `None` means that it should be tried.
     pub(crate) blocked: Option<WaitReason>,
+    /// Those in line in the order in which they are tried behind the first, while the discipline
+    /// lets any by.
+    pub(crate) backlog: Ordered<Waiting>,
+    /// What the first in line is promised.
+    pub(crate) promise: Option<Promise>,
+    /// What everybody is promised, while the discipline is `conservative`.
+    pub(crate) reservations: BTreeMap<JobId, Reservation>,
+    /// The discipline that all this was made for.
+    pub(crate) discipline: Discipline,
+    /// In line since this event.
+    pub(crate) newcomer: Option<JobId>,
+    /// Something that promises rest on may be otherwise than when they were made.
+    pub(crate) stale: bool,
+    /// Something happened that may break promises, and that no later job is to blame for.
+    pub(crate) disturbed: bool,
 }
 
-impl Queue {
-    pub(crate) fn remove(&mut self, job: JobId) {
-        self.waiting.remove(&job);
-        self.parked.remove(&job);
-        self.suspended.remove(&job);
-        self.blocked = None;
+/// A job in line, for who looks for one that fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Waiting {
+    /// What it is tried by, before the order of acceptance.
+    key: u64,
+    pub(crate) job: JobId,
+    pub(crate) processors: u64,
+    /// How long it may run, in nanoseconds.
+    pub(crate) estimate: u64,
+}
+
+/// The least that jobs in line ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Least {
+    processors: u64,
+    estimate: u64,
+}
+
+impl Default for Least {
+    fn default() -> Self {
+        Self { processors: u64::MAX, estimate: u64::MAX }
     }
 }
 
+impl Entry for Waiting {
+    type Summary = Least;
+    fn enter(self, least: &mut Least) {
+        least.processors = least.processors.min(self.processors);
+        least.estimate = least.estimate.min(self.estimate);
+    }
+}
+
+/// What the first in line is promised; see the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Promise {
+    pub(crate) job: JobId,
+    /// Where; `None`: in whatever row, so that all are kept clear.
+    pub(crate) row: Option<RowId>,
+    /// When at the latest, or, if no row is named, when at the earliest.
+    pub(crate) at: ClusterTime,
+    /// What will be free besides then, in that row.
+    pub(crate) extra: u64,
+    /// The earliest that was ever said; never, if nothing was that could be kept to.
+    pub(crate) first: ClusterTime,
+}
+
+/// Where there is room for whoever can't delay the first in line.
+struct Room {
+    /// Processors free in the rows where a job may stay as long as it likes: the most in any.
+    beside: u64,
+    /// Processors free where it must be gone by the promise: the most in any.
+    before: u64,
+    /// How long it may run there.
+    window: u64,
+    /// Processors that it may keep there.
+    extra: u64,
+}
+
+impl Room {
+    fn holds(&self, processors: u64, estimate: u64) -> bool {
+        processors <= self.beside
+            || processors <= self.before.min(self.extra)
+            || (processors <= self.before && estimate <= self.window)
+    }
+}
+
+impl Queue {
+    /// A job comes into line.
+    pub(crate) fn add(&mut self, job: JobId, spec: &JobSpec, machine: u64) {
+        self.waiting.insert(job);
+        if self.discipline.lets_by() {
+            self.backlog.insert(self.entry(job, spec, machine));
+        }
+    }
+
+    /// A job leaves the queue, from whatever place.
+    pub(crate) fn remove(&mut self, job: JobId, spec: &JobSpec, machine: u64) {
+        if self.waiting.first() == Some(&job) {
+            self.blocked = None;
+            self.promise = None;
+        }
+        if self.waiting.remove(&job) && self.discipline.lets_by() {
+            self.backlog.remove(self.entry(job, spec, machine));
+        }
+        self.parked.remove(&job);
+        self.suspended.remove(&job);
+        self.reservations.remove(&job);
+    }
+
+    /// What there is to try: everything, now that something is otherwise than it was.
+    pub(crate) fn reconsider(&mut self) {
+        self.blocked = None;
+        self.stale = true;
+    }
+
+    /// Whether anybody holds a promise that a change of rows could break.
+    pub(crate) fn promised(&self) -> bool {
+        self.promise.is_some() || !self.reservations.is_empty()
+    }
+
+    fn entry(&self, job: JobId, spec: &JobSpec, machine: u64) -> Waiting {
+        let estimate = estimate(spec);
+        let key = if self.discipline == Discipline::Sjbf { estimate } else { 0 };
+        Waiting { key, job, processors: processors(spec, machine), estimate }
+    }
+}
+
+/// How long a job is taken to run, in nanoseconds: the most there is for one without a limit.
+pub(crate) fn estimate(spec: &JobSpec) -> u64 {
+    spec.time_limit.map_or(u64::MAX, |limit| limit.0.min(u64::MAX - 1))
+}
+
+/// How many processors a job needs at least, on a machine of so many.
+pub(crate) fn processors(spec: &JobSpec, machine: u64) -> u64 {
+    let tasks = u64::from(spec.tasks);
+    match spec.processors_per_task {
+        Some(each) => tasks * u64::from(each.max(1)),
+        // Where there are not so many, tasks share what there is.
+        None => tasks.min(machine),
+    }
+}
+
+/// Whether a job fits wherever enough processors are free.
+fn counts_suffice(spec: &JobSpec) -> bool {
+    spec.processors_per_task.unwrap_or(1) == 1 && spec.memory_per_task_bytes.unwrap_or(0) == 0
+}
+
 impl Core {
-    /// Starts jobs from the queue, first come first served, as far as the policy has room.
+    /// Starts jobs from the queue as far as the policy has room and the discipline allows.
     pub(crate) fn seat_queued(&mut self, now: ClusterTime) {
-        while self.queue.blocked.is_none()
-            && let Some(&job) = self.queue.waiting.first()
-            && let Some(record) = self.jobs.get(&job)
-        {
-            let policy = self.policy;
-            match (policy.preemption)(self.machine(), &record.spec, policy.placement) {
-                Decision::Start { row, parts } => self.start(now, job, row, parts),
-                // It must not block those who do fit until, perhaps, a node comes back.
-                Decision::Wait(WaitReason::Nodes) => {
-                    self.queue.remove(job);
-                    self.queue.parked.insert(job);
-                }
-                Decision::Wait(reason) => self.queue.blocked = Some(reason),
+        if self.queue.discipline != self.params.queue() {
+            self.change_discipline();
+        }
+        let newcomer = self.queue.newcomer.take();
+        match self.queue.discipline {
+            Discipline::Fcfs => self.seat_in_turn(now),
+            Discipline::Easy | Discipline::Sjbf => self.seat_around_promise(now, newcomer),
+            Discipline::Conservative => self.seat_reserved(now, newcomer),
+        }
+        self.queue.stale = false;
+        self.queue.disturbed = false;
+    }
+
+    /// Every job in line is listed anew, for the present discipline and machine.
+    pub(crate) fn change_discipline(&mut self) {
+        let machine = self.matrix.blank().free();
+        self.queue.discipline = self.params.queue();
+        self.queue.backlog = Ordered::default();
+        self.queue.promise = None;
+        self.queue.reservations.clear();
+        self.queue.reconsider();
+        for job in core::mem::take(&mut self.queue.waiting) {
+            if let Some(record) = self.jobs.get(&job) {
+                self.queue.add(job, &record.spec, machine);
             }
         }
     }
 
-    fn start(&mut self, now: ClusterTime, job: JobId, row: Option<RowId>, parts: Vec<Part>) {
-        self.queue.remove(job);
+    /// First come, first served.
+    fn seat_in_turn(&mut self, now: ClusterTime) {
+        while self.queue.blocked.is_none()
+            && let Some(&job) = self.queue.waiting.first()
+            && let Some(record) = self.jobs.get(&job)
+        {
+            let policy = self.policy();
+            match (policy.preemption)(self.machine(), &record.spec, policy.placement) {
+                Decision::Start { row, parts } => self.start(now, job, row, parts),
+                // It must not block those who do fit until, perhaps, a node comes back.
+                Decision::Wait(WaitReason::Nodes) => self.park(job),
+                Decision::Wait(reason) => {
+                    self.queue.blocked = Some(reason);
+                    self.queue.stale = true;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn park(&mut self, job: JobId) {
+        let Some(record) = self.jobs.get(&job) else { return };
+        self.queue.remove(job, &record.spec, self.matrix.blank().free());
+        self.queue.parked.insert(job);
+    }
+
+    /// First come, first served, and others by the first in line if they can't delay it.
+    fn seat_around_promise(&mut self, now: ClusterTime, newcomer: Option<JobId>) {
+        self.seat_in_turn(now);
+        let Some(&first) = self.queue.waiting.first() else {
+            self.queue.promise = None;
+            return;
+        };
+        let late =
+            self.queue.promise.is_none_or(|promise| promise.job != first || promise.at < now);
+        if !self.queue.stale && !late {
+            let entry = newcomer.and_then(|job| {
+                let spec = &self.jobs.get(&job)?.spec;
+                Some(self.queue.entry(job, spec, self.matrix.blank().free()))
+            });
+            if let Some((entry, mut promise)) = entry.zip(self.queue.promise)
+                && entry.job != first
+                && self.room(now, &promise).holds(entry.processors, entry.estimate)
+            {
+                self.start_beside(now, entry, &mut promise);
+                self.queue.promise = Some(promise);
+            }
+            return;
+        }
+        // Promises rest on the slots as they are now.
+        self.outbox.reframed |= self.reframe(now);
+        let mut promise = self.promise(now, first);
+        let before = self.queue.promise.filter(|before| before.job == first);
+        if let Some(before) = before.filter(|_| !self.queue.disturbed) {
+            promise.first = before.first;
+        }
+        if self.can_keep_to(first) {
+            promise.first = promise.first.min(promise.at);
+        }
+        self.let_by(now, &mut promise);
+        self.queue.promise = Some(promise);
+    }
+
+    /// Starts all who can't delay the first in line.
+    fn let_by(&mut self, now: ClusterTime, promise: &mut Promise) {
+        let mut from = None;
+        let mut failures = 0;
+        while failures < BACKFILL_TRIES_MAX {
+            let room = self.room(now, promise);
+            if room.beside == 0 && room.before == 0 {
+                return;
+            }
+            let found = self.queue.backlog.find(
+                from,
+                |least| room.holds(least.processors, least.estimate),
+                |entry| room.holds(entry.processors, entry.estimate) && entry.job != promise.job,
+            );
+            let Some(found) = found else { return };
+            from = Some(Waiting { job: JobId(found.job.0 + 1), processors: 0, ..found });
+            failures += usize::from(!self.start_beside(now, found, promise));
+        }
+    }
+
+    /// Starts a job in the first row where it fits and can't delay the first in line, and takes what
+    /// it keeps off the promise's extra processors. Whether there was such a row.
+    fn start_beside(&mut self, now: ClusterTime, entry: Waiting, promise: &mut Promise) -> bool {
+        let Some(record) = self.jobs.get(&entry.job) else { return false };
+        let (machine, lay) = (self.machine(), self.policy().placement);
+        let rows = machine.matrix.rows().take(machine.rows as usize);
+        let fits = |(row, _)| {
+            if !machine.keeps_slots(row, &record.spec.class, &self.frame) {
+                return None;
+            }
+            let open = promise.row.is_some_and(|promised| promised != row);
+            let gone = entry.estimate <= self.window(now, row, promise);
+            let spare = promise.row.is_some() && entry.processors <= promise.extra;
+            if !open && !gone && !spare {
+                return None;
+            }
+            let parts = lay(machine, &record.spec, Some(row)).ok()?;
+            Some((row, parts, !open && !gone))
+        };
+        let Some((row, parts, keeps)) = rows.filter_map(fits).next() else { return false };
+        if keeps {
+            promise.extra -= entry.processors;
+        }
+        self.start(now, entry.job, Some(row), parts);
+        true
+    }
+
+    /// How much of a row's slot passes until what was promised comes up, for a job that starts now.
+    fn window(&self, now: ClusterTime, row: RowId, promise: &Promise) -> u64 {
+        let from = self.activation(now).max(self.frame.activates);
+        match promise.at {
+            ClusterTime::NEVER => u64::MAX - 1,
+            at if at <= from => 0,
+            at => self.frame.served_to(&[row], from, at).0,
+        }
+    }
+
+    fn room(&self, now: ClusterTime, promise: &Promise) -> Room {
+        let mut room = Room { beside: 0, before: 0, window: 0, extra: promise.extra };
+        for (id, row) in self.matrix.rows().take(self.machine().rows as usize) {
+            if promise.row.is_some_and(|promised| promised != id) {
+                room.beside = room.beside.max(row.index.free());
+            } else {
+                room.before = room.before.max(row.index.free());
+                room.window = room.window.max(self.window(now, id, promise));
+            }
+        }
+        room
+    }
+
+    /// When and where the first in line can start, by the limits of those who run.
+    pub(crate) fn promise(&self, now: ClusterTime, job: JobId) -> Promise {
+        let mut best =
+            Promise { job, row: None, at: ClusterTime::NEVER, extra: 0, first: ClusterTime::NEVER };
+        let Some(record) = self.jobs.get(&job) else { return best };
+        let needs = processors(&record.spec, self.matrix.blank().free());
+        let counts = counts_suffice(&record.spec);
+        let memory = self.queue.blocked == Some(WaitReason::Memory);
+        // Memory comes free in whatever row.
+        let rows = if memory { usize::MAX } else { self.machine().rows as usize };
+        for (id, row) in self.matrix.rows().take(rows) {
+            let free = row.index.free();
+            let lacks = if memory { 1 } else { needs.saturating_sub(free).max(1) };
+            let Some(release) = self.ledger.release(id, lacks) else { continue };
+            let at = self.when_served(now, id, release.need);
+            if at < best.at {
+                let extra =
+                    if counts { (free + release.processors).saturating_sub(needs) } else { 0 };
+                best = Promise { row: counts.then_some(id), at, extra, ..best };
+            }
+        }
+        best
+    }
+
+    /// Whether what is said of a job's start can be kept to if jobs end by their limits: not while
+    /// somebody is just leaving, or a change of the timetable is still to come.
+    pub(crate) fn can_keep_to(&self, job: JobId) -> bool {
+        let counts = self.jobs.get(&job).is_some_and(|record| counts_suffice(&record.spec));
+        counts && !self.ledger.anybody_leaves() && self.ledger.next_stage() == ClusterTime::NEVER
+    }
+
+    /// When so much more of a row's slot will have passed.
+    pub(crate) fn when_served(&self, now: ClusterTime, row: RowId, need: Nanos) -> ClusterTime {
+        match need {
+            Nanos::ZERO => now,
+            need => self.frame.reaches(&[row], now.max(self.frame.activates), need),
+        }
+    }
+
+    pub(crate) fn start(
+        &mut self,
+        now: ClusterTime,
+        job: JobId,
+        row: Option<RowId>,
+        parts: Vec<Part>,
+    ) {
+        let machine = self.matrix.blank().free();
+        let begins = self.activation(now);
         let Some(record) = self.jobs.get_mut(&job) else { return };
-        for part in &parts {
-            self.nodes.admit(part.node, memory_of(part, &record.spec));
+        self.queue.remove(job, &record.spec, machine);
+        if record.spec.memory_per_task_bytes.is_some() {
+            for part in &parts {
+                self.nodes.admit(part.node, memory_of(part, &record.spec));
+            }
         }
         let places = parts.iter().map(|part| (part.node, part.processors.clone())).collect();
-        self.matrix.place(job, &record.spec.class, row, places);
-        self.ledger.open(job);
-        if record.spec.time_limit.is_some() {
-            self.limited.insert(job);
-        }
+        let home = self.matrix.place(job, &record.spec.class, row, places);
+        let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);
+        let limit = record.spec.time_limit;
+        self.ledger.open(job, Opening { home, processors, limit, begins });
         record.phase = Phase::Resident(Box::new(Residence::new(now, parts)));
         self.outbox.launches.push(job);
     }

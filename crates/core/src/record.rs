@@ -155,7 +155,7 @@ pub enum TaskEnd {
 pub struct Residence {
     /// Since when.
     pub since: ClusterTime,
-    /// Its tasks by node, lowest ranks first.
+    /// Its tasks by node, lowest ranks and lowest node numbers first.
     pub parts: Vec<Part>,
     /// What is to become of it.
     pub course: Course,
@@ -181,10 +181,22 @@ impl Residence {
         }
     }
 
+    /// Its part on a node.
+    #[must_use]
+    pub fn part(&self, node: NodeId) -> Option<&Part> {
+        let found = self.parts.binary_search_by_key(&node, |part| part.node);
+        found.ok().map(|index| &self.parts[index])
+    }
+
+    fn part_mut(&mut self, node: NodeId) -> Option<&mut Part> {
+        let found = self.parts.binary_search_by_key(&node, |part| part.node);
+        found.ok().map(|index| &mut self.parts[index])
+    }
+
     /// Whether any of its tasks on that node hasn't ended.
     #[must_use]
     pub fn present_on(&self, node: NodeId) -> bool {
-        self.parts.iter().any(|part| part.node == node && part.left > 0)
+        self.part(node).is_some_and(|part| part.left > 0)
     }
 
     /// Whether any of its tasks hasn't ended.
@@ -242,31 +254,66 @@ impl Residence {
         true
     }
 
-    /// A task has ended.
-    pub fn task_ended(&mut self, rank: Rank, status: TaskStatus, rule: OnBadExit) -> TaskEnd {
-        let Some(part) = self.parts.iter_mut().find(|part| part.has(rank)) else {
-            return TaskEnd::Unknown;
+    /// The tasks that have not ended, by rank.
+    pub fn left(&self) -> impl Iterator<Item = Rank> + '_ {
+        let parts = self.parts.iter().filter(|part| part.left > 0 && !part.cleared);
+        let ranks = parts.flat_map(|part| part.first..part.first + part.tasks).map(Rank);
+        ranks.filter(|rank| !self.ended.contains_key(rank))
+    }
+
+    /// A task has ended. Names its node if it was the last one there.
+    pub fn task_ended(
+        &mut self,
+        rank: Rank,
+        status: TaskStatus,
+        rule: OnBadExit,
+    ) -> (TaskEnd, Option<NodeId>) {
+        let after = self.parts.partition_point(|part| part.first <= rank.0);
+        let part = after.checked_sub(1).and_then(|index| self.parts.get_mut(index));
+        let Some(part) = part.filter(|part| part.has(rank)) else {
+            return (TaskEnd::Unknown, None);
         };
         if part.cleared || part.left == 0 || self.ended.contains_key(&rank) {
-            return TaskEnd::Unknown;
+            return (TaskEnd::Unknown, None);
         }
         part.left -= 1;
         let node = part.node;
+        let emptied = (part.left == 0).then_some(node);
         self.ended.insert(rank, status);
+        self.hear(status);
+        match fatal(status, rule, node) {
+            Some(reason) if !self.ending() => (TaskEnd::Fatal(reason), emptied),
+            _ => (TaskEnd::Noted, emptied),
+        }
+    }
+
+    /// All tasks that are left have ended like this, and nothing of the job is on any node.
+    pub fn end(&mut self, status: TaskStatus, rule: OnBadExit, now: ClusterTime) {
+        let first = self.parts.iter().find(|part| part.left > 0).map(|part| part.node);
+        if let Some(node) = first {
+            self.hear(status);
+            if let Some(reason) = fatal(status, rule, node).filter(|_| !self.ending()) {
+                self.kill(reason, now, Deaths::Collateral);
+            }
+        }
+        for part in &mut self.parts {
+            part.left = 0;
+            part.cleared = true;
+        }
+    }
+
+    /// What a task's status says for the whole job.
+    fn hear(&mut self, status: TaskStatus) {
         let silent = Deaths::Collateral;
         if !matches!(self.course, Course::Killed { deaths, .. } if deaths == silent) {
             self.exit_code = self.exit_code.max(status.exit_code());
-        }
-        match fatal(status, rule, node) {
-            Some(reason) if !self.ending() => TaskEnd::Fatal(reason),
-            _ => TaskEnd::Noted,
         }
     }
 
     /// A node is lost. Says whether something of the job was still on it.
     pub fn lose(&mut self, node: NodeId) -> bool {
         let was_there = self.clear(node).is_some();
-        for part in self.parts.iter_mut().filter(|part| part.node == node) {
+        if let Some(part) = self.part_mut(node) {
             part.lost = true;
         }
         was_there
@@ -275,7 +322,7 @@ impl Residence {
     /// Nothing of the job is left on a node. Says whether tasks were unaccounted for there;
     /// `None` if it was cleared before or never had a part there.
     pub fn clear(&mut self, node: NodeId) -> Option<u32> {
-        let part = self.parts.iter_mut().find(|part| part.node == node && !part.cleared)?;
+        let part = self.part_mut(node).filter(|part| !part.cleared)?;
         part.cleared = true;
         Some(core::mem::take(&mut part.left))
     }
@@ -346,7 +393,7 @@ mod tests {
     fn the_exit_code_is_that_of_the_task_that_failed_not_of_its_victims() {
         let mut job = residence(&[2, 1]);
         let end = job.task_ended(Rank(2), TaskStatus::Exited(3), OnBadExit::Kill);
-        assert_eq!(end, TaskEnd::Fatal(EndReason::TaskFailed));
+        assert_eq!(end, (TaskEnd::Fatal(EndReason::TaskFailed), Some(NodeId(1))));
         job.kill(EndReason::TaskFailed, ClusterTime(1), Deaths::Collateral);
         for rank in [0, 1] {
             job.task_ended(Rank(rank), TaskStatus::Signaled(9), OnBadExit::Kill);
@@ -359,7 +406,7 @@ mod tests {
         let mut job = residence(&[2]);
         job.terminate(EndReason::Cancelled, ClusterTime(1), ClusterTime(9));
         let end = job.task_ended(Rank(0), TaskStatus::Signaled(15), OnBadExit::Kill);
-        assert_eq!(end, TaskEnd::Noted);
+        assert_eq!(end, (TaskEnd::Noted, None));
         job.kill(EndReason::Cancelled, ClusterTime(9), Deaths::Meant);
         job.task_ended(Rank(1), TaskStatus::Signaled(9), OnBadExit::Kill);
         assert_eq!(job.outcome(Nanos(0)).exit_code, 143, "the highest");
@@ -382,7 +429,8 @@ mod tests {
             (Continue, TaskStatus::OutOfMemory, TaskEnd::Noted),
             (Continue, TaskStatus::Lost, TaskEnd::Fatal(EndReason::NodeLost(NodeId(0)))),
         ] {
-            assert_eq!(residence(&[2]).task_ended(Rank(1), status, rule), expected, "{status:?}");
+            let (end, _) = residence(&[2]).task_ended(Rank(1), status, rule);
+            assert_eq!(end, expected, "{status:?}");
         }
     }
 
@@ -390,16 +438,14 @@ mod tests {
     fn unknown_and_repeated_reports_change_nothing() {
         let mut job = residence(&[1, 1]);
         let before = job.clone();
-        assert_eq!(
-            job.task_ended(Rank(2), TaskStatus::Exited(1), OnBadExit::Kill),
-            TaskEnd::Unknown
-        );
+        let end = job.task_ended(Rank(2), TaskStatus::Exited(1), OnBadExit::Kill);
+        assert_eq!(end, (TaskEnd::Unknown, None));
         assert_eq!(job.clear(NodeId(5)), None);
         assert_eq!(job, before);
         assert_eq!(job.clear(NodeId(0)), Some(1));
         assert_eq!(job.clear(NodeId(0)), None);
         let late = job.task_ended(Rank(0), TaskStatus::Exited(9), OnBadExit::Kill);
-        assert_eq!((late, job.exit_code), (TaskEnd::Unknown, 0));
+        assert_eq!((late, job.exit_code), ((TaskEnd::Unknown, None), 0));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::controller::Core;
 use crate::frame::Frame;
 use crate::ids::{JobId, NodeId, ProcessorSet, Rank, RowId};
 use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
+use crate::ledger::Moved;
 use crate::params::Params;
 use crate::policy::WaitReason;
 use crate::record::{Course, Part, Phase, Record};
@@ -128,6 +129,55 @@ impl Core {
         self.jobs.get(&job).map(|record| self.view(record, now))
     }
 
+    /// A job's tasks by node, lowest ranks first; none before it is launched.
+    #[must_use]
+    pub fn parts(&self, job: JobId) -> &[Part] {
+        self.residence(job).map_or(&[], |residence| &residence.parts)
+    }
+
+    /// How long a job has run in its turns, as of the latest event; no time once it has ended.
+    #[must_use]
+    pub fn service(&self, job: JobId) -> Nanos {
+        self.ledger.service(job, self.now)
+    }
+
+    /// The rows in whose slots a job runs now, always in the same order: its own, and those where it
+    /// runs in place of others. None while it runs nowhere.
+    #[must_use]
+    pub fn runs_in(&self, job: JobId) -> &[RowId] {
+        self.ledger.runs(job)
+    }
+
+    /// Whose service grows otherwise than before the latest event.
+    #[must_use]
+    pub const fn moved(&self) -> &Moved {
+        self.ledger.moved()
+    }
+
+    /// How long the slots of these rows have lasted, added up over the rows, as of the latest event.
+    /// What a job gets while it runs in exactly these rows is how much this grows.
+    ///
+    /// A row that is gone counts nothing; no job runs in its slot.
+    #[must_use]
+    pub fn clock(&self, rows: &[RowId]) -> Nanos {
+        self.ledger.clock(rows)
+    }
+
+    /// When whoever runs in exactly these rows will have got so much more than at the latest event, if
+    /// nothing changes; [`ClusterTime::NEVER`]: never.
+    #[must_use]
+    pub fn reaches(&self, rows: &[RowId], need: Nanos) -> ClusterTime {
+        self.ledger.reaches_in(rows, need)
+    }
+
+    /// When a change that was decided on takes effect, with a `lead`: who runs in which rows is
+    /// otherwise from then on, but is only told with the first event that follows.
+    /// [`ClusterTime::NEVER`]: all that was decided on is in effect.
+    #[must_use]
+    pub fn next_change(&self) -> ClusterTime {
+        self.ledger.next_stage()
+    }
+
     /// How many jobs have not ended.
     #[must_use]
     pub fn job_count(&self) -> usize {
@@ -145,7 +195,7 @@ impl Core {
                 up: node.up,
                 used: node.spec.processors.iter().filter(taken).collect(),
                 admitted_bytes: node.admitted_bytes,
-                jobs: column.map_or(Vec::new(), |c| c.residents.iter().copied().collect()),
+                jobs: column.map_or(Vec::new(), |column| column.residents.clone()),
             }
         })
     }
@@ -153,7 +203,8 @@ impl Core {
     /// The rows of the matrix, oldest first; slots held for absent classes come last.
     pub fn rows(&self) -> impl Iterator<Item = RowView> + '_ {
         let rows = self.matrix.rows().map(|(id, row)| {
-            let homes = row.homes.iter().flat_map(|&job| self.cells(job, false));
+            let homes = self.matrix.seats().filter(move |(_, seat)| seat.row == id);
+            let homes = homes.flat_map(|(job, _)| self.cells(job, false));
             let guests = row.guests.iter().flat_map(|&job| self.cells(job, true));
             RowView { id, length: self.frame.length_of(id), cells: homes.chain(guests).collect() }
         });
@@ -184,7 +235,7 @@ impl Core {
     }
 
     fn cells(&self, job: JobId, guest: bool) -> impl Iterator<Item = CellView> + '_ {
-        let parts = self.matrix.seat(job).into_iter().flat_map(|seat| &seat.parts);
+        let parts = self.matrix.seat(job).into_iter().flat_map(|seat| seat.parts.iter());
         parts.map(move |(node, processors)| CellView {
             node: *node,
             job,
@@ -206,7 +257,8 @@ impl Core {
         };
         match &record.phase {
             Phase::Queued { since } => {
-                view.state = JobState::Queued { since: *since, why: self.why_queued(record.id) };
+                view.state =
+                    JobState::Queued { since: *since, why: self.why_queued(record.id, now) };
             }
             Phase::Resident(residence) => {
                 view.state = state(residence.since, residence.course);
@@ -217,14 +269,31 @@ impl Core {
         view
     }
 
-    fn why_queued(&self, job: JobId) -> WaitReason {
+    fn why_queued(&self, job: JobId, now: ClusterTime) -> WaitReason {
         if self.queue.suspended.contains(&job) {
             return WaitReason::Suspended;
         }
         if self.queue.parked.contains(&job) {
             return WaitReason::Nodes;
         }
-        match (self.queue.waiting.range(..job).next_back(), self.queue.blocked) {
+        if let Some(place) = self.queue.reservations.get(&job) {
+            return WaitReason::Reserved { within: place.start.since(now) };
+        }
+        let blocked = self.queue.blocked;
+        let promise = self
+            .queue
+            .promise
+            .filter(|promise| promise.row.is_some() && promise.at < ClusterTime::NEVER);
+        if let Some(promise) = promise {
+            let within = promise.at.since(now);
+            let limited =
+                self.jobs.get(&job).is_some_and(|record| record.spec.time_limit.is_some());
+            return match promise.job == job {
+                true => WaitReason::Reserved { within },
+                false => WaitReason::Delays { job: promise.job, within, limited },
+            };
+        }
+        match (self.queue.waiting.range(..job).next_back(), blocked) {
             (Some(&before), _) => WaitReason::Behind(before),
             (None, Some(reason)) => reason,
             // The first in line is always tried before `apply` returns.

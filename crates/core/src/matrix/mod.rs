@@ -17,21 +17,30 @@
 //! - No job could be a guest anywhere that it isn't. So no processor idles in a slot that some job
 //!   could use.
 //!
-//! Both look only at nodes where something was freed; what was not freed was tried before. Work
-//! per change grows with the jobs on the nodes that it touches, not with the machine, except for a
-//! new row (every node gets a new slot then anyhow).
+//! Both look only where something was freed, and at jobs that are new somewhere; what was not freed
+//! was tried before. Work per change grows with the jobs on the nodes that it touches, not with the
+//! machine, except for a new row (every node gets a new slot then anyhow).
 
+mod column;
 mod index;
+mod node_set;
 mod row;
 #[cfg(test)]
 mod tests;
 
-pub use index::Index;
+pub use column::Column;
+pub use index::{Index, Loads};
+pub use node_set::NodeSet;
 pub use row::{Cells, Row};
 
 use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
+use crate::limits::NODES_MAX;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+/// Processors of several nodes, by node.
+pub type Parts = Arc<[(NodeId, ProcessorSet)]>;
 
 /// A job's place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,11 +50,13 @@ pub struct Seat {
     /// Its class.
     pub class: ClassName,
     /// Its processors, by node.
-    pub parts: Vec<(NodeId, ProcessorSet)>,
+    pub parts: Parts,
+    /// How many they are.
+    pub processors: u64,
     /// Whether it takes its turns; not while a user has it suspended.
     pub active: bool,
-    /// The rows where it is a guest.
-    pub guest_in: BTreeSet<RowId>,
+    /// The rows where it is a guest, oldest first.
+    pub guest_in: Vec<RowId>,
 }
 
 impl Seat {
@@ -57,48 +68,13 @@ impl Seat {
     }
 }
 
-/// A node over all rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Column {
-    /// Its processors.
-    pub processors: ProcessorSet,
-    /// Their number.
-    pub width: u32,
-    /// In how many rows each processor is taken, by its number.
-    loads: Vec<u32>,
-    /// The sum of them.
-    pub load: u32,
-    /// The jobs with a home here.
-    pub residents: BTreeSet<JobId>,
-}
-
-impl Column {
-    fn new(processors: ProcessorSet) -> Self {
-        let width = processors.count();
-        let length = processors.iter().last().map_or(0, |last| last as usize + 1);
-        Self {
-            processors,
-            width,
-            loads: alloc::vec![0; length],
-            load: 0,
-            residents: BTreeSet::new(),
-        }
-    }
-
-    /// In how many rows the processor is taken.
-    #[must_use]
-    pub fn load_of(&self, processor: u32) -> u32 {
-        self.loads.get(processor as usize).copied().unwrap_or(0)
-    }
-}
-
 /// What became different.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Changes {
-    /// Nodes where somebody runs in other slots than before.
-    pub nodes: BTreeSet<NodeId>,
-    /// Who does.
-    pub jobs: BTreeSet<JobId>,
+    /// Nodes where somebody runs in other slots than before, by number.
+    pub nodes: Vec<NodeId>,
+    /// Who does, by number.
+    pub jobs: Vec<JobId>,
 }
 
 /// The matrix.
@@ -106,15 +82,23 @@ pub struct Changes {
 pub struct Matrix {
     rows_made: u64,
     rows: BTreeMap<RowId, Row>,
-    columns: BTreeMap<NodeId, Column>,
+    /// By node number; nothing for nodes that are not up.
+    columns: Vec<Option<Column>>,
     seats: BTreeMap<JobId, Seat>,
     /// What a row would have free in which nobody is at home.
     blank: Index,
+    loads: Loads,
     changes: Changes,
-    /// Nodes where homes ended since unification was last tried.
-    vacated: BTreeSet<NodeId>,
-    /// Nodes where a job may have become able to be a guest.
-    loosened: BTreeSet<NodeId>,
+    /// Rows came or went, or classes in a row: slots may be others.
+    reshaped: bool,
+    /// Where homes ended since unification was last tried.
+    vacated: BTreeSet<(RowId, NodeId)>,
+    /// Jobs that may fit as homes in any earlier row, wherever anything ended.
+    movers: BTreeSet<JobId>,
+    /// Where a job may have become able to be a guest.
+    loosened: BTreeSet<(RowId, NodeId)>,
+    /// Jobs that may be able to be guests in any row.
+    seekers: BTreeSet<JobId>,
     /// Rows that got their first active home: everybody may become able to be a guest there.
     woken: BTreeSet<RowId>,
 }
@@ -157,12 +141,13 @@ impl Matrix {
     /// A node that is up.
     #[must_use]
     pub fn column(&self, node: NodeId) -> Option<&Column> {
-        self.columns.get(&node)
+        self.columns.get(node.0 as usize)?.as_ref()
     }
 
-    /// All nodes that are up.
+    /// All nodes that are up, by number.
     pub fn columns(&self) -> impl Iterator<Item = (NodeId, &Column)> {
-        self.columns.iter().map(|(&id, column)| (id, column))
+        let nodes = (0..).map(NodeId).zip(&self.columns);
+        nodes.filter_map(|(node, column)| Some((node, column.as_ref()?)))
     }
 
     /// What a row in which nobody is at home has free.
@@ -171,52 +156,73 @@ impl Matrix {
         &self.blank
     }
 
+    /// All nodes by load.
+    #[must_use]
+    pub const fn loads(&self) -> &Loads {
+        &self.loads
+    }
+
     /// The processors of a node that are free for a home in a row; `None` stands for a new row.
     #[must_use]
     pub fn free_on(&self, row: Option<RowId>, node: NodeId) -> ProcessorSet {
-        let Some(column) = self.columns.get(&node) else { return ProcessorSet::new() };
-        match row.and_then(|row| self.rows.get(&row)).and_then(|row| row.cells(node)) {
+        let Some(column) = self.column(node) else { return ProcessorSet::new() };
+        match row.and_then(|row| column.cells(row)) {
             Some(cells) => column.processors.without(&cells.taken),
             None => column.processors.clone(),
         }
     }
 
-    /// Adds a node on which nothing runs.
+    /// Adds a node on which nothing runs. Numbers of [`NODES_MAX`] and more are ignored.
     pub fn add_node(&mut self, node: NodeId, processors: &ProcessorSet) {
         self.remove_node(node);
-        let column = Column::new(processors.clone());
-        self.blank.insert(column.width, 0, node);
-        for row in self.rows.values_mut() {
-            row.index.insert(column.width, 0, node);
+        if node.0 >= NODES_MAX {
+            return;
         }
-        self.columns.insert(node, column);
-        self.changes.nodes.insert(node);
+        let column = Column::new(processors.clone());
+        self.blank.insert(column.width, node);
+        self.loads.insert(0, node);
+        for row in self.rows.values_mut() {
+            row.index.insert(column.width, node);
+        }
+        let index = node.0 as usize;
+        if self.columns.len() <= index {
+            self.columns.resize(index + 1, None);
+        }
+        self.columns[index] = Some(column);
+        self.changes.nodes.push(node);
     }
 
     /// Removes a node with the parts of jobs on it; the jobs keep their other parts.
     pub fn remove_node(&mut self, node: NodeId) {
-        let Some(column) = self.columns.get(&node) else { return };
+        let Some(column) = self.column(node) else { return };
         for job in column.residents.clone() {
             self.evict_everywhere(job);
-            let row = self.seats[&job].row;
-            let set = self.seats[&job].on(node).cloned().unwrap_or_default();
+            let seat = &self.seats[&job];
+            let (row, active) = (seat.row, seat.active);
+            let set = seat.on(node).cloned().unwrap_or_default();
             self.release(row, node, &set);
-            self.load(node, &set, Change::Less);
+            if active {
+                self.row_mut(row).busy -= u64::from(set.count());
+            }
             if let Some(seat) = self.seats.get_mut(&job) {
-                seat.parts.retain(|&(other, _)| other != node);
+                seat.parts = seat.parts.iter().filter(|(on, _)| *on != node).cloned().collect();
+                seat.processors -= u64::from(set.count());
                 // What is left of it fits more easily than the whole did.
-                let seat = seat.clone();
-                self.vacated.extend(seat.parts.iter().map(|&(node, _)| node));
-                self.note(job, &seat);
+                let parts = seat.parts.clone();
+                self.movers.insert(job);
+                self.seekers.insert(job);
+                self.note(job, &parts);
             }
         }
-        if let Some(column) = self.columns.remove(&node) {
-            self.blank.remove(column.width, 0, node);
-            for row in self.rows.values_mut() {
-                row.index.remove(column.width, 0, node);
-            }
+        let Some(column) = self.columns.get_mut(node.0 as usize).and_then(Option::take) else {
+            return;
+        };
+        self.blank.remove(column.width, node);
+        self.loads.remove(column.load, node);
+        for row in self.rows.values_mut() {
+            row.index.remove(column.width, node);
         }
-        self.changes.nodes.remove(&node);
+        self.changes.nodes.retain(|&other| other != node);
     }
 
     /// Gives a job a home; with no row named, a new row. The processors must be free there.
@@ -225,25 +231,28 @@ impl Matrix {
         job: JobId,
         class: &ClassName,
         row: Option<RowId>,
-        mut parts: Vec<(NodeId, ProcessorSet)>,
+        parts: Parts,
     ) -> RowId {
         let row = row.filter(|row| self.rows.contains_key(row)).unwrap_or_else(|| {
             let row = self.make_row_id();
             self.rows.insert(row, Row::new(self.blank.clone()));
             row
         });
-        parts.sort();
-        for (node, set) in &parts {
-            self.load(*node, set, Change::More);
+        for (node, set) in parts.iter() {
             self.occupy(row, *node, set);
-            if let Some(column) = self.columns.get_mut(node) {
-                column.residents.insert(job);
+            if let Some(column) = self.column_mut(*node) {
+                column.house(job);
             }
         }
-        let class = class.clone();
-        let seat = Seat { row, class, parts, active: false, guest_in: BTreeSet::new() };
+        let processors = parts.iter().map(|(_, set)| u64::from(set.count())).sum();
+        let (class, guest_in) = (class.clone(), Vec::new());
+        let seat = Seat { row, class, parts, processors, active: false, guest_in };
         self.seats.insert(job, seat);
-        self.row_mut(row).homes.insert(job);
+        self.row_mut(row).homes += 1;
+        if self.rows.len() > 1 {
+            // It need not have been put where it would fit first.
+            self.movers.insert(job);
+        }
         self.activate(job);
         row
     }
@@ -255,32 +264,41 @@ impl Matrix {
         }
         self.deactivate(job);
         let Some(seat) = self.seats.remove(&job) else { return };
-        for (node, set) in &seat.parts {
+        for (node, set) in seat.parts.iter() {
             self.release(seat.row, *node, set);
-            self.load(*node, set, Change::Less);
-            if let Some(column) = self.columns.get_mut(node) {
-                column.residents.remove(&job);
+            if let Some(column) = self.column_mut(*node) {
+                column.unhouse(job);
             }
         }
-        self.leave(job, seat.row);
+        self.leave(seat.row);
     }
 
     /// Gives a job its turns.
     pub fn activate(&mut self, job: JobId) {
         let Some(seat) = self.seats.get_mut(&job).filter(|seat| !seat.active) else { return };
         seat.active = true;
-        let seat = seat.clone();
-        for (node, set) in &seat.parts {
-            self.evict_overlapping(seat.row, *node, set);
-            let row = self.row_mut(seat.row);
-            row.cells_mut(*node).active.union_with(set);
+        let (row, parts, processors) = (seat.row, seat.parts.clone(), seat.processors);
+        let class = seat.class.clone();
+        for (node, set) in parts.iter() {
+            self.evict_overlapping(row, *node, set);
+            if let Some(column) = self.column_mut(*node) {
+                column.cells_mut(row).active.union_with(set);
+            }
         }
-        let row = self.row_mut(seat.row);
-        if row.classes.is_empty() {
-            self.woken.insert(seat.row);
+        if self.rows.len() > 1 {
+            self.seekers.insert(job);
         }
-        *self.row_mut(seat.row).classes.entry(seat.class.clone()).or_default() += 1;
-        self.note(job, &seat);
+        let home = self.row_mut(row);
+        home.busy += processors;
+        let woken = home.classes.is_empty();
+        let present = home.classes.entry(class).or_default();
+        *present += 1;
+        let reshaped = *present == 1;
+        self.reshaped |= reshaped;
+        if woken {
+            self.woken.insert(row);
+        }
+        self.note(job, &parts);
     }
 
     /// Takes its turns from a job; it keeps its home.
@@ -288,64 +306,98 @@ impl Matrix {
         self.evict_everywhere(job);
         let Some(seat) = self.seats.get_mut(&job).filter(|seat| seat.active) else { return };
         seat.active = false;
-        let seat = seat.clone();
-        let row = self.row_mut(seat.row);
-        for (node, set) in &seat.parts {
-            row.cells_mut(*node).active.subtract(set);
+        let (row, parts, processors) = (seat.row, seat.parts.clone(), seat.processors);
+        let class = seat.class.clone();
+        for (node, set) in parts.iter() {
+            if let Some(column) = self.column_mut(*node) {
+                column.cells_mut(row).active.subtract(set);
+            }
+            self.loosen(row, *node);
         }
-        if let Some(count) = row.classes.get_mut(&seat.class) {
+        let home = self.row_mut(row);
+        home.busy -= processors;
+        if let Some(count) = home.classes.get_mut(&class) {
             *count -= 1;
             if *count == 0 {
-                row.classes.remove(&seat.class);
+                home.classes.remove(&class);
+                self.reshaped = true;
             }
         }
-        if row.classes.is_empty() {
+        if self.row_mut(row).classes.is_empty() {
             // A row without active homes has no slot, so nobody can be a guest there.
-            self.woken.remove(&seat.row);
-            for guest in self.row_mut(seat.row).guests.clone() {
-                self.evict(guest, seat.row);
+            self.woken.remove(&row);
+            for guest in self.row_mut(row).guests.clone() {
+                self.evict(guest, row);
             }
         }
-        self.note(job, &seat);
+        self.note(job, &parts);
     }
 
     /// Moves homes to earlier rows where their own processors are free, as far as that goes; rows
-    /// that lose their last home vanish.
-    pub fn unify(&mut self) {
-        let mut nodes = core::mem::take(&mut self.vacated);
+    /// that lose their last home vanish. Says who went where.
+    pub fn unify(&mut self) -> Vec<(JobId, RowId)> {
+        let mut moved = Vec::new();
+        let mut vacated = core::mem::take(&mut self.vacated);
+        let movers = core::mem::take(&mut self.movers);
+        if self.rows.len() <= 1 {
+            return moved;
+        }
         let rows: Vec<RowId> = self.rows.keys().copied().collect();
         for row in rows {
-            for job in self.residents(&nodes) {
+            let mut jobs = self.residents(&vacated, row);
+            jobs.extend(&movers);
+            for (_, job) in self.by_home(jobs, |home| home > row) {
                 if self.rows.contains_key(&row) && self.fits_home(job, row) {
-                    nodes.extend(self.seats[&job].parts.iter().map(|&(node, _)| node));
+                    let seat = &self.seats[&job];
+                    // Only later rows lose anything, so the same sweep sees what that makes room for.
+                    vacated.extend(seat.parts.iter().map(|&(node, _)| (seat.row, node)));
                     self.move_home(job, row);
+                    moved.push((job, row));
                 }
             }
         }
-        // What the moves vacated was looked at in the same sweep: only later rows lost anything.
         self.vacated.clear();
+        self.movers.clear();
+        moved
+    }
+
+    /// Whether slots may be others since this was last asked.
+    pub fn take_reshaped(&mut self) -> bool {
+        core::mem::take(&mut self.reshaped)
     }
 
     /// Makes guests of all who fit, and says what became different since this was last called.
     pub fn settle(&mut self) -> Changes {
-        let nodes = core::mem::take(&mut self.loosened);
+        let loosened = core::mem::take(&mut self.loosened);
+        let seekers = core::mem::take(&mut self.seekers);
         let woken = core::mem::take(&mut self.woken);
-        let here = self.residents(&nodes);
-        let rows: Vec<RowId> = self.rows.keys().copied().collect();
-        for row in rows {
-            let mut jobs = match woken.contains(&row) {
-                true => self.seats.keys().copied().collect(),
-                false => here.clone(),
-            };
-            // The rows after this one come first, in cyclic order.
-            jobs.sort_by_key(|job| (self.seats[job].row < row, self.seats[job].row, *job));
-            for job in jobs {
-                if self.fits_guest(job, row) {
-                    self.invite(job, row);
+        if self.rows.len() > 1 {
+            let rows: Vec<RowId> = self.rows.keys().copied().collect();
+            for row in rows {
+                let jobs = if woken.contains(&row) {
+                    self.seats.keys().copied().collect()
+                } else {
+                    let mut jobs = self.residents(&loosened, row);
+                    jobs.extend(&seekers);
+                    jobs
+                };
+                let mut jobs = self.by_home(jobs, |home| home != row);
+                // The rows after this one come first, in cyclic order.
+                let earlier = jobs.partition_point(|&(home, _)| home < row);
+                jobs.rotate_left(earlier);
+                for (_, job) in jobs {
+                    if self.fits_guest(job, row) {
+                        self.invite(job, row);
+                    }
                 }
             }
         }
-        core::mem::take(&mut self.changes)
+        let mut changes = core::mem::take(&mut self.changes);
+        changes.nodes.sort_unstable();
+        changes.nodes.dedup();
+        changes.jobs.sort_unstable();
+        changes.jobs.dedup();
+        changes
     }
 
     /// Whether a job could be a guest in a row where it isn't one.
@@ -357,11 +409,12 @@ impl Matrix {
         seat.active
             && seat.row != row
             && !target.classes.is_empty()
-            && !seat.guest_in.contains(&row)
             && !seat.parts.is_empty()
+            && target.busy + seat.processors <= self.blank.free()
+            && !seat.guest_in.contains(&row)
             && seat.parts.iter().all(|(node, set)| {
-                target
-                    .cells(*node)
+                self.column(*node)
+                    .and_then(|column| column.cells(row))
                     .is_none_or(|cells| !cells.active.overlaps(set) && !cells.guest.overlaps(set))
             })
     }
@@ -374,17 +427,27 @@ impl Matrix {
         };
         seat.row > row
             && !seat.parts.is_empty()
+            && seat.processors <= target.index.free()
             && seat.parts.iter().all(|(node, set)| {
-                target.cells(*node).is_none_or(|cells| !cells.taken.overlaps(set))
+                let cells = self.column(*node).and_then(|column| column.cells(row));
+                cells.is_none_or(|cells| !cells.taken.overlaps(set))
             })
     }
 
-    /// The jobs with a home on any of these nodes, by home row, then by number.
-    fn residents(&self, nodes: &BTreeSet<NodeId>) -> Vec<JobId> {
-        let columns = nodes.iter().filter_map(|node| self.columns.get(node));
-        let jobs: BTreeSet<JobId> = columns.flat_map(|column| &column.residents).copied().collect();
-        let mut jobs: Vec<JobId> = jobs.into_iter().collect();
-        jobs.sort_by_key(|job| (self.seats[job].row, *job));
+    /// The jobs with a home on any of these nodes, where they stand beside this row.
+    fn residents(&self, places: &BTreeSet<(RowId, NodeId)>, row: RowId) -> Vec<JobId> {
+        let places = places.range((row, NodeId(0))..=(row, NodeId(u32::MAX)));
+        let columns = places.filter_map(|&(_, node)| self.column(node));
+        columns.flat_map(|column| &column.residents).copied().collect()
+    }
+
+    /// Jobs by home row, then by number, each once; only those whose home row is `wanted`.
+    fn by_home(&self, jobs: Vec<JobId>, wanted: impl Fn(RowId) -> bool) -> Vec<(RowId, JobId)> {
+        let home = |job: JobId| self.seats.get(&job).map(|seat| (seat.row, job));
+        let homes = jobs.into_iter().filter_map(home);
+        let mut jobs: Vec<(RowId, JobId)> = homes.filter(|&(row, _)| wanted(row)).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
         jobs
     }
 
@@ -392,53 +455,63 @@ impl Matrix {
         let active = self.seats[&job].active;
         self.deactivate(job);
         let (from, parts) = (self.seats[&job].row, self.seats[&job].parts.clone());
-        for (node, set) in &parts {
+        for (node, set) in parts.iter() {
             self.release(from, *node, set);
             self.occupy(to, *node, set);
         }
         if let Some(seat) = self.seats.get_mut(&job) {
             seat.row = to;
         }
-        self.leave(job, from);
-        self.row_mut(to).homes.insert(job);
+        self.row_mut(to).homes += 1;
+        self.leave(from);
         if active {
             self.activate(job);
+        } else {
+            self.changes.jobs.push(job);
         }
     }
 
-    /// Takes a job off the list of a row's homes; the row goes with its last one.
-    fn leave(&mut self, job: JobId, row: RowId) {
-        self.row_mut(row).homes.remove(&job);
-        if self.row_mut(row).homes.is_empty() {
+    /// Counts a home of a row less; the row goes with its last one.
+    fn leave(&mut self, row: RowId) {
+        self.row_mut(row).homes -= 1;
+        if self.row_mut(row).homes == 0 {
             self.rows.remove(&row);
             self.woken.remove(&row);
+            self.reshaped = true;
         }
     }
 
     fn invite(&mut self, job: JobId, row: RowId) {
         let Some(seat) = self.seats.get_mut(&job) else { return };
-        seat.guest_in.insert(row);
-        let seat = seat.clone();
+        let after = seat.guest_in.partition_point(|&other| other < row);
+        seat.guest_in.insert(after, row);
+        let (parts, processors) = (seat.parts.clone(), seat.processors);
+        for (node, set) in parts.iter() {
+            if let Some(column) = self.column_mut(*node) {
+                column.cells_mut(row).guest.union_with(set);
+            }
+        }
         let target = self.row_mut(row);
         target.guests.insert(job);
-        for (node, set) in &seat.parts {
-            target.cells_mut(*node).guest.union_with(set);
-        }
-        self.changes.nodes.extend(seat.parts.iter().map(|&(node, _)| node));
-        self.changes.jobs.insert(job);
+        target.busy += processors;
+        self.note(job, &parts);
     }
 
     fn evict(&mut self, job: JobId, row: RowId) {
         let Some(seat) = self.seats.get_mut(&job) else { return };
-        seat.guest_in.remove(&row);
-        let seat = seat.clone();
+        seat.guest_in.retain(|&other| other != row);
+        let (parts, processors) = (seat.parts.clone(), seat.processors);
+        for (node, set) in parts.iter() {
+            if let Some(column) = self.column_mut(*node) {
+                column.cells_mut(row).guest.subtract(set);
+                column.prune(row);
+            }
+            self.loosen(row, *node);
+        }
         let target = self.row_mut(row);
         target.guests.remove(&job);
-        for (node, set) in &seat.parts {
-            target.cells_mut(*node).guest.subtract(set);
-            target.prune(*node);
-        }
-        self.note(job, &seat);
+        target.busy -= processors;
+        self.note(job, &parts);
     }
 
     fn evict_everywhere(&mut self, job: JobId) {
@@ -449,11 +522,11 @@ impl Matrix {
     }
 
     fn evict_overlapping(&mut self, row: RowId, node: NodeId, set: &ProcessorSet) {
-        if self.row_mut(row).cells(node).is_none_or(|cells| !cells.guest.overlaps(set)) {
+        let Some(column) = self.column(node) else { return };
+        if column.cells(row).is_none_or(|cells| !cells.guest.overlaps(set)) {
             return;
         }
-        let residents = self.columns.get(&node).map(|column| column.residents.clone());
-        for guest in residents.unwrap_or_default() {
+        for guest in column.residents.clone() {
             let seat = &self.seats[&guest];
             if seat.guest_in.contains(&row) && seat.on(node).is_some_and(|own| own.overlaps(set)) {
                 self.evict(guest, row);
@@ -461,73 +534,55 @@ impl Matrix {
         }
     }
 
-    /// Notes that a job runs in other slots than before, and that room may have come free.
-    fn note(&mut self, job: JobId, seat: &Seat) {
-        self.changes.jobs.insert(job);
-        for &(node, _) in &seat.parts {
-            self.changes.nodes.insert(node);
-            self.loosened.insert(node);
+    /// Notes that a job runs in other slots than before.
+    fn note(&mut self, job: JobId, parts: &Parts) {
+        self.changes.jobs.push(job);
+        self.changes.nodes.extend(parts.iter().map(|&(node, _)| node));
+    }
+
+    /// Notes that room for guests may have come free.
+    fn loosen(&mut self, row: RowId, node: NodeId) {
+        // In a single row there are no guests.
+        if self.rows.len() > 1 {
+            self.loosened.insert((row, node));
         }
     }
 
     fn occupy(&mut self, row: RowId, node: NodeId, set: &ProcessorSet) {
-        let Some(column) = self.columns.get(&node) else { return };
-        let (width, load) = (column.width, column.load);
+        let Some(column) = self.columns.get_mut(node.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let row_id = row;
         let row = self.rows.get_mut(&row).expect("homes are only placed in rows that exist");
-        row.index.remove(row.free_on(node, width), load, node);
-        row.cells_mut(node).taken.union_with(set);
-        row.index.insert(row.free_on(node, width), load, node);
+        row.index.remove(column.free(row_id), node);
+        self.loads.remove(column.load, node);
+        column.take(row_id, set);
+        row.index.insert(column.free(row_id), node);
+        self.loads.insert(column.load, node);
     }
 
     fn release(&mut self, row: RowId, node: NodeId, set: &ProcessorSet) {
-        let Some(column) = self.columns.get(&node) else { return };
-        let (width, load) = (column.width, column.load);
+        let Some(column) = self.columns.get_mut(node.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let row_id = row;
         let row = self.rows.get_mut(&row).expect("a row lives as long as its homes");
-        row.index.remove(row.free_on(node, width), load, node);
-        row.cells_mut(node).taken.subtract(set);
-        row.cells_mut(node).active.subtract(set);
-        row.index.insert(row.free_on(node, width), load, node);
-        row.prune(node);
-        self.vacated.insert(node);
+        row.index.remove(column.free(row_id), node);
+        self.loads.remove(column.load, node);
+        column.give_back(row_id, set);
+        row.index.insert(column.free(row_id), node);
+        self.loads.insert(column.load, node);
+        if self.rows.len() > 1 {
+            self.vacated.insert((row_id, node));
+            self.loosened.insert((row_id, node));
+        }
     }
 
-    /// Counts processors as taken once more or once less, in the order of every row's nodes too.
-    fn load(&mut self, node: NodeId, set: &ProcessorSet, change: Change) {
-        let Some(column) = self.columns.get_mut(&node) else { return };
-        let before = column.load;
-        for processor in set.iter() {
-            if let Some(load) = column.loads.get_mut(processor as usize) {
-                *load = change.apply(*load, 1);
-                column.load = change.apply(column.load, 1);
-            }
-        }
-        let (width, after) = (column.width, column.load);
-        self.blank.remove(width, before, node);
-        self.blank.insert(width, after, node);
-        for row in self.rows.values_mut() {
-            let free = row.free_on(node, width);
-            row.index.remove(free, before, node);
-            row.index.insert(free, after, node);
-        }
+    fn column_mut(&mut self, node: NodeId) -> Option<&mut Column> {
+        self.columns.get_mut(node.0 as usize)?.as_mut()
     }
 
     fn row_mut(&mut self, row: RowId) -> &mut Row {
         self.rows.get_mut(&row).expect("a row lives as long as its homes")
-    }
-}
-
-/// Which way a count goes.
-#[derive(Clone, Copy)]
-enum Change {
-    More,
-    Less,
-}
-
-impl Change {
-    const fn apply(self, count: u32, by: u32) -> u32 {
-        match self {
-            Self::More => count.saturating_add(by),
-            Self::Less => count.saturating_sub(by),
-        }
     }
 }

@@ -19,7 +19,9 @@ fn place(matrix: &mut Matrix, job: u64, row: Option<u64>, parts: &[(u32, &[u32])
 /// The matrix as text: a line a row, homes then guests in brackets.
 fn drawn(matrix: &Matrix) -> String {
     let line = |(id, row): (RowId, &super::Row)| {
-        let homes: Vec<String> = row.homes.iter().map(ToString::to_string).collect();
+        let homes = matrix.seats().filter(|(_, seat)| seat.row == id);
+        let homes: Vec<String> = homes.map(|(job, _)| job.to_string()).collect();
+        assert_eq!(row.homes, homes.len() as u64);
         let guests: Vec<String> = row.guests.iter().map(ToString::to_string).collect();
         format!("{id}: {} [{}]\n", homes.join(" "), guests.join(" "))
     };
@@ -80,10 +82,11 @@ fn the_index_knows_what_is_free() {
     place(&mut m, 2, Some(1), &[(0, &[0])]);
     let row = m.row(RowId(1)).unwrap();
     assert_eq!(row.index.free(), 9);
-    let widest: Vec<(u32, u32)> = row.index.widest().map(|(free, node)| (free, node.0)).collect();
+    let widest: Vec<(u32, u32)> =
+        row.index.widest(m.loads()).map(|(free, node)| (free, node.0)).collect();
     assert_eq!(widest, [(4, 2), (3, 0), (2, 1)]);
-    assert_eq!(row.index.least_loaded(2, |_| true), Some(NodeId(2)));
-    assert_eq!(row.index.least_loaded(2, |node| node.0 == 1), Some(NodeId(1)));
+    assert_eq!(row.index.least_loaded(m.loads(), 2, |_| true), Some(NodeId(2)));
+    assert_eq!(row.index.least_loaded(m.loads(), 2, |node| node.0 == 1), Some(NodeId(1)));
     assert_eq!(m.free_on(Some(RowId(1)), NodeId(1)).to_string(), "6-7");
     m.remove(JobId(1));
     m.remove(JobId(2));

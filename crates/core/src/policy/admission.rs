@@ -84,7 +84,9 @@ fn fits_memory(machine: Machine<'_>, spec: &JobSpec, bytes: u64) -> bool {
         u64::from(if shared { by_memory } else { by_memory.min(by_width) })
     };
     let mut left = u64::from(spec.tasks);
-    for node in machine.matrix.blank().widest().filter(|&(width, _)| width > 0) {
+    for node in
+        machine.matrix.blank().widest(machine.matrix.loads()).filter(|&(width, _)| width > 0)
+    {
         left = left.saturating_sub(room(node));
         if left == 0 {
             return true;

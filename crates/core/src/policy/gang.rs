@@ -1,12 +1,17 @@
-//! The default policy: space first, then time.
+//! The policies `gang` and `space`: space first, then time.
 //!
 //! A job starts beside others while processors are free: in the first row, in row order, in which
 //! it fits. Otherwise it gets a new row, so that it and the others take turns, up to the
-//! multiprogramming limit. Otherwise it waits, first come first served. Nobody is moved aside for
-//! good: whoever is not in his turn is frozen in place.
+//! multiprogramming limit. Otherwise it waits. Nobody is moved aside for good: whoever is not in his
+//! turn is frozen in place.
+//!
+//! `space` is the same with a single row: jobs run to their ends, and there is no turn to take.
+//!
+//! Where the limit was lowered, rows beyond it take nobody in and vanish as their jobs end.
 
-use super::{Decision, Lack, Lay, Machine, Policy, WaitReason, admission, placement};
+use super::{Decision, Lack, Lay, Machine, Policy, Shares, WaitReason, admission, placement};
 use crate::job::JobSpec;
+use crate::params::Params;
 use crate::share;
 
 /// The policy `gang`.
@@ -14,23 +19,27 @@ pub const GANG: Policy = Policy {
     name: "gang",
     admission: admission::if_it_can_ever_fit,
     placement: placement::packed,
-    shares: share::lengths,
+    shares: Shares { rows: Params::rows, lengths: share::lengths },
     preemption: space_then_time,
 };
 
+/// The policy `space`.
+pub const SPACE: Policy =
+    Policy { name: "space", shares: Shares { rows: |_| 1, lengths: share::lengths }, ..GANG };
+
 fn space_then_time(machine: Machine<'_>, spec: &JobSpec, lay: Lay) -> Decision {
-    for (row, _) in machine.matrix.rows() {
+    for (row, _) in machine.matrix.rows().take(machine.rows as usize) {
         if let Ok(parts) = lay(machine, spec, Some(row)) {
             return Decision::Start { row: Some(row), parts };
         }
     }
+    // Whether it would fit a new row tells what it waits for.
     match lay(machine, spec, None) {
         Ok(parts) => {
-            let limit = machine.params.rows();
-            if machine.matrix.row_count() < limit as usize {
+            if machine.matrix.row_count() < machine.rows as usize {
                 return Decision::Start { row: None, parts };
             }
-            Decision::Wait(WaitReason::Rows { limit })
+            Decision::Wait(WaitReason::Rows { limit: machine.rows })
         }
         Err(Lack::Memory) => Decision::Wait(WaitReason::Memory),
         Err(Lack::Nodes) => Decision::Wait(WaitReason::Nodes),

@@ -1,20 +1,24 @@
 //! Policies: which jobs get into the matrix, where, for how long at a time, and at whose expense.
 //!
 //! A policy is composed of four parts, each replaceable: admission, placement, shares, preemption.
-//! Each is a function over what is known; none of them changes anything. The one ready-made policy
-//! here is [`gang`](GANG).
+//! Each is a function over what is known; none of them changes anything. In what order jobs are let
+//! in is not the policy's but the queue's business ([`Discipline`](crate::params::Discipline)): it
+//! asks the policy about one job at a time.
+//!
+//! The policy is a parameter, so it can be changed while jobs run: it is looked up by its place in
+//! [`POLICIES`] each time.
 
 mod admission;
 mod gang;
 mod placement;
 
-pub use gang::GANG;
+pub use gang::{GANG, SPACE};
 pub use placement::{Lack, Lay};
 
 use crate::action::Refusal;
 use crate::class::Classes;
-use crate::frame::Lengths;
-use crate::ids::{JobId, RowId};
+use crate::frame::{Frame, Lengths};
+use crate::ids::{ClassName, JobId, RowId};
 use crate::job::JobSpec;
 use crate::matrix::Matrix;
 use crate::nodes::Nodes;
@@ -25,6 +29,9 @@ use crate::time::Nanos;
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
+
+/// All policies, in the order of the values of the parameter `policy`.
+pub const POLICIES: [Policy; 2] = [GANG, SPACE];
 
 /// What a policy may look at.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +44,19 @@ pub struct Machine<'a> {
     pub classes: &'a Classes,
     /// The parameters.
     pub params: &'a Params,
+    /// How many rows there may be.
+    pub rows: u32,
+}
+
+impl Machine<'_> {
+    /// Whether a job of a class can join a row, and no slot of the frame gets another length.
+    pub(crate) fn keeps_slots(self, row: RowId, class: &ClassName, frame: &Frame) -> bool {
+        let Some(row) = self.matrix.row(row).filter(|row| !row.classes.is_empty()) else {
+            return false;
+        };
+        let shares = self.classes.get(class).is_some_and(|class| class.share > 0);
+        !shares || frame.slots.len() <= 1 || row.classes.contains_key(class)
+    }
 }
 
 /// A policy: its four parts, and its name.
@@ -48,10 +68,19 @@ pub struct Policy {
     pub admission: fn(Machine<'_>, &JobSpec) -> Result<(), Refusal>,
     /// Which processors of a row (`None`: of a new row) a job gets, or what is lacking there.
     pub placement: Lay,
-    /// How long each row's slot is.
-    pub shares: fn(&Present, &Classes, Nanos) -> Lengths,
+    /// Which slots there are.
+    pub shares: Shares,
     /// Whether the job is seated now, in a row with others or at their expense, or waits.
     pub preemption: fn(Machine<'_>, &JobSpec, Lay) -> Decision,
+}
+
+/// Which slots there are: how many, and how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    /// How many rows there may be; at least one.
+    pub rows: fn(&Params) -> u32,
+    /// How long each row's slot is.
+    pub lengths: fn(&Present, &Classes, Nanos) -> Lengths,
 }
 
 /// What becomes of the job whose turn in the queue it is.
@@ -82,19 +111,56 @@ pub enum WaitReason {
     Nodes,
     /// A job that was accepted before it waits too.
     Behind(JobId),
+    /// It could delay a job that was accepted before it.
+    Delays {
+        /// Which one.
+        job: JobId,
+        /// That job starts within so long, if jobs end by their limits.
+        within: Nanos,
+        /// Whether this one has a time limit; else it could delay anybody.
+        limited: bool,
+    },
+    /// It has a reservation.
+    Reserved {
+        /// It starts within so long, if jobs end by their limits.
+        within: Nanos,
+    },
     /// A user suspended it before it began.
     Suspended,
+}
+
+/// A length of time to people: whole seconds, and of what is long no more than two units.
+struct Seconds(Nanos);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.0.div_ceil(1_000_000_000);
+        match seconds {
+            0..60 => write!(f, "{seconds}s"),
+            60..3600 => write!(f, "{}m{:02}s", seconds / 60, seconds % 60),
+            _ => write!(f, "{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        }
+    }
 }
 
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Rows { limit: 1 } => f.write_str("too few processors are free"),
             Self::Rows { limit } => {
                 write!(f, "all {limit} rows are in use and none has enough free processors")
             }
             Self::Memory => f.write_str("the resident jobs leave too little memory"),
             Self::Nodes => f.write_str("the nodes that are up are too few"),
             Self::Behind(job) => write!(f, "behind job {job}"),
+            Self::Delays { job, within, limited } => {
+                write!(f, "would delay job {job}, which starts within {}", Seconds(*within))?;
+                if !limited {
+                    f.write_str("; a time limit (-t) could let it by")?;
+                }
+                Ok(())
+            }
+            Self::Reserved { within } => write!(f, "starts within {}", Seconds(*within)),
             Self::Suspended => f.write_str("suspended before it began"),
         }
     }

@@ -62,16 +62,20 @@ fn counts(
     index: &Index,
     each: u32,
 ) -> Result<Vec<(NodeId, u32)>, Lack> {
-    let memory = |node| tasks_by_memory(machine.nodes.free_bytes(node), spec);
+    let loads = machine.matrix.loads();
+    let memory = |node| match spec.memory_per_task_bytes {
+        None | Some(0) => u32::MAX,
+        Some(_) => tasks_by_memory(machine.nodes.free_bytes(node), spec),
+    };
     if let Some(width) = spec.tasks.checked_mul(each)
-        && let Some(node) = index.least_loaded(width, |node| memory(node) >= spec.tasks)
+        && let Some(node) = index.least_loaded(loads, width, |node| memory(node) >= spec.tasks)
     {
         return Ok([(node, spec.tasks)].into());
     }
     let mut left = spec.tasks;
     let mut room = 0u64;
     let mut counts = Vec::new();
-    for (free, node) in index.widest().take_while(|&(free, _)| free >= each) {
+    for (free, node) in index.widest(loads).take_while(|&(free, _)| free >= each) {
         room += u64::from(free / each);
         let tasks = (free / each).min(memory(node)).min(left);
         if tasks > 0 {
@@ -89,6 +93,13 @@ fn counts(
 /// The least loaded free processors of a node, ties by number.
 fn choose(machine: Machine<'_>, row: Option<RowId>, node: NodeId, count: u32) -> ProcessorSet {
     let free = machine.matrix.free_on(row, node);
+    if free.count() == count {
+        return free;
+    }
+    if machine.matrix.row_count() <= usize::from(row.is_some()) {
+        // No other row loads any of them.
+        return free.iter().take(count as usize).collect();
+    }
     let load = |processor| machine.matrix.column(node).map_or(0, |c| c.load_of(processor));
     let mut free: Vec<(u32, u32)> = free.iter().map(|p| (load(p), p)).collect();
     free.sort_unstable();

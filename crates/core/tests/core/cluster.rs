@@ -54,6 +54,8 @@ pub(crate) struct Cluster {
     /// When each row last had its turn.
     pub(crate) last_turn: BTreeMap<RowId, u64>,
     pub(crate) longest_wait: u64,
+    /// In whose slots each job runs, as far as we were told.
+    runs: BTreeMap<JobId, Vec<RowId>>,
     /// Everything the core ever asked for.
     pub(crate) log: Vec<Action>,
     /// Jobs of an earlier controller had numbers up to this.
@@ -75,6 +77,7 @@ impl Cluster {
             service: BTreeMap::new(),
             last_turn: BTreeMap::new(),
             longest_wait: 0,
+            runs: BTreeMap::new(),
             log: Vec::new(),
             spent: 0,
             requests: 0,
@@ -130,7 +133,7 @@ impl Cluster {
         for tasks in self.held.get_mut(&job).into_iter().flat_map(|held| held.tasks.values_mut()) {
             tasks.remove(&rank);
         }
-        self.event(Event::TaskEnded { job, rank, status });
+        self.event(Event::TasksEnded { job, ranks: vec![rank], status });
     }
 
     /// All tasks that still run end like this.
@@ -155,8 +158,17 @@ impl Cluster {
     fn clear_node(&mut self, job: JobId, node: NodeId) {
         let had = self.held.get_mut(&job).and_then(|held| held.tasks.remove(&node));
         if had.is_some() {
-            self.event(Event::JobCleared { job, node });
+            self.event(Event::JobCleared { job, nodes: vec![node] });
         }
+    }
+
+    /// All tasks that still run end like this, and nothing of the job is left: in one.
+    pub(crate) fn end_job(&mut self, job: JobId, status: TaskStatus) {
+        if let Some(held) = self.held.get_mut(&job) {
+            held.tasks.clear();
+            held.killed.clear();
+        }
+        self.event(Event::JobsEnded { jobs: vec![job], status });
     }
 
     /// A job ends well, and is cleared everywhere.
@@ -208,6 +220,7 @@ impl Cluster {
         let violations = check::check(&self.core);
         assert!(violations.is_empty(), "after {event:?}: {violations:#?}");
         self.compare_timetables(&event);
+        self.compare_views();
         (0..4).for_each(|salt| self.imagine_absences(salt));
         self.note_rows();
     }
@@ -218,6 +231,24 @@ impl Cluster {
             let due = self.core.timetable(node).expect("only nodes that are up have timetables");
             assert_eq!(sent.back(), Some(&due), "node {node} after {event:?}");
             assert!(due.epoch <= due.activates);
+        }
+    }
+
+    /// Who is not said to have moved runs in the rows where he ran, and got what our own reckoning
+    /// says.
+    fn compare_views(&mut self) {
+        for &job in &self.core.moved().jobs {
+            self.runs.insert(job, self.core.runs_in(job).to_vec());
+        }
+        self.runs.retain(|&job, _| self.core.job(job, ClusterTime(self.now)).is_some());
+        let now = ClusterTime(self.now);
+        for view in self.core.jobs(now) {
+            let known = self.runs.get(&view.id).map_or(&[][..], |rows| rows);
+            assert_eq!(self.core.runs_in(view.id), known, "job {} moved", view.id);
+            if self.core.params().lead() == Nanos::ZERO {
+                let ours = self.service.get(&view.id).copied().unwrap_or(0);
+                assert_eq!(self.core.service(view.id), Nanos(ours), "service of job {}", view.id);
+            }
         }
     }
 
@@ -260,20 +291,25 @@ impl Cluster {
                 self.accepted.push(*job);
             }
             Action::Decline { refusal, .. } => self.refusals.push(refusal.clone()),
-            Action::Timetable { node, timetable } => {
-                let sent = self.timetables.entry(*node).or_default();
-                assert!(sent.back().is_none_or(|before| before.version < timetable.version));
-                assert!(sent.back().is_none_or(|before| before.activates <= timetable.activates));
-                sent.push_back(timetable.clone());
-                self.drop_replaced(*node);
+            Action::Timetable { node, version } => self.take_timetable(*node, *version),
+            Action::Timetables { version } => {
+                let up: Vec<NodeId> =
+                    self.core.nodes().filter(|view| view.up).map(|view| view.id).collect();
+                assert!(!up.is_empty(), "nobody to tell");
+                for node in up {
+                    self.take_timetable(node, *version);
+                }
             }
-            Action::Launch { job, node, tasks, control } => {
+            Action::Launch { job, control } => {
                 assert_eq!(*control, ControlMethod::Freeze);
-                let ranks = tasks.iter().map(|task| task.rank).collect();
                 let held = self.held.entry(*job).or_default();
-                assert!(held.tasks.insert(*node, ranks).is_none(), "launched twice");
-                held.nodes += 1;
-                assert!(self.timetables.contains_key(node), "no timetable before the launch");
+                for part in self.core.parts(*job) {
+                    let ranks = part.placements().iter().map(|task| task.rank).collect();
+                    assert!(held.tasks.insert(part.node, ranks).is_none(), "launched twice");
+                    held.nodes += 1;
+                    assert!(self.timetables.contains_key(&part.node), "no timetable before it");
+                }
+                assert!(held.nodes > 0, "launched nowhere");
             }
             Action::Signal { job, node, .. } => {
                 assert!(self.held[job].tasks.contains_key(node), "signal to nobody");
@@ -292,6 +328,16 @@ impl Cluster {
             }
             Action::WakeAt { at } => self.wake = *at,
         }
+    }
+
+    fn take_timetable(&mut self, node: NodeId, version: u64) {
+        let timetable = self.core.timetable(node).expect("only nodes that are up are told");
+        assert_eq!(timetable.version, version);
+        let sent = self.timetables.entry(node).or_default();
+        assert!(sent.back().is_none_or(|before| before.version < version));
+        assert!(sent.back().is_none_or(|before| before.activates <= timetable.activates));
+        sent.push_back(timetable);
+        self.drop_replaced(node);
     }
 
     fn drop_replaced(&mut self, node: NodeId) {

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on may panic")]
 
 mod cluster;
+mod queues;
 mod random;
 mod scenarios;

@@ -18,6 +18,7 @@ enum Step {
     Submit(JobSpec),
     EndTask(usize, usize, TaskStatus),
     EndTasks(usize),
+    EndJob(usize, TaskStatus),
     Clear(usize),
     DeliverKills,
     Cancel(usize, bool),
@@ -29,6 +30,7 @@ enum Step {
     Quantum(u64),
     Rows(u64),
     Hold(u64),
+    Policy(u64, u64),
     Class(usize, u32, IfAbsent),
     Nonsense(u64, u32),
 }
@@ -84,6 +86,7 @@ fn common() -> impl Strategy<Value = Step> {
         8 => spec().prop_map(Step::Submit),
         5 => (index.clone(), index.clone(), status()).prop_map(|(j, r, s)| Step::EndTask(j, r, s)),
         4 => index.clone().prop_map(Step::EndTasks),
+        4 => (index.clone(), status()).prop_map(|(j, s)| Step::EndJob(j, s)),
         7 => index.clone().prop_map(Step::Clear),
         4 => Just(Step::DeliverKills),
         2 => (index.clone(), any::<bool>()).prop_map(|(j, once)| Step::Cancel(j, once)),
@@ -103,6 +106,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (2 * MS..150 * MS).prop_map(Step::Quantum),
         1 => (1u64..6).prop_map(Step::Rows),
         1 => (0u64..200).prop_map(Step::Hold),
+        1 => (0u64..2, 0u64..4).prop_map(|(policy, queue)| Step::Policy(policy, queue)),
         1 => (0usize..4, 0u32..6000, empty()).prop_map(|(c, s, e)| Step::Class(c, s, e)),
     ]
 }
@@ -126,6 +130,7 @@ fn take(cluster: &mut Cluster, step: &Step) {
             }
         }
         Step::EndTasks(index) => cluster.end_tasks(pick(cluster, *index), TaskStatus::Exited(0)),
+        Step::EndJob(index, status) => cluster.end_job(pick(cluster, *index), *status),
         Step::Clear(index) => cluster.clear(pick(cluster, *index)),
         Step::DeliverKills => cluster.deliver_kills(),
         Step::Cancel(index, at_once) => cluster.cancel(pick(cluster, *index), *at_once),
@@ -139,16 +144,23 @@ fn take(cluster: &mut Cluster, step: &Step) {
         Step::Quantum(quantum) => set(cluster, "quantum", *quantum),
         Step::Rows(rows) => set(cluster, "rows", *rows),
         Step::Hold(job) => cluster.hold(*job),
+        Step::Policy(policy, queue) => {
+            set(cluster, "policy", *policy);
+            set(cluster, "queue", *queue);
+        }
         Step::Class(class, share, empty) => {
             let spec = ClassSpec { share: *share, empty: *empty, control: ControlMethod::Freeze };
             cluster.event(Event::SetClass { class: class_name(*class), spec });
         }
         Step::Nonsense(job, n) => {
             let (job, node) = (JobId(1000 + job), NodeId(50 + n));
-            cluster.event(Event::JobCleared { job, node });
+            cluster.event(Event::JobCleared { job, nodes: vec![node] });
+            cluster.event(Event::JobCleared { job, nodes: vec![] });
             cluster.event(Event::NodeLost { node });
             let status = TaskStatus::Exited(1);
-            cluster.event(Event::TaskEnded { job, rank: Rank(*n), status });
+            cluster.event(Event::TasksEnded { job, ranks: vec![Rank(*n)], status });
+            cluster.event(Event::TasksEnded { job, ranks: vec![], status });
+            cluster.event(Event::JobsEnded { jobs: vec![job, job], status });
             cluster.event(Event::Signal { job, ranks: vec![Rank(*n)], signal: 1 });
             cluster.event(Event::Tick);
         }

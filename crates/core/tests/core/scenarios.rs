@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, job, node_spec, params};
 use std::fmt::Write;
 use tutti_core::{
     Action, ClassName, ClassSpec, ClusterTime, ControlMethod, EndReason, Event, IfAbsent, JobId,
-    JobSpec, JobState, Nanos, NodeId, OnBadExit, Rank, Refusal, TaskStatus, WaitReason,
+    JobSpec, JobState, Nanos, NodeId, OnBadExit, Part, Rank, Refusal, TaskStatus, WaitReason,
 };
 
 /// The matrix as text: a line a row, in the order of age.
@@ -122,20 +122,123 @@ fn idle_columns_go_to_alternates() {
 }
 
 #[test]
+fn what_a_job_gets_is_foretold_by_the_clocks_of_its_rows() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    let jobs = [c.submit(job(1)), c.submit(job(4)), c.submit(job(3)), c.submit(job(2))];
+    for (step, need_ms) in [30, 170, 430, 1000, 50, 3].into_iter().enumerate() {
+        let followed = jobs[step % jobs.len()];
+        let (rows, before) = (c.core.runs_in(followed).to_vec(), c.core.service(followed));
+        assert!(!rows.is_empty() && rows.len() < c.core.rows().count());
+        let clock = c.core.clock(&rows);
+        let at = c.core.reaches(&rows, Nanos::from_millis(need_ms));
+        c.advance(at.0 - c.now - 1);
+        assert_eq!(service_ms(&c, followed), before.0 / 1_000_000 + need_ms - 1);
+        c.advance(1);
+        c.event(Event::Tick);
+        assert_eq!(c.core.service(followed).0, before.0 + need_ms * 1_000_000);
+        assert_eq!(c.core.clock(&rows).0, clock.0 + need_ms * 1_000_000);
+        assert!(c.core.moved().jobs.is_empty() && !c.core.moved().frame);
+    }
+    assert_eq!(c.core.reaches(&[], Nanos(1)), ClusterTime::NEVER);
+}
+
+#[test]
+fn an_end_told_at_once_is_the_end_told_task_by_task() {
+    for (rule, status) in [
+        (OnBadExit::Kill, TaskStatus::Exited(3)),
+        (OnBadExit::Kill, TaskStatus::Exited(0)),
+        (OnBadExit::KillOnSignal, TaskStatus::Signaled(11)),
+        (OnBadExit::Continue, TaskStatus::Signaled(9)),
+        (OnBadExit::Continue, TaskStatus::Lost),
+    ] {
+        let outcome = |tell: fn(&mut Cluster, JobId, TaskStatus)| {
+            let mut c = Cluster::with_nodes(&[2, 2]);
+            let id = c.submit(JobSpec { on_bad_exit: rule, ..job(4) });
+            c.end_task(id, 1, TaskStatus::Exited(1));
+            tell(&mut c, id, status);
+            c.outcomes[&id]
+        };
+        let one_by_one = outcome(|c, id, status| {
+            c.end_tasks(id, status);
+            c.clear(id);
+        });
+        let in_two = outcome(|c, id, status| {
+            c.held.get_mut(&id).unwrap().tasks.clear();
+            c.event(Event::TasksEnded { job: id, ranks: vec![], status });
+            c.event(Event::JobCleared { job: id, nodes: vec![] });
+        });
+        assert_eq!(outcome(Cluster::end_job), one_by_one, "{rule:?} {status:?}");
+        assert_eq!(in_two, one_by_one, "{rule:?} {status:?}");
+    }
+}
+
+#[test]
+fn who_waits_is_told_for_what_and_how_long() {
+    let mut c = Cluster::with_nodes(&[4]);
+    let limited = |tasks, ms| JobSpec { time_limit: Some(Nanos::from_millis(ms)), ..job(tasks) };
+    let choose = |c: &mut Cluster, policy| {
+        let mut params = c.core.params().clone();
+        params.choose("policy", policy).unwrap();
+        c.event(Event::SetParams { params });
+    };
+    choose(&mut c, "space:easy");
+    c.submit(limited(3, 90_000));
+    let first = c.submit(limited(2, 90_000));
+    let second = c.submit(limited(1, 90_001));
+    let endless = c.submit(job(3));
+    c.advance_ms(500);
+    let says = |c: &Cluster, job| why(c, job).map(|why| why.to_string()).unwrap_or_default();
+    assert_eq!(says(&c, first), "starts within 1m30s");
+    assert_eq!(says(&c, second), "", "it leaves enough");
+    assert_eq!(
+        says(&c, endless),
+        "would delay job 2, which starts within 1m30s; a time limit (-t) could let it by"
+    );
+    choose(&mut c, "space:conservative");
+    assert_eq!(says(&c, first), "starts within 1m30s");
+    assert_eq!(says(&c, endless), "starts within 3m00s");
+    choose(&mut c, "space:fcfs");
+    assert_eq!(says(&c, first), "too few processors are free");
+    assert_eq!(says(&c, endless), "behind job 2");
+    choose(&mut c, "gang");
+    assert_eq!((why(&c, first), why(&c, endless)), (None, None));
+}
+
+#[test]
+fn with_rows_a_job_is_let_by_where_it_delays_nobody() {
+    let mut c = Cluster::with_nodes(&[4]);
+    let limited = |tasks, ms| JobSpec { time_limit: Some(Nanos::from_millis(ms)), ..job(tasks) };
+    let mut params = params(&[("rows", 2)]);
+    params.choose("queue", "easy").unwrap();
+    c.event(Event::SetParams { params });
+    c.submit(limited(3, 1000));
+    c.submit(limited(3, 5000));
+    let head = c.submit(limited(4, 1000));
+    // The first row is free at the latest when 1000 ms of it have passed, at 1900 ms.
+    assert_eq!(why(&c, head), Some(WaitReason::Reserved { within: Nanos::from_millis(1900) }));
+    // It would last longer there; beside the second job it delays nobody.
+    let long = c.submit(limited(1, 1001));
+    assert_eq!(matrix(&c), "1 100ms: 1@0/0-2\n2 100ms: 2@0/0-1,3 4@0/2\n");
+    let short = c.submit(limited(1, 1000));
+    assert_eq!((why(&c, long), why(&c, short)), (None, None));
+    let none = c.submit(limited(1, 10));
+    assert!(matches!(why(&c, none), Some(WaitReason::Delays { .. })));
+    c.advance_ms(1900);
+    c.finish(JobId(1));
+    c.finish(short);
+    assert_eq!(why(&c, head), None);
+}
+
+#[test]
 fn a_task_gets_its_processors_together_on_one_node() {
     let mut c = Cluster::with_nodes(&[3, 5]);
     let spec = JobSpec { processors_per_task: Some(2), ..job(3) };
     c.submit(spec);
-    let launched: Vec<String> = c
-        .log
-        .iter()
-        .filter_map(|action| match action {
-            Action::Launch { node, tasks, .. } => {
-                Some(tasks.iter().map(|t| format!("{node}:{}:{} ", t.rank, t.processors)).collect())
-            }
-            _ => None,
-        })
-        .collect();
+    let shown = |part: &Part| -> String {
+        let tasks = part.placements();
+        tasks.iter().map(|t| format!("{}:{}:{} ", part.node, t.rank, t.processors)).collect()
+    };
+    let launched: Vec<String> = c.core.parts(JobId(1)).iter().map(shown).collect();
     assert_eq!(launched, ["0:0:0-1 ", "1:1:0-1 1:2:2-3 "]);
 }
 
@@ -148,11 +251,7 @@ fn more_tasks_than_processors_share_them_all() {
     let parts = view.placements.iter().map(|p| (p.node.0, p.first_rank.0, p.tasks));
     // 10 tasks in the proportion 2 to 4: 3.33 and 6.67.
     assert_eq!(parts.collect::<Vec<_>>(), [(0, 0, 3), (1, 3, 7)]);
-    let Some(Action::Launch { tasks, .. }) =
-        c.log.iter().find(|a| matches!(a, Action::Launch { node: NodeId(1), .. }))
-    else {
-        panic!("no launch on node 1")
-    };
+    let tasks = c.core.parts(id)[1].placements();
     assert!(tasks.iter().all(|task| task.processors.to_string() == "0-3"));
 }
 
@@ -269,10 +368,10 @@ fn the_job_ends_only_when_every_node_is_clear() {
     let id = c.submit(job(2));
     c.end_tasks(id, TaskStatus::Exited(0));
     c.advance_ms(50);
-    c.event(Event::JobCleared { job: id, node: NodeId(0) });
+    c.event(Event::JobCleared { job: id, nodes: vec![NodeId(0)] });
     assert!(c.outcomes.is_empty());
     c.held.get_mut(&id).unwrap().tasks.clear();
-    c.event(Event::JobCleared { job: id, node: NodeId(1) });
+    c.event(Event::JobCleared { job: id, nodes: vec![NodeId(1)] });
     assert_eq!(c.outcomes[&id].service, Nanos::ZERO, "without tasks nothing ran");
     assert_eq!(c.outcomes[&id].reason, EndReason::Completed);
 }
@@ -346,8 +445,9 @@ fn a_lost_node_ends_its_jobs_whole_and_others_go_on() {
     let other = c.submit(job(2));
     c.lose(0);
     assert_eq!(kills(&c, wide), 1, "on the node that is left");
-    c.event(Event::TaskEnded { job: wide, rank: Rank(0), status: TaskStatus::Exited(0) });
-    c.event(Event::JobCleared { job: wide, node: NodeId(0) });
+    let (ranks, status) = (vec![Rank(0)], TaskStatus::Exited(0));
+    c.event(Event::TasksEnded { job: wide, ranks, status });
+    c.event(Event::JobCleared { job: wide, nodes: vec![NodeId(0)] });
     c.deliver_kills();
     assert_eq!(c.outcomes[&wide].reason, EndReason::NodeLost(NodeId(0)));
     assert_eq!(c.outcomes[&wide].exit_code, 121);
@@ -366,7 +466,9 @@ fn an_agent_that_returns_gets_its_timetable_and_what_it_missed() {
     let before = c.log.len();
     c.join(0, 2);
     let again = &c.log[before..];
-    assert!(again.iter().any(|a| matches!(a, Action::Timetable { .. })));
+    assert!(
+        again.iter().any(|a| matches!(a, Action::Timetable { .. } | Action::Timetables { .. }))
+    );
     assert!(again.iter().any(|a| matches!(a, Action::Kill { .. })));
     assert!(!again.iter().any(|a| matches!(a, Action::Launch { .. } | Action::Ended { .. })));
 }
@@ -494,7 +596,8 @@ fn the_end_of_time_is_survived() {
     }
     let mut actions = Vec::new();
     for job in [JobId(1), JobId(2), JobId(3)] {
-        c.core.apply(ClusterTime(5), &Event::JobCleared { job, node: NodeId(0) }, &mut actions);
+        let nodes = vec![NodeId(0)];
+        c.core.apply(ClusterTime(5), &Event::JobCleared { job, nodes }, &mut actions);
     }
     assert_eq!(c.core.job_count(), 0);
 }

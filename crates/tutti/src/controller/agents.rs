@@ -124,7 +124,7 @@ impl Driver {
                 if let Some(entry) = self.jobs.get_mut(&job) {
                     entry.usage.add(&usage);
                 }
-                self.apply(&Event::JobCleared { job, node });
+                self.apply(&Event::JobCleared { job, nodes: [node].into() });
             }
             (Some(_), FromAgent::Answer { query, answer }) => self.on_answer(query, answer),
             (None, _) | (Some(_), FromAgent::Join(_)) => {
@@ -219,7 +219,7 @@ impl Driver {
             for rank in ranks {
                 self.on_task_ended(job, rank, TaskStatus::Lost, "its node lost it".into());
             }
-            self.apply(&Event::JobCleared { job, node });
+            self.apply(&Event::JobCleared { job, nodes: [node].into() });
         }
         for &job in launched.iter().filter(|job| held.contains(job)) {
             let killed =
@@ -238,7 +238,7 @@ impl Driver {
         }
         entry.suspended.retain(|part| part.rank != Some(rank));
         entry.note_detail(rank, detail);
-        self.apply(&Event::TaskEnded { job, rank, status });
+        self.apply(&Event::TasksEnded { job, ranks: [rank].into(), status });
     }
 
     pub(super) fn on_agent_gone(&mut self, token: u64, node: Option<NodeId>) {

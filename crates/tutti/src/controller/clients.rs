@@ -590,8 +590,7 @@ impl Driver {
 fn changed_params(params: &Params, settings: &[(String, String)]) -> Result<Params, String> {
     let mut params = params.clone();
     for (name, value) in settings {
-        let number = report::parse_param(name, value)?;
-        params.set(name, number).map_err(|error| error.to_string())?;
+        report::set_param(&mut params, name, value)?;
     }
     params.check().map_err(|error| error.to_string())?;
     Ok(params)

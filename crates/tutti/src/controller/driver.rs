@@ -273,16 +273,19 @@ impl Driver {
         match action {
             Action::Accept { job, .. } => self.on_accept(job),
             Action::Decline { refusal, .. } => self.on_decline(&refusal),
-            Action::Timetable { node, timetable } => {
-                if let Some(entry) = self.nodes.get_mut(&node) {
-                    entry.timetable = Some(timetable.clone());
+            Action::Timetable { node, .. } => self.send_timetable(node),
+            Action::Timetables { .. } => {
+                for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+                    self.send_timetable(node);
                 }
-                self.tell_node(node, &ToAgent::Timetable(timetable));
             }
-            Action::Launch { job, node, control, tasks } => {
-                let Some(launch) = self.make_launch(job, node, control, tasks) else { return };
-                self.tell_node(node, &ToAgent::Launch(launch));
-                self.tell_front_of_start(job, node);
+            Action::Launch { job, control } => {
+                let nodes = self.core.parts(job).iter().map(|part| part.node);
+                for node in nodes.collect::<Vec<_>>() {
+                    let Some(launch) = self.make_launch(job, node, control) else { continue };
+                    self.tell_node(node, &ToAgent::Launch(launch));
+                    self.tell_front_of_start(job, node);
+                }
             }
             Action::Signal { job, node, ranks, signal } => {
                 self.tell_node(node, &ToAgent::Signal { job, ranks, signal });
@@ -293,23 +296,32 @@ impl Driver {
         }
     }
 
+    /// Tells a node its part of the matrix, if it is up, and keeps it for an agent that comes back.
+    fn send_timetable(&mut self, node: NodeId) {
+        let Some(timetable) = self.core.timetable(node) else { return };
+        if let Some(entry) = self.nodes.get_mut(&node) {
+            entry.timetable = Some(timetable.clone());
+        }
+        self.tell_node(node, &ToAgent::Timetable(timetable));
+    }
+
     fn make_launch(
         &self,
         job: JobId,
         node: NodeId,
         control: tutti_core::ControlMethod,
-        tasks: Vec<tutti_core::TaskPlacement>,
     ) -> Option<Launch> {
         let entry = self.jobs.get(&job)?;
         let view = self.core.job(job, self.now())?;
-        let nodes: Vec<NodeId> = view.placements.iter().map(|placed| placed.node).collect();
+        let parts = self.core.parts(job);
+        let nodes: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
         let place = nodes.iter().position(|&other| other == node)?;
         Some(Launch {
             job,
             control,
             credentials: entry.credentials.clone(),
             size: view.spec.tasks,
-            tasks,
+            tasks: parts[place].placements(),
             nodes: nodes.iter().map(|node| self.node_name(*node)).collect(),
             node_rank: u32::try_from(place).unwrap_or(u32::MAX),
             class: view.spec.class.to_string(),

@@ -3,9 +3,9 @@
 use super::clients::format_share;
 use super::driver::Driver;
 use super::jobs::Entry;
-use tutti_core::params::TABLE;
+use tutti_core::params::{Range, Shown, TABLE};
 use tutti_core::{
-    ControlMethod, IfAbsent, JobId, JobState, JobView, Nanos, Outcome, Param, ParamKind, RowView,
+    ControlMethod, IfAbsent, JobId, JobState, JobView, Nanos, Outcome, ParamKind, Params, RowView,
 };
 use tutti_wire::report::{
     AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, StatusReport,
@@ -138,13 +138,9 @@ pub(super) fn params(driver: &Driver) -> (Vec<ParamReport>, Vec<ClassReport>) {
         .iter()
         .map(|param| ParamReport {
             name: param.name.into(),
-            value: format_param(param, values.get(param.name).unwrap_or(param.default)),
-            default: format_param(param, param.default),
-            range: format!(
-                "{} to {}",
-                format_param(param, param.min),
-                format_param(param, param.max)
-            ),
+            value: Shown(param, values.get(param.name).unwrap_or(param.default)).to_string(),
+            default: Shown(param, param.default).to_string(),
+            range: Range(param).to_string(),
             help: param.help.into(),
         })
         .collect();
@@ -170,31 +166,28 @@ pub(super) fn params(driver: &Driver) -> (Vec<ParamReport>, Vec<ClassReport>) {
     (params, classes)
 }
 
-fn format_param(param: &Param, value: u64) -> String {
-    match param.kind {
-        ParamKind::Duration => tutti_core::Nanos(value).to_string(),
-        ParamKind::Count => value.to_string(),
-    }
-}
-
-/// A parameter's value from text. A length of time needs a unit here: who thinks of a quantum thinks
-/// of milliseconds, a bare number means seconds elsewhere.
-pub(super) fn parse_param(name: &str, text: &str) -> Result<u64, String> {
-    match TABLE.iter().find(|param| param.name == name).map(|param| param.kind) {
+/// Sets a parameter from text. A length of time needs a unit here: who thinks of a quantum thinks of
+/// milliseconds, a bare number means seconds elsewhere.
+pub(super) fn set_param(params: &mut Params, name: &str, text: &str) -> Result<(), String> {
+    let value = match TABLE.iter().find(|param| param.name == name).map(|param| param.kind) {
         Some(ParamKind::Duration) if text != "0" && text.parse::<f64>().is_ok() => {
-            Err(format!("{name}={text} has no unit; write {text}ms or {text}s"))
+            return Err(format!("{name}={text} has no unit; write {text}ms or {text}s"));
         }
         Some(ParamKind::Duration) => {
-            units::parse_duration(text).map(|length| length.0).map_err(|error| error.to_string())
+            units::parse_duration(text).map_err(|error| error.to_string())?.0
         }
         Some(ParamKind::Count) => {
-            text.parse().map_err(|_| format!("{name} is a number, not {text:?}"))
+            text.parse().map_err(|_| format!("{name} is a number, not {text:?}"))?
+        }
+        Some(ParamKind::Choice(_)) => {
+            return params.choose(name, text).map_err(|error| error.to_string());
         }
         None => {
             let names: Vec<&str> = TABLE.iter().map(|param| param.name).collect();
-            Err(format!("there is no parameter {name:?}; there are {}", names.join(", ")))
+            return Err(format!("there is no parameter {name:?}; there are {}", names.join(", ")));
         }
-    }
+    };
+    params.set(name, value).map_err(|error| error.to_string())
 }
 
 /// How the instance fares.

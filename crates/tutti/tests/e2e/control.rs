@@ -183,6 +183,10 @@ fn a_parameter_that_is_wrong_changes_nothing_and_says_what_is_right() {
         .tutti(&["params", "--class", "x", "colour=red"])
         .expect(1)
         .says("share, empty and control");
+    instance.tutti(&["params", "policy=spice"]).expect(1).says("gang or space");
+    instance.tutti(&["params", "policy=space:best"]).expect(1).says("sjbf");
+    instance.tutti(&["params", "policy=space:easy"]).expect(0);
+    instance.tutti(&["params", "queue"]).expect(1).says("NAME=VALUE");
     let all = instance.tutti(&["params", "--json"]).expect(0).json();
     let quantum = all["params"].as_array().unwrap().iter().find(|p| p["name"] == "quantum");
     assert_eq!(quantum.unwrap()["value"], "100ms", "one of two settings was taken");

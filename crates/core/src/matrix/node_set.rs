@@ -1,0 +1,134 @@
+//! A set of nodes in which the lowest can be found fast, alone or in common with another set.
+//!
+//! A bit per node, 64 to a word, and over the words two layers that say which words below have any
+//! bit: a set of 100,000 nodes takes 13 kB, a change a few steps, finding the next node a few more.
+
+use crate::ids::NodeId;
+use alloc::vec::Vec;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NodeSet {
+    layers: [Vec<u64>; 3],
+    len: u32,
+}
+
+impl NodeSet {
+    /// How many nodes there are.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn insert(&mut self, node: NodeId) {
+        let mut index = node.0 as usize;
+        for (height, layer) in self.layers.iter_mut().enumerate() {
+            let (word, bit) = (index / 64, 1 << (index % 64));
+            if layer.len() <= word {
+                layer.resize(word + 1, 0);
+            }
+            if height == 0 {
+                self.len += u32::from(layer[word] & bit == 0);
+            }
+            layer[word] |= bit;
+            index = word;
+        }
+    }
+
+    pub(super) fn remove(&mut self, node: NodeId) {
+        let mut index = node.0 as usize;
+        for (height, layer) in self.layers.iter_mut().enumerate() {
+            let (word, bit) = (index / 64, 1 << (index % 64));
+            let Some(bits) = layer.get_mut(word).filter(|bits| **bits & bit != 0) else { return };
+            *bits &= !bit;
+            if height == 0 {
+                self.len -= 1;
+            }
+            if *bits != 0 {
+                return;
+            }
+            index = word;
+        }
+    }
+
+    /// The nodes that are in this set and in the other, lowest first.
+    pub fn common<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = NodeId> + 'a {
+        let mut next = Some(0);
+        core::iter::from_fn(move || {
+            let found = self.next_common(other, next?);
+            next = found.map(|found| found + 1);
+            found.and_then(|index| u32::try_from(index).ok()).map(NodeId)
+        })
+    }
+
+    /// The lowest node of both sets from `from` on.
+    fn next_common(&self, other: &Self, from: usize) -> Option<usize> {
+        let layers = self.layers.each_ref();
+        let both = |height: usize, word: usize| -> u64 {
+            let (mine, theirs) = (&self.layers[height], &other.layers[height]);
+            mine.get(word).copied().unwrap_or(0) & theirs.get(word).copied().unwrap_or(0)
+        };
+        let (mut height, mut index) = (0, from);
+        loop {
+            let (word, bit) = (index / 64, index % 64);
+            if word >= layers[height].len() {
+                return None;
+            }
+            let left = both(height, word) & (u64::MAX << bit);
+            if left != 0 {
+                // Down to where the bit points, or found.
+                index = word * 64 + left.trailing_zeros() as usize;
+                let Some(below) = height.checked_sub(1) else { return Some(index) };
+                height = below;
+                index *= 64;
+            } else if height + 1 < layers.len() {
+                // Up, to the words after this one.
+                height += 1;
+                index = word + 1;
+            } else {
+                index = (word + 1) * 64;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NodeSet;
+    use crate::ids::NodeId;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        /// Far apart or close together, what is common is what an ordinary set says.
+        #[test]
+        fn it_is_a_set(
+            steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0u32..6, 0u32..70_000), 1..200),
+        ) {
+            let mut sets = [NodeSet::default(), NodeSet::default()];
+            let mut plain = [BTreeSet::new(), BTreeSet::new()];
+            for (which, add, spread, node) in steps {
+                let node = NodeId(if spread == 0 { node } else { node % 200 * (spread - 1) });
+                let which = usize::from(which);
+                if add {
+                    sets[which].insert(node);
+                    plain[which].insert(node);
+                } else {
+                    sets[which].remove(node);
+                    plain[which].remove(&node);
+                }
+                let common: Vec<NodeId> = sets[0].common(&sets[1]).collect();
+                let expected: Vec<NodeId> = plain[0].intersection(&plain[1]).copied().collect();
+                prop_assert_eq!(common, expected);
+                prop_assert_eq!(sets[which].len() as usize, plain[which].len());
+                prop_assert!(sets[which].common(&sets[which]).eq(plain[which].iter().copied()));
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The discipline `conservative`: every job in line has a reservation.
+//!
+//! A job that comes into line gets the earliest place, over all rows, where it delays neither who
+//! runs nor who has a reservation. When a job ends before its limit, all move forward as far as they
+//! can: one after the other, by the moments at which they are to start, each into the earliest place
+//! that the others leave. So nobody is ever moved back, as long as jobs end by their limits.
+//!
+//! A row's free processors over time are a list of steps. How long a job takes in a row is its limit
+//! times the part of the frame that is not the row's slot: exact for one row, and for several the
+//! mean. Reservations count processors; a job that lacks memory, or that finds its processors spread
+//! over too many nodes, when its moment has come, holds its place and is tried again.
+//!
+//! A job without a limit keeps its processors for ever, so there is no promise to whoever needs them,
+//! and none to any job without a limit behind that one.
+
+use crate::controller::Core;
+use crate::ids::{JobId, RowId};
+use crate::limits::RESERVATIONS_MAX;
+use crate::policy::{Lack, WaitReason};
+use crate::queue::{estimate, processors};
+use crate::time::{ClusterTime, Nanos};
+use alloc::vec::Vec;
+
+/// A place in the future of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Reservation {
+    /// `None`: a row that does not exist yet.
+    pub(crate) row: Option<RowId>,
+    pub(crate) start: ClusterTime,
+    pub(crate) end: ClusterTime,
+    pub(crate) processors: u64,
+    /// The earliest that was ever said; never, if nothing was that could be kept to.
+    pub(crate) first: ClusterTime,
+}
+
+/// How many processors of a row are free from when on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Profile {
+    row: Option<RowId>,
+    /// Of a job's limit, the row's slot takes so much time: (the frame, the slot).
+    pace: (u64, u64),
+    /// Each until the next; the last for ever.
+    steps: Vec<(ClusterTime, u64)>,
+}
+
+impl Profile {
+    fn new(row: Option<RowId>, pace: (u64, u64), now: ClusterTime, free: u64) -> Self {
+        Self { row, pace, steps: [(now, free)].into() }
+    }
+
+    /// So many processors come free at some moment.
+    fn release(&mut self, at: ClusterTime, processors: u64) {
+        let from = self.split(at);
+        for (_, free) in &mut self.steps[from..] {
+            *free += processors;
+        }
+    }
+
+    /// The step that begins at `at`, which is made if there is none.
+    fn split(&mut self, at: ClusterTime) -> usize {
+        let after = self.steps.partition_point(|&(begins, _)| begins < at);
+        if self.steps.get(after).is_none_or(|&(begins, _)| begins != at) {
+            let free = self.steps[after.saturating_sub(1)].1;
+            self.steps.insert(after, (at, free));
+        }
+        after
+    }
+
+    fn spend(&mut self, place: &Reservation) -> Result<(), ()> {
+        let (from, to) = self.stretch(place);
+        if self.steps[from..to].iter().any(|&(_, free)| free < place.processors) {
+            return Err(());
+        }
+        for (_, free) in &mut self.steps[from..to] {
+            *free -= place.processors;
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self, place: &Reservation) {
+        let (from, to) = self.stretch(place);
+        for (_, free) in &mut self.steps[from..to] {
+            *free += place.processors;
+        }
+    }
+
+    fn stretch(&mut self, place: &Reservation) -> (usize, usize) {
+        let start = place.start.max(self.steps[0].0);
+        let from = self.split(start);
+        let end = place.end.max(start);
+        let to = if end == ClusterTime::NEVER { self.steps.len() } else { self.split(end) };
+        (from, to)
+    }
+
+    /// When `limit` is reached by who starts at `start`.
+    fn end(&self, start: ClusterTime, limit: u64) -> ClusterTime {
+        if limit == u64::MAX {
+            return ClusterTime::NEVER;
+        }
+        let (frame, slot) = self.pace;
+        let takes = (u128::from(limit) * u128::from(frame)).div_ceil(u128::from(slot.max(1)));
+        start + Nanos(u64::try_from(takes).unwrap_or(u64::MAX))
+    }
+
+    /// The earliest moment from which on so many processors are free for long enough.
+    fn earliest(&self, processors: u64, limit: u64) -> Option<(ClusterTime, ClusterTime)> {
+        let mut index = 0;
+        while let Some(&(start, _)) = self.steps.get(index) {
+            let end = self.end(start, limit);
+            let short = self.steps[index..]
+                .iter()
+                .take_while(|&&(begins, _)| begins < end || begins == start)
+                .position(|&(_, free)| free < processors);
+            match short {
+                None => return Some((start, end)),
+                Some(short) => index += short + 1,
+            }
+        }
+        None
+    }
+}
+
+impl Core {
+    /// Gives everybody in line a reservation, as early as may be, and starts those whose has come.
+    pub(crate) fn seat_reserved(&mut self, now: ClusterTime, newcomer: Option<JobId>) {
+        if self.queue.waiting.is_empty() {
+            self.queue.blocked = None;
+            return;
+        }
+        self.queue.stale |= self.queue.reservations.values().any(|place| place.start < now);
+        if !self.queue.stale && newcomer.is_none() {
+            return;
+        }
+        self.outbox.reframed |= self.reframe(now);
+        loop {
+            self.reserve_and_start(now);
+            if !self.reframe(now) {
+                break;
+            }
+            // Who started made the slots others than was counted on.
+            self.outbox.reframed = true;
+            self.queue.stale = true;
+            self.queue.disturbed = true;
+        }
+        self.note_first();
+        let limit = self.machine().rows;
+        let waits = !self.queue.waiting.is_empty();
+        self.queue.blocked = waits.then_some(WaitReason::Rows { limit });
+    }
+
+    fn reserve_and_start(&mut self, now: ClusterTime) {
+        let mut profiles = self.profiles(now);
+        if profiles.last().is_some_and(|profile| profile.row.is_none()) {
+            // A new row can be had in place of one that is gone.
+            for place in self.queue.reservations.values_mut() {
+                place.row = place.row.filter(|&row| self.matrix.row(row).is_some());
+            }
+        }
+        if self.enter_all(&mut profiles).is_err() {
+            self.queue.reservations.clear();
+            profiles = self.profiles(now);
+        } else if self.queue.stale {
+            self.move_forward(&mut profiles);
+        }
+        self.reserve_new(&mut profiles);
+        self.start_reserved(now);
+    }
+
+    /// What the rows that may be have free over time, but for reservations.
+    pub(crate) fn profiles(&self, now: ClusterTime) -> Vec<Profile> {
+        let limit = self.machine().rows as usize;
+        let frame: u64 = self.frame.slots.iter().map(|slot| slot.length.0).sum();
+        let mut profiles = Vec::new();
+        for (id, row) in self.matrix.rows().take(limit) {
+            let slot = self.frame.length_of(id).map_or(0, |length| length.0);
+            let mut profile = Profile::new(Some(id), (frame, slot), now, row.index.free());
+            for release in self.ledger.releases(id) {
+                let at = self.when_served(now, id, release.need);
+                if at < ClusterTime::NEVER {
+                    profile.release(at, release.processors);
+                }
+            }
+            profiles.push(profile);
+        }
+        if profiles.len() < limit {
+            let pace = (profiles.len() as u64 + 1, 1);
+            profiles.push(Profile::new(None, pace, now, self.matrix.blank().free()));
+        }
+        profiles
+    }
+
+    /// Enters all reservations.
+    ///
+    /// # Errors
+    /// If they can't all be kept any more.
+    pub(crate) fn enter_all(&self, profiles: &mut [Profile]) -> Result<(), ()> {
+        self.queue.reservations.values().try_for_each(|place| {
+            let profile = profiles.iter_mut().find(|profile| profile.row == place.row);
+            profile.ok_or(())?.spend(place)
+        })
+    }
+
+    fn move_forward(&mut self, profiles: &mut [Profile]) {
+        let mut order: Vec<(ClusterTime, JobId)> =
+            self.queue.reservations.iter().map(|(&job, place)| (place.start, job)).collect();
+        order.sort_unstable();
+        for (_, job) in order {
+            let (Some(&place), Some(record)) =
+                (self.queue.reservations.get(&job), self.jobs.get(&job))
+            else {
+                continue;
+            };
+            if let Some(profile) = profiles.iter_mut().find(|profile| profile.row == place.row) {
+                profile.give_back(&place);
+            }
+            let estimate = estimate(&record.spec);
+            // Only who could not start when its moment came may find no place again.
+            match reserve(profiles, place.processors, estimate) {
+                Some(moved) => {
+                    let first = place.first;
+                    self.queue.reservations.insert(job, Reservation { first, ..moved });
+                }
+                None => drop(self.queue.reservations.remove(&job)),
+            }
+        }
+    }
+
+    /// Gives a reservation to those who have none, as they come.
+    fn reserve_new(&mut self, profiles: &mut [Profile]) {
+        let machine = self.matrix.blank().free();
+        let mut parked = Vec::new();
+        let mut endless = false;
+        for &job in self.queue.waiting.iter().take(RESERVATIONS_MAX) {
+            let Some(record) = self.jobs.get(&job) else { continue };
+            if self.queue.reservations.contains_key(&job) {
+                continue;
+            }
+            let (needs, estimate) = (processors(&record.spec, machine), estimate(&record.spec));
+            if (self.policy().placement)(self.machine(), &record.spec, None) == Err(Lack::Nodes) {
+                parked.push(job);
+            } else if !(endless && estimate == u64::MAX)
+                && let Some(place) = reserve(profiles, needs, estimate)
+            {
+                self.queue.reservations.insert(job, place);
+            } else {
+                endless = true;
+            }
+        }
+        for job in parked {
+            self.park(job);
+        }
+    }
+
+    fn note_first(&mut self) {
+        let mut reservations = core::mem::take(&mut self.queue.reservations);
+        for (&job, place) in &mut reservations {
+            let before = if self.queue.disturbed { ClusterTime::NEVER } else { place.first };
+            place.first = if self.can_keep_to(job) { before.min(place.start) } else { before };
+        }
+        self.queue.reservations = reservations;
+    }
+
+    fn start_reserved(&mut self, now: ClusterTime) {
+        let due = self.queue.reservations.iter().filter(|(_, place)| place.start <= now);
+        let due: Vec<(JobId, Option<RowId>)> = due.map(|(&job, place)| (job, place.row)).collect();
+        let mut opened = None;
+        for (job, row) in due {
+            let Some(record) = self.jobs.get(&job) else { continue };
+            let row = row.or(opened);
+            let machine = self.machine();
+            if let Ok(parts) = (self.policy().placement)(machine, &record.spec, row) {
+                self.start(now, job, row, parts);
+                opened =
+                    opened.or(self.matrix.seat(job).map(|seat| seat.row).filter(|_| row.is_none()));
+            }
+        }
+        // What was to be in the new row is in it, or must be placed anew.
+        for place in self.queue.reservations.values_mut().filter(|place| place.row.is_none()) {
+            place.row = opened;
+        }
+        self.queue.reservations.retain(|_, place| place.row.is_some() || place.start > now);
+    }
+}
+
+/// Takes the earliest place for so many processors, over all rows.
+fn reserve(profiles: &mut [Profile], processors: u64, limit: u64) -> Option<Reservation> {
+    let found = profiles.iter().enumerate().filter_map(|(index, profile)| {
+        let (start, end) = profile.earliest(processors, limit)?;
+        Some((start, index, end))
+    });
+    let (start, index, end) = found.min()?;
+    let row = profiles[index].row;
+    let place = Reservation { row, start, end, processors, first: ClusterTime::NEVER };
+    profiles[index].spend(&place).ok()?;
+    Some(place)
+}
