@@ -89,7 +89,7 @@ type Report<'a> = dyn FnMut(Rule, String) + 'a;
 
 fn check_homes(core: &Core, report: &mut Report<'_>) {
     let residents: BTreeSet<JobId> =
-        core.jobs.keys().copied().filter(|&job| core.residence(job).is_some()).collect();
+        core.jobs.keys().filter(|&job| core.residence(job).is_some()).collect();
     let seated: BTreeSet<JobId> = core.matrix.seats().map(|(job, _)| job).collect();
     if residents != seated {
         report(Rule::OneHome, format!("resident {residents:?}, seated {seated:?}"));
@@ -363,7 +363,7 @@ fn check_accounts(core: &Core, report: &mut Report<'_>) {
 
 fn check_queue(core: &Core, report: &mut Report<'_>) {
     let queue = &core.queue;
-    for (&job, record) in &core.jobs {
+    for (job, record) in core.jobs.iter() {
         let places = [&queue.waiting, &queue.parked, &queue.suspended];
         let count = places.iter().filter(|place| place.contains(&job)).count();
         let queued = matches!(record.phase, Phase::Queued { .. });
@@ -423,14 +423,14 @@ fn check_deadlines(core: &Core, report: &mut Report<'_>) {
     let noted: BTreeSet<(ClusterTime, JobId)> = core
         .jobs
         .keys()
-        .filter_map(|&job| core.residence(job).map(|residence| (residence.deadline, job)))
+        .filter_map(|job| core.residence(job).map(|residence| (residence.deadline, job)))
         .filter(|&(at, _)| at < ClusterTime::NEVER)
         .collect();
     if noted != core.deadlines {
         report(Rule::Deadlines, format!("{:?}, not {noted:?}", core.deadlines));
     }
-    let next = core.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at);
-    for (&job, record) in &core.jobs {
+    let next = core.ledger.clone().next_due().map_or(ClusterTime::NEVER, |(at, _)| at);
+    for (job, record) in core.jobs.iter() {
         let (Some(limit), Some(residence)) = (record.spec.time_limit, core.residence(job)) else {
             continue;
         };

@@ -24,6 +24,7 @@ use crate::plan::{Outbox, Sent};
 use crate::policy::{Machine, POLICIES, Policy};
 use crate::queue::Queue;
 use crate::record::{Course, Deaths, Phase, Record, Residence, TaskEnd};
+use crate::table::Table;
 use crate::time::ClusterTime;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -37,7 +38,7 @@ pub struct Core {
     pub(crate) classes: Classes,
     pub(crate) nodes: Nodes,
     pub(crate) matrix: Matrix,
-    pub(crate) jobs: BTreeMap<JobId, Record>,
+    pub(crate) jobs: Table<Record>,
     pub(crate) queue: Queue,
     pub(crate) ledger: Ledger,
     pub(crate) frame: Frame,
@@ -70,7 +71,7 @@ impl Core {
             classes,
             nodes: Nodes::default(),
             matrix: Matrix::default(),
-            jobs: BTreeMap::new(),
+            jobs: Table::default(),
             queue: Queue::default(),
             ledger: Ledger::default(),
             frame: Frame::default(),
@@ -184,7 +185,7 @@ impl Core {
             Some(true) => {
                 self.nodes.set_memory(node, spec.memory_bytes);
                 self.queue.reconsider();
-                self.outbox.nodes.insert(node);
+                self.outbox.nodes.push(node);
                 self.kill_again(node, actions);
                 return;
             }
@@ -200,7 +201,7 @@ impl Core {
     /// Jobs that were killed while the node's agent was away may not have been killed there.
     fn kill_again(&self, node: NodeId, actions: &mut Vec<Action>) {
         let Some(column) = self.matrix.column(node) else { return };
-        for &job in &column.residents {
+        for &(_, job) in &column.residents {
             if let Some(residence) = self.residence(job)
                 && matches!(residence.course, Course::Killed { .. })
                 && residence.nodes_left().any(|left| left == node)
@@ -218,7 +219,7 @@ impl Core {
         self.nodes.lose(node);
         self.absent.retain(|&(other, _)| other != node);
         self.change_discipline();
-        for job in residents {
+        for (_, job) in residents {
             let was_there = self.residence_mut(job).is_some_and(|residence| residence.lose(node));
             if was_there {
                 let reason = EndReason::NodeLost(node);
@@ -423,7 +424,7 @@ impl Core {
 
     fn on_shut_down(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
         self.stopping = true;
-        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        let jobs: Vec<JobId> = self.jobs.keys().collect();
         for job in jobs {
             self.end_job(now, job, EndReason::ShutDown, actions);
         }

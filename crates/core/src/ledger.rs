@@ -17,6 +17,7 @@
 use crate::frame::Frame;
 use crate::ids::{JobId, RowId};
 use crate::ordered::{Entry, Ordered};
+use crate::table::Table;
 use crate::time::{ClusterTime, Nanos};
 use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -90,6 +91,18 @@ impl Entry for Due {
     fn enter(self, processors: &mut u64) {
         *processors += self.processors;
     }
+    fn leave(self, processors: &mut u64) -> bool {
+        *processors -= self.processors;
+        true
+    }
+}
+
+/// Jobs that run in exactly the same rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Pace {
+    jobs: Ordered<Due>,
+    /// When the first reaches its limit; nothing if that must be found anew.
+    next: Option<ClusterTime>,
 }
 
 /// What changes when a timetable activates.
@@ -111,12 +124,12 @@ pub struct Ledger {
     /// The frame in effect.
     frame: Frame,
     clocks: BTreeMap<RowId, u64>,
-    accounts: BTreeMap<JobId, Account>,
+    accounts: Table<Account>,
     /// Accounts with a limit.
     limited: usize,
     /// The jobs with a limit that are not ending, by where they run. New ones stand under no rows, by
     /// when they would end if they ran all the time.
-    paces: BTreeMap<Runs, Ordered<Due>>,
+    paces: BTreeMap<Runs, Pace>,
     /// The processors of jobs that may be gone any moment, by home row.
     leaving: BTreeMap<RowId, u64>,
     stages: VecDeque<Stage>,
@@ -260,17 +273,16 @@ impl Ledger {
     }
 
     /// The job that reaches its limit next, and when, if nothing changes.
-    #[must_use]
-    pub fn next_due(&self) -> Option<(ClusterTime, JobId)> {
-        let paces = self.paces.iter().filter(|(runs, _)| !runs.rows.is_empty());
-        let due = |(runs, list): (&Runs, &Ordered<Due>)| {
-            let first = list.first()?;
-            let need = Nanos(first.mark.saturating_sub(clock_of(&self.clocks, &runs.rows)));
-            let at = match need {
-                Nanos::ZERO => self.now,
-                need => self.frame.reaches(&runs.rows, self.now, need),
-            };
-            Some((at, first.job))
+    pub fn next_due(&mut self) -> Option<(ClusterTime, JobId)> {
+        let Self { paces, clocks, frame, now, .. } = self;
+        let paces = paces.iter_mut().filter(|(runs, _)| !runs.rows.is_empty());
+        let due = |(runs, pace): (&Runs, &mut Pace)| {
+            let first = pace.jobs.first()?;
+            let at = *pace.next.get_or_insert_with(|| {
+                let need = Nanos(first.mark.saturating_sub(clock_of(clocks, &runs.rows)));
+                frame.reaches(&runs.rows, *now, need)
+            });
+            Some((at.max(*now), first.job))
         };
         paces.filter_map(due).min().filter(|&(at, _)| at < ClusterTime::NEVER)
     }
@@ -357,12 +369,15 @@ impl Ledger {
     pub fn complete(&self) -> bool {
         let mut anew = Self { clocks: self.clocks.clone(), ..Self::default() };
         let mut clocks = true;
-        for (&job, account) in &self.accounts {
+        for (job, account) in self.accounts.iter() {
             clocks &= account.runs.rows.iter().all(|row| self.clocks.contains_key(row));
             clocks &= clock_of(&self.clocks, &account.runs.rows) >= account.began;
             anew.list(job, account);
         }
-        clocks && anew.paces == self.paces && anew.leaving == self.leaving
+        let lists = |ledger: &Self| -> Vec<(Runs, Ordered<Due>)> {
+            ledger.paces.iter().map(|(runs, pace)| (runs.clone(), pace.jobs.clone())).collect()
+        };
+        clocks && lists(&anew) == lists(self) && anew.leaving == self.leaving
     }
 
     /// Whose service grows otherwise than before [`Ledger::forget_moved`].
@@ -414,6 +429,9 @@ impl Ledger {
             self.clocks.retain(|row, _| rows.contains(row) || frame.length_of(*row).is_some());
             self.frame = frame;
             self.moved.frame = true;
+            for pace in self.paces.values_mut() {
+                pace.next = None;
+            }
         }
     }
 
@@ -431,10 +449,14 @@ impl Ledger {
         if account.leaves() {
             *self.leaving.entry(account.runs.home).or_default() += account.processors;
         } else if let Some(due) = account.due(job) {
-            match self.paces.get_mut(&account.runs) {
-                Some(list) => list.insert(due),
-                None => self.paces.entry(account.runs.clone()).or_default().insert(due),
+            let pace = match self.paces.get_mut(&account.runs) {
+                Some(pace) => pace,
+                None => self.paces.entry(account.runs.clone()).or_default(),
+            };
+            if pace.jobs.first().is_none_or(|first| due < first) {
+                pace.next = None;
             }
+            pace.jobs.insert(due);
         }
     }
 
@@ -448,10 +470,13 @@ impl Ledger {
                 }
             }
         } else if let Some(due) = account.due(job)
-            && let Some(list) = self.paces.get_mut(&account.runs)
+            && let Some(pace) = self.paces.get_mut(&account.runs)
         {
-            list.remove(due);
-            if list.is_empty() {
+            if pace.jobs.first() == Some(due) {
+                pace.next = None;
+            }
+            pace.jobs.remove(due);
+            if pace.jobs.is_empty() {
                 self.paces.remove(&account.runs);
             }
         }
@@ -504,7 +529,7 @@ impl<'a> Releases<'a> {
             true => ledger.now.0,
             false => clock_of(&ledger.clocks, &runs.rows),
         };
-        let lists = lists.map(|(runs, list)| (clock(runs), list));
+        let lists = lists.map(|(runs, pace)| (clock(runs), &pace.jobs));
         let mut releases = Self { lists: lists.collect(), next: BinaryHeap::new() };
         for list in 0..releases.lists.len() {
             releases.stand(list, 0, 0);

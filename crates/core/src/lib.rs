@@ -40,6 +40,7 @@ mod queue;
 pub mod record;
 mod reserve;
 pub mod share;
+pub mod table;
 pub mod time;
 pub mod timetable;
 pub mod view;

@@ -15,6 +15,10 @@ pub(crate) trait Entry: Copy + Ord + core::fmt::Debug {
     type Summary: Copy + Default + core::fmt::Debug;
     /// Enters this one into the summary of its block.
     fn enter(self, summary: &mut Self::Summary);
+    /// Takes this one out of the summary of its block, if that can be said without the others.
+    fn leave(self, _summary: &mut Self::Summary) -> bool {
+        false
+    }
 }
 
 /// See the module.
@@ -68,7 +72,7 @@ impl<T: Entry> Ordered<T> {
         block.entries.remove(place);
         if block.entries.is_empty() {
             self.blocks.remove(index);
-        } else {
+        } else if !entry.leave(&mut block.summary) {
             block.summarise();
         }
     }
@@ -149,6 +153,13 @@ mod tests {
         type Summary = u64;
         fn enter(self, sum: &mut u64) {
             *sum += u64::from(self.1);
+        }
+        fn leave(self, sum: &mut u64) -> bool {
+            *sum -= u64::from(self.1);
+            self.0.is_multiple_of(2) || {
+                *sum += u64::from(self.1);
+                false
+            }
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) type NodePlan = BTreeMap<RowId, Vec<Candidate>>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Outbox {
     /// Nodes that need a timetable whether or not it changed.
-    pub(crate) nodes: BTreeSet<NodeId>,
+    pub(crate) nodes: Vec<NodeId>,
     /// All of them do.
     pub(crate) all_nodes: bool,
     /// Since the frame is another one.
@@ -78,7 +78,7 @@ fn homes_and_guests(
     candidates: &mut Vec<Candidate>,
 ) {
     let mut guests = Vec::new();
-    for &job in &column.residents {
+    for &(_, job) in &column.residents {
         let Some((seat, set)) = matrix.seat(job).and_then(|seat| Some((seat, seat.on(node)?)))
         else {
             continue;
@@ -100,7 +100,7 @@ fn substitutes(
     candidates: &mut Vec<Candidate>,
 ) {
     let mut found: Vec<(bool, RowId, JobId)> = Vec::new();
-    for &job in &column.residents {
+    for &(_, job) in &column.residents {
         let Some(seat) = matrix.seat(job) else { continue };
         let elsewhere = seat.row != row && !seat.guest_in.contains(&row);
         if seat.active && seat.parts.len() == 1 && elsewhere {
@@ -133,7 +133,9 @@ impl Core {
         let changes = self.matrix.settle();
         let mut outbox = core::mem::take(&mut self.outbox);
         let all_nodes = outbox.all_nodes || reframed;
-        outbox.nodes.extend(&changes.nodes);
+        outbox.nodes.extend_from_slice(&changes.nodes);
+        outbox.nodes.sort_unstable();
+        outbox.nodes.dedup();
         self.tell(now, all_nodes, &outbox.nodes, actions);
         let mut runs = Vec::with_capacity(changes.jobs.len());
         self.runs_of(&changes.jobs, &mut runs);
@@ -161,7 +163,7 @@ impl Core {
         &mut self,
         now: ClusterTime,
         all_nodes: bool,
-        nodes: &BTreeSet<NodeId>,
+        nodes: &[NodeId],
         actions: &mut Vec<Action>,
     ) {
         let nodes = || nodes.iter().copied().filter(|&node| self.nodes.is_up(node));
@@ -260,7 +262,7 @@ impl Core {
     fn runs_on(&self, node: NodeId, runs: &mut Vec<(JobId, Runs)>) {
         let Some(column) = self.matrix.column(node) else { return };
         let mut here: BTreeMap<JobId, Runs> = BTreeMap::new();
-        for &job in &column.residents {
+        for &(_, job) in &column.residents {
             if let Some(seat) = self.matrix.seat(job).filter(|seat| seat.parts.len() == 1) {
                 here.insert(job, Runs { home: seat.row, rows: Vec::new() });
             }

@@ -41,7 +41,7 @@ use crate::ledger::Opening;
 use crate::limits::BACKFILL_TRIES_MAX;
 use crate::ordered::{Entry, Ordered};
 use crate::params::Discipline;
-use crate::policy::{Decision, WaitReason};
+use crate::policy::{Decision, WaitReason, counts_suffice, processors};
 use crate::record::{Part, Phase, Residence};
 use crate::reserve::Reservation;
 use crate::time::{ClusterTime, Nanos};
@@ -187,21 +187,6 @@ impl Queue {
 /// How long a job is taken to run, in nanoseconds: the most there is for one without a limit.
 pub(crate) fn estimate(spec: &JobSpec) -> u64 {
     spec.time_limit.map_or(u64::MAX, |limit| limit.0.min(u64::MAX - 1))
-}
-
-/// How many processors a job needs at least, on a machine of so many.
-pub(crate) fn processors(spec: &JobSpec, machine: u64) -> u64 {
-    let tasks = u64::from(spec.tasks);
-    match spec.processors_per_task {
-        Some(each) => tasks * u64::from(each.max(1)),
-        // Where there are not so many, tasks share what there is.
-        None => tasks.min(machine),
-    }
-}
-
-/// Whether a job fits wherever enough processors are free.
-fn counts_suffice(spec: &JobSpec) -> bool {
-    spec.processors_per_task.unwrap_or(1) == 1 && spec.memory_per_task_bytes.unwrap_or(0) == 0
 }
 
 impl Core {

@@ -16,8 +16,8 @@
 use crate::controller::Core;
 use crate::ids::{JobId, RowId};
 use crate::limits::RESERVATIONS_MAX;
-use crate::policy::{Lack, WaitReason};
-use crate::queue::{estimate, processors};
+use crate::policy::{Lack, WaitReason, processors};
+use crate::queue::estimate;
 use crate::time::{ClusterTime, Nanos};
 use alloc::vec::Vec;
 

@@ -6,6 +6,7 @@ use crate::frame::Frame;
 use crate::ids::{JobId, NodeId, ProcessorSet, Rank, RowId};
 use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::ledger::Moved;
+use crate::matrix::Column;
 use crate::params::Params;
 use crate::policy::WaitReason;
 use crate::record::{Course, Part, Phase, Record};
@@ -195,7 +196,7 @@ impl Core {
                 up: node.up,
                 used: node.spec.processors.iter().filter(taken).collect(),
                 admitted_bytes: node.admitted_bytes,
-                jobs: column.map_or(Vec::new(), |column| column.residents.clone()),
+                jobs: column.map_or(Vec::new(), jobs_of),
             }
         })
     }
@@ -300,6 +301,13 @@ impl Core {
             (None, None) => WaitReason::Nodes,
         }
     }
+}
+
+/// The jobs with a home on a node, by number.
+fn jobs_of(column: &Column) -> Vec<JobId> {
+    let mut jobs: Vec<JobId> = column.residents.iter().map(|&(_, job)| job).collect();
+    jobs.sort_unstable();
+    jobs
 }
 
 const fn state(since: ClusterTime, course: Course) -> JobState {

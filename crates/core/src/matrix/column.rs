@@ -15,8 +15,8 @@ pub struct Column {
     loads: Vec<u32>,
     /// The sum of them.
     pub load: u32,
-    /// The jobs with a home here, by number.
-    pub residents: Vec<JobId>,
+    /// The jobs with a home here, by home row, then by number.
+    pub residents: Vec<(RowId, JobId)>,
     /// The rows that use any of it, oldest first.
     cells: Vec<(RowId, Cells)>,
 }
@@ -67,17 +67,11 @@ impl Column {
         self.cells.retain(|(id, cells)| *id != row || !cells.unused());
     }
 
-    pub(super) fn house(&mut self, job: JobId) {
-        let after = self.residents.partition_point(|&other| other < job);
-        self.residents.insert(after, job);
-    }
-
-    pub(super) fn unhouse(&mut self, job: JobId) {
-        self.residents.retain(|&other| other != job);
-    }
-
-    /// Processors go to a home of a row.
-    pub(super) fn take(&mut self, row: RowId, set: &ProcessorSet) {
+    /// Processors go to a job at home in a row.
+    pub(super) fn take(&mut self, home: (RowId, JobId), set: &ProcessorSet) {
+        let after = self.residents.partition_point(|&other| other < home);
+        self.residents.insert(after, home);
+        let row = home.0;
         self.cells_mut(row).taken.union_with(set);
         for processor in set.iter() {
             if let Some(load) = self.loads.get_mut(processor as usize) {
@@ -87,8 +81,10 @@ impl Column {
         }
     }
 
-    /// Processors come back from a home of a row.
-    pub(super) fn give_back(&mut self, row: RowId, set: &ProcessorSet) {
+    /// Processors come back from a job at home in a row.
+    pub(super) fn give_back(&mut self, home: (RowId, JobId), set: &ProcessorSet) {
+        self.residents.retain(|&other| other != home);
+        let row = home.0;
         let cells = self.cells_mut(row);
         cells.taken.subtract(set);
         cells.active.subtract(set);

@@ -35,6 +35,7 @@ pub use row::{Cells, Row};
 
 use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use crate::limits::NODES_MAX;
+use crate::table::Table;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -84,7 +85,7 @@ pub struct Matrix {
     rows: BTreeMap<RowId, Row>,
     /// By node number; nothing for nodes that are not up.
     columns: Vec<Option<Column>>,
-    seats: BTreeMap<JobId, Seat>,
+    seats: Table<Seat>,
     /// What a row would have free in which nobody is at home.
     blank: Index,
     loads: Loads,
@@ -135,7 +136,7 @@ impl Matrix {
 
     /// All jobs that have a place.
     pub fn seats(&self) -> impl Iterator<Item = (JobId, &Seat)> {
-        self.seats.iter().map(|(&id, seat)| (id, seat))
+        self.seats.iter()
     }
 
     /// A node that is up.
@@ -195,12 +196,12 @@ impl Matrix {
     /// Removes a node with the parts of jobs on it; the jobs keep their other parts.
     pub fn remove_node(&mut self, node: NodeId) {
         let Some(column) = self.column(node) else { return };
-        for job in column.residents.clone() {
+        for (row, job) in column.residents.clone() {
             self.evict_everywhere(job);
             let seat = &self.seats[&job];
-            let (row, active) = (seat.row, seat.active);
+            let active = seat.active;
             let set = seat.on(node).cloned().unwrap_or_default();
-            self.release(row, node, &set);
+            self.release((row, job), node, &set);
             if active {
                 self.row_mut(row).busy -= u64::from(set.count());
             }
@@ -239,10 +240,7 @@ impl Matrix {
             row
         });
         for (node, set) in parts.iter() {
-            self.occupy(row, *node, set);
-            if let Some(column) = self.column_mut(*node) {
-                column.house(job);
-            }
+            self.occupy((row, job), *node, set);
         }
         let processors = parts.iter().map(|(_, set)| u64::from(set.count())).sum();
         let (class, guest_in) = (class.clone(), Vec::new());
@@ -265,10 +263,7 @@ impl Matrix {
         self.deactivate(job);
         let Some(seat) = self.seats.remove(&job) else { return };
         for (node, set) in seat.parts.iter() {
-            self.release(seat.row, *node, set);
-            if let Some(column) = self.column_mut(*node) {
-                column.unhouse(job);
-            }
+            self.release((seat.row, job), *node, set);
         }
         self.leave(seat.row);
     }
@@ -344,9 +339,7 @@ impl Matrix {
         }
         let rows: Vec<RowId> = self.rows.keys().copied().collect();
         for row in rows {
-            let mut jobs = self.residents(&vacated, row);
-            jobs.extend(&movers);
-            for (_, job) in self.by_home(jobs, |home| home > row) {
+            for (_, job) in self.candidates(&vacated, &movers, row, |home| home > row) {
                 if self.rows.contains_key(&row) && self.fits_home(job, row) {
                     let seat = &self.seats[&job];
                     // Only later rows lose anything, so the same sweep sees what that makes room for.
@@ -374,14 +367,10 @@ impl Matrix {
         if self.rows.len() > 1 {
             let rows: Vec<RowId> = self.rows.keys().copied().collect();
             for row in rows {
-                let jobs = if woken.contains(&row) {
-                    self.seats.keys().copied().collect()
-                } else {
-                    let mut jobs = self.residents(&loosened, row);
-                    jobs.extend(&seekers);
-                    jobs
+                let mut jobs = match woken.contains(&row) {
+                    true => self.everybody(row),
+                    false => self.candidates(&loosened, &seekers, row, |home| home != row),
                 };
-                let mut jobs = self.by_home(jobs, |home| home != row);
                 // The rows after this one come first, in cyclic order.
                 let earlier = jobs.partition_point(|&(home, _)| home < row);
                 jobs.rotate_left(earlier);
@@ -434,20 +423,31 @@ impl Matrix {
             })
     }
 
-    /// The jobs with a home on any of these nodes, where they stand beside this row.
-    fn residents(&self, places: &BTreeSet<(RowId, NodeId)>, row: RowId) -> Vec<JobId> {
+    /// The jobs at home beside one of these places of a row, and those who may fit anywhere, by home
+    /// row, then by number; only those whose home row is `wanted`.
+    fn candidates(
+        &self,
+        places: &BTreeSet<(RowId, NodeId)>,
+        anywhere: &BTreeSet<JobId>,
+        row: RowId,
+        wanted: impl Fn(RowId) -> bool,
+    ) -> Vec<(RowId, JobId)> {
         let places = places.range((row, NodeId(0))..=(row, NodeId(u32::MAX)));
         let columns = places.filter_map(|&(_, node)| self.column(node));
-        columns.flat_map(|column| &column.residents).copied().collect()
-    }
-
-    /// Jobs by home row, then by number, each once; only those whose home row is `wanted`.
-    fn by_home(&self, jobs: Vec<JobId>, wanted: impl Fn(RowId) -> bool) -> Vec<(RowId, JobId)> {
-        let home = |job: JobId| self.seats.get(&job).map(|seat| (seat.row, job));
-        let homes = jobs.into_iter().filter_map(home);
-        let mut jobs: Vec<(RowId, JobId)> = homes.filter(|&(row, _)| wanted(row)).collect();
+        let here = columns.flat_map(|column| &column.residents).copied();
+        let mut jobs: Vec<(RowId, JobId)> = here.filter(|&(home, _)| wanted(home)).collect();
+        let home = |&job: &JobId| self.seats.get(&job).map(|seat| (seat.row, job));
+        jobs.extend(anywhere.iter().filter_map(home).filter(|&(home, _)| wanted(home)));
         jobs.sort_unstable();
         jobs.dedup();
+        jobs
+    }
+
+    /// All jobs at home in other rows, by home row, then by number.
+    fn everybody(&self, row: RowId) -> Vec<(RowId, JobId)> {
+        let others = self.seats.iter().filter(|(_, seat)| seat.row != row);
+        let mut jobs: Vec<(RowId, JobId)> = others.map(|(job, seat)| (seat.row, job)).collect();
+        jobs.sort_unstable();
         jobs
     }
 
@@ -456,8 +456,8 @@ impl Matrix {
         self.deactivate(job);
         let (from, parts) = (self.seats[&job].row, self.seats[&job].parts.clone());
         for (node, set) in parts.iter() {
-            self.release(from, *node, set);
-            self.occupy(to, *node, set);
+            self.release((from, job), *node, set);
+            self.occupy((to, job), *node, set);
         }
         if let Some(seat) = self.seats.get_mut(&job) {
             seat.row = to;
@@ -526,7 +526,7 @@ impl Matrix {
         if column.cells(row).is_none_or(|cells| !cells.guest.overlaps(set)) {
             return;
         }
-        for guest in column.residents.clone() {
+        for (_, guest) in column.residents.clone() {
             let seat = &self.seats[&guest];
             if seat.guest_in.contains(&row) && seat.on(node).is_some_and(|own| own.overlaps(set)) {
                 self.evict(guest, row);
@@ -548,28 +548,28 @@ impl Matrix {
         }
     }
 
-    fn occupy(&mut self, row: RowId, node: NodeId, set: &ProcessorSet) {
+    fn occupy(&mut self, home: (RowId, JobId), node: NodeId, set: &ProcessorSet) {
         let Some(column) = self.columns.get_mut(node.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        let row_id = row;
-        let row = self.rows.get_mut(&row).expect("homes are only placed in rows that exist");
+        let row_id = home.0;
+        let row = self.rows.get_mut(&row_id).expect("homes are only placed in rows that exist");
         row.index.remove(column.free(row_id), node);
         self.loads.remove(column.load, node);
-        column.take(row_id, set);
+        column.take(home, set);
         row.index.insert(column.free(row_id), node);
         self.loads.insert(column.load, node);
     }
 
-    fn release(&mut self, row: RowId, node: NodeId, set: &ProcessorSet) {
+    fn release(&mut self, home: (RowId, JobId), node: NodeId, set: &ProcessorSet) {
         let Some(column) = self.columns.get_mut(node.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        let row_id = row;
-        let row = self.rows.get_mut(&row).expect("a row lives as long as its homes");
+        let row_id = home.0;
+        let row = self.rows.get_mut(&row_id).expect("a row lives as long as its homes");
         row.index.remove(column.free(row_id), node);
         self.loads.remove(column.load, node);
-        column.give_back(row_id, set);
+        column.give_back(home, set);
         row.index.insert(column.free(row_id), node);
         self.loads.insert(column.load, node);
         if self.rows.len() > 1 {

@@ -33,13 +33,18 @@ fn space_then_time(machine: Machine<'_>, spec: &JobSpec, lay: Lay) -> Decision {
             return Decision::Start { row: Some(row), parts };
         }
     }
+    let limit = machine.rows;
+    let full = machine.matrix.row_count() >= limit as usize;
+    if full && placement::counts_suffice(spec) && placement::fits_blank(machine, spec) {
+        return Decision::Wait(WaitReason::Rows { limit });
+    }
     // Whether it would fit a new row tells what it waits for.
     match lay(machine, spec, None) {
         Ok(parts) => {
-            if machine.matrix.row_count() < machine.rows as usize {
+            if !full {
                 return Decision::Start { row: None, parts };
             }
-            Decision::Wait(WaitReason::Rows { limit: machine.rows })
+            Decision::Wait(WaitReason::Rows { limit })
         }
         Err(Lack::Memory) => Decision::Wait(WaitReason::Memory),
         Err(Lack::Nodes) => Decision::Wait(WaitReason::Nodes),

@@ -14,6 +14,7 @@ mod placement;
 
 pub use gang::{GANG, SPACE};
 pub use placement::{Lack, Lay};
+pub(crate) use placement::{counts_suffice, processors};
 
 use crate::action::Refusal;
 use crate::class::Classes;

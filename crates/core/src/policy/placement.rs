@@ -23,6 +23,27 @@ pub enum Lack {
     Memory,
 }
 
+/// Whether a job fits wherever enough processors are free: its tasks take one each, and no memory.
+pub(crate) fn counts_suffice(spec: &JobSpec) -> bool {
+    spec.processors_per_task.unwrap_or(1) == 1 && spec.memory_per_task_bytes.unwrap_or(0) == 0
+}
+
+/// How many processors a job needs at least, on a machine of so many.
+pub(crate) fn processors(spec: &JobSpec, machine: u64) -> u64 {
+    let tasks = u64::from(spec.tasks);
+    match spec.processors_per_task {
+        Some(each) => tasks * u64::from(each.max(1)),
+        // Where there are not so many, tasks share what there is.
+        None => tasks.min(machine),
+    }
+}
+
+/// Whether a job for which [`counts_suffice`] fits a new row.
+pub(super) fn fits_blank(machine: Machine<'_>, spec: &JobSpec) -> bool {
+    let free = machine.matrix.blank().free();
+    free > 0 && processors(spec, free) <= free
+}
+
 /// See the module.
 pub(super) fn packed(
     machine: Machine<'_>,
