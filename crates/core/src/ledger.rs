@@ -345,6 +345,12 @@ impl Ledger {
         self.frame.reaches(rows, self.now, need)
     }
 
+    /// The frame in effect.
+    #[must_use]
+    pub const fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
     /// Whether the job has an account.
     #[must_use]
     pub fn has(&self, job: JobId) -> bool {

@@ -171,6 +171,13 @@ impl Core {
         self.ledger.reaches_in(rows, need)
     }
 
+    /// The frame in effect at the latest event, which [`Core::runs_in`] goes by: not yet the one that
+    /// was last decided on, if that activates later.
+    #[must_use]
+    pub const fn frame_in_effect(&self) -> &Frame {
+        self.ledger.frame()
+    }
+
     /// When a change that was decided on takes effect, with a `lead`: who runs in which rows is
     /// otherwise from then on, but is only told with the first event that follows.
     /// [`ClusterTime::NEVER`]: all that was decided on is in effect.

@@ -1,0 +1,314 @@
+//! The loop: what happens next, tell the core, do what it says.
+//!
+//! Three things can happen: a job is handed in, a job is done, and the time comes at which the core
+//! wanted to be woken. At one moment, jobs that are handed in come first, in the order of the
+//! workload, then those that are done, in the order in which they were handed in (or the other way
+//! round: [`Order`]); each is an event by itself, on which the core decides before the next.
+
+use crate::error::SimError;
+use crate::grouped::Grouped;
+use crate::jobs::{Course, Finished, Index, Job, Jobs, Live};
+use crate::machine::Machine;
+use crate::observer::{Observer, Passed, Start};
+use crate::slots::SlotBySlot;
+use tutti_core::{
+    Action, ClassName, Classes, ClusterTime, Core, Event, JobId, JobSpec, Nanos, OnBadExit, Params,
+    RequestId, TaskStatus, UserId,
+};
+
+/// How a workload is simulated.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The machine.
+    pub machine: Machine,
+    /// The core's parameters; see [`set_policy`](crate::set_policy).
+    pub params: Params,
+    /// The core's classes.
+    pub class_rules: Classes,
+    /// The classes of the workload's jobs, by their index.
+    pub classes: Vec<ClassName>,
+    /// What comes first of what happens at one moment.
+    pub order: Order,
+    /// What a job loses of its turn where it ran not just before, if others run too.
+    pub switch_cost: Nanos,
+    /// How progress is worked out.
+    pub progress: Progress,
+    /// When to stop, jobs or no jobs.
+    pub horizon: Option<ClusterTime>,
+    /// Whether jobs that the core declines are passed over; otherwise they are an error.
+    pub skips_declined: bool,
+}
+
+/// What comes first of what happens at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Jobs that are handed in: those that end at that moment are still in their way.
+    #[default]
+    SubmitFirst,
+    /// Jobs that are done: what they leave is free for those handed in.
+    EndFirst,
+}
+
+/// How it is worked out how far jobs have got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// By arithmetic, from event to event.
+    #[default]
+    ByEvent,
+    /// Slot by slot: the same result, slowly. For checking the other.
+    BySlot,
+}
+
+/// What came of a stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) useful_ns: u128,
+    pub(crate) held_ns: u128,
+    pub(crate) switches: u64,
+}
+
+/// How far jobs have got, and which is done next.
+pub(crate) trait Progression {
+    /// Moves on to a moment that is not after [`Progression::next`].
+    fn advance(&mut self, to: ClusterTime, jobs: &mut Jobs) -> Share;
+    /// Takes in what the core decided at its latest event.
+    fn refresh(&mut self, core: &Core, jobs: &mut Jobs);
+    /// When something is due next.
+    fn next(&self, jobs: &Jobs) -> ClusterTime;
+    /// The first job that is done by now.
+    fn done(&self, jobs: &Jobs) -> Option<JobId>;
+    /// Forgets a job.
+    fn remove(&mut self, index: Index, jobs: &mut Jobs);
+}
+
+/// Simulates a workload, to its end or to the horizon. Jobs must come in the order in which they are
+/// handed in; one that comes late is handed in when it comes.
+///
+/// # Errors
+/// If the workload has an error, the core declines a job, or the observer can't write.
+pub fn run<E>(
+    settings: &Settings,
+    workload: impl Iterator<Item = Result<Job, E>>,
+    observer: &mut impl Observer,
+) -> Result<(), SimError<E>> {
+    let cost = settings.switch_cost;
+    match settings.progress {
+        Progress::ByEvent => Simulation::new(settings, Grouped::new(cost), observer).run(workload),
+        Progress::BySlot => {
+            Simulation::new(settings, SlotBySlot::new(cost), observer).run(workload)
+        }
+    }
+}
+
+struct Simulation<'a, P, O> {
+    settings: &'a Settings,
+    core: Core,
+    progress: P,
+    observer: &'a mut O,
+    jobs: Jobs,
+    /// How many jobs have started and not ended.
+    resident: usize,
+    now: ClusterTime,
+    wake: ClusterTime,
+    submitted: u64,
+    /// Each used again for every event.
+    actions: Vec<Action>,
+    submit: Event,
+    ended: Event,
+}
+
+impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
+    fn new(settings: &'a Settings, progress: P, observer: &'a mut O) -> Self {
+        Self {
+            settings,
+            core: Core::new(settings.params.clone(), settings.class_rules.clone()),
+            progress,
+            observer,
+            jobs: Jobs::default(),
+            resident: 0,
+            now: ClusterTime::default(),
+            wake: ClusterTime::NEVER,
+            submitted: 0,
+            actions: Vec::new(),
+            submit: Event::Tick,
+            ended: Event::JobsEnded { jobs: Vec::new(), status: TaskStatus::Exited(0) },
+        }
+    }
+
+    fn run<E>(
+        mut self,
+        mut workload: impl Iterator<Item = Result<Job, E>>,
+    ) -> Result<(), SimError<E>> {
+        for event in self.settings.machine.events() {
+            self.core.apply(self.now, &event, &mut self.actions);
+            self.actions.clear();
+        }
+        let mut coming = next_of(&mut workload)?;
+        loop {
+            let submit = coming.as_ref().map_or(ClusterTime::NEVER, |job| job.submit.max(self.now));
+            let done = self.progress.next(&self.jobs);
+            let wake = self.wake.min(self.core.next_change());
+            let due = submit.min(done).min(wake);
+            let horizon = self.settings.horizon.unwrap_or(ClusterTime::NEVER);
+            if due >= horizon {
+                break;
+            }
+            self.pass(due);
+            let submits_first = self.settings.order == Order::SubmitFirst || done > due;
+            if submit == due && submits_first {
+                if let Some(job) = coming.take() {
+                    self.hand_in(job)?;
+                }
+                coming = next_of(&mut workload)?;
+            } else if done == due {
+                if let Some(job) = self.progress.done(&self.jobs) {
+                    self.end(job)?;
+                }
+            } else {
+                // The wish is spent, whether or not it is made again.
+                self.wake = ClusterTime::NEVER;
+                self.core.apply(self.now, &Event::Tick, &mut self.actions);
+                self.settle()?;
+            }
+        }
+        match self.settings.horizon {
+            Some(horizon) => self.pass(horizon),
+            None if self.jobs.len() > 0 => return Err(SimError::Stuck { left: self.jobs.len() }),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Nothing happens until `to`.
+    fn pass(&mut self, to: ClusterTime) {
+        if to <= self.now {
+            return;
+        }
+        let share = self.progress.advance(to, &mut self.jobs);
+        let waiting = self.jobs.len() - self.resident;
+        let Share { useful_ns, held_ns, switches } = share;
+        let from = self.now;
+        self.observer.passed(&Passed { from, to, useful_ns, held_ns, switches, waiting });
+        self.now = to;
+    }
+
+    fn hand_in<E>(&mut self, mut job: Job) -> Result<(), SimError<E>> {
+        job.submit = job.submit.max(self.now);
+        self.ask_for(&job);
+        self.core.apply(self.now, &self.submit, &mut self.actions);
+        let answer = self.actions.iter().find_map(|action| match action {
+            Action::Accept { job, .. } => Some(Ok(*job)),
+            Action::Decline { refusal, .. } => Some(Err(refusal.clone())),
+            _ => None,
+        });
+        match answer {
+            Some(Ok(id)) => {
+                let sequence = self.submitted;
+                self.submitted += 1;
+                self.observer.submitted(sequence, &job)?;
+                let course = Course { left: job.need().0, ..Course::default() };
+                self.jobs.insert(Live { id, job, sequence, start: None, course });
+            }
+            Some(Err(refusal)) if !self.settings.skips_declined => {
+                let Job { number, line, .. } = job;
+                return Err(SimError::Declined { number, line, refusal });
+            }
+            Some(Err(_)) | None => self.observer.declined(&job),
+        }
+        self.settle()
+    }
+
+    /// Makes the request for a job, in place: it is the same but for a few numbers.
+    fn ask_for(&mut self, job: &Job) {
+        let Event::Submit { spec, .. } = &mut self.submit else {
+            let spec = JobSpec {
+                owner: UserId(0),
+                class: ClassName::new(""),
+                tasks: 0,
+                processors_per_task: Some(1),
+                memory_per_task_bytes: None,
+                time_limit: None,
+                // The driver itself ends jobs at their limit: by what they computed, not by what
+                // their turns gave them, which a switch has its part of.
+                grace: Nanos(u64::MAX),
+                attached: false,
+                on_bad_exit: OnBadExit::Continue,
+            };
+            self.submit = Event::Submit { request: RequestId(0), spec };
+            return self.ask_for(job);
+        };
+        let class = &self.settings.classes[usize::from(job.class)];
+        if spec.class != *class {
+            spec.class.clone_from(class);
+        }
+        spec.owner = UserId(job.user);
+        spec.tasks = job.processors;
+        spec.time_limit = Some(job.estimate.max(tutti_core::limits::TIME_LIMIT_MIN));
+    }
+
+    /// A job's processes are done.
+    fn end<E>(&mut self, id: JobId) -> Result<(), SimError<E>> {
+        let Some(index) = self.jobs.find(id) else { return Ok(()) };
+        self.progress.remove(index, &mut self.jobs);
+        if let Event::JobsEnded { jobs, .. } = &mut self.ended {
+            jobs.clear();
+            jobs.push(id);
+        }
+        self.core.apply(self.now, &self.ended, &mut self.actions);
+        self.settle()
+    }
+
+    /// Does what the core says.
+    fn settle<E>(&mut self) -> Result<(), SimError<E>> {
+        let mut actions = std::mem::take(&mut self.actions);
+        for action in actions.drain(..) {
+            match action {
+                Action::Launch { job, .. } => self.start(job)?,
+                Action::Ended { job, .. } => self.finish(job)?,
+                Action::WakeAt { at } => self.wake = at,
+                // Who runs when is asked of the core; and what is signalled or killed is at its
+                // time limit, where it is ended anyhow.
+                Action::Timetable { .. }
+                | Action::Timetables { .. }
+                | Action::Signal { .. }
+                | Action::Kill { .. }
+                | Action::Accept { .. }
+                | Action::Decline { .. } => {}
+            }
+        }
+        self.actions = actions;
+        self.progress.refresh(&self.core, &mut self.jobs);
+        self.observer.decided(self.now, &self.core);
+        Ok(())
+    }
+
+    /// A job gets processors.
+    fn start<E>(&mut self, id: JobId) -> Result<(), SimError<E>> {
+        let Some(index) = self.jobs.find(id) else { return Ok(()) };
+        self.jobs.get_mut(index).start = Some(self.now);
+        self.resident += 1;
+        let (at, job, core) = (self.now, &self.jobs.get(index).job, &self.core);
+        self.observer.started(Start { at, job, id, core })?;
+        Ok(())
+    }
+
+    fn finish<E>(&mut self, id: JobId) -> Result<(), SimError<E>> {
+        let Some(live) = self.jobs.remove(id) else { return Ok(()) };
+        self.resident -= usize::from(live.start.is_some());
+        let finished = Finished {
+            job: live.job,
+            sequence: live.sequence,
+            start: live.start.unwrap_or(self.now),
+            end: self.now,
+            preemptions: live.course.preemptions,
+        };
+        self.observer.ended(id, &finished)?;
+        Ok(())
+    }
+}
+
+fn next_of<E>(
+    workload: &mut impl Iterator<Item = Result<Job, E>>,
+) -> Result<Option<Job>, SimError<E>> {
+    workload.next().transpose().map_err(SimError::Workload)
+}

@@ -1,0 +1,31 @@
+//! Why a simulation can't go on.
+
+use tutti_core::Refusal;
+
+/// Why a simulation can't go on. `E` is the error of the workload.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError<E> {
+    /// The workload can't be read any further.
+    #[error(transparent)]
+    Workload(E),
+    /// The core declines a job.
+    #[error("job {number} (line {line}) is declined: {refusal}")]
+    Declined {
+        /// The job's number in its workload.
+        number: u64,
+        /// Its line there; 0 if it comes from a model.
+        line: u64,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// Nothing happens any more, and jobs are left: a fault of the core or of this driver.
+    #[error("{left} jobs are left and nothing is due any more; please report this")]
+    Stuck {
+        /// How many.
+        left: usize,
+    },
+    /// What comes out can't be written.
+    #[error("cannot write the results")]
+    Output(#[from] std::io::Error),
+}

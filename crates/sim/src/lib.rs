@@ -1,0 +1,39 @@
+//! The simulator: the second driver of the core, beside the live controller.
+//!
+//! [`run`] feeds [`Core::apply`](tutti_core::Core::apply) with the events of a workload (jobs come,
+//! jobs are done) and hands on what it decides. Nothing is decided here: not who starts, not who
+//! takes turns with whom. What the driver adds is what processes would have done: it works out when
+//! a job has got as much time as it needs, from the rows in whose slots the core has it run.
+//!
+//! - in: any iterator of [`Job`]s, such as [`Workload`] makes of a trace or a model
+//! - out: whatever [`Observer`]s make of it: [`Summary`] (means, percentiles, utilisation),
+//!   [`InOrder`] (each job by itself, in the order of submission)
+//!
+//! Memory grows with the jobs in the system, not with the trace. Same workload, same settings: same
+//! results, to the bit.
+#![forbid(unsafe_code)]
+
+mod driver;
+mod error;
+mod grouped;
+mod jobs;
+mod machine;
+mod observer;
+mod order;
+mod policy;
+mod sketch;
+mod slots;
+mod summary;
+mod turns;
+mod workload;
+
+pub use driver::{Order, Progress, Settings, run};
+pub use error::SimError;
+pub use jobs::{Finished, Job};
+pub use machine::{Machine, MachineError};
+pub use observer::{Observer, Passed, Start};
+pub use order::InOrder;
+pub use policy::{POLICIES, set_policy};
+pub use sketch::Sketch;
+pub use summary::{Figures, GroupBy, Measure, Results, Summary, TAU_S};
+pub use workload::{Estimates, Missing, Workload};

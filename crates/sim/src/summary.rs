@@ -1,0 +1,348 @@
+//! The figures of a whole run: means, percentiles, utilisation.
+//!
+//! - wait: from submission to getting processors; response: from submission to the end
+//! - bounded slowdown: response over run time, where run times below [`TAU_S`] count as that long,
+//!   and never below 1
+//! - makespan: from the first submission to the last end (or the horizon)
+//! - utilisation: processor time in which jobs got on, over all of the makespan
+//! - loss of capacity: idle processor time while jobs waited, over all of the makespan (Zhang,
+//!   Franke, Moreira, Sivasubramaniam: "An analysis of space- and time-sharing techniques for
+//!   parallel job scheduling", 2001). With time slicing, the slots in which a processor has nobody
+//!   to run count as idle.
+//!
+//! Sums are exact, in integers, but for slowdowns; percentiles are those of a [`Sketch`].
+
+use crate::jobs::{Finished, Job};
+use crate::observer::{Observer, Passed};
+use crate::sketch::Sketch;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io;
+use tutti_core::{ClusterTime, JobId};
+
+/// Run times below this count as this long in the bounded slowdown, in seconds.
+pub const TAU_S: u64 = 10;
+
+const NS_PER_S: u64 = 1_000_000_000;
+/// Slowdowns are kept in millionths for percentiles.
+const SLOWDOWN_UNIT: f64 = 1e6;
+
+/// By what jobs are told apart in a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupBy {
+    /// Their class.
+    Class,
+    /// Their number of processors, in powers of two.
+    Size,
+    /// Their user.
+    User,
+}
+
+/// The key of a group: what it sorts by.
+type Key = u64;
+
+/// Figures of all jobs, or of a group of them, as they come in.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    jobs: u64,
+    at_limit: u64,
+    preemptions: u64,
+    work_ns: u128,
+    wait: Lengths,
+    response: Lengths,
+    slowdown: Slowdowns,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Lengths {
+    sum_ns: u128,
+    max_ns: u64,
+    sketch: Sketch,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Slowdowns {
+    sum: f64,
+    max: f64,
+    sketch: Sketch,
+}
+
+/// Looks on and counts.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    processors: u32,
+    group_by: Option<GroupBy>,
+    all: Figures,
+    groups: BTreeMap<Key, Figures>,
+    submitted: u64,
+    declined: u64,
+    first_submit: Option<ClusterTime>,
+    last: ClusterTime,
+    useful_ns: u128,
+    idle_ns: u128,
+    lost_to_switches_ns: u128,
+    switches: u64,
+}
+
+/// Mean, median, 95th percentile and maximum of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Measure {
+    /// The mean.
+    pub mean: f64,
+    /// Half are not above it.
+    pub median: f64,
+    /// 95 % are not above it.
+    pub p95: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+/// The figures of jobs that ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Results {
+    /// Which jobs: a class, a range of sizes, a user; nothing for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// How many ended.
+    pub jobs: u64,
+    /// Their part of all work, from 0 to 1; work is processors x time in which they got on.
+    pub work_share: f64,
+    /// From submission to getting processors, in seconds.
+    pub wait_s: Measure,
+    /// From submission to end, in seconds.
+    pub response_s: Measure,
+    /// Bounded slowdown.
+    pub slowdown: Measure,
+    /// How many were ended at their time limit.
+    pub at_limit: u64,
+    /// How often a job's turn was over before it was done.
+    pub preemptions: u64,
+}
+
+impl Summary {
+    /// For a machine with so many processors; with figures of groups, if told by what.
+    #[must_use]
+    pub fn new(processors: u32, group_by: Option<GroupBy>) -> Self {
+        Self {
+            processors,
+            group_by,
+            all: Figures::default(),
+            groups: BTreeMap::new(),
+            submitted: 0,
+            declined: 0,
+            first_submit: None,
+            last: ClusterTime::default(),
+            useful_ns: 0,
+            idle_ns: 0,
+            lost_to_switches_ns: 0,
+            switches: 0,
+        }
+    }
+
+    /// The figures of all jobs.
+    #[must_use]
+    pub fn results(&self) -> Results {
+        self.all.results(None, self.all.work_ns)
+    }
+
+    /// The figures of each group, in their order; `classes` are the names of classes, by index.
+    #[must_use]
+    pub fn groups(&self, classes: &[String]) -> Vec<Results> {
+        let name = |key: Key| match self.group_by {
+            Some(GroupBy::Class) => {
+                let index = usize::try_from(key).unwrap_or(usize::MAX);
+                classes.get(index).cloned().unwrap_or_default()
+            }
+            Some(GroupBy::Size) => match key {
+                0 => "1".to_owned(),
+                // A group ends at a power of two, so that those have neighbours below them.
+                _ => match ((1u64 << (key - 1)) + 1, 1u64 << key) {
+                    (least, most) if least == most => most.to_string(),
+                    (least, most) => format!("{least}-{most}"),
+                },
+            },
+            Some(GroupBy::User) if key == 0 => "unknown".to_owned(),
+            Some(GroupBy::User) | None => key.to_string(),
+        };
+        let whole = self.all.work_ns;
+        self.groups.iter().map(|(&key, figures)| figures.results(Some(name(key)), whole)).collect()
+    }
+
+    /// How many jobs were handed in.
+    #[must_use]
+    pub const fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
+    /// How many were declined and passed over.
+    #[must_use]
+    pub const fn declined(&self) -> u64 {
+        self.declined
+    }
+
+    /// How many of them had not ended at the horizon.
+    #[must_use]
+    pub const fn left(&self) -> u64 {
+        self.submitted - self.all.jobs
+    }
+
+    /// From the first submission to the end, in seconds.
+    #[must_use]
+    pub fn makespan_s(&self) -> f64 {
+        self.makespan_ns() as f64 / NS_PER_S as f64
+    }
+
+    /// Processor time in which jobs got on, from 0 to 1.
+    #[must_use]
+    pub fn utilisation(&self) -> f64 {
+        self.share(self.useful_ns)
+    }
+
+    /// Idle processor time while jobs waited, from 0 to 1.
+    #[must_use]
+    pub fn loss_of_capacity(&self) -> f64 {
+        self.share(self.idle_ns)
+    }
+
+    /// Processor time that switches cost, from 0 to 1.
+    #[must_use]
+    pub fn switching(&self) -> f64 {
+        self.share(self.lost_to_switches_ns)
+    }
+
+    /// How often the machine switched from one slot to another.
+    #[must_use]
+    pub const fn switches(&self) -> u64 {
+        self.switches
+    }
+
+    /// How waits are distributed, in ns.
+    #[must_use]
+    pub const fn waits(&self) -> &Sketch {
+        &self.all.wait.sketch
+    }
+
+    fn makespan_ns(&self) -> u64 {
+        self.first_submit.map_or(0, |first| self.last.since(first).0)
+    }
+
+    fn share(&self, part_ns: u128) -> f64 {
+        let whole_ns = u128::from(self.makespan_ns()) * u128::from(self.processors);
+        if whole_ns == 0 { 0.0 } else { part_ns as f64 / whole_ns as f64 }
+    }
+
+    fn key(&self, job: &Job) -> Option<Key> {
+        Some(match self.group_by? {
+            GroupBy::Class => u64::from(job.class),
+            GroupBy::Size => u64::from(job.processors.max(1).next_power_of_two().ilog2()),
+            GroupBy::User => u64::from(job.user),
+        })
+    }
+}
+
+impl Observer for Summary {
+    fn submitted(&mut self, _: u64, job: &Job) -> io::Result<()> {
+        self.submitted += 1;
+        self.first_submit.get_or_insert(job.submit);
+        self.last = self.last.max(job.submit);
+        Ok(())
+    }
+
+    fn declined(&mut self, _: &Job) {
+        self.declined += 1;
+    }
+
+    fn passed(&mut self, passed: &Passed) {
+        let Some(first) = self.first_submit else { return };
+        let from = passed.from.max(first);
+        if passed.useful_ns > 0 {
+            self.last = passed.to;
+        }
+        self.useful_ns += passed.useful_ns;
+        self.lost_to_switches_ns += passed.held_ns - passed.useful_ns;
+        self.switches += passed.switches;
+        if passed.waiting > 0 {
+            let all_ns = u128::from(passed.to.since(from).0) * u128::from(self.processors);
+            self.idle_ns += all_ns.saturating_sub(passed.held_ns);
+        }
+    }
+
+    fn ended(&mut self, _: JobId, job: &Finished) -> io::Result<()> {
+        self.last = self.last.max(job.end);
+        self.all.add(job);
+        if let Some(key) = self.key(&job.job) {
+            self.groups.entry(key).or_default().add(job);
+        }
+        Ok(())
+    }
+}
+
+impl Figures {
+    fn add(&mut self, job: &Finished) {
+        self.jobs += 1;
+        self.at_limit += u64::from(job.job.run > job.job.estimate);
+        self.preemptions += job.preemptions;
+        self.work_ns += u128::from(job.job.need().0) * u128::from(job.job.processors);
+        self.wait.add(job.wait().0);
+        self.response.add(job.response().0);
+        self.slowdown.add(slowdown(job));
+    }
+
+    fn results(&self, group: Option<String>, whole_ns: u128) -> Results {
+        let share = self.work_ns as f64 / whole_ns.max(1) as f64;
+        Results {
+            group,
+            jobs: self.jobs,
+            work_share: share,
+            wait_s: self.wait.measure(self.jobs),
+            response_s: self.response.measure(self.jobs),
+            slowdown: self.slowdown.measure(self.jobs),
+            at_limit: self.at_limit,
+            preemptions: self.preemptions,
+        }
+    }
+}
+
+/// Response over run time, bounded.
+fn slowdown(job: &Finished) -> f64 {
+    let run_ns = job.job.need().0.max(TAU_S * NS_PER_S);
+    (job.response().0 as f64 / run_ns as f64).max(1.0)
+}
+
+impl Lengths {
+    fn add(&mut self, length_ns: u64) {
+        self.sum_ns += u128::from(length_ns);
+        self.max_ns = self.max_ns.max(length_ns);
+        self.sketch.add(length_ns);
+    }
+
+    fn measure(&self, jobs: u64) -> Measure {
+        let seconds = |ns: u64| ns.min(self.max_ns) as f64 / NS_PER_S as f64;
+        Measure {
+            mean: self.sum_ns as f64 / NS_PER_S as f64 / jobs.max(1) as f64,
+            median: seconds(self.sketch.quantile(1, 2)),
+            p95: seconds(self.sketch.quantile(95, 100)),
+            max: seconds(self.max_ns),
+        }
+    }
+}
+
+impl Slowdowns {
+    #[expect(clippy::cast_possible_truncation, reason = "the conversion saturates")]
+    #[expect(clippy::cast_sign_loss, reason = "a slowdown is at least 1")]
+    fn add(&mut self, slowdown: f64) {
+        self.sum += slowdown;
+        self.max = self.max.max(slowdown);
+        self.sketch.add((slowdown * SLOWDOWN_UNIT) as u64);
+    }
+
+    fn measure(&self, jobs: u64) -> Measure {
+        let read = |number: u64| (number as f64 / SLOWDOWN_UNIT).clamp(1.0, self.max.max(1.0));
+        Measure {
+            mean: self.sum / jobs.max(1) as f64,
+            median: read(self.sketch.quantile(1, 2)),
+            p95: read(self.sketch.quantile(95, 100)),
+            max: self.max,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! From the lines of a trace, or the jobs of a model, to what is simulated.
+//!
+//! Of a line count: number, submit time, run time, processors (those asked for, else those it had),
+//! requested time, user, queue. A job's class is its queue's name in the header, where a class has
+//! that name; else queue 0 is interactive, by the custom of the format; else it is production.
+//! Dependencies and think times are not simulated: jobs come when they came.
+
+use crate::jobs::Job;
+use std::collections::BTreeMap;
+use tutti_core::{ClassName, ClusterTime, Nanos};
+use tutti_trace::{Header, Job as Record};
+
+/// What the core is told that jobs take.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Estimates {
+    /// The requested time; of jobs without, the run time.
+    #[default]
+    Trace,
+    /// The run time.
+    Exact,
+    /// So many times what [`Estimates::Trace`] says.
+    Factor(f64),
+}
+
+/// What a line must tell so that its job can be simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Missing {
+    /// Field 2.
+    #[error("it has no submit time (field 2)")]
+    Submit,
+    /// Field 4.
+    #[error("it has no run time (field 4)")]
+    Run,
+    /// Fields 8 and 5.
+    #[error("it has no processors (fields 8 and 5)")]
+    Processors,
+}
+
+/// Makes jobs of lines.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    estimates: Estimates,
+    /// The class of each queue that the header names.
+    queues: BTreeMap<u64, u16>,
+    interactive: u16,
+    others: u16,
+}
+
+impl Workload {
+    /// For a trace with this header, and a core with these classes.
+    #[must_use]
+    pub fn new(header: &Header, estimates: Estimates, classes: &[ClassName]) -> Self {
+        let class = |name: &str| {
+            let index = classes.iter().position(|class| class.0.eq_ignore_ascii_case(name))?;
+            u16::try_from(index).ok()
+        };
+        let named = header.queues().into_iter();
+        let queues = named.filter_map(|(queue, name)| Some((queue, class(&name)?))).collect();
+        let others = class("production").unwrap_or(0);
+        Self { estimates, queues, interactive: class("interactive").unwrap_or(others), others }
+    }
+
+    /// The job of a line.
+    ///
+    /// # Errors
+    /// If the line does not tell what is needed.
+    pub fn job(&self, record: &Record, line: u64) -> Result<Job, Missing> {
+        let above_0 = |count: &u32| *count > 0;
+        let requested = record.requested_processors.filter(above_0);
+        let processors = requested.or(record.allocated_processors.filter(above_0));
+        let submit = record.submit_ns.ok_or(Missing::Submit)?;
+        let run_ns = record.run_ns.ok_or(Missing::Run)?;
+        Ok(Job {
+            number: record.number,
+            line,
+            submit: ClusterTime(submit),
+            run: Nanos(run_ns),
+            estimate: Nanos(self.estimate_ns(record, run_ns)),
+            processors: processors.ok_or(Missing::Processors)?,
+            class: self.class(record.queue),
+            user: record.user.and_then(|user| u32::try_from(user).ok()).unwrap_or(0),
+        })
+    }
+
+    fn class(&self, queue: Option<u64>) -> u16 {
+        let named = queue.and_then(|queue| self.queues.get(&queue)).copied();
+        named.unwrap_or(if queue == Some(0) { self.interactive } else { self.others })
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the conversion saturates")]
+    #[expect(clippy::cast_sign_loss, reason = "the conversion saturates")]
+    fn estimate_ns(&self, record: &Record, run_ns: u64) -> u64 {
+        let told_ns = record.requested_ns.filter(|&ns| ns > 0).unwrap_or(run_ns);
+        match self.estimates {
+            Estimates::Trace => told_ns,
+            Estimates::Exact => run_ns,
+            Estimates::Factor(factor) => (told_ns as f64 * factor) as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Estimates, Missing, Workload};
+    use tutti_core::{ClassName, Nanos};
+    use tutti_trace::{Header, Job as Record};
+
+    const CLASSES: [&str; 3] = ["benchmark", "interactive", "production"];
+
+    fn workload(header: &Header, estimates: Estimates) -> Workload {
+        Workload::new(header, estimates, &CLASSES.map(ClassName::new))
+    }
+
+    fn record() -> Record {
+        let (submit_ns, run_ns, requested_ns) = (Some(5), Some(100), Some(300));
+        let allocated_processors = Some(4);
+        Record {
+            number: 7,
+            submit_ns,
+            run_ns,
+            requested_ns,
+            allocated_processors,
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn a_line_that_lacks_something_is_no_job() {
+        let workload = workload(&Header::default(), Estimates::Trace);
+        let missing = |record: Record| workload.job(&record, 1).err();
+        assert_eq!(missing(Record { submit_ns: None, ..record() }), Some(Missing::Submit));
+        assert_eq!(missing(Record { run_ns: None, ..record() }), Some(Missing::Run));
+        assert_eq!(
+            missing(Record { allocated_processors: Some(0), ..record() }),
+            Some(Missing::Processors)
+        );
+        assert_eq!(missing(record()), None);
+    }
+
+    #[test]
+    fn estimates_come_from_the_trace_or_from_the_run_time() {
+        let estimate = |estimates, record: Record| {
+            workload(&Header::default(), estimates).job(&record, 1).unwrap().estimate
+        };
+        let untold = || Record { requested_ns: None, ..record() };
+        assert_eq!(estimate(Estimates::Trace, record()), Nanos(300));
+        assert_eq!(estimate(Estimates::Trace, untold()), Nanos(100));
+        assert_eq!(estimate(Estimates::Exact, record()), Nanos(100));
+        assert_eq!(estimate(Estimates::Factor(2.0), record()), Nanos(600));
+        assert_eq!(estimate(Estimates::Factor(2.0), untold()), Nanos(200));
+    }
+
+    #[test]
+    fn queues_become_classes_by_their_names() {
+        let header = Header::of(&[("Queue", "3 Benchmark"), ("Queue", "4 large")]);
+        let workload = workload(&header, Estimates::Trace);
+        let class = |queue| {
+            let job = workload.job(&Record { queue, ..record() }, 1).unwrap();
+            CLASSES[usize::from(job.class)]
+        };
+        assert_eq!(class(Some(3)), "benchmark");
+        assert_eq!(class(Some(4)), "production");
+        assert_eq!(class(Some(0)), "interactive");
+        assert_eq!(class(None), "production");
+    }
+}

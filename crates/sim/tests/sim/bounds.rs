@@ -1,0 +1,96 @@
+//! Orders, horizons, limits, and jobs that can't be run.
+
+use crate::scenario::{S, ends, job, settings, simulate};
+use std::convert::Infallible;
+use std::io;
+use tutti_core::{ClusterTime, JobId, Nanos};
+use tutti_sim::{Finished, Job, Observer, Order, Settings, SimError, Start, Summary, run};
+
+/// What happened, in order.
+#[derive(Default)]
+struct Log(Vec<String>);
+
+impl Observer for Log {
+    fn submitted(&mut self, sequence: u64, job: &Job) -> io::Result<()> {
+        self.0.push(format!("{sequence} comes at {}", job.submit.0));
+        Ok(())
+    }
+
+    fn started(&mut self, start: Start<'_>) -> io::Result<()> {
+        self.0.push(format!("starts at {}", start.at.0));
+        Ok(())
+    }
+
+    fn ended(&mut self, _: JobId, job: &Finished) -> io::Result<()> {
+        self.0.push(format!("{} ends at {}", job.sequence, job.end.0));
+        Ok(())
+    }
+}
+
+#[test]
+fn at_one_moment_submissions_or_ends_come_first() {
+    let happens = |order| {
+        let settings = Settings { order, ..settings(2, "space:fcfs") };
+        let jobs = [job(0, 10 * S, 2), job(10 * S, 5 * S, 2)];
+        let mut log = Log::default();
+        run(&settings, jobs.into_iter().map(Ok::<_, Infallible>), &mut log).unwrap();
+        log.0[2..5].to_vec()
+    };
+    let [comes, ends, starts] =
+        ["1 comes at 10000000000", "0 ends at 10000000000", "starts at 10000000000"];
+    assert_eq!(happens(Order::SubmitFirst), [comes, ends, starts]);
+    assert_eq!(happens(Order::EndFirst), [ends, comes, starts]);
+}
+
+#[test]
+fn the_horizon_ends_a_run_with_jobs_left() {
+    let horizon = Some(ClusterTime(12 * S));
+    let settings = Settings { horizon, ..settings(2, "space:fcfs") };
+    let jobs = [job(2 * S, 5 * S, 2), job(2 * S, 10 * S, 1), job(20 * S, 5 * S, 2)];
+    let (finished, summary) = simulate(&settings, jobs);
+    assert_eq!(finished.len(), 1);
+    assert_eq!((summary.submitted(), summary.left()), (2, 1));
+    assert_eq!(summary.makespan_s(), 10.0);
+    assert_eq!(summary.utilisation(), (10.0 + 5.0) / 20.0);
+}
+
+#[test]
+fn a_job_is_ended_at_its_limit() {
+    let limited = Job { estimate: Nanos(3 * S), ..job(0, 10 * S, 1) };
+    let (finished, summary) = simulate(&settings(1, "space:fcfs"), [limited, job(0, S, 1)]);
+    assert_eq!((finished[0].end.0, finished[1].end.0), (3 * S, 4 * S));
+    assert_eq!(summary.results().at_limit, 1);
+}
+
+#[test]
+fn a_job_that_is_too_wide_is_an_error_or_passed_over() {
+    let strict = settings(4, "gang");
+    let wide = Job { number: 17, line: 3, ..job(0, S, 5) };
+    let jobs = || [job(0, S, 4), wide].into_iter().map(Ok::<_, Infallible>);
+    let error = run(&strict, jobs(), &mut ()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "job 17 (line 3) is declined: 5 processors were asked for and the machine has 4; ask for at \
+         most 4, or leave out -c to let tasks share processors"
+    );
+    let lenient = Settings { skips_declined: true, ..strict };
+    let mut summary = Summary::new(4, None);
+    run(&lenient, jobs(), &mut summary).unwrap();
+    assert_eq!((summary.submitted(), summary.declined(), summary.results().jobs), (1, 1, 1));
+}
+
+#[test]
+fn an_error_of_the_workload_ends_the_run() {
+    let jobs = [Ok(job(0, S, 1)), Err("line 2 is wrong")];
+    let error = run(&settings(1, "gang"), jobs.into_iter(), &mut ()).unwrap_err();
+    assert!(matches!(error, SimError::Workload("line 2 is wrong")));
+}
+
+#[test]
+fn extreme_times_end() {
+    let late = job(u64::MAX - 10, 5, 1);
+    assert_eq!(ends(&settings(1, "gang"), &[late]), [u64::MAX - 5]);
+    let long = [job(0, u64::MAX, 1)];
+    let error = run(&settings(1, "gang"), long.into_iter().map(Ok::<_, Infallible>), &mut ());
+    assert!(matches!(error, Err(SimError::Stuck { left: 1 })));
+}

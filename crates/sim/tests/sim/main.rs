@@ -1,0 +1,9 @@
+//! Whole simulations, checked against what is known by other means.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+mod agree;
+mod bounds;
+mod closed_forms;
+mod reference;
+mod scenario;
+mod trace;
