@@ -1,9 +1,11 @@
 //! The loop: what happens next, tell the core, do what it says.
 //!
 //! Three things can happen: a job is handed in, a job is done, and the time comes at which the core
-//! wanted to be woken. At one moment, jobs that are handed in come first, in the order of the
-//! workload, then those that are done, in the order in which they were handed in (or the other way
-//! round: [`Order`]); each is an event by itself, on which the core decides before the next.
+//! wanted to be woken. At one moment, first of all those jobs are gone that have reached their
+//! limits, all in one event: that they would be was known, and all that was promised counts on it.
+//! Then come the jobs that are handed in, in the order of the workload, then those that are done
+//! earlier than they had to be, in the order in which they started (or the other way round:
+//! [`Order`]); each is an event by itself, on which the core decides before the next.
 
 use crate::error::SimError;
 use crate::grouped::Grouped;
@@ -42,7 +44,8 @@ pub struct Settings {
 /// What comes first of what happens at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Jobs that are handed in: those that end at that moment are still in their way.
+    /// Jobs that are handed in: those that end at that moment, before their limits, are still in
+    /// their way.
     #[default]
     SubmitFirst,
     /// Jobs that are done: what they leave is free for those handed in.
@@ -111,6 +114,7 @@ struct Simulation<'a, P, O> {
     now: ClusterTime,
     wake: ClusterTime,
     submitted: u64,
+    started: u64,
     /// Each used again for every event.
     actions: Vec<Action>,
     submit: Event,
@@ -129,6 +133,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             now: ClusterTime::default(),
             wake: ClusterTime::NEVER,
             submitted: 0,
+            started: 0,
             actions: Vec::new(),
             submit: Event::Tick,
             ended: Event::JobsEnded { jobs: Vec::new(), status: TaskStatus::Exited(0) },
@@ -154,6 +159,9 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 break;
             }
             self.pass(due);
+            if done == due && self.end_those_at_their_limits()? {
+                continue;
+            }
             let submits_first = self.settings.order == Order::SubmitFirst || done > due;
             if submit == due && submits_first {
                 if let Some(job) = coming.take() {
@@ -161,8 +169,10 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 }
                 coming = next_of(&mut workload)?;
             } else if done == due {
-                if let Some(job) = self.progress.done(&self.jobs) {
-                    self.end(job)?;
+                if let Some(id) = self.progress.done(&self.jobs) {
+                    self.begin_ends();
+                    self.end(id);
+                    self.report_ends()?;
                 }
             } else {
                 // The wish is spent, whether or not it is made again.
@@ -207,7 +217,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 self.submitted += 1;
                 self.observer.submitted(sequence, &job)?;
                 let course = Course { left: job.need().0, ..Course::default() };
-                self.jobs.insert(Live { id, job, sequence, start: None, course });
+                self.jobs.insert(Live { id, job, sequence, start: None, started: 0, course });
             }
             Some(Err(refusal)) if !self.settings.skips_declined => {
                 let Job { number, line, .. } = job;
@@ -246,14 +256,40 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         spec.time_limit = Some(job.estimate.max(tutti_core::limits::TIME_LIMIT_MIN));
     }
 
-    /// A job's processes are done.
-    fn end<E>(&mut self, id: JobId) -> Result<(), SimError<E>> {
-        let Some(index) = self.jobs.find(id) else { return Ok(()) };
-        self.progress.remove(index, &mut self.jobs);
+    /// Ends the jobs that have reached their limits; says whether there are any.
+    fn end_those_at_their_limits<E>(&mut self) -> Result<bool, SimError<E>> {
+        self.begin_ends();
+        let mut any = false;
+        while self.progress.next(&self.jobs) <= self.now
+            && let Some(id) = self.progress.done(&self.jobs)
+            && self.jobs.find(id).is_some_and(|index| self.jobs.get(index).job.reaches_limit())
+        {
+            self.end(id);
+            any = true;
+        }
+        if any {
+            self.report_ends()?;
+        }
+        Ok(any)
+    }
+
+    fn begin_ends(&mut self) {
         if let Event::JobsEnded { jobs, .. } = &mut self.ended {
             jobs.clear();
+        }
+    }
+
+    /// A job's processes are done.
+    fn end(&mut self, id: JobId) {
+        if let Some(index) = self.jobs.find(id) {
+            self.progress.remove(index, &mut self.jobs);
+        }
+        if let Event::JobsEnded { jobs, .. } = &mut self.ended {
             jobs.push(id);
         }
+    }
+
+    fn report_ends<E>(&mut self) -> Result<(), SimError<E>> {
         self.core.apply(self.now, &self.ended, &mut self.actions);
         self.settle()
     }
@@ -285,8 +321,10 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
     /// A job gets processors.
     fn start<E>(&mut self, id: JobId) -> Result<(), SimError<E>> {
         let Some(index) = self.jobs.find(id) else { return Ok(()) };
-        self.jobs.get_mut(index).start = Some(self.now);
         self.resident += 1;
+        self.started += 1;
+        let live = self.jobs.get_mut(index);
+        (live.start, live.started) = (Some(self.now), self.started);
         let (at, job, core) = (self.now, &self.jobs.get(index).job, &self.core);
         self.observer.started(Start { at, job, id, core })?;
         Ok(())

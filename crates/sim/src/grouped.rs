@@ -6,15 +6,15 @@
 //! and slots, however many jobs and quanta there are; under space sharing there is one group.
 
 use crate::driver::{Progression, Share};
-use crate::jobs::{Index, Jobs};
+use crate::jobs::{Index, Jobs, Place};
 use crate::turns::{Turns, switches};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use tutti_core::frame::Frame;
 use tutti_core::{ClusterTime, Core, JobId, Nanos, RowId};
 
-/// When a job is done, by its group's clock; ties go to the job that came first.
-type Due = Reverse<(u64, JobId, Index)>;
+/// When a job is done, by its group's clock, and its place among those done at once.
+type Due = Reverse<(u64, Place, JobId, Index)>;
 
 #[derive(Debug, Default)]
 struct Group {
@@ -69,7 +69,7 @@ impl Grouped {
             group.due.clear();
             group.next = ClusterTime::NEVER;
             self.vacant.push(number);
-        } else if group.due.peek().is_some_and(|&Reverse((_, _, first))| first == index) {
+        } else if group.due.peek().is_some_and(|&Reverse((_, _, _, first))| first == index) {
             group.foretell(number, self.now, jobs);
         }
     }
@@ -90,7 +90,7 @@ impl Grouped {
         live.course.turns_before = group.turns_ended;
         group.members += 1;
         group.width += u64::from(live.job.processors);
-        let due = Reverse((target, live.id, index));
+        let due = Reverse((target, live.place_among_done(), live.id, index));
         group.due.push(due);
         if group.due.peek() == Some(&due) {
             group.foretell(number, self.now, jobs);
@@ -118,7 +118,7 @@ impl Grouped {
 impl Group {
     /// Works out when the first member is done.
     fn foretell(&mut self, number: u32, now: ClusterTime, jobs: &Jobs) {
-        while let Some(&Reverse((target, id, index))) = self.due.peek() {
+        while let Some(&Reverse((target, _, id, index))) = self.due.peek() {
             let live = jobs.get(index);
             let is_member = live.id == id && live.course.group == Some(number);
             if is_member && live.course.target == target {
@@ -178,8 +178,8 @@ impl Progression for Grouped {
 
     fn done(&self, _: &Jobs) -> Option<JobId> {
         let due = self.groups.iter().filter(|group| group.next <= self.now);
-        let first = |group: &Group| group.due.peek().map(|&Reverse((_, id, _))| id);
-        due.filter_map(first).min()
+        let first = |group: &Group| group.due.peek().map(|&Reverse((_, place, id, _))| (place, id));
+        due.filter_map(first).min().map(|(_, id)| id)
     }
 
     fn remove(&mut self, index: Index, jobs: &mut Jobs) {

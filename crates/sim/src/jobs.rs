@@ -30,6 +30,12 @@ impl Job {
     pub fn need(&self) -> Nanos {
         self.run.min(self.estimate)
     }
+
+    /// Whether it needs all the time that it may have, or more.
+    #[must_use]
+    pub fn reaches_limit(&self) -> bool {
+        self.run >= self.estimate
+    }
 }
 
 /// A job that has ended.
@@ -71,6 +77,8 @@ pub(crate) struct Live {
     pub(crate) job: Job,
     pub(crate) sequence: u64,
     pub(crate) start: Option<ClusterTime>,
+    /// Its place in the order in which jobs started, from 1.
+    pub(crate) started: u64,
     pub(crate) course: Course,
 }
 
@@ -87,6 +95,20 @@ pub(crate) struct Course {
     pub(crate) turns_before: u64,
     /// How often it was preempted before that.
     pub(crate) preemptions: u64,
+}
+
+impl Live {
+    /// The order of jobs that are done at the same moment.
+    pub(crate) fn place_among_done(&self) -> Place {
+        Place { is_early: !self.job.reaches_limit(), started: self.started }
+    }
+}
+
+/// See [`Live::place_among_done`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    is_early: bool,
+    started: u64,
 }
 
 /// The jobs in the system, by the core's numbers.

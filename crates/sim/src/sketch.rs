@@ -1,17 +1,20 @@
 //! Percentiles in bounded memory.
 //!
-//! A number is counted by its octave and one of 2,048 equal parts of it: what is read back is within
-//! 0.025 % of what was put in. Small numbers, and 0 above all, are exact. Only octaves that occur
-//! take memory, 8 KB each, so however long a trace is, a sketch has at most some 400 KB. All in
+//! Up to 65,536 numbers are kept as they are. Beyond, a number is counted by its octave and one of
+//! 2,048 equal parts of it: what is read back is within 0.025 % of what was put in. Only octaves that
+//! occur take memory, 8 KB each, so however long a trace is, a sketch has at most some 500 KB. All in
 //! integers: the same everywhere.
 
+/// So many numbers are kept as they are.
+const KEPT: usize = 1 << 16;
 /// So many parts has an octave, as a power of two.
 const PART_BITS: u32 = 11;
 const PARTS: usize = 1 << PART_BITS;
 
-/// Counts of numbers, by size.
+/// Numbers, as far as they are told apart.
 #[derive(Clone, Debug, Default)]
 pub struct Sketch {
+    kept: Vec<u64>,
     octaves: Vec<Option<Box<[u32; PARTS]>>>,
     count: u64,
 }
@@ -19,13 +22,24 @@ pub struct Sketch {
 impl Sketch {
     /// Takes in a number.
     pub fn add(&mut self, number: u64) {
+        self.count += 1;
+        if self.octaves.is_empty() {
+            if self.kept.len() < KEPT {
+                self.kept.push(number);
+                return;
+            }
+            std::mem::take(&mut self.kept).into_iter().for_each(|kept| self.enter(kept));
+        }
+        self.enter(number);
+    }
+
+    fn enter(&mut self, number: u64) {
         let (octave, part) = place(number);
         if self.octaves.len() <= octave {
             self.octaves.resize(octave + 1, None);
         }
         let parts = self.octaves[octave].get_or_insert_with(|| Box::new([0; PARTS]));
         parts[part] = parts[part].saturating_add(1);
-        self.count += 1;
     }
 
     /// How many numbers were put in.
@@ -34,30 +48,49 @@ impl Sketch {
         self.count
     }
 
-    /// The number that `part` of `whole` are not above, such as 95 of 100; the lower one of two. 0
-    /// if there is none.
+    /// The number that `part` of `whole` are below, such as 95 of 100; where that falls between two,
+    /// in proportion. 0 if there is none.
     #[must_use]
     pub fn quantile(&self, part: u64, whole: u64) -> u64 {
-        let rank = (u128::from(self.count) * u128::from(part)).div_ceil(u128::from(whole.max(1)));
-        let rank = rank.max(1);
+        let whole = u128::from(whole.max(1));
+        let rank = u128::from(self.count.saturating_sub(1)) * u128::from(part).min(whole);
+        let (index, rest) = (rank / whole, rank % whole);
         let mut below = 0u128;
-        for (number, count) in self.iter() {
+        let mut lower = None;
+        for (number, count) in self.counts() {
             below += u128::from(count);
-            if below >= rank {
-                return number;
+            if lower.is_none() && below > index {
+                lower = Some(number);
+            }
+            if let Some(lower) = lower
+                && (rest == 0 || below > index + 1)
+            {
+                let more = u128::from(number - lower) * rest / whole;
+                return lower + u64::try_from(more).unwrap_or(0);
             }
         }
         0
     }
 
-    /// The numbers that occur, lowest first, as far as they are told apart, each with its count.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+    /// The numbers, lowest first, as far as they are told apart, each with its count.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(u64, u32)> {
+        let mut kept = self.kept.clone();
+        kept.sort_unstable();
+        let mut counts: Vec<(u64, u32)> = Vec::new();
+        for number in kept {
+            match counts.last_mut() {
+                Some((last, count)) if *last == number => *count += 1,
+                _ => counts.push((number, 1)),
+            }
+        }
         let octaves = self.octaves.iter().enumerate();
         let octaves = octaves.filter_map(|(octave, parts)| Some((octave, parts.as_ref()?)));
-        octaves.flat_map(|(octave, parts)| {
+        counts.extend(octaves.flat_map(|(octave, parts)| {
             let parts = parts.iter().enumerate().filter(|&(_, &count)| count > 0);
             parts.map(move |(part, &count)| (middle(octave, part), count))
-        })
+        }));
+        counts
     }
 }
 
@@ -85,17 +118,31 @@ mod tests {
     use super::{Sketch, middle, place};
     use proptest::prelude::*;
 
-    #[test]
-    fn quantiles_of_small_numbers_are_exact() {
+    fn sketch(numbers: impl Iterator<Item = u64>) -> Sketch {
         let mut sketch = Sketch::default();
-        assert_eq!(sketch.quantile(1, 2), 0);
-        for number in (1..=100).rev() {
-            sketch.add(number);
+        numbers.for_each(|number| sketch.add(number));
+        sketch
+    }
+
+    #[test]
+    fn quantiles_of_few_numbers_are_exact() {
+        assert_eq!(sketch(0..0).quantile(1, 2), 0);
+        let hundred = sketch((0..=100).rev().map(|number| number * 1_000_003));
+        assert_eq!(hundred.quantile(1, 2), 50 * 1_000_003);
+        assert_eq!(hundred.quantile(95, 100), 95 * 1_000_003);
+        assert_eq!((hundred.quantile(0, 1), hundred.quantile(1, 1)), (0, 100 * 1_000_003));
+        assert_eq!(sketch([10, 20].into_iter()).quantile(1, 2), 15, "in between");
+        assert_eq!(sketch([10, 20, 20].into_iter()).counts(), [(10, 1), (20, 2)]);
+    }
+
+    #[test]
+    fn quantiles_of_many_numbers_are_near() {
+        let many = sketch((0..=200_000).rev().map(|number| number * 1_000_003));
+        assert_eq!((many.count(), many.quantile(0, 1)), (200_001, 0));
+        for percent in [1, 50, 95, 100] {
+            let exact = percent * 2_000 * 1_000_003;
+            assert!(many.quantile(percent, 100).abs_diff(exact) * 4_000 <= exact, "{percent}");
         }
-        assert_eq!(sketch.quantile(1, 2), 50);
-        assert_eq!(sketch.quantile(95, 100), 95);
-        assert_eq!((sketch.quantile(0, 1), sketch.quantile(1, 1)), (1, 100));
-        assert_eq!(sketch.count(), 100);
     }
 
     proptest! {

@@ -110,7 +110,11 @@ impl Progression for SlotBySlot {
 
     fn done(&self, jobs: &Jobs) -> Option<JobId> {
         let runners = self.runners.iter().map(|runner| jobs.get(runner.index));
-        runners.filter(|live| live.course.left == 0).map(|live| live.id).min()
+        runners
+            .filter(|live| live.course.left == 0)
+            .map(|live| (live.place_among_done(), live.id))
+            .min()
+            .map(|it| it.1)
     }
 
     fn remove(&mut self, index: Index, _: &mut Jobs) {

@@ -337,9 +337,13 @@ impl Slowdowns {
     }
 
     fn measure(&self, jobs: u64) -> Measure {
-        let read = |number: u64| (number as f64 / SLOWDOWN_UNIT).clamp(1.0, self.max.max(1.0));
+        if jobs == 0 {
+            return Measure::default();
+        }
+        // What is put in is cut off to the unit, and what is read back may be above it.
+        let read = |number: u64| (number as f64 / SLOWDOWN_UNIT).clamp(1.0, self.max);
         Measure {
-            mean: self.sum / jobs.max(1) as f64,
+            mean: self.sum / jobs as f64,
             median: read(self.sketch.quantile(1, 2)),
             p95: read(self.sketch.quantile(95, 100)),
             max: self.max,

@@ -73,6 +73,8 @@ pub struct Reader<R: BufRead> {
     /// The number of the last job that is no burst.
     last_number: Option<u64>,
     last_submit_ns: u64,
+    /// Where the job that was given last stands.
+    line: u64,
     sorted: Option<vec::IntoIter<Job>>,
     is_ended: bool,
 }
@@ -111,6 +113,7 @@ impl<R: BufRead> Reader<R> {
             ahead: None,
             last_number: None,
             last_submit_ns: 0,
+            line: 0,
             sorted: None,
             is_ended: false,
         })
@@ -120,6 +123,13 @@ impl<R: BufRead> Reader<R> {
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The line of the job that was given last, counted from 1; 0 before the first, and of a trace
+    /// that is read sorted.
+    #[must_use]
+    pub fn line(&self) -> u64 {
+        self.line
     }
 
     /// What a lenient reader mended or skipped so far.
@@ -139,6 +149,7 @@ impl<R: BufRead> Reader<R> {
             Order::AsFiled => {
                 let Some(placed) = self.unrolled()? else { return Ok(None) };
                 self.check_order(&placed)?;
+                self.line = placed.line;
                 Ok(Some(placed.job))
             }
             Order::Sorted => {

@@ -16,6 +16,7 @@ mod instance;
 mod keeper;
 mod link;
 mod output;
+mod parameter;
 mod supervise;
 
 use std::process::ExitCode;

@@ -29,17 +29,20 @@ impl Observer for Log {
 
 #[test]
 fn at_one_moment_submissions_or_ends_come_first() {
-    let happens = |order| {
+    let happens = |order, estimate_s| {
         let settings = Settings { order, ..settings(2, "space:fcfs") };
-        let jobs = [job(0, 10 * S, 2), job(10 * S, 5 * S, 2)];
+        let first = Job { estimate: Nanos(estimate_s * S), ..job(0, 10 * S, 2) };
+        let jobs = [first, job(10 * S, 5 * S, 2)];
         let mut log = Log::default();
         run(&settings, jobs.into_iter().map(Ok::<_, Infallible>), &mut log).unwrap();
         log.0[2..5].to_vec()
     };
     let [comes, ends, starts] =
         ["1 comes at 10000000000", "0 ends at 10000000000", "starts at 10000000000"];
-    assert_eq!(happens(Order::SubmitFirst), [comes, ends, starts]);
-    assert_eq!(happens(Order::EndFirst), [ends, comes, starts]);
+    assert_eq!(happens(Order::SubmitFirst, 11), [comes, ends, starts]);
+    assert_eq!(happens(Order::EndFirst, 11), [ends, comes, starts]);
+    // Who has reached its limit is gone in any case.
+    assert_eq!(happens(Order::SubmitFirst, 10), [ends, comes, starts]);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use crate::scenario::{job, settings, simulate};
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use tutti_sim::{Job, Settings};
+use tutti_core::Nanos;
+use tutti_sim::{Job, Machine, Settings};
 
 /// Starts and ends in ns under first come first served: a job starts when those before it have
 /// started and enough processors are free.
@@ -53,14 +54,28 @@ fn random_jobs(most: u32) -> impl Strategy<Value = Vec<Job>> {
     })
 }
 
-/// In milliseconds: a time limit can't be shorter than one.
+/// In milliseconds: a time limit can't be shorter than one. Some end before their limits.
 fn job_of(submit_ms: u64, run_ms: u64, processors: u32) -> Job {
-    job(submit_ms * 1_000_000, run_ms * 1_000_000, processors)
+    let job = job(submit_ms * 1_000_000, run_ms * 1_000_000, processors);
+    let spare_ms = if submit_ms.is_multiple_of(3) { 0 } else { 1 + submit_ms % 20 };
+    Job { estimate: Nanos(job.run.0 + spare_ms * 1_000_000), ..job }
 }
 
 proptest! {
     #[test]
     fn in_one_row_who_comes_first_starts_first(jobs in random_jobs(8)) {
         assert_first_come_first_served(&settings(8, "space:fcfs"), &jobs);
+    }
+
+    #[test]
+    fn turns_with_one_row_are_no_turns(jobs in random_jobs(8), nodes in 1u32..4) {
+        let machine = Machine::new(nodes, 8 / nodes).unwrap();
+        let jobs = || jobs.iter().copied().filter(|job| job.processors <= machine.processors());
+        for queue in ["fcfs", "easy", "sjbf", "conservative"] {
+            let space = Settings { machine, ..settings(1, &format!("space:{queue}")) };
+            let mut gang = Settings { machine, ..settings(1, &format!("gang:{queue}")) };
+            gang.params.set("rows", 1).unwrap();
+            prop_assert_eq!(simulate(&space, jobs()).0, simulate(&gang, jobs()).0, "{}", queue);
+        }
     }
 }

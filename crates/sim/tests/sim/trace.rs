@@ -3,7 +3,7 @@
 use crate::reference::assert_first_come_first_served;
 use crate::scenario::{settings, simulate};
 use std::path::{Path, PathBuf};
-use tutti_core::ClassName;
+use tutti_core::{ClassName, Nanos};
 use tutti_sim::{Estimates, Job, Machine, Settings, Workload};
 use tutti_trace::{Clean, ReadOptions, open};
 
@@ -22,8 +22,12 @@ fn read(path: &Path) -> (Vec<Job>, Machine) {
     (jobs.collect(), machine)
 }
 
+fn under(policy: &str, machine: Machine) -> Settings {
+    Settings { machine, ..settings(1, policy) }
+}
+
 fn fcfs(machine: Machine) -> Settings {
-    Settings { machine, ..settings(1, "space:fcfs") }
+    under("space:fcfs", machine)
 }
 
 #[test]
@@ -45,6 +49,48 @@ fn whole_logs_are_served_first_come_first_served() {
             println!("{}: {} jobs", path.display(), jobs.len());
             assert_first_come_first_served(&fcfs(machine), &jobs);
         }
+    }
+}
+
+#[test]
+fn turns_with_one_row_are_no_turns() {
+    let (jobs, machine) = read(&kth());
+    let mut means = Vec::new();
+    for queue in ["fcfs", "easy", "sjbf", "conservative"] {
+        let space = under(&format!("space:{queue}"), machine);
+        let mut gang = under(&format!("gang:{queue}"), machine);
+        gang.params.set("rows", 1).unwrap();
+        let (finished, summary) = simulate(&space, jobs.iter().copied());
+        assert_eq!(finished, simulate(&gang, jobs.iter().copied()).0, "{queue}");
+        means.push(summary.results().response_s.mean);
+    }
+    assert!(means[0] > means[1] && means[1] > means[2], "each lets more pass: {means:?}");
+}
+
+/// Published by Gaussier, Glesser, Reis and Trystram (2015) for the filtered log: mean response in
+/// seconds, mean bounded slowdown. Needs the log, as above.
+#[test]
+#[ignore = "needs a whole log, which is not part of the repository"]
+fn backfilling_gives_the_published_means() {
+    let directory = std::env::var_os("TUTTI_TRACES").expect("TUTTI_TRACES names a directory");
+    let (jobs, machine) = read(&Path::new(&directory).join("KTH-SP2-1996-2.swf.gz"));
+    let factor = |of: fn(&Job) -> u64| {
+        jobs.iter().map(move |job| Job { estimate: Nanos(of(job)), ..*job }).collect::<Vec<Job>>()
+    };
+    let told = factor(|job| job.estimate.0);
+    let exact = factor(|job| job.run.0.min(job.estimate.0));
+    let doubled = factor(|job| 2 * job.estimate.0);
+    for (policy, jobs, response, slowdown) in [
+        ("space:easy", &told, "15696.798", "92.5765"),
+        ("space:easy", &exact, "15187.608", "71.7224"),
+        ("space:easy", &doubled, "14900.169", "79.9303"),
+        ("space:sjbf", &told, "14764.003", "69.4054"),
+        ("space:sjbf", &doubled, "14063.918", "58.9125"),
+    ] {
+        let results = simulate(&under(policy, machine), jobs.iter().copied()).1.results();
+        let found =
+            [format!("{:.3}", results.response_s.mean), format!("{:.4}", results.slowdown.mean)];
+        assert_eq!(found, [response, slowdown], "{policy}");
     }
 }
 

@@ -37,6 +37,7 @@ fn a_wrong_line_is_named() {
     );
     let mut reader = Reader::new("t", text.as_bytes(), STRICT).unwrap();
     assert!(reader.next().unwrap().is_ok());
+    assert_eq!(reader.line(), 2);
     assert!(reader.next().unwrap().is_err());
     assert!(reader.next().is_none(), "nothing follows an error");
 }

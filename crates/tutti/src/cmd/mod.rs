@@ -10,6 +10,7 @@ mod list;
 mod own;
 mod params;
 mod run;
+mod sim;
 mod submit;
 mod up;
 mod usage;
@@ -60,6 +61,8 @@ pub(crate) enum Verb {
     Doctor(doctor::DoctorArgs),
     /// See two jobs take turns, on an instance of its own that leaves nothing behind
     Demo(demo::DemoArgs),
+    /// Simulate: what the scheduler would do with a workload
+    Sim(Box<sim::SimArgs>),
     /// Measure this machine: launch, switch, overhead, stdio
     Bench(bench::BenchArgs),
     #[command(hide = true)]
@@ -140,6 +143,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Down(args) => up::down(&args),
         Verb::Doctor(args) => doctor::execute(&args),
         Verb::Demo(args) => demo::execute(&args),
+        Verb::Sim(args) => sim::execute(*args),
         Verb::Bench(args) => bench::execute(args),
         Verb::Work(args) => work::execute(&args),
         Verb::Controller(args) => daemons::controller(args),

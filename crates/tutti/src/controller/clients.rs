@@ -590,7 +590,7 @@ impl Driver {
 fn changed_params(params: &Params, settings: &[(String, String)]) -> Result<Params, String> {
     let mut params = params.clone();
     for (name, value) in settings {
-        report::set_param(&mut params, name, value)?;
+        crate::parameter::set_param(&mut params, name, value)?;
     }
     params.check().map_err(|error| error.to_string())?;
     Ok(params)

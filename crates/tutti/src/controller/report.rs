@@ -4,13 +4,10 @@ use super::clients::format_share;
 use super::driver::Driver;
 use super::jobs::Entry;
 use tutti_core::params::{Range, Shown, TABLE};
-use tutti_core::{
-    ControlMethod, IfAbsent, JobId, JobState, JobView, Nanos, Outcome, ParamKind, Params, RowView,
-};
+use tutti_core::{ControlMethod, IfAbsent, JobId, JobState, JobView, Nanos, Outcome, RowView};
 use tutti_wire::report::{
     AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, StatusReport,
 };
-use tutti_wire::units;
 
 /// The name of a user, or the number where there is no name.
 pub(super) fn user_name(uid: u32) -> String {
@@ -164,30 +161,6 @@ pub(super) fn params(driver: &Driver) -> (Vec<ParamReport>, Vec<ClassReport>) {
         })
         .collect();
     (params, classes)
-}
-
-/// Sets a parameter from text. A length of time needs a unit here: who thinks of a quantum thinks of
-/// milliseconds, a bare number means seconds elsewhere.
-pub(super) fn set_param(params: &mut Params, name: &str, text: &str) -> Result<(), String> {
-    let value = match TABLE.iter().find(|param| param.name == name).map(|param| param.kind) {
-        Some(ParamKind::Duration) if text != "0" && text.parse::<f64>().is_ok() => {
-            return Err(format!("{name}={text} has no unit; write {text}ms or {text}s"));
-        }
-        Some(ParamKind::Duration) => {
-            units::parse_duration(text).map_err(|error| error.to_string())?.0
-        }
-        Some(ParamKind::Count) => {
-            text.parse().map_err(|_| format!("{name} is a number, not {text:?}"))?
-        }
-        Some(ParamKind::Choice(_)) => {
-            return params.choose(name, text).map_err(|error| error.to_string());
-        }
-        None => {
-            let names: Vec<&str> = TABLE.iter().map(|param| param.name).collect();
-            return Err(format!("there is no parameter {name:?}; there are {}", names.join(", ")));
-        }
-    };
-    params.set(name, value).map_err(|error| error.to_string())
 }
 
 /// How the instance fares.

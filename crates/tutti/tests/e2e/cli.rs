@@ -3,9 +3,9 @@
 use crate::harness::Instance;
 use serde_json::Value;
 
-const VERBS: [&str; 16] = [
+const VERBS: [&str; 17] = [
     "run", "submit", "wait", "ps", "nodes", "cancel", "signal", "suspend", "resume", "params",
-    "switches", "up", "down", "doctor", "demo", "bench",
+    "switches", "up", "down", "doctor", "demo", "bench", "sim",
 ];
 
 #[test]

@@ -16,6 +16,7 @@ mod hostile;
 mod mpi;
 mod recovery;
 mod run;
+mod sim;
 mod stdio;
 mod submit;
 mod switch;

@@ -1,0 +1,141 @@
+//! `tutti sim`: what the scheduler would do with a workload, without running it.
+//!
+//! [`options`] is what can be asked, [`source`] where jobs come from, [`model`] how models are
+//! described, [`run`] one simulation, [`table`] and the files beside it what is shown of it.
+
+mod files;
+mod model;
+mod options;
+mod progress;
+mod run;
+mod source;
+mod table;
+
+use crate::exit::Exit;
+use crate::output::{print, print_json, print_table};
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use options::{Options, Outputs};
+use run::{Report, Setup, simulate};
+use source::Origin;
+use std::path::PathBuf;
+
+/// What `tutti sim` can be told.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = options::HELP)]
+pub(crate) struct SimArgs {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    /// Workload traces in the Standard Workload Format, plain or gzip; each is simulated by itself
+    #[arg(value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+
+    /// The policy, and settings of its own: gang, or gang,rows=5,quantum=200s
+    #[arg(long, value_name = "POLICY", default_value = "gang")]
+    policy: String,
+
+    #[command(flatten)]
+    outputs: Outputs,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// Several policies on the same workload, side by side
+    Compare(CompareArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = options::HELP)]
+struct CompareArgs {
+    /// A workload trace in the Standard Workload Format, plain or gzip
+    #[arg(value_name = "TRACE")]
+    trace: Option<PathBuf>,
+
+    /// A policy, and settings of its own: gang, or gang,rows=5,quantum=200s; give several
+    #[arg(long = "policy", value_name = "POLICY", required = true)]
+    policies: Vec<String>,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Simulates.
+///
+/// # Errors
+/// If the workload, an option or an output file is wrong.
+pub(crate) fn execute(args: SimArgs) -> anyhow::Result<Exit> {
+    match args.what {
+        Some(What::Compare(args)) => compare(args),
+        None => each(args),
+    }
+}
+
+/// One policy, each trace by itself.
+fn each(args: SimArgs) -> anyhow::Result<Exit> {
+    let SimArgs { what: _, traces, policy, outputs, options } = args;
+    let origins = origins(&options, &traces)?;
+    if origins.len() > 1 && outputs.writes_files() {
+        bail!("--jobs-csv and --swf write the jobs of one run; give one trace");
+    }
+    let mut reports = Vec::new();
+    for origin in &origins {
+        let setup = Setup::new(origin, &policy, &options)?;
+        reports.push(simulate(setup, &options, &outputs)?);
+    }
+    show(&reports, &options)
+}
+
+/// One trace, each policy by itself.
+fn compare(args: CompareArgs) -> anyhow::Result<Exit> {
+    let CompareArgs { trace, policies, options } = args;
+    let origins = origins(&options, trace.as_slice())?;
+    let mut reports = Vec::new();
+    for policy in &policies {
+        let setup = Setup::new(&origins[0], policy, &options)?;
+        reports.push(simulate(setup, &options, &Outputs::default())?);
+    }
+    show(&reports, &options)
+}
+
+/// Where jobs come from: the traces, or one model.
+fn origins(options: &Options, traces: &[PathBuf]) -> anyhow::Result<Vec<Origin>> {
+    match (&options.generate, traces) {
+        (None, []) => bail!(
+            "nothing to simulate; name a trace, or make jobs with --generate lublin (also poisson, \
+             t3d)"
+        ),
+        (None, traces) => Ok(traces.iter().cloned().map(Origin::File).collect()),
+        (Some(model), []) => Ok([Origin::Model(model.parse()?)].into()),
+        (Some(_), [trace, ..]) => {
+            bail!("--generate makes jobs, and {} has some; choose one of them", trace.display())
+        }
+    }
+}
+
+fn show(reports: &[Report], options: &Options) -> anyhow::Result<Exit> {
+    for (index, report) in reports.iter().enumerate() {
+        // Under each policy it is the same.
+        let said = reports[..index].iter().any(|before| before.passed_over == report.passed_over);
+        for line in report.passed_over.iter().filter(|_| !said) {
+            say!("tutti: {}: {line}", report.workload);
+        }
+    }
+    if options.json {
+        print_json(reports)?;
+        return Ok(Exit::OK);
+    }
+    if let [report] = reports {
+        print(&table::one(report))?;
+    } else {
+        print_table(&table::several(reports))?;
+    }
+    for report in reports.iter().filter(|report| !report.groups.is_empty()) {
+        print(&format!("\n{}\n", table::title(report)))?;
+        print_table(&table::groups(report, options.by))?;
+    }
+    Ok(Exit::OK)
+}

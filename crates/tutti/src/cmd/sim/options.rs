@@ -1,0 +1,205 @@
+//! What can be asked of a simulation, as it was typed.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use tutti_core::Nanos;
+use tutti_sim::{Estimates, GroupBy};
+use tutti_wire::units::parse_duration;
+
+/// What `--help` ends with.
+pub(super) const HELP: &str = "\
+Policies:
+  gang                 jobs take turns
+  space:fcfs           each runs to its end, first come first served
+  space:easy           whoever can't delay the first in line may pass it
+  space:sjbf           so, but the shortest first
+  space:conservative   whoever delays nobody may pass
+Who takes turns may have a queue too: gang:easy.
+
+Models, with what they can be told and its default:
+  lublin:types=both|none|batch|interactive,estimates=none
+  poisson:load=0.7|arrival=TIME,service=exponential|constant|hyper,mean=10m,scv=4,
+          size=powers|N|N-M,estimates=exact
+  t3d     a machine of 256 processors with the classes of the Cray T3D at LLNL
+estimates may be none, exact, or a factor: up to so many times the run time.
+
+What the figures mean: docs/simulation.md.";
+
+/// What all simulations can be told.
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// Make jobs instead of reading them: lublin, poisson or t3d, with parameters behind a colon
+    #[arg(long, value_name = "MODEL", help_heading = "Workload")]
+    pub(super) generate: Option<String>,
+
+    /// The seed of a model: same seed, same jobs
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Workload")]
+    pub(super) seed: u64,
+
+    /// Only so many jobs (a model makes 10,000 unless told otherwise)
+    #[arg(long, value_name = "N", help_heading = "Workload")]
+    pub(super) jobs: Option<u64>,
+
+    /// Leave out jobs that could never run, and cut run times down to the requested time
+    #[arg(long, help_heading = "Workload")]
+    pub(super) clean: bool,
+
+    /// Pass over what is wrong with a trace, and count it
+    #[arg(long, help_heading = "Workload")]
+    pub(super) lenient: bool,
+
+    /// Sort a trace by submit time first; takes it into memory
+    #[arg(long, help_heading = "Workload")]
+    pub(super) sort: bool,
+
+    /// Stretch the times between arrivals so that the jobs offer this load, such as 0.8
+    #[arg(long, value_name = "F", conflicts_with = "stretch", help_heading = "Workload")]
+    pub(super) load: Option<f64>,
+
+    /// Multiply the times between arrivals
+    #[arg(long, value_name = "F", help_heading = "Workload")]
+    pub(super) stretch: Option<f64>,
+
+    /// What the scheduler is told that jobs take: trace (the requested time), exact (the run time),
+    /// or factor:F (so many times the requested time)
+    #[arg(
+        long, value_name = "WHAT", default_value = "trace", value_parser = estimates,
+        help_heading = "Workload"
+    )]
+    pub(super) estimates: Estimates,
+
+    /// How many nodes; taken from the trace unless told
+    #[arg(long, value_name = "N", help_heading = "Machine")]
+    pub(super) nodes: Option<u32>,
+
+    /// How many processors each node has
+    #[arg(long, value_name = "P", help_heading = "Machine")]
+    pub(super) processors_per_node: Option<u32>,
+
+    /// Set a parameter of the scheduler, such as rows=5 or quantum=200s (`tutti params` lists them)
+    #[arg(long = "set", value_name = "NAME=VALUE", help_heading = "Scheduler")]
+    pub(super) settings: Vec<String>,
+
+    /// What a job loses of its turn when it is switched to, such as 20ms
+    #[arg(
+        long, value_name = "TIME", default_value = "0s", value_parser = duration,
+        help_heading = "Scheduler"
+    )]
+    pub(super) switch_cost: Nanos,
+
+    /// What comes first of what happens at one moment
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH", help_heading = "Scheduler")]
+    pub(super) order: Order,
+
+    /// Stop so long after the first submission, jobs or no jobs
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduler")]
+    pub(super) horizon: Option<Nanos>,
+
+    /// Step from slot to slot instead of from event to event: the same result, slowly
+    #[arg(long, help_heading = "Scheduler")]
+    pub(super) exact_slices: bool,
+
+    /// Also the figures of each group of jobs
+    #[arg(long, value_enum, value_name = "WHAT", help_heading = "Results")]
+    pub(super) by: Option<By>,
+
+    /// As JSON
+    #[arg(long, help_heading = "Results")]
+    pub(super) json: bool,
+}
+
+/// Files with every job of one run.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct Outputs {
+    /// Write every job: number, submit, start and end in seconds, processors
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub(super) jobs_csv: Option<PathBuf>,
+
+    /// Write a trace of what happened
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub(super) swf: Option<PathBuf>,
+}
+
+impl Outputs {
+    pub(super) const fn writes_files(&self) -> bool {
+        self.jobs_csv.is_some() || self.swf.is_some()
+    }
+}
+
+/// What comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Order {
+    /// Jobs that are handed in
+    #[default]
+    SubmitFirst,
+    /// Jobs that end
+    EndFirst,
+}
+
+/// Groups of jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum By {
+    /// By class
+    Class,
+    /// By number of processors, in powers of two
+    Size,
+    /// By user
+    User,
+}
+
+impl By {
+    pub(super) const fn group_by(self) -> GroupBy {
+        match self {
+            Self::Class => GroupBy::Class,
+            Self::Size => GroupBy::Size,
+            Self::User => GroupBy::User,
+        }
+    }
+
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Self::Class => "CLASS",
+            Self::Size => "PROCESSORS",
+            Self::User => "USER",
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Nanos, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn estimates(text: &str) -> Result<Estimates, String> {
+    match text.split_once(':') {
+        None if text == "trace" => Ok(Estimates::Trace),
+        None if text == "exact" => Ok(Estimates::Exact),
+        Some(("factor", factor)) => match factor.parse::<f64>() {
+            Ok(factor) if factor > 0.0 && factor <= 1e6 => Ok(Estimates::Factor(factor)),
+            _ => Err(format!("{factor:?} is no factor; write a number such as factor:2")),
+        },
+        _ => Err("write trace, exact, or factor:2".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Estimates, HELP, estimates};
+    use tutti_sim::POLICIES;
+
+    #[test]
+    fn estimates_are_named_or_a_factor() {
+        assert_eq!(estimates("trace"), Ok(Estimates::Trace));
+        assert_eq!(estimates("exact"), Ok(Estimates::Exact));
+        assert_eq!(estimates("factor:1.5"), Ok(Estimates::Factor(1.5)));
+        for wrong in ["", "factor", "factor:0", "factor:-1", "factor:NaN", "2"] {
+            assert!(estimates(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn help_names_every_policy() {
+        for policy in POLICIES {
+            assert!(HELP.contains(policy), "{policy}");
+        }
+    }
+}

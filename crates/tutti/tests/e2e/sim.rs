@@ -1,0 +1,119 @@
+//! `tutti sim`: workloads in, figures and files out; no instance is needed.
+
+use crate::harness::Instance;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// A cut of a real log.
+fn kth() -> String {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/data");
+    data.join("kth-sp2-1996-2-cut.swf").display().to_string()
+}
+
+/// A file in the place of this test alone.
+fn file(instance: &Instance, name: &str) -> String {
+    instance.work.join(name).display().to_string()
+}
+
+/// One with a text in it.
+fn file_of(instance: &Instance, name: &str, text: &str) -> String {
+    let file = file(instance, name);
+    fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn a_log_is_simulated_alike_each_time() {
+    let instance = Instance::new();
+    let (csv, swf) = (file(&instance, "jobs.csv"), file(&instance, "out.swf"));
+    let mut args = vec!["sim", "--clean", "--policy", "space:fcfs", "--by", "size"];
+    args.extend(["--jobs-csv", &csv, "--swf", &swf]);
+    let trace = kth();
+    args.push(&trace);
+    let first = instance.tutti(&args).expect(0).says("left out by the filter: no run time");
+    let (jobs, log) = (fs::read_to_string(&csv).unwrap(), fs::read_to_string(&swf).unwrap());
+    assert!(first.text().contains("100 processors, space:fcfs"), "{}", first.text());
+    assert_eq!(jobs.lines().next(), Some("job,submit,start,end,processors"));
+    assert_eq!(jobs.lines().nth(1), Some("1,0,0,97225,56"));
+    assert_eq!(jobs.lines().count(), 351);
+    assert!(log.contains("; Acknowledge: Lars Malinowsky"), "the header stays");
+    assert_eq!(instance.tutti(&args).expect(0).out, first.out);
+    assert_eq!((fs::read_to_string(&csv).unwrap(), fs::read_to_string(&swf).unwrap()), (jobs, log));
+    // What was simulated without turns is itself a workload, with the same run times.
+    let again = ["sim", "--json", "--policy", "space:fcfs", &swf];
+    let again = instance.tutti(&again).expect(0).json();
+    assert_eq!(again[0]["jobs"], 350);
+    assert!(!instance.dir.exists(), "no instance was started");
+}
+
+#[test]
+fn policies_are_compared() {
+    let instance = Instance::new();
+    let trace = kth();
+    let mut args = vec!["sim", "compare", &trace, "--clean", "--policy", "space:fcfs"];
+    args.extend(["--policy", "gang,rows=3,quantum=60s"]);
+    let text = instance.tutti(&args).expect(0).text();
+    assert!(text.contains("space:fcfs ") && text.contains("gang,rows=3,quantum=60s "), "{text}");
+    args.push("--json");
+    let reports = instance.tutti(&args).expect(0).json();
+    let mean = |index: usize| reports[index]["wait_s"]["mean"].as_f64().unwrap();
+    assert!(mean(0) > mean(1), "turns shorten the wait: {reports}");
+    assert_eq!(reports[0]["switches"], 0);
+    assert_ne!(reports[1]["preemptions"], 0);
+}
+
+#[test]
+fn models_make_workloads_from_a_seed() {
+    let instance = Instance::new();
+    let report = |args: &[&str]| {
+        let args = [&["sim", "--json", "--jobs", "200"], args].concat();
+        instance.tutti(&args).expect(0).json()[0].clone()
+    };
+    let poisson = "poisson:load=0.5,service=hyper,mean=1m,scv=9,size=1-8,estimates=2";
+    for model in ["lublin", "lublin:types=batch", "t3d", poisson] {
+        let of = |seed: &str| report(&["--generate", model, "--seed", seed]);
+        let figures: Value = of("1");
+        assert_eq!(figures["jobs"], 200, "{model}");
+        assert_eq!(figures, of("1"), "{model}");
+        assert_ne!(figures, of("2"), "{model}");
+    }
+    let loaded = |load: &str| {
+        let figures = report(&["--generate", "lublin", "--policy", "space:fcfs", "--load", load]);
+        figures["makespan_s"].as_f64().unwrap()
+    };
+    assert!(loaded("0.1") > 1.9 * loaded("0.2"));
+}
+
+#[test]
+fn what_is_wrong_with_a_trace_is_named_or_passed_over() {
+    let instance = Instance::new();
+    let good = "1 0 -1 30 4 -1 -1 4 60 -1 1 1 1 -1 -1 -1 -1 -1\n";
+    let tail = "4 -1 -1 4 60 -1 1 1 1 -1 -1 -1 -1 -1\n";
+    for (name, bad, says) in [
+        ("letters", format!("2 5 -1 x {tail}"), "field 4 (run time) is 'x', not a number"),
+        ("negative", format!("2 5 -1 -9 {tail}"), "the only negative number is -1"),
+        ("untold", format!("2 5 -1 -1 {tail}"), "it has no run time (field 4)"),
+        ("fields", "2 5\n".to_owned(), "2 fields instead of 18"),
+        ("wide", good.replace("1 0 -1 30 4 -1 -1 4", "2 0 -1 30 5 -1 -1 5"), "--nodes"),
+        ("order", format!("2 9 -1 5 {tail}3 5 -1 5 {tail}"), "--sort"),
+        ("long", "1 ".repeat(1 << 20) + "\n", "longer than 65536 bytes"),
+    ] {
+        let trace = file_of(&instance, name, &format!("; MaxProcs: 4\n{good}{bad}"));
+        let line = if name == "order" { "line 4" } else { "line 3" };
+        instance.tutti(&["sim", &trace]).expect(1).says(&trace).says(line).says(says);
+        let lenient = instance.tutti(&["sim", &trace, "--lenient", "--json"]).expect(0);
+        let passed_over = &lenient.json()[0]["passed_over"];
+        assert!(passed_over.as_array().is_some_and(|lines| !lines.is_empty()), "{name}");
+    }
+    let unknown = file_of(&instance, "size", good);
+    instance.tutti(&["sim", &unknown]).expect(1).says("--nodes");
+    let done = instance.tutti(&["sim", &unknown, "--nodes", "2", "--processors-per-node", "2"]);
+    assert!(done.expect(0).text().contains("4 processors (2 nodes of 2)"));
+    instance.tutti(&["sim"]).expect(1).says("--generate lublin");
+    instance.tutti(&["sim", "--generate", "lublim"]).expect(1).says("there are lublin");
+    let unknown = ["sim", "--generate", "t3d", "--policy", "spade"];
+    instance.tutti(&unknown).expect(1).says("gang or space");
+    let cost = ["sim", "--generate", "t3d", "--switch-cost", "1s"];
+    instance.tutti(&cost).expect(1).says("leaves nothing of a quantum");
+}
