@@ -7,7 +7,7 @@
 //!
 //! - in: any iterator of [`Job`]s, such as [`Workload`] makes of a trace or a model
 //! - out: whatever [`Observer`]s make of it: [`Summary`] (means, percentiles, utilisation),
-//!   [`InOrder`] (each job by itself, in the order of submission)
+//!   [`InOrder`] (each job by itself, in the order of submission), [`picture`]s
 //!
 //! Memory grows with the jobs in the system, not with the trace. Same workload, same settings: same
 //! results, to the bit.
@@ -20,6 +20,7 @@ mod jobs;
 mod machine;
 mod observer;
 mod order;
+pub mod picture;
 mod policy;
 mod sketch;
 mod slots;

@@ -60,6 +60,15 @@ fn policies_are_compared() {
     let mean = |index: usize| reports[index]["wait_s"]["mean"].as_f64().unwrap();
     assert!(mean(0) > mean(1), "turns shorten the wait: {reports}");
     assert_eq!(reports[0]["switches"], 0);
+    let pictures = ["compare", "waits", "utilisation"].map(|what| {
+        let picture = file(&instance, &format!("{what}.svg"));
+        (format!("{what}={picture}"), picture)
+    });
+    pictures.iter().for_each(|(plot, _)| args.extend(["--plot", plot]));
+    instance.tutti(&args).expect(0);
+    for (_, picture) in &pictures {
+        assert!(fs::read_to_string(picture).unwrap().contains("gang,rows=3,quantum=60s"));
+    }
     assert_ne!(reports[1]["preemptions"], 0);
 }
 

@@ -1,11 +1,12 @@
 //! `tutti sim`: what the scheduler would do with a workload, without running it.
 //!
 //! [`options`] is what can be asked, [`source`] where jobs come from, [`model`] how models are
-//! described, [`run`] one simulation, [`table`] and the files beside it what is shown of it.
+//! described, [`run`] one simulation; [`table`], [`files`] and [`pictures`] show what came of it.
 
 mod files;
 mod model;
 mod options;
+mod pictures;
 mod progress;
 mod run;
 mod source;
@@ -16,6 +17,7 @@ use crate::output::{print, print_json, print_table};
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use options::{Options, Outputs};
+use pictures::Plots;
 use run::{Report, Setup, simulate};
 use source::Origin;
 use std::path::PathBuf;
@@ -81,24 +83,34 @@ fn each(args: SimArgs) -> anyhow::Result<Exit> {
     if origins.len() > 1 && outputs.writes_files() {
         bail!("--jobs-csv and --swf write the jobs of one run; give one trace");
     }
-    let mut reports = Vec::new();
-    for origin in &origins {
-        let setup = Setup::new(origin, &policy, &options)?;
-        reports.push(simulate(setup, &options, &outputs)?);
-    }
-    show(&reports, &options)
+    let runs: Vec<Run<'_>> = origins.iter().map(|origin| (origin, policy.as_str())).collect();
+    all(&runs, &options, &outputs)
 }
 
 /// One trace, each policy by itself.
 fn compare(args: CompareArgs) -> anyhow::Result<Exit> {
     let CompareArgs { trace, policies, options } = args;
     let origins = origins(&options, trace.as_slice())?;
+    let runs: Vec<Run<'_>> = policies.iter().map(|policy| (&origins[0], policy.as_str())).collect();
+    all(&runs, &options, &Outputs::default())
+}
+
+/// What is simulated, and under which policy.
+type Run<'a> = (&'a Origin, &'a str);
+
+/// Simulates one after the other, and shows them together.
+fn all(runs: &[Run<'_>], options: &Options, outputs: &Outputs) -> anyhow::Result<Exit> {
+    let plots = Plots::parse(&options.plots, runs.len())?;
     let mut reports = Vec::new();
-    for policy in &policies {
-        let setup = Setup::new(&origins[0], policy, &options)?;
-        reports.push(simulate(setup, &options, &Outputs::default())?);
+    let mut seen = Vec::new();
+    for (origin, policy) in runs {
+        let setup = Setup::new(origin, policy, options)?;
+        let (report, picture) = simulate(setup, options, outputs, &plots)?;
+        reports.push(report);
+        seen.push(picture);
     }
-    show(&reports, &options)
+    plots.draw(&reports, seen)?;
+    show(&reports, options)
 }
 
 /// Where jobs come from: the traces, or one model.
@@ -119,7 +131,10 @@ fn origins(options: &Options, traces: &[PathBuf]) -> anyhow::Result<Vec<Origin>>
 fn show(reports: &[Report], options: &Options) -> anyhow::Result<Exit> {
     for (index, report) in reports.iter().enumerate() {
         // Under each policy it is the same.
-        let said = reports[..index].iter().any(|before| before.passed_over == report.passed_over);
+        let alike = |before: &Report| {
+            (&before.workload, &before.passed_over) == (&report.workload, &report.passed_over)
+        };
+        let said = reports[..index].iter().any(alike);
         for line in report.passed_over.iter().filter(|_| !said) {
             say!("tutti: {}: {line}", report.workload);
         }

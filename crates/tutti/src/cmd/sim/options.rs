@@ -106,6 +106,11 @@ pub(super) struct Options {
     /// As JSON
     #[arg(long, help_heading = "Results")]
     pub(super) json: bool,
+
+    /// Draw a picture, as .svg or .png: utilisation=FILE, waits=FILE, gantt=FILE (who ran where and
+    /// when, of one run), compare=FILE (runs side by side)
+    #[arg(long = "plot", value_name = "WHAT=FILE", help_heading = "Results")]
+    pub(super) plots: Vec<String>,
 }
 
 /// Files with every job of one run.

@@ -2,6 +2,7 @@
 
 use super::files::Files;
 use super::options::{Options, Order, Outputs};
+use super::pictures::{Plots, Seen};
 use super::progress::Progress;
 use super::source::{Origin, Wanted};
 use crate::parameter::set_param;
@@ -124,7 +125,8 @@ pub(super) fn simulate(
     setup: Setup<'_>,
     options: &Options,
     outputs: &Outputs,
-) -> anyhow::Result<Report> {
+    plots: &Plots,
+) -> anyhow::Result<(Report, Seen)> {
     let Setup { origin, policy, machine, stretch, mut settings } = setup;
     let count = origin.jobs(options);
     let progress = Progress::of(origin, count, &policy);
@@ -143,12 +145,16 @@ pub(super) fn simulate(
         settings.horizon = Some(first + horizon);
     }
     let mut summary = Summary::new(machine.processors(), options.by.map(|by| by.group_by()));
-    let outcome = run(&settings, jobs, &mut (&mut summary, files.observer()));
+    let mut seen = plots.watch(machine);
+    let mut observer = (&mut summary, (files.observer(), seen.observer()));
+    let outcome = run(&settings, jobs, &mut observer);
+    drop(observer);
     progress.finish();
     outcome.map_err(|error| told(error, origin))?;
     files.finish()?;
     let passed_over = passed_over.borrow().lines();
-    Ok(report((origin.name(), policy), &settings, &summary, passed_over))
+    seen.finish(&summary);
+    Ok((report((origin.name(), policy), &settings, &summary, passed_over), seen))
 }
 
 /// What went wrong, with the name of the workload where the simulator does not know it.
