@@ -4,6 +4,7 @@
 mod agree;
 mod bounds;
 mod closed_forms;
+mod figures;
 mod reference;
 mod scenario;
 mod trace;
