@@ -191,19 +191,12 @@ fn check_free_processors(core: &Core, report: &mut Report<'_>) {
         }
     }
     for (node, column) in core.matrix.columns() {
-        let mut sum = 0;
-        for processor in column.processors.iter() {
-            let rows = core.matrix.rows().filter(|&(id, _)| {
-                column.cells(id).is_some_and(|cells| cells.taken.contains(processor))
-            });
-            let rows = u32::try_from(rows.count()).unwrap_or(u32::MAX);
-            sum += rows;
-            if column.load_of(processor) != rows {
-                report(Rule::FreeProcessors, format!("node {node}, {processor}: not {rows} rows"));
-            }
-        }
-        if column.load != sum {
-            report(Rule::FreeProcessors, format!("node {node}: load {}, not {sum}", column.load));
+        let taken = core.matrix.rows().filter_map(|(row, _)| column.cells(row));
+        let sum: u32 = taken.map(|cells| cells.taken.count()).sum();
+        let found = core.matrix.loads().of(node);
+        if column.load != sum || found != Some(sum) {
+            let what = format!("node {node}: load {}, found as {found:?}, not {sum}", column.load);
+            report(Rule::FreeProcessors, what);
         }
     }
 }

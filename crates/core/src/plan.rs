@@ -166,7 +166,7 @@ impl Core {
         nodes: &[NodeId],
         actions: &mut Vec<Action>,
     ) {
-        let nodes = || nodes.iter().copied().filter(|&node| self.nodes.is_up(node));
+        let nodes = || nodes.iter().copied().filter(|&node| self.matrix.column(node).is_some());
         let anybody = if all_nodes {
             self.matrix.blank().levels().next().is_some()
         } else {

@@ -11,9 +11,7 @@ pub struct Column {
     pub processors: ProcessorSet,
     /// Their number.
     pub width: u32,
-    /// In how many rows each processor is taken, by its number.
-    loads: Vec<u32>,
-    /// The sum of them.
+    /// In how many rows its processors are taken, added up.
     pub load: u32,
     /// The jobs with a home here, by home row, then by number.
     pub residents: Vec<(RowId, JobId)>,
@@ -24,14 +22,13 @@ pub struct Column {
 impl Column {
     pub(super) fn new(processors: ProcessorSet) -> Self {
         let width = processors.count();
-        let length = processors.iter().last().map_or(0, |last| last as usize + 1);
-        Self { processors, width, loads: alloc::vec![0; length], ..Self::default() }
+        Self { processors, width, ..Self::default() }
     }
 
     /// In how many rows the processor is taken.
     #[must_use]
-    pub fn load_of(&self, processor: u32) -> u32 {
-        self.loads.get(processor as usize).copied().unwrap_or(0)
+    pub fn load_of(&self, processor: u32) -> usize {
+        self.cells.iter().filter(|(_, cells)| cells.taken.contains(processor)).count()
     }
 
     /// A row's processors here; `None` if none is used.
@@ -73,12 +70,7 @@ impl Column {
         self.residents.insert(after, home);
         let row = home.0;
         self.cells_mut(row).taken.union_with(set);
-        for processor in set.iter() {
-            if let Some(load) = self.loads.get_mut(processor as usize) {
-                *load += 1;
-                self.load += 1;
-            }
-        }
+        self.load += set.count();
     }
 
     /// Processors come back from a job at home in a row.
@@ -89,11 +81,6 @@ impl Column {
         cells.taken.subtract(set);
         cells.active.subtract(set);
         self.prune(row);
-        for processor in set.iter() {
-            if let Some(load) = self.loads.get_mut(processor as usize) {
-                *load -= 1;
-                self.load -= 1;
-            }
-        }
+        self.load -= set.count();
     }
 }

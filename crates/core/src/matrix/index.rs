@@ -91,6 +91,12 @@ impl Loads {
         }
     }
 
+    /// How loaded a node is, for those who check.
+    #[must_use]
+    pub fn of(&self, node: NodeId) -> Option<u32> {
+        self.levels.iter().find(|(_, nodes)| nodes.contains(node)).map(|(&load, _)| load)
+    }
+
     /// The nodes of a set, the least loaded first, then by number.
     fn in_order<'a>(&'a self, nodes: &'a NodeSet) -> impl Iterator<Item = NodeId> + 'a {
         let levels = if nodes.is_empty() { None } else { Some(&self.levels) };

@@ -97,7 +97,7 @@ pub struct Matrix {
     /// Jobs that may fit as homes in any earlier row, wherever anything ended.
     movers: BTreeSet<JobId>,
     /// Where a job may have become able to be a guest.
-    loosened: BTreeSet<(RowId, NodeId)>,
+    loosened: Vec<(RowId, NodeId)>,
     /// Jobs that may be able to be guests in any row.
     seekers: BTreeSet<JobId>,
     /// Rows that got their first active home: everybody may become able to be a guest there.
@@ -339,7 +339,8 @@ impl Matrix {
         }
         let rows: Vec<RowId> = self.rows.keys().copied().collect();
         for row in rows {
-            for (_, job) in self.candidates(&vacated, &movers, row, |home| home > row) {
+            let places = vacated.range((row, NodeId(0))..=(row, NodeId(u32::MAX)));
+            for (_, job) in self.candidates(places, &movers, |home| home > row) {
                 if self.rows.contains_key(&row) && self.fits_home(job, row) {
                     let seat = &self.seats[&job];
                     // Only later rows lose anything, so the same sweep sees what that makes room for.
@@ -361,7 +362,9 @@ impl Matrix {
 
     /// Makes guests of all who fit, and says what became different since this was last called.
     pub fn settle(&mut self) -> Changes {
-        let loosened = core::mem::take(&mut self.loosened);
+        let mut loosened = core::mem::take(&mut self.loosened);
+        loosened.sort_unstable();
+        loosened.dedup();
         let seekers = core::mem::take(&mut self.seekers);
         let woken = core::mem::take(&mut self.woken);
         if self.rows.len() > 1 {
@@ -369,7 +372,11 @@ impl Matrix {
             for row in rows {
                 let mut jobs = match woken.contains(&row) {
                     true => self.everybody(row),
-                    false => self.candidates(&loosened, &seekers, row, |home| home != row),
+                    false => {
+                        let begin = loosened.partition_point(|&(other, _)| other < row);
+                        let end = loosened.partition_point(|&(other, _)| other <= row);
+                        self.candidates(&loosened[begin..end], &seekers, |home| home != row)
+                    }
                 };
                 // The rows after this one come first, in cyclic order.
                 let earlier = jobs.partition_point(|&(home, _)| home < row);
@@ -423,17 +430,15 @@ impl Matrix {
             })
     }
 
-    /// The jobs at home beside one of these places of a row, and those who may fit anywhere, by home
-    /// row, then by number; only those whose home row is `wanted`.
-    fn candidates(
+    /// The jobs with homes on the nodes of these places, and those who may fit anywhere, by home row,
+    /// then by number; only those whose home row is `wanted`.
+    fn candidates<'a>(
         &self,
-        places: &BTreeSet<(RowId, NodeId)>,
+        places: impl IntoIterator<Item = &'a (RowId, NodeId)>,
         anywhere: &BTreeSet<JobId>,
-        row: RowId,
         wanted: impl Fn(RowId) -> bool,
     ) -> Vec<(RowId, JobId)> {
-        let places = places.range((row, NodeId(0))..=(row, NodeId(u32::MAX)));
-        let columns = places.filter_map(|&(_, node)| self.column(node));
+        let columns = places.into_iter().filter_map(|&(_, node)| self.column(node));
         let here = columns.flat_map(|column| &column.residents).copied();
         let mut jobs: Vec<(RowId, JobId)> = here.filter(|&(home, _)| wanted(home)).collect();
         let home = |&job: &JobId| self.seats.get(&job).map(|seat| (seat.row, job));
@@ -544,7 +549,7 @@ impl Matrix {
     fn loosen(&mut self, row: RowId, node: NodeId) {
         // In a single row there are no guests.
         if self.rows.len() > 1 {
-            self.loosened.insert((row, node));
+            self.loosened.push((row, node));
         }
     }
 
@@ -574,7 +579,7 @@ impl Matrix {
         self.loads.insert(column.load, node);
         if self.rows.len() > 1 {
             self.vacated.insert((row_id, node));
-            self.loosened.insert((row_id, node));
+            self.loosened.push((row_id, node));
         }
     }
 

@@ -26,6 +26,13 @@ impl NodeSet {
         self.len == 0
     }
 
+    /// Whether the node is in it.
+    #[must_use]
+    pub fn contains(&self, node: NodeId) -> bool {
+        let word = self.layers[0].get(node.0 as usize / 64).copied().unwrap_or(0);
+        word >> (node.0 % 64) & 1 == 1
+    }
+
     pub(super) fn insert(&mut self, node: NodeId) {
         let mut index = node.0 as usize;
         for (height, layer) in self.layers.iter_mut().enumerate() {

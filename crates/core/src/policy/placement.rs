@@ -122,7 +122,7 @@ fn choose(machine: Machine<'_>, row: Option<RowId>, node: NodeId, count: u32) ->
         return free.iter().take(count as usize).collect();
     }
     let load = |processor| machine.matrix.column(node).map_or(0, |c| c.load_of(processor));
-    let mut free: Vec<(u32, u32)> = free.iter().map(|p| (load(p), p)).collect();
+    let mut free: Vec<(usize, u32)> = free.iter().map(|p| (load(p), p)).collect();
     free.sort_unstable();
     free.into_iter().take(count as usize).map(|(_, processor)| processor).collect()
 }
