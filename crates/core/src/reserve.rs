@@ -5,9 +5,9 @@
 //! can: one after the other, by the moments at which they are to start, each into the earliest place
 //! that the others leave. So nobody is ever moved back, as long as jobs end by their limits.
 //!
-//! A row's free processors over time are a list of steps. How long a job takes in a row is its limit
-//! times the part of the frame that is not the row's slot: exact for one row, and for several the
-//! mean. Reservations count processors; a job that lacks memory, or that finds its processors spread
+//! A row's free processors over time are a list of steps. A job takes its limit in a row's slots, and
+//! waits for as many turns of the other rows as it can have to: exact for one row, and for several at
+//! most a frame too much. Reservations count processors; a job that lacks memory, or that finds its processors spread
 //! over too many nodes, when its moment has come, holds its place and is tried again.
 //!
 //! A job without a limit keeps its processors for ever, so there is no promise to whoever needs them,
@@ -37,15 +37,15 @@ pub(crate) struct Reservation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Profile {
     row: Option<RowId>,
-    /// Of a job's limit, the row's slot takes so much time: (the frame, the slot).
-    pace: (u64, u64),
+    /// The lengths of the row's slot, and of all others together.
+    slots: (u64, u64),
     /// Each until the next; the last for ever.
     steps: Vec<(ClusterTime, u64)>,
 }
 
 impl Profile {
-    fn new(row: Option<RowId>, pace: (u64, u64), now: ClusterTime, free: u64) -> Self {
-        Self { row, pace, steps: [(now, free)].into() }
+    fn new(row: Option<RowId>, slots: (u64, u64), now: ClusterTime, free: u64) -> Self {
+        Self { row, slots, steps: [(now, free)].into() }
     }
 
     /// So many processors come free at some moment.
@@ -92,13 +92,14 @@ impl Profile {
         (from, to)
     }
 
-    /// When `limit` is reached by who starts at `start`.
+    /// When `limit` is reached at the latest by who starts at `start`.
     fn end(&self, start: ClusterTime, limit: u64) -> ClusterTime {
         if limit == u64::MAX {
             return ClusterTime::NEVER;
         }
-        let (frame, slot) = self.pace;
-        let takes = (u128::from(limit) * u128::from(frame)).div_ceil(u128::from(slot.max(1)));
+        let (slot, others) = self.slots;
+        let turns = u128::from(limit.div_ceil(slot.max(1)));
+        let takes = u128::from(limit) + turns * u128::from(others);
         start + Nanos(u64::try_from(takes).unwrap_or(u64::MAX))
     }
 
@@ -173,7 +174,7 @@ impl Core {
         let mut profiles = Vec::new();
         for (id, row) in self.matrix.rows().take(limit) {
             let slot = self.frame.length_of(id).map_or(0, |length| length.0);
-            let mut profile = Profile::new(Some(id), (frame, slot), now, row.index.free());
+            let mut profile = Profile::new(Some(id), (slot, frame - slot), now, row.index.free());
             for release in self.ledger.releases(id) {
                 let at = self.when_served(now, id, release.need);
                 if at < ClusterTime::NEVER {
@@ -183,8 +184,8 @@ impl Core {
             profiles.push(profile);
         }
         if profiles.len() < limit {
-            let pace = (profiles.len() as u64 + 1, 1);
-            profiles.push(Profile::new(None, pace, now, self.matrix.blank().free()));
+            let slots = (self.params.quantum().0, frame);
+            profiles.push(Profile::new(None, slots, now, self.matrix.blank().free()));
         }
         profiles
     }

@@ -5,8 +5,8 @@ use crate::cluster::{job, node_spec, params};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tutti_core::{
-    Action, ClusterTime, Core, EndReason, Event, JobId, JobSpec, Nanos, NodeId, RequestId,
-    TaskStatus, check, default_classes,
+    Action, ClusterTime, Core, EndReason, Event, JobId, JobSpec, JobState, Nanos, NodeId,
+    RequestId, TaskStatus, WaitReason, check, default_classes,
 };
 
 const MS: u64 = 1_000_000;
@@ -36,7 +36,6 @@ trait Scheduler {
 /// When each job starts, if it does. At the same moment, jobs end first (those of `together` in one
 /// event), then come, then give up.
 fn starts(scheduler: &mut dyn Scheduler, work: &[Work], together: bool) -> BTreeMap<u64, u64> {
-    let of = |job: u64| work[usize::try_from(job).unwrap() - 1];
     let mut starts = BTreeMap::new();
     let mut events: BTreeMap<(u64, u8, u64), ()> = BTreeMap::new();
     let mut now = 0;
@@ -58,13 +57,13 @@ fn starts(scheduler: &mut dyn Scheduler, work: &[Work], together: bool) -> BTree
                 }
                 scheduler.end(now, &jobs);
             }
-            1 => scheduler.submit(now, job, of(job)),
+            1 => scheduler.submit(now, job, of(work, job)),
             _ if starts.contains_key(&job) => continue,
             _ => scheduler.cancel(now, job),
         }
         for job in scheduler.started() {
             assert_eq!(starts.insert(job, now), None, "job {job} started twice");
-            events.insert((now + of(job).run, 0, job), ());
+            events.insert((now + of(work, job).run, 0, job), ());
         }
     }
     starts
@@ -317,6 +316,59 @@ proptest! {
             prop_assert_eq!(starts(&mut gang, &work, together), expected, "gang, {}", discipline);
         }
     }
+
+    #[test]
+    fn what_was_promised_is_kept_in_turns_too(
+        work in prop::collection::vec(work(), 1..60), rows in 1u64..5,
+    ) {
+        promises_are_kept("gang:easy", rows, &work);
+        promises_are_kept("gang:sjbf", rows, &work);
+    }
+}
+
+/// Runs a workload in turns, where jobs end when their turns gave them what they need. Whoever was
+/// told when he starts at the latest has started by then.
+fn promises_are_kept(policy: &str, rows: u64, work: &[Work]) {
+    let mut real = Real::new(&WIDTHS, policy, &[("rows", rows), ("quantum", 5 * MS)]);
+    let mut promised: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut running: Vec<u64> = Vec::new();
+    let mut coming = (1..).zip(work).peekable();
+    let mut comes = 0;
+    loop {
+        let ends = |&job: &u64| {
+            let need = of(work, job).run - real.core.service(JobId(job)).0;
+            (real.core.reaches(real.core.runs_in(JobId(job)), Nanos(need)).0, job)
+        };
+        let end = running.iter().map(ends).min().unwrap_or((NEVER, 0));
+        let next = coming.peek().map_or(NEVER, |(_, work)| comes + work.gap);
+        let now = next.min(end.0);
+        if now == NEVER {
+            break;
+        } else if next <= end.0 {
+            let (job, work) = coming.next().unwrap();
+            comes = now;
+            real.submit(now, job, *work);
+        } else {
+            running.retain(|&job| job != end.1);
+            real.end(now, &[end.1]);
+        }
+        for job in real.started() {
+            let at_latest = promised.get(&job).copied().unwrap_or(NEVER);
+            assert!(now <= at_latest, "job {job} starts at {now}, not {at_latest}");
+            running.push(job);
+        }
+        for view in real.core.jobs(ClusterTime(now)) {
+            if let JobState::Queued { why: WaitReason::Reserved { within }, .. } = view.state {
+                let at_latest = promised.entry(view.id.0).or_insert(NEVER);
+                *at_latest = (*at_latest).min(now + within.0);
+            }
+        }
+    }
+    assert_eq!(real.core.job_count(), 0);
+}
+
+fn of(work: &[Work], job: u64) -> Work {
+    work[usize::try_from(job).unwrap() - 1]
 }
 
 /// Starts of jobs given as (processors, run and limit in ms, submitted at ms), on four processors.
