@@ -22,7 +22,7 @@ pub enum ParamKind {
     Choice(&'static [&'static str]),
 }
 
-/// What becomes of the jobs behind the first in line, while it waits. See [`crate::queue`].
+/// What becomes of the jobs behind the first in line, while it waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Discipline {
     /// They wait too.

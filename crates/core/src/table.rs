@@ -1,7 +1,7 @@
 //! A map from job numbers: as a `BTreeMap`, but found in fewer steps.
 //!
 //! Job numbers are given one after the other, so the jobs that are known lie close together, but for
-//! some that last long. A page holds the jobs of [`PAGE`] numbers in a row; pages come and go with
+//! some that last long. A page holds the jobs of a few dozen numbers in a row; pages come and go with
 //! their jobs, and are found by their place, whatever gaps there are.
 
 use crate::ids::JobId;
