@@ -46,6 +46,22 @@ fn at_one_moment_submissions_or_ends_come_first() {
 }
 
 #[test]
+fn who_has_reached_its_limit_is_gone_before_whoever_ends_early() {
+    let early = Job { estimate: Nanos(20 * S), ..job(0, 10 * S, 1) };
+    let jobs = [early, job(0, 10 * S, 1), job(10 * S, S, 2)];
+    let mut log = Log::default();
+    let workload = jobs.into_iter().map(Ok::<_, Infallible>);
+    run(&settings(2, "space:fcfs"), workload, &mut log).unwrap();
+    let expected = [
+        "1 ends at 10000000000",
+        "2 comes at 10000000000",
+        "0 ends at 10000000000",
+        "starts at 10000000000",
+    ];
+    assert_eq!(log.0[4..8], expected);
+}
+
+#[test]
 fn the_horizon_ends_a_run_with_jobs_left() {
     let horizon = Some(ClusterTime(12 * S));
     let settings = Settings { horizon, ..settings(2, "space:fcfs") };

@@ -181,10 +181,10 @@ fn a_job_for_which_there_is_no_room_waits_and_says_why() {
     let first = instance.submit_spinner(2);
     instance.wait_for_state(first, "running");
     let said = instance.tutti(&["submit", "-n", "2", "-o", "/dev/null", "true"]).expect(0);
-    assert!(said.text().contains("and queued: all 1 rows are in use"), "{}", said.text());
+    assert!(said.text().contains("and queued: too few processors are free"), "{}", said.text());
     let queued = instance.job(2);
     assert_eq!(queued["state"], "queued", "{queued}");
-    assert!(queued["reason"].as_str().unwrap().contains("rows are in use"), "{queued}");
+    assert!(queued["reason"].as_str().unwrap().contains("too few processors are free"), "{queued}");
     assert!(queued["row"].is_null());
     // More rows make room at once.
     instance.tutti(&["params", "rows=2"]).expect(0);
