@@ -16,7 +16,7 @@ use crate::frame::Frame;
 use crate::ids::{ClassName, JobId, NodeId, Rank, RequestId, RowId};
 use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::ledger::Ledger;
-use crate::limits::JOBS_MAX;
+use crate::limits::{JOB_NUMBER_MAX, JOBS_MAX};
 use crate::matrix::Matrix;
 use crate::nodes::Nodes;
 use crate::params::Params;
@@ -101,7 +101,7 @@ impl Core {
         self.queue.disturbed |= is_interference(event);
         match event {
             Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
-            Event::Held { job } => self.jobs_made = self.jobs_made.max(job.0),
+            Event::Held { job } => self.jobs_made = self.jobs_made.max(job.0.min(JOB_NUMBER_MAX)),
             Event::NodeLost { node } => self.on_node_lost(now, *node, actions),
             Event::Submit { request, spec } => self.on_submit(now, *request, spec, actions),
             Event::TasksEnded { job, ranks, status } => {
@@ -195,7 +195,7 @@ impl Core {
         self.nodes.join(node, spec.clone());
         self.matrix.add_node(node, &spec.processors);
         self.queue.waiting.append(&mut self.queue.parked);
-        self.change_discipline();
+        self.forget_promises();
     }
 
     /// Jobs that were killed while the node's agent was away may not have been killed there.
@@ -218,7 +218,7 @@ impl Core {
         self.matrix.remove_node(node);
         self.nodes.lose(node);
         self.absent.retain(|&(other, _)| other != node);
-        self.change_discipline();
+        self.forget_promises();
         for (_, job) in residents {
             let was_there = self.residence_mut(job).is_some_and(|residence| residence.lose(node));
             if was_there {

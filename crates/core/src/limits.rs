@@ -9,6 +9,9 @@ pub const PROCESSORS_PER_NODE_MAX: u32 = 8192;
 /// does not tell whether a job fits, each costs a search.
 pub const BACKFILL_TRIES_MAX: usize = 1000;
 
+/// The highest job number that a node can hold: there is always another one after it.
+pub const JOB_NUMBER_MAX: u64 = u64::MAX / 2;
+
 /// Jobs with a reservation under the discipline `conservative`; those behind them wait. Each costs a
 /// search through all others when a job ends early.
 pub const RESERVATIONS_MAX: usize = 1000;

@@ -193,7 +193,7 @@ impl Core {
     /// Starts jobs from the queue as far as the policy has room and the discipline allows.
     pub(crate) fn seat_queued(&mut self, now: ClusterTime) {
         if self.queue.discipline != self.params.queue() {
-            self.change_discipline();
+            self.forget_promises();
         }
         let newcomer = self.queue.newcomer.take();
         match self.queue.discipline {
@@ -205,17 +205,19 @@ impl Core {
         self.queue.disturbed = false;
     }
 
-    /// Every job in line is listed anew, for the present discipline and machine.
-    pub(crate) fn change_discipline(&mut self) {
-        let machine = self.matrix.blank().free();
+    /// Nothing that was promised, or listed, holds for another discipline or machine.
+    pub(crate) fn forget_promises(&mut self) {
         self.queue.discipline = self.params.queue();
         self.queue.backlog = Ordered::default();
         self.queue.promise = None;
         self.queue.reservations.clear();
         self.queue.reconsider();
-        for job in core::mem::take(&mut self.queue.waiting) {
-            if let Some(record) = self.jobs.get(&job) {
-                self.queue.add(job, &record.spec, machine);
+        if self.queue.discipline.lets_by() {
+            let machine = self.matrix.blank().free();
+            for job in self.queue.waiting.clone() {
+                if let Some(record) = self.jobs.get(&job) {
+                    self.queue.add(job, &record.spec, machine);
+                }
             }
         }
     }

@@ -1,4 +1,10 @@
-//! What a driver may see of the core, to show it.
+//! What a driver may see of the core, to show it, and to know when what it simulates will end.
+//!
+//! A driver that simulates tasks need not step through turns. A job that is to end after so much
+//! service ends when [`Core::clock`] of the rows that it [`Core::runs_in`] shows so much more than
+//! now: that mark stays right, whatever becomes of the frame, until [`Core::moved`] names the job. So
+//! jobs that run in the same rows can wait in one list by their marks, of which only the first is ever
+//! asked about: [`Core::reaches`] says when. It is to be asked again after each event.
 
 use crate::class::Classes;
 use crate::controller::Core;
