@@ -603,6 +603,17 @@ fn the_end_of_time_is_survived() {
 }
 
 #[test]
+fn numbers_do_not_run_out_whatever_a_node_holds() {
+    let mut c = Cluster::with_nodes(&[1]);
+    c.event(Event::Held { job: JobId(41) });
+    assert_eq!(c.submit(job(1)), JobId(42));
+    c.event(Event::Held { job: JobId(u64::MAX) });
+    let (first, second) = (c.submit(job(1)), c.submit(job(1)));
+    assert!(first > JobId(42) && second > first);
+    c.finish(second);
+}
+
+#[test]
 fn time_does_not_run_backwards() {
     let mut c = Cluster::with_nodes(&[1]);
     let id = c.submit(job(1));
