@@ -6,7 +6,8 @@
 //!    say who runs (see [`tutti_core::timetable`]).
 //! 3. Every job that leaves is asked to stop: one write to the freezer of its cgroup each, all writes
 //!    before the first check; a job without a cgroup gets SIGSTOP from the top down.
-//! 4. `stopped`: all of them have stopped, as the kernel confirms it. A straggler at the deadline is
+//! 4. `stopped`: all of them have stopped, as the kernel confirms it; until then the thread gives way to
+//!    them ([`tutti_linux::rt::give_way`]), then naps. A straggler at the deadline is
 //!    a process that sleeps in the kernel and uses no processor: it stays asked to stop, is counted,
 //!    and the switch goes on.
 //! 5. Every job that comes is resumed.
