@@ -75,6 +75,7 @@ impl Bench {
             time_limit: Some(Nanos(seconds * SECOND)),
             grace: Nanos(SECOND),
             attached: false,
+            movable: false,
             on_bad_exit: OnBadExit::KillOnSignal,
         };
         Event::Submit { request: RequestId(self.requests), spec }

@@ -45,6 +45,19 @@ pub enum Action {
         /// How its processes are suspended and resumed.
         control: ControlMethod,
     },
+    /// A job is set aside: make sure that its processors are free, and report `MovedOut`. The
+    /// timetables before it name the job no more.
+    MoveOut {
+        /// Which job.
+        job: JobId,
+    },
+    /// A job that was set aside has processors again, which are
+    /// [`Core::parts`](crate::Core::parts): make sure that it can run there, and report `MovedIn`. No
+    /// timetable names it before that.
+    MoveIn {
+        /// Which job.
+        job: JobId,
+    },
     /// Send a signal to the process groups of the root processes of a job's tasks on a node.
     Signal {
         /// Which job.

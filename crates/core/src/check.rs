@@ -3,6 +3,7 @@
 //! The numbers in the names of the rules are those of the design's list of what must always hold.
 //! Tests and the simulator call [`check`] after each event; nothing in the core relies on it.
 
+use crate::aside::Place;
 use crate::controller::Core;
 use crate::ending::memory_of;
 use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
@@ -11,7 +12,7 @@ use crate::matrix::Seat;
 use crate::params::Discipline;
 use crate::plan::{NodePlan, node_plan};
 use crate::policy::Decision;
-use crate::record::Phase;
+use crate::record::{Phase, Record, Residence};
 use crate::time::{ClusterTime, Nanos};
 use crate::timetable::{IfAbsent, Slot, Timetable};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -34,8 +35,10 @@ pub struct Violation {
 pub enum Rule {
     /// 2: in a row, a processor is one job's.
     OneJobPerProcessor,
-    /// Every resident job has one home row, and its processors exist.
+    /// Every resident job that is not set aside has one home row, and its processors exist.
     OneHome,
+    /// Who is set aside is noted as such; nobody is under a policy that sets nobody aside.
+    Aside,
     /// The counts by which processors are found agree with who has them.
     FreeProcessors,
     /// No home could move to an earlier row, and no job could be a guest where it isn't.
@@ -71,6 +74,7 @@ pub fn check(core: &Core) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut report = |rule, what| violations.push(Violation { rule, what });
     check_homes(core, &mut report);
+    check_aside(core, &mut report);
     check_rows(core, &mut report);
     check_free_processors(core, &mut report);
     check_compact(core, &mut report);
@@ -88,8 +92,8 @@ pub fn check(core: &Core) -> Vec<Violation> {
 type Report<'a> = dyn FnMut(Rule, String) + 'a;
 
 fn check_homes(core: &Core, report: &mut Report<'_>) {
-    let residents: BTreeSet<JobId> =
-        core.jobs.keys().filter(|&job| core.residence(job).is_some()).collect();
+    let placed = |&job: &JobId| core.residence(job).is_some_and(|it| it.place != Place::Aside);
+    let residents: BTreeSet<JobId> = core.jobs.keys().filter(placed).collect();
     let seated: BTreeSet<JobId> = core.matrix.seats().map(|(job, _)| job).collect();
     if residents != seated {
         report(Rule::OneHome, format!("resident {residents:?}, seated {seated:?}"));
@@ -100,9 +104,9 @@ fn check_homes(core: &Core, report: &mut Report<'_>) {
                 report(Rule::OneHome, format!("job {job} is a guest of row {row} by halves"));
             }
         }
-        let suspended = core.jobs.get(&job).is_some_and(|record| record.suspended);
-        if seat.active == suspended {
-            report(Rule::OneHome, format!("job {job} suspended: {suspended}, and active the same"));
+        let runs = core.jobs.get(&job).is_some_and(Record::takes_turns);
+        if seat.active != runs {
+            report(Rule::OneHome, format!("job {job} takes turns: {runs}, and its seat does not"));
         }
         let parts = core.residence(job).map(|residence| &residence.parts);
         let placed = parts.into_iter().flatten().filter(|part| !part.lost);
@@ -116,6 +120,18 @@ fn check_homes(core: &Core, report: &mut Report<'_>) {
                 report(Rule::OneHome, format!("job {job} has {set} of node {node}"));
             }
         }
+    }
+}
+
+fn check_aside(core: &Core, report: &mut Report<'_>) {
+    let aside = |&job: &JobId| core.residence(job).is_some_and(|it| it.place == Place::Aside);
+    let found: BTreeSet<JobId> = core.jobs.keys().filter(aside).collect();
+    if found != core.aside {
+        report(Rule::Aside, format!("{found:?} are set aside, not {:?}", core.aside));
+    }
+    let waits = |&job: &JobId| core.residence(job).is_some_and(Residence::may_come_back);
+    if !core.policy().sets_aside && found.iter().any(waits) {
+        report(Rule::Aside, format!("nobody brings {found:?} back"));
     }
 }
 
@@ -325,7 +341,8 @@ fn check_memory(core: &Core, report: &mut Report<'_>) {
 }
 
 fn check_accounts(core: &Core, report: &mut Report<'_>) {
-    if core.ledger.len() != core.matrix.seats().count() || !core.ledger.complete() {
+    let residents = core.matrix.seats().count() + core.aside.len();
+    if core.ledger.len() != residents || !core.ledger.complete() {
         report(Rule::Accounts, "accounts or clocks don't fit the resident jobs".into());
     }
     // What runs now can only be compared while no change is under way.
@@ -428,7 +445,7 @@ fn check_deadlines(core: &Core, report: &mut Report<'_>) {
             continue;
         };
         let reached = core.ledger.reaches(job, limit);
-        if !residence.ending() && !record.suspended && next > reached {
+        if !residence.ending() && record.takes_turns() && next > reached {
             let what = format!("job {job} reaches its limit at {reached:?}, not {next:?}");
             report(Rule::Deadlines, what);
         }

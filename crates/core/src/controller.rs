@@ -53,6 +53,8 @@ pub struct Core {
     pub(crate) outbox: Outbox,
     /// When the grace of a job is over.
     pub(crate) deadlines: BTreeSet<(ClusterTime, JobId)>,
+    /// Resident jobs without processors.
+    pub(crate) aside: BTreeSet<JobId>,
     /// Resident jobs whose tasks on a node have all ended, by node.
     pub(crate) absent: BTreeSet<(NodeId, JobId)>,
     jobs_made: u64,
@@ -82,6 +84,7 @@ impl Core {
             held: BTreeMap::new(),
             outbox: Outbox::default(),
             deadlines: BTreeSet::new(),
+            aside: BTreeSet::new(),
             absent: BTreeSet::new(),
             jobs_made: 0,
             stopping: false,
@@ -122,6 +125,8 @@ impl Core {
             Event::Signal { job, ranks, signal } => self.on_signal(*job, ranks, *signal, actions),
             Event::Suspend { job } => self.on_suspend(*job),
             Event::Resume { job } => self.on_resume(*job),
+            Event::MovedOut { job } => self.on_moved_out(*job),
+            Event::MovedIn { job } => self.on_moved_in(*job),
             Event::FrontEndLost { job } => self.on_front_end_lost(now, *job, actions),
             Event::SetParams { params } => self.on_set_params(params),
             Event::SetClass { class, spec } => self.on_set_class(class, *spec),
@@ -130,6 +135,9 @@ impl Core {
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
         self.carry_out_due(now, event, actions);
+        if !self.policy().sets_aside {
+            self.bring_back();
+        }
         // A home that moved could take what was promised.
         let promised = self.queue.promised();
         if !promised {
@@ -157,7 +165,8 @@ impl Core {
         (&self.matrix, &self.jobs, &self.queue, &self.ledger, &self.frame).hash(&mut digest);
         (self.activated, self.versions, self.sent_all, &self.sent, &self.held, &self.outbox)
             .hash(&mut digest);
-        (&self.deadlines, &self.absent, self.jobs_made, self.stopping).hash(&mut digest);
+        (&self.deadlines, &self.aside, &self.absent, self.jobs_made, self.stopping)
+            .hash(&mut digest);
         self.wake.hash(&mut digest);
         digest.finish()
     }
@@ -201,7 +210,8 @@ impl Core {
     /// Jobs that were killed while the node's agent was away may not have been killed there.
     fn kill_again(&self, node: NodeId, actions: &mut Vec<Action>) {
         let Some(column) = self.matrix.column(node) else { return };
-        for &(_, job) in &column.residents {
+        let homes = column.residents.iter().map(|&(_, job)| job);
+        for job in homes.chain(self.aside_on(node)) {
             if let Some(residence) = self.residence(job)
                 && matches!(residence.course, Course::Killed { .. })
                 && residence.nodes_left().any(|left| left == node)
@@ -214,12 +224,13 @@ impl Core {
     /// A gang without one of its nodes can't run: it ends whole, with the reason.
     fn on_node_lost(&mut self, now: ClusterTime, node: NodeId, actions: &mut Vec<Action>) {
         let Some(column) = self.matrix.column(node) else { return };
-        let residents = column.residents.clone();
+        let homes = column.residents.iter().map(|&(_, job)| job);
+        let residents: Vec<JobId> = homes.chain(self.aside_on(node)).collect();
         self.matrix.remove_node(node);
         self.nodes.lose(node);
         self.absent.retain(|&(other, _)| other != node);
         self.forget_promises();
-        for (_, job) in residents {
+        for job in residents {
             let was_there = self.residence_mut(job).is_some_and(|residence| residence.lose(node));
             if was_there {
                 let reason = EndReason::NodeLost(node);
@@ -363,6 +374,7 @@ impl Core {
             }
             Phase::Resident(residence) if !residence.ending() => {
                 record.suspended = true;
+                // Nothing new unless it takes turns.
                 self.matrix.deactivate(job);
                 self.ledger.hold(job);
             }
@@ -382,11 +394,7 @@ impl Core {
                 self.queue.add(job, &record.spec, machine);
                 self.queue.reconsider();
             }
-            Phase::Resident(_) => {
-                self.matrix.activate(job);
-                let begins = self.activation(self.now);
-                self.ledger.resume(job, begins);
-            }
+            Phase::Resident(_) => self.give_turns(job),
         }
     }
 
@@ -431,17 +439,11 @@ impl Core {
     }
 
     pub(crate) fn residence(&self, job: JobId) -> Option<&Residence> {
-        match &self.jobs.get(&job)?.phase {
-            Phase::Queued { .. } => None,
-            Phase::Resident(residence) => Some(residence),
-        }
+        self.jobs.get(&job)?.residence()
     }
 
     pub(crate) fn residence_mut(&mut self, job: JobId) -> Option<&mut Residence> {
-        match &mut self.jobs.get_mut(&job)?.phase {
-            Phase::Queued { .. } => None,
-            Phase::Resident(residence) => Some(residence),
-        }
+        self.jobs.get_mut(&job)?.residence_mut()
     }
 }
 
@@ -461,6 +463,8 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::Cancel { .. }
         | Event::Suspend { .. }
         | Event::Resume { .. }
+        | Event::MovedOut { .. }
+        | Event::MovedIn { .. }
         | Event::FrontEndLost { .. }
         | Event::SetParams { .. }
         | Event::SetClass { .. }
@@ -475,6 +479,8 @@ const fn is_interference(event: &Event) -> bool {
         | Event::NodeLost { .. }
         | Event::Suspend { .. }
         | Event::Resume { .. }
+        | Event::MovedOut { .. }
+        | Event::MovedIn { .. }
         | Event::SetParams { .. }
         | Event::SetClass { .. } => true,
         Event::Held { .. }

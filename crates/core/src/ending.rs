@@ -42,7 +42,9 @@ impl Core {
                 }
                 // It can't heed the request while it is suspended.
                 record.suspended = false;
-                self.matrix.activate(job);
+                if record.takes_turns() {
+                    self.matrix.activate(job);
+                }
                 self.expect_end(job);
             }
         }
@@ -112,6 +114,7 @@ impl Core {
         };
         self.deadlines.remove(&(residence.deadline, job));
         self.matrix.remove(job);
+        self.aside.remove(&job);
         let service = self.ledger.close(job);
         let Some(record) = self.jobs.remove(&job) else { return };
         let Phase::Resident(residence) = record.phase else { return };

@@ -91,6 +91,18 @@ pub enum Event {
         /// Which job.
         job: JobId,
     },
+    /// A job that the core asked to move out has left: its processors are free. Sent by the driver,
+    /// once per [`Action::MoveOut`](crate::Action::MoveOut).
+    MovedOut {
+        /// Which job.
+        job: JobId,
+    },
+    /// A job that the core asked to move in is back where [`Core::parts`](crate::Core::parts) says,
+    /// and can run. Sent by the driver, once per [`Action::MoveIn`](crate::Action::MoveIn).
+    MovedIn {
+        /// Which job.
+        job: JobId,
+    },
     /// The front end of an attached job is gone without a word.
     FrontEndLost {
         /// Which job.

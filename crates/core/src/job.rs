@@ -27,6 +27,9 @@ pub struct JobSpec {
     pub grace: Nanos,
     /// Whether a front end waits for the job: it dies with its front end.
     pub attached: bool,
+    /// Whether it may go on elsewhere after it was set aside; otherwise it comes back to the processors
+    /// that it had.
+    pub movable: bool,
     /// What an unsuccessful task means for the others.
     pub on_bad_exit: OnBadExit,
 }

@@ -226,6 +226,19 @@ impl Ledger {
         });
     }
 
+    /// The job has no processors any more. It must be held, or ending.
+    pub fn leave(&mut self, job: JobId) {
+        self.change(job, |account, _| account.processors = 0);
+    }
+
+    /// The job has processors again, in this row.
+    pub fn come_back(&mut self, job: JobId, home: RowId, processors: u64) {
+        self.change(job, |account, _| {
+            account.runs.home = home;
+            account.processors = processors;
+        });
+    }
+
     /// The job is at home in another row from now on.
     pub fn rehome(&mut self, job: JobId, home: RowId) {
         self.change(job, |account, _| account.runs.home = home);
@@ -453,6 +466,9 @@ impl Ledger {
 
     fn list(&mut self, job: JobId, account: &Account) {
         if account.leaves() {
+            if account.processors == 0 {
+                return;
+            }
             *self.leaving.entry(account.runs.home).or_default() += account.processors;
         } else if let Some(due) = account.due(job) {
             let pace = match self.paces.get_mut(&account.runs) {

@@ -11,7 +11,7 @@
 //! matrix; [`share`] decides how long each slot is; [`frame`] how one cycle of slots follows
 //! another; [`timetable`] is what one node is told of it; [`ledger`] counts who ran how long;
 //! [`policy`] decides which jobs get into the matrix and where; `queue` in what order, and who may
-//! pass whom; [`check`] holds the invariants.
+//! pass whom; `aside` is how a job gives its processors up and gets some again; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
@@ -19,6 +19,7 @@
 extern crate alloc;
 
 pub mod action;
+mod aside;
 pub mod check;
 pub mod class;
 pub mod controller;
@@ -46,6 +47,7 @@ pub mod timetable;
 pub mod view;
 
 pub use action::{Action, Refusal, TaskPlacement};
+pub use aside::Place;
 pub use class::{ClassError, ClassSpec, Classes, default_classes};
 pub use controller::Core;
 pub use event::Event;

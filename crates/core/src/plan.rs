@@ -44,6 +44,8 @@ pub(crate) struct Outbox {
     pub(crate) reshaped: bool,
     /// Nodes where somebody's tasks have all ended, or one such job is gone.
     pub(crate) quieter: BTreeSet<NodeId>,
+    /// Jobs that leave and come, once the timetables without them are out.
+    pub(crate) moves: Vec<JobId>,
     /// Jobs to launch, once their timetables are out.
     pub(crate) launches: Vec<JobId>,
 }
@@ -153,6 +155,9 @@ impl Core {
         let rows = || self.matrix.rows().map(|(row, _)| row).collect();
         let frame = (reframed).then(|| (self.frame.clone(), rows()));
         self.ledger.stage(Stage { at: self.activated, frame, runs });
+        for job in outbox.moves {
+            self.ask_to_move(job, actions);
+        }
         for job in outbox.launches {
             self.launch(job, actions);
         }

@@ -11,6 +11,7 @@
 //! All transitions are methods of [`Residence`]; none of them goes back.
 
 use crate::action::TaskPlacement;
+use crate::aside::Place;
 use crate::ids::{JobId, NodeId, ProcessorSet, Rank};
 use crate::job::{EndReason, JobSpec, OnBadExit, Outcome, TaskStatus};
 use crate::time::{ClusterTime, Nanos};
@@ -31,6 +32,25 @@ pub struct Record {
     pub phase: Phase,
 }
 
+impl Record {
+    /// What is known of it once it is in the matrix.
+    #[must_use]
+    pub fn residence(&self) -> Option<&Residence> {
+        match &self.phase {
+            Phase::Queued { .. } => None,
+            Phase::Resident(residence) => Some(residence),
+        }
+    }
+
+    /// The same, to change it.
+    pub fn residence_mut(&mut self) -> Option<&mut Residence> {
+        match &mut self.phase {
+            Phase::Queued { .. } => None,
+            Phase::Resident(residence) => Some(residence),
+        }
+    }
+}
+
 /// Where a job stands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
@@ -39,7 +59,7 @@ pub enum Phase {
         /// Since when.
         since: ClusterTime,
     },
-    /// It is in the matrix.
+    /// It has been placed: it is in the matrix, or set aside.
     Resident(Box<Residence>),
 }
 
@@ -150,13 +170,15 @@ pub enum TaskEnd {
     Fatal(EndReason),
 }
 
-/// A job in the matrix.
+/// A job that has been placed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Residence {
     /// Since when.
     pub since: ClusterTime,
     /// Its tasks by node, lowest ranks and lowest node numbers first.
     pub parts: Vec<Part>,
+    /// Whether it is in the matrix or set aside.
+    pub place: Place,
     /// What is to become of it.
     pub course: Course,
     /// The tasks that have ended.
@@ -174,6 +196,7 @@ impl Residence {
         Self {
             since,
             parts,
+            place: Place::Home,
             course: Course::Running,
             ended: BTreeMap::new(),
             exit_code: 0,

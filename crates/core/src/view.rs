@@ -6,6 +6,7 @@
 //! jobs that run in the same rows can wait in one list by their marks, of which only the first is ever
 //! asked about: [`Core::reaches`] says when. It is to be asked again after each event.
 
+use crate::aside::Place;
 use crate::class::Classes;
 use crate::controller::Core;
 use crate::frame::Frame;
@@ -30,7 +31,9 @@ pub struct JobView<'a> {
     pub state: JobState,
     /// Whether a user has it suspended.
     pub suspended: bool,
-    /// Its home row, once it has one.
+    /// Whether it is in the matrix, or set aside; counts once it has been placed.
+    pub place: Place,
+    /// Its home row, while it has one.
     pub row: Option<RowId>,
     /// Its processors and tasks by node, lowest ranks first.
     pub placements: Vec<PlacementView>,
@@ -50,14 +53,14 @@ pub enum JobState {
         /// Why.
         why: WaitReason,
     },
-    /// It is in the matrix.
+    /// It has been placed: it is in the matrix, or set aside.
     Running {
         /// Since when.
         since: ClusterTime,
     },
     /// It was asked to end, or killed, and is waited for.
     Ending {
-        /// Since when it has been in the matrix.
+        /// Since when it has been placed.
         since: ClusterTime,
         /// Why it ends.
         reason: EndReason,
@@ -209,7 +212,7 @@ impl Core {
                 up: node.up,
                 used: node.spec.processors.iter().filter(taken).collect(),
                 admitted_bytes: node.admitted_bytes,
-                jobs: column.map_or(Vec::new(), jobs_of),
+                jobs: column.map_or(Vec::new(), |column| self.jobs_on(id, column)),
             }
         })
     }
@@ -248,6 +251,14 @@ impl Core {
         &self.classes
     }
 
+    /// The jobs with tasks on a node that is up, by number.
+    fn jobs_on(&self, node: NodeId, column: &Column) -> Vec<JobId> {
+        let homes = column.residents.iter().map(|&(_, job)| job);
+        let mut jobs: Vec<JobId> = homes.chain(self.aside_on(node)).collect();
+        jobs.sort_unstable();
+        jobs
+    }
+
     fn cells(&self, job: JobId, guest: bool) -> impl Iterator<Item = CellView> + '_ {
         let parts = self.matrix.seat(job).into_iter().flat_map(|seat| seat.parts.iter());
         parts.map(move |(node, processors)| CellView {
@@ -264,6 +275,7 @@ impl Core {
             spec: &record.spec,
             state: JobState::Queued { since: now, why: WaitReason::Suspended },
             suspended: record.suspended,
+            place: record.residence().map(|residence| residence.place).unwrap_or_default(),
             row: self.matrix.seat(record.id).map(|seat| seat.row),
             placements: Vec::new(),
             service: self.ledger.service(record.id, now),
@@ -314,13 +326,6 @@ impl Core {
             (None, None) => WaitReason::Nodes,
         }
     }
-}
-
-/// The jobs with a home on a node, by number.
-fn jobs_of(column: &Column) -> Vec<JobId> {
-    let mut jobs: Vec<JobId> = column.residents.iter().map(|&(_, job)| job).collect();
-    jobs.sort_unstable();
-    jobs
 }
 
 const fn state(since: ClusterTime, course: Course) -> JobState {

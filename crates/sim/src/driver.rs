@@ -1,9 +1,10 @@
 //! The loop: what happens next, tell the core, do what it says.
 //!
-//! Three things can happen: a job is handed in, a job is done, and the time comes at which the core
+//! Four things can happen: a job is handed in, a job is done, one that is
+//! set aside has left or is back, and the time comes at which the core
 //! wanted to be woken. At one moment, first of all those jobs are gone that have reached their
 //! limits, all in one event: that they would be was known, and all that was promised counts on it.
-//! Then come the jobs that are handed in, in the order of the workload, then those that are done
+//! Next arrive those that leave their processors or come back ([`MoveCost`]). Then come the jobs that are handed in, in the order of the workload, then those that are done
 //! earlier than they had to be, in the order in which they started (or the other way round:
 //! [`Order`]); each is an event by itself, on which the core decides before the next.
 
@@ -11,6 +12,7 @@ use crate::error::SimError;
 use crate::grouped::Grouped;
 use crate::jobs::{Course, Finished, Index, Job, Jobs, Live};
 use crate::machine::Machine;
+use crate::moves::{MoveCost, Moves};
 use crate::observer::{Observer, Passed, Start};
 use crate::slots::SlotBySlot;
 use tutti_core::{
@@ -33,6 +35,10 @@ pub struct Settings {
     pub order: Order,
     /// What a job loses of its turn where it ran not just before, if others run too.
     pub switch_cost: Nanos,
+    /// How long it takes to set a job aside, and to bring it back.
+    pub move_cost: MoveCost,
+    /// Whether jobs that were set aside may come back on other processors.
+    pub movable: bool,
     /// How progress is worked out.
     pub progress: Progress,
     /// When to stop, jobs or no jobs.
@@ -109,8 +115,9 @@ struct Simulation<'a, P, O> {
     progress: P,
     observer: &'a mut O,
     jobs: Jobs,
-    /// How many jobs have started and not ended.
-    resident: usize,
+    moves: Moves,
+    /// How many jobs have processors.
+    seated: usize,
     now: ClusterTime,
     wake: ClusterTime,
     submitted: u64,
@@ -129,7 +136,8 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             progress,
             observer,
             jobs: Jobs::default(),
-            resident: 0,
+            moves: Moves::new(settings.move_cost),
+            seated: 0,
             now: ClusterTime::default(),
             wake: ClusterTime::NEVER,
             submitted: 0,
@@ -153,13 +161,18 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             let submit = coming.as_ref().map_or(ClusterTime::NEVER, |job| job.submit.max(self.now));
             let done = self.progress.next(&self.jobs);
             let wake = self.wake.min(self.core.next_change());
-            let due = submit.min(done).min(wake);
+            let due = submit.min(done).min(wake).min(self.moves.next());
             let horizon = self.settings.horizon.unwrap_or(ClusterTime::NEVER);
             if due >= horizon {
                 break;
             }
             self.pass(due);
             if done == due && self.end_those_at_their_limits()? {
+                continue;
+            }
+            if let Some(arrival) = self.moves.arrived(self.now) {
+                self.core.apply(self.now, &arrival, &mut self.actions);
+                self.settle()?;
                 continue;
             }
             let submits_first = self.settings.order == Order::SubmitFirst || done > due;
@@ -195,7 +208,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             return;
         }
         let share = self.progress.advance(to, &mut self.jobs);
-        let waiting = self.jobs.len() - self.resident;
+        let waiting = self.jobs.len() - self.seated;
         let Share { useful_ns, held_ns, switches } = share;
         let from = self.now;
         self.observer.passed(&Passed { from, to, useful_ns, held_ns, switches, waiting });
@@ -217,7 +230,15 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 self.submitted += 1;
                 self.observer.submitted(sequence, &job)?;
                 let course = Course { left: job.need().0, ..Course::default() };
-                self.jobs.insert(Live { id, job, sequence, start: None, started: 0, course });
+                self.jobs.insert(Live {
+                    id,
+                    job,
+                    sequence,
+                    start: None,
+                    started: 0,
+                    is_seated: false,
+                    course,
+                });
             }
             Some(Err(refusal)) if !self.settings.skips_declined => {
                 let Job { number, line, .. } = job;
@@ -242,6 +263,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 // their turns gave them, which a switch has its part of.
                 grace: Nanos(u64::MAX),
                 attached: false,
+                movable: self.settings.movable,
                 on_bad_exit: OnBadExit::Continue,
             };
             self.submit = Event::Submit { request: RequestId(0), spec };
@@ -301,6 +323,8 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             match action {
                 Action::Launch { job, .. } => self.start(job)?,
                 Action::Ended { job, .. } => self.finish(job)?,
+                Action::MoveOut { job } => self.move_out(job),
+                Action::MoveIn { job } => self.move_in(job),
                 Action::WakeAt { at } => self.wake = at,
                 // Who runs when is asked of the core; and what is signalled or killed is at its
                 // time limit, where it is ended anyhow.
@@ -321,18 +345,38 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
     /// A job gets processors.
     fn start<E>(&mut self, id: JobId) -> Result<(), SimError<E>> {
         let Some(index) = self.jobs.find(id) else { return Ok(()) };
-        self.resident += 1;
+        self.seated += 1;
         self.started += 1;
         let live = self.jobs.get_mut(index);
+        live.is_seated = true;
         (live.start, live.started) = (Some(self.now), self.started);
         let (at, job, core) = (self.now, &self.jobs.get(index).job, &self.core);
         self.observer.started(Start { at, job, id, core })?;
         Ok(())
     }
 
+    /// A job gives its processors up.
+    fn move_out(&mut self, id: JobId) {
+        let Some(index) = self.jobs.find(id) else { return };
+        self.seated -= 1;
+        let live = self.jobs.get_mut(index);
+        live.is_seated = false;
+        live.course.preemptions += 1;
+        self.moves.out(self.now, id, live.job.processors);
+    }
+
+    /// A job gets processors again.
+    fn move_in(&mut self, id: JobId) {
+        let Some(index) = self.jobs.find(id) else { return };
+        self.seated += 1;
+        let live = self.jobs.get_mut(index);
+        live.is_seated = true;
+        self.moves.back(self.now, id, live.job.processors);
+    }
+
     fn finish<E>(&mut self, id: JobId) -> Result<(), SimError<E>> {
         let Some(live) = self.jobs.remove(id) else { return Ok(()) };
-        self.resident -= usize::from(live.start.is_some());
+        self.seated -= usize::from(live.is_seated);
         let finished = Finished {
             job: live.job,
             sequence: live.sequence,

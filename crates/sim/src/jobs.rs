@@ -79,6 +79,8 @@ pub(crate) struct Live {
     pub(crate) start: Option<ClusterTime>,
     /// Its place in the order in which jobs started, from 1.
     pub(crate) started: u64,
+    /// Whether it has processors: it was not set aside since.
+    pub(crate) is_seated: bool,
     pub(crate) course: Course,
 }
 

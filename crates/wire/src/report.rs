@@ -17,7 +17,8 @@ pub struct JobReport {
     pub user: String,
     /// Its class.
     pub class: String,
-    /// `queued`, `running`, `suspended`, `ending` or `ended`.
+    /// `queued`, `running`, `suspended`, `ending` or `ended`; `aside` while it is set aside, with
+    /// `leaving` before that and `coming` after it.
     pub state: String,
     /// Why it waits, or how it ended; empty otherwise.
     pub reason: String,

@@ -226,8 +226,22 @@ impl Matrix {
         self.changes.nodes.retain(|&other| other != node);
     }
 
-    /// Gives a job a home; with no row named, a new row. The processors must be free there.
+    /// Gives a job a home and its turns; with no row named, a new row. The processors must be free
+    /// there.
     pub fn place(
+        &mut self,
+        job: JobId,
+        class: &ClassName,
+        row: Option<RowId>,
+        parts: Parts,
+    ) -> RowId {
+        let row = self.house(job, class, row, parts);
+        self.activate(job);
+        row
+    }
+
+    /// Gives a job a home, and no turns yet.
+    pub fn house(
         &mut self,
         job: JobId,
         class: &ClassName,
@@ -251,7 +265,6 @@ impl Matrix {
             // It need not have been put where it would fit first.
             self.movers.insert(job);
         }
-        self.activate(job);
         row
     }
 

@@ -21,6 +21,7 @@ pub const GANG: Policy = Policy {
     placement: placement::packed,
     shares: Shares { rows: Params::rows, lengths: share::lengths },
     preemption: space_then_time,
+    sets_aside: false,
 };
 
 /// The policy `space`.

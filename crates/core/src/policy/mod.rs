@@ -73,6 +73,8 @@ pub struct Policy {
     pub shares: Shares,
     /// Whether the job is seated now, in a row with others or at their expense, or waits.
     pub preemption: fn(Machine<'_>, &JobSpec, Lay) -> Decision,
+    /// Whether it decides itself when who was set aside comes back; otherwise they do at once.
+    pub sets_aside: bool,
 }
 
 /// Which slots there are: how many, and how long.

@@ -19,6 +19,7 @@ pub(crate) fn job(tasks: u32) -> JobSpec {
         time_limit: None,
         grace: Nanos::from_secs(1),
         attached: false,
+        movable: false,
         on_bad_exit: OnBadExit::KillOnSignal,
     }
 }
@@ -54,6 +55,8 @@ pub(crate) struct Cluster {
     /// When each row last had its turn.
     pub(crate) last_turn: BTreeMap<RowId, u64>,
     pub(crate) longest_wait: u64,
+    /// What is to be said of jobs that leave and come.
+    pub(crate) moves: Vec<Event>,
     /// In whose slots each job runs, as far as we were told.
     runs: BTreeMap<JobId, Vec<RowId>>,
     /// Everything the core ever asked for.
@@ -77,6 +80,7 @@ impl Cluster {
             service: BTreeMap::new(),
             last_turn: BTreeMap::new(),
             longest_wait: 0,
+            moves: Vec::new(),
             runs: BTreeMap::new(),
             log: Vec::new(),
             spent: 0,
@@ -326,6 +330,8 @@ impl Cluster {
                 }
                 assert!(self.outcomes.insert(*job, *outcome).is_none(), "ended twice");
             }
+            Action::MoveOut { job } => self.moves.push(Event::MovedOut { job: *job }),
+            Action::MoveIn { job } => self.moves.push(Event::MovedIn { job: *job }),
             Action::WakeAt { at } => self.wake = *at,
         }
     }

@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use tutti_core::{ClassName, ClusterTime, Nanos, Params, default_classes};
 use tutti_sim::{
-    Estimates, Finished, InOrder, Job, Machine, Order, Progress, Settings, Summary, Workload, run,
-    set_policy,
+    Estimates, Finished, InOrder, Job, Machine, MoveCost, Order, Progress, Settings, Summary,
+    Workload, run, set_policy,
 };
 use tutti_trace::{Header, Job as Record};
 
@@ -23,6 +23,8 @@ pub(crate) fn settings(processors: u32, policy: &str) -> Settings {
         class_rules,
         order: Order::SubmitFirst,
         switch_cost: Nanos::ZERO,
+        move_cost: MoveCost::default(),
+        movable: false,
         progress: Progress::ByEvent,
         horizon: None,
         skips_declined: false,

@@ -241,6 +241,8 @@ impl Driver {
             time_limit: request.time_limit,
             grace: request.grace,
             attached: front,
+            // Tasks can't be moved to other processors while they run.
+            movable: false,
             on_bad_exit: request.on_bad_exit,
         };
         let entry = Entry {

@@ -8,7 +8,7 @@ use crate::instance::Instance;
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
 use anyhow::Context;
 use nix::unistd::{Pid, getppid};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::Permissions;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
@@ -110,6 +110,8 @@ pub(super) struct Driver {
     stopping: Option<(Vec<u64>, ClusterTime)>,
     stop_sent: bool,
     actions: Vec<Action>,
+    /// What the actions in progress made happen at once.
+    follow_ups: VecDeque<Event>,
 }
 
 /// Runs a controller until its instance ends.
@@ -165,6 +167,7 @@ impl Driver {
             stopping: None,
             stop_sent: false,
             actions: Vec::new(),
+            follow_ups: VecDeque::new(),
         })
     }
 
@@ -254,6 +257,13 @@ impl Driver {
 
     /// The one place where something is decided: an event in, actions out, carried out in order.
     pub(super) fn apply(&mut self, event: &Event) {
+        self.decide(event);
+        while let Some(event) = self.follow_ups.pop_front() {
+            self.decide(&event);
+        }
+    }
+
+    fn decide(&mut self, event: &Event) {
         let mut actions = std::mem::take(&mut self.actions);
         let now = self.now();
         self.active = now;
@@ -290,6 +300,9 @@ impl Driver {
             Action::Signal { job, node, ranks, signal } => {
                 self.tell_node(node, &ToAgent::Signal { job, ranks, signal });
             }
+            // Jobs are suspended in place: whoever is in no timetable leaves his processors free.
+            Action::MoveOut { job } => self.follow_ups.push_back(Event::MovedOut { job }),
+            Action::MoveIn { job } => self.follow_ups.push_back(Event::MovedIn { job }),
             Action::Kill { job, node } => self.tell_node(node, &ToAgent::Kill { job }),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),
             Action::WakeAt { at } => self.wake_at = at,

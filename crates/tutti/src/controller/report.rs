@@ -4,7 +4,9 @@ use super::clients::format_share;
 use super::driver::Driver;
 use super::jobs::Entry;
 use tutti_core::params::{Range, Shown, TABLE};
-use tutti_core::{ControlMethod, IfAbsent, JobId, JobState, JobView, Nanos, Outcome, RowView};
+use tutti_core::{
+    ControlMethod, IfAbsent, JobId, JobState, JobView, Nanos, Outcome, Place, RowView,
+};
 use tutti_wire::report::{
     AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, StatusReport,
 };
@@ -41,7 +43,9 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
     let length = |row: &RowView| u128::from(row.length.unwrap_or(Nanos::ZERO).0);
     let row = view.row.and_then(|id| rows.iter().position(|row| row.id == id));
     let frame: u128 = rows.iter().map(length).sum();
-    let running = matches!(view.state, JobState::Running { .. }) && !view.suspended;
+    let running = matches!(view.state, JobState::Running { .. })
+        && !view.suspended
+        && view.place == Place::Home;
     let share_percent = row.filter(|_| running && frame > 0).map(|row| {
         let share = length(&rows[row]) * 100 / frame;
         u32::try_from(share).unwrap_or(100)
@@ -49,7 +53,7 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
     let (state, reason) = match view.state {
         JobState::Queued { ref why, .. } => ("queued", why.to_string()),
         JobState::Running { .. } if view.suspended => ("suspended", String::new()),
-        JobState::Running { .. } => ("running", String::new()),
+        JobState::Running { .. } => (place_word(view.place), String::new()),
         JobState::Ending { .. } => ("ending", String::new()),
     };
     let now = driver.now();
@@ -76,6 +80,15 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
         service_ms: view.service.0 / 1_000_000,
         cpu_ms: None,
         exit_code: None,
+    }
+}
+
+const fn place_word(place: Place) -> &'static str {
+    match place {
+        Place::Home => "running",
+        Place::Leaving => "leaving",
+        Place::Aside => "aside",
+        Place::Coming => "coming",
     }
 }
 

@@ -87,6 +87,24 @@ pub(super) struct Options {
     )]
     pub(super) switch_cost: Nanos,
 
+    /// How long it takes a job to leave its processors when it is set aside, and again to come back
+    #[arg(
+        long, value_name = "TIME", default_value = "0s", value_parser = duration,
+        help_heading = "Scheduler"
+    )]
+    pub(super) move_cost: Nanos,
+
+    /// How much longer for each of its processors
+    #[arg(
+        long, value_name = "TIME", default_value = "0s", value_parser = duration,
+        help_heading = "Scheduler"
+    )]
+    pub(super) move_cost_each: Nanos,
+
+    /// Jobs that were set aside may come back on other processors
+    #[arg(long, help_heading = "Scheduler")]
+    pub(super) movable: bool,
+
     /// What comes first of what happens at one moment
     #[arg(long, value_enum, default_value_t, value_name = "WHICH", help_heading = "Scheduler")]
     pub(super) order: Order,

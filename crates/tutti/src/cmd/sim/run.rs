@@ -10,7 +10,7 @@ use anyhow::{anyhow, bail};
 use serde::Serialize;
 use std::collections::VecDeque;
 use tutti_core::{ClassName, ClusterTime, Params, default_classes};
-use tutti_sim::{Machine, Measure, Results, Settings, SimError, Summary, Workload, run};
+use tutti_sim::{Machine, Measure, MoveCost, Results, Settings, SimError, Summary, Workload, run};
 use tutti_trace::Stretch;
 
 /// A simulation that can be run.
@@ -76,6 +76,11 @@ impl<'a> Setup<'a> {
                 Order::EndFirst => tutti_sim::Order::EndFirst,
             },
             switch_cost: options.switch_cost,
+            move_cost: MoveCost {
+                per_job: options.move_cost,
+                per_processor: options.move_cost_each,
+            },
+            movable: options.movable,
             progress: match options.exact_slices {
                 true => tutti_sim::Progress::BySlot,
                 false => tutti_sim::Progress::ByEvent,

@@ -1,0 +1,197 @@
+//! Set aside: a resident job gives up its processors, and gets some again later.
+//!
+//! ```text
+//! Home --move_out--> Leaving --MovedOut--> Aside --move_in--> Coming --MovedIn--> Home
+//! ```
+//!
+//! A job that was set aside has no place in the matrix, so it is a candidate in no timetable, and its
+//! nodes hold it suspended. It stays resident in all else: its tasks are where they are, its memory
+//! stays admitted there (they are suspended in place, and the kernel may swap them), its limits and
+//! graces go on, and it can be signalled, killed, suspended, resumed and lose a node as before.
+//!
+//! Leaving and coming may take time: the driver is asked ([`Action::MoveOut`], [`Action::MoveIn`])
+//! and says when it is done. Until then the job keeps its processors and runs on none of them, so
+//! that nobody else gets them before they are really free. A driver that suspends jobs in place
+//! answers at once.
+//!
+//! Who is set aside and when he comes back is a policy's business. Under one that sets nobody aside,
+//! whoever an earlier one did comes back at once, to where his tasks are: in the first row where these
+//! processors are free, or in a new one, if need be beyond the limit; such rows vanish as their jobs
+//! end.
+
+use crate::action::Action;
+use crate::controller::Core;
+use crate::ending::memory_of;
+use crate::ids::{JobId, NodeId, RowId};
+use crate::record::{Course, Part, Record, Residence};
+use alloc::vec::Vec;
+
+#[cfg(test)]
+mod tests;
+
+/// Where a resident job is on its way out of the matrix and back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In the matrix, with its turns unless a user suspended it.
+    #[default]
+    Home,
+    /// It runs no more; its processors are not free yet.
+    Leaving,
+    /// It has no processors.
+    Aside,
+    /// It has processors again, and does not run yet.
+    Coming,
+}
+
+impl Record {
+    /// Whether it is to run in its turns.
+    pub(crate) fn takes_turns(&self) -> bool {
+        !self.suspended && self.residence().is_some_and(|it| it.place == Place::Home)
+    }
+}
+
+impl Residence {
+    /// Whether there is anything left that could run.
+    pub(crate) fn may_come_back(&self) -> bool {
+        self.present() && !matches!(self.course, Course::Killed { .. })
+    }
+
+    /// Whether it can go on elsewhere: nothing of it has ended.
+    fn is_whole(&self) -> bool {
+        self.ended.is_empty() && self.parts.iter().all(|part| !part.cleared && !part.lost)
+    }
+}
+
+impl Core {
+    /// Takes a job out of its turns; its processors are free when the driver says so.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for policies that set jobs aside"))]
+    pub(crate) fn move_out(&mut self, job: JobId) {
+        let Some(residence) = self.residence_mut(job).filter(|it| it.place == Place::Home) else {
+            return;
+        };
+        residence.place = Place::Leaving;
+        self.matrix.deactivate(job);
+        self.ledger.hold(job);
+        self.outbox.moves.push(job);
+        self.disturb();
+    }
+
+    /// Gives a job that was set aside a home again, in a row (`None`: a new one), where its tasks are.
+    pub(crate) fn move_in(&mut self, job: JobId, row: Option<RowId>) {
+        let Some(record) = self.jobs.get_mut(&job) else { return };
+        let class = record.spec.class.clone();
+        let Some(residence) = record.residence_mut().filter(|it| it.place == Place::Aside) else {
+            return;
+        };
+        residence.place = Place::Coming;
+        let here = residence.parts.iter().filter(|part| !part.lost);
+        let parts = here.map(|part| (part.node, part.processors.clone())).collect();
+        self.aside.remove(&job);
+        let home = self.matrix.house(job, &class, row, parts);
+        let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);
+        self.ledger.come_back(job, home, processors);
+        self.outbox.moves.push(job);
+        self.disturb();
+    }
+
+    /// The same on other processors; only for a job that is [movable](Core::is_movable).
+    #[cfg_attr(not(test), expect(dead_code, reason = "for policies that set jobs aside"))]
+    pub(crate) fn move_to(&mut self, job: JobId, row: Option<RowId>, parts: Vec<Part>) {
+        if !self.is_movable(job) {
+            return;
+        }
+        let Some(record) = self.jobs.get_mut(&job) else { return };
+        let spec = record.spec.clone();
+        let Some(residence) = record.residence_mut() else { return };
+        let before = core::mem::replace(&mut residence.parts, parts);
+        for part in &before {
+            self.nodes.release(part.node, memory_of(part, &spec));
+        }
+        for part in &residence.parts {
+            self.nodes.admit(part.node, memory_of(part, &spec));
+        }
+        self.move_in(job, row);
+    }
+
+    /// Whether a job that was set aside may come back on other processors.
+    pub(crate) fn is_movable(&self, job: JobId) -> bool {
+        let Some(record) = self.jobs.get(&job) else { return false };
+        let aside = record.residence().filter(|it| it.place == Place::Aside);
+        record.spec.movable && aside.is_some_and(Residence::is_whole)
+    }
+
+    /// Asks the driver for what a job has just begun.
+    pub(crate) fn ask_to_move(&self, job: JobId, actions: &mut Vec<Action>) {
+        match self.residence(job).map(|residence| residence.place) {
+            Some(Place::Leaving) => actions.push(Action::MoveOut { job }),
+            Some(Place::Coming) => actions.push(Action::MoveIn { job }),
+            Some(Place::Home | Place::Aside) | None => {}
+        }
+    }
+
+    /// The processors of a job that was leaving are free.
+    pub(crate) fn on_moved_out(&mut self, job: JobId) {
+        let Some(residence) = self.residence_mut(job).filter(|it| it.place == Place::Leaving)
+        else {
+            return;
+        };
+        residence.place = Place::Aside;
+        self.matrix.remove(job);
+        self.ledger.leave(job);
+        self.aside.insert(job);
+        self.disturb();
+    }
+
+    /// A job is back and can run.
+    pub(crate) fn on_moved_in(&mut self, job: JobId) {
+        let Some(residence) = self.residence_mut(job).filter(|it| it.place == Place::Coming) else {
+            return;
+        };
+        residence.place = Place::Home;
+        self.give_turns(job);
+        self.disturb();
+    }
+
+    /// Gives a job its turns, if nothing speaks against it.
+    pub(crate) fn give_turns(&mut self, job: JobId) {
+        if self.jobs.get(&job).is_some_and(Record::takes_turns) {
+            self.matrix.activate(job);
+            let begins = self.activation(self.now);
+            self.ledger.resume(job, begins);
+        }
+    }
+
+    /// Gives all who were set aside a home again.
+    pub(crate) fn bring_back(&mut self) {
+        for job in self.aside.clone() {
+            if self.residence(job).is_some_and(Residence::may_come_back) {
+                self.move_in(job, self.row_with_its_processors(job));
+            }
+        }
+    }
+
+    /// The first row where the processors that a job's tasks are bound to are free.
+    pub(crate) fn row_with_its_processors(&self, job: JobId) -> Option<RowId> {
+        let parts = &self.residence(job)?.parts;
+        let free = |row| {
+            let mut parts = parts.iter().filter(|part| !part.lost);
+            parts.all(|part| part.processors.is_subset(&self.matrix.free_on(Some(row), part.node)))
+        };
+        self.matrix.rows().map(|(row, _)| row).find(|&row| free(row))
+    }
+
+    /// Jobs that were set aside and have tasks on a node.
+    pub(crate) fn aside_on(&self, node: NodeId) -> impl Iterator<Item = JobId> + '_ {
+        let here = move |job: &JobId| {
+            let part = self.residence(*job).and_then(|residence| residence.part(node));
+            part.is_some_and(|part| !part.lost)
+        };
+        self.aside.iter().copied().filter(here)
+    }
+
+    /// Processors came free or went otherwise than by limits: what was promised may not hold.
+    fn disturb(&mut self) {
+        self.queue.reconsider();
+        self.queue.disturbed = true;
+    }
+}
