@@ -308,7 +308,7 @@ fn check_shares(core: &Core, report: &mut Report<'_>) {
     for (name, class) in &core.classes {
         let rows = live().filter(|(_, row)| row.classes.contains_key(name));
         let mut rows: Vec<RowId> = rows.map(|(id, _)| id).collect();
-        let holds = class.empty == IfAbsent::Hold && class.share > 0;
+        let holds = class.empty() == IfAbsent::Hold && class.share() > 0;
         if rows.is_empty() && holds && frame > 0 {
             rows.extend(core.held.get(name));
             if rows.is_empty() {
@@ -317,7 +317,8 @@ fn check_shares(core: &Core, report: &mut Report<'_>) {
         }
         let theirs = rows.iter().filter_map(|&row| core.frame.length_of(row));
         let theirs: u128 = theirs.map(|length| u128::from(length.0)).sum();
-        if !rows.is_empty() && theirs * u128::from(SHARE_WHOLE) < frame * u128::from(class.share) {
+        if !rows.is_empty() && theirs * u128::from(SHARE_WHOLE) < frame * u128::from(class.share())
+        {
             report(Rule::Shares, format!("class {name} gets {theirs} of {frame} ns"));
         }
     }

@@ -1,27 +1,111 @@
 //! Classes: named sets of rules for jobs.
+//!
+//! The rules are a table, as the parameters are; what each means is said there. `share`, `empty` and
+//! `control` hold under every policy, the others under the policy `classes` (LLNL paper, job
+//! scheduling parameters), whose daytime values the four classes have that exist from the start; but
+//! for numbers of processors, since those are meant for one machine.
 
 use crate::ids::ClassName;
 use crate::job::ControlMethod;
-use crate::limits::{CLASSES_MAX, SHARE_WHOLE};
+use crate::limits::{CLASSES_MAX, PRIORITY_MAX, PROCESSORS_MAX, RULE_TIME_MAX, SHARE_WHOLE};
+use crate::param::{self, Param, ParamError, ParamKind, Percent, Takes, UNBOUNDED, bounded};
+use crate::time::Nanos;
 use crate::timetable::IfAbsent;
 use alloc::collections::BTreeMap;
-use core::fmt;
+use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 /// All classes, by name.
 pub type Classes = BTreeMap<ClassName, ClassSpec>;
 
-/// The rules of one class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Where each rule stands in [`RULES`].
+mod at {
+    pub(super) const SHARE: usize = 0;
+    pub(super) const EMPTY: usize = 1;
+    pub(super) const CONTROL: usize = 2;
+    pub(super) const PRIORITY: usize = 3;
+    pub(super) const WAIT: usize = 4;
+    pub(super) const DO_NOT_DISTURB: usize = 5;
+    pub(super) const PROCESSORS: usize = 6;
+    pub(super) const COUNT: usize = 7;
+}
+
+const SEC: u64 = 1_000_000_000;
+
+/// All rules that a class has.
+pub const RULES: &[Param; at::COUNT] = &[
+    Param {
+        name: "share",
+        kind: ParamKind::Share,
+        min: 0,
+        max: SHARE_WHOLE as u64,
+        default: 0,
+        help: "The least part of the time that the class gets while it has jobs to run; 0%: an even part of what the others leave.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "empty",
+        kind: ParamKind::Choice(&["hold", "down"]),
+        min: 0,
+        max: 1,
+        default: 1,
+        help: "What becomes of its time while it has no job: it stays idle, or goes down to the others.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "control",
+        kind: ParamKind::Choice(&["freeze", "signal"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "How its jobs are suspended and resumed.",
+        takes: Takes::FromThenOn,
+    },
+    Param {
+        name: "priority",
+        kind: ParamKind::Count,
+        min: 0,
+        max: PRIORITY_MAX,
+        default: 2,
+        help: "Under the policy classes, as all that follow: who is higher comes first, and is never set aside for who is lower.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "wait",
+        kind: ParamKind::DurationOr("never"),
+        min: 0,
+        max: RULE_TIME_MAX.0,
+        default: 1800 * SEC,
+        help: "After so long without processors, a job may have others set aside to get some.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "do_not_disturb",
+        kind: ParamKind::DurationOr("never"),
+        min: 0,
+        max: RULE_TIME_MAX.0,
+        default: 10 * SEC,
+        help: "For so long, for each of its processors, a job is not set aside once it has them; never: it never is.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "processors",
+        kind: ParamKind::CountOr("none"),
+        min: 0,
+        max: PROCESSORS_MAX,
+        default: UNBOUNDED,
+        help: "How many processors all jobs of the class together may have.",
+        takes: Takes::Live,
+    },
+];
+
+/// The rules of one class. A value of this type is always within the ranges of [`RULES`].
+///
+/// It travels as a map from names to numbers, as [`Params`](crate::Params) do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "BTreeMap<String, u64>", try_from = "BTreeMap<String, u64>")]
 pub struct ClassSpec {
-    /// The least part of each frame that the class gets while it has jobs to run, in
-    /// ten-thousandths (SP-2 paper, table 1: fraction). Zero: whatever the others leave, split
-    /// evenly among rows; if they leave nothing, only the idle processors of their slots.
-    pub share: u32,
-    /// What becomes of its time while it has no job (SP-2 paper, table 1: empty cycles).
-    pub empty: IfAbsent,
-    /// How its jobs are suspended and resumed.
-    pub control: ControlMethod,
+    values: [u64; at::COUNT],
 }
 
 /// Why the rules of a class can't be accepted.
@@ -30,7 +114,7 @@ pub enum ClassError {
     /// The shares of all classes together exceed the whole.
     #[error(
         "the other classes have {} of the time, so this one can have at most {}; lower another first",
-        Percent(SHARE_WHOLE - left), Percent(*left)
+        Percent(u64::from(SHARE_WHOLE - left)), Percent(u64::from(*left))
     )]
     SharesExceedWhole {
         /// What the others leave, in ten-thousandths.
@@ -44,7 +128,92 @@ pub enum ClassError {
     },
 }
 
+impl Default for ClassSpec {
+    fn default() -> Self {
+        let mut values = [0; at::COUNT];
+        for (value, rule) in values.iter_mut().zip(RULES) {
+            *value = rule.default;
+        }
+        Self { values }
+    }
+}
+
 impl ClassSpec {
+    /// Sets one rule.
+    ///
+    /// # Errors
+    /// If there is none of that name, or the value is out of its range; nothing is changed then.
+    pub fn set(&mut self, name: &str, value: u64) -> Result<(), ParamError> {
+        let index = param::find(RULES, name)?;
+        RULES[index].check(value)?;
+        self.values[index] = value;
+        Ok(())
+    }
+
+    /// The same, for a builder.
+    ///
+    /// # Errors
+    /// As [`ClassSpec::set`].
+    pub fn with(mut self, name: &str, value: u64) -> Result<Self, ParamError> {
+        self.set(name, value)?;
+        Ok(self)
+    }
+
+    /// All rules with their values, in the order of [`RULES`].
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Param, u64)> + '_ {
+        RULES.iter().zip(self.values)
+    }
+
+    /// The least part of each frame that the class gets while it has jobs to run, in
+    /// ten-thousandths (SP-2 paper, table 1: fraction). Zero: whatever the others leave, split
+    /// evenly among rows; if they leave nothing, only the idle processors of their slots.
+    #[must_use]
+    pub fn share(&self) -> u32 {
+        u32::try_from(self.values[at::SHARE]).unwrap_or(SHARE_WHOLE)
+    }
+
+    /// What becomes of its time while it has no job (SP-2 paper, table 1: empty cycles).
+    #[must_use]
+    pub const fn empty(&self) -> IfAbsent {
+        match self.values[at::EMPTY] {
+            0 => IfAbsent::Hold,
+            _ => IfAbsent::Down,
+        }
+    }
+
+    /// How its jobs are suspended and resumed.
+    #[must_use]
+    pub const fn control(&self) -> ControlMethod {
+        match self.values[at::CONTROL] {
+            0 => ControlMethod::Freeze,
+            _ => ControlMethod::Signal,
+        }
+    }
+
+    /// Its priority; the higher, the more important.
+    #[must_use]
+    pub const fn priority(&self) -> u64 {
+        self.values[at::PRIORITY]
+    }
+
+    /// How long a job waits before others may be set aside for it; `None`: for ever.
+    #[must_use]
+    pub fn wait(&self) -> Option<Nanos> {
+        bounded(self.values[at::WAIT]).map(Nanos)
+    }
+
+    /// For how long a job of so many processors keeps them; `None`: as long as it likes.
+    #[must_use]
+    pub fn do_not_disturb(&self, processors: u64) -> Option<Nanos> {
+        bounded(self.values[at::DO_NOT_DISTURB]).map(|each| Nanos(each.saturating_mul(processors)))
+    }
+
+    /// How many processors all its jobs may have; `None`: any number.
+    #[must_use]
+    pub fn processors(&self) -> Option<u64> {
+        bounded(self.values[at::PROCESSORS])
+    }
+
     /// Whether these rules may become those of class `name` beside the others.
     ///
     /// # Errors
@@ -54,57 +223,77 @@ impl ClassSpec {
             return Err(ClassError::TooMany { limit: CLASSES_MAX });
         }
         let others = classes.iter().filter(|&(other, _)| other != name);
-        let sum = others.fold(0u32, |sum, (_, spec)| sum.saturating_add(spec.share));
+        let sum = others.fold(0u32, |sum, (_, spec)| sum.saturating_add(spec.share()));
         let left = SHARE_WHOLE.saturating_sub(sum);
-        if self.share > left {
+        if self.share() > left {
             return Err(ClassError::SharesExceedWhole { left });
         }
         Ok(())
     }
 }
 
-/// Ten-thousandths, as people write them: `25%`, `12.5%`.
-struct Percent(u32);
-
-impl fmt::Display for Percent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0 / 100, self.0 % 100) {
-            (whole, 0) => write!(f, "{whole}%"),
-            (whole, part) if part % 10 == 0 => write!(f, "{whole}.{}%", part / 10),
-            (whole, part) => write!(f, "{whole}.{part:02}%"),
-        }
+impl From<ClassSpec> for BTreeMap<String, u64> {
+    fn from(spec: ClassSpec) -> Self {
+        spec.iter().map(|(rule, value)| (rule.name.into(), value)).collect()
     }
 }
 
-/// The classes that exist from the start; none has a share, so all rows get the same.
+impl TryFrom<BTreeMap<String, u64>> for ClassSpec {
+    type Error = ParamError;
+    fn try_from(values: BTreeMap<String, u64>) -> Result<Self, ParamError> {
+        let mut spec = Self::default();
+        for (name, value) in values {
+            spec.set(&name, value)?;
+        }
+        Ok(spec)
+    }
+}
+
+/// The classes that exist from the start. None has a share, so all rows get the same.
 #[must_use]
 pub fn default_classes() -> Classes {
-    ["interactive", "production", "benchmark", "standby"]
-        .into_iter()
-        .map(|name| (ClassName::new(name), ClassSpec::default()))
-        .collect()
+    // Name, priority, wait, do not disturb.
+    let daytime = [
+        ("interactive", 4, 0, 10 * SEC),
+        ("benchmark", 3, UNBOUNDED, UNBOUNDED),
+        ("production", 2, 1800 * SEC, 10 * SEC),
+        ("standby", 1, UNBOUNDED, 3 * SEC),
+    ];
+    let class = |(name, priority, wait, do_not_disturb)| {
+        let mut spec = ClassSpec::default();
+        spec.values[at::PRIORITY] = priority;
+        spec.values[at::WAIT] = wait;
+        spec.values[at::DO_NOT_DISTURB] = do_not_disturb;
+        (ClassName::new(name), spec)
+    };
+    daytime.map(class).into()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ClassError, ClassSpec, default_classes};
+    use super::{ClassError, ClassSpec, RULES, default_classes};
     use crate::ids::ClassName;
+    use crate::job::ControlMethod;
     use crate::limits::CLASSES_MAX;
+    use crate::param::{Shown, UNBOUNDED};
+    use crate::time::Nanos;
+    use crate::timetable::IfAbsent;
 
     #[test]
     fn shares_may_add_up_to_the_whole_and_no_more() {
         let mut classes = default_classes();
-        let half = ClassSpec { share: 5000, ..ClassSpec::default() };
+        let share = |share| ClassSpec::default().with("share", share).unwrap();
+        let half = share(5000);
         let name = ClassName::new("production");
         assert_eq!(half.check(&name, &classes), Ok(()));
         classes.insert(name.clone(), half);
-        let most = ClassSpec { share: 5001, ..half };
+        let most = share(5001);
         assert_eq!(most.check(&name, &classes), Ok(()), "a class does not compete with itself");
         assert_eq!(
             most.check(&ClassName::new("interactive"), &classes),
             Err(ClassError::SharesExceedWhole { left: 5000 })
         );
-        let third = ClassSpec { share: 3350, ..half };
+        let third = share(3350);
         classes.insert(ClassName::new("benchmark"), third);
         assert_eq!(
             half.check(&ClassName::new("interactive"), &classes).unwrap_err().to_string(),
@@ -122,5 +311,57 @@ mod tests {
         let spec = ClassSpec::default();
         assert!(spec.check(&ClassName::new("c5"), &classes).is_ok());
         assert!(spec.check(&ClassName::new("new"), &classes).is_err());
+    }
+
+    #[test]
+    fn rules_are_within_their_ranges_and_the_accessors_agree_with_the_table() {
+        let mut spec = ClassSpec::default();
+        assert!(spec.iter().all(|(rule, value)| rule.check(value).is_ok()));
+        for (index, name) in
+            ["share", "empty", "control", "priority", "wait", "do_not_disturb", "processors"]
+                .into_iter()
+                .enumerate()
+        {
+            assert_eq!(RULES[index].name, name);
+            spec.set(name, 1).unwrap();
+        }
+        assert_eq!((spec.share(), spec.priority(), spec.processors()), (1, 1, Some(1)));
+        assert_eq!((spec.empty(), spec.control()), (IfAbsent::Down, ControlMethod::Signal));
+        assert_eq!((spec.wait(), spec.do_not_disturb(5)), (Some(Nanos(1)), Some(Nanos(5))));
+        for name in ["wait", "do_not_disturb", "processors"] {
+            spec.set(name, UNBOUNDED).unwrap();
+        }
+        assert_eq!((spec.wait(), spec.do_not_disturb(5), spec.processors()), (None, None, None));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_rule_says_what_is_right() {
+        let says = |name, value| ClassSpec::default().with(name, value).unwrap_err().to_string();
+        assert_eq!(says("share", 10_001), "share can't be 100.01%; it may be 0% to 100%");
+        assert_eq!(
+            says("wait", UNBOUNDED - 1).split_once(';').unwrap().1,
+            " it may be 0s to 8760h, or never"
+        );
+        assert_eq!(says("priority", 1000), "priority can't be 1000; it may be 0 to 128");
+        assert!(says("colour", 1).contains("there are share, empty, control, priority"));
+        assert_eq!(says("prioritty", 1), "there is no parameter prioritty; did you mean priority?");
+        assert_eq!(RULES[4].value_of("never"), Ok(UNBOUNDED));
+        assert_eq!(
+            RULES[1].value_of("up").unwrap_err().to_string(),
+            "empty can't be \"up\"; it may be hold or down"
+        );
+    }
+
+    #[test]
+    fn classes_have_the_papers_daytime_values() {
+        let classes = default_classes();
+        let shown = |name| {
+            let rules = classes[&ClassName::new(name)].iter().skip(3);
+            rules.map(|(rule, value)| Shown(rule, value).to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(shown("interactive"), "4 0s 10s none");
+        assert_eq!(shown("benchmark"), "3 never never none");
+        assert_eq!(shown("production"), "2 30m 10s none");
+        assert_eq!(shown("standby"), "1 never 3s none");
     }
 }

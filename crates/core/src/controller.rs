@@ -426,7 +426,7 @@ impl Core {
         if spec.check(class, &self.classes).is_ok() {
             let before = self.classes.insert(class.clone(), spec);
             self.outbox.reshaped = true;
-            self.outbox.all_nodes |= before.is_some_and(|before| before.empty != spec.empty);
+            self.outbox.all_nodes |= before.is_some_and(|before| before.empty() != spec.empty());
         }
     }
 

@@ -19,6 +19,9 @@ pub const RESERVATIONS_MAX: usize = 1000;
 /// Nodes of one instance, and their numbers: far more than any machine has, few enough for a table.
 pub const NODES_MAX: u32 = 1 << 20;
 
+/// Processors of one instance: what all its nodes can have.
+pub const PROCESSORS_MAX: u64 = NODES_MAX as u64 * PROCESSORS_PER_NODE_MAX as u64;
+
 /// Tasks of one job: beyond the largest MPI jobs ever run, and small enough to count in 32 bits.
 pub const TASKS_PER_JOB_MAX: u32 = 16_777_216;
 
@@ -36,6 +39,12 @@ pub const QUANTUM_MIN: Nanos = Nanos::from_millis(2);
 
 /// The longest quantum: a day; beyond it, jobs don't take turns in any useful sense.
 pub const QUANTUM_MAX: Nanos = Nanos::from_secs(24 * 3600);
+
+/// The highest priority of a class: room for every class that may be defined, twice.
+pub const PRIORITY_MAX: u64 = 2 * CLASSES_MAX as u64;
+
+/// The longest time that a rule of a class may name, short of for ever: a year.
+pub const RULE_TIME_MAX: Nanos = Nanos::from_secs(365 * 24 * 3600);
 
 /// The shortest limit on a job's time that is of any use: launching takes longer.
 pub const TIME_LIMIT_MIN: Nanos = Nanos::from_millis(1);

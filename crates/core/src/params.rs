@@ -1,26 +1,11 @@
-//! Parameters: one table from which parsing, listing, checking and the manual are made.
-//!
-//! Every value is a `u64`: nanoseconds for a duration, a number for a count. How a duration is
-//! written by people (`100ms`) is not the core's business.
+//! The parameters of the whole: one table from which parsing, listing and checking are made.
 
-use crate::limits::{QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX};
+use crate::limits::{PROCESSORS_MAX, QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX};
+use crate::param::{self, Param, ParamError, ParamKind, Takes, UNBOUNDED, bounded};
 use crate::time::Nanos;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
-use alloc::vec::Vec;
-use core::fmt;
 use serde::{Deserialize, Serialize};
-
-/// What the number of a parameter means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParamKind {
-    /// Nanoseconds.
-    Duration,
-    /// A number of things.
-    Count,
-    /// One of these words, by its place.
-    Choice(&'static [&'static str]),
-}
 
 /// What becomes of the jobs behind the first in line, while it waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -46,45 +31,6 @@ impl Discipline {
     }
 }
 
-impl ParamKind {
-    /// The words of a choice; none for other kinds.
-    #[must_use]
-    pub const fn words(self) -> &'static [&'static str] {
-        match self {
-            Self::Duration | Self::Count => &[],
-            Self::Choice(words) => words,
-        }
-    }
-}
-
-/// When a changed parameter takes effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
-    /// At once, also for what runs already.
-    Live,
-    /// For what happens from then on: what was promised before keeps the old value.
-    FromThenOn,
-}
-
-/// One parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Param {
-    /// Its name.
-    pub name: &'static str,
-    /// What its number means.
-    pub kind: ParamKind,
-    /// The least value.
-    pub min: u64,
-    /// The greatest value.
-    pub max: u64,
-    /// The value when nobody set one.
-    pub default: u64,
-    /// What it does, in one sentence.
-    pub help: &'static str,
-    /// When a change takes effect.
-    pub takes: Takes,
-}
-
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1000 * MS;
 const DAY: u64 = 24 * 3600 * SEC;
@@ -100,7 +46,10 @@ mod at {
     pub(super) const IDLE_EXIT: usize = 6;
     pub(super) const POLICY: usize = 7;
     pub(super) const QUEUE: usize = 8;
-    pub(super) const COUNT: usize = 9;
+    pub(super) const LARGE_JOB: usize = 9;
+    pub(super) const LARGE_LIMIT: usize = 10;
+    pub(super) const JOB_LIMIT: usize = 11;
+    pub(super) const COUNT: usize = 12;
 }
 
 /// All parameters there are.
@@ -187,6 +136,33 @@ pub const TABLE: &[Param; at::COUNT] = &[
                delays nobody.",
         takes: Takes::Live,
     },
+    Param {
+        name: "large_job",
+        kind: ParamKind::CountOr("none"),
+        min: 1,
+        max: PROCESSORS_MAX,
+        default: UNBOUNDED,
+        help: "From so many processors on a job counts as large; for the policy classes, as are the next two.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "large_limit",
+        kind: ParamKind::CountOr("none"),
+        min: 0,
+        max: PROCESSORS_MAX,
+        default: UNBOUNDED,
+        help: "How many processors all large jobs together may have.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "job_limit",
+        kind: ParamKind::CountOr("none"),
+        min: 0,
+        max: PROCESSORS_MAX,
+        default: UNBOUNDED,
+        help: "How many processors a single job may have; one that needs more waits.",
+        takes: Takes::Live,
+    },
 ];
 
 /// The value of every parameter. A value of this type is always within the ranges of [`TABLE`].
@@ -197,96 +173,6 @@ pub const TABLE: &[Param; at::COUNT] = &[
 #[serde(into = "BTreeMap<String, u64>", try_from = "BTreeMap<String, u64>")]
 pub struct Params {
     values: [u64; at::COUNT],
-}
-
-/// Why a parameter can't be set.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParamError {
-    /// No parameter has that name.
-    #[error("there is no parameter {name}; {}", Known(nearest))]
-    Unknown {
-        /// The name that was given.
-        name: String,
-        /// The parameter with the most similar name, if one is similar.
-        nearest: Option<&'static str>,
-    },
-    /// The value is outside of the parameter's range.
-    #[error(
-        "{} can't be {}; it may be {}",
-        param.name, Shown(param, *value), Range(param)
-    )]
-    OutOfRange {
-        /// Which one.
-        param: &'static Param,
-        /// The value that was given.
-        value: u64,
-    },
-    /// The word is none of those that the parameter may be.
-    #[error("{} can't be {word:?}; it may be {}", param.name, Range(param))]
-    NoChoice {
-        /// Which one.
-        param: &'static Param,
-        /// The word that was given.
-        word: String,
-    },
-}
-
-/// What a parameter may be: `2ms to 24h`, `gang or space`.
-#[derive(Clone, Copy, Debug)]
-pub struct Range(pub &'static Param);
-
-impl fmt::Display for Range {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ParamKind::Choice(words) = self.0.kind else {
-            return write!(f, "{} to {}", Shown(self.0, self.0.min), Shown(self.0, self.0.max));
-        };
-        for (i, word) in words.iter().enumerate() {
-            let between = if i == 0 {
-                ""
-            } else if i + 1 == words.len() {
-                " or "
-            } else {
-                ", "
-            };
-            write!(f, "{between}{word}")?;
-        }
-        Ok(())
-    }
-}
-
-/// A value as people read it: with the unit of its parameter, or as a word.
-#[derive(Clone, Copy, Debug)]
-pub struct Shown(pub &'static Param, pub u64);
-
-impl fmt::Display for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.kind {
-            ParamKind::Duration => Nanos(self.1).fmt(f),
-            ParamKind::Count => self.1.fmt(f),
-            ParamKind::Choice(words) => {
-                match usize::try_from(self.1).ok().and_then(|index| words.get(index)) {
-                    Some(word) => f.write_str(word),
-                    None => self.1.fmt(f),
-                }
-            }
-        }
-    }
-}
-
-/// What to offer to somebody who gave a wrong name.
-struct Known<'a>(&'a Option<&'static str>);
-
-impl fmt::Display for Known<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(nearest) = self.0 {
-            return write!(f, "did you mean {nearest}?");
-        }
-        f.write_str("there are")?;
-        for (i, param) in TABLE.iter().enumerate() {
-            write!(f, "{} {}", if i == 0 { "" } else { "," }, param.name)?;
-        }
-        Ok(())
-    }
 }
 
 impl Default for Params {
@@ -303,7 +189,7 @@ impl Params {
     /// The value of the parameter of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
-        find(name).map(|index| self.values[index])
+        param::find(TABLE, name).ok().map(|index| self.values[index])
     }
 
     /// Sets one parameter.
@@ -311,23 +197,19 @@ impl Params {
     /// # Errors
     /// If there is none of that name, or the value is out of its range; nothing is changed then.
     pub fn set(&mut self, name: &str, value: u64) -> Result<(), ParamError> {
-        let Some(index) = find(name) else {
-            return Err(ParamError::Unknown { name: name.into(), nearest: nearest(name) });
-        };
-        check_range(&TABLE[index], value)?;
+        let index = param::find(TABLE, name)?;
+        TABLE[index].check(value)?;
         self.values[index] = value;
         Ok(())
     }
 
-    /// Sets a parameter that is a choice by its word; `policy` also takes `space:easy`, which sets
+    /// Sets a parameter by a word; `policy` also takes `space:easy`, which sets
     /// `queue` too.
     ///
     /// # Errors
     /// If there is none of that name, or the word is none of its; nothing is changed then.
     pub fn choose(&mut self, name: &str, word: &str) -> Result<(), ParamError> {
-        let Some(index) = find(name) else {
-            return Err(ParamError::Unknown { name: name.into(), nearest: nearest(name) });
-        };
+        let index = param::find(TABLE, name)?;
         if index == at::POLICY
             && let Some((policy, queue)) = word.split_once(':')
         {
@@ -337,12 +219,7 @@ impl Params {
             *self = both;
             return Ok(());
         }
-        let param = &TABLE[index];
-        let ParamKind::Choice(words) = param.kind else {
-            return Err(ParamError::NoChoice { param, word: word.into() });
-        };
-        let place = (0..).zip(words).find(|(_, known)| **known == word).map(|(place, _)| place);
-        let place = place.ok_or_else(|| ParamError::NoChoice { param, word: word.into() })?;
+        let place = TABLE[index].value_of(word)?;
         self.set(name, place)
     }
 
@@ -352,7 +229,7 @@ impl Params {
     /// # Errors
     /// Names the first parameter that is out of range.
     pub fn check(&self) -> Result<(), ParamError> {
-        self.iter().try_for_each(|(param, value)| check_range(param, value))
+        self.iter().try_for_each(|(param, value)| param.check(value))
     }
 
     /// All parameters with their values, in the order of [`TABLE`].
@@ -409,6 +286,24 @@ impl Params {
         Discipline::ALL.get(place).copied().unwrap_or_default()
     }
 
+    /// From how many processors on a job counts as large; `None`: none does.
+    #[must_use]
+    pub fn large_job(&self) -> Option<u64> {
+        bounded(self.values[at::LARGE_JOB])
+    }
+
+    /// How many processors all large jobs may have; `None`: any number.
+    #[must_use]
+    pub fn large_limit(&self) -> Option<u64> {
+        bounded(self.values[at::LARGE_LIMIT])
+    }
+
+    /// How many processors a job may have; `None`: any number.
+    #[must_use]
+    pub fn job_limit(&self) -> Option<u64> {
+        bounded(self.values[at::JOB_LIMIT])
+    }
+
     /// How long a private instance stays without a job; `None`: for ever.
     #[must_use]
     pub const fn idle_exit(&self) -> Option<Nanos> {
@@ -436,49 +331,10 @@ impl TryFrom<BTreeMap<String, u64>> for Params {
     }
 }
 
-fn find(name: &str) -> Option<usize> {
-    TABLE.iter().position(|param| param.name == name)
-}
-
-fn check_range(param: &'static Param, value: u64) -> Result<(), ParamError> {
-    if value < param.min || value > param.max {
-        return Err(ParamError::OutOfRange { param, value });
-    }
-    Ok(())
-}
-
-/// The known name that takes the fewest edits to reach, if those are few.
-fn nearest(name: &str) -> Option<&'static str> {
-    const LENGTH_MAX: usize = 64;
-    if name.len() > LENGTH_MAX {
-        return None;
-    }
-    TABLE
-        .iter()
-        .map(|param| (edits(name, param.name), param.name))
-        .min()
-        .filter(|&(edits, known)| edits <= 1 + known.len() / 4)
-        .map(|(_, known)| known)
-}
-
-/// The Levenshtein distance of two names, in bytes.
-fn edits(a: &str, b: &str) -> usize {
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.bytes().enumerate() {
-        let mut diagonal = above[0];
-        above[0] = i + 1;
-        for (j, right) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(left != right);
-            diagonal = above[j + 1];
-            above[j + 1] = replaced.min(diagonal + 1).min(above[j] + 1);
-        }
-    }
-    above[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Discipline, ParamError, ParamKind, Params, TABLE};
+    use super::{Discipline, Params, TABLE};
+    use crate::param::{ParamError, ParamKind};
     use crate::policy::POLICIES;
     use crate::time::Nanos;
     use std::collections::BTreeMap;

@@ -87,7 +87,7 @@ fn homes_and_guests(
         };
         let candidate = |if_absent| Candidate { job, processors: set.clone(), if_absent };
         if seat.row == row && seat.active {
-            let empty = classes.get(&seat.class).map_or(IfAbsent::Down, |class| class.empty);
+            let empty = classes.get(&seat.class).map_or(IfAbsent::Down, |class| class.empty());
             candidates.push(candidate(empty));
         } else if seat.guest_in.contains(&row) {
             guests.push(candidate(IfAbsent::Down));
@@ -235,7 +235,7 @@ impl Core {
         let busy: BTreeSet<_> = present.values().flatten().cloned().collect();
         let mut held = BTreeMap::new();
         for (name, class) in &self.classes {
-            let holds = class.empty == IfAbsent::Hold && class.share > 0;
+            let holds = class.empty() == IfAbsent::Hold && class.share() > 0;
             if holds && !busy.contains(name) && !present.is_empty() {
                 let known = self.held.get(name).copied();
                 let row = known.unwrap_or_else(|| self.matrix.make_row_id());
@@ -313,7 +313,7 @@ impl Core {
     fn launch(&self, job: JobId, actions: &mut Vec<Action>) {
         let Some(record) = self.jobs.get(&job) else { return };
         let class = self.classes.get(&record.spec.class);
-        let control = class.map(|class| class.control).unwrap_or_default();
+        let control = class.map(|class| class.control()).unwrap_or_default();
         actions.push(Action::Launch { job, control });
     }
 }

@@ -23,7 +23,7 @@
 //! A row that has neither a share nor a rest to divide gets no slot: its jobs run on what the
 //! other rows leave idle, as an administrator who gives away the whole has asked.
 
-use crate::class::Classes;
+use crate::class::{ClassSpec, Classes};
 use crate::frame::Lengths;
 use crate::ids::{ClassName, RowId};
 use crate::limits::{QUANTUM_MIN, SHARE_WHOLE};
@@ -68,7 +68,7 @@ fn class_parts<'a>(present: &'a Present, classes: &Classes) -> BTreeMap<&'a Clas
     let mut parts = BTreeMap::new();
     for (row, names) in present {
         for name in names {
-            let share = classes.get(name).map_or(0, |spec| spec.share);
+            let share = classes.get(name).map_or(0, ClassSpec::share);
             if share > 0 {
                 let part = parts.entry(name).or_insert(Part { share, rows: BTreeSet::new() });
                 part.rows.insert(row);
@@ -113,7 +113,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn classes(shares: &[(&str, u32)]) -> Classes {
-        let spec = |share| ClassSpec { share, ..ClassSpec::default() };
+        let spec = |share| ClassSpec::default().with("share", u64::from(share)).unwrap();
         shares.iter().map(|&(name, share)| (ClassName::new(name), spec(share))).collect()
     }
 

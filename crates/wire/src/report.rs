@@ -88,12 +88,8 @@ pub struct ParamReport {
 pub struct ClassReport {
     /// Its name.
     pub name: String,
-    /// The least part of each frame, in percent with its sign.
-    pub share: String,
-    /// What becomes of its time while it has no job: `hold` or `down`.
-    pub empty: String,
-    /// How its jobs are suspended: `freeze` or `signal`.
-    pub control: String,
+    /// Its rules.
+    pub rules: Vec<ParamReport>,
 }
 
 /// One switch, as the switch thread of an agent recorded it. Times are nanoseconds of cluster time.

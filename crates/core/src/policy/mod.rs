@@ -55,7 +55,7 @@ impl Machine<'_> {
         let Some(row) = self.matrix.row(row).filter(|row| !row.classes.is_empty()) else {
             return false;
         };
-        let shares = self.classes.get(class).is_some_and(|class| class.share > 0);
+        let shares = self.classes.get(class).is_some_and(|class| class.share() > 0);
         !shares || frame.slots.len() <= 1 || row.classes.contains_key(class)
     }
 }

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{
-    Action, ClassName, ClusterTime, ControlMethod, Core, EndReason, Event, JobId, JobSpec, Nanos,
-    NodeId, NodeSpec, OnBadExit, Outcome, Params, ProcessorSet, Rank, Refusal, RequestId, RowId,
-    TaskStatus, Timetable, UserId, check, default_classes,
+    Action, ClassName, ClassSpec, ClusterTime, ControlMethod, Core, EndReason, Event, IfAbsent,
+    JobId, JobSpec, Nanos, NodeId, NodeSpec, OnBadExit, Outcome, Params, ProcessorSet, Rank,
+    Refusal, RequestId, RowId, TaskStatus, Timetable, UserId, check, default_classes,
 };
 
 /// A job of one processor a task, with nothing special.
@@ -456,4 +456,10 @@ pub(crate) fn params(values: &[(&str, u64)]) -> Params {
         params.set(name, *value).unwrap();
     }
     params
+}
+
+/// The rules of a class with a share.
+pub(crate) fn shared(share: u32, empty: IfAbsent) -> ClassSpec {
+    let spec = ClassSpec::default().with("share", u64::from(share)).unwrap();
+    spec.with("empty", u64::from(empty == IfAbsent::Down)).unwrap()
 }

@@ -1,11 +1,11 @@
 //! Random events at random times: the invariants hold after each, every job's time adds up, the
 //! same events give the same actions, and when all has ended nothing is left.
 
-use crate::cluster::{Cluster, job, params};
+use crate::cluster::{Cluster, job, params, shared};
 use proptest::prelude::*;
 use tutti_core::{
-    ClassName, ClassSpec, ClusterTime, ControlMethod, Event, IfAbsent, JobId, JobSpec, Nanos,
-    NodeId, OnBadExit, Rank, TaskStatus,
+    ClassName, ClusterTime, Event, IfAbsent, JobId, JobSpec, Nanos, NodeId, OnBadExit, Rank,
+    TaskStatus,
 };
 
 const WIDTHS: [u32; 3] = [2, 4, 3];
@@ -149,7 +149,7 @@ fn take(cluster: &mut Cluster, step: &Step) {
             set(cluster, "queue", *queue);
         }
         Step::Class(class, share, empty) => {
-            let spec = ClassSpec { share: *share, empty: *empty, control: ControlMethod::Freeze };
+            let spec = shared(*share, *empty);
             cluster.event(Event::SetClass { class: class_name(*class), spec });
         }
         Step::Nonsense(job, n) => {

@@ -1,10 +1,10 @@
 //! What users and administrators see, told as little stories.
 
-use crate::cluster::{Cluster, job, node_spec, params};
+use crate::cluster::{Cluster, job, node_spec, params, shared};
 use std::fmt::Write;
 use tutti_core::{
-    Action, ClassName, ClassSpec, ClusterTime, ControlMethod, EndReason, Event, IfAbsent, JobId,
-    JobSpec, JobState, Nanos, NodeId, OnBadExit, Part, Rank, Refusal, TaskStatus, WaitReason,
+    Action, ClassName, ClusterTime, EndReason, Event, IfAbsent, JobId, JobSpec, JobState, Nanos,
+    NodeId, OnBadExit, Part, Rank, Refusal, TaskStatus, WaitReason,
 };
 
 /// The matrix as text: a line a row, in the order of age.
@@ -38,8 +38,9 @@ fn set_params(cluster: &mut Cluster, values: &[(&str, u64)]) {
 }
 
 fn set_class(cluster: &mut Cluster, name: &str, share: u32, empty: IfAbsent) {
-    let spec = ClassSpec { share, empty, control: ControlMethod::Freeze };
-    cluster.event(Event::SetClass { class: ClassName::new(name), spec });
+    let class = ClassName::new(name);
+    let spec = shared(share, empty);
+    cluster.event(Event::SetClass { class, spec });
 }
 
 fn in_class(name: &str, spec: JobSpec) -> JobSpec {

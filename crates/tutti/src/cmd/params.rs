@@ -5,16 +5,16 @@ use crate::exit::Exit;
 use crate::output::{Align, Table, print, print_json, print_table};
 use anyhow::bail;
 use clap::Args;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 use tutti_core::ClassName;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{ClassReport, ParamReport};
 
 #[derive(Args, Debug)]
 pub(crate) struct ParamsArgs {
-    /// Show, change or define a class instead: share=25% (its least part of the time), empty=hold or
-    /// down (whether its time stays idle or goes to others while it has no job), control=freeze or
-    /// signal (how its jobs are suspended)
+    /// Show, change or define a class instead: its rules, such as share=25% or priority=4 (without
+    /// any, shows what each means)
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
 
@@ -30,7 +30,17 @@ pub(crate) struct ParamsArgs {
 #[derive(Serialize)]
 struct All {
     params: Vec<ParamReport>,
+    #[serde(serialize_with = "by_name")]
     classes: Vec<ClassReport>,
+}
+
+/// Each class as an object of its rules.
+fn by_name<S: Serializer>(classes: &[ClassReport], serializer: S) -> Result<S::Ok, S::Error> {
+    let class = |class: &ClassReport| -> BTreeMap<String, String> {
+        let rules = class.rules.iter().map(|rule| (rule.name.clone(), rule.value.clone()));
+        rules.chain([("name".into(), class.name.clone())]).collect()
+    };
+    serializer.collect_seq(classes.iter().map(class))
 }
 
 pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
@@ -86,9 +96,9 @@ fn show(all: &All, args: &ParamsArgs) -> anyhow::Result<()> {
     match (args.json, &args.class) {
         (true, None) => print_json(all),
         (true, Some(_)) => print_json(&All { params: Vec::new(), classes }),
-        (false, Some(_)) => print_table(&classes_table(&classes)),
+        (false, Some(_)) => print_table(&params_table("RULE", &classes[0].rules)),
         (false, None) => {
-            print_table(&params_table(&all.params))?;
+            print_table(&params_table("PARAMETER", &all.params))?;
             print("\n")?;
             print_table(&classes_table(&classes))
         }
@@ -119,22 +129,17 @@ fn changes(class: Option<&str>, names: &[String], before: &All, after: &All) -> 
 impl All {
     /// The value of a parameter, or of a rule of a class.
     fn value(&self, class: Option<&str>, name: &str) -> Option<String> {
-        let Some(class) = class else {
-            return self.params.iter().find(|p| p.name == name).map(|p| p.value.clone());
+        let params = match class {
+            None => &self.params,
+            Some(class) => &self.classes.iter().find(|known| known.name == class)?.rules,
         };
-        let class = self.classes.iter().find(|known| known.name == class)?;
-        match name {
-            "share" => Some(class.share.clone()),
-            "empty" => Some(class.empty.clone()),
-            "control" => Some(class.control.clone()),
-            _ => None,
-        }
+        params.iter().find(|param| param.name == name).map(|param| param.value.clone())
     }
 }
 
-fn params_table(params: &[ParamReport]) -> Table {
+fn params_table(title: &str, params: &[ParamReport]) -> Table {
     let mut table = Table::new(&[
-        ("PARAMETER", Align::Left),
+        (title, Align::Left),
         ("VALUE", Align::Right),
         ("DEFAULT", Align::Right),
         ("RANGE", Align::Left),
@@ -153,19 +158,14 @@ fn params_table(params: &[ParamReport]) -> Table {
 }
 
 fn classes_table(classes: &[ClassReport]) -> Table {
-    let mut table = Table::new(&[
-        ("CLASS", Align::Left),
-        ("SHARE", Align::Right),
-        ("EMPTY", Align::Left),
-        ("CONTROL", Align::Left),
-    ]);
+    let rules = classes.first().map_or(&[][..], |class| &class.rules);
+    let titles: Vec<String> = rules.iter().map(|rule| rule.name.to_uppercase()).collect();
+    let mut columns = vec![("CLASS", Align::Left)];
+    columns.extend(titles.iter().map(|title| (title.as_str(), Align::Right)));
+    let mut table = Table::new(&columns);
     for class in classes {
-        table.row([
-            class.name.clone(),
-            class.share.clone(),
-            class.empty.clone(),
-            class.control.clone(),
-        ]);
+        let values = class.rules.iter().map(|rule| rule.value.clone());
+        table.row([class.name.clone()].into_iter().chain(values));
     }
     table
 }

@@ -6,8 +6,8 @@ use super::jobs::Entry;
 use super::report;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
-    ClassName, ClassSpec, ClusterTime, ControlMethod, EndReason, Event, IfAbsent, JobId, JobSpec,
-    JobState, Nanos, Params, Rank, Refusal, UserId,
+    ClassName, ClassSpec, ClusterTime, EndReason, Event, JobId, JobSpec, JobState, Nanos, Params,
+    Rank, Refusal, UserId,
 };
 use tutti_linux::{peer, proc};
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio, Usage};
@@ -600,58 +600,7 @@ fn changed_params(params: &Params, settings: &[(String, String)]) -> Result<Para
 
 fn changed_class(mut spec: ClassSpec, settings: &[(String, String)]) -> Result<ClassSpec, String> {
     for (name, value) in settings {
-        match (name.as_str(), value.as_str()) {
-            ("share", text) => spec.share = parse_share(text)?,
-            ("empty", "hold") => spec.empty = IfAbsent::Hold,
-            ("empty", "down") => spec.empty = IfAbsent::Down,
-            ("control", "freeze") => spec.control = ControlMethod::Freeze,
-            ("control", "signal") => spec.control = ControlMethod::Signal,
-            ("empty", other) => return Err(format!("empty is hold or down, not {other:?}")),
-            ("control", other) => {
-                return Err(format!("control is freeze or signal, not {other:?}"));
-            }
-            (other, _) => {
-                return Err(format!("a class has share, empty and control, and no {other:?}"));
-            }
-        }
+        crate::parameter::set_rule(&mut spec, name, value)?;
     }
     Ok(spec)
-}
-
-/// A share: `25%`, `12.5%`; in ten-thousandths.
-fn parse_share(text: &str) -> Result<u32, String> {
-    let wrong = || format!("{text:?} is no share; write a percentage such as 25% or 12.5%");
-    let number = text.strip_suffix('%').ok_or_else(wrong)?;
-    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-    if part.len() > 2 {
-        return Err(wrong());
-    }
-    let hundredths = format!("{part:0<2}");
-    let whole: u32 = whole.parse().map_err(|_| wrong())?;
-    let part: u32 = hundredths.parse().map_err(|_| wrong())?;
-    match whole.checked_mul(100).and_then(|whole| whole.checked_add(part)) {
-        Some(share) if share <= tutti_core::limits::SHARE_WHOLE => Ok(share),
-        _ => Err(wrong()),
-    }
-}
-
-/// Used by reports, which must name values the way they are set.
-pub(super) fn format_share(share: u32) -> String {
-    format!("{}.{:02}%", share / 100, share % 100)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{format_share, parse_share};
-
-    #[test]
-    fn a_share_is_a_percentage() {
-        assert_eq!(parse_share("25%"), Ok(2500));
-        assert_eq!(parse_share("12.5%"), Ok(1250));
-        assert_eq!(parse_share("0.01%"), Ok(1));
-        assert_eq!(format_share(1250), "12.50%");
-        for wrong in ["25", "101%", "1.234%", "-1%", "%", "a%", "99999999999%"] {
-            assert!(parse_share(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -1,11 +1,11 @@
 //! What tables and `--json` show, made from the core's views and what the controller keeps beside.
 
-use super::clients::format_share;
 use super::driver::Driver;
 use super::jobs::Entry;
-use tutti_core::params::{Range, Shown, TABLE};
+use tutti_core::param::{Range, Shown};
 use tutti_core::{
-    ControlMethod, IfAbsent, JobId, JobState, JobView, Nanos, Outcome, Place, RowView,
+    ClassName, ClassSpec, JobId, JobState, JobView, Nanos, Outcome, Param, Place, RowView,
+    default_classes,
 };
 use tutti_wire::report::{
     AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, StatusReport,
@@ -143,37 +143,26 @@ pub(super) fn nodes(driver: &Driver) -> Vec<NodeReport> {
 
 /// The parameters and the classes.
 pub(super) fn params(driver: &Driver) -> (Vec<ParamReport>, Vec<ClassReport>) {
-    let values = driver.core.params();
-    let params = TABLE
-        .iter()
-        .map(|param| ParamReport {
-            name: param.name.into(),
-            value: Shown(param, values.get(param.name).unwrap_or(param.default)).to_string(),
-            default: Shown(param, param.default).to_string(),
-            range: Range(param).to_string(),
-            help: param.help.into(),
-        })
-        .collect();
-    let classes = driver
-        .core
-        .classes()
-        .iter()
-        .map(|(name, spec)| ClassReport {
-            name: name.to_string(),
-            share: format_share(spec.share),
-            empty: match spec.empty {
-                IfAbsent::Hold => "hold",
-                IfAbsent::Down => "down",
-            }
-            .into(),
-            control: match spec.control {
-                ControlMethod::Freeze => "freeze",
-                ControlMethod::Signal => "signal",
-            }
-            .into(),
-        })
-        .collect();
-    (params, classes)
+    let params = driver.core.params().iter();
+    let params = params.map(|(param, value)| param_report(param, value, param.default)).collect();
+    let known = default_classes();
+    let class = |(name, spec): (&ClassName, &ClassSpec)| {
+        let usual = known.get(name).copied().unwrap_or_default();
+        let rules = spec.iter().zip(usual.iter());
+        let rules = rules.map(|((rule, value), (_, usual))| param_report(rule, value, usual));
+        ClassReport { name: name.to_string(), rules: rules.collect() }
+    };
+    (params, driver.core.classes().iter().map(class).collect())
+}
+
+fn param_report(param: &'static Param, value: u64, default: u64) -> ParamReport {
+    ParamReport {
+        name: param.name.into(),
+        value: Shown(param, value).to_string(),
+        default: Shown(param, default).to_string(),
+        range: Range(param).to_string(),
+        help: param.help.into(),
+    }
 }
 
 /// How the instance fares.

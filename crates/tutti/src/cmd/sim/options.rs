@@ -80,6 +80,11 @@ pub(super) struct Options {
     #[arg(long = "set", value_name = "NAME=VALUE", help_heading = "Scheduler")]
     pub(super) settings: Vec<String>,
 
+    /// Set rules of a class, or define one, such as interactive:wait=1m,processors=64 (`tutti params
+    /// --class NAME` lists them)
+    #[arg(long = "class", value_name = "CLASS:RULE=VALUE,...", help_heading = "Scheduler")]
+    pub(super) classes: Vec<String>,
+
     /// What a job loses of its turn when it is switched to, such as 20ms
     #[arg(
         long, value_name = "TIME", default_value = "0s", value_parser = duration,
