@@ -139,6 +139,12 @@ impl Default for ClassSpec {
 }
 
 impl ClassSpec {
+    /// The value of the rule of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.iter().find(|(rule, _)| rule.name == name).map(|(_, value)| value)
+    }
+
     /// Sets one rule.
     ///
     /// # Errors

@@ -20,10 +20,12 @@ use crate::limits::{JOB_NUMBER_MAX, JOBS_MAX};
 use crate::matrix::Matrix;
 use crate::nodes::Nodes;
 use crate::params::Params;
+use crate::period::{Calendar, Period};
 use crate::plan::{Outbox, Sent};
 use crate::policy::{Machine, POLICIES, Policy};
 use crate::queue::Queue;
 use crate::record::{Course, Deaths, Phase, Record, Residence, TaskEnd};
+use crate::settings::{Overrides, Settings};
 use crate::table::Table;
 use crate::time::ClusterTime;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -34,6 +36,12 @@ use core::hash::{Hash, Hasher};
 #[derive(Clone, Debug)]
 pub struct Core {
     pub(crate) now: ClusterTime,
+    /// What an administrator has set.
+    pub(crate) settings: Settings,
+    pub(crate) calendar: Option<Calendar>,
+    /// When something else may hold.
+    pub(crate) settings_until: ClusterTime,
+    /// What of it holds now.
     pub(crate) params: Params,
     pub(crate) classes: Classes,
     pub(crate) nodes: Nodes,
@@ -69,6 +77,13 @@ impl Core {
     pub fn new(params: Params, classes: Classes) -> Self {
         Self {
             now: ClusterTime::default(),
+            settings: Settings {
+                params: params.clone(),
+                classes: classes.clone(),
+                periods: Vec::new(),
+            },
+            calendar: None,
+            settings_until: ClusterTime::NEVER,
             params,
             classes,
             nodes: Nodes::default(),
@@ -102,6 +117,9 @@ impl Core {
         self.ledger.advance(now);
         self.queue.stale |= may_break_promises(event);
         self.queue.disturbed |= is_interference(event);
+        if self.settings_until <= now {
+            self.take_settings(now);
+        }
         match event {
             Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
             Event::Held { job } => self.jobs_made = self.jobs_made.max(job.0.min(JOB_NUMBER_MAX)),
@@ -128,8 +146,13 @@ impl Core {
             Event::MovedOut { job } => self.on_moved_out(*job),
             Event::MovedIn { job } => self.on_moved_in(*job),
             Event::FrontEndLost { job } => self.on_front_end_lost(now, *job, actions),
-            Event::SetParams { params } => self.on_set_params(params),
-            Event::SetClass { class, spec } => self.on_set_class(class, *spec),
+            Event::SetParams { params } => self.on_set_params(now, params),
+            Event::SetClass { class, spec } => self.on_set_class(now, class, *spec),
+            Event::SetPeriod { period, overrides } => self.on_set_period(now, *period, overrides),
+            Event::Calendar { week } => {
+                self.calendar = Some(Calendar::new(now, *week));
+                self.take_settings(now);
+            }
             Event::ShutDown => self.on_shut_down(now, actions),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
@@ -162,6 +185,7 @@ impl Core {
     pub fn digest(&self) -> u64 {
         let mut digest = Digest::new();
         (self.now, &self.params, &self.classes, &self.nodes).hash(&mut digest);
+        (&self.settings, self.calendar, self.settings_until).hash(&mut digest);
         (&self.matrix, &self.jobs, &self.queue, &self.ledger, &self.frame).hash(&mut digest);
         (self.activated, self.versions, self.sent_all, &self.sent, &self.held, &self.outbox)
             .hash(&mut digest);
@@ -414,19 +438,55 @@ impl Core {
         }
     }
 
-    fn on_set_params(&mut self, params: &Params) {
-        if params.check().is_ok() {
-            self.params = params.clone();
-            self.outbox.reshaped = true;
-            self.queue.reconsider();
+    fn on_set_params(&mut self, now: ClusterTime, params: &Params) {
+        let settings = Settings { params: params.clone(), ..self.settings.clone() };
+        if params.check().is_ok() && settings.check().is_ok() {
+            self.settings = settings;
+            self.take_settings(now);
         }
     }
 
-    fn on_set_class(&mut self, class: &ClassName, spec: ClassSpec) {
-        if spec.check(class, &self.classes).is_ok() {
-            let before = self.classes.insert(class.clone(), spec);
+    fn on_set_class(&mut self, now: ClusterTime, class: &ClassName, spec: ClassSpec) {
+        let mut settings = self.settings.clone();
+        settings.classes.insert(class.clone(), spec);
+        if spec.check(class, &self.settings.classes).is_ok() && settings.check().is_ok() {
+            self.settings = settings;
+            self.take_settings(now);
+        }
+    }
+
+    fn on_set_period(&mut self, now: ClusterTime, period: Period, overrides: &Overrides) {
+        let mut settings = self.settings.clone();
+        settings.set_period(period, overrides.clone());
+        if settings.check().is_ok() {
+            self.settings = settings;
+            self.take_settings(now);
+        }
+    }
+
+    /// Makes what holds at this hour hold, and notes when to look again.
+    fn take_settings(&mut self, now: ClusterTime) {
+        let week = self.calendar.map(|calendar| calendar.week(now));
+        let wait = week.and_then(|week| self.settings.changes_in(week));
+        self.settings_until = wait.map_or(ClusterTime::NEVER, |wait| now + wait);
+        // They were checked for every hour when they were set.
+        let Ok((params, classes)) = self.settings.at(week) else { return };
+        if params != self.params {
+            self.params = params;
             self.outbox.reshaped = true;
-            self.outbox.all_nodes |= before.is_some_and(|before| before.empty() != spec.empty());
+            self.queue.stale = true;
+            self.queue.disturbed = true;
+            self.queue.reconsider();
+        }
+        if classes != self.classes {
+            let empty = |name, spec: &ClassSpec| {
+                self.classes.get(name).is_some_and(|before| before.empty() != spec.empty())
+            };
+            self.outbox.all_nodes |= classes.iter().any(|(name, spec)| empty(name, spec));
+            self.outbox.reshaped = true;
+            self.queue.stale = true;
+            self.queue.disturbed = true;
+            self.classes = classes;
         }
     }
 
@@ -468,6 +528,8 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::FrontEndLost { .. }
         | Event::SetParams { .. }
         | Event::SetClass { .. }
+        | Event::SetPeriod { .. }
+        | Event::Calendar { .. }
         | Event::ShutDown => true,
     }
 }
@@ -482,7 +544,9 @@ const fn is_interference(event: &Event) -> bool {
         | Event::MovedOut { .. }
         | Event::MovedIn { .. }
         | Event::SetParams { .. }
-        | Event::SetClass { .. } => true,
+        | Event::SetClass { .. }
+        | Event::SetPeriod { .. }
+        | Event::Calendar { .. } => true,
         Event::Held { .. }
         | Event::Submit { .. }
         | Event::TasksEnded { .. }

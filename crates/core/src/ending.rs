@@ -186,6 +186,7 @@ impl Core {
     pub(crate) fn ask_to_wake(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
         self.ledger.advance(now);
         let mut at = self.deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at);
+        at = at.min(self.settings_until);
         at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));
         if self.ledger.any_limited() {
             // When a timetable activates, ends of time must be foretold anew.

@@ -4,6 +4,9 @@ use crate::class::ClassSpec;
 use crate::ids::{ClassName, JobId, NodeId, Rank, RequestId};
 use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::params::Params;
+use crate::period::Period;
+use crate::settings::Overrides;
+use crate::time::Nanos;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +122,20 @@ pub enum Event {
         class: ClassName,
         /// Its rules, already checked by [`ClassSpec::check`].
         spec: ClassSpec,
+    },
+    /// What people's clocks say, so that periods can hold. Sent by the driver when it begins, and when
+    /// clocks are put forward or back.
+    Calendar {
+        /// How much of the week has passed since Monday 00:00, local time.
+        week: Nanos,
+    },
+    /// An administrator says what is otherwise in some hours of the week.
+    SetPeriod {
+        /// Which hours.
+        period: Period,
+        /// What holds then, already checked by [`Settings::check`](crate::Settings::check); empty: nothing
+        /// is otherwise any more.
+        overrides: Overrides,
     },
     /// The instance is to end: no job is accepted any more, and all are ended.
     ShutDown,

@@ -10,8 +10,9 @@
 //! [`controller`] dispatches; [`record`] is a job and its states; [`matrix`] is the Ousterhout
 //! matrix; [`share`] decides how long each slot is; [`frame`] how one cycle of slots follows
 //! another; [`timetable`] is what one node is told of it; [`ledger`] counts who ran how long;
-//! [`policy`] decides which jobs get into the matrix and where; `queue` in what order, and who may
-//! pass whom; `aside` is how a job gives its processors up and gets some again; [`check`] holds the invariants.
+//! [`settings`] is what an administrator has set, and for which hours; [`policy`] decides which jobs
+//! get into the matrix and where; `queue` in what order, and who may pass whom; `aside` is how a job
+//! gives its processors up and gets some again; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
@@ -36,11 +37,13 @@ pub mod nodes;
 mod ordered;
 pub mod param;
 pub mod params;
+pub mod period;
 mod plan;
 pub mod policy;
 mod queue;
 pub mod record;
 mod reserve;
+pub mod settings;
 pub mod share;
 pub mod table;
 pub mod time;
@@ -57,8 +60,10 @@ pub use job::{ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome, T
 pub use ledger::Moved;
 pub use param::{Param, ParamError, ParamKind};
 pub use params::{Discipline, Params};
+pub use period::{Calendar, Period, PeriodError, parse_week};
 pub use policy::WaitReason;
 pub use record::Part;
+pub use settings::{Overrides, Settings, SettingsError};
 pub use time::{ClusterTime, Nanos};
 pub use timetable::{Candidate, IfAbsent, Position, Slot, Timetable};
 pub use view::{CellView, JobState, JobView, NodeView, PlacementView, RowView};

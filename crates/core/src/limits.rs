@@ -34,6 +34,9 @@ pub const ROWS_MAX: u32 = 1024;
 /// Classes that an administrator may define.
 pub const CLASSES_MAX: usize = 64;
 
+/// Periods with parameters of their own: some for each day of a week.
+pub const PERIODS_MAX: usize = 64;
+
 /// The shortest quantum: a switch costs some 0.2 ms with fifteen busy processes.
 pub const QUANTUM_MIN: Nanos = Nanos::from_millis(2);
 

@@ -17,6 +17,7 @@ use crate::matrix::Column;
 use crate::params::Params;
 use crate::policy::WaitReason;
 use crate::record::{Course, Part, Phase, Record};
+use crate::settings::Settings;
 use crate::time::{ClusterTime, Nanos};
 use alloc::vec::Vec;
 
@@ -239,13 +240,26 @@ impl Core {
         &self.frame
     }
 
-    /// The parameters.
+    /// All that an administrator has set, for whatever hour.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How much of the week has passed, as far as the core was told; see
+    /// [`Event::Calendar`](crate::Event::Calendar).
+    #[must_use]
+    pub fn week(&self, at: ClusterTime) -> Option<Nanos> {
+        self.calendar.map(|calendar| calendar.week(at))
+    }
+
+    /// The parameters, as they are now.
     #[must_use]
     pub const fn params(&self) -> &Params {
         &self.params
     }
 
-    /// The classes.
+    /// The classes, as they are now.
     #[must_use]
     pub const fn classes(&self) -> &Classes {
         &self.classes

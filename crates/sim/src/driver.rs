@@ -16,8 +16,8 @@ use crate::moves::{MoveCost, Moves};
 use crate::observer::{Observer, Passed, Start};
 use crate::slots::SlotBySlot;
 use tutti_core::{
-    Action, ClassName, Classes, ClusterTime, Core, Event, JobId, JobSpec, Nanos, OnBadExit, Params,
-    RequestId, TaskStatus, UserId,
+    Action, ClassName, Classes, ClusterTime, Core, Event, JobId, JobSpec, Nanos, OnBadExit,
+    Overrides, Params, Period, RequestId, TaskStatus, UserId,
 };
 
 /// How a workload is simulated.
@@ -29,6 +29,11 @@ pub struct Settings {
     pub params: Params,
     /// The core's classes.
     pub class_rules: Classes,
+    /// What is otherwise in some hours of the week.
+    pub periods: Vec<(Period, Overrides)>,
+    /// What people's clocks say, and when they are put forward or back: moments in their order, each
+    /// with how much of the week has passed then. Empty: nobody knows, and no period holds.
+    pub calendar: Vec<(ClusterTime, Nanos)>,
     /// The classes of the workload's jobs, by their index.
     pub classes: Vec<ClassName>,
     /// What comes first of what happens at one moment.
@@ -109,6 +114,19 @@ pub fn run<E>(
     }
 }
 
+/// Two weeks: if by then no hour of any day has let a job begin, none will.
+const STUCK_AFTER: Nanos = Nanos::from_secs(14 * 24 * 3600);
+
+impl Settings {
+    fn period_events(&self) -> impl Iterator<Item = Event> + '_ {
+        let event = |&(period, ref overrides): &(Period, Overrides)| Event::SetPeriod {
+            period,
+            overrides: overrides.clone(),
+        };
+        self.periods.iter().map(event)
+    }
+}
+
 struct Simulation<'a, P, O> {
     settings: &'a Settings,
     core: Core,
@@ -120,6 +138,10 @@ struct Simulation<'a, P, O> {
     seated: usize,
     now: ClusterTime,
     wake: ClusterTime,
+    /// How many moments of the calendar were told.
+    told: usize,
+    /// When anything but the time changed.
+    busy: ClusterTime,
     submitted: u64,
     started: u64,
     /// Each used again for every event.
@@ -140,6 +162,8 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             seated: 0,
             now: ClusterTime::default(),
             wake: ClusterTime::NEVER,
+            told: 0,
+            busy: ClusterTime::default(),
             submitted: 0,
             started: 0,
             actions: Vec::new(),
@@ -152,18 +176,22 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         mut self,
         mut workload: impl Iterator<Item = Result<Job, E>>,
     ) -> Result<(), SimError<E>> {
-        for event in self.settings.machine.events() {
+        for event in self.settings.machine.events().chain(self.settings.period_events()) {
             self.core.apply(self.now, &event, &mut self.actions);
-            self.actions.clear();
         }
+        self.settle()?;
         let mut coming = next_of(&mut workload)?;
         loop {
             let submit = coming.as_ref().map_or(ClusterTime::NEVER, |job| job.submit.max(self.now));
             let done = self.progress.next(&self.jobs);
-            let wake = self.wake.min(self.core.next_change());
+            let tells = self.settings.calendar.get(self.told).map_or(ClusterTime::NEVER, |it| it.0);
+            let wake = self.wake.min(self.core.next_change()).min(tells);
             let due = submit.min(done).min(wake).min(self.moves.next());
             let horizon = self.settings.horizon.unwrap_or(ClusterTime::NEVER);
-            if due >= horizon {
+            let is_over = coming.is_none() && self.jobs.len() == 0;
+            let is_stuck =
+                coming.is_none() && due.since(self.busy) > STUCK_AFTER && self.seated == 0;
+            if due >= horizon || is_over || is_stuck {
                 break;
             }
             self.pass(due);
@@ -190,7 +218,14 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             } else {
                 // The wish is spent, whether or not it is made again.
                 self.wake = ClusterTime::NEVER;
-                self.core.apply(self.now, &Event::Tick, &mut self.actions);
+                let mut event = Event::Tick;
+                if let Some(&(at, week)) = self.settings.calendar.get(self.told)
+                    && at <= self.now
+                {
+                    self.told += 1;
+                    event = Event::Calendar { week };
+                }
+                self.core.apply(self.now, &event, &mut self.actions);
                 self.settle()?;
             }
         }
@@ -319,6 +354,10 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
     /// Does what the core says.
     fn settle<E>(&mut self) -> Result<(), SimError<E>> {
         let mut actions = std::mem::take(&mut self.actions);
+        let is_quiet = |action: &Action| matches!(action, Action::WakeAt { .. });
+        if !actions.iter().all(is_quiet) {
+            self.busy = self.now;
+        }
         for action in actions.drain(..) {
             match action {
                 Action::Launch { job, .. } => self.start(job)?,

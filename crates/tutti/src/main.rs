@@ -8,6 +8,7 @@
 mod say;
 
 mod agent;
+mod calendar;
 mod cmd;
 mod controller;
 mod exit;

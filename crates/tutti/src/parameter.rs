@@ -3,7 +3,7 @@
 use tutti_core::class::RULES;
 use tutti_core::limits::SHARE_WHOLE;
 use tutti_core::params::TABLE;
-use tutti_core::{ClassSpec, Param, ParamKind, Params};
+use tutti_core::{ClassName, ClassSpec, Overrides, Param, ParamKind, Params};
 use tutti_wire::units;
 
 /// Sets a parameter from text.
@@ -68,6 +68,44 @@ fn share(text: &str) -> Option<u64> {
     let part: u64 = format!("{part:0<2}").parse().ok()?;
     let share = whole.checked_mul(100)?.checked_add(part)?;
     (share <= u64::from(SHARE_WHOLE)).then_some(share)
+}
+
+/// Says what a parameter is in a period, from text as in [`set_param`].
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub(crate) fn override_param(
+    overrides: &mut Overrides,
+    name: &str,
+    text: &str,
+) -> Result<(), String> {
+    let mut params = Params::default();
+    set_param(&mut params, name, text)?;
+    // A word such as space:easy stands for several parameters.
+    let words = text.contains(':').then_some("queue");
+    for name in [name].into_iter().chain(words) {
+        if let Some(value) = params.get(name) {
+            overrides.params.insert(name.to_owned(), value);
+        }
+    }
+    Ok(())
+}
+
+/// Says what a rule of a class is in a period, from text as in [`set_rule`].
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub(crate) fn override_rule(
+    overrides: &mut Overrides,
+    class: &ClassName,
+    name: &str,
+    text: &str,
+) -> Result<(), String> {
+    let mut spec = ClassSpec::default();
+    set_rule(&mut spec, name, text)?;
+    let rules = overrides.classes.entry(class.clone()).or_default();
+    rules.extend(spec.get(name).map(|value| (name.to_owned(), value)));
+    Ok(())
 }
 
 #[cfg(test)]

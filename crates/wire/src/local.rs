@@ -3,7 +3,8 @@
 
 use crate::launch::LaunchSpec;
 use crate::report::{
-    ClassReport, JobReport, NodeReport, ParamReport, StatusReport, SwitchRecord, Target,
+    ClassReport, JobReport, NodeReport, ParamReport, PeriodReport, StatusReport, SwitchRecord,
+    Target,
 };
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -70,6 +71,20 @@ pub enum Request {
         class: ClassName,
         /// Its rules: `share`, `empty`, `control` with their values, as text.
         settings: Vec<(String, String)>,
+    },
+    /// Say what is otherwise in some hours of the week: `Params`.
+    SetPeriod {
+        /// Which hours, such as `mon-fri 08:00-18:00`.
+        period: String,
+        /// The class whose rules are meant, if not the parameters.
+        class: Option<ClassName>,
+        /// Names and values, as text; all are set or none.
+        settings: Vec<(String, String)>,
+    },
+    /// Let nothing be otherwise in some hours any more: `Params`.
+    ForgetPeriod {
+        /// Which hours.
+        period: String,
     },
     /// The latest switches of all nodes: `Switches`.
     Switches {
@@ -151,6 +166,8 @@ pub enum Reply {
         params: Vec<ParamReport>,
         /// Classes.
         classes: Vec<ClassReport>,
+        /// Hours in which something is otherwise, in the order in which they were named.
+        periods: Vec<PeriodReport>,
     },
     /// Switches by node, oldest first.
     Switches(Vec<(String, Vec<SwitchRecord>)>),

@@ -92,6 +92,17 @@ pub struct ClassReport {
     pub rules: Vec<ParamReport>,
 }
 
+/// Hours of the week in which something is otherwise, as `tutti params` shows them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeriodReport {
+    /// Which hours.
+    pub period: String,
+    /// Whether it is one of them now.
+    pub now: bool,
+    /// What is otherwise: parameters as `quantum=5s`, rules of classes as `interactive share=40%`.
+    pub settings: Vec<String>,
+}
+
 /// One switch, as the switch thread of an agent recorded it. Times are nanoseconds of cluster time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchRecord {

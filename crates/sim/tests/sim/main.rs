@@ -5,6 +5,7 @@ mod agree;
 mod bounds;
 mod closed_forms;
 mod figures;
+mod periods;
 mod reference;
 mod scenario;
 mod trace;

@@ -21,6 +21,8 @@ pub(crate) fn settings(processors: u32, policy: &str) -> Settings {
         params,
         classes: class_rules.keys().cloned().collect(),
         class_rules,
+        periods: Vec::new(),
+        calendar: Vec::new(),
         order: Order::SubmitFirst,
         switch_cost: Nanos::ZERO,
         move_cost: MoveCost::default(),

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use tutti_core::ClassName;
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::{ClassReport, ParamReport};
+use tutti_wire::report::{ClassReport, ParamReport, PeriodReport};
 
 #[derive(Args, Debug)]
 pub(crate) struct ParamsArgs {
@@ -17,6 +17,15 @@ pub(crate) struct ParamsArgs {
     /// any, shows what each means)
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
+
+    /// Say what is otherwise in some hours of the week, such as "mon-fri 08:00-18:00" (a day or an hour
+    /// may be left out); of two that overlap, the one named later counts
+    #[arg(long, value_name = "HOURS")]
+    during: Option<String>,
+
+    /// Let nothing be otherwise in those hours any more
+    #[arg(long, requires = "during", conflicts_with_all = ["settings", "class"])]
+    forget: bool,
 
     /// As JSON
     #[arg(long)]
@@ -32,6 +41,7 @@ struct All {
     params: Vec<ParamReport>,
     #[serde(serialize_with = "by_name")]
     classes: Vec<ClassReport>,
+    periods: Vec<PeriodReport>,
 }
 
 /// Each class as an object of its rules.
@@ -52,19 +62,24 @@ pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
         }
     }
     let before = known()?;
+    if args.forget {
+        return forget(&args);
+    }
     if settings.is_empty() {
         show(&before, &args)?;
         return Ok(Exit::OK);
     }
     let names: Vec<String> = settings.iter().map(|(name, _): &(String, _)| name.clone()).collect();
     let class = args.class.as_deref();
-    let request = match class {
-        Some(class) => Request::SetClass { class: ClassName::new(class), settings },
-        None => Request::SetParams { settings },
+    let request = match (&args.during, class.map(ClassName::new)) {
+        (Some(period), class) => Request::SetPeriod { period: period.clone(), class, settings },
+        (None, Some(class)) => Request::SetClass { class, settings },
+        (None, None) => Request::SetParams { settings },
     };
-    let Reply::Params { params, classes } = ask(&request)? else { return unexpected() };
-    let after = All { params, classes };
-    if args.json {
+    let after = All::from(ask(&request)?)?;
+    if args.during.is_some() && !args.json {
+        print_table(&periods_table(&after.periods))?;
+    } else if args.json {
         print_json(&after)?;
     } else {
         print(&changes(class, &names, &before, &after))?;
@@ -73,10 +88,17 @@ pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
 }
 
 fn known() -> anyhow::Result<All> {
-    match ask(&Request::Params)? {
-        Reply::Params { params, classes } => Ok(All { params, classes }),
-        _ => unexpected(),
+    All::from(ask(&Request::Params)?)
+}
+
+fn forget(args: &ParamsArgs) -> anyhow::Result<Exit> {
+    let period = args.during.clone().unwrap_or_default();
+    let after = All::from(ask(&Request::ForgetPeriod { period: period.clone() })?)?;
+    match args.json {
+        true => print_json(&after)?,
+        false => print(&format!("nothing is otherwise {period} any more\n"))?,
     }
+    Ok(Exit::OK)
 }
 
 /// All of them, or one class.
@@ -95,12 +117,20 @@ fn show(all: &All, args: &ParamsArgs) -> anyhow::Result<()> {
     }
     match (args.json, &args.class) {
         (true, None) => print_json(all),
-        (true, Some(_)) => print_json(&All { params: Vec::new(), classes }),
+        (true, Some(_)) => {
+            let (params, periods) = (Vec::new(), all.periods.clone());
+            print_json(&All { params, classes, periods })
+        }
         (false, Some(_)) => print_table(&params_table("RULE", &classes[0].rules)),
         (false, None) => {
             print_table(&params_table("PARAMETER", &all.params))?;
             print("\n")?;
-            print_table(&classes_table(&classes))
+            print_table(&classes_table(&classes))?;
+            if all.periods.is_empty() {
+                return Ok(());
+            }
+            print("\n")?;
+            print_table(&periods_table(&all.periods))
         }
     }
 }
@@ -116,10 +146,15 @@ fn changes(class: Option<&str>, names: &[String], before: &All, after: &All) -> 
     for name in names {
         let (old, new) = (before.value(class, name), after.value(class, name));
         let new = new.unwrap_or_default();
-        let line = match old {
-            Some(old) if old == new => format!("{subject}{name} is {new}, as before\n"),
-            Some(old) => format!("{subject}{name} was {old} and is {new} now\n"),
-            None => format!("{subject}{name} is {new}\n"),
+        let line = match (old, after.overrider(class, name)) {
+            (_, Some(period)) => {
+                format!(
+                    "{subject}{name} stays {new} during {period}; at other hours, what you set holds\n"
+                )
+            }
+            (Some(old), None) if old == new => format!("{subject}{name} is {new}, as before\n"),
+            (Some(old), None) => format!("{subject}{name} was {old} and is {new} now\n"),
+            (None, None) => format!("{subject}{name} is {new}\n"),
         };
         text.push_str(&line);
     }
@@ -127,6 +162,27 @@ fn changes(class: Option<&str>, names: &[String], before: &All, after: &All) -> 
 }
 
 impl All {
+    fn from(reply: Reply) -> anyhow::Result<Self> {
+        match reply {
+            Reply::Params { params, classes, periods } => Ok(Self { params, classes, periods }),
+            _ => unexpected(),
+        }
+    }
+
+    /// The hours that decide now what a parameter, or a rule of a class, is.
+    fn overrider(&self, class: Option<&str>, name: &str) -> Option<&str> {
+        let subject = class.map_or(String::new(), |class| format!("{class} "));
+        let setting = format!("{subject}{name}=");
+        let sets =
+            |period: &&PeriodReport| period.settings.iter().any(|it| it.starts_with(&setting));
+        self.periods
+            .iter()
+            .rev()
+            .filter(|period| period.now)
+            .find(sets)
+            .map(|it| it.period.as_str())
+    }
+
     /// The value of a parameter, or of a rule of a class.
     fn value(&self, class: Option<&str>, name: &str) -> Option<String> {
         let params = match class {
@@ -153,6 +209,16 @@ fn params_table(title: &str, params: &[ParamReport]) -> Table {
             param.range.clone(),
             param.help.clone(),
         ]);
+    }
+    table
+}
+
+fn periods_table(periods: &[PeriodReport]) -> Table {
+    let mut table =
+        Table::new(&[("HOURS", Align::Left), ("NOW", Align::Left), ("OTHERWISE", Align::Left)]);
+    for period in periods {
+        let now = if period.now { "yes" } else { "no" };
+        table.row([period.period.clone(), now.into(), period.settings.join(", ")]);
     }
     table
 }

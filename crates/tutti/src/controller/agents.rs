@@ -100,7 +100,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn settings(&self) -> Settings {
+    pub(super) fn agent_settings(&self) -> Settings {
         let params = self.core.params();
         Settings {
             freeze_deadline: params.freeze_deadline(),
@@ -172,7 +172,7 @@ impl Driver {
         let launched = entry.launched.clone();
         let up = self.core.nodes().any(|view| view.id == node && view.up);
         let known = held.iter().copied().filter(|job| launched.contains(job)).collect();
-        let (now, settings) = (self.now(), self.settings());
+        let (now, settings) = (self.now(), self.agent_settings());
         self.tell_node(node, &ToAgent::Welcome { node, now, settings, known });
         if up {
             if let Some(timetable) = timetable {

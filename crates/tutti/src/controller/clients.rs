@@ -6,8 +6,7 @@ use super::jobs::Entry;
 use super::report;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
-    ClassName, ClassSpec, ClusterTime, EndReason, Event, JobId, JobSpec, JobState, Nanos, Params,
-    Rank, Refusal, UserId,
+    ClusterTime, EndReason, Event, JobId, JobSpec, JobState, Nanos, Rank, Refusal, UserId,
 };
 use tutti_linux::{peer, proc};
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio, Usage};
@@ -140,6 +139,10 @@ impl Driver {
             Request::SetClass { class, settings } => {
                 self.on_set_class(token, uid, class, &settings);
             }
+            Request::SetPeriod { period, class, settings } => {
+                self.on_set_period(token, uid, (&period, class.as_ref()), &settings);
+            }
+            Request::ForgetPeriod { period } => self.on_forget_period(token, uid, &period),
             Request::Switches { count } => {
                 let nodes: Vec<_> = self.nodes.keys().copied().collect();
                 self.ask(token, &nodes, &Question::Switches { count });
@@ -152,7 +155,7 @@ impl Driver {
         }
     }
 
-    fn fail(&mut self, token: u64, error: &dyn std::fmt::Display) {
+    pub(super) fn fail(&mut self, token: u64, error: &dyn std::fmt::Display) {
         self.reply(token, &Reply::Failed { reason: error.to_string() });
     }
 
@@ -523,56 +526,6 @@ impl Driver {
         }
     }
 
-    // ------------------------------------------------------------------ parameters
-
-    fn reply_params(&mut self, token: u64) {
-        let (params, classes) = report::params(self);
-        self.reply(token, &Reply::Params { params, classes });
-    }
-
-    fn on_set_params(&mut self, token: u64, uid: u32, settings: &[(String, String)]) {
-        let params = self
-            .admin(uid)
-            .map_err(|error| error.to_string())
-            .and_then(|()| changed_params(self.core.params(), settings));
-        match params {
-            Ok(params) => {
-                self.apply(&Event::SetParams { params });
-                let settings = self.settings();
-                for node in self.nodes.keys().copied().collect::<Vec<_>>() {
-                    self.tell_node(node, &tutti_wire::tree::ToAgent::Settings(settings));
-                }
-                self.reply_params(token);
-            }
-            Err(reason) => self.fail(token, &reason),
-        }
-    }
-
-    fn on_set_class(
-        &mut self,
-        token: u64,
-        uid: u32,
-        class: ClassName,
-        settings: &[(String, String)],
-    ) {
-        let old = self.core.classes().get(&class).copied();
-        let spec = self
-            .admin(uid)
-            .map_err(|error| error.to_string())
-            .and_then(|()| changed_class(old.unwrap_or_default(), settings))
-            .and_then(|spec| {
-                spec.check(&class, self.core.classes()).map_err(|error| error.to_string())?;
-                Ok(spec)
-            });
-        match spec {
-            Ok(spec) => {
-                self.apply(&Event::SetClass { class, spec });
-                self.reply_params(token);
-            }
-            Err(reason) => self.fail(token, &reason),
-        }
-    }
-
     fn on_status(&mut self, token: u64) {
         let nodes: Vec<_> = self
             .nodes
@@ -587,20 +540,4 @@ impl Driver {
             self.ask(token, &nodes, &Question::Status);
         }
     }
-}
-
-fn changed_params(params: &Params, settings: &[(String, String)]) -> Result<Params, String> {
-    let mut params = params.clone();
-    for (name, value) in settings {
-        crate::parameter::set_param(&mut params, name, value)?;
-    }
-    params.check().map_err(|error| error.to_string())?;
-    Ok(params)
-}
-
-fn changed_class(mut spec: ClassSpec, settings: &[(String, String)]) -> Result<ClassSpec, String> {
-    for (name, value) in settings {
-        crate::parameter::set_rule(&mut spec, name, value)?;
-    }
-    Ok(spec)
 }

@@ -102,6 +102,10 @@ pub(super) struct Driver {
     next_request: u64,
     pub(super) questions: super::agents::Questions,
     wake_at: ClusterTime,
+    /// When people's clocks are looked at.
+    pub(super) calendar_due: ClusterTime,
+    /// What agents were told of parameters.
+    pub(super) told_settings: Option<tutti_wire::tree::Settings>,
     pub(super) started: ClusterTime,
     /// Who started it: the supervisor.
     parent: Pid,
@@ -161,6 +165,8 @@ impl Driver {
             next_request: 0,
             questions: super::agents::Questions::default(),
             wake_at: ClusterTime::NEVER,
+            calendar_due: ClusterTime::NEVER,
+            told_settings: None,
             started: now,
             parent: getppid(),
             active: now,
@@ -210,7 +216,7 @@ impl Driver {
         if !self.unread.is_empty() {
             return ClusterTime(0);
         }
-        let mut deadline = self.wake_at.min(self.accept_again);
+        let mut deadline = self.wake_at.min(self.accept_again).min(self.calendar_due);
         for node in self.nodes.values() {
             deadline = deadline.min(node.lost_at);
         }
@@ -238,6 +244,9 @@ impl Driver {
         if now >= self.wake_at {
             self.wake_at = ClusterTime::NEVER;
             self.apply(&Event::Tick);
+        }
+        if now >= self.calendar_due {
+            self.watch_calendar();
         }
         let lost: Vec<NodeId> =
             self.nodes.iter().filter(|(_, n)| n.lost_at <= now).map(|(&id, _)| id).collect();
@@ -272,6 +281,7 @@ impl Driver {
             self.carry_out(action);
         }
         self.actions = actions;
+        self.tell_settings();
     }
 
     pub(super) fn next_request(&mut self) -> RequestId {

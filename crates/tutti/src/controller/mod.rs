@@ -11,5 +11,6 @@ mod clients;
 mod driver;
 mod jobs;
 mod report;
+mod settings;
 
 pub(crate) use driver::{ControllerOptions, main};

@@ -2,13 +2,17 @@
 
 use super::driver::Driver;
 use super::jobs::Entry;
+use std::collections::BTreeMap;
+use tutti_core::class::RULES;
 use tutti_core::param::{Range, Shown};
+use tutti_core::params::TABLE;
 use tutti_core::{
-    ClassName, ClassSpec, JobId, JobState, JobView, Nanos, Outcome, Param, Place, RowView,
-    default_classes,
+    ClassName, ClassSpec, JobId, JobState, JobView, Nanos, Outcome, Overrides, Param, Period,
+    Place, RowView, default_classes,
 };
+use tutti_wire::local::Reply;
 use tutti_wire::report::{
-    AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, StatusReport,
+    AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, PeriodReport, StatusReport,
 };
 
 /// The name of a user, or the number where there is no name.
@@ -142,7 +146,7 @@ pub(super) fn nodes(driver: &Driver) -> Vec<NodeReport> {
 }
 
 /// The parameters and the classes.
-pub(super) fn params(driver: &Driver) -> (Vec<ParamReport>, Vec<ClassReport>) {
+pub(super) fn params(driver: &Driver) -> Reply {
     let params = driver.core.params().iter();
     let params = params.map(|(param, value)| param_report(param, value, param.default)).collect();
     let known = default_classes();
@@ -152,7 +156,31 @@ pub(super) fn params(driver: &Driver) -> (Vec<ParamReport>, Vec<ClassReport>) {
         let rules = rules.map(|((rule, value), (_, usual))| param_report(rule, value, usual));
         ClassReport { name: name.to_string(), rules: rules.collect() }
     };
-    (params, driver.core.classes().iter().map(class).collect())
+    let classes = driver.core.classes().iter().map(class).collect();
+    let week = driver.core.week(driver.now());
+    let period = |&(period, ref overrides): &(Period, Overrides)| PeriodReport {
+        period: period.to_string(),
+        now: week.is_some_and(|week| period.holds(week)),
+        settings: otherwise(overrides),
+    };
+    let periods = driver.core.settings().periods.iter().map(period).collect();
+    Reply::Params { params, classes, periods }
+}
+
+/// What is otherwise in a period, as it is set.
+fn otherwise(overrides: &Overrides) -> Vec<String> {
+    let set = |table: &'static [Param], values: &BTreeMap<String, u64>| -> Vec<String> {
+        let shown = |param: &'static Param| {
+            let value = *values.get(param.name)?;
+            Some(format!("{}={}", param.name, Shown(param, value)))
+        };
+        table.iter().filter_map(shown).collect()
+    };
+    let mut all = set(TABLE, &overrides.params);
+    for (class, rules) in &overrides.classes {
+        all.extend(set(RULES, rules).into_iter().map(|rule| format!("{class} {rule}")));
+    }
+    all
 }
 
 fn param_report(param: &'static Param, value: u64, default: u64) -> ParamReport {

@@ -171,6 +171,32 @@ fn a_job_that_does_not_exist_is_named() {
 }
 
 #[test]
+fn some_hours_have_parameters_of_their_own() {
+    let instance = Instance::new().up();
+    let params = |words: &[&str]| instance.tutti(&[&["params"], words].concat());
+    let rows = || {
+        let json = params(&["--json"]).expect(0).json();
+        let all = json["params"].as_array().unwrap().clone();
+        all.iter().find(|param| param["name"] == "rows").unwrap()["value"].clone()
+    };
+    let shown = params(&["--during", "mon-sun", "rows=9"]).expect(0).text();
+    assert!(shown.lines().any(|line| line.starts_with("mon-sun  yes  rows=9")), "{shown}");
+    assert_eq!(rows(), "9");
+    let shown = params(&["rows=7"]).expect(0).text();
+    assert_eq!(shown, "rows stays 9 during mon-sun; at other hours, what you set holds\n");
+    params(&["--during", "mon-sun", "--class", "standby", "share=5%"]).expect(0);
+    let json = params(&["--json"]).expect(0).json();
+    check_keys(&json["periods"], &["period", "now", "settings"]);
+    assert_eq!(json["periods"][0]["settings"], serde_json::json!(["rows=9", "standby share=5%"]));
+    params(&["--during", "mon-sun", "--forget"]).expect(0);
+    assert_eq!(rows(), "7");
+    let wrong = params(&["--during", "mon-fry", "rows=9"]).expect(1).err;
+    assert!(wrong.contains("days are mon, tue"), "{wrong}");
+    let wrong = params(&["--during", "mon", "rows=0"]).expect(1).err;
+    assert!(wrong.contains("1 to 1024"), "{wrong}");
+}
+
+#[test]
 fn a_change_is_shown_with_what_was_before() {
     let instance = Instance::new().up();
     let set = |words: &[&str]| instance.tutti(&[&["params"], words].concat());

@@ -9,6 +9,7 @@ mod options;
 mod pictures;
 mod progress;
 mod run;
+mod settings;
 mod source;
 mod table;
 

@@ -76,14 +76,20 @@ pub(super) struct Options {
     #[arg(long, value_name = "P", help_heading = "Machine")]
     pub(super) processors_per_node: Option<u32>,
 
-    /// Set a parameter of the scheduler, such as rows=5 or quantum=200s (`tutti params` lists them)
-    #[arg(long = "set", value_name = "NAME=VALUE", help_heading = "Scheduler")]
+    /// Set a parameter of the scheduler, such as rows=5 or quantum=200s (`tutti params` lists them),
+    /// or for some hours only, such as "mon-fri 08:00-18:00/rows=2"
+    #[arg(long = "set", value_name = "[HOURS/]NAME=VALUE", help_heading = "Scheduler")]
     pub(super) settings: Vec<String>,
 
     /// Set rules of a class, or define one, such as interactive:wait=1m,processors=64 (`tutti params
-    /// --class NAME` lists them)
-    #[arg(long = "class", value_name = "CLASS:RULE=VALUE,...", help_heading = "Scheduler")]
+    /// --class NAME` lists them), or for some hours only
+    #[arg(long = "class", value_name = "[HOURS/]CLASS:RULE=VALUE,...", help_heading = "Scheduler")]
     pub(super) classes: Vec<String>,
+
+    /// What time of the week it is when the workload begins, such as "mon 08:00"; taken from the
+    /// trace (UnixStartTime, TimeZoneString) unless told
+    #[arg(long, value_name = "DAY HH:MM", help_heading = "Scheduler")]
+    pub(super) begins: Option<String>,
 
     /// What a job loses of its turn when it is switched to, such as 20ms
     #[arg(

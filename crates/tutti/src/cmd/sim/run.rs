@@ -4,12 +4,12 @@ use super::files::Files;
 use super::options::{Options, Order, Outputs};
 use super::pictures::{Plots, Seen};
 use super::progress::Progress;
+use super::settings::{class_rules, params, periods};
 use super::source::{Origin, Wanted};
-use crate::parameter::{set_param, set_rule};
 use anyhow::{anyhow, bail};
 use serde::Serialize;
 use std::collections::VecDeque;
-use tutti_core::{ClassName, Classes, ClusterTime, Params, default_classes};
+use tutti_core::{ClassName, ClusterTime};
 use tutti_sim::{Machine, Measure, MoveCost, Results, Settings, SimError, Summary, Workload, run};
 use tutti_trace::Stretch;
 
@@ -66,11 +66,18 @@ impl<'a> Setup<'a> {
     pub(super) fn new(origin: &'a Origin, policy: &str, options: &Options) -> anyhow::Result<Self> {
         let machine = origin.machine(options)?;
         let class_rules = class_rules(&options.classes)?;
+        let periods = periods(&options.settings, &options.classes)?;
+        let calendar = match periods.is_empty() {
+            true => Vec::new(),
+            false => origin.calendar(options)?,
+        };
         let settings = Settings {
             machine,
-            params: params(policy, options)?,
+            params: params(policy, &options.settings)?,
             classes: class_rules.keys().cloned().collect(),
             class_rules,
+            periods,
+            calendar,
             order: match options.order {
                 Order::SubmitFirst => tutti_sim::Order::SubmitFirst,
                 Order::EndFirst => tutti_sim::Order::EndFirst,
@@ -88,6 +95,12 @@ impl<'a> Setup<'a> {
             horizon: None,
             skips_declined: options.lenient,
         };
+        let set = tutti_core::Settings {
+            params: settings.params.clone(),
+            classes: settings.class_rules.clone(),
+            periods: settings.periods.clone(),
+        };
+        set.check()?;
         if settings.switch_cost >= settings.params.quantum() {
             bail!(
                 "a switch that costs {} leaves nothing of a quantum of {}; set a longer one with \
@@ -99,49 +112,6 @@ impl<'a> Setup<'a> {
         let stretch = origin.stretch(options, machine)?;
         Ok(Self { origin, policy: policy.to_owned(), machine, stretch, settings })
     }
-}
-
-/// The core's parameters under a policy such as `gang,rows=5`. What is set for all policies comes
-/// first, so that a policy's own settings count.
-fn params(policy: &str, options: &Options) -> anyhow::Result<Params> {
-    let mut params = Params::default();
-    let mut words = policy.split(',');
-    let name = words.next().unwrap_or_default();
-    for setting in &options.settings {
-        set(&mut params, setting)?;
-    }
-    tutti_sim::set_policy(&mut params, name)?;
-    words.try_for_each(|setting| set(&mut params, setting))?;
-    Ok(params)
-}
-
-/// The classes with what is set of their rules: `interactive:wait=1m,processors=64`.
-fn class_rules(settings: &[String]) -> anyhow::Result<Classes> {
-    let mut classes = default_classes();
-    for setting in settings {
-        let Some((name, rules)) = setting.split_once(':').filter(|(name, _)| !name.is_empty())
-        else {
-            bail!("{setting:?} sets no rule; write CLASS:RULE=VALUE, such as interactive:wait=1m");
-        };
-        let name = ClassName::new(name);
-        let mut spec = classes.get(&name).copied().unwrap_or_default();
-        for rule in rules.split(',') {
-            let Some((rule, value)) = rule.split_once('=') else {
-                bail!("{rule:?} sets nothing; write RULE=VALUE, such as wait=1m");
-            };
-            set_rule(&mut spec, rule.trim(), value.trim()).map_err(|error| anyhow!("{error}"))?;
-        }
-        spec.check(&name, &classes)?;
-        classes.insert(name, spec);
-    }
-    Ok(classes)
-}
-
-fn set(params: &mut Params, setting: &str) -> anyhow::Result<()> {
-    let Some((name, value)) = setting.split_once('=') else {
-        bail!("{setting:?} sets nothing; write NAME=VALUE, such as quantum=200s");
-    };
-    set_param(params, name.trim(), value.trim()).map_err(|error| anyhow!("{error}"))
 }
 
 /// Runs a simulation.
@@ -226,37 +196,5 @@ fn report(
         at_limit,
         groups: summary.groups(&classes),
         passed_over,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::class_rules;
-    use tutti_core::{ClassName, Nanos};
-
-    fn rules(settings: &[&str]) -> anyhow::Result<tutti_core::Classes> {
-        class_rules(&settings.iter().map(|&setting| setting.to_owned()).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn rules_of_classes_are_set_one_after_the_other() {
-        let set =
-            rules(&["interactive:wait=1m,share=60%", "mine:share=40%", "interactive:priority=7"]);
-        let classes = set.unwrap();
-        let interactive = classes[&ClassName::new("interactive")];
-        assert_eq!(interactive.wait(), Some(Nanos::from_secs(60)));
-        assert_eq!((interactive.share(), interactive.priority()), (6000, 7));
-        assert_eq!(classes[&ClassName::new("mine")].share(), 4000);
-        assert_eq!(classes.len(), 5);
-    }
-
-    #[test]
-    fn what_is_wrong_is_said() {
-        let says = |settings| rules(settings).unwrap_err().to_string();
-        assert!(says(&["interactive"]).contains("CLASS:RULE=VALUE"));
-        assert!(says(&[":wait=1m"]).contains("CLASS:RULE=VALUE"));
-        assert!(says(&["interactive:wait"]).contains("RULE=VALUE"));
-        assert!(says(&["interactive:colour=red"]).contains("no parameter colour"));
-        assert!(says(&["a:share=60%", "b:share=60%"]).contains("at most 40%"));
     }
 }

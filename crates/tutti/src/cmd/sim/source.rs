@@ -4,6 +4,7 @@
 use super::model::Model;
 use super::options::Options;
 use super::progress::{Counted, Progress};
+use crate::calendar;
 use anyhow::{Context, anyhow, bail};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,6 +12,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 use std::rc::Rc;
+use tutti_core::{ClusterTime, Nanos};
 use tutti_sim::{Job, Machine, Missing, Workload};
 use tutti_trace::{
     Arrival, CleanJob, Header, Job as Record, LeftOut, Order, ReadOptions, Reader, Stretch,
@@ -115,6 +117,31 @@ impl Origin {
                 self.name()
             ),
         })
+    }
+
+    /// What people's clocks said while the workload came: moments, each with how much of the week
+    /// had passed.
+    ///
+    /// # Errors
+    /// If nothing tells.
+    pub(super) fn calendar(&self, options: &Options) -> anyhow::Result<Vec<(ClusterTime, Nanos)>> {
+        if let Some(text) = &options.begins {
+            return Ok([(ClusterTime(0), calendar::parse_week(text)?)].into());
+        }
+        let source = self.open(options, &Progress::none(), 0)?;
+        let told = source.header.unix_start_time_s().zip(source.header.time_zone());
+        if let Some((start_s, zone)) = &told {
+            return calendar::of_zone(*start_s, zone);
+        }
+        match self {
+            // Models begin at midnight; which day it is, they don't say.
+            Self::Model(_) => Ok([(ClusterTime(0), Nanos::ZERO)].into()),
+            Self::File(_) => bail!(
+                "{} does not say when it began (UnixStartTime and TimeZoneString), so hours have no \
+                 meaning; say --begins, such as --begins \"mon 00:00\"",
+                self.name()
+            ),
+        }
     }
 
     /// Opens it. `processors` is the machine's size, which models are made for.
