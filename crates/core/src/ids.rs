@@ -1,5 +1,6 @@
 //! Names of things: small typed numbers, so that a job can't be mistaken for a node.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -82,19 +83,25 @@ impl From<ClassName> for String {
 /// A set of processors of one node, by the kernel's processor numbers.
 ///
 /// A bit per processor, 64 to a word. The first word is kept apart, so that the sets of most nodes
-/// take no allocation; trailing empty words are never kept, so equal sets are equal values.
+/// take no allocation and two words in all; trailing empty words are never kept, so equal sets are
+/// equal values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<u64>", into = "Vec<u64>")]
 pub struct ProcessorSet {
     low: u64,
-    high: Vec<u64>,
+    /// Nothing rather than no words.
+    high: Option<Box<High>>,
 }
+
+/// The words from the second on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct High(Vec<u64>);
 
 impl ProcessorSet {
     /// The empty set.
     #[must_use]
     pub const fn new() -> Self {
-        Self { low: 0, high: Vec::new() }
+        Self { low: 0, high: None }
     }
 
     /// The processors 0 to `count - 1`.
@@ -103,20 +110,39 @@ impl ProcessorSet {
         (0..count).collect()
     }
 
+    fn of_words(low: u64, mut high: Vec<u64>) -> Self {
+        while high.last() == Some(&0) {
+            high.pop();
+        }
+        Self { low, high: (!high.is_empty()).then(|| Box::new(High(high))) }
+    }
+
+    fn high(&self) -> &[u64] {
+        self.high.as_ref().map_or(&[], |high| &high.0)
+    }
+
+    /// The words from the second on, at least so many; none of the last of them may stay empty.
+    fn high_mut(&mut self, least: usize) -> &mut [u64] {
+        if least == 0 && self.high.is_none() {
+            return &mut [];
+        }
+        let High(words) = &mut **self.high.get_or_insert_with(|| Box::new(High(Vec::new())));
+        if words.len() < least {
+            words.resize(least, 0);
+        }
+        words
+    }
+
     /// Adds a processor; numbers of [`crate::limits::PROCESSORS_PER_NODE_MAX`] and more are ignored.
     pub fn insert(&mut self, processor: u32) {
         if processor >= crate::limits::PROCESSORS_PER_NODE_MAX {
             return;
         }
         let bit = 1 << (processor % 64);
-        let Some(word) = (processor as usize / 64).checked_sub(1) else {
-            self.low |= bit;
-            return;
-        };
-        if self.high.len() <= word {
-            self.high.resize(word + 1, 0);
+        match (processor as usize / 64).checked_sub(1) {
+            None => self.low |= bit,
+            Some(word) => self.high_mut(word + 1)[word] |= bit,
         }
-        self.high[word] |= bit;
     }
 
     /// Whether the processor is in the set.
@@ -124,7 +150,7 @@ impl ProcessorSet {
     pub fn contains(&self, processor: u32) -> bool {
         let word = match (processor as usize / 64).checked_sub(1) {
             None => self.low,
-            Some(word) => self.high.get(word).copied().unwrap_or(0),
+            Some(word) => self.high().get(word).copied().unwrap_or(0),
         };
         word >> (processor % 64) & 1 == 1
     }
@@ -132,36 +158,34 @@ impl ProcessorSet {
     /// How many processors are in the set.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.low.count_ones() + self.high.iter().map(|word| word.count_ones()).sum::<u32>()
+        self.low.count_ones() + self.high().iter().map(|word| word.count_ones()).sum::<u32>()
     }
 
     /// Whether the set is empty.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.low == 0 && self.high.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.low == 0 && self.high.is_none()
     }
 
     /// Whether the sets share a processor.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
-        self.low & other.low != 0 || self.high.iter().zip(&other.high).any(|(a, b)| a & b != 0)
+        let high = || self.high().iter().zip(other.high());
+        self.low & other.low != 0 || high().any(|(a, b)| a & b != 0)
     }
 
     /// Whether every processor of this set is in `other`.
     #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
-        let high = || self.high.iter().enumerate();
+        let high = || self.high().iter().enumerate();
         self.low & !other.low == 0
-            && high().all(|(i, word)| word & !other.high.get(i).copied().unwrap_or(0) == 0)
+            && high().all(|(i, word)| word & !other.high().get(i).copied().unwrap_or(0) == 0)
     }
 
     /// Adds every processor of `other`.
     pub fn union_with(&mut self, other: &Self) {
         self.low |= other.low;
-        if self.high.len() < other.high.len() {
-            self.high.resize(other.high.len(), 0);
-        }
-        for (a, b) in self.high.iter_mut().zip(&other.high) {
+        for (a, b) in self.high_mut(other.high().len()).iter_mut().zip(other.high()) {
             *a |= b;
         }
     }
@@ -169,10 +193,12 @@ impl ProcessorSet {
     /// Removes every processor of `other`.
     pub fn subtract(&mut self, other: &Self) {
         self.low &= !other.low;
-        for (a, b) in self.high.iter_mut().zip(&other.high) {
-            *a &= !b;
+        if let Some(mut high) = self.high.take() {
+            for (a, b) in high.0.iter_mut().zip(other.high()) {
+                *a &= !b;
+            }
+            *self = Self::of_words(self.low, high.0);
         }
-        self.trim();
     }
 
     /// The processors of this set that are not in `other`.
@@ -185,7 +211,7 @@ impl ProcessorSet {
 
     /// The processors, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        let words = core::iter::once(self.low).chain(self.high.iter().copied());
+        let words = core::iter::once(self.low).chain(self.high().iter().copied());
         (0..).step_by(64).zip(words).flat_map(|(base, mut word)| {
             core::iter::from_fn(move || {
                 let bit = (word != 0).then(|| word.trailing_zeros())?;
@@ -194,12 +220,6 @@ impl ProcessorSet {
             })
         })
     }
-
-    fn trim(&mut self) {
-        while self.high.last() == Some(&0) {
-            self.high.pop();
-        }
-    }
 }
 
 /// Whatever was sent becomes a set: words beyond the last possible processor are dropped.
@@ -207,9 +227,7 @@ impl From<Vec<u64>> for ProcessorSet {
     fn from(mut words: Vec<u64>) -> Self {
         words.truncate(crate::limits::PROCESSORS_PER_NODE_MAX as usize / 64);
         let low = if words.is_empty() { 0 } else { words.remove(0) };
-        let mut set = Self { low, high: words };
-        set.trim();
-        set
+        Self::of_words(low, words)
     }
 }
 
@@ -218,7 +236,7 @@ impl From<ProcessorSet> for Vec<u64> {
         if set.is_empty() {
             return Self::new();
         }
-        let mut words = set.high;
+        let mut words = set.high.map_or_else(Self::new, |high| high.0);
         words.insert(0, set.low);
         words
     }

@@ -40,10 +40,15 @@ impl NodeSet {
             if layer.len() <= word {
                 layer.resize(word + 1, 0);
             }
-            if height == 0 {
-                self.len += u32::from(layer[word] & bit == 0);
-            }
+            let before = layer[word];
             layer[word] |= bit;
+            if height == 0 {
+                self.len += u32::from(before & bit == 0);
+            }
+            if before != 0 {
+                // The layers above know of this word.
+                return;
+            }
             index = word;
         }
     }
