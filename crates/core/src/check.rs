@@ -41,7 +41,7 @@ pub enum Rule {
     Aside,
     /// The counts by which processors are found agree with who has them.
     FreeProcessors,
-    /// No home could move to an earlier row, and no job could be a guest where it isn't.
+    /// No home could move to another row where it should be, and no job could be a guest where it isn't.
     Compact,
     /// 3: who runs in a slot is the same for all nodes of a gang.
     GangWhole,
@@ -220,7 +220,7 @@ fn check_free_processors(core: &Core, report: &mut Report<'_>) {
 fn check_compact(core: &Core, report: &mut Report<'_>) {
     for (job, _) in core.matrix.seats() {
         for (row, _) in core.matrix.rows() {
-            if !core.queue.promised() && core.matrix.fits_home(job, row) {
+            if !core.queue.promised() && core.matrix.wants_home(job, row, core.params.packing()) {
                 report(Rule::Compact, format!("job {job} could move to row {row}"));
             }
             if core.matrix.fits_guest(job, row) {

@@ -22,7 +22,7 @@ use crate::nodes::Nodes;
 use crate::params::Params;
 use crate::period::{Calendar, Period};
 use crate::plan::{Outbox, Sent};
-use crate::policy::{Machine, POLICIES, Policy};
+use crate::policy::{Machine, POLICIES, Packing, Policy};
 use crate::queue::Queue;
 use crate::record::{Course, Deaths, Phase, Record, Residence, TaskEnd};
 use crate::settings::{Overrides, Settings};
@@ -167,17 +167,23 @@ impl Core {
             self.unify();
         }
         self.seat_queued(now);
-        if promised && !self.queue.promised() {
-            self.unify();
+        // Who was seated may have made a row so full that others are to move there.
+        let fills = self.params.packing() != Packing::FirstFit;
+        while (promised || fills) && !self.queue.promised() && self.unify() {
+            self.queue.reconsider();
+            self.seat_queued(now);
         }
         self.publish(now, actions);
         self.ask_to_wake(now, actions);
     }
 
-    fn unify(&mut self) {
-        for (job, home) in self.matrix.unify() {
+    /// Whether any home moved.
+    fn unify(&mut self) -> bool {
+        let moved = self.matrix.unify(self.params.packing());
+        for &(job, home) in &moved {
             self.ledger.rehome(job, home);
         }
+        !moved.is_empty()
     }
 
     /// A number for the whole state: equal for equal states, on every machine.
@@ -472,6 +478,9 @@ impl Core {
         // They were checked for every hour when they were set.
         let Ok((params, classes)) = self.settings.at(week) else { return };
         if params != self.params {
+            if params.packing() != self.params.packing() {
+                self.matrix.consider_all_homes();
+            }
             self.params = params;
             self.outbox.reshaped = true;
             self.queue.stale = true;

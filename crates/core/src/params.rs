@@ -2,6 +2,7 @@
 
 use crate::limits::{PROCESSORS_MAX, QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX};
 use crate::param::{self, Param, ParamError, ParamKind, Takes, UNBOUNDED, bounded};
+use crate::policy::Packing;
 use crate::time::Nanos;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -49,7 +50,8 @@ mod at {
     pub(super) const LARGE_JOB: usize = 9;
     pub(super) const LARGE_LIMIT: usize = 10;
     pub(super) const JOB_LIMIT: usize = 11;
-    pub(super) const COUNT: usize = 12;
+    pub(super) const PACKING: usize = 12;
+    pub(super) const COUNT: usize = 13;
 }
 
 /// All parameters there are.
@@ -162,6 +164,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
         default: UNBOUNDED,
         help: "How many processors a single job may have; one that needs more waits.",
         takes: Takes::Live,
+    },
+    Param {
+        name: "packing",
+        kind: ParamKind::Choice(&["first-fit", "best-fit", "buddy"]),
+        min: 0,
+        max: 2,
+        default: 0,
+        help: "Which row a job joins: the first with room, the one that is left with the fewest \
+               processors free, or where a free block of a power of two suits it best.",
+        takes: Takes::FromThenOn,
     },
 ];
 
@@ -302,6 +314,13 @@ impl Params {
     #[must_use]
     pub fn job_limit(&self) -> Option<u64> {
         bounded(self.values[at::JOB_LIMIT])
+    }
+
+    /// Which row a job joins.
+    #[must_use]
+    pub fn packing(&self) -> Packing {
+        let place = usize::try_from(self.values[at::PACKING]).unwrap_or(0);
+        Packing::ALL.get(place).copied().unwrap_or_default()
     }
 
     /// How long a private instance stays without a job; `None`: for ever.

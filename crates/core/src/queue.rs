@@ -24,9 +24,9 @@
 //! It never opens a row, and it never joins one if its class would change how long the slots are:
 //! either could delay the rows it is not in.
 //!
-//! Counting processors is exact for a job whose tasks take one processor each and no memory. For
-//! other jobs it says too much: processors may be free on many nodes, a few on each, and memory is
-//! promised over all rows. Then `at` is merely a moment before which the first in line can't start,
+//! Counting processors is exact for a job whose tasks take one processor each and no memory, unless
+//! it wants a block of them (`packing=buddy`). For other jobs it says too much: processors may be free
+//! on many nodes, a few on each, and memory is promised over all rows. Then `at` is merely a moment before which the first in line can't start,
 //! and only who reaches its limit by then is let by, in any row: so it is never delayed, but nothing
 //! is said to the user of when it starts.
 //!
@@ -41,7 +41,7 @@ use crate::ledger::Opening;
 use crate::limits::BACKFILL_TRIES_MAX;
 use crate::ordered::{Entry, Ordered};
 use crate::params::Discipline;
-use crate::policy::{Decision, WaitReason, counts_suffice, processors};
+use crate::policy::{Decision, WaitReason, processors};
 use crate::record::{Part, Phase, Residence};
 use crate::reserve::Reservation;
 use crate::time::{ClusterTime, Nanos};
@@ -304,13 +304,12 @@ impl Core {
         }
     }
 
-    /// Starts a job in the first row where it fits and can't delay the first in line, and takes what
+    /// Starts a job in the first row, in the order of `packing`, where it fits and can't delay the first in line, and takes what
     /// it keeps off the promise's extra processors. Whether there was such a row.
     fn start_beside(&mut self, now: ClusterTime, entry: Waiting, promise: &mut Promise) -> bool {
         let Some(record) = self.jobs.get(&entry.job) else { return false };
         let (machine, lay) = (self.machine(), self.policy().placement);
-        let rows = machine.matrix.rows().take(machine.rows as usize);
-        let fits = |(row, _)| {
+        let fits = |row| {
             if !machine.keeps_slots(row, &record.spec.class, &self.frame) {
                 return None;
             }
@@ -323,7 +322,9 @@ impl Core {
             let parts = lay(machine, &record.spec, Some(row)).ok()?;
             Some((row, parts, !open && !gone))
         };
-        let Some((row, parts, keeps)) = rows.filter_map(fits).next() else { return false };
+        let Some((row, parts, keeps)) = machine.rows_for(&record.spec).find_map(fits) else {
+            return false;
+        };
         if keeps {
             promise.extra -= entry.processors;
         }
@@ -360,7 +361,7 @@ impl Core {
             Promise { job, row: None, at: ClusterTime::NEVER, extra: 0, first: ClusterTime::NEVER };
         let Some(record) = self.jobs.get(&job) else { return best };
         let needs = processors(&record.spec, self.matrix.blank().free());
-        let counts = counts_suffice(&record.spec);
+        let counts = self.machine().counts_suffice(&record.spec);
         let memory = self.queue.blocked == Some(WaitReason::Memory);
         // Memory comes free in whatever row.
         let rows = if memory { usize::MAX } else { self.machine().rows as usize };
@@ -381,7 +382,8 @@ impl Core {
     /// Whether what is said of a job's start can be kept to if jobs end by their limits: not while
     /// somebody is just leaving, or a change of the timetable is still to come.
     pub(crate) fn can_keep_to(&self, job: JobId) -> bool {
-        let counts = self.jobs.get(&job).is_some_and(|record| counts_suffice(&record.spec));
+        let machine = self.machine();
+        let counts = self.jobs.get(&job).is_some_and(|record| machine.counts_suffice(&record.spec));
         counts && !self.ledger.anybody_leaves() && self.ledger.next_stage() == ClusterTime::NEVER
     }
 

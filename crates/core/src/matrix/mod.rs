@@ -12,8 +12,10 @@
 //!
 //! Two things are kept true after each change:
 //!
-//! - No home could move to an earlier row (unification: same processors, no migration). So the
-//!   rows are as few as that allows.
+//! - No home could move to a row that it should rather be in (unification: same processors, no
+//!   migration). So the rows are as few as that allows. By `packing=first-fit` that is an earlier row;
+//!   by others one that is fuller, not counting the job: each such move makes rows more unequal, so
+//!   there is an end to them.
 //! - No job could be a guest anywhere that it isn't. So no processor idles in a slot that some job
 //!   could use.
 //!
@@ -35,6 +37,7 @@ pub use row::{Cells, Row};
 
 use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use crate::limits::NODES_MAX;
+use crate::policy::Packing;
 use crate::table::Table;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -341,20 +344,34 @@ impl Matrix {
         self.note(job, &parts);
     }
 
-    /// Moves homes to earlier rows where their own processors are free, as far as that goes; rows
-    /// that lose their last home vanish. Says who went where.
-    pub fn unify(&mut self) -> Vec<(JobId, RowId)> {
-        let mut moved = Vec::new();
-        let mut vacated = core::mem::take(&mut self.vacated);
+    /// Moves homes to rows that they should rather be in, where their own processors are free, as far
+    /// as that goes; rows that lose their last home vanish. Says who went where.
+    pub fn unify(&mut self, packing: Packing) -> Vec<(JobId, RowId)> {
+        let vacated = core::mem::take(&mut self.vacated);
         let movers = core::mem::take(&mut self.movers);
-        if self.rows.len() <= 1 {
-            return moved;
+        if self.rows.len() <= 1 || (vacated.is_empty() && movers.is_empty()) {
+            return Vec::new();
         }
+        let moved = match packing {
+            Packing::FirstFit => self.move_to_earlier(vacated, &movers),
+            Packing::BestFit | Packing::Buddy => self.move_to_fuller(packing),
+        };
+        self.vacated.clear();
+        self.movers.clear();
+        moved
+    }
+
+    fn move_to_earlier(
+        &mut self,
+        mut vacated: BTreeSet<(RowId, NodeId)>,
+        movers: &BTreeSet<JobId>,
+    ) -> Vec<(JobId, RowId)> {
+        let mut moved = Vec::new();
         let rows: Vec<RowId> = self.rows.keys().copied().collect();
         for row in rows {
             let places = vacated.range((row, NodeId(0))..=(row, NodeId(u32::MAX)));
-            for (_, job) in self.candidates(places, &movers, |home| home > row) {
-                if self.rows.contains_key(&row) && self.fits_home(job, row) {
+            for (_, job) in self.candidates(places, movers, |home| home > row) {
+                if self.wants_home(job, row, Packing::FirstFit) {
                     let seat = &self.seats[&job];
                     // Only later rows lose anything, so the same sweep sees what that makes room for.
                     vacated.extend(seat.parts.iter().map(|&(node, _)| (seat.row, node)));
@@ -363,9 +380,34 @@ impl Matrix {
                 }
             }
         }
-        self.vacated.clear();
-        self.movers.clear();
         moved
+    }
+
+    /// How full rows are changes with every move, so all jobs are looked at until none moves.
+    fn move_to_fuller(&mut self, packing: Packing) -> Vec<(JobId, RowId)> {
+        let mut moved = Vec::new();
+        let jobs: Vec<JobId> = self.seats.keys().collect();
+        let mut settled = 0;
+        for &job in jobs.iter().cycle() {
+            let wanted = self.rows.keys().filter(|&&row| self.wants_home(job, row, packing));
+            match wanted.min_by_key(|&&row| (self.blank.free() - self.used(row), row)).copied() {
+                Some(row) => {
+                    self.move_home(job, row);
+                    moved.push((job, row));
+                    settled = 0;
+                }
+                None => settled += 1,
+            }
+            if settled >= jobs.len() {
+                break;
+            }
+        }
+        moved
+    }
+
+    /// All homes are to be tried in all rows: rows are in another order.
+    pub fn consider_all_homes(&mut self) {
+        self.movers.extend(self.seats.keys());
     }
 
     /// Whether slots may be others since this was last asked.
@@ -428,19 +470,30 @@ impl Matrix {
             })
     }
 
-    /// Whether a job's home could be in this row, which must be earlier than its own.
+    /// Whether a job's home could be in this row, and should rather be there than in its own.
     #[must_use]
-    pub fn fits_home(&self, job: JobId, row: RowId) -> bool {
+    pub fn wants_home(&self, job: JobId, row: RowId, packing: Packing) -> bool {
         let (Some(seat), Some(target)) = (self.seats.get(&job), self.rows.get(&row)) else {
             return false;
         };
-        seat.row > row
+        let before = match packing {
+            Packing::FirstFit => row < seat.row,
+            Packing::BestFit | Packing::Buddy => {
+                row != seat.row && self.used(row) + seat.processors > self.used(seat.row)
+            }
+        };
+        before
             && !seat.parts.is_empty()
             && seat.processors <= target.index.free()
             && seat.parts.iter().all(|(node, set)| {
                 let cells = self.column(*node).and_then(|column| column.cells(row));
                 cells.is_none_or(|cells| !cells.taken.overlaps(set))
             })
+    }
+
+    /// How many processors have a home in a row.
+    fn used(&self, row: RowId) -> u64 {
+        self.rows.get(&row).map_or(0, |row| self.blank.free() - row.index.free())
     }
 
     /// The jobs with homes on the nodes of these places, and those who may fit anywhere, by home row,

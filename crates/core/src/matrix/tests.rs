@@ -1,5 +1,6 @@
 use super::Matrix;
 use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
+use crate::policy::Packing;
 
 /// A matrix of nodes 0, 1, ... with so many processors each.
 fn matrix(widths: &[u32]) -> Matrix {
@@ -63,14 +64,14 @@ fn a_home_moves_to_an_earlier_row_when_its_processors_come_free() {
     place(&mut m, 2, None, &[(0, &[0])]);
     place(&mut m, 3, None, &[(0, &[0, 1])]);
     m.remove(JobId(1));
-    m.unify();
+    m.unify(Packing::FirstFit);
     m.settle();
     assert_eq!(drawn(&m), "2: 2 []\n3: 3 []\n");
     m.remove(JobId(2));
     place(&mut m, 4, Some(3), &[]);
     place(&mut m, 5, None, &[(0, &[1])]);
     m.remove(JobId(3));
-    m.unify();
+    m.unify(Packing::FirstFit);
     m.settle();
     assert_eq!(drawn(&m), "3: 4 5 []\n");
 }
@@ -100,7 +101,7 @@ fn a_lost_node_takes_its_parts_along() {
     place(&mut m, 1, None, &[(0, &[0, 1]), (1, &[0, 1])]);
     place(&mut m, 2, None, &[(1, &[0])]);
     m.remove_node(NodeId(1));
-    m.unify();
+    m.unify(Packing::FirstFit);
     m.settle();
     assert_eq!(m.seat(JobId(1)).unwrap().parts.len(), 1);
     assert!(m.seat(JobId(2)).unwrap().parts.is_empty());

@@ -1,7 +1,7 @@
 //! The policies `gang` and `space`: space first, then time.
 //!
-//! A job starts beside others while processors are free: in the first row, in row order, in which
-//! it fits. Otherwise it gets a new row, so that it and the others take turns, up to the
+//! A job starts beside others while processors are free: in the first row in which it fits, in the
+//! order of the parameter `packing`. Otherwise it gets a new row, so that it and the others take turns, up to the
 //! multiprogramming limit. Otherwise it waits. Nobody is moved aside for good: whoever is not in his
 //! turn is frozen in place.
 //!
@@ -18,7 +18,7 @@ use crate::share;
 pub const GANG: Policy = Policy {
     name: "gang",
     admission: admission::if_it_can_ever_fit,
-    placement: placement::packed,
+    placement: placement::lay,
     shares: Shares { rows: Params::rows, lengths: share::lengths },
     preemption: space_then_time,
     sets_aside: false,
@@ -29,15 +29,15 @@ pub const SPACE: Policy =
     Policy { name: "space", shares: Shares { rows: |_| 1, lengths: share::lengths }, ..GANG };
 
 fn space_then_time(machine: Machine<'_>, spec: &JobSpec, lay: Lay) -> Decision {
-    for (row, _) in machine.matrix.rows().take(machine.rows as usize) {
+    for row in machine.rows_for(spec) {
         if let Ok(parts) = lay(machine, spec, Some(row)) {
             return Decision::Start { row: Some(row), parts };
         }
     }
     let limit = machine.rows;
     let full = machine.matrix.row_count() >= limit as usize;
-    if full && placement::counts_suffice(spec) && placement::fits_blank(machine, spec) {
-        return Decision::Wait(WaitReason::Rows { limit });
+    if full && machine.counts_suffice(spec) && placement::fits_blank(machine, spec) {
+        return Decision::Wait(machine.lack_of_room(spec));
     }
     // Whether it would fit a new row tells what it waits for.
     match lay(machine, spec, None) {
@@ -45,7 +45,7 @@ fn space_then_time(machine: Machine<'_>, spec: &JobSpec, lay: Lay) -> Decision {
             if !full {
                 return Decision::Start { row: None, parts };
             }
-            Decision::Wait(WaitReason::Rows { limit })
+            Decision::Wait(machine.lack_of_room(spec))
         }
         Err(Lack::Memory) => Decision::Wait(WaitReason::Memory),
         Err(Lack::Nodes) => Decision::Wait(WaitReason::Nodes),

@@ -9,12 +9,15 @@
 //! [`POLICIES`] each time.
 
 mod admission;
+mod buddy;
 mod gang;
+mod packing;
 mod placement;
 
 pub use gang::{GANG, SPACE};
+pub use packing::Packing;
+pub(crate) use placement::processors;
 pub use placement::{Lack, Lay};
-pub(crate) use placement::{counts_suffice, processors};
 
 use crate::action::Refusal;
 use crate::class::Classes;
@@ -108,6 +111,11 @@ pub enum WaitReason {
         /// As many as may be.
         limit: u32,
     },
+    /// No row has a block of processors free that holds it, and there are as many rows as may be.
+    Block {
+        /// The block's size.
+        size: u32,
+    },
     /// The resident jobs have been promised too much of the memory that it asks for.
     Memory,
     /// The nodes that are up have less than it asks for, even with nothing else on them.
@@ -152,6 +160,10 @@ impl fmt::Display for WaitReason {
             Self::Rows { limit: 1 } => f.write_str("too few processors are free"),
             Self::Rows { limit } => {
                 write!(f, "all {limit} rows are in use and none has enough free processors")
+            }
+            Self::Block { size: 1 } => f.write_str("no processor is free in any row"),
+            Self::Block { size } => {
+                write!(f, "no block of {size} processors is free in any row (packing=buddy)")
             }
             Self::Memory => f.write_str("the resident jobs leave too little memory"),
             Self::Nodes => f.write_str("the nodes that are up are too few"),

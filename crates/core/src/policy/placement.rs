@@ -4,7 +4,7 @@
 //! free processors and its unpromised memory allow, and the job fits if the nodes together can take
 //! all. So what is found here is found whenever there is anything to find.
 
-use super::Machine;
+use super::{Machine, WaitReason, buddy};
 use crate::ids::{NodeId, ProcessorSet, RowId};
 use crate::job::JobSpec;
 use crate::matrix::Index;
@@ -23,9 +23,24 @@ pub enum Lack {
     Memory,
 }
 
-/// Whether a job fits wherever enough processors are free: its tasks take one each, and no memory.
-pub(crate) fn counts_suffice(spec: &JobSpec) -> bool {
+/// Whether any processors will do for a job: its tasks take one each, and no memory.
+pub(super) fn is_plain(spec: &JobSpec) -> bool {
     spec.processors_per_task.unwrap_or(1) == 1 && spec.memory_per_task_bytes.unwrap_or(0) == 0
+}
+
+impl Machine<'_> {
+    /// Whether a job fits wherever enough processors are free.
+    pub(crate) fn counts_suffice(self, spec: &JobSpec) -> bool {
+        is_plain(spec) && !buddy::applies(self, spec)
+    }
+
+    /// Why a job waits that fits none of the rows, of which there are as many as may be.
+    pub(super) fn lack_of_room(self, spec: &JobSpec) -> WaitReason {
+        if buddy::applies(self, spec) {
+            return WaitReason::Block { size: buddy::size(spec) };
+        }
+        WaitReason::Rows { limit: self.rows }
+    }
 }
 
 /// How many processors a job needs at least, on a machine of so many.
@@ -38,18 +53,26 @@ pub(crate) fn processors(spec: &JobSpec, machine: u64) -> u64 {
     }
 }
 
-/// Whether a job for which [`counts_suffice`] fits a new row.
+/// Whether a job for which [`Machine::counts_suffice`] fits a new row.
 pub(super) fn fits_blank(machine: Machine<'_>, spec: &JobSpec) -> bool {
     let free = machine.matrix.blank().free();
     free > 0 && processors(spec, free) <= free
 }
 
-/// See the module.
-pub(super) fn packed(
+/// Chooses the processors by the parameters.
+pub(super) fn lay(
     machine: Machine<'_>,
     spec: &JobSpec,
     row: Option<RowId>,
 ) -> Result<Vec<Part>, Lack> {
+    if buddy::applies(machine, spec) {
+        return buddy::lay(machine, spec, row);
+    }
+    packed(machine, spec, row)
+}
+
+/// See the module.
+fn packed(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>) -> Result<Vec<Part>, Lack> {
     let index = match row {
         None => machine.matrix.blank(),
         Some(row) => &machine.matrix.row(row).ok_or(Lack::Nodes)?.index,

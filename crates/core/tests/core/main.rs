@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on may panic")]
 
 mod cluster;
+mod packing;
 mod periods;
 mod queues;
 mod random;

@@ -313,7 +313,10 @@ proptest! {
             prop_assert_eq!(space.core.job_count(), 0);
             let policy = format!("gang:{discipline}");
             let mut gang = Real::new(&WIDTHS, &policy, &[("rows", 1), ("quantum", 5 * MS)]);
-            prop_assert_eq!(starts(&mut gang, &work, together), expected, "gang, {}", discipline);
+            prop_assert_eq!(starts(&mut gang, &work, together), expected.clone(), "gang, {}", policy);
+            let best_fit = [("rows", 1), ("quantum", 5 * MS), ("packing", 1)];
+            let mut gang = Real::new(&WIDTHS, &policy, &best_fit);
+            prop_assert_eq!(starts(&mut gang, &work, together), expected, "best fit, {}", policy);
         }
     }
 
@@ -321,15 +324,18 @@ proptest! {
     fn what_was_promised_is_kept_in_turns_too(
         work in prop::collection::vec(work(), 1..60), rows in 1u64..5,
     ) {
-        promises_are_kept("gang:easy", rows, &work);
-        promises_are_kept("gang:sjbf", rows, &work);
+        for packing in 0..3 {
+            promises_are_kept("gang:easy", &[("rows", rows), ("packing", packing)], &work);
+            promises_are_kept("gang:sjbf", &[("rows", rows), ("packing", packing)], &work);
+        }
     }
 }
 
 /// Runs a workload in turns, where jobs end when their turns gave them what they need. Whoever was
 /// told when he starts at the latest has started by then.
-fn promises_are_kept(policy: &str, rows: u64, work: &[Work]) {
-    let mut real = Real::new(&WIDTHS, policy, &[("rows", rows), ("quantum", 5 * MS)]);
+fn promises_are_kept(policy: &str, values: &[(&str, u64)], work: &[Work]) {
+    let values = [values, &[("quantum", 5 * MS)]].concat();
+    let mut real = Real::new(&WIDTHS, policy, &values);
     let mut promised: BTreeMap<u64, u64> = BTreeMap::new();
     let mut running: Vec<u64> = Vec::new();
     let mut coming = (1..).zip(work).peekable();

@@ -28,7 +28,7 @@ enum Step {
     Lose(u32),
     Join(u32, u32),
     Quantum(u64),
-    Rows(u64),
+    Set(&'static str, u64),
     Hold(u64),
     Policy(u64, u64),
     Class(usize, u32, IfAbsent),
@@ -104,7 +104,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (0u32..3).prop_map(Step::Lose),
         1 => (0u32..3, 1u32..6).prop_map(|(node, width)| Step::Join(node, width)),
         1 => (2 * MS..150 * MS).prop_map(Step::Quantum),
-        1 => (1u64..6).prop_map(Step::Rows),
+        1 => (1u64..6).prop_map(|rows| Step::Set("rows", rows)),
+        1 => (0u64..3).prop_map(|packing| Step::Set("packing", packing)),
         1 => (0u64..200).prop_map(Step::Hold),
         1 => (0u64..2, 0u64..4).prop_map(|(policy, queue)| Step::Policy(policy, queue)),
         1 => (0usize..4, 0u32..6000, empty()).prop_map(|(c, s, e)| Step::Class(c, s, e)),
@@ -142,7 +143,7 @@ fn take(cluster: &mut Cluster, step: &Step) {
         Step::Lose(node) => cluster.lose(*node),
         Step::Join(node, width) => join(cluster, *node, *width),
         Step::Quantum(quantum) => set(cluster, "quantum", *quantum),
-        Step::Rows(rows) => set(cluster, "rows", *rows),
+        Step::Set(name, value) => set(cluster, name, *value),
         Step::Hold(job) => cluster.hold(*job),
         Step::Policy(policy, queue) => {
             set(cluster, "policy", *policy);
@@ -222,6 +223,16 @@ proptest! {
     #[test]
     fn with_a_lead(steps in prop::collection::vec(any_step(), 1..60), lead in 0..40 * MS) {
         let values = [("quantum", 7 * MS), ("lead", lead)];
+        let mut cluster = play(&steps, &values);
+        same(&cluster, &play(&steps, &values));
+        cluster.drain();
+    }
+
+    #[test]
+    fn however_rows_are_packed(
+        steps in prop::collection::vec(any_step(), 1..80), packing in 1u64..3,
+    ) {
+        let values = [("quantum", 7 * MS), ("rows", 3), ("packing", packing)];
         let mut cluster = play(&steps, &values);
         same(&cluster, &play(&steps, &values));
         cluster.drain();

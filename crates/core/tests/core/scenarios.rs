@@ -8,7 +8,7 @@ use tutti_core::{
 };
 
 /// The matrix as text: a line a row, in the order of age.
-fn matrix(cluster: &Cluster) -> String {
+pub(crate) fn matrix(cluster: &Cluster) -> String {
     let mut text = String::new();
     for row in cluster.core.rows() {
         let length = row.length.map_or("-".to_owned(), |length| length.to_string());
@@ -22,7 +22,7 @@ fn matrix(cluster: &Cluster) -> String {
     text
 }
 
-fn why(cluster: &Cluster, job: JobId) -> Option<WaitReason> {
+pub(crate) fn why(cluster: &Cluster, job: JobId) -> Option<WaitReason> {
     match cluster.core.job(job, ClusterTime(cluster.now))?.state {
         JobState::Queued { why, .. } => Some(why),
         JobState::Running { .. } | JobState::Ending { .. } => None,
