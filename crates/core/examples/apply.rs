@@ -76,6 +76,7 @@ impl Bench {
             grace: Nanos(SECOND),
             attached: false,
             movable: false,
+            weights: None,
             on_bad_exit: OnBadExit::KillOnSignal,
         };
         Event::Submit { request: RequestId(self.requests), spec }

@@ -111,6 +111,13 @@ pub enum Refusal {
         /// What there is for tasks of that many processors each.
         available: u64,
     },
+    /// More tasks than there are nodes, and each is to have a node of its own.
+    TooFewNodes {
+        /// Asked for.
+        asked: u64,
+        /// Nodes that can take a task.
+        available: u64,
+    },
     /// A task asks for more processors than any one node has.
     TaskTooWide {
         /// Asked for a task.
@@ -175,6 +182,12 @@ impl fmt::Display for Refusal {
                 f,
                 "{asked} processors were asked for and the machine has {available}; ask for at most \
                  {available}, or leave out -c to let tasks share processors"
+            ),
+            Self::TooFewNodes { asked, available } => write!(
+                f,
+                "{asked} tasks were asked for, and placement=low-load gives each a node of its own, of \
+                 which there are {available}; ask for at most {available}, or have the placement \
+                 changed (tutti params placement=high-load)"
             ),
             Self::TaskTooWide { asked, available } => write!(
                 f,

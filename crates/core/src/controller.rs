@@ -22,7 +22,7 @@ use crate::nodes::Nodes;
 use crate::params::Params;
 use crate::period::{Calendar, Period};
 use crate::plan::{Outbox, Sent};
-use crate::policy::{Machine, POLICIES, Packing, Policy};
+use crate::policy::{Machine, POLICIES, Policy};
 use crate::queue::Queue;
 use crate::record::{Course, Deaths, Phase, Record, Residence, TaskEnd};
 use crate::settings::{Overrides, Settings};
@@ -124,6 +124,8 @@ impl Core {
             Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
             Event::Held { job } => self.jobs_made = self.jobs_made.max(job.0.min(JOB_NUMBER_MAX)),
             Event::NodeLost { node } => self.on_node_lost(now, *node, actions),
+            Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
+            Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
             Event::Submit { request, spec } => self.on_submit(now, *request, spec, actions),
             Event::TasksEnded { job, ranks, status } => {
                 self.on_tasks_ended(now, (*job, ranks), *status, actions);
@@ -162,14 +164,12 @@ impl Core {
             self.bring_back();
         }
         // A home that moved could take what was promised.
-        let promised = self.queue.promised();
-        if !promised {
+        if !self.queue.promised() {
             self.unify();
         }
         self.seat_queued(now);
-        // Who was seated may have made a row so full that others are to move there.
-        let fills = self.params.packing() != Packing::FirstFit;
-        while (promised || fills) && !self.queue.promised() && self.unify() {
+        // Who was seated may be where he, or somebody else, should rather not be.
+        while !self.queue.promised() && self.unify() {
             self.queue.reconsider();
             self.seat_queued(now);
         }
@@ -486,6 +486,11 @@ impl Core {
             self.queue.stale = true;
             self.queue.disturbed = true;
             self.queue.reconsider();
+            if !self.queue.parked.is_empty() {
+                // Whom there were too few nodes for may fit by another placement.
+                self.queue.waiting.append(&mut self.queue.parked);
+                self.forget_promises();
+            }
         }
         if classes != self.classes {
             let empty = |name, spec: &ClassSpec| {
@@ -521,6 +526,8 @@ impl Core {
 const fn may_break_promises(event: &Event) -> bool {
     match event {
         Event::Held { .. }
+        | Event::NodeMeasured { .. }
+        | Event::NodeLoad { .. }
         | Event::Submit { .. }
         | Event::TasksEnded { .. }
         | Event::Signal { .. }
@@ -557,6 +564,8 @@ const fn is_interference(event: &Event) -> bool {
         | Event::SetPeriod { .. }
         | Event::Calendar { .. } => true,
         Event::Held { .. }
+        | Event::NodeMeasured { .. }
+        | Event::NodeLoad { .. }
         | Event::Submit { .. }
         | Event::TasksEnded { .. }
         | Event::JobCleared { .. }

@@ -1,6 +1,7 @@
 //! All that can happen. Closed: what is not here cannot change a decision.
 
 use crate::class::ClassSpec;
+use crate::figures::{Figures, LoadAverages};
 use crate::ids::{ClassName, JobId, NodeId, Rank, RequestId};
 use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::params::Params;
@@ -31,6 +32,20 @@ pub enum Event {
     NodeLost {
         /// Which one.
         node: NodeId,
+    },
+    /// A node was measured, by a benchmark.
+    NodeMeasured {
+        /// Which one.
+        node: NodeId,
+        /// What it can do.
+        figures: Figures,
+    },
+    /// A node says how busy it is. Sent by its agent, when that is otherwise than it said before.
+    NodeLoad {
+        /// Which one.
+        node: NodeId,
+        /// How many processes want to run there.
+        averages: LoadAverages,
     },
     /// A user asks for a job. Answered by `Accept` or `Decline` with the same request.
     Submit {

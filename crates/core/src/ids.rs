@@ -110,6 +110,12 @@ impl ProcessorSet {
         (0..count).collect()
     }
 
+    /// The lowest of them, so many.
+    #[must_use]
+    pub fn lowest(&self, count: u32) -> Self {
+        self.iter().take(count as usize).collect()
+    }
+
     fn of_words(low: u64, mut high: Vec<u64>) -> Self {
         while high.last() == Some(&0) {
             high.pop();

@@ -1,5 +1,6 @@
 //! What a job asks for, and how it can end.
 
+use crate::figures::Weights;
 use crate::ids::{ClassName, NodeId, ProcessorSet, UserId};
 use crate::time::Nanos;
 use alloc::string::String;
@@ -30,6 +31,9 @@ pub struct JobSpec {
     /// Whether it may go on elsewhere after it was set aside; otherwise it comes back to the processors
     /// that it had.
     pub movable: bool,
+    /// How much each figure of a node counts where nodes are chosen by their performance; `None`: as
+    /// the parameters say.
+    pub weights: Option<Weights>,
     /// What an unsuccessful task means for the others.
     pub on_bad_exit: OnBadExit,
 }

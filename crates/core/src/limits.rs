@@ -25,6 +25,12 @@ pub const PROCESSORS_MAX: u64 = NODES_MAX as u64 * PROCESSORS_PER_NODE_MAX as u6
 /// Tasks of one job: beyond the largest MPI jobs ever run, and small enough to count in 32 bits.
 pub const TASKS_PER_JOB_MAX: u32 = 16_777_216;
 
+/// Tasks of a job that may share a node which has fewer processors: beyond, none gets on.
+pub const TASKS_PER_NODE_MAX: u64 = 1024;
+
+/// The most that a figure of a node, or a load average, may count: finer ratios mean nothing.
+pub const WEIGHT_MAX: u64 = 1000;
+
 /// Jobs known at once; more are declined rather than let a controller run out of memory.
 pub const JOBS_MAX: usize = 1_000_000;
 

@@ -1,9 +1,10 @@
-//! The nodes: what each has, whether it is up, and how much of its memory is admitted.
+//! The nodes: what each has and can do, whether it is up, and how much of its memory is admitted.
 //!
 //! Memory is admitted over all resident rows, not per row: a suspended job keeps its pages, so
 //! jobs that take turns must fit together (the processors of a node, in contrast, are the matrix's
 //! business, since there each row has them all).
 
+use crate::figures::{Figures, LoadAverages};
 use crate::ids::NodeId;
 use crate::job::NodeSpec;
 use alloc::collections::BTreeMap;
@@ -17,18 +18,52 @@ pub struct Node {
     pub up: bool,
     /// Memory promised to resident jobs, in bytes.
     pub admitted_bytes: u64,
+    /// What it can do, once it was measured.
+    pub figures: Option<Figures>,
+    /// How busy it is, as far as it was told.
+    pub averages: LoadAverages,
 }
 
 /// All nodes that ever joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Nodes {
     nodes: BTreeMap<NodeId, Node>,
+    /// Whose turn it is where nodes take turns, or that of the next one.
+    in_turn: NodeId,
 }
 
 impl Nodes {
-    /// A node joins with nothing on it.
+    /// A node joins with nothing on it. One of the same name as before is as fast as before.
     pub fn join(&mut self, node: NodeId, spec: NodeSpec) {
-        self.nodes.insert(node, Node { spec, up: true, admitted_bytes: 0 });
+        let before = self.nodes.get(&node).filter(|before| before.spec.name == spec.name);
+        let figures = before.and_then(|before| before.figures);
+        let averages = LoadAverages::default();
+        self.nodes.insert(node, Node { spec, up: true, admitted_bytes: 0, figures, averages });
+    }
+
+    /// A node was measured.
+    pub fn measure(&mut self, node: NodeId, figures: Figures) {
+        if let Some(record) = self.nodes.get_mut(&node) {
+            record.figures = Some(figures);
+        }
+    }
+
+    /// A node is so busy now.
+    pub fn load(&mut self, node: NodeId, averages: LoadAverages) {
+        if let Some(record) = self.nodes.get_mut(&node) {
+            record.averages = averages;
+        }
+    }
+
+    /// The node whose turn it is where nodes take turns; if it is not up, the next one's.
+    #[must_use]
+    pub const fn in_turn(&self) -> NodeId {
+        self.in_turn
+    }
+
+    /// Whose turn it is next.
+    pub const fn pass_turn(&mut self, to: NodeId) {
+        self.in_turn = to;
     }
 
     /// A node that is up turns out to have another amount of memory than was thought. What is

@@ -1,8 +1,11 @@
 //! The parameters of the whole: one table from which parsing, listing and checking are made.
 
-use crate::limits::{PROCESSORS_MAX, QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX};
+use crate::figures::Weights;
+use crate::limits::{
+    PROCESSORS_MAX, QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX, TASKS_PER_NODE_MAX, WEIGHT_MAX,
+};
 use crate::param::{self, Param, ParamError, ParamKind, Takes, UNBOUNDED, bounded};
-use crate::policy::Packing;
+use crate::policy::{Packing, Placement};
 use crate::time::Nanos;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -51,7 +54,16 @@ mod at {
     pub(super) const LARGE_LIMIT: usize = 10;
     pub(super) const JOB_LIMIT: usize = 11;
     pub(super) const PACKING: usize = 12;
-    pub(super) const COUNT: usize = 13;
+    pub(super) const PLACEMENT: usize = 13;
+    pub(super) const TASKS_PER_NODE: usize = 14;
+    pub(super) const WEIGHT_INT: usize = 15;
+    pub(super) const WEIGHT_FLOAT: usize = 16;
+    pub(super) const WEIGHT_DOUBLE: usize = 17;
+    pub(super) const WEIGHT_MEMORY: usize = 18;
+    pub(super) const WEIGHT_LOAD_NOW: usize = 19;
+    pub(super) const WEIGHT_LOAD_5M: usize = 20;
+    pub(super) const WEIGHT_LOAD_15M: usize = 21;
+    pub(super) const COUNT: usize = 22;
 }
 
 /// All parameters there are.
@@ -175,7 +187,73 @@ pub const TABLE: &[Param; at::COUNT] = &[
                processors free, or where a free block of a power of two suits it best.",
         takes: Takes::FromThenOn,
     },
+    Param {
+        name: "placement",
+        kind: ParamKind::Choice(&[
+            "packed",
+            "round-robin",
+            "spare-cycles",
+            "low-load",
+            "high-load",
+        ]),
+        min: 0,
+        max: 4,
+        default: 0,
+        help: "Which nodes a job gets: as few as possible, all in turn, the least loaded, the fastest by \
+               estimate with one task each, or with several where that is faster still.",
+        takes: Takes::FromThenOn,
+    },
+    Param {
+        name: "tasks_per_node",
+        kind: ParamKind::Count,
+        min: 1,
+        max: TASKS_PER_NODE_MAX,
+        default: 4,
+        help: "placement=high-load: so many tasks of a job may share a node, even one with fewer \
+               processors.",
+        takes: Takes::FromThenOn,
+    },
+    weight(
+        "weight_int",
+        1,
+        "How much a node's speed with whole numbers counts in estimates of its performance.",
+    ),
+    weight(
+        "weight_float",
+        1,
+        "How much a node's speed with numbers of 32 bits counts in estimates of its performance.",
+    ),
+    weight(
+        "weight_double",
+        1,
+        "How much a node's speed with numbers of 64 bits counts in estimates of its performance.",
+    ),
+    weight(
+        "weight_memory",
+        1,
+        "How much a node's memory bandwidth counts in estimates of its performance.",
+    ),
+    weight(
+        "weight_load_now",
+        3,
+        "How much the load average of the last minute counts as a node's load.",
+    ),
+    weight(
+        "weight_load_5m",
+        2,
+        "How much the load average of five minutes counts as a node's load.",
+    ),
+    weight(
+        "weight_load_15m",
+        1,
+        "How much the load average of fifteen minutes counts as a node's load.",
+    ),
 ];
+
+const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
+    let takes = Takes::FromThenOn;
+    Param { name, kind: ParamKind::Count, min: 0, max: WEIGHT_MAX, default, help, takes }
+}
 
 /// The value of every parameter. A value of this type is always within the ranges of [`TABLE`].
 ///
@@ -321,6 +399,38 @@ impl Params {
     pub fn packing(&self) -> Packing {
         let place = usize::try_from(self.values[at::PACKING]).unwrap_or(0);
         Packing::ALL.get(place).copied().unwrap_or_default()
+    }
+
+    /// Which nodes a job gets.
+    #[must_use]
+    pub fn placement(&self) -> Placement {
+        let place = usize::try_from(self.values[at::PLACEMENT]).unwrap_or(0);
+        Placement::ALL.get(place).copied().unwrap_or_default()
+    }
+
+    /// How many tasks of a job may share a node.
+    #[must_use]
+    pub fn tasks_per_node(&self) -> u32 {
+        u32::try_from(self.values[at::TASKS_PER_NODE]).unwrap_or(u32::MAX)
+    }
+
+    /// How much each figure of a node counts for jobs that don't say.
+    #[must_use]
+    pub fn weights(&self) -> Weights {
+        let weight = |index: usize| u32::try_from(self.values[index]).unwrap_or(u32::MAX);
+        Weights {
+            int: weight(at::WEIGHT_INT),
+            float: weight(at::WEIGHT_FLOAT),
+            double: weight(at::WEIGHT_DOUBLE),
+            memory: weight(at::WEIGHT_MEMORY),
+        }
+    }
+
+    /// How much the load averages count, the shortest first.
+    #[must_use]
+    pub const fn load_weights(&self) -> [u64; 3] {
+        let Self { values } = self;
+        [values[at::WEIGHT_LOAD_NOW], values[at::WEIGHT_LOAD_5M], values[at::WEIGHT_LOAD_15M]]
     }
 
     /// How long a private instance stays without a job; `None`: for ever.

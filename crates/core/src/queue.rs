@@ -41,7 +41,7 @@ use crate::ledger::Opening;
 use crate::limits::BACKFILL_TRIES_MAX;
 use crate::ordered::{Entry, Ordered};
 use crate::params::Discipline;
-use crate::policy::{Decision, WaitReason, processors};
+use crate::policy::{Decision, Placement, WaitReason, after, processors};
 use crate::record::{Part, Phase, Residence};
 use crate::reserve::Reservation;
 use crate::time::{ClusterTime, Nanos};
@@ -360,7 +360,7 @@ impl Core {
         let mut best =
             Promise { job, row: None, at: ClusterTime::NEVER, extra: 0, first: ClusterTime::NEVER };
         let Some(record) = self.jobs.get(&job) else { return best };
-        let needs = processors(&record.spec, self.matrix.blank().free());
+        let needs = self.machine().least_processors(&record.spec);
         let counts = self.machine().counts_suffice(&record.spec);
         let memory = self.queue.blocked == Some(WaitReason::Memory);
         // Memory comes free in whatever row.
@@ -410,6 +410,11 @@ impl Core {
             for part in &parts {
                 self.nodes.admit(part.node, memory_of(part, &record.spec));
             }
+        }
+        if self.params.placement() == Placement::RoundRobin
+            && let Some(next) = after(&parts, self.nodes.in_turn())
+        {
+            self.nodes.pass_turn(next);
         }
         let places = parts.iter().map(|part| (part.node, part.processors.clone())).collect();
         let home = self.matrix.place(job, &record.spec.class, row, places);

@@ -299,6 +299,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 grace: Nanos(u64::MAX),
                 attached: false,
                 movable: self.settings.movable,
+                weights: None,
                 on_bad_exit: OnBadExit::Continue,
             };
             self.submit = Event::Submit { request: RequestId(0), spec };

@@ -46,6 +46,7 @@ impl Machine {
             grace: Nanos::from_millis(10),
             attached: false,
             movable,
+            weights: None,
             on_bad_exit: OnBadExit::Continue,
         };
         self.apply(&Event::Submit { request: RequestId(0), spec });

@@ -1,7 +1,7 @@
 //! Admission: a job is declined if it could not start even with the machine to itself.
 
-use super::Machine;
-use super::placement::tasks_by_memory;
+use super::placement::{most_tasks, most_tasks_of_all, shares_all, tasks_by_memory};
+use super::{Machine, Placement};
 use crate::action::Refusal;
 use crate::ids::NodeId;
 use crate::job::JobSpec;
@@ -14,8 +14,12 @@ pub(super) fn if_it_can_ever_fit(machine: Machine<'_>, spec: &JobSpec) -> Result
     if blank.free() == 0 {
         return Err(Refusal::NoNodes);
     }
-    if let Some(each) = spec.processors_per_task {
-        check_processors(machine, spec.tasks, each)?;
+    match spec.processors_per_task {
+        Some(each) => check_processors(machine, spec, each)?,
+        None if machine.params.placement() == Placement::LowLoad => {
+            check_processors(machine, spec, 1)?;
+        }
+        None => {}
     }
     check_memory(machine, spec)
 }
@@ -38,15 +42,18 @@ fn check_request(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_processors(machine: Machine<'_>, tasks: u32, each: u32) -> Result<(), Refusal> {
-    let levels = || machine.matrix.blank().levels();
-    let widest = levels().map(|(width, _)| width).max().unwrap_or(0);
+fn check_processors(machine: Machine<'_>, spec: &JobSpec, each: u32) -> Result<(), Refusal> {
+    let widest = machine.matrix.blank().levels().map(|(width, _)| width).max().unwrap_or(0);
     if each > widest {
         return Err(Refusal::TaskTooWide { asked: each, available: widest });
     }
-    let room: u64 = levels().map(|(width, nodes)| u64::from(width / each) * nodes).sum();
-    if u64::from(tasks) > room {
-        let asked = u64::from(tasks) * u64::from(each);
+    let tasks = u64::from(spec.tasks);
+    let room = most_tasks_of_all(machine, spec);
+    if tasks > room && machine.params.placement() == Placement::LowLoad {
+        return Err(Refusal::TooFewNodes { asked: tasks, available: room });
+    }
+    if tasks > room {
+        let asked = tasks * u64::from(each);
         return Err(Refusal::TooManyProcessors { asked, available: room * u64::from(each) });
     }
     Ok(())
@@ -75,12 +82,11 @@ fn check_memory(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
 /// Whether all tasks would fit if each had so many bytes and nothing else ran.
 fn fits_memory(machine: Machine<'_>, spec: &JobSpec, bytes: u64) -> bool {
     let spec = JobSpec { memory_per_task_bytes: Some(bytes), ..spec.clone() };
-    let shared =
-        spec.processors_per_task.is_none() && u64::from(spec.tasks) > machine.matrix.blank().free();
+    let shared = shares_all(machine, &spec);
     let room = |(width, node): (u32, NodeId)| {
         let memory = machine.nodes.get(node).map_or(0, |node| node.spec.memory_bytes);
         let by_memory = tasks_by_memory(memory, &spec);
-        let by_width = width / spec.processors_per_task.unwrap_or(1).max(1);
+        let by_width = most_tasks(machine, &spec, width, width);
         u64::from(if shared { by_memory } else { by_memory.min(by_width) })
     };
     let mut left = u64::from(spec.tasks);

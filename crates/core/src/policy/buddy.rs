@@ -15,7 +15,7 @@
 //! equal width; where they are not powers of two wide, blocks lie across their bounds.
 
 use super::placement::is_plain;
-use super::{Lack, Machine, Packing};
+use super::{Lack, Machine, Packing, Placement};
 use crate::ids::{NodeId, ProcessorSet, RowId};
 use crate::job::JobSpec;
 use crate::record::{Binding, Part};
@@ -33,6 +33,7 @@ pub(super) struct Block {
 /// Whether a job gets a block.
 pub(super) fn applies(machine: Machine<'_>, spec: &JobSpec) -> bool {
     machine.params.packing() == Packing::Buddy
+        && machine.params.placement() == Placement::Packed
         && is_plain(spec)
         && u64::from(spec.tasks) <= machine.matrix.blank().free()
 }

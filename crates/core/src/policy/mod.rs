@@ -11,13 +11,15 @@
 mod admission;
 mod buddy;
 mod gang;
+mod grm;
 mod packing;
 mod placement;
 
 pub use gang::{GANG, SPACE};
+pub(crate) use grm::after;
 pub use packing::Packing;
 pub(crate) use placement::processors;
-pub use placement::{Lack, Lay};
+pub use placement::{Lack, Lay, Placement};
 
 use crate::action::Refusal;
 use crate::class::Classes;
@@ -116,6 +118,11 @@ pub enum WaitReason {
         /// The block's size.
         size: u32,
     },
+    /// No row has so many nodes on which no job is at home, and there are as many rows as may be.
+    IdleNodes {
+        /// How many it needs.
+        nodes: u32,
+    },
     /// The resident jobs have been promised too much of the memory that it asks for.
     Memory,
     /// The nodes that are up have less than it asks for, even with nothing else on them.
@@ -164,6 +171,9 @@ impl fmt::Display for WaitReason {
             Self::Block { size: 1 } => f.write_str("no processor is free in any row"),
             Self::Block { size } => {
                 write!(f, "no block of {size} processors is free in any row (packing=buddy)")
+            }
+            Self::IdleNodes { nodes } => {
+                write!(f, "no row has {nodes} nodes that no other job uses (placement=low-load)")
             }
             Self::Memory => f.write_str("the resident jobs leave too little memory"),
             Self::Nodes => f.write_str("the nodes that are up are too few"),

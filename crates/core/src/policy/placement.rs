@@ -1,15 +1,37 @@
-//! Placement "packed": as few nodes as possible, and on them the least loaded processors.
+//! Placement: which processors of a row a job gets. Here is `packed`: as few nodes as possible, and on
+//! them the least loaded processors. The others are in [`super::grm`] and [`super::buddy`].
 //!
 //! Whether a job fits a row at all depends on counts alone: a node can take as many tasks as its
 //! free processors and its unpromised memory allow, and the job fits if the nodes together can take
 //! all. So what is found here is found whenever there is anything to find.
 
-use super::{Machine, WaitReason, buddy};
+use super::{Machine, WaitReason, buddy, grm};
 use crate::ids::{NodeId, ProcessorSet, RowId};
 use crate::job::JobSpec;
 use crate::matrix::Index;
 use crate::record::{Binding, Part};
 use alloc::vec::Vec;
+
+/// Which nodes a job gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// As few as possible.
+    #[default]
+    Packed,
+    /// One after the other.
+    RoundRobin,
+    /// The least loaded.
+    SpareCycles,
+    /// The fastest, for one task each.
+    LowLoad,
+    /// The fastest, for as many tasks as are still faster there than elsewhere.
+    HighLoad,
+}
+
+impl Placement {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Packed, Self::RoundRobin, Self::SpareCycles, Self::LowLoad, Self::HighLoad];
+}
 
 /// Chooses the processors for a job in a row, or in a new row if `None`.
 pub type Lay = fn(Machine<'_>, &JobSpec, Option<RowId>) -> Result<Vec<Part>, Lack>;
@@ -31,7 +53,20 @@ pub(super) fn is_plain(spec: &JobSpec) -> bool {
 impl Machine<'_> {
     /// Whether a job fits wherever enough processors are free.
     pub(crate) fn counts_suffice(self, spec: &JobSpec) -> bool {
-        is_plain(spec) && !buddy::applies(self, spec)
+        let by_counts = match self.params.placement() {
+            Placement::Packed | Placement::RoundRobin | Placement::SpareCycles => true,
+            Placement::LowLoad | Placement::HighLoad => false,
+        };
+        by_counts && is_plain(spec) && !buddy::applies(self, spec)
+    }
+
+    /// With fewer free processors than so many, a job fits no row.
+    pub(crate) fn least_processors(self, spec: &JobSpec) -> u64 {
+        let shares = self.params.placement() == Placement::HighLoad;
+        match spec.processors_per_task {
+            None if shares => 1,
+            Some(_) | None => processors(spec, self.matrix.blank().free()),
+        }
     }
 
     /// Why a job waits that fits none of the rows, of which there are as many as may be.
@@ -39,7 +74,13 @@ impl Machine<'_> {
         if buddy::applies(self, spec) {
             return WaitReason::Block { size: buddy::size(spec) };
         }
-        WaitReason::Rows { limit: self.rows }
+        match self.params.placement() {
+            Placement::LowLoad => WaitReason::IdleNodes { nodes: spec.tasks },
+            Placement::Packed
+            | Placement::RoundRobin
+            | Placement::SpareCycles
+            | Placement::HighLoad => WaitReason::Rows { limit: self.rows },
+        }
     }
 }
 
@@ -68,7 +109,51 @@ pub(super) fn lay(
     if buddy::applies(machine, spec) {
         return buddy::lay(machine, spec, row);
     }
-    packed(machine, spec, row)
+    match machine.params.placement() {
+        Placement::Packed => packed(machine, spec, row),
+        Placement::RoundRobin
+        | Placement::SpareCycles
+        | Placement::LowLoad
+        | Placement::HighLoad => grm::lay(machine, spec, row),
+    }
+}
+
+/// How many tasks of a job a node can take with so many processors free of all that it has.
+pub(super) fn most_tasks(machine: Machine<'_>, spec: &JobSpec, free: u32, width: u32) -> u32 {
+    let own = free / spec.processors_per_task.unwrap_or(1).max(1);
+    match machine.params.placement() {
+        Placement::Packed | Placement::RoundRobin | Placement::SpareCycles => own,
+        Placement::LowLoad if free == width => own.min(1),
+        Placement::LowLoad => 0,
+        Placement::HighLoad if spec.processors_per_task.is_none() && free > 0 => {
+            own.max(machine.params.tasks_per_node())
+        }
+        Placement::HighLoad => own,
+    }
+}
+
+/// How many tasks of a job all nodes can take together, with nothing else on them.
+pub(super) fn most_tasks_of_all(machine: Machine<'_>, spec: &JobSpec) -> u64 {
+    let levels = machine.matrix.blank().levels();
+    levels.map(|(width, nodes)| u64::from(most_tasks(machine, spec, width, width)) * nodes).sum()
+}
+
+/// Whether there are so many tasks that they share all processors.
+pub(super) fn shares_all(machine: Machine<'_>, spec: &JobSpec) -> bool {
+    spec.processors_per_task.is_none()
+        && machine.params.placement() != Placement::LowLoad
+        && u64::from(spec.tasks) > most_tasks_of_all(machine, spec)
+}
+
+/// The processors for a job that shares all of them.
+pub(super) fn share_all(
+    machine: Machine<'_>,
+    spec: &JobSpec,
+    row: Option<RowId>,
+) -> Result<Vec<Part>, Lack> {
+    let parts = shared(machine, spec)?;
+    let free = |part: &Part| machine.matrix.free_on(row, part.node) == part.processors;
+    if parts.iter().all(free) { Ok(parts) } else { Err(Lack::Nodes) }
 }
 
 /// See the module.
@@ -77,13 +162,10 @@ fn packed(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>) -> Result<Ve
         None => machine.matrix.blank(),
         Some(row) => &machine.matrix.row(row).ok_or(Lack::Nodes)?.index,
     };
-    let all = machine.matrix.blank().free();
     let each = spec.processors_per_task.unwrap_or(1).max(1);
     let asked = u64::from(spec.tasks) * u64::from(each);
-    if spec.processors_per_task.is_none() && asked > all {
-        let parts = shared(machine, spec)?;
-        let free = |part: &Part| machine.matrix.free_on(row, part.node) == part.processors;
-        return if parts.iter().all(free) { Ok(parts) } else { Err(Lack::Nodes) };
+    if spec.processors_per_task.is_none() && asked > machine.matrix.blank().free() {
+        return share_all(machine, spec, row);
     }
     if index.free() < asked {
         return Err(Lack::Nodes);
@@ -135,7 +217,12 @@ fn counts(
 }
 
 /// The least loaded free processors of a node, ties by number.
-fn choose(machine: Machine<'_>, row: Option<RowId>, node: NodeId, count: u32) -> ProcessorSet {
+pub(super) fn choose(
+    machine: Machine<'_>,
+    row: Option<RowId>,
+    node: NodeId,
+    count: u32,
+) -> ProcessorSet {
     let free = machine.matrix.free_on(row, node);
     if free.count() == count {
         return free;

@@ -20,6 +20,7 @@ pub(crate) fn job(tasks: u32) -> JobSpec {
         grace: Nanos::from_secs(1),
         attached: false,
         movable: false,
+        weights: None,
         on_bad_exit: OnBadExit::KillOnSignal,
     }
 }

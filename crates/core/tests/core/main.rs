@@ -4,6 +4,7 @@
 mod cluster;
 mod packing;
 mod periods;
+mod placement;
 mod queues;
 mod random;
 mod scenarios;

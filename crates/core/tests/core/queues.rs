@@ -324,9 +324,10 @@ proptest! {
     fn what_was_promised_is_kept_in_turns_too(
         work in prop::collection::vec(work(), 1..60), rows in 1u64..5,
     ) {
-        for packing in 0..3 {
-            promises_are_kept("gang:easy", &[("rows", rows), ("packing", packing)], &work);
-            promises_are_kept("gang:sjbf", &[("rows", rows), ("packing", packing)], &work);
+        for (packing, placement) in [(0, 0), (1, 0), (2, 0), (0, 1), (1, 2), (0, 4)] {
+            let values = [("rows", rows), ("packing", packing), ("placement", placement)];
+            promises_are_kept("gang:easy", &values, &work);
+            promises_are_kept("gang:sjbf", &values, &work);
         }
     }
 }

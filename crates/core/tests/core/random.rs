@@ -4,8 +4,8 @@
 use crate::cluster::{Cluster, job, params, shared};
 use proptest::prelude::*;
 use tutti_core::{
-    ClassName, ClusterTime, Event, IfAbsent, JobId, JobSpec, Nanos, NodeId, OnBadExit, Rank,
-    TaskStatus,
+    ClassName, ClusterTime, Event, Figures, IfAbsent, JobId, JobSpec, LoadAverages, Nanos, NodeId,
+    OnBadExit, Rank, TaskStatus,
 };
 
 const WIDTHS: [u32; 3] = [2, 4, 3];
@@ -29,6 +29,7 @@ enum Step {
     Join(u32, u32),
     Quantum(u64),
     Set(&'static str, u64),
+    Node(u32, u32, u32),
     Hold(u64),
     Policy(u64, u64),
     Class(usize, u32, IfAbsent),
@@ -106,6 +107,9 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (2 * MS..150 * MS).prop_map(Step::Quantum),
         1 => (1u64..6).prop_map(|rows| Step::Set("rows", rows)),
         1 => (0u64..3).prop_map(|packing| Step::Set("packing", packing)),
+        1 => (0u64..5).prop_map(|placement| Step::Set("placement", placement)),
+        1 => (1u64..5).prop_map(|tasks| Step::Set("tasks_per_node", tasks)),
+        1 => (0u32..4, 0u32..9, 0u32..9).prop_map(|(n, speed, load)| Step::Node(n, speed, load)),
         1 => (0u64..200).prop_map(Step::Hold),
         1 => (0u64..2, 0u64..4).prop_map(|(policy, queue)| Step::Policy(policy, queue)),
         1 => (0usize..4, 0u32..6000, empty()).prop_map(|(c, s, e)| Step::Class(c, s, e)),
@@ -144,6 +148,13 @@ fn take(cluster: &mut Cluster, step: &Step) {
         Step::Join(node, width) => join(cluster, *node, *width),
         Step::Quantum(quantum) => set(cluster, "quantum", *quantum),
         Step::Set(name, value) => set(cluster, name, *value),
+        Step::Node(node, speed, load) => {
+            let node = NodeId(*node);
+            let figures = Figures { int: *speed, float: 1, double: 7 * speed, memory: 0 };
+            cluster.event(Event::NodeMeasured { node, figures });
+            let averages = LoadAverages { now: 500 * load, ..LoadAverages::default() };
+            cluster.event(Event::NodeLoad { node, averages });
+        }
         Step::Hold(job) => cluster.hold(*job),
         Step::Policy(policy, queue) => {
             set(cluster, "policy", *policy);
@@ -229,10 +240,11 @@ proptest! {
     }
 
     #[test]
-    fn however_rows_are_packed(
-        steps in prop::collection::vec(any_step(), 1..80), packing in 1u64..3,
+    fn however_jobs_are_placed(
+        steps in prop::collection::vec(any_step(), 1..80), packing in 0u64..3, placement in 0u64..5,
     ) {
-        let values = [("quantum", 7 * MS), ("rows", 3), ("packing", packing)];
+        let values =
+            [("quantum", 7 * MS), ("rows", 3), ("packing", packing), ("placement", placement)];
         let mut cluster = play(&steps, &values);
         same(&cluster, &play(&steps, &values));
         cluster.drain();

@@ -246,6 +246,7 @@ impl Driver {
             attached: front,
             // Tasks can't be moved to other processors while they run.
             movable: false,
+            weights: None,
             on_bad_exit: request.on_bad_exit,
         };
         let entry = Entry {
