@@ -20,8 +20,8 @@ pub struct Node {
     pub admitted_bytes: u64,
     /// What it can do, once it was measured.
     pub figures: Option<Figures>,
-    /// How busy it is, as far as it was told.
-    pub averages: LoadAverages,
+    /// How busy it is, once it was told.
+    pub averages: Option<LoadAverages>,
 }
 
 /// All nodes that ever joined.
@@ -37,7 +37,7 @@ impl Nodes {
     pub fn join(&mut self, node: NodeId, spec: NodeSpec) {
         let before = self.nodes.get(&node).filter(|before| before.spec.name == spec.name);
         let figures = before.and_then(|before| before.figures);
-        let averages = LoadAverages::default();
+        let averages = None;
         self.nodes.insert(node, Node { spec, up: true, admitted_bytes: 0, figures, averages });
     }
 
@@ -51,7 +51,7 @@ impl Nodes {
     /// A node is so busy now.
     pub fn load(&mut self, node: NodeId, averages: LoadAverages) {
         if let Some(record) = self.nodes.get_mut(&node) {
-            record.averages = averages;
+            record.averages = Some(averages);
         }
     }
 

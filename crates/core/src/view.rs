@@ -9,6 +9,7 @@
 use crate::aside::Place;
 use crate::class::Classes;
 use crate::controller::Core;
+use crate::figures::{Figures, LoadAverages};
 use crate::frame::Frame;
 use crate::ids::{JobId, NodeId, ProcessorSet, Rank, RowId};
 use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
@@ -100,6 +101,10 @@ pub struct NodeView<'a> {
     pub used: ProcessorSet,
     /// Memory promised to resident jobs, in bytes.
     pub admitted_bytes: u64,
+    /// What it can do, once it was measured.
+    pub figures: Option<Figures>,
+    /// How busy it is, once it was told.
+    pub averages: Option<LoadAverages>,
     /// The resident jobs with tasks there.
     pub jobs: Vec<JobId>,
 }
@@ -213,6 +218,8 @@ impl Core {
                 up: node.up,
                 used: node.spec.processors.iter().filter(taken).collect(),
                 admitted_bytes: node.admitted_bytes,
+                figures: node.figures,
+                averages: node.averages,
                 jobs: column.map_or(Vec::new(), |column| self.jobs_on(id, column)),
             }
         })

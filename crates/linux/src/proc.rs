@@ -279,6 +279,30 @@ pub fn memory_total_bytes() -> Result<u64> {
     memory_total_in(Path::new("/proc/meminfo"))
 }
 
+/// How many processes wanted to run on average over the last minute, five and fifteen minutes, in
+/// thousandths.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn load_averages() -> Result<[u32; 3]> {
+    load_averages_in(Path::new("/proc/loadavg"))
+}
+
+fn load_averages_in(path: &Path) -> Result<[u32; 3]> {
+    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+    let averages: Vec<u32> = text.split_whitespace().take(3).map_while(thousandths).collect();
+    averages
+        .try_into()
+        .map_err(|_| Error::Malformed { path: path.to_owned(), wanted: "load averages" })
+}
+
+/// `1.25` as 1250.
+fn thousandths(text: &str) -> Option<u32> {
+    let (whole, hundredths) = text.split_once('.')?;
+    let (whole, hundredths) = (whole.parse::<u32>().ok()?, hundredths.parse::<u32>().ok()?);
+    whole.checked_mul(1000)?.checked_add(hundredths.checked_mul(10)?)
+}
+
 fn memory_total_in(path: &Path) -> Result<u64> {
     let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
     text.lines()
@@ -434,6 +458,9 @@ mod tests {
         assert_eq!(boot_id().unwrap().len(), 36);
         assert!(memory_total_bytes().unwrap() > 1 << 20);
         assert!(!online_processors().is_empty());
+        assert!(load_averages().is_ok());
+        assert_eq!(thousandths("12.34"), Some(12_340));
+        assert_eq!(thousandths("12"), None);
         assert_eq!(set_bits(&[0b1001, 1 << 63]), [0, 3, 127]);
     }
 

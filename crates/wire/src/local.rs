@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{ClassName, JobId, Nanos, OnBadExit, Outcome};
+use tutti_core::{ClassName, Figures, JobId, Nanos, OnBadExit, Outcome, Weights};
 
 /// What a client can ask for. Each request gets one reply; `Run` gets more as the job goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +86,13 @@ pub enum Request {
         /// Which hours.
         period: String,
     },
+    /// What a node was measured to do: `Done`.
+    Measured {
+        /// The node's name.
+        node: String,
+        /// What it can do.
+        figures: Figures,
+    },
     /// The latest switches of all nodes: `Switches`.
     Switches {
         /// The most that are wanted.
@@ -112,6 +119,8 @@ pub struct JobRequest {
     pub time_limit: Option<Nanos>,
     /// See [`tutti_core::JobSpec::grace`].
     pub grace: Nanos,
+    /// See [`tutti_core::JobSpec::weights`].
+    pub weights: Option<Weights>,
     /// See [`tutti_core::JobSpec::on_bad_exit`].
     pub on_bad_exit: OnBadExit,
     /// What to run.

@@ -4,7 +4,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_core::{JobId, Rank};
+use tutti_core::{Figures, JobId, Rank};
 
 /// A job, as `tutti ps` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +66,11 @@ pub struct NodeReport {
     pub memory_promised_bytes: u64,
     /// Jobs with tasks there.
     pub jobs: u32,
+    /// What it was measured to do; nothing before `tutti bench node`.
+    pub figures: Option<Figures>,
+    /// Its load averages over one, five and fifteen minutes, in thousandths; nothing while `placement`
+    /// does not go by them.
+    pub load_averages_milli: Option<[u32; 3]>,
 }
 
 /// A parameter, as `tutti params` shows it.

@@ -6,7 +6,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{ClusterTime, JobId, Nanos, NodeId, NodeSpec, Rank, TaskStatus, Timetable};
+use tutti_core::{
+    ClusterTime, JobId, LoadAverages, Nanos, NodeId, NodeSpec, Rank, TaskStatus, Timetable,
+};
 
 /// What a controller tells an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +109,8 @@ pub struct Settings {
     pub freeze_deadline: Nanos,
     /// Time between two looks at a process that was sent SIGSTOP.
     pub retry_interval: Nanos,
+    /// How often to say how busy the node is; zero: never.
+    pub load_interval: Nanos,
 }
 
 /// What an agent joins with.
@@ -154,6 +158,8 @@ pub enum FromAgent {
         /// What it used here.
         usage: Usage,
     },
+    /// How busy the node is, otherwise than when it was last told.
+    Load(LoadAverages),
     /// The answer to `Ask`.
     Answer {
         /// The number of the question.

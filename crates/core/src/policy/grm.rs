@@ -89,7 +89,7 @@ fn places(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>, room: &mut u
         let record = machine.nodes.get(node).filter(|_| most > 0)?;
         let prospect = Prospect {
             peak: means.peak(record.figures, weights),
-            loading: loading(record.averages, machine.params),
+            loading: loading(record.averages.unwrap_or_default(), machine.params),
             width: column.width,
             free,
             tasks: 0,

@@ -31,6 +31,15 @@ pub enum Placement {
 impl Placement {
     pub(crate) const ALL: [Self; 5] =
         [Self::Packed, Self::RoundRobin, Self::SpareCycles, Self::LowLoad, Self::HighLoad];
+
+    /// Whether it matters how loaded nodes are.
+    #[must_use]
+    pub const fn goes_by_load(self) -> bool {
+        match self {
+            Self::Packed | Self::RoundRobin => false,
+            Self::SpareCycles | Self::LowLoad | Self::HighLoad => true,
+        }
+    }
 }
 
 /// Chooses the processors for a job in a row, or in a new row if `None`.

@@ -1,5 +1,6 @@
 //! The agent's main thread: between the controller, the keeper and the switch thread.
 
+use super::load::LoadReports;
 use super::parts::Part;
 use super::switch::{Grip, Switch};
 use crate::link::{Interest, Link, Poller, Ready};
@@ -58,6 +59,7 @@ struct Agent {
     no_cgroup: String,
     switch: Switch,
     settings: Settings,
+    load: LoadReports,
     controller: Option<Link>,
     welcomed: bool,
     keeper: Option<Link>,
@@ -78,6 +80,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
     let settings = Settings {
         freeze_deadline: Nanos::from_millis(100),
         retry_interval: Nanos::from_millis(1),
+        load_interval: Nanos::ZERO,
     };
     let (hierarchy, no_cgroup) = match Hierarchy::find(&options.cgroup_name) {
         Ok(hierarchy) => (Some(hierarchy), String::new()),
@@ -89,6 +92,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         no_cgroup,
         switch: Switch::start(settings).context("cannot start the switch thread")?,
         settings,
+        load: LoadReports::default(),
         controller: None,
         welcomed: false,
         keeper: None,
@@ -109,9 +113,13 @@ impl Agent {
         let mut ready: Vec<Ready> = Vec::new();
         self.connect();
         while !(self.stopping && self.keeper.is_none()) {
-            self.poller.wait(self.retry_at_ns, &mut ready)?;
+            let wake_at_ns = [self.retry_at_ns, self.load.due_ns()].into_iter().flatten().min();
+            self.poller.wait(wake_at_ns, &mut ready)?;
             if self.retry_at_ns.is_some_and(|at| at <= clock::monotonic_ns()) {
                 self.connect();
+            }
+            if let Some(averages) = self.load.news(clock::monotonic_ns()) {
+                self.tell_controller(&FromAgent::Load(averages));
             }
             for event in &ready {
                 match event.token {
@@ -232,10 +240,7 @@ impl Agent {
         match order {
             ToAgent::Welcome { settings, known, .. } => self.on_welcome(settings, &known),
             ToAgent::Refused { reason } => self.lose_controller(&reason),
-            ToAgent::Settings(settings) => {
-                self.settings = settings;
-                self.switch.settings(settings);
-            }
+            ToAgent::Settings(settings) => self.take_settings(settings),
             ToAgent::Timetable(timetable) => self.switch.timetable(timetable),
             ToAgent::Launch(launch) => self.on_launch(launch),
             ToAgent::Signal { job, ranks, signal } => {
@@ -254,12 +259,18 @@ impl Agent {
         }
     }
 
+    fn take_settings(&mut self, settings: Settings) {
+        self.settings = settings;
+        self.switch.settings(settings);
+        self.load.every(settings.load_interval, clock::monotonic_ns());
+    }
+
     /// Tells a controller all that it may have missed, and ends what it does not know.
     fn on_welcome(&mut self, settings: Settings, known: &[JobId]) {
         self.welcomed = true;
         self.switch.joined();
-        self.settings = settings;
-        self.switch.settings(settings);
+        self.load = LoadReports::default();
+        self.take_settings(settings);
         let held: Vec<JobId> = self.jobs.keys().copied().collect();
         for job in held {
             if known.contains(&job) {

@@ -10,6 +10,7 @@
 
 mod bell;
 mod driver;
+mod load;
 mod parts;
 mod switch;
 

@@ -19,6 +19,9 @@ use tutti_wire::local::Reply;
 use tutti_wire::report::AgentStatus;
 use tutti_wire::tree::{Answer, FromAgent, Join, Question, Settings, ToAgent};
 
+/// How often nodes say how busy they are, where that matters: as often as the kernel counts.
+const LOAD_INTERVAL: Nanos = Nanos::from_secs(5);
+
 /// How long a node may be without an agent before its jobs are lost: an agent that is started again
 /// is back long before.
 const LEASE: Nanos = Nanos::from_secs(30);
@@ -105,6 +108,10 @@ impl Driver {
         Settings {
             freeze_deadline: params.freeze_deadline(),
             retry_interval: params.retry_interval(),
+            load_interval: match params.placement().goes_by_load() {
+                true => LOAD_INTERVAL,
+                false => Nanos::ZERO,
+            },
         }
     }
 
@@ -125,6 +132,9 @@ impl Driver {
                     entry.usage.add(&usage);
                 }
                 self.apply(&Event::JobCleared { job, nodes: [node].into() });
+            }
+            (Some(node), FromAgent::Load(averages)) => {
+                self.apply(&Event::NodeLoad { node, averages });
             }
             (Some(_), FromAgent::Answer { query, answer }) => self.on_answer(query, answer),
             (None, _) | (Some(_), FromAgent::Join(_)) => {

@@ -6,7 +6,7 @@ use super::jobs::Entry;
 use super::report;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
-    ClusterTime, EndReason, Event, JobId, JobSpec, JobState, Nanos, Rank, Refusal, UserId,
+    ClusterTime, EndReason, Event, Figures, JobId, JobSpec, JobState, Nanos, Rank, Refusal, UserId,
 };
 use tutti_linux::{peer, proc};
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio, Usage};
@@ -143,6 +143,7 @@ impl Driver {
                 self.on_set_period(token, uid, (&period, class.as_ref()), &settings);
             }
             Request::ForgetPeriod { period } => self.on_forget_period(token, uid, &period),
+            Request::Measured { node, figures } => self.on_measured(token, uid, &node, figures),
             Request::Switches { count } => {
                 let nodes: Vec<_> = self.nodes.keys().copied().collect();
                 self.ask(token, &nodes, &Question::Switches { count });
@@ -246,7 +247,7 @@ impl Driver {
             attached: front,
             // Tasks can't be moved to other processors while they run.
             movable: false,
-            weights: None,
+            weights: request.weights,
             on_bad_exit: request.on_bad_exit,
         };
         let entry = Entry {
@@ -524,6 +525,19 @@ impl Driver {
                 entry.suspended.remove(target);
             }
             _ => {}
+        }
+    }
+
+    fn on_measured(&mut self, token: u64, uid: u32, name: &str, figures: Figures) {
+        if let Err(error) = self.admin(uid) {
+            return self.fail(token, &error);
+        }
+        match self.nodes.iter().find(|(_, entry)| entry.name == name).map(|(&node, _)| node) {
+            Some(node) => {
+                self.apply(&Event::NodeMeasured { node, figures });
+                self.reply(token, &Reply::Done);
+            }
+            None => self.fail(token, &format!("no node is named {name}; see `tutti nodes`")),
         }
     }
 

@@ -141,6 +141,10 @@ pub(super) fn nodes(driver: &Driver) -> Vec<NodeReport> {
             memory_bytes: view.spec.memory_bytes,
             memory_promised_bytes: view.admitted_bytes,
             jobs: u32::try_from(view.jobs.len()).unwrap_or(u32::MAX),
+            figures: view.figures,
+            load_averages_milli: view
+                .averages
+                .map(|load| [load.now, load.five_minutes, load.fifteen_minutes]),
         })
         .collect()
 }

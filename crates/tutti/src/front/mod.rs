@@ -12,6 +12,7 @@ mod request;
 mod run;
 mod signals;
 mod start;
+mod weights;
 
 pub(crate) use foresight::{check_launch, output_file};
 pub(crate) use input::parse_input;

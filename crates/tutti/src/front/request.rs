@@ -1,5 +1,6 @@
 //! Makes a request for a job from what the user typed and where they stand.
 
+use super::weights::weights;
 use anyhow::Context;
 use clap::Args;
 use nix::sys::resource::{Resource, getrlimit};
@@ -7,7 +8,7 @@ use nix::sys::stat::{Mode, umask};
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use tutti_core::{ClassName, Nanos, OnBadExit};
+use tutti_core::{ClassName, Nanos, OnBadExit, Weights};
 use tutti_wire::launch::{LaunchSpec, Stdio, cut};
 use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
 use tutti_wire::local::JobRequest;
@@ -36,6 +37,11 @@ pub(crate) struct JobOptions {
     /// The class of the job (see `tutti params`); run is interactive, submit is production
     #[arg(long, value_name = "NAME")]
     pub(crate) class: Option<String>,
+
+    /// What counts for choosing nodes by their performance, such as int=1,double=3; of int, float,
+    /// double and memory, those not named count nothing [default: the parameters weight_...]
+    #[arg(long, value_name = "FIGURE=N,...", value_parser = weights)]
+    pub(crate) weights: Option<Weights>,
 
     /// What `tutti ps` calls the job [default: the program's name]
     #[arg(short = 'J', long, value_name = "NAME")]
@@ -134,6 +140,7 @@ pub(crate) fn job_request(
         memory_per_task_bytes: options.memory,
         time_limit: options.time,
         grace: options.grace,
+        weights: options.weights,
         on_bad_exit: match (options.kill_on_bad_exit, options.keep_going) {
             (true, _) => OnBadExit::Kill,
             (false, true) => OnBadExit::Continue,

@@ -1,6 +1,6 @@
 //! The command line itself: help, JSON, tables, messages.
 
-use crate::harness::Instance;
+use crate::harness::{Instance, eventually};
 use serde_json::Value;
 
 const VERBS: [&str; 17] = [
@@ -84,6 +84,8 @@ fn json_has_the_documented_keys() {
         "memory_bytes",
         "memory_promised_bytes",
         "jobs",
+        "figures",
+        "load_averages_milli",
     ];
     check_keys(&json(&["nodes", "--json"]), &node_keys);
     let params = json(&["params", "--json"]);
@@ -97,6 +99,24 @@ fn json_has_the_documented_keys() {
     for job in jobs {
         instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
     }
+}
+
+#[test]
+fn a_node_can_be_measured_and_says_how_busy_it_is_when_that_matters() {
+    let instance = Instance::new().up();
+    let node = || instance.tutti(&["nodes", "--json"]).expect(0).json()[0].clone();
+    assert_eq!((&node()["figures"], &node()["load_averages_milli"]), (&Value::Null, &Value::Null));
+    instance.tutti(&["bench", "--quick", "node"]).expect(0);
+    for figure in ["int", "float", "double", "memory"] {
+        assert!(node()["figures"][figure].as_u64().unwrap() > 0, "{figure}");
+    }
+    instance.tutti(&["params", "placement=low-load"]).expect(0);
+    eventually("a load", || node()["load_averages_milli"].is_array().then_some(()));
+    let weights = ["run", "--weights", "int=1,double=3", "true"];
+    instance.tutti(&weights).expect(0);
+    instance.tutti(&["run", "-n", "2", "true"]).expect(120).says("ask for at most 1");
+    let wrong = ["run", "--weights", "speed=1", "true"];
+    instance.tutti(&wrong).expect(2).says("there are int, float, double, memory");
 }
 
 #[test]

@@ -80,6 +80,7 @@ fn request() -> JobRequest {
         memory_per_task_bytes: None,
         time_limit: None,
         grace: Nanos::from_millis(100),
+        weights: None,
         on_bad_exit: OnBadExit::default(),
         launch: LaunchSpec {
             name: "x".into(),

@@ -1,6 +1,6 @@
 //! `tutti bench`: measures this machine, as ratios between things that run in turns.
 //!
-//! Every benchmark starts an instance of its own, which ends with it. Nothing in here decides whether
+//! Every benchmark but `node` starts an instance of its own, which ends with it. Nothing in here decides whether
 //! a test passes: on a busy machine times are what they are. `docs/benchmarks.md` says what each
 //! figure means.
 
@@ -10,6 +10,7 @@ mod idle;
 mod launch;
 mod levels;
 mod mpi;
+mod node;
 mod overhead;
 mod scratch;
 mod stdio;
@@ -49,6 +50,8 @@ enum What {
     Stdio,
     /// Memory and wake-ups of an instance that has nothing to do
     Idle,
+    /// What this node can do; the running instance is told, for placements by performance
+    Node,
     #[command(hide = true)]
     Tree(tree::TreeArgs),
 }
@@ -74,6 +77,7 @@ pub(crate) fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
         Some(What::Overhead(what)) => overhead::measure(&bench, &what)?.show(args.json)?,
         Some(What::Stdio) => stdio::measure(&bench)?.show(args.json)?,
         Some(What::Idle) => idle::measure(&bench)?.show(args.json)?,
+        Some(What::Node) => node::execute(&bench, args.json)?,
         Some(What::Tree(what)) => return tree::execute(&what),
         None => return all(&bench, args.json),
     }
