@@ -9,10 +9,12 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use tutti_linux::pass;
 use tutti_wire::frame::{self, DecodeError, FrameBuffer, Hello, Role, TooLong};
 
 /// How much one call to [`Link::receive`] reads at most, so that a fast peer can't starve others.
@@ -58,6 +60,8 @@ pub(crate) struct Link {
     one_at_a_time: bool,
     overlong: Option<TooLong>,
     read_size: usize,
+    /// Those that came with what was read; `None`: none is wanted.
+    descriptors: Option<VecDeque<Option<OwnedFd>>>,
 }
 
 impl Link {
@@ -77,12 +81,18 @@ impl Link {
             one_at_a_time: false,
             overlong: None,
             read_size: READ_SIZE,
+            descriptors: None,
         })
     }
 
     /// Refuses frames of more than so many bytes.
     pub(crate) const fn limit(&mut self, bytes: usize) {
         self.input.limit(bytes);
+    }
+
+    /// From now on descriptors are taken in that the peer sends with messages.
+    pub(crate) fn take_descriptors(&mut self) {
+        self.descriptors = Some(VecDeque::new());
     }
 
     /// From now on [`Link::settle`] reads nothing ahead: not while a message waits to be taken, nor
@@ -129,7 +139,11 @@ impl Link {
         loop {
             let room = self.input.room(self.read_size);
             let size = room.len();
-            match self.stream.read(room) {
+            let read = match &mut self.descriptors {
+                None => self.stream.read(room),
+                Some(descriptors) => pass::receive(&self.stream, room, descriptors),
+            };
+            match read {
                 Ok(0) if total == 0 => return Err(LinkError::Closed),
                 Ok(0) => return Ok(()),
                 Ok(count) => {
@@ -149,55 +163,10 @@ impl Link {
         }
     }
 
-    /// Reads no further than to the end of the frame that has begun, without waiting, so that what
-    /// comes behind it is still the kernel's.
-    ///
-    /// # Errors
-    /// As [`Self::receive`].
-    pub(crate) fn receive_frame(&mut self) -> Result<(), LinkError> {
-        loop {
-            let missing = self.input.missing()?;
-            if missing == 0 {
-                return Ok(());
-            }
-            match self.stream.read(&mut self.input.room(missing)[..missing]) {
-                Ok(0) => return Err(LinkError::Closed),
-                Ok(count) => self.input.filled(count),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// Reads bytes that have arrived behind the frames that were handed out; zero if none have.
-    ///
-    /// # Errors
-    /// As [`Self::receive`].
-    pub(crate) fn take_some(&mut self, room: &mut [u8]) -> Result<usize, LinkError> {
-        loop {
-            return match self.stream.read(room) {
-                Ok(0) => Err(LinkError::Closed),
-                Ok(count) => Ok(count),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => Err(error.into()),
-            };
-        }
-    }
-
-    /// Fills the room with bytes that have arrived behind the frames that were handed out.
-    ///
-    /// # Errors
-    /// If they have not.
-    pub(crate) fn take(&mut self, room: &mut [u8]) -> Result<(), LinkError> {
-        Ok(self.stream.read_exact(room)?)
-    }
-
-    /// Whether all that was read of the peer's bytes has been handed out.
-    #[must_use]
-    pub(crate) const fn is_between_frames(&self) -> bool {
-        self.input.pending() == 0
+    /// The next descriptor that came with a message, in the order of the messages; `None` if it came
+    /// and there was no place for it.
+    pub(crate) fn next_descriptor(&mut self) -> Option<OwnedFd> {
+        self.descriptors.as_mut()?.pop_front()?
     }
 
     /// The next whole message, if one has arrived; the peer's greeting is taken in on the way.

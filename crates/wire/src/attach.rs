@@ -2,8 +2,10 @@
 //!
 //! The keeper stops reading from tasks while its front end does not read, so a stalled reader holds
 //! up its own job and no other.
+//!
+//! Output in bulk need not pass the keeper: a front end on the same node may ask for the pipe that a
+//! task writes to, and read it itself from then on.
 
-use crate::limits::FRAME_BYTES_MAX;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -23,6 +25,28 @@ pub enum FromFrontEnd {
         rank: Option<Rank>,
         /// The bytes; empty: the end of input.
         data: ByteBuf,
+    },
+    /// The front end would rather read this stream itself. Answered with [`ToFrontEndWith::Pipe`], or
+    /// not at all if that can't be.
+    WantPipe {
+        /// Whose.
+        rank: Rank,
+        /// Which stream.
+        stream: Stream,
+    },
+    /// The pipe has come: what is in it, and will be, is the front end's.
+    PipeTaken {
+        /// Whose.
+        rank: Rank,
+        /// Which stream.
+        stream: Stream,
+    },
+    /// The pipe has not come, for want of a descriptor: the keeper must go on reading it.
+    PipeLost {
+        /// Whose.
+        rank: Rank,
+        /// Which stream.
+        stream: Stream,
     },
 }
 
@@ -58,7 +82,7 @@ pub enum ToFrontEndWith<D> {
         /// The bytes; empty: the end of the stream.
         data: D,
     },
-    /// A task has ended; all of its output was sent before.
+    /// A task has ended; all of its output was sent before, or is in its pipe.
     TaskEnded {
         /// Which one.
         rank: Rank,
@@ -69,6 +93,15 @@ pub enum ToFrontEndWith<D> {
     },
     /// Every task of this node has ended and all output was sent.
     Finished,
+    /// The pipe that a task writes to; its descriptor comes with the first byte of the frame. It is
+    /// never waited for. The rest of the stream is read from there; once the task has ended, what is
+    /// in it is the last of it, though somebody else may hold it open.
+    Pipe {
+        /// Whose.
+        rank: Rank,
+        /// Which stream.
+        stream: Stream,
+    },
 }
 
 /// The place of `Output` among the variants of [`ToFrontEndWith`].
@@ -137,53 +170,12 @@ impl OutputHeader {
     }
 }
 
-/// A piece of output of which only the beginning of its frame was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutputPiece {
-    /// Whose.
-    pub rank: Rank,
-    /// Which stream.
-    pub stream: Stream,
-    /// How many bytes of the frame come before the data.
-    pub header_bytes: usize,
-    /// How many bytes the data is.
-    pub data_bytes: usize,
-}
-
-impl OutputPiece {
-    /// Reads the beginning of a frame ([`OutputHeader::BYTES_MAX`] bytes suffice); `None` if that is
-    /// not a piece of output, or none that an [`OutputHeader`] begins.
-    #[must_use]
-    pub fn parse(frame: &[u8]) -> Option<Self> {
-        let (prefix, rest) = frame.split_first_chunk::<4>()?;
-        let length = u32::from_le_bytes(*prefix) as usize;
-        // The variants of an enum, and the length of bytes, are written as numbers are.
-        let ((variant, rank, stream, data_bytes), behind) =
-            postcard::take_from_bytes::<(u32, u32, u32, u64)>(rest).ok()?;
-        let stream = match stream {
-            0 => Stream::Output,
-            1 => Stream::Error,
-            _ => return None,
-        };
-        let header = rest.len() - behind.len();
-        let data_bytes = usize::try_from(data_bytes).ok()?;
-        let whole = length <= FRAME_BYTES_MAX && length.checked_sub(header) == Some(data_bytes);
-        (variant == VARIANT_OUTPUT && whole).then_some(Self {
-            rank: Rank(rank),
-            stream,
-            header_bytes: header + 4,
-            data_bytes,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::frame::encode;
     use alloc::vec;
     use alloc::vec::Vec;
-    use proptest::prelude::*;
 
     #[test]
     fn the_header_is_that_of_a_real_message() {
@@ -199,49 +191,6 @@ mod tests {
             let mut header = OutputHeader::new(Rank(rank), stream);
             // From 2^14 bytes on, three bytes is what the encoder writes too.
             assert_eq!(header.finish(count), &real[..real.len() - count]);
-        }
-    }
-
-    #[test]
-    fn other_messages_are_no_output() {
-        let data = ByteBuf::from(vec![b'x'; 40]);
-        let output =
-            ToFrontEnd::Output { rank: Rank(7), stream: Stream::Error, data: data.clone() };
-        let ended = ToFrontEnd::TaskEnded {
-            rank: Rank(2),
-            status: TaskStatus::Exited(0),
-            detail: "x".repeat(40),
-        };
-        for (message, expected) in [
-            (output, Some((Rank(7), Stream::Error, 40))),
-            (ended, None),
-            (ToFrontEnd::Attached, None),
-        ] {
-            let mut frame = Vec::new();
-            encode(&message, &mut frame).unwrap();
-            let piece = OutputPiece::parse(&frame);
-            assert_eq!(piece.map(|piece| (piece.rank, piece.stream, piece.data_bytes)), expected);
-            if let Some(piece) = piece {
-                assert_eq!(&frame[piece.header_bytes..], &data[..]);
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn what_a_header_says_is_read_from_it(rank: u32, count in 0..=OutputHeader::DATA_BYTES_MAX) {
-            let mut header = OutputHeader::new(Rank(rank), Stream::Error);
-            let piece = OutputPiece::parse(header.finish(count)).unwrap();
-            prop_assert_eq!((piece.rank, piece.stream), (Rank(rank), Stream::Error));
-            prop_assert_eq!((piece.header_bytes, piece.data_bytes), (header.len(), count));
-        }
-
-        #[test]
-        fn any_bytes_are_a_piece_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..24)) {
-            if let Some(piece) = OutputPiece::parse(&bytes) {
-                prop_assert!(piece.header_bytes <= bytes.len());
-                prop_assert!(piece.data_bytes <= FRAME_BYTES_MAX);
-            }
         }
     }
 }

@@ -221,22 +221,6 @@ impl FrameBuffer {
         self.end += count;
     }
 
-    /// How many bytes must still be read for one more whole frame, as far as that is known: while its
-    /// length is not, the rest of the length.
-    ///
-    /// # Errors
-    /// If the next frame is longer than any may be; the stream can't be read on.
-    pub fn missing(&self) -> Result<usize, DecodeError> {
-        let wanted = match self.announced() {
-            None => 4,
-            Some(length) if length > FRAME_BYTES_MAX => {
-                return Err(DecodeError::FrameTooLong { bytes: length, limit: FRAME_BYTES_MAX });
-            }
-            Some(length) => 4 + length,
-        };
-        Ok(wanted.saturating_sub(self.pending()))
-    }
-
     /// How many bytes wait for the rest of their frame.
     #[must_use]
     pub const fn pending(&self) -> usize {
@@ -301,27 +285,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_ends_with_the_frame() {
-        let mut stream = Vec::new();
-        encode(&"one", &mut stream).unwrap();
-        let first = stream.len();
-        encode(&"two", &mut stream).unwrap();
-        let mut buffer = FrameBuffer::new();
-        let mut read = 0;
-        while let missing @ 1.. = buffer.missing().unwrap() {
-            buffer.extend(&stream[read..read + missing]);
-            read += missing;
-        }
-        assert_eq!(read, first);
-        assert_eq!(buffer.next_frame().unwrap(), Some(&stream[4..first]));
-        assert_eq!(buffer.missing(), Ok(4));
-    }
-
-    #[test]
     fn a_huge_frame_is_refused_before_it_is_stored() {
         let mut buffer = FrameBuffer::new();
         buffer.extend(&u32::MAX.to_le_bytes());
-        assert!(matches!(buffer.missing(), Err(DecodeError::FrameTooLong { .. })));
         assert!(matches!(buffer.next_frame(), Err(DecodeError::FrameTooLong { .. })));
     }
 

@@ -1,45 +1,180 @@
-//! Output in bulk, passed on without being read: the kernel moves its pages from the keeper's
-//! connection into the pipe that our own output is.
+//! From the pipe that a task writes to into our own output.
 //!
-//! Only whole lines may go there ([`super::output`]), so the last end of a line among what has arrived
-//! is looked for, from behind; what comes after it is read and kept, as everything is that can't be
-//! moved. So the way of a byte in bulk has two copies on a node: into the task's pipe, and out of ours.
+//! Where that is a pipe too, the kernel moves whole pages from one into the other and nobody reads
+//! them. Only whole lines may go there ([`super::output`]), so the last end of a line must be known
+//! before anything goes: what has arrived is moved into a pipe of our own except for its last bytes,
+//! which are read. If a line ends among them, the rest can follow; if not, all of it is read. So a
+//! byte in bulk has two copies on its way: into the task's pipe, and out of ours.
 
 use super::output::{Output, OutputError, after_write_error};
-use crate::link::{Link, LinkError};
-use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl, splice};
+use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
 use nix::sys::stat::{SFlag, fstat};
-use std::os::fd::{AsFd, BorrowedFd};
-use tutti_linux::peek::{arrived_bytes, peek_ahead};
-use tutti_wire::attach::{OutputHeader, OutputPiece, Stream};
+use nix::unistd::pipe2;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use tutti_core::Rank;
+use tutti_linux::arrived::arrived_bytes;
+use tutti_wire::attach::Stream;
 
-/// Pieces below this are read: to move them costs as much.
-const PIECE_BYTES_LEAST: usize = 32 << 10;
+/// Less than this is read: to move it costs as much.
+const MOVED_BYTES_LEAST: usize = 32 << 10;
+
+/// The most that is moved at once, and the size of our pipes: the largest that every user may have.
+const MOVED_BYTES_MOST: usize = 1 << 20;
+const PIPE_BYTES: i32 = 1 << 20;
 
 /// How far back the end of a line is looked for.
 const LOOK_BYTES: usize = 4 << 10;
 
-/// As large a pipe as every user may have.
-const PIPE_BYTES: i32 = 1 << 20;
+/// The most that one read takes.
+const READ_BYTES: usize = 256 << 10;
 
-/// What is being passed on from one connection.
+const _: () = assert!(LOOK_BYTES < MOVED_BYTES_LEAST);
+
+/// What one attempt to pass something on came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// So many bytes went on.
+    Bytes(usize),
+    /// Nothing is there, for now.
+    Nothing,
+    /// The stream has ended.
+    End,
+}
+
+/// Passes output on.
 #[derive(Debug, Default)]
 pub(super) struct Relay {
-    /// Pieces come in bulk: what comes next is looked at before it is read.
-    looks: bool,
-    /// The piece whose data is being moved, and how much of that is left.
-    piece: Option<(OutputPiece, usize)>,
-    pipes: Pipes,
+    held: Option<Held>,
+    own: OwnPipes,
+    room: Vec<u8>,
+}
+
+/// Pages that were taken from a task and have not gone on yet.
+#[derive(Debug)]
+struct Held {
+    read: File,
+    write: OwnedFd,
 }
 
 /// Which of our own streams are pipes; looked up when it first matters.
 #[derive(Debug, Default)]
-struct Pipes {
+struct OwnPipes {
     output: Option<bool>,
     error: Option<bool>,
 }
 
-impl Pipes {
+impl Relay {
+    /// Passes on some of what a task has written, or is known to be the end of it.
+    ///
+    /// # Errors
+    /// If our own output fails; what was not passed on is lost then.
+    pub(super) fn pass(
+        &mut self,
+        source: &File,
+        (rank, stream): (Rank, Stream),
+        output: &mut Output,
+    ) -> Result<Passed, OutputError> {
+        let arrived = arrived_bytes(source.as_fd()).unwrap_or(0).min(MOVED_BYTES_MOST);
+        if arrived >= MOVED_BYTES_LEAST && output.takes_pages(stream) && self.own.is_pipe(stream) {
+            let look = if output.needs_whole_lines(stream) { LOOK_BYTES } else { 0 };
+            let held = self.hold(source, arrived - look);
+            if held > 0 {
+                return self.pass_held(held, source, (rank, stream), output);
+            }
+        }
+        self.room.resize(READ_BYTES, 0);
+        match read_some(source, &mut self.room) {
+            Passed::Bytes(count) => {
+                output.take(rank, stream, &self.room[..count])?;
+                Ok(Passed::Bytes(count))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Moves so many bytes into our pipe, as far as it has room; none where that can't be done.
+    fn hold(&mut self, source: &File, count: usize) -> usize {
+        if self.held.is_none() {
+            self.held = Held::new().ok();
+        }
+        let Some(held) = &self.held else { return 0 };
+        let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
+        splice(source, None, &held.write, None, count, flags).unwrap_or(0)
+    }
+
+    /// Passes on what is held and what comes right behind it, in which the end of a line is looked
+    /// for.
+    fn pass_held(
+        &mut self,
+        count: usize,
+        source: &File,
+        (rank, stream): (Rank, Stream),
+        output: &mut Output,
+    ) -> Result<Passed, OutputError> {
+        let Some(held) = &mut self.held else { return Ok(Passed::Nothing) };
+        let mut tail = [0; LOOK_BYTES];
+        let whole_lines = output.needs_whole_lines(stream);
+        let tail = match whole_lines {
+            true => match read_some(source, &mut tail) {
+                Passed::Bytes(count) => &tail[..count],
+                _ => &[],
+            },
+            false => &[],
+        };
+        if whole_lines && memchr::memrchr(b'\n', tail).is_none() {
+            self.room.resize(count, 0);
+            let read = held.read.read_exact(&mut self.room);
+            read.map_err(|error| OutputError::Failed(error.into()))?;
+            self.room.extend_from_slice(tail);
+            output.take(rank, stream, &self.room)?;
+        } else {
+            output.write_partial(rank, stream)?;
+            held.let_go(count, stream)?;
+            if !tail.is_empty() {
+                output.take(rank, stream, tail)?;
+            }
+        }
+        Ok(Passed::Bytes(count + tail.len()))
+    }
+}
+
+fn read_some(mut source: &File, room: &mut [u8]) -> Passed {
+    loop {
+        return match source.read(room) {
+            Ok(0) => Passed::End,
+            Ok(count) => Passed::Bytes(count),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Passed::Nothing,
+            // Reading a pipe does not fail otherwise; if it does, there is nothing more to get.
+            Err(_) => Passed::End,
+        };
+    }
+}
+
+impl Held {
+    fn new() -> nix::Result<Self> {
+        let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+        // Refused above the user's share of memory for pipes; then less is moved at once.
+        let _ = fcntl(&write, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
+        Ok(Self { read: read.into(), write })
+    }
+
+    fn let_go(&self, mut count: usize, stream: Stream) -> Result<(), OutputError> {
+        with_own(stream, |own| {
+            while count > 0 {
+                match splice(&self.read, None, own, None, count, SpliceFFlags::SPLICE_F_MOVE) {
+                    Ok(moved) => count -= moved,
+                    Err(error) => after_write_error(stream, own, error)?,
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl OwnPipes {
     fn is_pipe(&mut self, stream: Stream) -> bool {
         let known = match stream {
             Stream::Output => &mut self.output,
@@ -51,176 +186,13 @@ impl Pipes {
                     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFIFO
                 });
                 if pipe {
-                    // Refused above the user's share of memory for pipes; then it stays small.
+                    // As above.
                     let _ = fcntl(own, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
                 }
                 pipe
             })
         })
     }
-}
-
-/// What a relay did.
-pub(super) enum Relayed {
-    /// Nothing: what comes next is to be read.
-    Nothing,
-    /// Some; there may be more.
-    Some,
-    /// All that has arrived; the rest of the piece is on its way.
-    Waits,
-}
-
-/// Why a relay can't go on.
-pub(super) enum RelayError {
-    /// For a reason of the keeper's connection.
-    Link(LinkError),
-    /// For one of our own output's.
-    Output(OutputError),
-}
-
-impl From<LinkError> for RelayError {
-    fn from(error: LinkError) -> Self {
-        Self::Link(error)
-    }
-}
-
-impl From<OutputError> for RelayError {
-    fn from(error: OutputError) -> Self {
-        Self::Output(error)
-    }
-}
-
-impl From<tutti_linux::Error> for RelayError {
-    fn from(error: tutti_linux::Error) -> Self {
-        Self::Link(LinkError::Io(error.into()))
-    }
-}
-
-impl Relay {
-    /// Learns from a piece that was read.
-    pub(super) fn learn(&mut self, output: &Output, stream: Stream, bytes: usize) {
-        self.looks = self.looks
-            || bytes >= PIECE_BYTES_LEAST
-                && output.takes_pages(stream)
-                && self.pipes.is_pipe(stream);
-    }
-
-    /// Whether what comes next is to be read no further than one frame.
-    pub(super) const fn looks(&self) -> bool {
-        self.looks
-    }
-
-    /// Passes on what can be passed on.
-    ///
-    /// # Errors
-    /// If the connection or our own output fails; what was not passed on is lost then.
-    pub(super) fn pass(
-        &mut self,
-        link: &mut Link,
-        output: &mut Output,
-    ) -> Result<Relayed, RelayError> {
-        if self.piece.is_none() {
-            self.begin(link, output)?;
-        }
-        let Some((piece, left)) = self.piece.take() else { return Ok(Relayed::Nothing) };
-        let passed = match arrived_bytes(link.as_fd())?.min(left) {
-            0 => read_some(link, output, piece, left)?,
-            arrived => {
-                pass_arrived(link, output, piece, arrived)?;
-                arrived
-            }
-        };
-        if passed < left {
-            self.piece = Some((piece, left - passed));
-        }
-        Ok(if passed > 0 { Relayed::Some } else { Relayed::Waits })
-    }
-
-    /// Takes the header of the next frame, if that is a piece worth it.
-    fn begin(&mut self, link: &mut Link, output: &Output) -> Result<(), RelayError> {
-        if !self.looks || !link.is_between_frames() {
-            return Ok(());
-        }
-        let mut head = [0; OutputHeader::BYTES_MAX];
-        let seen = peek_ahead(link.as_fd(), 0, &mut head)?;
-        let Some(piece) = OutputPiece::parse(&head[..seen]) else { return Ok(()) };
-        if piece.data_bytes < PIECE_BYTES_LEAST {
-            // Little pieces are better read many at once.
-            self.looks = false;
-            return Ok(());
-        }
-        if output.takes_pages(piece.stream) && self.pipes.is_pipe(piece.stream) {
-            link.take(&mut head[..piece.header_bytes])?;
-            self.piece = Some((piece, piece.data_bytes));
-        }
-        Ok(())
-    }
-}
-
-/// Tells a connection that was closed from one where nothing has arrived, which only a read can.
-fn read_some(
-    link: &mut Link,
-    output: &mut Output,
-    piece: OutputPiece,
-    left: usize,
-) -> Result<usize, RelayError> {
-    let mut room = [0; LOOK_BYTES];
-    let most = left.min(LOOK_BYTES);
-    let count = link.take_some(&mut room[..most])?;
-    if count > 0 {
-        output.take(piece.rank, piece.stream, &room[..count])?;
-    }
-    Ok(count)
-}
-
-/// Passes on so many bytes, which have arrived.
-fn pass_arrived(
-    link: &mut Link,
-    output: &mut Output,
-    piece: OutputPiece,
-    arrived: usize,
-) -> Result<(), RelayError> {
-    let whole = whole_lines(link, output, piece, arrived)?;
-    if whole > 0 {
-        output.write_partial(piece.rank, piece.stream)?;
-        move_pages(link, piece.stream, whole)?;
-    }
-    let mut rest = vec![0; arrived - whole];
-    if !rest.is_empty() {
-        link.take(&mut rest)?;
-        output.take(piece.rank, piece.stream, &rest)?;
-    }
-    Ok(())
-}
-
-/// How many of the arrived bytes can be moved.
-fn whole_lines(
-    link: &Link,
-    output: &Output,
-    piece: OutputPiece,
-    arrived: usize,
-) -> Result<usize, RelayError> {
-    if !output.needs_whole_lines(piece.stream) {
-        return Ok(arrived);
-    }
-    let mut room = [0; LOOK_BYTES];
-    let look = arrived.min(LOOK_BYTES);
-    let begin = arrived - look;
-    let seen = peek_ahead(link.as_fd(), begin, &mut room[..look])?;
-    Ok(memchr::memrchr(b'\n', &room[..seen]).map_or(0, |newline| begin + newline + 1))
-}
-
-fn move_pages(link: &Link, stream: Stream, mut count: usize) -> Result<(), RelayError> {
-    with_own(stream, |own| {
-        while count > 0 {
-            match splice(link, None, own, None, count, SpliceFFlags::SPLICE_F_MOVE) {
-                Ok(0) => return Err(LinkError::Closed.into()),
-                Ok(moved) => count -= moved,
-                Err(error) => after_write_error(stream, own, error)?,
-            }
-        }
-        Ok(())
-    })
 }
 
 fn with_own<T>(stream: Stream, act: impl FnOnce(BorrowedFd<'_>) -> T) -> T {

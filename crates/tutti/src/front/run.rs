@@ -2,7 +2,7 @@
 
 use super::input::Input;
 use super::output::{Output, OutputError, OutputOptions};
-use super::relay::{Relay, RelayError, Relayed};
+use super::pipes::Pipes;
 use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
 use crate::exit::Exit;
@@ -36,7 +36,7 @@ const INPUT_UNSENT_MAX: usize = 256 << 10;
 /// A keeper that holds some of the tasks.
 struct Keeper {
     link: Link,
-    relay: Relay,
+    pipes: Pipes,
     /// Whether it took us in. It starts no task before, so one that did not has no output of ours.
     attached: bool,
     finished: bool,
@@ -48,7 +48,6 @@ struct Front {
     output: Output,
     input: Input,
     input_open: bool,
-    input_early: Vec<FromFrontEnd>,
     job: JobId,
     statuses: BTreeMap<Rank, (TaskStatus, String)>,
     /// The ranks in the order of their ends.
@@ -87,7 +86,6 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         keepers: Vec::new(),
         output: Output::new(options.output, size, job, name),
         input_open: input.wanted() && may_read_terminal(),
-        input_early: Vec::new(),
         input,
         job,
         statuses: BTreeMap::new(),
@@ -155,6 +153,7 @@ impl Front {
             self.send_all();
             self.on_controller()?;
             for index in 0..self.keepers.len() {
+                self.on_pipes(index);
                 self.on_keeper(index);
             }
             if self.finished() {
@@ -178,9 +177,7 @@ impl Front {
     fn wait(&mut self) -> anyhow::Result<()> {
         let stdin = std::io::stdin();
         let unsent = self.keepers.iter().map(|k| k.link.unsent()).sum::<usize>();
-        let early: usize = self.input_early.len();
-        let read_input =
-            self.input_open && unsent < INPUT_UNSENT_MAX && early == 0 && !self.keepers.is_empty();
+        let read_input = self.input_open && unsent < INPUT_UNSENT_MAX && !self.keepers.is_empty();
         let mut fds = Vec::with_capacity(2 + self.keepers.len());
         if self.ended.is_none() {
             fds.push(PollFd::new(self.controller.as_fd(), PollFlags::POLLIN));
@@ -190,6 +187,8 @@ impl Front {
             flags.set(PollFlags::POLLOUT, keeper.link.unsent() > 0);
             fds.push(PollFd::new(keeper.link.as_fd(), flags));
         }
+        let pipes_at = fds.len();
+        fds.extend(self.keepers.iter().flat_map(|keeper| keeper.pipes.poll()));
         let input_at = fds.len();
         if read_input {
             fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
@@ -198,9 +197,13 @@ impl Front {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let typed = fds.get(input_at).is_some_and(|fd| fd.any().unwrap_or(true));
+        let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(true)).collect();
         drop(fds);
-        if typed {
+        let mut of_pipes = ready[pipes_at..input_at].iter().copied();
+        for keeper in &mut self.keepers {
+            keeper.pipes.note(&mut of_pipes);
+        }
+        if ready.get(input_at) == Some(&true) {
             self.on_input();
         }
         Ok(())
@@ -265,12 +268,13 @@ impl Front {
             let stream = UnixStream::connect(path)
                 .with_context(|| format!("cannot reach the keeper at {}", path.display()))?;
             let mut link = Link::new(stream)?;
+            link.take_descriptors();
             link.greet(Role::FrontEnd);
             link.send(&FromFrontEnd::Attach { job: self.job });
             link.flush().context("the keeper went away")?;
             self.keepers.push(Keeper {
                 link,
-                relay: Relay::default(),
+                pipes: Pipes::default(),
                 attached: false,
                 finished: false,
             });
@@ -285,45 +289,35 @@ impl Front {
         Ok(())
     }
 
+    fn on_pipes(&mut self, index: usize) {
+        if let Err(error) = self.keepers[index].pipes.pass(&mut self.output) {
+            self.on_output_error(&error);
+        }
+    }
+
     fn on_keeper(&mut self, index: usize) {
-        if self.keepers[index].finished {
+        let keeper = &mut self.keepers[index];
+        if keeper.finished {
             return;
         }
-        let result = self.take_in(index);
-        match result {
+        let received = keeper.link.receive();
+        match self.read_keeper(index).and(received) {
             Ok(()) => {}
-            Err(LinkError::Closed) => self.keepers[index].finished = true,
             Err(error) => {
-                say!("tutti: lost the output of job {}: {error}", self.job);
+                if !matches!(error, LinkError::Closed) {
+                    say!("tutti: lost the output of job {}: {error}", self.job);
+                }
                 self.keepers[index].finished = true;
+                self.end_pipes(index, None);
             }
         }
     }
 
-    /// Takes in what a keeper sent: in bulk without reading it where that can be done.
-    fn take_in(&mut self, index: usize) -> Result<(), LinkError> {
-        while self.failed.is_none() {
-            let keeper = &mut self.keepers[index];
-            match keeper.relay.pass(&mut keeper.link, &mut self.output) {
-                Ok(Relayed::Some) => {}
-                Ok(Relayed::Waits) => return Ok(()),
-                Ok(Relayed::Nothing) => break,
-                Err(RelayError::Link(error)) => return Err(error),
-                Err(RelayError::Output(error)) => {
-                    self.on_output_error(&error);
-                    // Where the next frame begins is not known any more. The keeper throws away
-                    // what has no reader.
-                    let _ = self.keepers[index].link.stream().shutdown(Shutdown::Both);
-                    return Err(LinkError::Closed);
-                }
-            }
+    /// Nothing more is written to the pipes of a rank, or to any.
+    fn end_pipes(&mut self, index: usize, rank: Option<Rank>) {
+        if let Err(error) = self.keepers[index].pipes.end(rank, &mut self.output) {
+            self.on_output_error(&error);
         }
-        let keeper = &mut self.keepers[index];
-        let received = match keeper.relay.looks() {
-            true => keeper.link.receive_frame(),
-            false => keeper.link.receive(),
-        };
-        self.read_keeper(index).and(received)
     }
 
     fn read_keeper(&mut self, index: usize) -> Result<(), LinkError> {
@@ -335,15 +329,26 @@ impl Front {
             match message {
                 ToFrontEndWith::Attached => keeper.attached = true,
                 ToFrontEndWith::Output { rank, stream, data } => {
-                    keeper.relay.learn(&self.output, stream, data.len());
+                    let bytes = data.len();
                     // After a failure what still comes is thrown away.
-                    if self.failed.is_none()
-                        && let Err(error) = self.output.take(rank, stream, data)
-                    {
+                    if self.failed.is_some() {
+                        continue;
+                    }
+                    let written = self.output.take(rank, stream, data);
+                    if let Some(request) = keeper.pipes.ask(rank, stream, bytes) {
+                        keeper.link.send(&request);
+                    }
+                    if let Err(error) = written {
                         self.on_output_error(&error);
                     }
                 }
+                ToFrontEndWith::Pipe { rank, stream } => {
+                    let pipe = keeper.link.next_descriptor().filter(|_| self.failed.is_none());
+                    let answer = keeper.pipes.take(rank, stream, pipe);
+                    keeper.link.send(&answer);
+                }
                 ToFrontEndWith::TaskEnded { rank, status, detail } => {
+                    self.end_pipes(index, Some(rank));
                     self.order.push(rank);
                     self.statuses.insert(rank, (status, detail));
                 }
@@ -365,6 +370,11 @@ impl Front {
                 Exit::OUTPUT_LOST
             }
         });
+        for keeper in self.keepers.iter_mut().filter(|keeper| !keeper.pipes.is_empty()) {
+            keeper.pipes.clear();
+            // It throws away then what nobody reads, so that no task waits for us.
+            let _ = keeper.link.stream().shutdown(Shutdown::Both);
+        }
         if self.ended.is_none() {
             self.cancel();
         }

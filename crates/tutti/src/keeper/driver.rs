@@ -379,7 +379,7 @@ impl Keeper {
                     let _ = outlet.flush(newcomer.link.stream());
                 }
             }
-            Ok(Some(FromFrontEnd::Input { .. })) => self.drop_newcomer(number, "input for nobody"),
+            Ok(Some(_)) => self.drop_newcomer(number, "it said something before it attached"),
             Ok(None) if received.is_err() => drop(self.remove_newcomer(number)),
             // It may wait for our greeting before it says more.
             Ok(None) => drop(outlet.flush(newcomer.link.stream())),

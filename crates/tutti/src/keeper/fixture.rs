@@ -6,8 +6,9 @@ use nix::sys::signal::{SigSet, Signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
-use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tutti_core::{ControlMethod, JobId, Nanos, ProcessorSet, Rank, TaskPlacement, TaskStatus};
 use tutti_linux::cgroup::{Cgroup, Hierarchy};
+use tutti_linux::pass;
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::frame::{decode, encode};
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
@@ -75,6 +77,8 @@ pub(super) fn shell(job: u64, tasks: u32, text: &str) -> Launch {
 pub(super) struct Peer {
     pub(super) stream: UnixStream,
     input: FrameBuffer,
+    /// What came with the messages.
+    pub(super) descriptors: VecDeque<Option<OwnedFd>>,
 }
 
 impl Peer {
@@ -82,7 +86,7 @@ impl Peer {
         let mut stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&Hello { role }.to_frame()).unwrap();
-        Self { stream, input: FrameBuffer::new() }
+        Self { stream, input: FrameBuffer::new(), descriptors: VecDeque::new() }
     }
 
     pub(super) fn send<M: Serialize>(&mut self, message: &M) {
@@ -97,7 +101,8 @@ impl Peer {
                 return Some(read(payload));
             }
             let mut chunk = vec![0; 1 << 18];
-            match self.stream.read(&mut chunk).expect("the keeper says nothing") {
+            let read = pass::receive(&self.stream, &mut chunk, &mut self.descriptors);
+            match read.expect("the keeper says nothing") {
                 0 => return None,
                 count => self.input.extend(&chunk[..count]),
             }

@@ -3,10 +3,9 @@
 use super::context::Context;
 use super::job::{Job, Phase, Task};
 use super::outlet::{Outlet, Pumped, UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW, read_once};
-use super::stdio::{INPUT_BYTES_MAX, InputState};
+use super::stdio::{INPUT_BYTES_MAX, InputState, Reader};
 use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link};
-use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::rc::Rc;
 use tutti_core::{Rank, TaskStatus};
@@ -16,43 +15,27 @@ use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 /// the keeper from other jobs.
 const FILLS_PER_ROUND: u32 = 8;
 
-/// What the kernel holds for a front end that gets output in bulk: with less, keeper and front end
-/// wake each other more often.
-const SOCKET_BYTES: usize = 1 << 20;
-
 /// An attached front end.
 pub(super) struct Front {
     link: Link,
     token: Token,
     pub(super) outlet: Outlet,
     interest: Interest,
-    /// Whether the kernel holds [`SOCKET_BYTES`] for it.
-    is_wide: bool,
 }
 
 impl Front {
-    /// Has the kernel hold more for this front end, once.
-    fn widen(&mut self) {
-        if !std::mem::replace(&mut self.is_wide, true) {
-            let stream = self.link.stream();
-            // Only root may have more than the system's limit.
-            let _ = setsockopt(stream, sockopt::SndBufForce, &SOCKET_BYTES)
-                .or_else(|_| setsockopt(stream, sockopt::SndBuf, &SOCKET_BYTES));
-        }
-    }
-
     /// Whether everything was written.
     pub(super) fn is_idle(&self) -> bool {
         self.outlet.unsent() == 0
     }
 
     fn is_behind(&self) -> bool {
-        self.outlet.relayed() > 0 || self.outlet.unsent() > UNSENT_BYTES_HIGH
+        self.outlet.unsent() > UNSENT_BYTES_HIGH
     }
 
     /// Whether enough has been read to go on reading from tasks.
     fn has_room(&self) -> bool {
-        self.outlet.relayed() == 0 && self.outlet.unsent() <= UNSENT_BYTES_LOW
+        self.outlet.unsent() <= UNSENT_BYTES_LOW
     }
 }
 
@@ -74,7 +57,7 @@ impl Job {
             outlet.send(&ToFrontEnd::Finished);
         }
         context.watches.rename(token, Watch::Front(self.launch.job));
-        self.front = Some(Front { link, token, outlet, interest: Interest::NONE, is_wide: false });
+        self.front = Some(Front { link, token, outlet, interest: Interest::NONE });
         context.touched.insert(self.launch.job);
         self.start(context);
         // Input may have come with the request to attach.
@@ -126,6 +109,8 @@ impl Job {
             }
             self.fill(context);
         }
+        // What has been received waits for nothing but room at the tasks' inputs.
+        self.take_input(context);
         let blocked = self.is_input_blocked();
         let Some(front) = &mut self.front else { return };
         let write = !front.is_idle() || !self.parked.is_empty();
@@ -168,22 +153,7 @@ impl Job {
         let rank = task.rank;
         let Some(pipe) = task.stream(stream) else { return Pumped::End };
         let pumped = match &mut self.front {
-            Some(front) => {
-                let relayed = match pipe.is_bulk() {
-                    true => {
-                        front.widen();
-                        front.outlet.relay(rank, stream, pipe.file())
-                    }
-                    false => None,
-                };
-                if relayed.is_some() {
-                    // At once: nothing else can be relayed before this has left. A front end that is
-                    // gone is found out at the end of the round.
-                    let _ = front.outlet.flush(front.link.stream());
-                }
-                relayed
-                    .unwrap_or_else(|| front.outlet.pump(rank, stream, pipe.file(), pipe.want()).1)
-            }
+            Some(front) => front.outlet.pump(rank, stream, pipe.file(), pipe.want()).1,
             None => read_once(pipe.file(), &mut context.scratch).1,
         };
         pipe.learn(pumped);
@@ -194,15 +164,20 @@ impl Job {
     }
 
     fn close_stream(&mut self, index: usize, stream: Stream, context: &mut Context) {
-        let task = &mut self.tasks[index];
-        let rank = task.rank;
-        if let Some(pipe) = task.stream(stream).take() {
-            pipe.close(&mut context.watches);
-            self.parked.retain(|parked| *parked != (index, stream));
-            if let Some(front) = &mut self.front {
-                front.outlet.end_of_stream(rank, stream);
-            }
+        let rank = self.tasks[index].rank;
+        if self.drop_stream(index, stream, context)
+            && let Some(front) = &mut self.front
+        {
+            front.outlet.end_of_stream(rank, stream);
         }
+    }
+
+    /// Closes our end of a stream; says whether there was one.
+    fn drop_stream(&mut self, index: usize, stream: Stream, context: &mut Context) -> bool {
+        let Some(pipe) = self.tasks[index].stream(stream).take() else { return false };
+        pipe.close(&mut context.watches);
+        self.parked.retain(|parked| *parked != (index, stream));
+        true
     }
 
     /// Once nothing of a task is left, what lies in its pipes is all that will come: hands it on as
@@ -212,7 +187,15 @@ impl Job {
             return;
         }
         for stream in [Stream::Output, Stream::Error] {
-            while self.tasks[index].stream(stream).is_some() {
+            while let Some(pipe) = self.tasks[index].stream(stream) {
+                match pipe.reader() {
+                    Reader::Us => {}
+                    Reader::Nobody => return,
+                    Reader::FrontEnd => {
+                        self.drop_stream(index, stream, context);
+                        break;
+                    }
+                }
                 if self.front.as_ref().is_some_and(Front::is_behind) {
                     self.park(index, stream, context);
                     return;
@@ -246,6 +229,11 @@ impl Job {
             }
         }
         for index in 0..self.tasks.len() {
+            for stream in [Stream::Output, Stream::Error] {
+                if let Some(pipe) = self.tasks[index].stream(stream) {
+                    pipe.take_back(&mut context.watches);
+                }
+            }
             if let Some(input) = self.tasks[index].input.take() {
                 input.close(&mut context.watches);
             }
@@ -257,6 +245,34 @@ impl Job {
     pub(super) fn detach(&mut self, context: &mut Context) {
         if let Some(front) = self.front.take() {
             context.watches.remove(&front.link, front.token);
+        }
+    }
+
+    /// Has the front end read a stream itself from now on.
+    fn pass_pipe(&mut self, rank: Rank, stream: Stream, context: &mut Context) {
+        let Some(index) = self.tasks.iter().position(|task| task.rank == rank) else { return };
+        let Some(front) = &mut self.front else { return };
+        let Some(pipe) = self.tasks[index].stream(stream) else { return };
+        // Where it can't be opened again, it is read as before.
+        if pipe.reader() == Reader::Us
+            && let Ok(another) = pipe.open_again()
+        {
+            front.outlet.send_pipe(rank, stream, another);
+            pipe.leave_to(Reader::Nobody, &mut context.watches);
+            self.parked.retain(|parked| *parked != (index, stream));
+        }
+    }
+
+    /// A pipe has arrived at the front end, or has not.
+    fn on_passed(&mut self, rank: Rank, stream: Stream, reader: Reader, context: &mut Context) {
+        let Some(index) = self.tasks.iter().position(|task| task.rank == rank) else { return };
+        let Some(pipe) = self.tasks[index].stream(stream) else { return };
+        if pipe.reader() == Reader::Nobody {
+            match reader {
+                Reader::Us => pipe.take_back(&mut context.watches),
+                other => pipe.leave_to(other, &mut context.watches),
+            }
+            self.deliver_end(index, context);
         }
     }
 
@@ -277,6 +293,15 @@ impl Job {
                     self.feed(rank, &Rc::new(data.into_vec()), context);
                 }
                 Ok(None) => return,
+                Ok(Some(FromFrontEnd::WantPipe { rank, stream })) => {
+                    self.pass_pipe(rank, stream, context);
+                }
+                Ok(Some(FromFrontEnd::PipeTaken { rank, stream })) => {
+                    self.on_passed(rank, stream, Reader::FrontEnd, context);
+                }
+                Ok(Some(FromFrontEnd::PipeLost { rank, stream })) => {
+                    self.on_passed(rank, stream, Reader::Us, context);
+                }
                 Ok(Some(FromFrontEnd::Attach { .. })) => {
                     self.refuse_front("a connection attaches once", context);
                 }

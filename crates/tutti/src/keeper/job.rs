@@ -228,7 +228,7 @@ impl Job {
 
     /// Whether nothing of it needs to be kept.
     pub(super) fn is_over(&self) -> bool {
-        self.cleared.is_some() && self.forgotten && self.front.as_ref().is_none_or(Front::is_idle)
+        self.cleared.is_some() && self.forgotten && self.is_delivered()
     }
 
     pub(super) const fn is_cleared(&self) -> bool {

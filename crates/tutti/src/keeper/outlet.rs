@@ -3,18 +3,16 @@
 //! Output of tasks is read straight into that buffer, behind a header whose length is known before
 //! that of the data ([`OutputHeader`]). So no byte is copied inside the keeper.
 //!
-//! What comes in bulk does not even pass through our memory: the kernel moves its pages from the
-//! task's pipe into a pipe of ours, which tells how many bytes they are; then the header is written,
-//! and the pages go on into the socket. That takes a third of the time.
+//! A pipe that the front end is to read itself goes with the frame that says so, behind all that was
+//! read from it before.
 
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
-use nix::unistd::pipe2;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use tutti_core::Rank;
+use tutti_linux::pass;
 use tutti_wire::attach::{OutputHeader, Stream, ToFrontEnd};
 use tutti_wire::frame::encode;
 use tutti_wire::limits::STDIO_CHUNK_BYTES;
@@ -34,10 +32,6 @@ pub(super) const READ_BYTES_MOST: usize = 128 << 10;
 
 const _: () = assert!(READ_BYTES_MOST <= STDIO_CHUNK_BYTES);
 const _: () = assert!(STDIO_CHUNK_BYTES <= OutputHeader::DATA_BYTES_MAX);
-
-/// The most that the kernel moves at once, and the size of the pipe in between.
-const RELAY_MOST: usize = STDIO_CHUNK_BYTES;
-const RELAY_BYTES: i32 = 1 << 20;
 
 /// What one attempt to read a stream gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,66 +67,28 @@ pub(super) struct Outlet {
     bytes: Vec<u8>,
     begin: usize,
     end: usize,
-    relay: Option<Relay>,
-}
-
-/// Pages on their way from a task to the front end.
-#[derive(Debug)]
-struct Relay {
-    read: OwnedFd,
-    write: OwnedFd,
-    /// How many bytes are in the pipe.
-    left: usize,
-    /// Which byte of the buffer they come before.
-    at: usize,
-}
-
-impl Relay {
-    fn new() -> nix::Result<Self> {
-        let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
-        fcntl(&write, FcntlArg::F_SETPIPE_SZ(RELAY_BYTES))?;
-        Ok(Self { read, write, left: 0, at: 0 })
-    }
+    /// Pipes to be passed on, each with the place of its frame.
+    pipes: VecDeque<(usize, File)>,
 }
 
 impl Outlet {
     /// An outlet whose first frame is our greeting.
     pub(super) fn new() -> Self {
-        let mut outlet = Self { bytes: Vec::new(), begin: 0, end: 0, relay: None };
+        let mut outlet = Self { bytes: Vec::new(), begin: 0, end: 0, pipes: VecDeque::new() };
         outlet.extend(&Hello { role: Role::Server }.to_frame());
         outlet
     }
 
     /// How many bytes the front end has not taken yet.
     pub(super) fn unsent(&self) -> usize {
-        self.end - self.begin + self.relayed()
+        self.end - self.begin
     }
 
-    /// How many bytes are in the pipe. While there are any, no others can be put there.
-    pub(super) fn relayed(&self) -> usize {
-        self.relay.as_ref().map_or(0, |relay| relay.left)
-    }
-
-    /// Moves what a task has written in bulk, without reading it; `None` where that can't be done.
-    pub(super) fn relay(&mut self, rank: Rank, stream: Stream, source: &File) -> Option<Pumped> {
-        if self.relay.is_none() {
-            self.relay = Relay::new().ok();
-        }
-        let relay = self.relay.as_mut().filter(|relay| relay.left == 0)?;
-        let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
-        let (count, pumped) = match splice(source, None, &relay.write, None, RELAY_MOST, flags) {
-            Ok(0) => return Some(Pumped::End),
-            Ok(count) => (count, if count == RELAY_MOST { Pumped::Full } else { Pumped::Part }),
-            Err(Errno::EAGAIN | Errno::EINTR) => return Some(Pumped::Dry),
-            Err(_) => return None,
-        };
-        relay.left = count;
-        let mut header = OutputHeader::new(rank, stream);
-        self.extend(header.finish(count));
-        if let Some(relay) = &mut self.relay {
-            relay.at = self.end;
-        }
-        Some(pumped)
+    /// Queues a pipe for the front end to read.
+    pub(super) fn send_pipe(&mut self, rank: Rank, stream: Stream, pipe: File) {
+        let frame = self.end - self.begin;
+        self.send(&ToFrontEnd::Pipe { rank, stream });
+        self.pipes.push_back((self.begin + frame, pipe));
     }
 
     /// Queues a message.
@@ -174,23 +130,16 @@ impl Outlet {
     /// # Errors
     /// If the front end is gone.
     pub(super) fn flush(&mut self, mut to: &UnixStream) -> io::Result<()> {
-        loop {
-            let stop = match &self.relay {
-                Some(relay) if relay.left > 0 => relay.at,
-                _ => self.end,
-            };
-            let result = if self.begin < stop {
-                to.write(&self.bytes[self.begin..stop]).map(|count| self.begin += count)
-            } else if let Some(relay) = self.relay.as_mut().filter(|relay| relay.left > 0) {
-                let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
-                splice(&relay.read, None, to, None, relay.left, flags)
-                    .map(|count| relay.left -= count)
-                    .map_err(io::Error::from)
-            } else {
-                break;
+        while self.begin < self.end {
+            let result = match self.pipes.front() {
+                Some((at, pipe)) if *at == self.begin => {
+                    pass::send(to, &self.bytes[self.begin..self.end_of_piece(1)], pipe.as_fd())
+                        .inspect(|_| drop(self.pipes.pop_front()))
+                }
+                _ => to.write(&self.bytes[self.begin..self.end_of_piece(0)]),
             };
             match result {
-                Ok(()) => {}
+                Ok(count) => self.begin += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -199,6 +148,12 @@ impl Outlet {
         self.begin = 0;
         self.end = 0;
         Ok(())
+    }
+
+    /// Up to where bytes go out together: each pipe begins another piece. `skip` leaves out the pipe
+    /// that this piece begins with.
+    fn end_of_piece(&self, skip: usize) -> usize {
+        self.pipes.get(skip).map_or(self.end, |(at, _)| *at)
     }
 
     fn extend(&mut self, frame: &[u8]) {
@@ -213,8 +168,8 @@ impl Outlet {
         }
         self.bytes.copy_within(self.begin..self.end, 0);
         self.end -= self.begin;
-        if let Some(relay) = &mut self.relay {
-            relay.at = relay.at.saturating_sub(self.begin);
+        for (at, _) in &mut self.pipes {
+            *at -= self.begin;
         }
         self.begin = 0;
         if self.bytes.len() - self.end < count {

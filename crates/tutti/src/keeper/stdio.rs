@@ -3,6 +3,9 @@
 //! Reading never runs ahead of the front end: a pipe that can't be read because its front end is
 //! behind is *parked*, taken out of the poller altogether (a level-triggered poller would go on
 //! telling of it), and read again in turn with the others when there is room.
+//!
+//! A front end that gets output in bulk asks for the pipe itself. We keep our end of it: so a task
+//! does not notice when its front end goes, and we read again then.
 
 use super::outlet::{Pumped, READ_BYTES_FIRST, READ_BYTES_MOST};
 use super::watch::{Token, Watch, Watches};
@@ -10,9 +13,10 @@ use crate::link::Interest;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::rc::Rc;
 
 /// A pipe of a task that says more than a little is made so large, where the kernel permits it, so
@@ -42,6 +46,17 @@ pub(super) fn input_pipe() -> io::Result<PipeEnds> {
     Ok(PipeEnds { ours: write.into(), theirs: read })
 }
 
+/// Who reads what a task writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// The keeper.
+    Us,
+    /// Nobody: the pipe is on its way to the front end.
+    Nobody,
+    /// The front end.
+    FrontEnd,
+}
+
 /// Our end of what a task writes to.
 #[derive(Debug)]
 pub(super) struct OutPipe {
@@ -51,12 +66,13 @@ pub(super) struct OutPipe {
     token: Option<Token>,
     /// How much the next read asks for.
     want: usize,
+    reader: Reader,
 }
 
 impl OutPipe {
     pub(super) fn new(file: File, watch: Watch, watches: &mut Watches) -> io::Result<Self> {
         let token = Some(watches.add(&file, watch, Interest::READ)?);
-        Ok(Self { file, watch, token, want: READ_BYTES_FIRST })
+        Ok(Self { file, watch, token, want: READ_BYTES_FIRST, reader: Reader::Us })
     }
 
     pub(super) const fn file(&self) -> &File {
@@ -67,9 +83,31 @@ impl OutPipe {
         self.want
     }
 
-    /// Whether its task says more than a little.
-    pub(super) const fn is_bulk(&self) -> bool {
-        self.want == READ_BYTES_MOST
+    pub(super) const fn reader(&self) -> Reader {
+        self.reader
+    }
+
+    /// Another end of the pipe, for the front end to read. It shares nothing with ours: whoever can
+    /// have the kernel wait at one end could have us wait at the other.
+    pub(super) fn open_again(&self) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlag::O_NONBLOCK.bits())
+            .open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+
+    /// Leaves the reading to somebody else.
+    pub(super) fn leave_to(&mut self, reader: Reader, watches: &mut Watches) {
+        self.park(watches);
+        self.reader = reader;
+    }
+
+    /// Takes the reading back, if it was somebody else's.
+    pub(super) fn take_back(&mut self, watches: &mut Watches) {
+        if self.reader != Reader::Us {
+            self.reader = Reader::Us;
+            self.watch(watches);
+        }
     }
 
     /// Learns from a read: who fills a small buffer gets a larger one, and a larger pipe.

@@ -15,6 +15,7 @@ use tutti_wire::launch::{InputTo, Launch, Stdio, Usage};
 use tutti_wire::{Hello, Role};
 
 mod mpi;
+mod pipes;
 
 /// Not a test: what the others start as their keeper. Does nothing unless it is told to.
 #[test]

@@ -56,17 +56,43 @@ fn lines_of_eight_ranks_are_never_cut_or_lost() {
     check_lines(&labelled.text(), 8, 2000, true);
 }
 
-/// A reader that begins late makes pieces large, which are passed on without being read.
+/// A reader that begins late makes pieces large: the front end reads the tasks' pipes itself then.
 #[test]
 fn lines_in_bulk_are_never_cut_or_lost() {
     let instance = Instance::new().up();
     let player = player().display().to_string();
     let line = format!("tutti run -n 8 {player} lines 20000 | (sleep 1; cat)");
     check_lines(&instance.shell(&line).expect(0).text(), 8, 20_000, false);
+    let line = format!("tutti run -n 8 --label {player} lines 5000 | (sleep 1; cat)");
+    check_lines(&instance.shell(&line).expect(0).text(), 8, 5_000, true);
+    // Where descriptors are short, some or all of it comes from the keeper.
+    for descriptors in [12, 24, 28] {
+        let run = format!("ulimit -n {descriptors}; exec tutti run -n 8 {player} lines 5000");
+        let done = instance.shell(&format!("({run}) | (sleep 1; cat)")).expect(0);
+        check_lines(&done.text(), 8, 5_000, false);
+    }
     // Bytes that are no lines go the same way.
     let bytes = "head -c 30000000 /dev/zero";
     let line = format!("tutti run -n 2 {bytes} | (sleep 1; cat) | tr -d '\\n' | wc -c");
     assert_eq!(instance.shell(&line).expect(0).text(), "60000000\n");
+}
+
+/// As above, into one file, and from one rank alone.
+#[test]
+fn bulk_reaches_files_and_goes_untouched_from_one_rank() {
+    let instance = Instance::new().up();
+    let player = player().display().to_string();
+    instance.tutti(&["run", "-n", "4", "-o", "shared", &player, "lines", "20000"]).expect(0);
+    let shared = fs::read_to_string(instance.work.join("shared")).unwrap();
+    check_lines(&shared, 4, 20_000, false);
+    let bytes = noise(20 << 20);
+    fs::write(instance.work.join("noise"), &bytes).unwrap();
+    let done = instance.shell("tutti run cat noise | (sleep 1; cat)").expect(0);
+    assert!(done.out == bytes, "output differs: {} bytes", done.out.len());
+    let done = instance
+        .shell("tutti run sh -c 'cat noise >&2' 2>&1 >/dev/null | (sleep 1; cat)")
+        .expect(0);
+    assert!(done.out == bytes, "errors differ: {} bytes", done.out.len());
 }
 
 #[test]
@@ -219,6 +245,9 @@ fn output_that_nobody_reads_any_more_ends_the_job_quietly() {
     let instance = Instance::new().up();
     let line = "tutti run --grace 1s sh -c 'while :; do echo y; done' | head -n 3";
     let done = instance.shell(line).expect(0);
+    assert_eq!((done.text().as_str(), done.err.as_str()), ("y\ny\ny\n", ""));
+    // The same in bulk.
+    let done = instance.shell("tutti run -n 2 --grace 1s yes | (sleep 0.3; head -n 3)").expect(0);
     assert_eq!((done.text().as_str(), done.err.as_str()), ("y\ny\ny\n", ""));
     eventually("the end of the job", || {
         instance.jobs().iter().all(|job| job["state"] == "ended").then_some(())
