@@ -130,8 +130,10 @@ pub(super) struct Timing {
     pub(super) median_us: u64,
     /// The shortest, in microseconds.
     pub(super) least_us: u64,
-    /// The median over the median of the first contender.
+    /// What it took over what the first contender took in the same round: the median.
     pub(super) ratio: f64,
+    /// Between these is the ratio of half of the rounds.
+    pub(super) ratio_half: [f64; 2],
 }
 
 /// Runs the contenders in turns, `rounds` times each after one round that does not count.
@@ -148,14 +150,17 @@ pub(super) fn alternate(contenders: &[Contender], rounds: usize) -> anyhow::Resu
             }
         }
     }
-    let first = samples.first_mut().map_or(0, |samples| median(samples));
+    let first = samples.first().cloned().unwrap_or_default();
     let timings = contenders.iter().zip(&mut samples).map(|(contender, samples)| {
-        let median_us = median(samples);
+        let mut ratios: Vec<f64> =
+            samples.iter().zip(&first).map(|(one, first)| ratio(*one, *first)).collect();
+        ratios.sort_by(f64::total_cmp);
         Timing {
             what: contender.name.clone(),
-            median_us,
+            median_us: median(samples),
             least_us: samples.first().copied().unwrap_or_default(),
-            ratio: ratio(median_us, first),
+            ratio: percentile(&ratios, 50),
+            ratio_half: [percentile(&ratios, 25), percentile(&ratios, 75)],
         }
     });
     Ok(timings.collect())
