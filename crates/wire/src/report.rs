@@ -23,7 +23,7 @@ pub struct JobReport {
     /// Why it waits, or how it ended; empty otherwise.
     pub reason: String,
     /// What there is to know beyond the reason, in lines: which rank could not be started and why,
-    /// which used too much memory; mostly empty.
+    /// which used too much memory, which decided the exit code; mostly empty.
     pub detail: String,
     /// Parts of it that a user has suspended: `7.0`, `7.0/1234`.
     pub suspended: Vec<String>,

@@ -246,6 +246,7 @@ impl Driver {
             // Said again by an agent that joined again.
             return;
         }
+        entry.failures.note(rank, status);
         entry.suspended.retain(|part| part.rank != Some(rank));
         entry.note_detail(rank, detail);
         self.apply(&Event::TasksEnded { job, ranks: [rank].into(), status });

@@ -2,6 +2,7 @@
 
 use super::agents::ranks_of;
 use super::driver::{Connection, Driver, Kind};
+use super::failures::Failures;
 use super::jobs::Entry;
 use super::report;
 use std::collections::{BTreeMap, BTreeSet};
@@ -264,6 +265,7 @@ impl Driver {
             details: BTreeMap::new(),
             suspended: BTreeSet::new(),
             statuses: BTreeMap::new(),
+            failures: Failures::default(),
             attach: Vec::new(),
         };
         self.submitting = Some(Submission { token, front, entry: Some(entry), accepted: None });

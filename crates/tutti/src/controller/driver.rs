@@ -363,7 +363,7 @@ impl Driver {
                 self.tell_node(node, &ToAgent::Forget { job });
             }
         }
-        let detail = entry.detail();
+        let detail = entry.detail_of_end(outcome);
         let ended = Ended {
             report: report::ended_job(job, &entry, outcome),
             accepted: entry.accepted,

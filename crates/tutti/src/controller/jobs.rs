@@ -1,8 +1,9 @@
 //! What the controller keeps of a job beside what the core decides on.
 
+use super::failures::Failures;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use tutti_core::{ClusterTime, JobId, Outcome, Rank, TaskStatus};
+use tutti_core::{ClusterTime, EndReason, JobId, Outcome, Rank, TaskStatus};
 use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::report::{JobReport, Target};
@@ -38,6 +39,8 @@ pub(super) struct Entry {
     pub(super) suspended: BTreeSet<Target>,
     /// How tasks ended.
     pub(super) statuses: BTreeMap<Rank, TaskStatus>,
+    /// Which of them ended badly.
+    pub(super) failures: Failures,
     /// Where front ends reach the keepers that hold its tasks.
     pub(super) attach: Vec<ByteBuf>,
 }
@@ -68,6 +71,29 @@ impl Entry {
             }
         }
         cut(lines.join("\n"), JOB_DETAIL_BYTES_MAX)
+    }
+
+    /// The same of a job that has ended, with who decided how.
+    pub(super) fn detail_of_end(&self, outcome: Outcome) -> String {
+        let mut detail = self.detail();
+        let unsaid = match outcome.reason {
+            EndReason::TaskFailed => true,
+            // The exit code of a single task says it all.
+            EndReason::Completed => self.tasks > 1 && detail.is_empty(),
+            EndReason::Cancelled
+            | EndReason::TimedOut
+            | EndReason::OutOfMemory
+            | EndReason::FrontEndLost
+            | EndReason::NodeLost(_)
+            | EndReason::ShutDown => false,
+        };
+        if let Some(words) = self.failures.words(outcome.exit_code).filter(|_| unsaid) {
+            if !detail.is_empty() {
+                detail.push('\n');
+            }
+            detail.push_str(&words);
+        }
+        detail
     }
 }
 

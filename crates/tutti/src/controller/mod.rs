@@ -9,6 +9,7 @@
 mod agents;
 mod clients;
 mod driver;
+mod failures;
 mod jobs;
 mod report;
 mod settings;

@@ -105,7 +105,7 @@ pub(super) fn ended_job(job: JobId, entry: &Entry, outcome: Outcome) -> JobRepor
         class: entry.class.clone(),
         state: "ended".into(),
         reason: outcome.reason.to_string(),
-        detail: entry.detail(),
+        detail: entry.detail_of_end(outcome),
         suspended: Vec::new(),
         tasks: entry.tasks,
         processors: entry.processors,

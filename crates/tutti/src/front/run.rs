@@ -10,12 +10,11 @@ use crate::link::{Link, LinkError};
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_bytes::Bytes;
-use std::collections::BTreeMap;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use tutti_core::{EndReason, JobId, Outcome, Rank, TaskStatus};
+use tutti_core::{EndReason, JobId, Outcome, Rank};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
 use tutti_wire::launch::InputTo;
@@ -49,9 +48,6 @@ struct Front {
     input: Input,
     input_open: bool,
     job: JobId,
-    statuses: BTreeMap<Rank, (TaskStatus, String)>,
-    /// The ranks in the order of their ends.
-    order: Vec<Rank>,
     ended: Option<(Outcome, String)>,
     /// The exit code that a failure of the front end itself calls for.
     failed: Option<Exit>,
@@ -88,8 +84,6 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         input_open: input.wanted() && may_read_terminal(),
         input,
         job,
-        statuses: BTreeMap::new(),
-        order: Vec::new(),
         ended: None,
         failed: None,
     };
@@ -347,11 +341,8 @@ impl Front {
                     let answer = keeper.pipes.take(rank, stream, pipe);
                     keeper.link.send(&answer);
                 }
-                ToFrontEndWith::TaskEnded { rank, status, detail } => {
-                    self.end_pipes(index, Some(rank));
-                    self.order.push(rank);
-                    self.statuses.insert(rank, (status, detail));
-                }
+                // How it ended, the controller says.
+                ToFrontEndWith::TaskEnded { rank, .. } => self.end_pipes(index, Some(rank)),
                 ToFrontEndWith::Finished => keeper.finished = true,
                 ToFrontEndWith::Refused { reason } => {
                     say!("tutti: no output: {reason}");
@@ -398,11 +389,7 @@ impl Front {
             say!("tutti: {line}");
         }
         match outcome.reason {
-            EndReason::Completed if detail.is_empty() && self.statuses.len() > 1 => {
-                self.report_statuses(outcome.exit_code);
-            }
-            EndReason::Completed => {}
-            EndReason::TaskFailed => self.report_statuses(outcome.exit_code),
+            EndReason::Completed | EndReason::TaskFailed => {}
             EndReason::Cancelled
             | EndReason::TimedOut
             | EndReason::OutOfMemory
@@ -414,34 +401,4 @@ impl Front {
         }
         Exit::of_job(outcome.exit_code)
     }
-
-    /// Names the rank that decided the exit code first, not those that were ended because of it.
-    fn report_statuses(&self, exit_code: u8) {
-        if exit_code == 0 {
-            return;
-        }
-        let status = |rank: &Rank| self.statuses.get(rank).map(|(status, _)| *status);
-        let decided =
-            self.order.iter().find(|rank| status(rank).is_some_and(|s| s.exit_code() == exit_code));
-        if let Some(rank) = decided
-            && let Some(what) = status(rank).and_then(describe)
-        {
-            say!("tutti: rank {rank} {what}");
-        }
-    }
-}
-
-/// Nothing for what the detail of the job's end has said already.
-fn describe(status: TaskStatus) -> Option<String> {
-    Some(match status {
-        TaskStatus::Exited(code) => format!("ended with exit status {code}"),
-        TaskStatus::Signaled(number) => {
-            let name = nix::sys::signal::Signal::try_from(i32::from(number))
-                .map_or_else(|_| number.to_string(), |signal| signal.as_str().to_owned());
-            format!("was ended by {name}")
-        }
-        TaskStatus::Aborted(code) => format!("aborted the job with status {code}"),
-        TaskStatus::NotFound | TaskStatus::NotExecutable | TaskStatus::OutOfMemory => return None,
-        TaskStatus::Lost => "was lost".into(),
-    })
 }

@@ -19,6 +19,24 @@ fn the_exit_code_is_the_highest_of_the_ranks() {
 }
 
 #[test]
+fn wait_and_ps_name_the_rank_that_decided() {
+    let instance = Instance::new().up();
+    let submit = |tasks: &str, script: &str| instance.submit(&["-n", tasks, "sh", "-c", script]);
+    let dies = submit("3", "[ $TUTTI_RANK = 1 ] && kill -USR1 $$; exec sleep $NAP");
+    let says = "rank 1 was ended by SIGUSR1";
+    instance.tutti(&["wait", &dies.to_string()]).expect(138).says(says);
+    let shown = instance.tutti(&["ps", &dies.to_string()]).expect(0).text();
+    assert!(shown.contains(&format!("exit 138: a task failed: {says}")), "{shown}");
+    let ends = submit("3", "exit $((TUTTI_RANK * 7))").to_string();
+    instance.tutti(&["wait", &ends]).expect(14).says("rank 2 ended with exit status 14");
+    // Of one task the exit code says it all.
+    let alone = submit("1", "exit 3").to_string();
+    let done = instance.tutti(&["wait", &alone]).expect(3);
+    assert_eq!(done.err, "");
+    instance.expect_no_nappers();
+}
+
+#[test]
 fn what_a_failed_task_means_for_the_others_can_be_chosen() {
     let instance = Instance::new().up();
     let script =
