@@ -177,11 +177,12 @@ fn check_rows(core: &Core, report: &mut Report<'_>) {
         let cells_on = |node| core.matrix.column(node).and_then(|column| column.cells(id));
         let nodes = core.matrix.columns().filter_map(|(node, _)| Some((node, cells_on(node)?)));
         for (node, cells) in nodes {
-            let mut both = cells.active.clone();
+            let mut both = cells.active();
             both.union_with(&cells.guest);
             if cells.taken != *taken.get(&node).unwrap_or(&none)
                 || both != *running.get(&node).unwrap_or(&none)
-                || cells.active.overlaps(&cells.guest)
+                || cells.active().overlaps(&cells.guest)
+                || !cells.suspended.is_subset(&cells.taken)
             {
                 report(Rule::OneJobPerProcessor, format!("row {id}, node {node}: {cells:?}"));
             }

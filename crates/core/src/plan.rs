@@ -136,7 +136,8 @@ impl Core {
         let mut outbox = core::mem::take(&mut self.outbox);
         let all_nodes = outbox.all_nodes || reframed;
         outbox.nodes.extend_from_slice(&changes.nodes);
-        outbox.nodes.sort_unstable();
+        // It finds the runs in it.
+        outbox.nodes.sort();
         outbox.nodes.dedup();
         self.tell(now, all_nodes, &outbox.nodes, actions);
         let mut runs = Vec::with_capacity(changes.jobs.len());

@@ -79,7 +79,7 @@ impl Column {
         let row = home.0;
         let cells = self.cells_mut(row);
         cells.taken.subtract(set);
-        cells.active.subtract(set);
+        cells.suspended.subtract(set);
         self.prune(row);
         self.load -= set.count();
     }

@@ -42,6 +42,12 @@ impl Index {
         }
     }
 
+    /// Another number of its processors is free than before.
+    pub(super) fn shift(&mut self, node: NodeId, before: u32, after: u32) {
+        self.remove(before, node);
+        self.insert(after, node);
+    }
+
     /// All free processors of the row.
     #[must_use]
     pub const fn free(&self) -> u64 {
@@ -89,6 +95,12 @@ impl Loads {
                 self.levels.remove(&load);
             }
         }
+    }
+
+    /// It is otherwise loaded than before.
+    pub(super) fn shift(&mut self, node: NodeId, before: u32, after: u32) {
+        self.remove(before, node);
+        self.insert(after, node);
     }
 
     /// How loaded a node is, for those who check.

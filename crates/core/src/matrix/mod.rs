@@ -24,11 +24,14 @@
 //! machine, except for a new row (every node gets a new slot then anyhow).
 
 mod column;
+mod guests;
+mod homes;
 mod index;
 mod node_set;
 mod row;
 #[cfg(test)]
 mod tests;
+mod unify;
 
 pub use column::Column;
 pub use index::{Index, Loads};
@@ -37,7 +40,6 @@ pub use row::{Cells, Row};
 
 use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use crate::limits::NODES_MAX;
-use crate::policy::Packing;
 use crate::table::Table;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -72,10 +74,11 @@ impl Seat {
     }
 }
 
-/// What became different.
+/// What became different. Nodes may stand in it twice, and in any order, but mostly in long runs
+/// by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Changes {
-    /// Nodes where somebody runs in other slots than before, by number.
+    /// Nodes where somebody runs in other slots than before.
     pub nodes: Vec<NodeId>,
     /// Who does, by number.
     pub jobs: Vec<JobId>,
@@ -95,12 +98,8 @@ pub struct Matrix {
     changes: Changes,
     /// Rows came or went, or classes in a row: slots may be others.
     reshaped: bool,
-    /// Where homes ended since unification was last tried.
-    vacated: BTreeSet<(RowId, NodeId)>,
     /// Jobs that may fit as homes in any earlier row, wherever anything ended.
     movers: BTreeSet<JobId>,
-    /// Where a job may have become able to be a guest.
-    loosened: Vec<(RowId, NodeId)>,
     /// Jobs that may be able to be guests in any row.
     seekers: BTreeSet<JobId>,
     /// Rows that got their first active home: everybody may become able to be a guest there.
@@ -204,7 +203,7 @@ impl Matrix {
             let seat = &self.seats[&job];
             let active = seat.active;
             let set = seat.on(node).cloned().unwrap_or_default();
-            self.release((row, job), node, &set);
+            self.release((row, job), &[(node, set.clone())]);
             if active {
                 self.row_mut(row).busy -= u64::from(set.count());
             }
@@ -229,284 +228,28 @@ impl Matrix {
         self.changes.nodes.retain(|&other| other != node);
     }
 
-    /// Gives a job a home and its turns; with no row named, a new row. The processors must be free
-    /// there.
-    pub fn place(
-        &mut self,
-        job: JobId,
-        class: &ClassName,
-        row: Option<RowId>,
-        parts: Parts,
-    ) -> RowId {
-        let row = self.house(job, class, row, parts);
-        self.activate(job);
-        row
-    }
-
-    /// Gives a job a home, and no turns yet.
-    pub fn house(
-        &mut self,
-        job: JobId,
-        class: &ClassName,
-        row: Option<RowId>,
-        parts: Parts,
-    ) -> RowId {
-        let row = row.filter(|row| self.rows.contains_key(row)).unwrap_or_else(|| {
-            let row = self.make_row_id();
-            self.rows.insert(row, Row::new(self.blank.clone()));
-            row
-        });
-        for (node, set) in parts.iter() {
-            self.occupy((row, job), *node, set);
-        }
-        let processors = parts.iter().map(|(_, set)| u64::from(set.count())).sum();
-        let (class, guest_in) = (class.clone(), Vec::new());
-        let seat = Seat { row, class, parts, processors, active: false, guest_in };
-        self.seats.insert(job, seat);
-        self.row_mut(row).homes += 1;
-        if self.rows.len() > 1 {
-            // It need not have been put where it would fit first.
-            self.movers.insert(job);
-        }
-        row
-    }
-
-    /// Takes a job out.
-    pub fn remove(&mut self, job: JobId) {
-        if !self.seats.contains_key(&job) {
-            return;
-        }
-        self.deactivate(job);
-        let Some(seat) = self.seats.remove(&job) else { return };
-        for (node, set) in seat.parts.iter() {
-            self.release((seat.row, job), *node, set);
-        }
-        self.leave(seat.row);
-    }
-
-    /// Gives a job its turns.
-    pub fn activate(&mut self, job: JobId) {
-        let Some(seat) = self.seats.get_mut(&job).filter(|seat| !seat.active) else { return };
-        seat.active = true;
-        let (row, parts, processors) = (seat.row, seat.parts.clone(), seat.processors);
-        let class = seat.class.clone();
-        for (node, set) in parts.iter() {
-            self.evict_overlapping(row, *node, set);
-            if let Some(column) = self.column_mut(*node) {
-                column.cells_mut(row).active.union_with(set);
-            }
-        }
-        if self.rows.len() > 1 {
-            self.seekers.insert(job);
-        }
-        let home = self.row_mut(row);
-        home.busy += processors;
-        let woken = home.classes.is_empty();
-        let present = home.classes.entry(class).or_default();
-        *present += 1;
-        let reshaped = *present == 1;
-        self.reshaped |= reshaped;
-        if woken {
-            self.woken.insert(row);
-        }
-        self.note(job, &parts);
-    }
-
-    /// Takes its turns from a job; it keeps its home.
-    pub fn deactivate(&mut self, job: JobId) {
-        self.evict_everywhere(job);
-        let Some(seat) = self.seats.get_mut(&job).filter(|seat| seat.active) else { return };
-        seat.active = false;
-        let (row, parts, processors) = (seat.row, seat.parts.clone(), seat.processors);
-        let class = seat.class.clone();
-        for (node, set) in parts.iter() {
-            if let Some(column) = self.column_mut(*node) {
-                column.cells_mut(row).active.subtract(set);
-            }
-            self.loosen(row, *node);
-        }
-        let home = self.row_mut(row);
-        home.busy -= processors;
-        if let Some(count) = home.classes.get_mut(&class) {
-            *count -= 1;
-            if *count == 0 {
-                home.classes.remove(&class);
-                self.reshaped = true;
-            }
-        }
-        if self.row_mut(row).classes.is_empty() {
-            // A row without active homes has no slot, so nobody can be a guest there.
-            self.woken.remove(&row);
-            for guest in self.row_mut(row).guests.clone() {
-                self.evict(guest, row);
-            }
-        }
-        self.note(job, &parts);
-    }
-
-    /// Moves homes to rows that they should rather be in, where their own processors are free, as far
-    /// as that goes; rows that lose their last home vanish. Says who went where.
-    pub fn unify(&mut self, packing: Packing) -> Vec<(JobId, RowId)> {
-        let vacated = core::mem::take(&mut self.vacated);
-        let movers = core::mem::take(&mut self.movers);
-        if self.rows.len() <= 1 || (vacated.is_empty() && movers.is_empty()) {
-            return Vec::new();
-        }
-        let moved = match packing {
-            Packing::FirstFit => self.move_to_earlier(vacated, &movers),
-            Packing::BestFit | Packing::Buddy => self.move_to_fuller(packing),
-        };
-        self.vacated.clear();
-        self.movers.clear();
-        moved
-    }
-
-    fn move_to_earlier(
-        &mut self,
-        mut vacated: BTreeSet<(RowId, NodeId)>,
-        movers: &BTreeSet<JobId>,
-    ) -> Vec<(JobId, RowId)> {
-        let mut moved = Vec::new();
-        let rows: Vec<RowId> = self.rows.keys().copied().collect();
-        for row in rows {
-            let places = vacated.range((row, NodeId(0))..=(row, NodeId(u32::MAX)));
-            for (_, job) in self.candidates(places, movers, |home| home > row) {
-                if self.wants_home(job, row, Packing::FirstFit) {
-                    let seat = &self.seats[&job];
-                    // Only later rows lose anything, so the same sweep sees what that makes room for.
-                    vacated.extend(seat.parts.iter().map(|&(node, _)| (seat.row, node)));
-                    self.move_home(job, row);
-                    moved.push((job, row));
-                }
-            }
-        }
-        moved
-    }
-
-    /// How full rows are changes with every move, so all jobs are looked at until none moves.
-    fn move_to_fuller(&mut self, packing: Packing) -> Vec<(JobId, RowId)> {
-        let mut moved = Vec::new();
-        let jobs: Vec<JobId> = self.seats.keys().collect();
-        let mut settled = 0;
-        for &job in jobs.iter().cycle() {
-            let wanted = self.rows.keys().filter(|&&row| self.wants_home(job, row, packing));
-            match wanted.min_by_key(|&&row| (self.blank.free() - self.used(row), row)).copied() {
-                Some(row) => {
-                    self.move_home(job, row);
-                    moved.push((job, row));
-                    settled = 0;
-                }
-                None => settled += 1,
-            }
-            if settled >= jobs.len() {
-                break;
-            }
-        }
-        moved
-    }
-
-    /// All homes are to be tried in all rows: rows are in another order.
-    pub fn consider_all_homes(&mut self) {
-        self.movers.extend(self.seats.keys());
-    }
-
     /// Whether slots may be others since this was last asked.
     pub fn take_reshaped(&mut self) -> bool {
         core::mem::take(&mut self.reshaped)
     }
 
-    /// Makes guests of all who fit, and says what became different since this was last called.
-    pub fn settle(&mut self) -> Changes {
-        let mut loosened = core::mem::take(&mut self.loosened);
-        loosened.sort_unstable();
-        loosened.dedup();
-        let seekers = core::mem::take(&mut self.seekers);
-        let woken = core::mem::take(&mut self.woken);
-        if self.rows.len() > 1 {
-            let rows: Vec<RowId> = self.rows.keys().copied().collect();
-            for row in rows {
-                let mut jobs = match woken.contains(&row) {
-                    true => self.everybody(row),
-                    false => {
-                        let begin = loosened.partition_point(|&(other, _)| other < row);
-                        let end = loosened.partition_point(|&(other, _)| other <= row);
-                        self.candidates(&loosened[begin..end], &seekers, |home| home != row)
-                    }
-                };
-                // The rows after this one come first, in cyclic order.
-                let earlier = jobs.partition_point(|&(home, _)| home < row);
-                jobs.rotate_left(earlier);
-                for (_, job) in jobs {
-                    if self.fits_guest(job, row) {
-                        self.invite(job, row);
-                    }
-                }
-            }
-        }
-        let mut changes = core::mem::take(&mut self.changes);
-        changes.nodes.sort_unstable();
-        changes.nodes.dedup();
-        changes.jobs.sort_unstable();
-        changes.jobs.dedup();
-        changes
-    }
-
-    /// Whether a job could be a guest in a row where it isn't one.
-    #[must_use]
-    pub fn fits_guest(&self, job: JobId, row: RowId) -> bool {
-        let (Some(seat), Some(target)) = (self.seats.get(&job), self.rows.get(&row)) else {
-            return false;
-        };
-        seat.active
-            && seat.row != row
-            && !target.classes.is_empty()
-            && !seat.parts.is_empty()
-            && target.busy + seat.processors <= self.blank.free()
-            && !seat.guest_in.contains(&row)
-            && seat.parts.iter().all(|(node, set)| {
-                self.column(*node)
-                    .and_then(|column| column.cells(row))
-                    .is_none_or(|cells| !cells.active.overlaps(set) && !cells.guest.overlaps(set))
-            })
-    }
-
-    /// Whether a job's home could be in this row, and should rather be there than in its own.
-    #[must_use]
-    pub fn wants_home(&self, job: JobId, row: RowId, packing: Packing) -> bool {
-        let (Some(seat), Some(target)) = (self.seats.get(&job), self.rows.get(&row)) else {
-            return false;
-        };
-        let before = match packing {
-            Packing::FirstFit => row < seat.row,
-            Packing::BestFit | Packing::Buddy => {
-                row != seat.row && self.used(row) + seat.processors > self.used(seat.row)
-            }
-        };
-        before
-            && !seat.parts.is_empty()
-            && seat.processors <= target.index.free()
-            && seat.parts.iter().all(|(node, set)| {
-                let cells = self.column(*node).and_then(|column| column.cells(row));
-                cells.is_none_or(|cells| !cells.taken.overlaps(set))
-            })
-    }
-
-    /// How many processors have a home in a row.
-    fn used(&self, row: RowId) -> u64 {
-        self.rows.get(&row).map_or(0, |row| self.blank.free() - row.index.free())
-    }
-
-    /// The jobs with homes on the nodes of these places, and those who may fit anywhere, by home row,
-    /// then by number; only those whose home row is `wanted`.
-    fn candidates<'a>(
+    /// The jobs with homes on these nodes, and those who may fit anywhere, by home row, then by
+    /// number; only those whose home row is `wanted`.
+    fn candidates(
         &self,
-        places: impl IntoIterator<Item = &'a (RowId, NodeId)>,
+        nodes: &NodeSet,
         anywhere: &BTreeSet<JobId>,
         wanted: impl Fn(RowId) -> bool,
     ) -> Vec<(RowId, JobId)> {
-        let columns = places.into_iter().filter_map(|&(_, node)| self.column(node));
-        let here = columns.flat_map(|column| &column.residents).copied();
-        let mut jobs: Vec<(RowId, JobId)> = here.filter(|&(home, _)| wanted(home)).collect();
+        let mut jobs: Vec<(RowId, JobId)> = Vec::new();
+        let mut before: &[(RowId, JobId)] = &[];
+        for column in nodes.iter().filter_map(|node| self.column(node)) {
+            // Where wide jobs are, many nodes in a row have the same ones.
+            if column.residents != before {
+                jobs.extend(column.residents.iter().filter(|&&(home, _)| wanted(home)));
+                before = &column.residents;
+            }
+        }
         let home = |&job: &JobId| self.seats.get(&job).map(|seat| (seat.row, job));
         jobs.extend(anywhere.iter().filter_map(home).filter(|&(home, _)| wanted(home)));
         jobs.sort_unstable();
@@ -514,139 +257,10 @@ impl Matrix {
         jobs
     }
 
-    /// All jobs at home in other rows, by home row, then by number.
-    fn everybody(&self, row: RowId) -> Vec<(RowId, JobId)> {
-        let others = self.seats.iter().filter(|(_, seat)| seat.row != row);
-        let mut jobs: Vec<(RowId, JobId)> = others.map(|(job, seat)| (seat.row, job)).collect();
-        jobs.sort_unstable();
-        jobs
-    }
-
-    fn move_home(&mut self, job: JobId, to: RowId) {
-        let active = self.seats[&job].active;
-        self.deactivate(job);
-        let (from, parts) = (self.seats[&job].row, self.seats[&job].parts.clone());
-        for (node, set) in parts.iter() {
-            self.release((from, job), *node, set);
-            self.occupy((to, job), *node, set);
-        }
-        if let Some(seat) = self.seats.get_mut(&job) {
-            seat.row = to;
-        }
-        self.row_mut(to).homes += 1;
-        self.leave(from);
-        if active {
-            self.activate(job);
-        } else {
-            self.changes.jobs.push(job);
-        }
-    }
-
-    /// Counts a home of a row less; the row goes with its last one.
-    fn leave(&mut self, row: RowId) {
-        self.row_mut(row).homes -= 1;
-        if self.row_mut(row).homes == 0 {
-            self.rows.remove(&row);
-            self.woken.remove(&row);
-            self.reshaped = true;
-        }
-    }
-
-    fn invite(&mut self, job: JobId, row: RowId) {
-        let Some(seat) = self.seats.get_mut(&job) else { return };
-        let after = seat.guest_in.partition_point(|&other| other < row);
-        seat.guest_in.insert(after, row);
-        let (parts, processors) = (seat.parts.clone(), seat.processors);
-        for (node, set) in parts.iter() {
-            if let Some(column) = self.column_mut(*node) {
-                column.cells_mut(row).guest.union_with(set);
-            }
-        }
-        let target = self.row_mut(row);
-        target.guests.insert(job);
-        target.busy += processors;
-        self.note(job, &parts);
-    }
-
-    fn evict(&mut self, job: JobId, row: RowId) {
-        let Some(seat) = self.seats.get_mut(&job) else { return };
-        seat.guest_in.retain(|&other| other != row);
-        let (parts, processors) = (seat.parts.clone(), seat.processors);
-        for (node, set) in parts.iter() {
-            if let Some(column) = self.column_mut(*node) {
-                column.cells_mut(row).guest.subtract(set);
-                column.prune(row);
-            }
-            self.loosen(row, *node);
-        }
-        let target = self.row_mut(row);
-        target.guests.remove(&job);
-        target.busy -= processors;
-        self.note(job, &parts);
-    }
-
-    fn evict_everywhere(&mut self, job: JobId) {
-        let guest_in = self.seats.get(&job).map(|seat| seat.guest_in.clone()).unwrap_or_default();
-        for row in guest_in {
-            self.evict(job, row);
-        }
-    }
-
-    fn evict_overlapping(&mut self, row: RowId, node: NodeId, set: &ProcessorSet) {
-        let Some(column) = self.column(node) else { return };
-        if column.cells(row).is_none_or(|cells| !cells.guest.overlaps(set)) {
-            return;
-        }
-        for (_, guest) in column.residents.clone() {
-            let seat = &self.seats[&guest];
-            if seat.guest_in.contains(&row) && seat.on(node).is_some_and(|own| own.overlaps(set)) {
-                self.evict(guest, row);
-            }
-        }
-    }
-
     /// Notes that a job runs in other slots than before.
     fn note(&mut self, job: JobId, parts: &Parts) {
         self.changes.jobs.push(job);
         self.changes.nodes.extend(parts.iter().map(|&(node, _)| node));
-    }
-
-    /// Notes that room for guests may have come free.
-    fn loosen(&mut self, row: RowId, node: NodeId) {
-        // In a single row there are no guests.
-        if self.rows.len() > 1 {
-            self.loosened.push((row, node));
-        }
-    }
-
-    fn occupy(&mut self, home: (RowId, JobId), node: NodeId, set: &ProcessorSet) {
-        let Some(column) = self.columns.get_mut(node.0 as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        let row_id = home.0;
-        let row = self.rows.get_mut(&row_id).expect("homes are only placed in rows that exist");
-        row.index.remove(column.free(row_id), node);
-        self.loads.remove(column.load, node);
-        column.take(home, set);
-        row.index.insert(column.free(row_id), node);
-        self.loads.insert(column.load, node);
-    }
-
-    fn release(&mut self, home: (RowId, JobId), node: NodeId, set: &ProcessorSet) {
-        let Some(column) = self.columns.get_mut(node.0 as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        let row_id = home.0;
-        let row = self.rows.get_mut(&row_id).expect("a row lives as long as its homes");
-        row.index.remove(column.free(row_id), node);
-        self.loads.remove(column.load, node);
-        column.give_back(home, set);
-        row.index.insert(column.free(row_id), node);
-        self.loads.insert(column.load, node);
-        if self.rows.len() > 1 {
-            self.vacated.insert((row_id, node));
-            self.loosened.push((row_id, node));
-        }
     }
 
     fn column_mut(&mut self, node: NodeId) -> Option<&mut Column> {

@@ -69,6 +69,18 @@ impl NodeSet {
         }
     }
 
+    pub(super) fn clear(&mut self) {
+        if self.len > 0 {
+            self.len = 0;
+            self.layers.iter_mut().for_each(|layer| layer.fill(0));
+        }
+    }
+
+    /// The nodes, lowest first.
+    pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.common(self)
+    }
+
     /// The nodes that are in this set and in the other, lowest first.
     pub fn common<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = NodeId> + 'a {
         let mut next = Some(0);

@@ -1,6 +1,6 @@
 //! One row of the matrix, and its part of one node.
 
-use super::Index;
+use super::{Index, NodeSet};
 use crate::ids::{ClassName, JobId, ProcessorSet};
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +17,10 @@ pub struct Row {
     pub index: Index,
     /// The processors of active homes and of guests.
     pub(super) busy: u64,
+    /// Where homes ended since unification was last tried.
+    pub(super) vacated: NodeSet,
+    /// Where a job may have become able to be a guest.
+    pub(super) loosened: NodeSet,
 }
 
 /// A row's processors on one node.
@@ -24,8 +28,8 @@ pub struct Row {
 pub struct Cells {
     /// Those of all homes.
     pub taken: ProcessorSet,
-    /// Those of active homes.
-    pub active: ProcessorSet,
+    /// Those of homes that don't take their turns.
+    pub suspended: ProcessorSet,
     /// Those of guests.
     pub guest: ProcessorSet,
 }
@@ -37,6 +41,22 @@ impl Row {
 }
 
 impl Cells {
+    /// Whether somebody runs on one of these processors: an active home, or a guest.
+    #[must_use]
+    pub fn run(&self, set: &ProcessorSet) -> bool {
+        let homes = match self.suspended.is_empty() {
+            true => self.taken.overlaps(set),
+            false => self.active().overlaps(set),
+        };
+        homes || self.guest.overlaps(set)
+    }
+
+    /// The processors of homes that take their turns.
+    #[must_use]
+    pub fn active(&self) -> ProcessorSet {
+        self.taken.without(&self.suspended)
+    }
+
     pub(super) fn unused(&self) -> bool {
         self.taken.is_empty() && self.guest.is_empty()
     }

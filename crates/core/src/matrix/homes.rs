@@ -1,0 +1,200 @@
+//! Homes: where they begin and end, and whether they take their turns.
+
+use super::{Matrix, Parts, Row, Seat};
+use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
+use alloc::vec::Vec;
+
+impl Matrix {
+    /// Gives a job a home and its turns; with no row named, a new row. The processors must be free
+    /// there.
+    pub fn place(
+        &mut self,
+        job: JobId,
+        class: &ClassName,
+        row: Option<RowId>,
+        parts: Parts,
+    ) -> RowId {
+        let row = self.move_in(job, class, row, parts);
+        self.begin_turns(job);
+        row
+    }
+
+    /// Gives a job a home, and no turns yet.
+    pub fn house(
+        &mut self,
+        job: JobId,
+        class: &ClassName,
+        row: Option<RowId>,
+        parts: Parts,
+    ) -> RowId {
+        let row = self.move_in(job, class, row, parts.clone());
+        if let Some(seat) = self.seats.get_mut(&job) {
+            seat.active = false;
+        }
+        self.suspend(row, &parts);
+        row
+    }
+
+    fn move_in(
+        &mut self,
+        job: JobId,
+        class: &ClassName,
+        row: Option<RowId>,
+        parts: Parts,
+    ) -> RowId {
+        let row = row.filter(|row| self.rows.contains_key(row)).unwrap_or_else(|| {
+            let row = self.make_row_id();
+            self.rows.insert(row, Row::new(self.blank.clone()));
+            row
+        });
+        self.occupy((row, job), &parts);
+        let processors = parts.iter().map(|(_, set)| u64::from(set.count())).sum();
+        let (class, guest_in) = (class.clone(), Vec::new());
+        let seat = Seat { row, class, parts, processors, active: true, guest_in };
+        self.seats.insert(job, seat);
+        self.row_mut(row).homes += 1;
+        if self.rows.len() > 1 {
+            // It need not have been put where it would fit first.
+            self.movers.insert(job);
+        }
+        row
+    }
+
+    /// Takes a job out.
+    pub fn remove(&mut self, job: JobId) {
+        let Some(seat) = self.seats.get(&job) else { return };
+        if seat.active {
+            self.end_turns(job);
+        }
+        let Some(seat) = self.seats.remove(&job) else { return };
+        self.movers.remove(&job);
+        self.seekers.remove(&job);
+        self.release((seat.row, job), &seat.parts);
+        self.leave(seat.row);
+    }
+
+    /// Gives a job its turns.
+    pub fn activate(&mut self, job: JobId) {
+        let Some(seat) = self.seats.get_mut(&job).filter(|seat| !seat.active) else { return };
+        seat.active = true;
+        let (row, parts) = (seat.row, seat.parts.clone());
+        for (node, set) in parts.iter() {
+            if let Some(column) = self.column_mut(*node) {
+                column.cells_mut(row).suspended.subtract(set);
+            }
+        }
+        self.begin_turns(job);
+    }
+
+    /// Takes its turns from a job; it keeps its home.
+    pub fn deactivate(&mut self, job: JobId) {
+        let Some(seat) = self.seats.get_mut(&job).filter(|seat| seat.active) else { return };
+        let (row, parts) = (seat.row, seat.parts.clone());
+        self.end_turns(job);
+        if let Some(seat) = self.seats.get_mut(&job) {
+            seat.active = false;
+        }
+        self.suspend(row, &parts);
+    }
+
+    /// A home that is active counts as such.
+    pub(super) fn begin_turns(&mut self, job: JobId) {
+        let Some(seat) = self.seats.get(&job) else { return };
+        let (row, parts, processors) = (seat.row, seat.parts.clone(), seat.processors);
+        let class = seat.class.clone();
+        if !self.row_mut(row).guests.is_empty() {
+            for (node, set) in parts.iter() {
+                self.evict_overlapping(row, *node, set);
+            }
+        }
+        if self.rows.len() > 1 {
+            self.seekers.insert(job);
+        }
+        let home = self.row_mut(row);
+        home.busy += processors;
+        let woken = home.classes.is_empty();
+        let present = home.classes.entry(class).or_default();
+        *present += 1;
+        let reshaped = *present == 1;
+        self.reshaped |= reshaped;
+        if woken {
+            self.woken.insert(row);
+        }
+        self.note(job, &parts);
+    }
+
+    /// A home that was active counts as such no more.
+    pub(super) fn end_turns(&mut self, job: JobId) {
+        self.evict_everywhere(job);
+        let Some(seat) = self.seats.get(&job) else { return };
+        let (row, parts, processors) = (seat.row, seat.parts.clone(), seat.processors);
+        let class = seat.class.clone();
+        self.loosen(row, &parts);
+        let home = self.row_mut(row);
+        home.busy -= processors;
+        if let Some(count) = home.classes.get_mut(&class) {
+            *count -= 1;
+            if *count == 0 {
+                home.classes.remove(&class);
+                self.reshaped = true;
+            }
+        }
+        if self.row_mut(row).classes.is_empty() {
+            // A row without active homes has no slot, so nobody can be a guest there.
+            self.woken.remove(&row);
+            for guest in self.row_mut(row).guests.clone() {
+                self.evict(guest, row);
+            }
+        }
+        self.note(job, &parts);
+    }
+
+    /// Notes that the home on these processors does not take its turns.
+    pub(super) fn suspend(&mut self, row: RowId, parts: &Parts) {
+        for (node, set) in parts.iter() {
+            if let Some(column) = self.column_mut(*node) {
+                column.cells_mut(row).suspended.union_with(set);
+            }
+        }
+    }
+
+    /// Counts a home of a row less; the row goes with its last one.
+    pub(super) fn leave(&mut self, row: RowId) {
+        self.row_mut(row).homes -= 1;
+        if self.row_mut(row).homes == 0 {
+            self.rows.remove(&row);
+            self.woken.remove(&row);
+            self.reshaped = true;
+        }
+    }
+
+    /// A home begins on these processors of a row.
+    pub(super) fn occupy(&mut self, home: (RowId, JobId), parts: &[(NodeId, ProcessorSet)]) {
+        let row = self.rows.get_mut(&home.0).expect("homes are only placed in rows that exist");
+        for (node, set) in parts {
+            let column = self.columns.get_mut(node.0 as usize).and_then(Option::as_mut);
+            let Some(column) = column else { continue };
+            let (free, load, count) = (column.free(home.0), column.load, set.count());
+            column.take(home, set);
+            row.index.shift(*node, free, free - count);
+            self.loads.shift(*node, load, column.load);
+        }
+    }
+
+    /// A home on these processors of a row has ended.
+    pub(super) fn release(&mut self, home: (RowId, JobId), parts: &[(NodeId, ProcessorSet)]) {
+        let may_unify = self.rows.len() > 1;
+        let row = self.rows.get_mut(&home.0).expect("a row lives as long as its homes");
+        for (node, set) in parts {
+            let column = self.columns.get_mut(node.0 as usize).and_then(Option::as_mut);
+            let Some(column) = column else { continue };
+            let (free, load, count) = (column.free(home.0), column.load, set.count());
+            column.give_back(home, set);
+            row.index.shift(*node, free, free + count);
+            self.loads.shift(*node, load, column.load);
+            if may_unify {
+                row.vacated.insert(*node);
+            }
+        }
+    }
+}

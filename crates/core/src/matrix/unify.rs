@@ -1,0 +1,116 @@
+//! Unification: homes move to rows that they should rather be in, so that rows become fewer.
+
+use super::Matrix;
+use crate::ids::{JobId, RowId};
+use crate::policy::Packing;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+impl Matrix {
+    /// Moves homes to rows that they should rather be in, where their own processors are free, as far
+    /// as that goes; rows that lose their last home vanish. Says who went where.
+    pub fn unify(&mut self, packing: Packing) -> Vec<(JobId, RowId)> {
+        let movers = core::mem::take(&mut self.movers);
+        let vacated = self.rows.values().any(|row| !row.vacated.is_empty());
+        let moved = if self.rows.len() <= 1 || (!vacated && movers.is_empty()) {
+            Vec::new()
+        } else {
+            match packing {
+                Packing::FirstFit => self.move_to_earlier(&movers),
+                Packing::BestFit | Packing::Buddy => self.move_to_fuller(packing),
+            }
+        };
+        self.rows.values_mut().for_each(|row| row.vacated.clear());
+        moved
+    }
+
+    fn move_to_earlier(&mut self, movers: &BTreeSet<JobId>) -> Vec<(JobId, RowId)> {
+        let mut moved = Vec::new();
+        let rows: Vec<RowId> = self.rows.keys().copied().collect();
+        for row in rows {
+            let Some(target) = self.rows.get(&row) else { continue };
+            for (_, job) in self.candidates(&target.vacated, movers, |home| home > row) {
+                // Only later rows lose anything, so the same sweep sees what that makes room for.
+                if self.wants_home(job, row, Packing::FirstFit) {
+                    self.move_home(job, row);
+                    moved.push((job, row));
+                }
+            }
+        }
+        moved
+    }
+
+    /// How full rows are changes with every move, so all jobs are looked at until none moves.
+    fn move_to_fuller(&mut self, packing: Packing) -> Vec<(JobId, RowId)> {
+        let mut moved = Vec::new();
+        let jobs: Vec<JobId> = self.seats.keys().collect();
+        let mut settled = 0;
+        for &job in jobs.iter().cycle() {
+            let wanted = self.rows.keys().filter(|&&row| self.wants_home(job, row, packing));
+            match wanted.min_by_key(|&&row| (self.blank.free() - self.used(row), row)).copied() {
+                Some(row) => {
+                    self.move_home(job, row);
+                    moved.push((job, row));
+                    settled = 0;
+                }
+                None => settled += 1,
+            }
+            if settled >= jobs.len() {
+                break;
+            }
+        }
+        moved
+    }
+
+    /// All homes are to be tried in all rows: rows are in another order.
+    pub fn consider_all_homes(&mut self) {
+        self.movers.extend(self.seats.keys());
+    }
+
+    /// Whether a job's home could be in this row, and should rather be there than in its own.
+    #[must_use]
+    pub fn wants_home(&self, job: JobId, row: RowId, packing: Packing) -> bool {
+        let (Some(seat), Some(target)) = (self.seats.get(&job), self.rows.get(&row)) else {
+            return false;
+        };
+        let before = match packing {
+            Packing::FirstFit => row < seat.row,
+            Packing::BestFit | Packing::Buddy => {
+                row != seat.row && self.used(row) + seat.processors > self.used(seat.row)
+            }
+        };
+        before
+            && !seat.parts.is_empty()
+            && seat.processors <= target.index.free()
+            && seat.parts.iter().all(|(node, set)| {
+                let cells = self.column(*node).and_then(|column| column.cells(row));
+                cells.is_none_or(|cells| !cells.taken.overlaps(set))
+            })
+    }
+
+    /// How many processors have a home in a row.
+    fn used(&self, row: RowId) -> u64 {
+        self.rows.get(&row).map_or(0, |row| self.blank.free() - row.index.free())
+    }
+
+    fn move_home(&mut self, job: JobId, to: RowId) {
+        let (active, from) = (self.seats[&job].active, self.seats[&job].row);
+        let parts = self.seats[&job].parts.clone();
+        if active {
+            self.end_turns(job);
+        }
+        self.release((from, job), &parts);
+        self.occupy((to, job), &parts);
+        self.row_mut(to).homes += 1;
+        self.leave(from);
+        if let Some(seat) = self.seats.get_mut(&job) {
+            seat.row = to;
+        }
+        if active {
+            self.begin_turns(job);
+        } else {
+            self.suspend(to, &parts);
+            self.changes.jobs.push(job);
+        }
+    }
+}
