@@ -1,100 +1,120 @@
 //! A map from job numbers: as a `BTreeMap`, but found in fewer steps.
 //!
 //! Job numbers are given one after the other, so the jobs that are known lie close together, but for
-//! some that last long. A page holds the jobs of a few dozen numbers in a row; pages come and go with
-//! their jobs, and are found by their place, whatever gaps there are.
+//! some that last long. A page tells of a few dozen numbers in a row where their records are; pages
+//! come and go with their jobs, and are found by their place, whatever gaps there are. The records
+//! themselves lie side by side, and the place of one that is gone is used again.
 
 use crate::ids::JobId;
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use core::ops::Index;
 
-const PAGE: u64 = 64;
+const PAGE: usize = 64;
+
+/// The place of a record; used again once the record is gone.
+type Place = u32;
+
+/// In a page: there is no record of the job.
+const NOWHERE: Place = Place::MAX;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
-    pages: BTreeMap<u64, Page<T>>,
-    len: usize,
+    pages: BTreeMap<u64, Page>,
+    records: Vec<Option<T>>,
+    vacant: Vec<Place>,
 }
 
 #[derive(Clone, Debug)]
-struct Page<T> {
-    slots: Vec<Option<Box<T>>>,
+struct Page {
+    slots: [Place; PAGE],
     used: usize,
 }
 
 /// The page of a number, and its place there.
 fn place(job: JobId) -> (u64, usize) {
-    let slot = usize::try_from(job.0 % PAGE).expect("a page is far smaller than any address space");
-    (job.0 / PAGE, slot)
+    let page = PAGE as u64;
+    let slot = usize::try_from(job.0 % page).expect("a page is far smaller than any address space");
+    (job.0 / page, slot)
 }
 
 impl<T> Table<T> {
+    fn index(&self, job: JobId) -> Option<usize> {
+        let (page, slot) = place(job);
+        let index = self.pages.get(&page)?.slots[slot];
+        (index != NOWHERE).then_some(index as usize)
+    }
+
     /// The record of a job.
     #[must_use]
     pub fn get(&self, job: &JobId) -> Option<&T> {
-        let (page, slot) = place(*job);
-        self.pages.get(&page)?.slots[slot].as_deref()
+        self.records[self.index(*job)?].as_ref()
     }
 
     /// The record of a job, to change it.
     pub fn get_mut(&mut self, job: &JobId) -> Option<&mut T> {
-        let (page, slot) = place(*job);
-        self.pages.get_mut(&page)?.slots[slot].as_deref_mut()
+        let index = self.index(*job)?;
+        self.records[index].as_mut()
     }
 
     /// Whether there is a record of the job.
     #[must_use]
     pub fn contains_key(&self, job: &JobId) -> bool {
-        self.get(job).is_some()
+        self.index(*job).is_some()
     }
 
     /// Enters a record, in place of the one before if there was one.
     pub fn insert(&mut self, job: JobId, record: T) {
-        let (page, slot) = place(job);
-        let page = self
-            .pages
-            .entry(page)
-            .or_insert_with(|| Page { slots: (0..PAGE).map(|_| None).collect(), used: 0 });
-        if page.slots[slot].replace(Box::new(record)).is_none() {
-            page.used += 1;
-            self.len += 1;
+        if let Some(index) = self.index(job) {
+            self.records[index] = Some(record);
+            return;
         }
+        let index = self.vacant.pop().unwrap_or_else(|| {
+            self.records.push(None);
+            Place::try_from(self.records.len() - 1).expect("a core knows far fewer jobs")
+        });
+        self.records[index as usize] = Some(record);
+        let (number, slot) = place(job);
+        let empty = Page { slots: [NOWHERE; PAGE], used: 0 };
+        let page = self.pages.entry(number).or_insert(empty);
+        page.slots[slot] = index;
+        page.used += 1;
     }
 
     /// Takes a record out.
     pub fn remove(&mut self, job: &JobId) -> Option<T> {
         let (number, slot) = place(*job);
         let page = self.pages.get_mut(&number)?;
-        let record = page.slots[slot].take()?;
+        let index = core::mem::replace(&mut page.slots[slot], NOWHERE);
+        let record = self.records.get_mut(index as usize)?.take();
+        self.vacant.push(index);
         page.used -= 1;
-        self.len -= 1;
         if page.used == 0 {
             self.pages.remove(&number);
         }
-        Some(*record)
+        record
     }
 
     /// How many records there are.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.len
+        self.records.len() - self.vacant.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// All records, by number.
     pub fn iter(&self) -> impl Iterator<Item = (JobId, &T)> {
         self.pages.iter().flat_map(|(page, Page { slots, .. })| {
-            let numbers = (0..PAGE).map(move |slot| JobId(page * PAGE + slot));
-            numbers.zip(slots).filter_map(|(job, slot)| Some((job, slot.as_deref()?)))
+            let numbers = (0..PAGE as u64).map(move |slot| JobId(page * PAGE as u64 + slot));
+            let indices = numbers.zip(slots);
+            indices.filter_map(|(job, &at)| Some((job, self.records.get(at as usize)?.as_ref()?)))
         })
     }
 
@@ -111,7 +131,7 @@ impl<T> Table<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { pages: BTreeMap::new(), len: 0 }
+        Self { pages: BTreeMap::new(), records: Vec::new(), vacant: Vec::new() }
     }
 }
 
@@ -132,7 +152,7 @@ impl<T: Eq> Eq for Table<T> {}
 
 impl<T: Hash> Hash for Table<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.len.hash(state);
+        self.len().hash(state);
         for entry in self.iter() {
             entry.hash(state);
         }

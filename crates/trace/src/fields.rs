@@ -32,7 +32,8 @@ pub(crate) fn job_of_line(
 
 /// Whether a byte stands between words. Other than in Rust's own sense a vertical tab does too.
 pub(crate) fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
+    // Nearly every byte is told by the first comparison.
+    byte <= b' ' && matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
 }
 
 struct FieldReader<'a> {

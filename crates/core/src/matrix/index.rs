@@ -5,7 +5,6 @@
 
 use super::NodeSet;
 use crate::ids::NodeId;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// The nodes of one row, by how many processors are free there.
@@ -19,11 +18,15 @@ pub struct Index {
 /// All nodes, by in how many rows their processors are taken, added up over the processors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Loads {
-    levels: BTreeMap<u32, NodeSet>,
+    /// Under each load, the nodes with that much.
+    levels: Vec<NodeSet>,
+    /// The loads that any node has, as numbers.
+    present: NodeSet,
 }
 
-/// Sets without a node are kept while there are no more, so that they need not be made anew.
-const LOAD_LEVELS_KEPT: usize = 1024;
+/// Sets of nodes this much loaded, or less, keep their storage when they have no node, so that it
+/// need not be made anew.
+const LOAD_LEVELS_KEPT: u32 = 1024;
 
 impl Index {
     pub(super) fn insert(&mut self, free: u32, node: NodeId) {
@@ -79,20 +82,29 @@ impl Index {
             let levels = levels.iter().filter(|nodes| !nodes.is_empty());
             levels.filter_map(|nodes| nodes.common(loaded).find(|&node| good(node))).min()
         };
-        loads.levels.values().filter(|set| !set.is_empty()).find_map(|set| found(set, &mut good))
+        loads.by_load().find_map(|loaded| found(loaded, &mut good))
     }
 }
 
 impl Loads {
     pub(super) fn insert(&mut self, load: u32, node: NodeId) {
-        self.levels.entry(load).or_default().insert(node);
+        let level = load as usize;
+        if self.levels.len() <= level {
+            self.levels.resize_with(level + 1, NodeSet::default);
+        }
+        if self.levels[level].is_empty() {
+            self.present.insert(NodeId(load));
+        }
+        self.levels[level].insert(node);
     }
 
     pub(super) fn remove(&mut self, load: u32, node: NodeId) {
-        if let Some(level) = self.levels.get_mut(&load) {
-            level.remove(node);
-            if level.is_empty() && self.levels.len() > LOAD_LEVELS_KEPT {
-                self.levels.remove(&load);
+        let Some(level) = self.levels.get_mut(load as usize) else { return };
+        level.remove(node);
+        if level.is_empty() {
+            self.present.remove(NodeId(load));
+            if load > LOAD_LEVELS_KEPT {
+                *level = NodeSet::default();
             }
         }
     }
@@ -106,13 +118,18 @@ impl Loads {
     /// How loaded a node is, for those who check.
     #[must_use]
     pub fn of(&self, node: NodeId) -> Option<u32> {
-        self.levels.iter().find(|(_, nodes)| nodes.contains(node)).map(|(&load, _)| load)
+        let mut levels = (0..).zip(&self.levels);
+        levels.find(|(_, nodes)| nodes.contains(node)).map(|(load, _)| load)
     }
 
     /// The nodes of a set, the least loaded first, then by number.
     fn in_order<'a>(&'a self, nodes: &'a NodeSet) -> impl Iterator<Item = NodeId> + 'a {
-        let levels = if nodes.is_empty() { None } else { Some(&self.levels) };
-        let levels = levels.into_iter().flat_map(BTreeMap::values).filter(|set| !set.is_empty());
-        levels.flat_map(|loaded| nodes.common(loaded))
+        let loaded = if nodes.is_empty() { None } else { Some(self.by_load()) };
+        loaded.into_iter().flatten().flat_map(|loaded| nodes.common(loaded))
+    }
+
+    /// The nodes of each load, least first.
+    fn by_load(&self) -> impl Iterator<Item = &NodeSet> {
+        self.present.iter().map(|load| &self.levels[load.0 as usize])
     }
 }

@@ -14,14 +14,19 @@
 //! A timetable may activate later than it is made. What becomes of the accounts then is kept as a
 //! stage, and entered when its time has come.
 
+mod account;
+mod paces;
+
+pub use paces::Release;
+
 use crate::frame::Frame;
 use crate::ids::{JobId, RowId};
-use crate::ordered::{Entry, Ordered};
 use crate::table::Table;
 use crate::time::{ClusterTime, Nanos};
-use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use account::{Account, Standing};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use core::cmp::Reverse;
+use paces::{Clocks, Paces, Releases, clock_of};
 
 /// What a new account is opened with.
 #[derive(Clone, Copy, Debug)]
@@ -45,66 +50,6 @@ pub struct Runs {
     pub rows: Vec<RowId>,
 }
 
-/// One job's account.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Account {
-    /// Of slots that it runs in no more.
-    settled: u64,
-    /// Where it runs.
-    runs: Runs,
-    /// What the clocks of these rows showed, added up, when it began to.
-    began: u64,
-    /// When it is to begin, while it is new.
-    begins: ClusterTime,
-    processors: u64,
-    /// How long it may run.
-    limit: Option<u64>,
-    standing: Standing,
-}
-
-/// What is to be expected of an account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Standing {
-    /// No timetable that gives the job its turns, or gives them back, has activated yet.
-    New,
-    /// It runs when it is its turn.
-    Open,
-    /// A user suspends it: nobody can say when it ends.
-    Held,
-    /// The job was asked to end or killed: it goes on running, and may be gone any moment.
-    Ending,
-    /// Its tasks have all ended: it runs in no slot whatever a timetable says.
-    Halted,
-}
-
-/// A job in the order in which the jobs of a pace reach their limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Due {
-    /// What the clocks of the pace's rows will show, added up.
-    mark: u64,
-    job: JobId,
-    processors: u64,
-}
-
-impl Entry for Due {
-    type Summary = u64;
-    fn enter(self, processors: &mut u64) {
-        *processors += self.processors;
-    }
-    fn leave(self, processors: &mut u64) -> bool {
-        *processors -= self.processors;
-        true
-    }
-}
-
-/// Jobs that run in exactly the same rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Pace {
-    jobs: Ordered<Due>,
-    /// When the first reaches its limit; nothing if that must be found anew.
-    next: Option<ClusterTime>,
-}
-
 /// What changes when a timetable activates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stage {
@@ -123,15 +68,11 @@ pub struct Ledger {
     now: ClusterTime,
     /// The frame in effect.
     frame: Frame,
-    clocks: BTreeMap<RowId, u64>,
+    clocks: Clocks,
     accounts: Table<Account>,
     /// Accounts with a limit.
     limited: usize,
-    /// The jobs with a limit that are not ending, by where they run. New ones stand under no rows, by
-    /// when they would end if they ran all the time.
-    paces: BTreeMap<Runs, Pace>,
-    /// The processors of jobs that may be gone any moment, by home row.
-    leaving: BTreeMap<RowId, u64>,
+    paces: Paces,
     stages: VecDeque<Stage>,
     moved: Moved,
 }
@@ -144,15 +85,6 @@ pub struct Moved {
     /// These jobs run in the slots of other rows than before, or not at all. One may stand here
     /// twice, or have ended since.
     pub jobs: Vec<JobId>,
-}
-
-/// When processors of a row come free by what their jobs may still run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Release {
-    /// So much more of the row's slot has to pass, at most.
-    pub need: Nanos,
-    /// So many processors have come free then.
-    pub processors: u64,
 }
 
 impl Ledger {
@@ -193,7 +125,7 @@ impl Ledger {
             standing: Standing::New,
         };
         self.limited += usize::from(account.limit.is_some());
-        self.list(job, &account);
+        self.paces.enter(job, &account);
         self.accounts.insert(job, account);
     }
 
@@ -258,7 +190,7 @@ impl Ledger {
     /// Closes a job's account and says what it got.
     pub fn close(&mut self, job: JobId) -> Nanos {
         let Some(mut account) = self.accounts.remove(&job) else { return Nanos::ZERO };
-        self.unlist(job, &account);
+        self.paces.remove(job, &account);
         self.limited -= usize::from(account.limit.is_some());
         account.settle(clock_of(&self.clocks, &account.runs.rows));
         Nanos(account.settled)
@@ -287,17 +219,7 @@ impl Ledger {
 
     /// The job that reaches its limit next, and when, if nothing changes.
     pub fn next_due(&mut self) -> Option<(ClusterTime, JobId)> {
-        let Self { paces, clocks, frame, now, .. } = self;
-        let paces = paces.iter_mut().filter(|(runs, _)| !runs.rows.is_empty());
-        let due = |(runs, pace): (&Runs, &mut Pace)| {
-            let first = pace.jobs.first()?;
-            let at = *pace.next.get_or_insert_with(|| {
-                let need = Nanos(first.mark.saturating_sub(clock_of(clocks, &runs.rows)));
-                frame.reaches(&runs.rows, *now, need)
-            });
-            Some((at.max(*now), first.job))
-        };
-        paces.filter_map(due).min().filter(|&(at, _)| at < ClusterTime::NEVER)
+        self.paces.next_due(&self.clocks, &self.frame, self.now)
     }
 
     /// Whether any job has a limit.
@@ -309,7 +231,7 @@ impl Ledger {
     /// Whether any job may be gone any moment, so that nobody can say when.
     #[must_use]
     pub fn anybody_leaves(&self) -> bool {
-        !self.leaving.is_empty()
+        self.paces.anybody_leaves()
     }
 
     /// When so many more processors of a row will have come free, by what the jobs at home there may
@@ -318,8 +240,8 @@ impl Ledger {
     /// `None`: never, since jobs without a limit hold them.
     #[must_use]
     pub fn release(&self, row: RowId, processors: u64) -> Option<Release> {
-        let mut freed = self.leaving.get(&row).copied().unwrap_or(0);
-        let mut releases = Releases::new(self, row);
+        let mut freed = self.paces.leaving(row);
+        let mut releases = Releases::new(&self.paces, &self.clocks, self.now, row);
         let mut need = 0;
         while freed < processors {
             (need, freed) = releases.next(freed, processors - freed)?;
@@ -331,9 +253,9 @@ impl Ledger {
     /// When the processors of a row come free, soonest first, each at the latest then.
     #[must_use]
     pub fn releases(&self, row: RowId) -> Vec<Release> {
-        let leaving = self.leaving.get(&row).copied().unwrap_or(0);
+        let leaving = self.paces.leaving(row);
         let mut all = alloc::vec![Release { need: Nanos::ZERO, processors: leaving }];
-        let mut releases = Releases::new(self, row);
+        let mut releases = Releases::new(&self.paces, &self.clocks, self.now, row);
         while let Some((need, freed)) = releases.next(0, 1) {
             all.push(Release { need: Nanos(need), processors: freed });
         }
@@ -386,17 +308,14 @@ impl Ledger {
     /// of its pace.
     #[must_use]
     pub fn complete(&self) -> bool {
-        let mut anew = Self { clocks: self.clocks.clone(), ..Self::default() };
+        let mut paces = Paces::default();
         let mut clocks = true;
         for (job, account) in self.accounts.iter() {
             clocks &= account.runs.rows.iter().all(|row| self.clocks.contains_key(row));
             clocks &= clock_of(&self.clocks, &account.runs.rows) >= account.began;
-            anew.list(job, account);
+            paces.enter(job, account);
         }
-        let lists = |ledger: &Self| -> Vec<(Runs, Ordered<Due>)> {
-            ledger.paces.iter().map(|(runs, pace)| (runs.clone(), pace.jobs.clone())).collect()
-        };
-        clocks && lists(&anew) == lists(self) && anew.leaving == self.leaving
+        clocks && paces.same_jobs(&self.paces)
     }
 
     /// Whose service grows otherwise than before [`Ledger::forget_moved`].
@@ -448,149 +367,16 @@ impl Ledger {
             self.clocks.retain(|row, _| rows.contains(row) || frame.length_of(*row).is_some());
             self.frame = frame;
             self.moved.frame = true;
-            for pace in self.paces.values_mut() {
-                pace.next = None;
-            }
+            self.paces.foretell_anew();
         }
     }
 
     /// Changes an account, given what the clocks of its rows show, and lists it anew.
     fn change(&mut self, job: JobId, change: impl FnOnce(&mut Account, u64)) {
-        let Some(mut account) = self.accounts.remove(&job) else { return };
-        self.unlist(job, &account);
-        let clock = clock_of(&self.clocks, &account.runs.rows);
-        change(&mut account, clock);
-        self.list(job, &account);
-        self.accounts.insert(job, account);
-    }
-
-    fn list(&mut self, job: JobId, account: &Account) {
-        if account.leaves() {
-            if account.processors == 0 {
-                return;
-            }
-            *self.leaving.entry(account.runs.home).or_default() += account.processors;
-        } else if let Some(due) = account.due(job) {
-            let pace = match self.paces.get_mut(&account.runs) {
-                Some(pace) => pace,
-                None => self.paces.entry(account.runs.clone()).or_default(),
-            };
-            if pace.jobs.first().is_none_or(|first| due < first) {
-                pace.next = None;
-            }
-            pace.jobs.insert(due);
-        }
-    }
-
-    fn unlist(&mut self, job: JobId, account: &Account) {
-        if account.leaves() {
-            let home = account.runs.home;
-            if let Some(leaving) = self.leaving.get_mut(&home) {
-                *leaving -= account.processors;
-                if *leaving == 0 {
-                    self.leaving.remove(&home);
-                }
-            }
-        } else if let Some(due) = account.due(job)
-            && let Some(pace) = self.paces.get_mut(&account.runs)
-        {
-            if pace.jobs.first() == Some(due) {
-                pace.next = None;
-            }
-            pace.jobs.remove(due);
-            if pace.jobs.is_empty() {
-                self.paces.remove(&account.runs);
-            }
-        }
-    }
-}
-
-/// What the clocks of rows show, added up.
-fn clock_of(clocks: &BTreeMap<RowId, u64>, rows: &[RowId]) -> u64 {
-    rows.iter().map(|row| clocks.get(row).copied().unwrap_or(0)).sum()
-}
-
-impl Account {
-    /// Enters what the running rows gave, and begins anew from what their clocks show.
-    const fn settle(&mut self, clock: u64) {
-        self.settled += clock - self.began;
-        self.began = clock;
-    }
-
-    /// Whether its processors may come free any moment.
-    const fn leaves(&self) -> bool {
-        matches!(self.standing, Standing::Ending | Standing::Halted)
-    }
-
-    /// Its place in the list of its pace; `None` if it is not to reach a limit.
-    fn due(&self, job: JobId) -> Option<Due> {
-        let waits = self.standing == Standing::New;
-        let held = self.standing == Standing::Held;
-        if self.leaves() || held || (self.runs.rows.is_empty() && !waits) {
-            return None;
-        }
-        let left = self.limit?.saturating_sub(self.settled);
-        // Who has not begun stands under no rows, and time itself is the clock.
-        let from = if self.runs.rows.is_empty() { self.begins.0 } else { self.began };
-        Some(Due { mark: from.saturating_add(left), job, processors: self.processors })
-    }
-}
-
-/// Goes through the jobs at home in a row as they reach their limits.
-struct Releases<'a> {
-    lists: Vec<(u64, &'a Ordered<Due>)>,
-    /// Where in its list (block, entry) each stands, by what the next one there still needs.
-    next: BinaryHeap<Reverse<(u64, usize, usize, usize)>>,
-}
-
-impl<'a> Releases<'a> {
-    fn new(ledger: &'a Ledger, row: RowId) -> Self {
-        let first = Runs { home: row, rows: Vec::new() };
-        let lists = ledger.paces.range(first..).take_while(|(runs, _)| runs.home == row);
-        let clock = |runs: &Runs| match runs.rows.is_empty() {
-            true => ledger.now.0,
-            false => clock_of(&ledger.clocks, &runs.rows),
-        };
-        let lists = lists.map(|(runs, pace)| (clock(runs), &pace.jobs));
-        let mut releases = Self { lists: lists.collect(), next: BinaryHeap::new() };
-        for list in 0..releases.lists.len() {
-            releases.stand(list, 0, 0);
-        }
-        releases
-    }
-
-    fn stand(&mut self, list: usize, block: usize, entry: usize) {
-        let (clock, blocks) = (self.lists[list].0, self.lists[list].1.blocks());
-        let past = blocks.get(block).is_some_and(|block| block.entries.len() <= entry);
-        let (block, entry) = if past { (block + 1, 0) } else { (block, entry) };
-        if let Some(next) = blocks.get(block) {
-            let need = next.entries[entry].mark.saturating_sub(clock);
-            self.next.push(Reverse((need, list, block, entry)));
-        }
-    }
-
-    /// Goes on to the next job, or past a block of jobs that together have fewer than `wanted`
-    /// processors: what it needs, and how many processors have come free when `freed` had.
-    fn next(&mut self, freed: u64, wanted: u64) -> Option<(u64, u64)> {
-        let Reverse((need, list, block, entry)) = self.next.pop()?;
-        let found = &self.lists[list].1.blocks()[block];
-        if self.next.is_empty() && entry == 0 && found.summary < wanted {
-            self.stand(list, block + 1, 0);
-            return Some((need, freed + found.summary));
-        }
-        self.stand(list, block, entry + 1);
-        Some((need, freed + found.entries[entry].processors))
-    }
-
-    /// Goes on past all who need no more than `need`, and says how many processors they have.
-    fn until(&mut self, need: u64) -> u64 {
-        let mut freed = 0;
-        while let Some(Reverse((next, ..))) = self.next.peek()
-            && *next <= need
-        {
-            freed = self.next(freed, 1).map_or(freed, |(_, freed)| freed);
-        }
-        freed
+        let Some(account) = self.accounts.get_mut(&job) else { return };
+        self.paces.remove(job, account);
+        change(account, clock_of(&self.clocks, &account.runs.rows));
+        self.paces.enter(job, account);
     }
 }
 

@@ -1,0 +1,64 @@
+//! One job's account.
+
+use super::Runs;
+use super::paces::Due;
+use crate::ids::JobId;
+use crate::time::ClusterTime;
+
+/// One job's account.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Account {
+    /// Of slots that it runs in no more.
+    pub(super) settled: u64,
+    /// Where it runs.
+    pub(super) runs: Runs,
+    /// What the clocks of these rows showed, added up, when it began to.
+    pub(super) began: u64,
+    /// When it is to begin, while it is new.
+    pub(super) begins: ClusterTime,
+    pub(super) processors: u64,
+    /// How long it may run.
+    pub(super) limit: Option<u64>,
+    pub(super) standing: Standing,
+}
+
+/// What is to be expected of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Standing {
+    /// No timetable that gives the job its turns, or gives them back, has activated yet.
+    New,
+    /// It runs when it is its turn.
+    Open,
+    /// A user suspends it: nobody can say when it ends.
+    Held,
+    /// The job was asked to end or killed: it goes on running, and may be gone any moment.
+    Ending,
+    /// Its tasks have all ended: it runs in no slot whatever a timetable says.
+    Halted,
+}
+
+impl Account {
+    /// Enters what the running rows gave, and begins anew from what their clocks show.
+    pub(super) const fn settle(&mut self, clock: u64) {
+        self.settled += clock - self.began;
+        self.began = clock;
+    }
+
+    /// Whether its processors may come free any moment.
+    pub(super) const fn leaves(&self) -> bool {
+        matches!(self.standing, Standing::Ending | Standing::Halted)
+    }
+
+    /// Its place in the list of its pace; `None` if it is not to reach a limit.
+    pub(super) fn due(&self, job: JobId) -> Option<Due> {
+        let waits = self.standing == Standing::New;
+        let held = self.standing == Standing::Held;
+        if self.leaves() || held || (self.runs.rows.is_empty() && !waits) {
+            return None;
+        }
+        let left = self.limit?.saturating_sub(self.settled);
+        // Who has not begun stands under no rows, and time itself is the clock.
+        let from = if self.runs.rows.is_empty() { self.begins.0 } else { self.began };
+        Some(Due { mark: from.saturating_add(left), job, processors: self.processors })
+    }
+}
