@@ -15,6 +15,7 @@
 
 mod driver;
 mod error;
+pub mod fuzz;
 mod grouped;
 mod jobs;
 mod machine;

@@ -1,10 +1,10 @@
 //! Tests of the core from outside: only through events, actions and views.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on may panic")]
 
-mod cluster;
 mod packing;
 mod periods;
 mod placement;
 mod queues;
-mod random;
 mod scenarios;
+
+use tutti_sim::fuzz as cluster;

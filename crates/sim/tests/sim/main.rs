@@ -5,6 +5,7 @@ mod agree;
 mod bounds;
 mod closed_forms;
 mod figures;
+mod fuzz;
 mod periods;
 mod reference;
 mod scenario;

@@ -1,15 +1,18 @@
 //! A pretended cluster around the core: it carries out actions, keeps the timetables that nodes
-//! were sent, and adds up by itself, slot by slot, who ran for how long.
+//! were sent, and adds up by itself, slot by slot, who ran for how long. After every event it checks
+//! the core, and what the core told of itself. What is wrong panics, as tests do.
+#![allow(clippy::unwrap_used, reason = "a check that fails panics")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{
-    Action, ClassName, ClassSpec, ClusterTime, ControlMethod, Core, EndReason, Event, IfAbsent,
-    JobId, JobSpec, Nanos, NodeId, NodeSpec, OnBadExit, Outcome, Params, ProcessorSet, Rank,
-    Refusal, RequestId, RowId, TaskStatus, Timetable, UserId, check, default_classes,
+    Action, ClassName, ClassSpec, ClusterTime, Core, EndReason, Event, IfAbsent, JobId, JobSpec,
+    Nanos, NodeId, NodeSpec, OnBadExit, Outcome, Params, ProcessorSet, Rank, Refusal, RequestId,
+    RowId, TaskStatus, Timetable, UserId, check, default_classes,
 };
 
 /// A job of one processor a task, with nothing special.
-pub(crate) fn job(tasks: u32) -> JobSpec {
+#[must_use]
+pub fn job(tasks: u32) -> JobSpec {
     JobSpec {
         owner: UserId(1000),
         class: ClassName::new("production"),
@@ -25,50 +28,63 @@ pub(crate) fn job(tasks: u32) -> JobSpec {
     }
 }
 
-pub(crate) fn node_spec(processors: u32, memory_bytes: u64) -> NodeSpec {
+/// A node of so many processors, and so much memory in bytes.
+#[must_use]
+pub fn node_spec(processors: u32, memory_bytes: u64) -> NodeSpec {
     NodeSpec { name: "n".into(), processors: ProcessorSet::first(processors), memory_bytes }
 }
 
 /// What the nodes hold of one job.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held {
+pub struct Held {
     /// Tasks that run, by node; a node with none left waits to be cleared.
-    pub(crate) tasks: BTreeMap<NodeId, BTreeSet<Rank>>,
+    pub tasks: BTreeMap<NodeId, BTreeSet<Rank>>,
     /// Nodes that were told to kill it.
-    pub(crate) killed: BTreeSet<NodeId>,
+    pub killed: BTreeSet<NodeId>,
     /// On how many nodes it was launched.
-    pub(crate) nodes: usize,
+    pub nodes: usize,
 }
 
+/// See the module.
 #[derive(Debug)]
-pub(crate) struct Cluster {
-    pub(crate) core: Core,
-    pub(crate) now: u64,
-    pub(crate) wake: ClusterTime,
+pub struct Cluster {
+    /// Who decides.
+    pub core: Core,
+    /// In nanoseconds.
+    pub now: u64,
+    /// When the core wants to be woken.
+    pub wake: ClusterTime,
     /// Timetables by node: the one in effect and those that wait to activate.
-    pub(crate) timetables: BTreeMap<NodeId, VecDeque<Timetable>>,
-    pub(crate) held: BTreeMap<JobId, Held>,
-    pub(crate) outcomes: BTreeMap<JobId, Outcome>,
-    pub(crate) refusals: Vec<Refusal>,
-    pub(crate) accepted: Vec<JobId>,
-    /// Who ran for how long, by our own reckoning.
-    pub(crate) service: BTreeMap<JobId, u64>,
+    pub timetables: BTreeMap<NodeId, VecDeque<Timetable>>,
+    /// What nodes hold of the jobs that were launched.
+    pub held: BTreeMap<JobId, Held>,
+    /// How jobs ended.
+    pub outcomes: BTreeMap<JobId, Outcome>,
+    /// Why requests were refused, in their order.
+    pub refusals: Vec<Refusal>,
+    /// The jobs that were accepted, in their order.
+    pub accepted: Vec<JobId>,
+    /// Who ran for how long, by our own reckoning, in nanoseconds.
+    pub service: BTreeMap<JobId, u64>,
     /// When each row last had its turn.
-    pub(crate) last_turn: BTreeMap<RowId, u64>,
-    pub(crate) longest_wait: u64,
+    pub last_turn: BTreeMap<RowId, u64>,
+    /// The longest that a row waited for its turn, in nanoseconds.
+    pub longest_wait: u64,
     /// What is to be said of jobs that leave and come.
-    pub(crate) moves: Vec<Event>,
+    pub moves: Vec<Event>,
     /// In whose slots each job runs, as far as we were told.
     runs: BTreeMap<JobId, Vec<RowId>>,
     /// Everything the core ever asked for.
-    pub(crate) log: Vec<Action>,
+    pub log: Vec<Action>,
     /// Jobs of an earlier controller had numbers up to this.
     spent: u64,
     requests: u64,
 }
 
 impl Cluster {
-    pub(crate) fn new(params: Params) -> Self {
+    /// A cluster without nodes.
+    #[must_use]
+    pub fn new(params: Params) -> Self {
         Self {
             core: Core::new(params, default_classes()),
             now: 0,
@@ -90,7 +106,8 @@ impl Cluster {
     }
 
     /// A cluster with nodes 0, 1, ... of so many processors and 1000 bytes each.
-    pub(crate) fn with_nodes(widths: &[u32]) -> Self {
+    #[must_use]
+    pub fn with_nodes(widths: &[u32]) -> Self {
         let mut cluster = Self::new(Params::default());
         for (node, &width) in (0..).zip(widths) {
             cluster.join(node, width);
@@ -98,11 +115,13 @@ impl Cluster {
         cluster
     }
 
-    pub(crate) fn join(&mut self, node: u32, width: u32) {
+    /// A node joins, with so many processors and 1000 bytes.
+    pub fn join(&mut self, node: u32, width: u32) {
         self.event(Event::NodeJoined { node: NodeId(node), spec: node_spec(width, 1000) });
     }
 
-    pub(crate) fn lose(&mut self, node: u32) {
+    /// A node is lost, with all that it holds.
+    pub fn lose(&mut self, node: u32) {
         self.timetables.remove(&NodeId(node));
         for held in self.held.values_mut() {
             held.tasks.remove(&NodeId(node));
@@ -111,29 +130,31 @@ impl Cluster {
     }
 
     /// A node holds a job of an earlier controller.
-    pub(crate) fn hold(&mut self, job: u64) {
+    pub fn hold(&mut self, job: u64) {
         self.spent = self.spent.max(job);
         self.event(Event::Held { job: JobId(job) });
     }
 
     /// Submits and gives the number, if it was accepted.
-    pub(crate) fn try_submit(&mut self, spec: JobSpec) -> Option<JobId> {
+    pub fn try_submit(&mut self, spec: JobSpec) -> Option<JobId> {
         self.requests += 1;
         let before = self.accepted.len();
         self.event(Event::Submit { request: RequestId(self.requests), spec });
         self.accepted.get(before).copied()
     }
 
-    pub(crate) fn submit(&mut self, spec: JobSpec) -> JobId {
+    /// Submits what must be accepted.
+    pub fn submit(&mut self, spec: JobSpec) -> JobId {
         self.try_submit(spec).expect("accepted")
     }
 
-    pub(crate) fn cancel(&mut self, job: JobId, at_once: bool) {
+    /// A user ends a job.
+    pub fn cancel(&mut self, job: JobId, at_once: bool) {
         self.event(Event::Cancel { job, reason: EndReason::Cancelled, at_once });
     }
 
     /// One task ends.
-    pub(crate) fn end_task(&mut self, job: JobId, rank: u32, status: TaskStatus) {
+    pub fn end_task(&mut self, job: JobId, rank: u32, status: TaskStatus) {
         let rank = Rank(rank);
         for tasks in self.held.get_mut(&job).into_iter().flat_map(|held| held.tasks.values_mut()) {
             tasks.remove(&rank);
@@ -142,7 +163,7 @@ impl Cluster {
     }
 
     /// All tasks that still run end like this.
-    pub(crate) fn end_tasks(&mut self, job: JobId, status: TaskStatus) {
+    pub fn end_tasks(&mut self, job: JobId, status: TaskStatus) {
         let held = self.held.get(&job).cloned().unwrap_or_default();
         for rank in held.tasks.values().flatten() {
             self.end_task(job, rank.0, status);
@@ -150,7 +171,7 @@ impl Cluster {
     }
 
     /// Every node without tasks of the job reports so.
-    pub(crate) fn clear(&mut self, job: JobId) {
+    pub fn clear(&mut self, job: JobId) {
         let held = self.held.get(&job).cloned().unwrap_or_default();
         for (node, tasks) in held.tasks {
             if tasks.is_empty() {
@@ -168,7 +189,7 @@ impl Cluster {
     }
 
     /// All tasks that still run end like this, and nothing of the job is left: in one.
-    pub(crate) fn end_job(&mut self, job: JobId, status: TaskStatus) {
+    pub fn end_job(&mut self, job: JobId, status: TaskStatus) {
         if let Some(held) = self.held.get_mut(&job) {
             held.tasks.clear();
             held.killed.clear();
@@ -177,14 +198,14 @@ impl Cluster {
     }
 
     /// A job ends well, and is cleared everywhere.
-    pub(crate) fn finish(&mut self, job: JobId) -> Outcome {
+    pub fn finish(&mut self, job: JobId) -> Outcome {
         self.end_tasks(job, TaskStatus::Exited(0));
         self.clear(job);
         self.outcomes[&job]
     }
 
     /// The nodes do what they were told to kill.
-    pub(crate) fn deliver_kills(&mut self) {
+    pub fn deliver_kills(&mut self) {
         for (job, held) in self.held.clone() {
             for node in held.killed {
                 for rank in held.tasks.get(&node).into_iter().flatten() {
@@ -199,7 +220,7 @@ impl Cluster {
     }
 
     /// Time passes, with ticks when the core asked for them.
-    pub(crate) fn advance(&mut self, nanos: u64) {
+    pub fn advance(&mut self, nanos: u64) {
         let target = self.now + nanos;
         while self.wake.0 <= target {
             self.pass(self.wake.0.max(self.now));
@@ -208,11 +229,13 @@ impl Cluster {
         self.pass(target);
     }
 
-    pub(crate) fn advance_ms(&mut self, millis: u64) {
+    /// Time passes.
+    pub fn advance_ms(&mut self, millis: u64) {
         self.advance(millis * 1_000_000);
     }
 
-    pub(crate) fn event(&mut self, event: Event) {
+    /// Something happens: the core is told, does what it must, and is checked.
+    pub fn event(&mut self, event: Event) {
         if event == Event::Tick {
             self.wake = ClusterTime::NEVER;
         }
@@ -306,7 +329,8 @@ impl Cluster {
                 }
             }
             Action::Launch { job, control } => {
-                assert_eq!(*control, ControlMethod::Freeze);
+                let class = &self.core.job(*job, ClusterTime(self.now)).unwrap().spec.class;
+                assert_eq!(*control, self.core.classes()[class].control());
                 let held = self.held.entry(*job).or_default();
                 for part in self.core.parts(*job) {
                     let ranks = part.placements().iter().map(|task| task.rank).collect();
@@ -355,7 +379,7 @@ impl Cluster {
     }
 
     /// Steps from switch to switch up to `target`, noting who runs.
-    pub(crate) fn pass(&mut self, target: u64) {
+    pub fn pass(&mut self, target: u64) {
         while self.now < target {
             let nodes: Vec<NodeId> = self.timetables.keys().copied().collect();
             nodes.iter().for_each(|&node| self.drop_replaced(node));
@@ -425,7 +449,7 @@ impl Cluster {
     }
 
     /// Ends everything, and makes sure that nothing is left.
-    pub(crate) fn drain(&mut self) {
+    pub fn drain(&mut self) {
         for _ in 0..4 {
             let jobs: Vec<JobId> =
                 self.core.jobs(ClusterTime(self.now)).map(|view| view.id).collect();
@@ -451,7 +475,8 @@ impl Cluster {
 }
 
 /// Sets parameters by name.
-pub(crate) fn params(values: &[(&str, u64)]) -> Params {
+#[must_use]
+pub fn params(values: &[(&str, u64)]) -> Params {
     let mut params = Params::default();
     for (name, value) in values {
         params.set(name, *value).unwrap();
@@ -460,7 +485,8 @@ pub(crate) fn params(values: &[(&str, u64)]) -> Params {
 }
 
 /// The rules of a class with a share.
-pub(crate) fn shared(share: u32, empty: IfAbsent) -> ClassSpec {
+#[must_use]
+pub fn shared(share: u32, empty: IfAbsent) -> ClassSpec {
     let spec = ClassSpec::default().with("share", u64::from(share)).unwrap();
     spec.with("empty", u64::from(empty == IfAbsent::Down)).unwrap()
 }

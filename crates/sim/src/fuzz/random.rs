@@ -1,0 +1,174 @@
+//! Scripts from a seed.
+
+use super::cluster::job;
+use super::script::{Script, Start};
+use super::step::{Step, class_name};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use tutti_core::param::{Param, ParamKind, UNBOUNDED};
+use tutti_core::{JobSpec, Nanos, OnBadExit, TaskStatus, class, params};
+
+const MS: u64 = 1_000_000;
+
+/// Who does things in a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Users and their tasks only.
+    Users,
+    /// Besides, administrators, and nodes that fail.
+    Everybody,
+}
+
+/// What makes a step, how often, and whether users or tasks do it.
+type Kind = (u64, Who, fn(&mut Random) -> Step);
+
+/// Every kind of step that there is.
+const KINDS: &[Kind] = &[
+    (72, Who::Users, |random| Step::Pass(random.below(300 * MS))),
+    (24, Who::Users, |random| Step::Pass(random.below(3 * MS))),
+    (96, Who::Users, |random| Step::Submit(Box::new(spec(random)))),
+    (60, Who::Users, |random| Step::EndTask(random.place(), random.place(), status(random))),
+    (48, Who::Users, |random| Step::EndTasks(random.place())),
+    (48, Who::Users, |random| Step::EndJob(random.place(), status(random))),
+    (84, Who::Users, |random| Step::Clear(random.place())),
+    (48, Who::Users, |_| Step::DeliverKills),
+    (24, Who::Users, |random| Step::Cancel(random.place(), random.one_in(2))),
+    (36, Who::Users, |random| Step::Suspend(random.place())),
+    (36, Who::Users, |random| Step::Resume(random.place())),
+    (12, Who::Users, |random| Step::Signal(random.place(), random.rank(), 10)),
+    (12, Who::Users, |random| Step::FrontEndLost(random.place())),
+    (12, Who::Users, |random| Step::Nonsense(random.below(50), random.number(9))),
+    (51, Who::Everybody, |random| Step::Lose(random.number(3))),
+    (51, Who::Everybody, |random| Step::Join(random.number(3), 1 + random.number(5))),
+    (51, Who::Everybody, |random| Step::Node(random.number(4), random.number(9), random.number(9))),
+    (51, Who::Everybody, |random| Step::Hold(random.below(200))),
+    (51, Who::Everybody, |random| set(random, &["policy"])),
+    (51, Who::Everybody, |random| set(random, &["queue"])),
+    (51, Who::Everybody, |random| set(random, &["quantum", "rows"])),
+    (102, Who::Everybody, |random| set(random, &[])),
+    (102, Who::Everybody, |random| {
+        let rule = random.any(class::RULES);
+        Step::Rule(random.place(), rule.name.to_owned(), value(random, rule))
+    }),
+];
+
+/// What is set at the beginning, if at all: our own reckoning of who ran when needs to know it.
+const FIXED: &str = "lead";
+
+impl Script {
+    /// The script of a seed: the same on every machine.
+    #[must_use]
+    pub fn random(seed: u64, steps: usize, who: Who) -> Self {
+        let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
+        let mut start = Start { nodes: vec![2, 4, 3], ..Start::default() };
+        start.params.insert("quantum".to_owned(), 2 * MS + random.below(8 * MS));
+        start.params.insert("rows".to_owned(), 1 + random.below(5));
+        if who == Who::Everybody && random.one_in(4) {
+            start.params.insert(FIXED.to_owned(), random.below(40 * MS));
+        }
+        let kinds = KINDS.iter().filter(|(_, does, _)| who == Who::Everybody || *does == who);
+        let kinds: Vec<&Kind> = kinds.collect();
+        let steps = (0..steps).map(|_| step(&mut random, &kinds)).collect();
+        Self { start, steps }
+    }
+}
+
+fn step(random: &mut Random, kinds: &[&Kind]) -> Step {
+    let mut ticket = random.below(kinds.iter().map(|(tickets, ..)| tickets).sum());
+    for (tickets, _, make) in kinds {
+        match ticket.checked_sub(*tickets) {
+            None => return make(random),
+            Some(left) => ticket = left,
+        }
+    }
+    Step::DeliverKills
+}
+
+fn spec(random: &mut Random) -> JobSpec {
+    let tasks = 1 + random.number(7);
+    JobSpec {
+        class: class_name(random.place()),
+        processors_per_task: *random.any(&[None, Some(1), Some(1), Some(2)]),
+        memory_per_task_bytes: random.one_in(4).then(|| random.below(300)),
+        time_limit: random.one_in(3).then(|| Nanos(MS + random.below(400 * MS))),
+        grace: Nanos(random.below(300 * MS)),
+        attached: random.one_in(2),
+        movable: random.one_in(2),
+        on_bad_exit: *random.any(&[OnBadExit::Kill, OnBadExit::KillOnSignal, OnBadExit::Continue]),
+        // Now and then more tasks than there are processors.
+        ..job(if tasks == 7 { 11 } else { tasks })
+    }
+}
+
+fn status(random: &mut Random) -> TaskStatus {
+    let well = TaskStatus::Exited(0);
+    let badly = [
+        TaskStatus::Exited(3),
+        TaskStatus::Signaled(11),
+        TaskStatus::OutOfMemory,
+        TaskStatus::Lost,
+    ];
+    if random.one_in(2) { well } else { *random.any(&badly) }
+}
+
+/// Sets one of these parameters, or of all that may change, if none is named.
+fn set(random: &mut Random, names: &[&str]) -> Step {
+    let wanted = |param: &&Param| match names {
+        [] => param.name != FIXED,
+        names => names.contains(&param.name),
+    };
+    let table: Vec<&Param> = params::TABLE.iter().filter(wanted).collect();
+    let param = *random.any(&table);
+    Step::Set(param.name.to_owned(), value(random, param))
+}
+
+/// A value in the parameter's range, of the size that matters in a small cluster.
+fn value(random: &mut Random, param: &Param) -> u64 {
+    let most = match param.kind {
+        ParamKind::Duration | ParamKind::DurationOr(_) => 150 * MS,
+        ParamKind::Count | ParamKind::CountOr(_) => 12,
+        ParamKind::Share => 6000,
+        ParamKind::Choice(_) => u64::MAX,
+    };
+    let value = param.min + random.below((param.max - param.min).min(most) + 1);
+    match param.kind {
+        ParamKind::DurationOr(_) | ParamKind::CountOr(_) if random.one_in(4) => UNBOUNDED,
+        ParamKind::DurationOr(_)
+        | ParamKind::CountOr(_)
+        | ParamKind::Duration
+        | ParamKind::Count
+        | ParamKind::Share
+        | ParamKind::Choice(_) => value,
+    }
+}
+
+struct Random(Xoshiro256PlusPlus);
+
+impl Random {
+    /// Below `count`, which is at least 1; each nearly as likely.
+    fn below(&mut self, count: u64) -> u64 {
+        let product = u128::from(self.0.next_u64()) * u128::from(count);
+        u64::try_from(product >> 64).unwrap_or(0)
+    }
+
+    fn number(&mut self, count: u32) -> u32 {
+        u32::try_from(self.below(u64::from(count))).unwrap_or(0)
+    }
+
+    /// A place among things of which nobody knows how many there will be.
+    fn place(&mut self) -> usize {
+        self.number(1000) as usize
+    }
+
+    fn rank(&mut self) -> Option<u32> {
+        self.one_in(2).then(|| self.number(12))
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
+    fn any<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[usize::try_from(self.below(of.len() as u64)).unwrap_or(0)]
+    }
+}

@@ -1,0 +1,169 @@
+//! A script that fails, as short as it can be made: first steps are left out, many at a time and
+//! then fewer (delta debugging), then what is left is made simpler, as long as it still fails.
+
+use super::cluster::job;
+use super::script::Script;
+use super::step::Step;
+use super::{Failure, play};
+use tutti_core::{JobSpec, TaskStatus, params};
+
+/// So many scripts are tried at most.
+const TRIES_MAX: usize = 5000;
+
+/// A shorter script that fails too, and how; `None` if this one does not fail.
+#[must_use]
+pub fn shrink(script: &Script) -> Option<(Script, Failure)> {
+    let failure = play(script).err()?;
+    let mut script = script.clone();
+    script.steps.truncate(failure.steps);
+    let mut shrinking = Shrinking { script, failure, tries: 0 };
+    loop {
+        let before = shrinking.script.clone();
+        shrinking.leave_out();
+        shrinking.simplify();
+        if shrinking.script == before || shrinking.tries >= TRIES_MAX {
+            return Some((shrinking.script, shrinking.failure));
+        }
+    }
+}
+
+struct Shrinking {
+    script: Script,
+    failure: Failure,
+    tries: usize,
+}
+
+impl Shrinking {
+    /// Takes a script instead of the one before if it fails too.
+    fn offer(&mut self, script: Script) -> bool {
+        self.tries += 1;
+        if self.tries > TRIES_MAX || script == self.script {
+            return false;
+        }
+        let Err(failure) = play(&script) else { return false };
+        self.script = script;
+        self.script.steps.truncate(failure.steps);
+        self.failure = failure;
+        true
+    }
+
+    fn leave_out(&mut self) {
+        let mut length = self.script.steps.len().div_ceil(2);
+        while length > 0 {
+            let mut from = 0;
+            while from < self.script.steps.len() {
+                let mut script = self.script.clone();
+                let to = (from + length).min(script.steps.len());
+                script.steps.drain(from..to);
+                if !self.offer(script) {
+                    from += length;
+                }
+            }
+            length /= 2;
+        }
+    }
+
+    fn simplify(&mut self) {
+        let names: Vec<String> = self.script.start.params.keys().cloned().collect();
+        for name in names {
+            let mut script = self.script.clone();
+            script.start.params.remove(&name);
+            self.offer(script);
+        }
+        while self.script.start.nodes.len() > 1 {
+            let mut script = self.script.clone();
+            script.start.nodes.pop();
+            if !self.offer(script) {
+                break;
+            }
+        }
+        for place in 0..self.script.start.nodes.len() {
+            while self.script.start.nodes[place] > 1 {
+                let mut script = self.script.clone();
+                script.start.nodes[place] -= 1;
+                if !self.offer(script) {
+                    break;
+                }
+            }
+        }
+        let mut place = 0;
+        while let Some(step) = self.script.steps.get(place) {
+            let simpler = simpler(step).into_iter().any(|step| {
+                let mut script = self.script.clone();
+                script.steps[place] = step;
+                self.offer(script)
+            });
+            // What became simpler may become simpler still.
+            place += usize::from(!simpler);
+        }
+    }
+}
+
+/// Steps that do less, or say less, the simplest first.
+fn simpler(step: &Step) -> Vec<Step> {
+    let mut all = match step.clone() {
+        Step::Pass(nanos) => lower(nanos).map(Step::Pass).collect(),
+        Step::Submit(spec) => {
+            simpler_spec(&spec).into_iter().map(Box::new).map(Step::Submit).collect()
+        }
+        Step::EndTask(job, rank, status) => {
+            let status = [TaskStatus::Exited(0), status];
+            let places =
+                |status| [(0, 0), (job % 8, rank % 8)].map(|(j, r)| Step::EndTask(j, r, status));
+            status.into_iter().flat_map(places).collect()
+        }
+        Step::EndTasks(job) => vec![Step::EndTasks(0), Step::EndTasks(job % 8)],
+        Step::EndJob(job, status) => {
+            let well = TaskStatus::Exited(0);
+            vec![Step::EndJob(0, well), Step::EndJob(job, well), Step::EndJob(job % 8, status)]
+        }
+        Step::Clear(job) => vec![Step::Clear(0), Step::Clear(job % 8)],
+        Step::Cancel(job, at_once) => vec![Step::Cancel(0, true), Step::Cancel(job % 8, at_once)],
+        Step::Suspend(job) => vec![Step::Suspend(0), Step::Suspend(job % 8)],
+        Step::Resume(job) => vec![Step::Resume(0), Step::Resume(job % 8)],
+        Step::Signal(job, rank, signal) => {
+            vec![Step::Signal(0, None, signal), Step::Signal(job % 8, rank, signal)]
+        }
+        Step::FrontEndLost(job) => vec![Step::FrontEndLost(0), Step::FrontEndLost(job % 8)],
+        Step::Set(name, value) => {
+            let default = params::TABLE.iter().find(|param| param.name == name);
+            let values = default.map(|param| param.default).into_iter().chain(lower(value));
+            values.map(|value| Step::Set(name.clone(), value)).collect()
+        }
+        Step::Rule(class, name, value) => {
+            lower(value).map(|value| Step::Rule(class % 4, name.clone(), value)).collect()
+        }
+        Step::Hold(job) => lower(job).map(Step::Hold).collect(),
+        Step::DeliverKills
+        | Step::Lose(_)
+        | Step::Join(..)
+        | Step::Node(..)
+        | Step::Nonsense(..) => Vec::new(),
+    };
+    // Only what comes before the step itself is simpler.
+    let same = all.iter().position(|other| other == step).unwrap_or(all.len());
+    all.truncate(same);
+    all
+}
+
+/// Rounder and smaller numbers.
+fn lower(number: u64) -> impl Iterator<Item = u64> {
+    let rounded = [1_000_000_000, 10_000_000, 1_000_000, 1000].map(|unit| number / unit * unit);
+    let all = [0, 1].into_iter().chain(rounded).chain([number / 2, number.saturating_sub(1)]);
+    all.filter(move |&other| other < number)
+}
+
+fn simpler_spec(spec: &JobSpec) -> Vec<JobSpec> {
+    let usual = job(spec.tasks);
+    let mut all = vec![job(1), usual.clone()];
+    all.push(JobSpec { tasks: spec.tasks - 1, ..spec.clone() });
+    all.push(JobSpec { class: usual.class, ..spec.clone() });
+    all.push(JobSpec { processors_per_task: usual.processors_per_task, ..spec.clone() });
+    all.push(JobSpec { memory_per_task_bytes: None, ..spec.clone() });
+    all.push(JobSpec { time_limit: None, ..spec.clone() });
+    all.push(JobSpec { grace: usual.grace, ..spec.clone() });
+    all.push(JobSpec { attached: false, ..spec.clone() });
+    all.push(JobSpec { on_bad_exit: usual.on_bad_exit, ..spec.clone() });
+    all.retain(|other| other != spec && other.tasks > 0);
+    all
+}

@@ -1,0 +1,171 @@
+//! What can happen, as steps of a script, and what each does to the cluster.
+
+use super::cluster::Cluster;
+use super::script::asked;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use tutti_core::param::{Param, Shown};
+use tutti_core::{
+    ClassName, ClusterTime, Event, Figures, JobId, JobSpec, LoadAverages, Nanos, NodeId, Rank,
+    TaskStatus, class, params,
+};
+
+/// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
+/// round: so a step means something wherever it stands in a script.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// So many nanoseconds pass.
+    Pass(u64),
+    /// A user asks for a job.
+    Submit(#[serde(with = "asked")] Box<JobSpec>),
+    /// A task of a job (its place among those that run) ends.
+    EndTask(usize, usize, TaskStatus),
+    /// All tasks of a job end well, one after the other.
+    EndTasks(usize),
+    /// A job ends in one.
+    EndJob(usize, TaskStatus),
+    /// Nodes that have no task of a job any more say so.
+    Clear(usize),
+    /// Nodes kill what they were told to.
+    DeliverKills,
+    /// A user ends a job: with a grace, or at once.
+    Cancel(usize, bool),
+    /// A user suspends a job.
+    Suspend(usize),
+    /// A user resumes it.
+    Resume(usize),
+    /// A user sends a signal to a rank of a job, or to all.
+    Signal(usize, Option<u32>, u8),
+    /// The front end of a job is gone.
+    FrontEndLost(usize),
+    /// A node is lost.
+    Lose(u32),
+    /// A node joins, with so many processors.
+    Join(u32, u32),
+    /// A node was measured, and says how busy it is.
+    Node(u32, u32, u32),
+    /// A parameter gets a value.
+    Set(String, u64),
+    /// A rule of a class gets a value.
+    Rule(usize, String, u64),
+    /// A node holds a job of an earlier controller, of this number.
+    Hold(u64),
+    /// Reports of a job and a node that nobody knows.
+    Nonsense(u64, u32),
+}
+
+/// The classes that jobs have here.
+const CLASSES: [&str; 4] = ["interactive", "production", "benchmark", "standby"];
+
+/// The class in this place.
+pub(super) fn class_name(place: usize) -> ClassName {
+    ClassName::new(CLASSES[place % CLASSES.len()])
+}
+
+impl Step {
+    pub(super) fn take(&self, cluster: &mut Cluster) {
+        match self {
+            Self::Pass(nanos) => cluster.advance(*nanos),
+            Self::Submit(spec) => drop(cluster.try_submit((**spec).clone())),
+            Self::EndTask(job, rank, status) => {
+                let job = pick(cluster, *job);
+                let held = cluster.held.get(&job).cloned().unwrap_or_default();
+                let ranks: Vec<Rank> = held.tasks.into_values().flatten().collect();
+                if !ranks.is_empty() {
+                    cluster.end_task(job, ranks[rank % ranks.len()].0, *status);
+                }
+            }
+            Self::EndTasks(job) => cluster.end_tasks(pick(cluster, *job), TaskStatus::Exited(0)),
+            Self::EndJob(job, status) => cluster.end_job(pick(cluster, *job), *status),
+            Self::Clear(job) => cluster.clear(pick(cluster, *job)),
+            Self::DeliverKills => cluster.deliver_kills(),
+            Self::Cancel(job, at_once) => cluster.cancel(pick(cluster, *job), *at_once),
+            Self::Suspend(job) => cluster.event(Event::Suspend { job: pick(cluster, *job) }),
+            Self::Resume(job) => cluster.event(Event::Resume { job: pick(cluster, *job) }),
+            Self::Signal(job, rank, signal) => {
+                let (job, ranks) = (pick(cluster, *job), rank.iter().copied().map(Rank).collect());
+                cluster.event(Event::Signal { job, ranks, signal: *signal });
+            }
+            Self::FrontEndLost(job) => {
+                cluster.event(Event::FrontEndLost { job: pick(cluster, *job) });
+            }
+            Self::Lose(node) => cluster.lose(*node),
+            Self::Join(node, width) => join(cluster, *node, *width),
+            Self::Node(node, speed, load) => {
+                let node = NodeId(*node);
+                let figures = Figures { int: *speed, float: 1, double: 7 * speed, memory: 0 };
+                cluster.event(Event::NodeMeasured { node, figures });
+                let averages = LoadAverages { now: 500 * load, ..LoadAverages::default() };
+                cluster.event(Event::NodeLoad { node, averages });
+            }
+            Self::Set(name, value) => {
+                let mut params = cluster.core.params().clone();
+                if params.set(name, *value).is_ok() {
+                    cluster.event(Event::SetParams { params });
+                }
+            }
+            Self::Rule(class, name, value) => {
+                let class = class_name(*class);
+                let spec = cluster.core.classes().get(&class).copied().unwrap_or_default();
+                if let Ok(spec) = spec.with(name, *value) {
+                    cluster.event(Event::SetClass { class, spec });
+                }
+            }
+            Self::Hold(job) => cluster.hold(*job),
+            Self::Nonsense(job, node) => nonsense(cluster, JobId(1000 + job), NodeId(50 + node)),
+        }
+    }
+}
+
+fn pick(cluster: &Cluster, place: usize) -> JobId {
+    let jobs: Vec<JobId> =
+        cluster.core.jobs(ClusterTime(cluster.now)).map(|view| view.id).collect();
+    jobs.get(place % jobs.len().max(1)).copied().unwrap_or(JobId(0))
+}
+
+/// A node joins anew; if it was up with other means, what it held is gone.
+fn join(cluster: &mut Cluster, node: u32, width: u32) {
+    let same = cluster
+        .core
+        .nodes()
+        .any(|view| view.id == NodeId(node) && view.up && view.spec.processors.count() == width);
+    if !same {
+        cluster.lose(node);
+    }
+    cluster.join(node, width);
+}
+
+fn nonsense(cluster: &mut Cluster, job: JobId, node: NodeId) {
+    let (status, rank) = (TaskStatus::Exited(1), Rank(node.0));
+    for event in [
+        Event::JobCleared { job, nodes: vec![node] },
+        Event::JobCleared { job, nodes: vec![] },
+        Event::NodeLost { node },
+        Event::TasksEnded { job, ranks: vec![rank], status },
+        Event::TasksEnded { job, ranks: vec![], status },
+        Event::JobsEnded { jobs: vec![job, job], status },
+        Event::Signal { job, ranks: vec![rank], signal: 1 },
+        Event::Tick,
+    ] {
+        cluster.event(event);
+    }
+}
+
+/// A sentence for those who read along.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = |table: &'static [Param], name: &str, value| {
+            let param = table.iter().find(|param| param.name == name);
+            param.map_or(String::new(), |param| format!("{name}={}", Shown(param, value)))
+        };
+        match self {
+            Self::Pass(nanos) => write!(f, "{} pass", Nanos(*nanos)),
+            Self::Submit(spec) => write!(f, "submit {} tasks, {}", spec.tasks, spec.class),
+            Self::Set(name, value) => write!(f, "params {}", set(params::TABLE, name, *value)),
+            Self::Rule(class, name, value) => {
+                write!(f, "class {} {}", class_name(*class), set(class::RULES, name, *value))
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
