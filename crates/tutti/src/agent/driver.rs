@@ -5,6 +5,7 @@ use super::parts::Part;
 use super::switch::{Grip, Switch};
 use crate::link::{Interest, Link, Poller, Ready};
 use anyhow::Context;
+use nix::unistd::{Pid, getppid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
@@ -70,6 +71,8 @@ struct Agent {
     retry_ns: u64,
     jobs: BTreeMap<JobId, Job>,
     stopping: bool,
+    /// Who started it: the supervisor.
+    parent: Pid,
 }
 
 /// Runs an agent until it is told to stop.
@@ -103,6 +106,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         retry_ns: RETRY_MIN_NS,
         jobs: BTreeMap::new(),
         stopping: false,
+        parent: getppid(),
         options,
     };
     agent.run()
@@ -146,6 +150,14 @@ impl Agent {
                 self.keeper_pid = tutti_linux::peer::peer_credentials(keeper.stream())
                     .map_or(0, |credentials| credentials.pid);
             }
+        }
+        if self.keeper.is_none() && getppid() != self.parent {
+            // The controller ends the rest when it misses us, so that another instance can be started.
+            say!(
+                "tutti agent: the keeper is gone, and the supervisor that would start another; ending"
+            );
+            self.stopping = true;
+            return;
         }
         if self.controller.is_none() && self.keeper_incarnation.is_some() {
             self.join();

@@ -190,8 +190,17 @@ fn an_instance_that_lost_its_supervisor_is_taken_over_or_refused_with_the_reason
 
 #[test]
 fn what_is_left_of_an_instance_without_supervisor_and_agent_ends() {
+    what_is_left_ends_without("agent", ["controller", "keeper"]);
+}
+
+#[test]
+fn what_is_left_of_an_instance_without_supervisor_and_keeper_ends() {
+    what_is_left_ends_without("keeper", ["controller", "agent"]);
+}
+
+fn what_is_left_ends_without(killed: &str, left: [&str; 2]) {
     let instance = Instance::new().up();
-    let daemons = ["controller", "keeper"].map(|role| instance.daemon(role));
+    let daemons = left.map(|role| instance.daemon(role));
     let running = instance.start(&["run", "-n", "2", "sh", "-c", "echo up; exec sleep $NAP"]);
     running.wait_for("up\nup\n");
     let supervisor = status_of(daemons[0], "PPid").unwrap().parse().unwrap();
@@ -199,11 +208,11 @@ fn what_is_left_of_an_instance_without_supervisor_and_agent_ends() {
     eventually("the supervisor's end", || {
         (status_of(daemons[0], "PPid")? != supervisor.to_string()).then_some(())
     });
-    send(instance.daemon("agent"), Signal::SIGKILL);
+    send(instance.daemon(killed), Signal::SIGKILL);
     let waiting = instance.start(&["run", "true"]);
     running.wait().expect(121);
     let code = waiting.wait().code;
-    assert!([121, 122, 120].contains(&code), "{code}");
+    assert!([121, 122, 120, 125].contains(&code), "{code}");
     eventually("the end of all that is left", || {
         let lives = |pid: &i32| status_of(*pid, "State").is_some_and(|s| !s.starts_with('Z'));
         (!daemons.iter().any(lives) && instance.nappers().is_empty()).then_some(())
