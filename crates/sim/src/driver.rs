@@ -18,7 +18,7 @@ use crate::observer::{Observer, Passed, Start};
 use crate::slots::SlotBySlot;
 use tutti_core::{
     Action, ClassName, Classes, ClusterTime, Core, Event, JobId, JobSpec, Nanos, OnBadExit,
-    Overrides, Params, Period, RequestId, TaskStatus, UserId,
+    Overrides, Params, Period, RequestId, TaskStatus, UserId, check,
 };
 
 /// How a workload is simulated.
@@ -51,6 +51,18 @@ pub struct Settings {
     pub horizon: Option<ClusterTime>,
     /// Whether jobs that the core declines are passed over; otherwise they are an error.
     pub skips_declined: bool,
+    /// Whether the core's invariants are checked.
+    pub checks: Checks,
+}
+
+/// Whether the core's invariants are checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checks {
+    /// They are relied on.
+    #[default]
+    Never,
+    /// After each event, which takes far longer than the event.
+    EachEvent,
 }
 
 /// What comes first of what happens at one moment.
@@ -378,9 +390,19 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             }
         }
         self.actions = actions;
+        if self.settings.checks == Checks::EachEvent {
+            self.check()?;
+        }
         self.progress.refresh(&self.core, &mut self.jobs);
         self.observer.decided(self.now, &self.core);
         Ok(())
+    }
+
+    fn check<E>(&self) -> Result<(), SimError<E>> {
+        match check::check(&self.core).into_iter().next() {
+            Some(violation) => Err(SimError::Broken { at: self.now, violation }),
+            None => Ok(()),
+        }
     }
 
     /// A job gets processors.

@@ -1,6 +1,7 @@
 //! Why a simulation can't go on.
 
-use tutti_core::Refusal;
+use tutti_core::check::Violation;
+use tutti_core::{ClusterTime, Refusal};
 
 /// Why a simulation can't go on. `E` is the error of the workload.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,14 @@ pub enum SimError<E> {
     Stuck {
         /// How many.
         left: usize,
+    },
+    /// An invariant of the core does not hold: a fault of the core.
+    #[error("after {:.3} s the core breaks a rule of its own, {violation}; please report this", at.0 as f64 / 1e9)]
+    Broken {
+        /// When.
+        at: ClusterTime,
+        /// Which, and how.
+        violation: Violation,
     },
     /// What comes out can't be written.
     #[error("cannot write the results")]

@@ -30,7 +30,7 @@ mod summary;
 mod turns;
 mod workload;
 
-pub use driver::{Order, Progress, Settings, run};
+pub use driver::{Checks, Order, Progress, Settings, run};
 pub use error::SimError;
 pub use jobs::{Finished, Job};
 pub use machine::{Machine, MachineError};

@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use tutti_core::{ClassName, ClusterTime, Nanos, Params, default_classes};
 use tutti_sim::{
-    Estimates, Finished, InOrder, Job, Machine, MoveCost, Order, Progress, Settings, Summary,
-    Workload, run, set_policy,
+    Checks, Estimates, Finished, InOrder, Job, Machine, MoveCost, Order, Progress, Settings,
+    Summary, Workload, run, set_policy,
 };
 use tutti_trace::{Header, Job as Record};
 
@@ -30,6 +30,7 @@ pub(crate) fn settings(processors: u32, policy: &str) -> Settings {
         progress: Progress::ByEvent,
         horizon: None,
         skips_declined: false,
+        checks: Checks::Never,
     }
 }
 

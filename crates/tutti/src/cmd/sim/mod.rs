@@ -2,8 +2,10 @@
 //!
 //! [`options`] is what can be asked, [`source`] where jobs come from, [`model`] how models are
 //! described, [`run`] one simulation; [`table`], [`files`] and [`pictures`] show what came of it.
+//! [`fuzz`] tries the scheduler itself.
 
 mod files;
+mod fuzz;
 mod model;
 mod options;
 mod pictures;
@@ -49,6 +51,10 @@ pub(crate) struct SimArgs {
 enum What {
     /// Several policies on the same workload, side by side
     Compare(CompareArgs),
+    /// Random lives of a small cluster, with the scheduler checked after each event
+    Fuzz(fuzz::FuzzArgs),
+    /// Play a script that fuzz wrote, step by step
+    Replay(fuzz::ReplayArgs),
 }
 
 #[derive(Args, Debug)]
@@ -73,6 +79,8 @@ struct CompareArgs {
 pub(crate) fn execute(args: SimArgs) -> anyhow::Result<Exit> {
     match args.what {
         Some(What::Compare(args)) => compare(args),
+        Some(What::Fuzz(args)) => fuzz::fuzz(&args),
+        Some(What::Replay(args)) => fuzz::replay(&args),
         None => each(args),
     }
 }

@@ -128,6 +128,10 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Scheduler")]
     pub(super) exact_slices: bool,
 
+    /// Check after each event that the scheduler keeps all its rules, slowly
+    #[arg(long, help_heading = "Scheduler")]
+    pub(super) check: bool,
+
     /// Also the figures of each group of jobs
     #[arg(long, value_enum, value_name = "WHAT", help_heading = "Results")]
     pub(super) by: Option<By>,

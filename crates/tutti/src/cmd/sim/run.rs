@@ -10,7 +10,9 @@ use anyhow::{anyhow, bail};
 use serde::Serialize;
 use std::collections::VecDeque;
 use tutti_core::{ClassName, ClusterTime};
-use tutti_sim::{Machine, Measure, MoveCost, Results, Settings, SimError, Summary, Workload, run};
+use tutti_sim::{
+    Checks, Machine, Measure, MoveCost, Results, Settings, SimError, Summary, Workload, run,
+};
 use tutti_trace::Stretch;
 
 /// A simulation that can be run.
@@ -94,6 +96,10 @@ impl<'a> Setup<'a> {
             },
             horizon: None,
             skips_declined: options.lenient,
+            checks: match options.check {
+                true => Checks::EachEvent,
+                false => Checks::Never,
+            },
         };
         let set = tutti_core::Settings {
             params: settings.params.clone(),

@@ -1,0 +1,91 @@
+//! `tutti sim fuzz` and `tutti sim replay`: whether the scheduler keeps its rules, whatever happens.
+
+use crate::exit::Exit;
+use crate::output::print;
+use anyhow::{Context, ensure};
+use clap::Args;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tutti_sim::fuzz::{Failure, Script, Who, play, shrink};
+
+/// More steps than this are never needed, and make no better scripts.
+const EVENTS_MAX: usize = 100_000;
+
+#[derive(Args, Debug)]
+pub(super) struct FuzzArgs {
+    /// The first seed: same seed, same script
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// How many seeds, one after the other
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    seeds: u64,
+
+    /// How many events each script has
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    events: usize,
+
+    /// Where to write a script that fails
+    #[arg(long, value_name = "FILE", default_value = "tutti-fuzz.txt")]
+    out: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ReplayArgs {
+    /// A script: a line for the beginning, and one for each step
+    #[arg(value_name = "FILE")]
+    script: PathBuf,
+}
+
+/// Plays scripts from seeds until one fails, and makes that one short.
+///
+/// # Errors
+/// If the script can't be written.
+pub(super) fn fuzz(args: &FuzzArgs) -> anyhow::Result<Exit> {
+    let (seeds, events) = (args.seeds, args.events);
+    ensure!(events <= EVENTS_MAX, "{events} events are too many; ask for at most {EVENTS_MAX}");
+    for seed in args.seed..args.seed.saturating_add(seeds) {
+        let script = Script::random(seed, events, Who::Everybody);
+        if let Some((script, failure)) = shrink(&script) {
+            return found(seed, &script, &failure, &args.out);
+        }
+    }
+    print(&format!("{seeds} scripts of {events} events: every rule was kept\n"))?;
+    Ok(Exit::OK)
+}
+
+fn found(seed: u64, script: &Script, failure: &Failure, file: &Path) -> anyhow::Result<Exit> {
+    let what = failure.what.replace('\n', "\n# ");
+    let text = format!("# seed {seed}: {what}\n{script}");
+    let name = file.display();
+    fs::write(file, &text).with_context(|| format!("cannot write {name}"))?;
+    print(&text)?;
+    say!("tutti: seed {seed} breaks a rule after {} events;", failure.steps);
+    say!("tutti: play it again with tutti sim replay {name}, and please report it");
+    Ok(Exit::FAILED)
+}
+
+/// Plays a script again, and says what its steps are.
+///
+/// # Errors
+/// If it can't be read.
+pub(super) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
+    let name = args.script.display();
+    let text = fs::read_to_string(&args.script).with_context(|| format!("cannot read {name}"))?;
+    let script: Script = text.parse().with_context(|| format!("cannot play {name}"))?;
+    let result = play(&script);
+    let steps = result.as_ref().err().map_or(script.steps.len(), |failure| failure.steps);
+    for (number, step) in (1..).zip(&script.steps).take(steps) {
+        print(&format!("{number:>4}  {step}\n"))?;
+    }
+    match result {
+        Ok(()) => {
+            print("every rule was kept\n")?;
+            Ok(Exit::OK)
+        }
+        Err(failure) => {
+            print(&format!("{}\n", failure.what))?;
+            Ok(Exit::FAILED)
+        }
+    }
+}
