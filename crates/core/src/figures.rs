@@ -11,7 +11,6 @@
 //!   as the mean.
 //! - performance = peak / (loading + 1), with the load for each processor of the node
 
-use crate::nodes::Nodes;
 use crate::params::Params;
 use serde::{Deserialize, Serialize};
 
@@ -54,8 +53,8 @@ pub struct Weights {
 
 /// One, in the fixed point in which loads are counted.
 const UNIT: u64 = 1000;
-/// One, in that of figures in means, and of peaks.
-const MEAN: u64 = 1_000_000;
+/// One, in the fixed point of figures in means, and of peaks.
+pub const MEAN: u64 = 1_000_000;
 
 impl Figures {
     const fn values(self) -> [u32; 4] {
@@ -74,12 +73,12 @@ impl Weights {
 pub struct Means([u64; 4]);
 
 impl Means {
-    /// Of the nodes that are up and were measured.
+    /// Of the nodes that have these figures.
     #[must_use]
-    pub fn of(nodes: &Nodes) -> Self {
+    pub fn of(all: impl Iterator<Item = Figures>) -> Self {
         let mut sums = [0u64; 4];
         let mut count = 0u64;
-        for figures in nodes.up().filter_map(|(_, node)| node.figures) {
+        for figures in all {
             for (sum, value) in sums.iter_mut().zip(figures.values()) {
                 *sum += u64::from(value);
             }
@@ -152,30 +151,15 @@ impl Prospect {
 #[cfg(test)]
 mod tests {
     use super::{Figures, LoadAverages, Means, Prospect, Weights, loading};
-    use crate::ids::{NodeId, ProcessorSet};
-    use crate::job::NodeSpec;
-    use crate::nodes::Nodes;
     use crate::params::Params;
 
     const ONE: Weights = Weights { int: 1, float: 1, double: 1, memory: 1 };
-
-    fn nodes(figures: &[Option<Figures>]) -> Nodes {
-        let mut nodes = Nodes::default();
-        for (node, &figures) in (0..).map(NodeId).zip(figures) {
-            let processors = ProcessorSet::first(1);
-            nodes.join(node, NodeSpec { name: node.to_string(), processors, memory_bytes: 0 });
-            if let Some(figures) = figures {
-                nodes.measure(node, figures);
-            }
-        }
-        nodes
-    }
 
     #[test]
     fn figures_count_in_means_and_who_was_not_measured_is_one() {
         let slow = Figures { int: 100, float: 10, double: 10, memory: 5000 };
         let fast = Figures { int: 300, float: 10, double: 30, memory: 5000 };
-        let means = Means::of(&nodes(&[Some(slow), Some(fast), None]));
+        let means = Means::of([slow, fast].into_iter());
         assert_eq!(means.peak(Some(slow), ONE), 3_000_000);
         assert_eq!(means.peak(Some(fast), ONE), 5_000_000);
         assert_eq!(means.peak(None, ONE), 4_000_000);
@@ -183,7 +167,7 @@ mod tests {
         assert_eq!(means.peak(Some(fast), whole_numbers), 4_500_000);
         let most = Figures { int: u32::MAX, ..Figures::default() };
         let huge = Weights { int: u32::MAX, ..ONE };
-        assert!(Means::of(&nodes(&[])).peak(Some(most), huge) > 0, "no overflow");
+        assert!(Means::of([].into_iter()).peak(Some(most), huge) > 0, "no overflow");
     }
 
     #[test]

@@ -11,14 +11,17 @@
 
 use crate::error::SimError;
 use crate::grouped::Grouped;
-use crate::jobs::{Course, Finished, Index, Job, Jobs, Live};
+use crate::hosts::{self, Host};
+use crate::jobs::{Course, Finished, Index, Job, Jobs, Live, Rest};
 use crate::machine::Machine;
 use crate::moves::{MoveCost, Moves};
 use crate::observer::{Observer, Passed, Start};
+use crate::pace::Pace;
 use crate::slots::SlotBySlot;
+use crate::uneven::Uneven;
 use tutti_core::{
     Action, ClassName, Classes, ClusterTime, Core, Event, JobId, JobSpec, Nanos, OnBadExit,
-    Overrides, Params, Period, RequestId, TaskStatus, UserId, check,
+    Overrides, Params, Period, RequestId, TaskStatus, UserId, Weights, check,
 };
 
 /// How a workload is simulated.
@@ -26,6 +29,12 @@ use tutti_core::{
 pub struct Settings {
     /// The machine.
     pub machine: Machine,
+    /// Its nodes, if they differ; none: they are equal, and nobody else uses them.
+    pub hosts: Vec<Host>,
+    /// What jobs compute with, which the core is told; `None`: what the parameters say.
+    pub weights: Option<Weights>,
+    /// Whether the tasks of a job go on and end each by itself; otherwise a job waits for its slowest.
+    pub bags: bool,
     /// The core's parameters; see [`set_policy`](crate::set_policy).
     pub params: Params,
     /// The core's classes.
@@ -104,6 +113,8 @@ pub(crate) trait Progression {
     fn next(&self, jobs: &Jobs) -> ClusterTime;
     /// The first job that is done by now.
     fn done(&self, jobs: &Jobs) -> Option<JobId>;
+    /// A job that is done goes on with what is left of it.
+    fn go_on(&mut self, index: Index, with: Rest, jobs: &mut Jobs);
     /// Forgets a job.
     fn remove(&mut self, index: Index, jobs: &mut Jobs);
 }
@@ -131,12 +142,18 @@ pub fn run<E>(
 const STUCK_AFTER: Nanos = Nanos::from_secs(14 * 24 * 3600);
 
 impl Settings {
-    fn period_events(&self) -> impl Iterator<Item = Event> + '_ {
+    /// What tells a core of the machine and of the hours of the week.
+    fn first_events(&self) -> impl Iterator<Item = Event> + '_ {
+        let equal = self.hosts.is_empty().then(|| self.machine.events());
         let event = |&(period, ref overrides): &(Period, Overrides)| Event::SetPeriod {
             period,
             overrides: overrides.clone(),
         };
-        self.periods.iter().map(event)
+        equal
+            .into_iter()
+            .flatten()
+            .chain(hosts::events(&self.hosts))
+            .chain(self.periods.iter().map(event))
     }
 }
 
@@ -147,6 +164,7 @@ struct Simulation<'a, P, O> {
     observer: &'a mut O,
     jobs: Jobs,
     moves: Moves,
+    uneven: Option<Uneven>,
     /// How many jobs have processors.
     seated: usize,
     now: ClusterTime,
@@ -172,6 +190,10 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             observer,
             jobs: Jobs::default(),
             moves: Moves::new(settings.move_cost),
+            uneven: (!settings.hosts.is_empty()).then(|| {
+                let weights = settings.weights.unwrap_or(settings.params.weights());
+                Uneven::new(Pace::new(&settings.hosts, weights), settings.bags)
+            }),
             seated: 0,
             now: ClusterTime::default(),
             wake: ClusterTime::NEVER,
@@ -189,7 +211,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         mut self,
         mut workload: impl Iterator<Item = Result<Job, E>>,
     ) -> Result<(), SimError<E>> {
-        for event in self.settings.machine.events().chain(self.settings.period_events()) {
+        for event in self.settings.first_events() {
             self.core.apply(self.now, &event, &mut self.actions);
         }
         self.settle()?;
@@ -224,9 +246,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 coming = next_of(&mut workload)?;
             } else if done == due {
                 if let Some(id) = self.progress.done(&self.jobs) {
-                    self.begin_ends();
-                    self.end(id);
-                    self.report_ends()?;
+                    self.end_or_go_on(id)?;
                 }
             } else {
                 // The wish is spent, whether or not it is made again.
@@ -285,6 +305,8 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                     start: None,
                     started: 0,
                     is_seated: false,
+                    width: job.processors,
+                    runs: (job.run, job.run),
                     course,
                 });
             }
@@ -304,15 +326,16 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 owner: UserId(0),
                 class: ClassName::new(""),
                 tasks: 0,
-                processors_per_task: Some(1),
+                // Where nodes differ, a placement may have tasks share a processor.
+                processors_per_task: self.uneven.is_none().then_some(1),
                 memory_per_task_bytes: None,
                 time_limit: None,
                 // The driver itself ends jobs at their limit: by what they computed, not by what
                 // their turns gave them, which a switch has its part of.
                 grace: Nanos(u64::MAX),
                 attached: false,
-                movable: self.settings.movable,
-                weights: None,
+                movable: self.settings.movable && !self.settings.bags,
+                weights: self.settings.weights,
                 on_bad_exit: OnBadExit::Continue,
             };
             self.submit = Event::Submit { request: RequestId(0), spec };
@@ -334,6 +357,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         while self.progress.next(&self.jobs) <= self.now
             && let Some(id) = self.progress.done(&self.jobs)
             && self.jobs.find(id).is_some_and(|index| self.jobs.get(index).job.reaches_limit())
+            && !self.uneven.as_ref().is_some_and(|uneven| uneven.has_more(id))
         {
             self.end(id);
             any = true;
@@ -342,6 +366,23 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             self.report_ends()?;
         }
         Ok(any)
+    }
+
+    /// A job has run as long as was said: it ends, or some of its tasks do.
+    fn end_or_go_on<E>(&mut self, id: JobId) -> Result<(), SimError<E>> {
+        let index = self.jobs.find(id);
+        if let Some(index) = index
+            && let Some(uneven) = &mut self.uneven
+            && let Some((ranks, rest)) = uneven.some_done(self.jobs.get(index))
+        {
+            self.progress.go_on(index, rest, &mut self.jobs);
+            let event = Event::TasksEnded { job: id, ranks, status: TaskStatus::Exited(0) };
+            self.core.apply(self.now, &event, &mut self.actions);
+            return self.settle();
+        }
+        self.begin_ends();
+        self.end(id);
+        self.report_ends()
     }
 
     fn begin_ends(&mut self) {
@@ -413,6 +454,9 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         let live = self.jobs.get_mut(index);
         live.is_seated = true;
         (live.start, live.started) = (Some(self.now), self.started);
+        if let Some(uneven) = &mut self.uneven {
+            uneven.set_out(live, self.core.parts(id));
+        }
         let (at, job, core) = (self.now, &self.jobs.get(index).job, &self.core);
         self.observer.started(Start { at, job, id, core })?;
         Ok(())
@@ -434,11 +478,17 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         self.seated += 1;
         let live = self.jobs.get_mut(index);
         live.is_seated = true;
+        if let Some(uneven) = &self.uneven {
+            uneven.go_elsewhere(live, self.core.parts(id));
+        }
         self.moves.back(self.now, id, live.job.processors);
     }
 
     fn finish<E>(&mut self, id: JobId) -> Result<(), SimError<E>> {
         let Some(live) = self.jobs.remove(id) else { return Ok(()) };
+        if let Some(uneven) = &mut self.uneven {
+            uneven.forget(id);
+        }
         self.seated -= usize::from(live.is_seated);
         let finished = Finished {
             job: live.job,

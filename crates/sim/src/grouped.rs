@@ -6,7 +6,7 @@
 //! and slots, however many jobs and quanta there are; under space sharing there is one group.
 
 use crate::driver::{Progression, Share};
-use crate::jobs::{Index, Jobs, Place};
+use crate::jobs::{Index, Jobs, Place, Rest};
 use crate::turns::{Turns, switches};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -63,7 +63,7 @@ impl Grouped {
         live.course.left = live.course.target - group.clock.min(live.course.target);
         live.course.preemptions += group.turns_ended - live.course.turns_before;
         group.members -= 1;
-        group.width -= u64::from(live.job.processors);
+        group.width -= u64::from(live.width);
         if group.members == 0 {
             self.by_rows.remove(&group.rows);
             group.due.clear();
@@ -89,7 +89,7 @@ impl Grouped {
         live.course.target = target;
         live.course.turns_before = group.turns_ended;
         group.members += 1;
-        group.width += u64::from(live.job.processors);
+        group.width += u64::from(live.width);
         let due = Reverse((target, live.place_among_done(), live.id, index));
         group.due.push(due);
         if group.due.peek() == Some(&due) {
@@ -180,6 +180,14 @@ impl Progression for Grouped {
         let due = self.groups.iter().filter(|group| group.next <= self.now);
         let first = |group: &Group| group.due.peek().map(|&Reverse((_, place, id, _))| (place, id));
         due.filter_map(first).min().map(|(_, id)| id)
+    }
+
+    fn go_on(&mut self, index: Index, with: Rest, jobs: &mut Jobs) {
+        let group = jobs.get(index).course.group;
+        let rows = group.map_or(Vec::new(), |number| self.groups[number as usize].rows.clone());
+        self.leave(index, jobs);
+        jobs.get_mut(index).set(with);
+        self.join(index, &rows, jobs);
     }
 
     fn remove(&mut self, index: Index, jobs: &mut Jobs) {

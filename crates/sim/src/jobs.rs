@@ -81,6 +81,10 @@ pub(crate) struct Live {
     pub(crate) started: u64,
     /// Whether it has processors: it was not set aside since.
     pub(crate) is_seated: bool,
+    /// How many processors it has, or will have.
+    pub(crate) width: u32,
+    /// How long it would run on the mean node, and how long where it is.
+    pub(crate) runs: (Nanos, Nanos),
     pub(crate) course: Course,
 }
 
@@ -99,7 +103,21 @@ pub(crate) struct Course {
     pub(crate) preemptions: u64,
 }
 
+/// What is left of a job.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    /// How long it must still compute until something of it is done, in ns.
+    pub(crate) left: u64,
+    /// On how many processors.
+    pub(crate) width: u32,
+}
+
 impl Live {
+    pub(crate) fn set(&mut self, rest: Rest) {
+        self.course.left = rest.left;
+        self.width = rest.width;
+    }
+
     /// The order of jobs that are done at the same moment.
     pub(crate) fn place_among_done(&self) -> Place {
         Place { is_early: !self.job.reaches_limit(), started: self.started }

@@ -1,14 +1,16 @@
-//! The machine that is simulated: equal nodes.
+//! The machine that is simulated: equal nodes, or those of [`Host`]s.
 
+use crate::hosts::Host;
 use tutti_core::limits::PROCESSORS_PER_NODE_MAX;
 use tutti_core::{Event, NodeId, NodeSpec, ProcessorSet};
 use tutti_trace::Header;
 
-/// A machine of equal nodes.
+/// How large a machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     nodes: u32,
     processors_per_node: u32,
+    processors: u32,
 }
 
 /// Why there can be no such machine.
@@ -62,10 +64,21 @@ impl Machine {
         if nodes > NODES_MAX {
             return Err(MachineError::TooManyNodes { asked: nodes });
         }
-        if nodes.checked_mul(processors_per_node).is_none() {
-            return Err(MachineError::TooLarge { nodes, processors_per_node });
+        match nodes.checked_mul(processors_per_node) {
+            Some(processors) => Ok(Self { nodes, processors_per_node, processors }),
+            None => Err(MachineError::TooLarge { nodes, processors_per_node }),
         }
-        Ok(Self { nodes, processors_per_node })
+    }
+
+    /// The machine of these nodes.
+    ///
+    /// # Errors
+    /// If they are none, or too many.
+    pub fn of_hosts(hosts: &[Host]) -> Result<Self, MachineError> {
+        let nodes = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+        let widest = hosts.iter().map(|host| host.processors).max().unwrap_or(0);
+        let machine = Self::new(nodes, widest)?;
+        Ok(Self { processors: hosts.iter().map(|host| host.processors).sum(), ..machine })
     }
 
     /// So many processors, in nodes of a convenient width: the widest up to 64 that leaves none
@@ -101,7 +114,7 @@ impl Machine {
         self.nodes
     }
 
-    /// How many processors each node has.
+    /// How many processors each node has, or the widest.
     #[must_use]
     pub const fn processors_per_node(self) -> u32 {
         self.processors_per_node
@@ -110,11 +123,10 @@ impl Machine {
     /// How many processors all nodes have.
     #[must_use]
     pub const fn processors(self) -> u32 {
-        // Checked when it was made.
-        self.nodes * self.processors_per_node
+        self.processors
     }
 
-    /// What tells a core of the machine.
+    /// What tells a core of a machine of equal nodes.
     pub(crate) fn events(self) -> impl Iterator<Item = Event> {
         let processors = ProcessorSet::first(self.processors_per_node);
         (0..self.nodes).map(move |node| Event::NodeJoined {

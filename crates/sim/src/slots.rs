@@ -1,7 +1,7 @@
 //! Progress slot by slot: slow, simple, and what the arithmetic of groups is checked against.
 
 use crate::driver::{Progression, Share};
-use crate::jobs::{Index, Jobs};
+use crate::jobs::{Index, Jobs, Rest};
 use tutti_core::frame::Frame;
 use tutti_core::{ClusterTime, Core, JobId, Nanos, RowId};
 
@@ -75,7 +75,7 @@ impl Progression for SlotBySlot {
                     live.course.preemptions += u64::from(is_switch && self.runs(runner, before));
                     continue;
                 }
-                let width = u128::from(live.job.processors);
+                let width = u128::from(live.width);
                 let useful = until.since(self.useful_from(runner, slot, begins).max(self.now)).0;
                 live.course.left = live.course.left.saturating_sub(useful);
                 share.useful_ns += u128::from(useful) * width;
@@ -115,6 +115,10 @@ impl Progression for SlotBySlot {
             .map(|live| (live.place_among_done(), live.id))
             .min()
             .map(|it| it.1)
+    }
+
+    fn go_on(&mut self, index: Index, with: Rest, jobs: &mut Jobs) {
+        jobs.get_mut(index).set(with);
     }
 
     fn remove(&mut self, index: Index, _: &mut Jobs) {

@@ -79,7 +79,7 @@ pub(super) fn lay(
 /// The nodes that can take any tasks, by number; and, in `room`, how many they could all take if
 /// memory were no matter.
 fn places(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>, room: &mut u64) -> Vec<Place> {
-    let means = Means::of(machine.nodes);
+    let means = Means::of(machine.nodes.up().filter_map(|(_, node)| node.figures));
     let weights = spec.weights.unwrap_or(machine.params.weights());
     let place = |(node, column): (NodeId, &crate::matrix::Column)| {
         let free = row.map_or(column.width, |row| column.free(row));

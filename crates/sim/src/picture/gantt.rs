@@ -297,7 +297,9 @@ impl GanttPicture {
         let span_s = self.span_s();
         let unit = unit_of(span_s);
         let begin_ns = self.gantt.begin.unwrap_or_default().0 as f64;
-        let processors = self.gantt.machine.processors();
+        let machine = self.gantt.machine;
+        // Nodes that are less wide than others leave a gap.
+        let processors = machine.nodes() * machine.processors_per_node();
         let many = self.strips() > 1;
         let mut chart = ChartBuilder::on(area)
             .margin_left(look.px(14))

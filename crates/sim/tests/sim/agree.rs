@@ -21,6 +21,36 @@ fn random_jobs() -> impl Strategy<Value = Vec<Job>> {
     })
 }
 
+/// Nodes of different speeds and loads.
+fn random_hosts() -> impl Strategy<Value = String> {
+    let host = (1u32..5, 1u32..9, 0u32..3);
+    prop::collection::vec(host, 2..5).prop_map(|hosts| {
+        let line = |(width, speed, load)| format!("h {width} 0 {speed} {speed} 5 {speed} {load}");
+        hosts.into_iter().map(line).collect::<Vec<_>>().join("\n")
+    })
+}
+
+proptest! {
+    #[test]
+    fn arithmetic_agrees_with_slots_where_nodes_differ(
+        jobs in random_jobs(), hosts in random_hosts(), rows in 1u64..4, quantum in 2 * MS..40 * MS,
+        placement in 0u64..5, bags in any::<bool>(),
+    ) {
+        let hosts = tutti_sim::parse_hosts(&hosts).unwrap();
+        let machine = Machine::of_hosts(&hosts).unwrap();
+        let mut by_event =
+            Settings { machine, hosts, bags, skips_declined: true, ..gang(1, rows, quantum) };
+        by_event.params.set("placement", placement).unwrap();
+        let by_slot = Settings { progress: Progress::BySlot, ..by_event.clone() };
+        let (a, summary_a) = simulate(&by_event, jobs.iter().copied());
+        let (b, summary_b) = simulate(&by_slot, jobs.iter().copied());
+        prop_assert_eq!(&a, &b);
+        prop_assert_eq!(a.len() as u64 + summary_a.declined(), jobs.len() as u64);
+        prop_assert_eq!(summary_a.utilisation(), summary_b.utilisation());
+        prop_assert!(summary_a.utilisation() <= 1.0);
+    }
+}
+
 proptest! {
     #[test]
     fn arithmetic_agrees_with_slots(

@@ -6,6 +6,7 @@ mod bounds;
 mod closed_forms;
 mod figures;
 mod fuzz;
+mod hosts;
 mod periods;
 mod reference;
 mod scenario;

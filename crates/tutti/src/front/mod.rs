@@ -22,3 +22,4 @@ pub(crate) use output::OutputOptions;
 pub(crate) use request::{FILE_LETTERS, JobOptions, job_request, pattern_parser};
 pub(crate) use run::{RunOptions, run};
 pub(crate) use start::{connect, connect_or_start, dial, start_daemon};
+pub(crate) use weights::weights;

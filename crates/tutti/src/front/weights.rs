@@ -7,7 +7,7 @@ use tutti_core::limits::WEIGHT_MAX;
 ///
 /// # Errors
 /// What is wrong, and what would be right.
-pub(super) fn weights(text: &str) -> Result<Weights, String> {
+pub(crate) fn weights(text: &str) -> Result<Weights, String> {
     let mut weights = Weights { int: 0, float: 0, double: 0, memory: 0 };
     for word in text.split(',') {
         let (name, value) = word.split_once('=').ok_or_else(|| {

@@ -47,6 +47,35 @@ fn a_log_is_simulated_alike_each_time() {
     assert!(!instance.dir.exists(), "no instance was started");
 }
 
+/// A file of the documentation.
+fn document(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name).display().to_string()
+}
+
+#[test]
+fn placements_are_compared_on_hosts_of_several_kinds() {
+    let instance = Instance::new();
+    let (job, hosts) = (document("grm/monte-carlo.swf"), document("grm/hosts.txt"));
+    let mut args = vec!["sim", "compare", &job, "--hosts", &hosts, "--bag", "--json"];
+    args.extend(["--weights", "double=3,int=1", "--policy", "space,placement=round-robin"]);
+    args.extend(["--policy", "space,placement=spare-cycles"]);
+    args.extend(["--policy", "space,placement=low-load", "--policy", "space,placement=high-load"]);
+    let reports = instance.tutti(&args).expect(0).json();
+    let time = |index: usize| reports[index]["response_s"]["mean"].as_f64().unwrap();
+    assert!((0..3).all(|index| time(index) > time(index + 1)), "{reports}");
+    let text = fs::read_to_string(document("simulation.md")).unwrap();
+    for (index, placement) in
+        ["round-robin", "spare-cycles", "low-load", "high-load"].iter().enumerate()
+    {
+        let line = text.lines().find(|it| it.starts_with(&format!("| `{placement}` |"))).unwrap();
+        let told = line.replace(',', "");
+        assert!(told.contains(&format!("{:.1}", time(index))), "{line}: {}", time(index));
+    }
+    let wrong = file_of(&instance, "hosts.txt", "fast 1 64 1 1 1 1\n");
+    args[4] = &wrong;
+    instance.tutti(&args).expect(1).says("line 1: 7 columns instead of 8");
+}
+
 #[test]
 fn policies_are_compared() {
     let instance = Instance::new();

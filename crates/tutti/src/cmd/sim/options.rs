@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use tutti_core::Nanos;
+use tutti_core::{Nanos, Weights};
 use tutti_sim::{Estimates, GroupBy};
 use tutti_wire::units::parse_duration;
 
@@ -75,6 +75,25 @@ pub(super) struct Options {
     /// How many processors each node has
     #[arg(long, value_name = "P", help_heading = "Machine")]
     pub(super) processors_per_node: Option<u32>,
+
+    /// A file with a line for each node, where nodes differ: name, processors, memory in MB, speed with
+    /// whole numbers, numbers of 32 and of 64 bits, memory bandwidth, load by others
+    #[arg(
+        long, value_name = "FILE", conflicts_with_all = ["nodes", "processors_per_node"],
+        help_heading = "Machine"
+    )]
+    pub(super) hosts: Option<PathBuf>,
+
+    /// What jobs compute with, and the scheduler is told: such as int=1,double=3; with --hosts
+    #[arg(
+        long, value_name = "FIGURE=N,...", value_parser = crate::front::weights, requires = "hosts",
+        help_heading = "Workload"
+    )]
+    pub(super) weights: Option<Weights>,
+
+    /// The tasks of a job end each by itself, instead of waiting for the slowest; with --hosts
+    #[arg(long, requires = "hosts", help_heading = "Workload")]
+    pub(super) bag: bool,
 
     /// Set a parameter of the scheduler, such as rows=5 or quantum=200s (`tutti params` lists them),
     /// or for some hours only, such as "mon-fri 08:00-18:00/rows=2"

@@ -6,12 +6,13 @@ use super::pictures::{Plots, Seen};
 use super::progress::Progress;
 use super::settings::{class_rules, params, periods};
 use super::source::{Origin, Wanted};
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use serde::Serialize;
 use std::collections::VecDeque;
 use tutti_core::{ClassName, ClusterTime};
 use tutti_sim::{
-    Checks, Machine, Measure, MoveCost, Results, Settings, SimError, Summary, Workload, run,
+    Checks, Host, Machine, Measure, MoveCost, Results, Settings, SimError, Summary, Workload,
+    parse_hosts, run,
 };
 use tutti_trace::Stretch;
 
@@ -32,7 +33,10 @@ pub(super) struct Report {
     /// The policy, with its own settings.
     pub(super) policy: String,
     pub(super) nodes: u32,
+    /// Of the widest node.
     pub(super) processors_per_node: u32,
+    /// Of all nodes.
+    pub(super) processors: u32,
     /// Jobs that were handed in.
     pub(super) submitted: u64,
     /// Those of them that had not ended at the horizon.
@@ -66,7 +70,11 @@ impl<'a> Setup<'a> {
     /// # Errors
     /// If a policy or parameter is wrong, or the machine's size not known.
     pub(super) fn new(origin: &'a Origin, policy: &str, options: &Options) -> anyhow::Result<Self> {
-        let machine = origin.machine(options)?;
+        let hosts = hosts(options)?;
+        let machine = match hosts.is_empty() {
+            true => origin.machine(options)?,
+            false => Machine::of_hosts(&hosts)?,
+        };
         let class_rules = class_rules(&options.classes)?;
         let periods = periods(&options.settings, &options.classes)?;
         let calendar = match periods.is_empty() {
@@ -75,6 +83,9 @@ impl<'a> Setup<'a> {
         };
         let settings = Settings {
             machine,
+            hosts,
+            weights: options.weights,
+            bags: options.bag,
             params: params(policy, &options.settings)?,
             classes: class_rules.keys().cloned().collect(),
             class_rules,
@@ -118,6 +129,14 @@ impl<'a> Setup<'a> {
         let stretch = origin.stretch(options, machine)?;
         Ok(Self { origin, policy: policy.to_owned(), machine, stretch, settings })
     }
+}
+
+/// The nodes, if a file describes them.
+fn hosts(options: &Options) -> anyhow::Result<Vec<Host>> {
+    let Some(path) = &options.hosts else { return Ok(Vec::new()) };
+    let name = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    parse_hosts(&text).with_context(|| format!("{name} does not describe a machine"))
 }
 
 /// Runs a simulation.
@@ -187,6 +206,7 @@ fn report(
         policy,
         nodes: settings.machine.nodes(),
         processors_per_node: settings.machine.processors_per_node(),
+        processors: settings.machine.processors(),
         submitted: summary.submitted(),
         left: summary.left(),
         jobs,

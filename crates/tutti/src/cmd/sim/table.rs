@@ -9,13 +9,13 @@ use tutti_wire::units::format_duration_short;
 
 /// What was simulated, in a line.
 pub(super) fn title(report: &Report) -> String {
-    let Report { workload, policy, nodes, processors_per_node, .. } = report;
-    let processors = u64::from(*nodes) * u64::from(*processors_per_node);
+    let Report { workload, policy, nodes, processors_per_node, processors, .. } = report;
+    let machine = counted(*processors, "processor");
+    let are_equal = u64::from(*nodes) * u64::from(*processors_per_node) == u64::from(*processors);
     let machine = match processors_per_node {
-        1 => counted(processors, "processor"),
-        width => {
-            format!("{} ({} of {width})", counted(processors, "processor"), counted(*nodes, "node"))
-        }
+        1 => machine,
+        width if are_equal => format!("{machine} ({} of {width})", counted(*nodes, "node")),
+        _ => format!("{machine} ({})", counted(*nodes, "node")),
     };
     format!("{workload} on {machine}, {policy}")
 }
