@@ -57,14 +57,13 @@ impl Residence {
     }
 
     /// Whether it can go on elsewhere: nothing of it has ended.
-    fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.ended.is_empty() && self.parts.iter().all(|part| !part.cleared && !part.lost)
     }
 }
 
 impl Core {
     /// Takes a job out of its turns; its processors are free when the driver says so.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for policies that set jobs aside"))]
     pub(crate) fn move_out(&mut self, job: JobId) {
         let Some(residence) = self.residence_mut(job).filter(|it| it.place == Place::Home) else {
             return;
@@ -95,7 +94,6 @@ impl Core {
     }
 
     /// The same on other processors; only for a job that is [movable](Core::is_movable).
-    #[cfg_attr(not(test), expect(dead_code, reason = "for policies that set jobs aside"))]
     pub(crate) fn move_to(&mut self, job: JobId, row: Option<RowId>, parts: Vec<Part>) {
         if !self.is_movable(job) {
             return;
@@ -117,7 +115,8 @@ impl Core {
     pub(crate) fn is_movable(&self, job: JobId) -> bool {
         let Some(record) = self.jobs.get(&job) else { return false };
         let aside = record.residence().filter(|it| it.place == Place::Aside);
-        record.spec.movable && aside.is_some_and(Residence::is_whole)
+        // Whoever is asked to end, or killed, is so where he is.
+        record.spec.movable && aside.is_some_and(|it| it.is_whole() && !it.ending())
     }
 
     /// Asks the driver for what a job has just begun.
@@ -139,6 +138,7 @@ impl Core {
         self.matrix.remove(job);
         self.ledger.leave(job);
         self.aside.insert(job);
+        self.go_on_elsewhere(job);
         self.disturb();
     }
 
@@ -148,6 +148,7 @@ impl Core {
             return;
         };
         residence.place = Place::Home;
+        self.migration.rows = true;
         self.give_turns(job);
         self.disturb();
     }

@@ -58,6 +58,8 @@ pub enum Rule {
     Queue,
     /// 7: who has a reservation is not moved back by later jobs, while jobs end by their limits.
     Reservations,
+    /// A place is kept for whoever goes on on other processors.
+    Migration,
     /// Whatever is due for a job is noted.
     Deadlines,
 }
@@ -75,6 +77,7 @@ pub fn check(core: &Core) -> Vec<Violation> {
     let mut report = |rule, what| violations.push(Violation { rule, what });
     check_homes(core, &mut report);
     check_aside(core, &mut report);
+    check_holds(core, &mut report);
     check_rows(core, &mut report);
     check_free_processors(core, &mut report);
     check_compact(core, &mut report);
@@ -94,11 +97,13 @@ type Report<'a> = dyn FnMut(Rule, String) + 'a;
 fn check_homes(core: &Core, report: &mut Report<'_>) {
     let placed = |&job: &JobId| core.residence(job).is_some_and(|it| it.place != Place::Aside);
     let residents: BTreeSet<JobId> = core.jobs.keys().filter(placed).collect();
-    let seated: BTreeSet<JobId> = core.matrix.seats().map(|(job, _)| job).collect();
+    let is_hold = |job| core.migration.holder(job).is_some();
+    let seats = || core.matrix.seats().filter(|&(job, _)| !is_hold(job));
+    let seated: BTreeSet<JobId> = seats().map(|(job, _)| job).collect();
     if residents != seated {
         report(Rule::OneHome, format!("resident {residents:?}, seated {seated:?}"));
     }
-    for (job, seat) in core.matrix.seats() {
+    for (job, seat) in seats() {
         for (row, record) in core.matrix.rows() {
             if record.guests.contains(&job) != seat.guest_in.contains(&row) {
                 report(Rule::OneHome, format!("job {job} is a guest of row {row} by halves"));
@@ -132,6 +137,20 @@ fn check_aside(core: &Core, report: &mut Report<'_>) {
     let waits = |&job: &JobId| core.residence(job).is_some_and(Residence::may_come_back);
     if !core.policy().sets_aside && found.iter().any(waits) {
         report(Rule::Aside, format!("nobody brings {found:?} back"));
+    }
+}
+
+/// Whoever leaves for other processors has a hold on them, and nobody else has one.
+fn check_holds(core: &Core, report: &mut Report<'_>) {
+    for &job in core.migration.leaving.keys() {
+        if core.residence(job).is_none_or(|it| it.place != Place::Leaving) {
+            report(Rule::Migration, format!("job {job} goes elsewhere and does not leave"));
+        }
+    }
+    let holds = core.matrix.seats().filter(|(job, _)| core.migration.holder(*job).is_some());
+    let count = holds.filter(|(_, seat)| !seat.active).count();
+    if count != core.migration.leaving.len() {
+        report(Rule::Migration, format!("{count} holds of {:?}", core.migration.leaving));
     }
 }
 
@@ -343,8 +362,9 @@ fn check_memory(core: &Core, report: &mut Report<'_>) {
 }
 
 fn check_accounts(core: &Core, report: &mut Report<'_>) {
+    let holds = core.migration.leaving.len();
     let residents = core.matrix.seats().count() + core.aside.len();
-    if core.ledger.len() != residents || !core.ledger.complete() {
+    if core.ledger.len() + holds != residents || !core.ledger.complete() {
         report(Rule::Accounts, "accounts or clocks don't fit the resident jobs".into());
     }
     // What runs now can only be compared while no change is under way.

@@ -18,6 +18,7 @@ use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::ledger::Ledger;
 use crate::limits::{JOB_NUMBER_MAX, JOBS_MAX};
 use crate::matrix::Matrix;
+use crate::migrate::Migration;
 use crate::nodes::Nodes;
 use crate::params::Params;
 use crate::period::{Calendar, Period};
@@ -65,7 +66,9 @@ pub struct Core {
     pub(crate) aside: BTreeSet<JobId>,
     /// Resident jobs whose tasks on a node have all ended, by node.
     pub(crate) absent: BTreeSet<(NodeId, JobId)>,
-    jobs_made: u64,
+    pub(crate) jobs_made: u64,
+    /// Who goes on on other processors.
+    pub(crate) migration: Migration,
     stopping: bool,
     /// The wish that the driver holds.
     pub(crate) wake: ClusterTime,
@@ -102,6 +105,7 @@ impl Core {
             aside: BTreeSet::new(),
             absent: BTreeSet::new(),
             jobs_made: 0,
+            migration: Migration::default(),
             stopping: false,
             wake: ClusterTime::NEVER,
         }
@@ -169,7 +173,7 @@ impl Core {
         }
         self.seat_queued(now);
         // Who was seated may be where he, or somebody else, should rather not be.
-        while !self.queue.promised() && self.unify() {
+        while !self.queue.promised() && (self.unify() || self.migrate()) {
             self.queue.reconsider();
             self.seat_queued(now);
         }
@@ -195,7 +199,14 @@ impl Core {
         (&self.matrix, &self.jobs, &self.queue, &self.ledger, &self.frame).hash(&mut digest);
         (self.activated, self.versions, self.sent_all, &self.sent, &self.held, &self.outbox)
             .hash(&mut digest);
-        (&self.deadlines, &self.aside, &self.absent, self.jobs_made, self.stopping)
+        (
+            &self.deadlines,
+            &self.aside,
+            &self.absent,
+            self.jobs_made,
+            &self.migration,
+            self.stopping,
+        )
             .hash(&mut digest);
         self.wake.hash(&mut digest);
         digest.finish()

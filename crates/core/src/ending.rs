@@ -115,6 +115,9 @@ impl Core {
         self.deadlines.remove(&(residence.deadline, job));
         self.matrix.remove(job);
         self.aside.remove(&job);
+        self.drop_hold(job);
+        self.migration.rows = true;
+        self.migration.turns = true;
         let service = self.ledger.close(job);
         let Some(record) = self.jobs.remove(&job) else { return };
         let Phase::Resident(residence) = record.phase else { return };

@@ -34,6 +34,7 @@ pub mod job;
 pub mod ledger;
 pub mod limits;
 pub mod matrix;
+mod migrate;
 pub mod nodes;
 mod ordered;
 pub mod param;

@@ -63,7 +63,8 @@ mod at {
     pub(super) const WEIGHT_LOAD_NOW: usize = 19;
     pub(super) const WEIGHT_LOAD_5M: usize = 20;
     pub(super) const WEIGHT_LOAD_15M: usize = 21;
-    pub(super) const COUNT: usize = 22;
+    pub(super) const MIGRATION: usize = 22;
+    pub(super) const COUNT: usize = 23;
 }
 
 /// All parameters there are.
@@ -248,6 +249,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
         1,
         "How much the load average of fifteen minutes counts as a node's load.",
     ),
+    Param {
+        name: "migration",
+        kind: ParamKind::Choice(&["off", "on"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "Whether jobs that permit it go on on other processors when that makes rows fewer, or gives \
+               them more turns; in simulations (tutti sim --movable) only, so far.",
+        takes: Takes::FromThenOn,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -431,6 +442,12 @@ impl Params {
     pub const fn load_weights(&self) -> [u64; 3] {
         let Self { values } = self;
         [values[at::WEIGHT_LOAD_NOW], values[at::WEIGHT_LOAD_5M], values[at::WEIGHT_LOAD_15M]]
+    }
+
+    /// Whether jobs may go on on other processors.
+    #[must_use]
+    pub const fn migration(&self) -> bool {
+        self.values[at::MIGRATION] > 0
     }
 
     /// How long a private instance stays without a job; `None`: for ever.

@@ -14,7 +14,7 @@ use crate::frame::Frame;
 use crate::ids::{JobId, NodeId, ProcessorSet, Rank, RowId};
 use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::ledger::Moved;
-use crate::matrix::Column;
+use crate::matrix::{Column, Seat};
 use crate::params::Params;
 use crate::policy::WaitReason;
 use crate::record::{Course, Part, Phase, Record};
@@ -227,8 +227,10 @@ impl Core {
 
     /// The rows of the matrix, oldest first; slots held for absent classes come last.
     pub fn rows(&self) -> impl Iterator<Item = RowView> + '_ {
-        let rows = self.matrix.rows().map(|(id, row)| {
-            let homes = self.matrix.seats().filter(move |(_, seat)| seat.row == id);
+        let rows = self.matrix.rows().map(move |(id, row)| {
+            let here =
+                move |job: &JobId, seat: &Seat| seat.row == id && self.jobs.contains_key(job);
+            let homes = self.matrix.seats().filter(move |(job, seat)| here(job, seat));
             let homes = homes.flat_map(|(job, _)| self.cells(job, false));
             let guests = row.guests.iter().flat_map(|&job| self.cells(job, true));
             RowView { id, length: self.frame.length_of(id), cells: homes.chain(guests).collect() }
@@ -275,6 +277,7 @@ impl Core {
     /// The jobs with tasks on a node that is up, by number.
     fn jobs_on(&self, node: NodeId, column: &Column) -> Vec<JobId> {
         let homes = column.residents.iter().map(|&(_, job)| job);
+        let homes = homes.filter(|job| self.jobs.contains_key(job));
         let mut jobs: Vec<JobId> = homes.chain(self.aside_on(node)).collect();
         jobs.sort_unstable();
         jobs

@@ -89,7 +89,7 @@ impl Matrix {
     }
 
     /// How many processors have a home in a row.
-    fn used(&self, row: RowId) -> u64 {
+    pub(crate) fn used(&self, row: RowId) -> u64 {
         self.rows.get(&row).map_or(0, |row| self.blank.free() - row.index.free())
     }
 

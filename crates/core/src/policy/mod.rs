@@ -18,8 +18,8 @@ mod placement;
 pub use gang::{GANG, SPACE};
 pub(crate) use grm::after;
 pub use packing::Packing;
-pub(crate) use placement::processors;
 pub use placement::{Lack, Lay, Placement};
+pub(crate) use placement::{is_plain, processors};
 
 use crate::action::Refusal;
 use crate::class::Classes;

@@ -55,7 +55,7 @@ pub enum Lack {
 }
 
 /// Whether any processors will do for a job: its tasks take one each, and no memory.
-pub(super) fn is_plain(spec: &JobSpec) -> bool {
+pub(crate) fn is_plain(spec: &JobSpec) -> bool {
     spec.processors_per_task.unwrap_or(1) == 1 && spec.memory_per_task_bytes.unwrap_or(0) == 0
 }
 

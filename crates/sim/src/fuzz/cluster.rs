@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{
     Action, ClassName, ClassSpec, ClusterTime, Core, EndReason, Event, IfAbsent, JobId, JobSpec,
-    Nanos, NodeId, NodeSpec, OnBadExit, Outcome, Params, ProcessorSet, Rank, Refusal, RequestId,
-    RowId, TaskStatus, Timetable, UserId, check, default_classes,
+    Nanos, NodeId, NodeSpec, OnBadExit, Outcome, Params, Part, ProcessorSet, Rank, Refusal,
+    RequestId, RowId, TaskStatus, Timetable, UserId, check, default_classes,
 };
 
 /// A job of one processor a task, with nothing special.
@@ -356,9 +356,40 @@ impl Cluster {
                 assert!(self.outcomes.insert(*job, *outcome).is_none(), "ended twice");
             }
             Action::MoveOut { job } => self.moves.push(Event::MovedOut { job: *job }),
-            Action::MoveIn { job } => self.moves.push(Event::MovedIn { job: *job }),
+            Action::MoveIn { job } => self.begin_move_in(*job),
             Action::WakeAt { at } => self.wake = *at,
         }
+    }
+
+    fn begin_move_in(&mut self, job: JobId) {
+        let held = self.held.get_mut(&job).expect("only who was launched comes back");
+        let parts = self.core.parts(job);
+        if parts.iter().all(|part| part.left == part.tasks && !part.cleared && !part.lost) {
+            // Perhaps elsewhere than before, with all its tasks.
+            let of = |part: &Part| part.placements().iter().map(|task| task.rank).collect();
+            held.tasks = parts.iter().map(|part| (part.node, of(part))).collect();
+            held.nodes = parts.len();
+        }
+        self.moves.push(Event::MovedIn { job });
+    }
+
+    /// Jobs that are on their way arrive.
+    pub fn arrive(&mut self) {
+        while !self.moves.is_empty() {
+            self.arrive_one(0);
+        }
+    }
+
+    /// One of them does; nobody needs more rows for it.
+    pub fn arrive_one(&mut self, index: usize) {
+        if self.moves.is_empty() {
+            return;
+        }
+        let arrival = self.moves.remove(index % self.moves.len());
+        let before = self.core.rows().count();
+        self.event(arrival.clone());
+        let after = self.core.rows().count();
+        assert!(after <= before, "{arrival:?} makes {after} rows of {before}");
     }
 
     fn take_timetable(&mut self, node: NodeId, version: u64) {

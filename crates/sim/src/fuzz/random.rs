@@ -32,6 +32,7 @@ const KINDS: &[Kind] = &[
     (48, Who::Users, |random| Step::EndJob(random.place(), status(random))),
     (84, Who::Users, |random| Step::Clear(random.place())),
     (48, Who::Users, |_| Step::DeliverKills),
+    (48, Who::Users, |random| Step::Arrive(random.place())),
     (24, Who::Users, |random| Step::Cancel(random.place(), random.one_in(2))),
     (36, Who::Users, |random| Step::Suspend(random.place())),
     (36, Who::Users, |random| Step::Resume(random.place())),

@@ -86,6 +86,7 @@ impl Step {
             | Self::EndJob(..)
             | Self::Clear(_)
             | Self::DeliverKills
+            | Self::Arrive(_)
             | Self::Cancel(..)
             | Self::Suspend(_)
             | Self::Resume(_)

@@ -118,6 +118,7 @@ fn simpler(step: &Step) -> Vec<Step> {
             vec![Step::EndJob(0, well), Step::EndJob(job, well), Step::EndJob(job % 8, status)]
         }
         Step::Clear(job) => vec![Step::Clear(0), Step::Clear(job % 8)],
+        Step::Arrive(place) => vec![Step::Arrive(0), Step::Arrive(place % 8)],
         Step::Cancel(job, at_once) => vec![Step::Cancel(0, true), Step::Cancel(job % 8, at_once)],
         Step::Suspend(job) => vec![Step::Suspend(0), Step::Suspend(job % 8)],
         Step::Resume(job) => vec![Step::Resume(0), Step::Resume(job % 8)],
@@ -163,6 +164,7 @@ fn simpler_spec(spec: &JobSpec) -> Vec<JobSpec> {
     all.push(JobSpec { time_limit: None, ..spec.clone() });
     all.push(JobSpec { grace: usual.grace, ..spec.clone() });
     all.push(JobSpec { attached: false, ..spec.clone() });
+    all.push(JobSpec { movable: false, ..spec.clone() });
     all.push(JobSpec { on_bad_exit: usual.on_bad_exit, ..spec.clone() });
     all.retain(|other| other != spec && other.tasks > 0);
     all

@@ -28,6 +28,8 @@ pub enum Step {
     Clear(usize),
     /// Nodes kill what they were told to.
     DeliverKills,
+    /// A job that is on its way out of the matrix, or back, arrives.
+    Arrive(usize),
     /// A user ends a job: with a grace, or at once.
     Cancel(usize, bool),
     /// A user suspends a job.
@@ -79,6 +81,7 @@ impl Step {
             Self::EndJob(job, status) => cluster.end_job(pick(cluster, *job), *status),
             Self::Clear(job) => cluster.clear(pick(cluster, *job)),
             Self::DeliverKills => cluster.deliver_kills(),
+            Self::Arrive(place) => cluster.arrive_one(*place),
             Self::Cancel(job, at_once) => cluster.cancel(pick(cluster, *job), *at_once),
             Self::Suspend(job) => cluster.event(Event::Suspend { job: pick(cluster, *job) }),
             Self::Resume(job) => cluster.event(Event::Resume { job: pick(cluster, *job) }),

@@ -9,8 +9,16 @@ fn seeds() -> Range<u64> {
 }
 
 fn play(who: Who, steps: usize) {
+    play_with(who, steps, |_| Vec::new());
+}
+
+/// With parameters that a seed begins with besides.
+fn play_with(who: Who, steps: usize, params: impl Fn(u64) -> Vec<(&'static str, u64)>) {
     for seed in seeds() {
-        if let Some((script, failure)) = shrink(&Script::random(seed, steps, who)) {
+        let mut script = Script::random(seed, steps, who);
+        let params = params(seed).into_iter().map(|(name, value)| (name.to_owned(), value));
+        script.start.params.extend(params);
+        if let Some((script, failure)) = shrink(&script) {
             panic!("seed {seed}: {}\n{script}", failure.what);
         }
     }
@@ -19,6 +27,17 @@ fn play(who: Who, steps: usize) {
 #[test]
 fn whatever_happens() {
     play(Who::Everybody, 80);
+}
+
+/// Whoever goes on elsewhere gets there, and rows never become more by it.
+#[test]
+fn wherever_jobs_go() {
+    play_with(Who::Users, 120, |seed| vec![("migration", 1), ("packing", seed % 3)]);
+}
+
+#[test]
+fn however_jobs_are_placed() {
+    play_with(Who::Users, 80, |seed| vec![("placement", seed % 5), ("packing", seed / 5 % 3)]);
 }
 
 /// However jobs come and go, a row waits no longer than the turns of all others.

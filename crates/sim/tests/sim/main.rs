@@ -7,6 +7,7 @@ mod closed_forms;
 mod figures;
 mod fuzz;
 mod hosts;
+mod migration;
 mod periods;
 mod reference;
 mod scenario;

@@ -131,7 +131,7 @@ pub(super) struct Options {
     )]
     pub(super) move_cost_each: Nanos,
 
-    /// Jobs that were set aside may come back on other processors
+    /// Jobs that were set aside may come back on other processors, and migrate if migration=on
     #[arg(long, help_heading = "Scheduler")]
     pub(super) movable: bool,
 
