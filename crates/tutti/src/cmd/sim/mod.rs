@@ -50,7 +50,7 @@ pub(crate) struct SimArgs {
 #[derive(Subcommand, Debug)]
 enum What {
     /// Several policies on the same workload, side by side
-    Compare(CompareArgs),
+    Compare(Box<CompareArgs>),
     /// Random lives of a small cluster, with the scheduler checked after each event
     Fuzz(fuzz::FuzzArgs),
     /// Play a script that fuzz wrote, step by step
@@ -78,7 +78,7 @@ struct CompareArgs {
 /// If the workload, an option or an output file is wrong.
 pub(crate) fn execute(args: SimArgs) -> anyhow::Result<Exit> {
     match args.what {
-        Some(What::Compare(args)) => compare(args),
+        Some(What::Compare(args)) => compare(*args),
         Some(What::Fuzz(args)) => fuzz::fuzz(&args),
         Some(What::Replay(args)) => fuzz::replay(&args),
         None => each(args),
