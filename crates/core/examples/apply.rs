@@ -77,6 +77,7 @@ impl Bench {
             attached: false,
             movable: false,
             weights: None,
+            circuit: None,
             on_bad_exit: OnBadExit::KillOnSignal,
         };
         Event::Submit { request: RequestId(self.requests), spec }

@@ -1,6 +1,6 @@
 //! All that the core can ask of the world, carried out by a driver in the order given.
 
-use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId};
+use crate::ids::{CircuitName, ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId};
 use crate::job::{ControlMethod, Outcome};
 use crate::time::{ClusterTime, Nanos};
 use alloc::vec::Vec;
@@ -144,6 +144,13 @@ pub enum Refusal {
         /// Those that exist.
         known: Vec<ClassName>,
     },
+    /// There is no such circuit.
+    NoCircuit {
+        /// The name that was given.
+        name: CircuitName,
+        /// How many there are of that name; none if it is unknown.
+        count: u32,
+    },
     /// A limit on time that is zero or next to nothing.
     NoTime {
         /// The shortest that would do.
@@ -208,6 +215,10 @@ impl fmt::Display for Refusal {
                     write!(f, "{} {name}", if i == 0 { "" } else { "," })?;
                 }
                 Ok(())
+            }
+            Self::NoCircuit { name, count: 0 } => write!(f, "there is no circuit {name}"),
+            Self::NoCircuit { name, count } => {
+                write!(f, "circuits {name} have numbers up to {}; ask for one of these", count - 1)
             }
             Self::NoTime { shortest } => {
                 write!(f, "the time limit leaves no time; ask for at least {shortest}")

@@ -65,10 +65,12 @@ impl Residence {
 impl Core {
     /// Takes a job out of its turns; its processors are free when the driver says so.
     pub(crate) fn move_out(&mut self, job: JobId) {
+        let now = self.now;
         let Some(residence) = self.residence_mut(job).filter(|it| it.place == Place::Home) else {
             return;
         };
         residence.place = Place::Leaving;
+        residence.moved = now;
         self.matrix.deactivate(job);
         self.ledger.hold(job);
         self.outbox.moves.push(job);
@@ -135,6 +137,7 @@ impl Core {
             return;
         };
         residence.place = Place::Aside;
+        residence.circuit = None;
         self.matrix.remove(job);
         self.ledger.leave(job);
         self.aside.insert(job);
@@ -144,10 +147,12 @@ impl Core {
 
     /// A job is back and can run.
     pub(crate) fn on_moved_in(&mut self, job: JobId) {
+        let now = self.now;
         let Some(residence) = self.residence_mut(job).filter(|it| it.place == Place::Coming) else {
             return;
         };
         residence.place = Place::Home;
+        residence.moved = now;
         self.migration.rows = true;
         self.give_turns(job);
         self.disturb();

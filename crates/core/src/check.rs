@@ -4,6 +4,7 @@
 //! Tests and the simulator call [`check`] after each event; nothing in the core relies on it.
 
 use crate::aside::Place;
+use crate::by_class::ByClass;
 use crate::controller::Core;
 use crate::ending::memory_of;
 use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
@@ -11,7 +12,7 @@ use crate::limits::{QUANTUM_MIN, SHARE_WHOLE};
 use crate::matrix::Seat;
 use crate::params::Discipline;
 use crate::plan::{NodePlan, node_plan};
-use crate::policy::Decision;
+use crate::policy::{Decision, Preemption};
 use crate::record::{Phase, Record, Residence};
 use crate::time::{ClusterTime, Nanos};
 use crate::timetable::{IfAbsent, Slot, Timetable};
@@ -60,6 +61,9 @@ pub enum Rule {
     Reservations,
     /// A place is kept for whoever goes on on other processors.
     Migration,
+    /// Under the policy `classes`: nobody waits who could have processors, who is to be set aside is, and
+    /// what is reserved may be.
+    ByClass,
     /// Whatever is due for a job is noted.
     Deadlines,
 }
@@ -88,6 +92,7 @@ pub fn check(core: &Core) -> Vec<Violation> {
     check_accounts(core, &mut report);
     check_queue(core, &mut report);
     check_reservations(core, &mut report);
+    check_by_class(core, &mut report);
     check_deadlines(core, &mut report);
     violations
 }
@@ -135,7 +140,7 @@ fn check_aside(core: &Core, report: &mut Report<'_>) {
         report(Rule::Aside, format!("{found:?} are set aside, not {:?}", core.aside));
     }
     let waits = |&job: &JobId| core.residence(job).is_some_and(Residence::may_come_back);
-    if !core.policy().sets_aside && found.iter().any(waits) {
+    if !core.policy().sets_aside() && found.iter().any(waits) {
         report(Rule::Aside, format!("nobody brings {found:?} back"));
     }
 }
@@ -414,8 +419,7 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
     }
     if queue.discipline != Discipline::Conservative
         && let Some(first) = queue.waiting.first().and_then(|job| core.jobs.get(job))
-        && let Decision::Start { row, .. } =
-            (core.policy().preemption)(core.machine(), &first.spec, core.policy().placement)
+        && let Some(Decision::Start { row, .. }) = core.policy().decide(core.machine(), &first.spec)
     {
         report(Rule::Queue, format!("job {} could start in row {row:?}", first.id));
     }
@@ -448,6 +452,40 @@ fn check_reservations(core: &Core, report: &mut Report<'_>) {
     let settled = core.ledger.next_stage() == ClusterTime::NEVER;
     if settled && core.enter_all(&mut core.profiles(core.now)).is_err() {
         report(Rule::Reservations, format!("not all can be kept: {:?}", queue.reservations));
+    }
+}
+
+fn check_by_class(core: &Core, report: &mut Report<'_>) {
+    if !matches!(core.policy().preemption, Preemption::ByClass) {
+        if core.by_class != ByClass::default() {
+            report(Rule::ByClass, format!("{:?} under another policy", core.by_class));
+        }
+        return;
+    }
+    for contender in core.contenders() {
+        if core.loadable(&contender).is_some() {
+            report(Rule::ByClass, format!("{contender:?} could be loaded"));
+        }
+    }
+    for (job, record) in core.jobs.iter() {
+        if record.suspended && record.residence().is_some_and(|it| it.place == Place::Home) {
+            report(Rule::ByClass, format!("job {job} is suspended and keeps its processors"));
+        }
+    }
+    let Some(bumper) = &core.by_class.bumper else { return };
+    let contender = core.contender(bumper.job);
+    if !contender.is_some_and(|it| it.is_candidate(core, core.now)) {
+        report(Rule::ByClass, format!("{bumper:?} is for nobody"));
+    }
+    for job in core.in_the_way() {
+        if core.let_alone_until(job) <= core.now {
+            report(Rule::ByClass, format!("job {job} is still in the way of {bumper:?}"));
+        }
+    }
+    for part in &bumper.parts {
+        if core.foreign.get(&part.node).is_some_and(|it| it.overlaps(&part.processors)) {
+            report(Rule::ByClass, format!("{bumper:?} is to get what others use"));
+        }
     }
 }
 

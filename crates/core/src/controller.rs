@@ -8,12 +8,13 @@
 //! with decisions, and the core must not trust anybody to send only what makes sense.
 
 use crate::action::{Action, Refusal};
+use crate::by_class::{ByClass, Circuits};
 use crate::class::{ClassSpec, Classes};
 use crate::digest::Digest;
 use crate::ending::ENDED_BY_KILL;
 use crate::event::Event;
 use crate::frame::Frame;
-use crate::ids::{ClassName, JobId, NodeId, Rank, RequestId, RowId};
+use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId};
 use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::ledger::Ledger;
 use crate::limits::{JOB_NUMBER_MAX, JOBS_MAX};
@@ -49,6 +50,10 @@ pub struct Core {
     pub(crate) matrix: Matrix,
     pub(crate) jobs: Table<Record>,
     pub(crate) queue: Queue,
+    pub(crate) by_class: ByClass,
+    pub(crate) circuits: Circuits,
+    /// Processors that others than our jobs use.
+    pub(crate) foreign: BTreeMap<NodeId, ProcessorSet>,
     pub(crate) ledger: Ledger,
     pub(crate) frame: Frame,
     /// When the latest change took or takes effect.
@@ -93,6 +98,9 @@ impl Core {
             matrix: Matrix::default(),
             jobs: Table::default(),
             queue: Queue::default(),
+            by_class: ByClass::default(),
+            circuits: Circuits::default(),
+            foreign: BTreeMap::new(),
             ledger: Ledger::default(),
             frame: Frame::default(),
             activated: ClusterTime::default(),
@@ -159,12 +167,14 @@ impl Core {
                 self.calendar = Some(Calendar::new(now, *week));
                 self.take_settings(now);
             }
+            Event::Foreign { node, processors } => self.on_foreign(*node, processors),
+            Event::SetCircuits { name, circuits } => self.circuits.set(name, *circuits),
             Event::ShutDown => self.on_shut_down(now, actions),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
         self.carry_out_due(now, event, actions);
-        if !self.policy().sets_aside {
+        if !self.policy().sets_aside() {
             self.bring_back();
         }
         // A home that moved could take what was promised.
@@ -208,7 +218,7 @@ impl Core {
             self.stopping,
         )
             .hash(&mut digest);
-        self.wake.hash(&mut digest);
+        (&self.by_class, &self.circuits, &self.foreign, self.wake).hash(&mut digest);
         digest.finish()
     }
 
@@ -295,6 +305,7 @@ impl Core {
             Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
         } else {
             (self.policy().admission)(self.machine(), spec)
+                .and_then(|()| self.circuits.admit(spec.circuit.as_ref()))
         };
         if let Err(refusal) = refusal {
             actions.push(Action::Decline { request, refusal });
@@ -542,6 +553,8 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::Submit { .. }
         | Event::TasksEnded { .. }
         | Event::Signal { .. }
+        | Event::Foreign { .. }
+        | Event::SetCircuits { .. }
         | Event::Tick => false,
         Event::NodeJoined { .. }
         | Event::NodeLost { .. }
@@ -583,6 +596,8 @@ const fn is_interference(event: &Event) -> bool {
         | Event::JobsEnded { .. }
         | Event::Cancel { .. }
         | Event::Signal { .. }
+        | Event::Foreign { .. }
+        | Event::SetCircuits { .. }
         | Event::FrontEndLost { .. }
         | Event::ShutDown
         | Event::Tick => false,

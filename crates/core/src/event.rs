@@ -2,8 +2,8 @@
 
 use crate::class::ClassSpec;
 use crate::figures::{Figures, LoadAverages};
-use crate::ids::{ClassName, JobId, NodeId, Rank, RequestId};
-use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
+use crate::ids::{CircuitName, ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId};
+use crate::job::{CircuitSpec, EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::params::Params;
 use crate::period::Period;
 use crate::settings::Overrides;
@@ -151,6 +151,21 @@ pub enum Event {
         /// What holds then, already checked by [`Settings::check`](crate::Settings::check); empty: nothing
         /// is otherwise any more.
         overrides: Overrides,
+    },
+    /// Processors of a node that others than our jobs use, in place of what was said before. Under the
+    /// policy `classes` no job is placed there; a job that is there already stays.
+    Foreign {
+        /// Which node.
+        node: NodeId,
+        /// Which processors.
+        processors: ProcessorSet,
+    },
+    /// An administrator says how many circuits of a name there are.
+    SetCircuits {
+        /// The name that jobs ask by.
+        name: CircuitName,
+        /// How many.
+        circuits: CircuitSpec,
     },
     /// The instance is to end: no job is accepted any more, and all are ended.
     ShutDown,

@@ -49,36 +49,50 @@ id!(
     UserId(u32)
 );
 
-/// The name of a class of jobs, such as `interactive`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-pub struct ClassName(pub Arc<str>);
+/// A name that users give.
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(from = "String", into = "String")]
+        pub struct $name(pub Arc<str>);
 
-impl ClassName {
-    /// Makes a class name from text; whether such a class exists is the core's to say.
-    #[must_use]
-    pub fn new(name: &str) -> Self {
-        Self(name.into())
-    }
+        impl $name {
+            /// Makes a name from text; whether there is anything of that name is the core's to say.
+            #[must_use]
+            pub fn new(name: &str) -> Self {
+                Self(name.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(name: String) -> Self {
+                Self(name.into())
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                Self::from(&*name.0)
+            }
+        }
+    };
 }
 
-impl fmt::Display for ClassName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl From<String> for ClassName {
-    fn from(name: String) -> Self {
-        Self(name.into())
-    }
-}
-
-impl From<ClassName> for String {
-    fn from(name: ClassName) -> Self {
-        Self::from(&*name.0)
-    }
-}
+name!(
+    /// The name of a class of jobs, such as `interactive`.
+    ClassName
+);
+name!(
+    /// The name of a kind of circuits, such as `barrier`.
+    CircuitName
+);
 
 /// A set of processors of one node, by the kernel's processor numbers.
 ///

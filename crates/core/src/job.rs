@@ -1,7 +1,7 @@
 //! What a job asks for, and how it can end.
 
 use crate::figures::Weights;
-use crate::ids::{ClassName, NodeId, ProcessorSet, UserId};
+use crate::ids::{CircuitName, ClassName, NodeId, ProcessorSet, UserId};
 use crate::time::Nanos;
 use alloc::string::String;
 use core::fmt;
@@ -34,8 +34,29 @@ pub struct JobSpec {
     /// How much each figure of a node counts where nodes are chosen by their performance; `None`: as
     /// the parameters say.
     pub weights: Option<Weights>,
+    /// What it needs besides processors, under the policy `classes`.
+    pub circuit: Option<CircuitWish>,
     /// What an unsuccessful task means for the others.
     pub on_bad_exit: OnBadExit,
+}
+
+/// A circuit that a job asks for: something of which there are several alike, and which a job has
+/// for as long as it has its processors (LLNL paper: barrier wire circuits).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CircuitWish {
+    /// Which kind.
+    pub name: CircuitName,
+    /// Which one of them, from 0; `None`: any.
+    pub number: Option<u32>,
+}
+
+/// How many circuits of a kind there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CircuitSpec {
+    /// How many.
+    pub count: u32,
+    /// How many jobs may have each of them at a time.
+    pub jobs_each: u32,
 }
 
 /// What happens to the other tasks when one ends badly.

@@ -21,6 +21,7 @@ extern crate alloc;
 
 pub mod action;
 mod aside;
+mod by_class;
 pub mod check;
 pub mod class;
 pub mod controller;
@@ -58,8 +59,13 @@ pub use class::{ClassError, ClassSpec, Classes, default_classes};
 pub use controller::Core;
 pub use event::Event;
 pub use figures::{Figures, LoadAverages, Weights};
-pub use ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, UserId};
-pub use job::{ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome, TaskStatus};
+pub use ids::{
+    CircuitName, ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, UserId,
+};
+pub use job::{
+    CircuitSpec, CircuitWish, ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome,
+    TaskStatus,
+};
 pub use ledger::Moved;
 pub use param::{Param, ParamError, ParamKind};
 pub use params::{Discipline, Params};

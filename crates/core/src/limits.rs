@@ -9,6 +9,13 @@ pub const PROCESSORS_PER_NODE_MAX: u32 = 8192;
 /// does not tell whether a job fits, each costs a search.
 pub const BACKFILL_TRIES_MAX: usize = 1000;
 
+/// Places considered for a job that has others set aside: with more processors than that, only those
+/// that begin at the lowest.
+pub const POSITIONS_MAX: usize = 4096;
+
+/// What setting a job aside costs at least, as if so much of its do-not-disturb time were left.
+pub const BUMP_COST: Nanos = Nanos::from_secs(60);
+
 /// The highest job number that a node can hold: there is always another one after it.
 pub const JOB_NUMBER_MAX: u64 = u64::MAX / 2;
 
@@ -36,6 +43,9 @@ pub const JOBS_MAX: usize = 1_000_000;
 
 /// Rows of the matrix (the multiprogramming limit) that an administrator may set.
 pub const ROWS_MAX: u32 = 1024;
+
+/// Circuits of a kind: as many as one would look through for a free one.
+pub const CIRCUITS_MAX: u32 = 1024;
 
 /// Classes that an administrator may define.
 pub const CLASSES_MAX: usize = 64;

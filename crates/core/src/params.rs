@@ -134,11 +134,12 @@ pub const TABLE: &[Param; at::COUNT] = &[
     },
     Param {
         name: "policy",
-        kind: ParamKind::Choice(&["gang", "space"]),
+        kind: ParamKind::Choice(&["gang", "space", "classes"]),
         min: 0,
-        max: 1,
+        max: 2,
         default: 0,
-        help: "How jobs share processors: in turns, or each to its end. space:easy also sets the queue.",
+        help: "How jobs share processors: in turns, each to its end, or so that who waits too long has others set \
+               aside by the rules of its class. space:easy also sets the queue.",
         takes: Takes::Live,
     },
     Param {
@@ -148,7 +149,7 @@ pub const TABLE: &[Param; at::COUNT] = &[
         max: 3,
         default: 0,
         help: "Who may pass the first in line: nobody, who can't delay it, so but shortest first, who \
-               delays nobody.",
+               delays nobody. Under the policy classes there is no line.",
         takes: Takes::Live,
     },
     Param {
@@ -531,7 +532,10 @@ mod tests {
         assert_eq!((params.policy(), params.queue()), (0, Discipline::Sjbf));
         let before = params.clone();
         let says = |name, word| params.clone().choose(name, word).unwrap_err().to_string();
-        assert_eq!(says("policy", "spice"), "policy can't be \"spice\"; it may be gang or space");
+        assert_eq!(
+            says("policy", "spice"),
+            "policy can't be \"spice\"; it may be gang, space or classes"
+        );
         assert_eq!(
             says("policy", "space:best"),
             "queue can't be \"best\"; it may be fcfs, easy, sjbf or conservative"

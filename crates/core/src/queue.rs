@@ -33,6 +33,7 @@
 //! What was promised holds as long as jobs end by their limits, nodes stay, and nobody changes
 //! parameters, classes or what is suspended.
 
+use crate::by_class::ByClass;
 use crate::controller::Core;
 use crate::ending::memory_of;
 use crate::ids::{JobId, RowId};
@@ -41,7 +42,7 @@ use crate::ledger::Opening;
 use crate::limits::BACKFILL_TRIES_MAX;
 use crate::ordered::{Entry, Ordered};
 use crate::params::Discipline;
-use crate::policy::{Decision, Placement, WaitReason, after, processors};
+use crate::policy::{Decision, Placement, Preemption, WaitReason, after, processors};
 use crate::record::{Part, Phase, Residence};
 use crate::reserve::Reservation;
 use crate::time::{ClusterTime, Nanos};
@@ -192,10 +193,15 @@ pub(crate) fn estimate(spec: &JobSpec) -> u64 {
 impl Core {
     /// Starts jobs from the queue as far as the policy has room and the discipline allows.
     pub(crate) fn seat_queued(&mut self, now: ClusterTime) {
-        if self.queue.discipline != self.params.queue() {
+        if self.queue.discipline != self.discipline() {
             self.forget_promises();
         }
         let newcomer = self.queue.newcomer.take();
+        if matches!(self.policy().preemption, Preemption::ByClass) {
+            self.seat_by_class(now);
+            return;
+        }
+        self.by_class = ByClass::default();
         match self.queue.discipline {
             Discipline::Fcfs => self.seat_in_turn(now),
             Discipline::Easy | Discipline::Sjbf => self.seat_around_promise(now, newcomer),
@@ -205,9 +211,17 @@ impl Core {
         self.queue.disturbed = false;
     }
 
+    /// The discipline in effect: without a line, nobody is promised anything.
+    fn discipline(&self) -> Discipline {
+        match self.policy().preemption {
+            Preemption::Nobodys(_) => self.params.queue(),
+            Preemption::ByClass => Discipline::Fcfs,
+        }
+    }
+
     /// Nothing that was promised, or listed, holds for another discipline or machine.
     pub(crate) fn forget_promises(&mut self) {
-        self.queue.discipline = self.params.queue();
+        self.queue.discipline = self.discipline();
         self.queue.backlog = Ordered::default();
         self.queue.promise = None;
         self.queue.reservations.clear();
@@ -228,8 +242,8 @@ impl Core {
             && let Some(&job) = self.queue.waiting.first()
             && let Some(record) = self.jobs.get(&job)
         {
-            let policy = self.policy();
-            match (policy.preemption)(self.machine(), &record.spec, policy.placement) {
+            let Some(decision) = self.policy().decide(self.machine(), &record.spec) else { return };
+            match decision {
                 Decision::Start { row, parts } => self.start(now, job, row, parts),
                 // It must not block those who do fit until, perhaps, a node comes back.
                 Decision::Wait(WaitReason::Nodes) => self.park(job),

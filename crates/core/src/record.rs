@@ -179,6 +179,10 @@ pub struct Residence {
     pub parts: Vec<Part>,
     /// Whether it is in the matrix or set aside.
     pub place: Place,
+    /// Since when it has had its processors; once it is leaving, since when it has not.
+    pub moved: ClusterTime,
+    /// Which one it has of the circuits that it asked for.
+    pub circuit: Option<u32>,
     /// What is to become of it.
     pub course: Course,
     /// The tasks that have ended.
@@ -197,6 +201,8 @@ impl Residence {
             since,
             parts,
             place: Place::Home,
+            moved: since,
+            circuit: None,
             course: Course::Running,
             ended: BTreeMap::new(),
             exit_code: 0,

@@ -35,6 +35,10 @@ pub struct JobView<'a> {
     pub suspended: bool,
     /// Whether it is in the matrix, or set aside; counts once it has been placed.
     pub place: Place,
+    /// Which circuit it has of those that it asked for, if it has one.
+    pub circuit: Option<u32>,
+    /// Why it is set aside, while it is.
+    pub why_aside: Option<WaitReason>,
     /// Its home row, while it has one.
     pub row: Option<RowId>,
     /// Its processors and tasks by node, lowest ranks first.
@@ -300,6 +304,8 @@ impl Core {
             state: JobState::Queued { since: now, why: WaitReason::Suspended },
             suspended: record.suspended,
             place: record.residence().map(|residence| residence.place).unwrap_or_default(),
+            circuit: record.residence().and_then(|residence| residence.circuit),
+            why_aside: None,
             row: self.matrix.seat(record.id).map(|seat| seat.row),
             placements: Vec::new(),
             service: self.ledger.service(record.id, now),
@@ -312,6 +318,8 @@ impl Core {
             }
             Phase::Resident(residence) => {
                 view.state = state(residence.since, residence.course);
+                let aside = self.aside.contains(&record.id) && !record.suspended;
+                view.why_aside = aside.then(|| self.why_by_class(record.id, now));
                 view.placements = residence.parts.iter().map(placement).collect();
                 view.ended = residence.ended.iter().map(|(&rank, &s)| (rank, s)).collect();
             }
@@ -322,6 +330,9 @@ impl Core {
     fn why_queued(&self, job: JobId, now: ClusterTime) -> WaitReason {
         if self.queue.suspended.contains(&job) {
             return WaitReason::Suspended;
+        }
+        if self.policy().sets_aside() && !self.queue.parked.contains(&job) {
+            return self.why_by_class(job, now);
         }
         if self.queue.parked.contains(&job) {
             return WaitReason::Nodes;

@@ -336,6 +336,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 attached: false,
                 movable: self.settings.movable && !self.settings.bags,
                 weights: self.settings.weights,
+                circuit: None,
                 on_bad_exit: OnBadExit::Continue,
             };
             self.submit = Event::Submit { request: RequestId(0), spec };

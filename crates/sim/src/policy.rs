@@ -5,7 +5,7 @@ use tutti_core::{ParamError, Params};
 /// Policies that can be simulated, by name. Whoever takes turns may have a queue of another kind
 /// than first come first served, too: `gang:easy`.
 pub const POLICIES: &[&str] =
-    &["gang", "space:fcfs", "space:easy", "space:sjbf", "space:conservative"];
+    &["gang", "space:fcfs", "space:easy", "space:sjbf", "space:conservative", "classes"];
 
 /// Sets the parameters that a policy stands for.
 ///

@@ -47,6 +47,7 @@ impl Machine {
             attached: false,
             movable,
             weights: None,
+            circuit: None,
             on_bad_exit: OnBadExit::Continue,
         };
         self.apply(&Event::Submit { request: RequestId(0), spec });

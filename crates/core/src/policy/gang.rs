@@ -9,7 +9,9 @@
 //!
 //! Where the limit was lowered, rows beyond it take nobody in and vanish as their jobs end.
 
-use super::{Decision, Lack, Lay, Machine, Policy, Shares, WaitReason, admission, placement};
+use super::{
+    Decision, Lack, Lay, Machine, Policy, Preemption, Shares, WaitReason, admission, placement,
+};
 use crate::job::JobSpec;
 use crate::params::Params;
 use crate::share;
@@ -20,8 +22,7 @@ pub const GANG: Policy = Policy {
     admission: admission::if_it_can_ever_fit,
     placement: placement::lay,
     shares: Shares { rows: Params::rows, lengths: share::lengths },
-    preemption: space_then_time,
-    sets_aside: false,
+    preemption: Preemption::Nobodys(space_then_time),
 };
 
 /// The policy `space`.

@@ -10,16 +10,18 @@
 
 mod admission;
 mod buddy;
+mod classes;
 mod gang;
 mod grm;
 mod packing;
 mod placement;
 
+pub use classes::CLASSES;
 pub use gang::{GANG, SPACE};
 pub(crate) use grm::after;
 pub use packing::Packing;
 pub use placement::{Lack, Lay, Placement};
-pub(crate) use placement::{is_plain, processors};
+pub(crate) use placement::{is_plain, processors, shared, tasks_by_memory};
 
 use crate::action::Refusal;
 use crate::class::Classes;
@@ -37,7 +39,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 /// All policies, in the order of the values of the parameter `policy`.
-pub const POLICIES: [Policy; 2] = [GANG, SPACE];
+pub const POLICIES: [Policy; 3] = [GANG, SPACE, CLASSES];
 
 /// What a policy may look at.
 #[derive(Clone, Copy, Debug)]
@@ -76,10 +78,34 @@ pub struct Policy {
     pub placement: Lay,
     /// Which slots there are.
     pub shares: Shares,
-    /// Whether the job is seated now, in a row with others or at their expense, or waits.
-    pub preemption: fn(Machine<'_>, &JobSpec, Lay) -> Decision,
+    /// At whose expense a job is seated.
+    pub preemption: Preemption,
+}
+
+/// At whose expense a job is seated.
+#[derive(Clone, Copy, Debug)]
+pub enum Preemption {
+    /// Nobody's: it starts where there is room for it, beside others or in turns with them, or waits
+    /// in line as the queue's discipline says.
+    Nobodys(fn(Machine<'_>, &JobSpec, Lay) -> Decision),
+    /// Theirs whom the rules of classes name: they are set aside, and come back by these rules.
+    ByClass,
+}
+
+impl Policy {
     /// Whether it decides itself when who was set aside comes back; otherwise they do at once.
-    pub sets_aside: bool,
+    #[must_use]
+    pub const fn sets_aside(&self) -> bool {
+        matches!(self.preemption, Preemption::ByClass)
+    }
+
+    /// What becomes of the job whose turn in line it is; `None` under a policy that knows no line.
+    pub(crate) fn decide(&self, machine: Machine<'_>, spec: &JobSpec) -> Option<Decision> {
+        match self.preemption {
+            Preemption::Nobodys(decide) => Some(decide(machine, spec, self.placement)),
+            Preemption::ByClass => None,
+        }
+    }
 }
 
 /// Which slots there are: how many, and how long.
@@ -143,6 +169,36 @@ pub enum WaitReason {
         /// It starts within so long, if jobs end by their limits.
         within: Nanos,
     },
+    /// It has more processors than one job may have now.
+    JobLimit {
+        /// How many that is.
+        limit: u64,
+    },
+    /// Large jobs may have no more processors now.
+    LargeLimit {
+        /// How many they may have.
+        limit: u64,
+    },
+    /// Jobs of its class may have no more processors now.
+    ClassLimit {
+        /// How many they may have.
+        limit: u64,
+    },
+    /// The circuits that it asks for are in use.
+    Circuit,
+    /// Too few processors are free, and its class has it wait so much longer before others are set
+    /// aside.
+    Patience {
+        /// How much longer.
+        left: Nanos,
+    },
+    /// Others are being set aside for another job first.
+    Bumper {
+        /// Which one.
+        job: JobId,
+    },
+    /// Too few processors are free, and those who have them may not be set aside for it.
+    Undisturbed,
     /// A user suspended it before it began.
     Suspended,
 }
@@ -186,6 +242,27 @@ impl fmt::Display for WaitReason {
                 Ok(())
             }
             Self::Reserved { within } => write!(f, "starts within {}", Seconds(*within)),
+            Self::JobLimit { limit } => {
+                write!(f, "a job may have at most {limit} processors now (job_limit)")
+            }
+            Self::LargeLimit { limit } => {
+                write!(f, "large jobs may have at most {limit} processors now (large_limit)")
+            }
+            Self::ClassLimit { limit } => {
+                write!(f, "its class may have at most {limit} processors now")
+            }
+            Self::Circuit => f.write_str("the circuits that it asks for are in use"),
+            Self::Patience { left } => write!(
+                f,
+                "too few processors are free; if they stay so, others are set aside in {}",
+                Seconds(*left)
+            ),
+            Self::Bumper { job } => {
+                write!(f, "too few processors are free, and job {job} has others set aside first")
+            }
+            Self::Undisturbed => f.write_str(
+                "too few processors are free, and those who have them may not be set aside for it",
+            ),
             Self::Suspended => f.write_str("suspended before it began"),
         }
     }

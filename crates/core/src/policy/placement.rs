@@ -249,7 +249,7 @@ pub(super) fn choose(
 /// More tasks than the machine has processors: all processors of all nodes, the tasks in blocks in
 /// proportion to the nodes' processors (largest remainder, ties by number) as far as memory allows,
 /// the rest where there is memory left. A node that gets no task is not taken up.
-fn shared(machine: Machine<'_>, spec: &JobSpec) -> Result<Vec<Part>, Lack> {
+pub(crate) fn shared(machine: Machine<'_>, spec: &JobSpec) -> Result<Vec<Part>, Lack> {
     let columns: Vec<_> = machine.matrix.columns().filter(|(_, c)| c.width > 0).collect();
     let all = machine.matrix.blank().free();
     if all == 0 {
@@ -293,7 +293,7 @@ fn shared(machine: Machine<'_>, spec: &JobSpec) -> Result<Vec<Part>, Lack> {
 }
 
 /// How many of the job's tasks fit into so much memory.
-pub(super) fn tasks_by_memory(bytes: u64, spec: &JobSpec) -> u32 {
+pub(crate) fn tasks_by_memory(bytes: u64, spec: &JobSpec) -> u32 {
     match spec.memory_per_task_bytes {
         None | Some(0) => u32::MAX,
         Some(each) => u32::try_from(bytes / each).unwrap_or(u32::MAX),

@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a check that fails panics")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tutti_core::policy::{CLASSES, POLICIES};
 use tutti_core::{
     Action, ClassName, ClassSpec, ClusterTime, Core, EndReason, Event, IfAbsent, JobId, JobSpec,
-    Nanos, NodeId, NodeSpec, OnBadExit, Outcome, Params, Part, ProcessorSet, Rank, Refusal,
+    Nanos, NodeId, NodeSpec, OnBadExit, Outcome, Params, Part, Place, ProcessorSet, Rank, Refusal,
     RequestId, RowId, TaskStatus, Timetable, UserId, check, default_classes,
 };
 
@@ -24,6 +25,7 @@ pub fn job(tasks: u32) -> JobSpec {
         attached: false,
         movable: false,
         weights: None,
+        circuit: None,
         on_bad_exit: OnBadExit::KillOnSignal,
     }
 }
@@ -72,6 +74,8 @@ pub struct Cluster {
     pub longest_wait: u64,
     /// What is to be said of jobs that leave and come.
     pub moves: Vec<Event>,
+    /// Since when each job has had its processors.
+    since: BTreeMap<JobId, u64>,
     /// In whose slots each job runs, as far as we were told.
     runs: BTreeMap<JobId, Vec<RowId>>,
     /// Everything the core ever asked for.
@@ -98,6 +102,7 @@ impl Cluster {
             last_turn: BTreeMap::new(),
             longest_wait: 0,
             moves: Vec::new(),
+            since: BTreeMap::new(),
             runs: BTreeMap::new(),
             log: Vec::new(),
             spent: 0,
@@ -331,6 +336,7 @@ impl Cluster {
             Action::Launch { job, control } => {
                 let class = &self.core.job(*job, ClusterTime(self.now)).unwrap().spec.class;
                 assert_eq!(*control, self.core.classes()[class].control());
+                self.since.insert(*job, self.now);
                 let held = self.held.entry(*job).or_default();
                 for part in self.core.parts(*job) {
                     let ranks = part.placements().iter().map(|task| task.rank).collect();
@@ -355,10 +361,26 @@ impl Cluster {
                 }
                 assert!(self.outcomes.insert(*job, *outcome).is_none(), "ended twice");
             }
-            Action::MoveOut { job } => self.moves.push(Event::MovedOut { job: *job }),
+            Action::MoveOut { job } => self.begin_move_out(*job),
             Action::MoveIn { job } => self.begin_move_in(*job),
             Action::WakeAt { at } => self.wake = *at,
         }
+    }
+
+    /// Whoever is set aside for another has had his time, and is no more important than he.
+    fn begin_move_out(&mut self, job: JobId) {
+        let view = self.core.job(job, ClusterTime(self.now)).expect("moves are for known jobs");
+        assert_eq!(view.place, Place::Leaving);
+        let processors = view.placements.iter().map(|it| u64::from(it.processors.count())).sum();
+        let time = self.core.classes()[&view.spec.class].do_not_disturb(processors);
+        let had = self.now - self.since[&job];
+        let by_class = POLICIES[self.core.params().policy()].name == CLASSES.name;
+        let enough = time.is_some_and(|time| had >= time.0);
+        assert!(
+            !by_class || view.suspended || enough,
+            "job {job} was disturbed after {had} of {time:?}"
+        );
+        self.moves.push(Event::MovedOut { job });
     }
 
     fn begin_move_in(&mut self, job: JobId) {
@@ -386,6 +408,9 @@ impl Cluster {
             return;
         }
         let arrival = self.moves.remove(index % self.moves.len());
+        if let Event::MovedIn { job } = arrival {
+            self.since.insert(job, self.now);
+        }
         let before = self.core.rows().count();
         self.event(arrival.clone());
         let after = self.core.rows().count();
@@ -482,6 +507,7 @@ impl Cluster {
     /// Ends everything, and makes sure that nothing is left.
     pub fn drain(&mut self) {
         for _ in 0..4 {
+            self.arrive();
             let jobs: Vec<JobId> =
                 self.core.jobs(ClusterTime(self.now)).map(|view| view.id).collect();
             for job in jobs {

@@ -2,11 +2,11 @@
 
 use super::cluster::job;
 use super::script::{Script, Start};
-use super::step::{Step, class_name};
+use super::step::{CIRCUITS, Step, class_name};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tutti_core::param::{Param, ParamKind, UNBOUNDED};
-use tutti_core::{JobSpec, Nanos, OnBadExit, TaskStatus, class, params};
+use tutti_core::{CircuitName, CircuitWish, JobSpec, Nanos, OnBadExit, TaskStatus, class, params};
 
 const MS: u64 = 1_000_000;
 
@@ -32,13 +32,15 @@ const KINDS: &[Kind] = &[
     (48, Who::Users, |random| Step::EndJob(random.place(), status(random))),
     (84, Who::Users, |random| Step::Clear(random.place())),
     (48, Who::Users, |_| Step::DeliverKills),
-    (48, Who::Users, |random| Step::Arrive(random.place())),
     (24, Who::Users, |random| Step::Cancel(random.place(), random.one_in(2))),
     (36, Who::Users, |random| Step::Suspend(random.place())),
     (36, Who::Users, |random| Step::Resume(random.place())),
     (12, Who::Users, |random| Step::Signal(random.place(), random.rank(), 10)),
     (12, Who::Users, |random| Step::FrontEndLost(random.place())),
     (12, Who::Users, |random| Step::Nonsense(random.below(50), random.number(9))),
+    (96, Who::Users, |random| Step::Arrive(random.place())),
+    (51, Who::Everybody, |random| Step::Foreign(random.number(4), random.number(3))),
+    (51, Who::Everybody, |random| Step::Circuits(random.number(3), random.number(3))),
     (51, Who::Everybody, |random| Step::Lose(random.number(3))),
     (51, Who::Everybody, |random| Step::Join(random.number(3), 1 + random.number(5))),
     (51, Who::Everybody, |random| Step::Node(random.number(4), random.number(9), random.number(9))),
@@ -64,6 +66,11 @@ impl Script {
         let mut start = Start { nodes: vec![2, 4, 3], ..Start::default() };
         start.params.insert("quantum".to_owned(), 2 * MS + random.below(8 * MS));
         start.params.insert("rows".to_owned(), 1 + random.below(5));
+        if who == Who::Everybody && random.one_in(2) {
+            let policies = params::TABLE.iter().find(|param| param.name == "policy");
+            let policy = random.below(policies.map_or(1, |param| param.max + 1));
+            start.params.insert("policy".to_owned(), policy);
+        }
         if who == Who::Everybody && random.one_in(4) {
             start.params.insert(FIXED.to_owned(), random.below(40 * MS));
         }
@@ -95,6 +102,10 @@ fn spec(random: &mut Random) -> JobSpec {
         grace: Nanos(random.below(300 * MS)),
         attached: random.one_in(2),
         movable: random.one_in(2),
+        circuit: random.one_in(3).then(|| {
+            let number = random.one_in(3).then(|| random.number(2));
+            CircuitWish { name: CircuitName::new(CIRCUITS), number }
+        }),
         on_bad_exit: *random.any(&[OnBadExit::Kill, OnBadExit::KillOnSignal, OnBadExit::Continue]),
         // Now and then more tasks than there are processors.
         ..job(if tasks == 7 { 11 } else { tasks })

@@ -93,6 +93,8 @@ impl Step {
             | Self::Signal(..)
             | Self::FrontEndLost(_)
             | Self::Node(..)
+            | Self::Foreign(..)
+            | Self::Circuits(..)
             | Self::Hold(_)
             | Self::Nonsense(..) => false,
         }

@@ -139,6 +139,8 @@ fn simpler(step: &Step) -> Vec<Step> {
         | Step::Lose(_)
         | Step::Join(..)
         | Step::Node(..)
+        | Step::Foreign(..)
+        | Step::Circuits(..)
         | Step::Nonsense(..) => Vec::new(),
     };
     // Only what comes before the step itself is simpler.
@@ -165,6 +167,7 @@ fn simpler_spec(spec: &JobSpec) -> Vec<JobSpec> {
     all.push(JobSpec { grace: usual.grace, ..spec.clone() });
     all.push(JobSpec { attached: false, ..spec.clone() });
     all.push(JobSpec { movable: false, ..spec.clone() });
+    all.push(JobSpec { circuit: None, ..spec.clone() });
     all.push(JobSpec { on_bad_exit: usual.on_bad_exit, ..spec.clone() });
     all.retain(|other| other != spec && other.tasks > 0);
     all

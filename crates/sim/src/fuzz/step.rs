@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use tutti_core::param::{Param, Shown};
 use tutti_core::{
-    ClassName, ClusterTime, Event, Figures, JobId, JobSpec, LoadAverages, Nanos, NodeId, Rank,
-    TaskStatus, class, params,
+    CircuitName, CircuitSpec, ClassName, ClusterTime, Event, Figures, JobId, JobSpec, LoadAverages,
+    Nanos, NodeId, ProcessorSet, Rank, TaskStatus, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -50,6 +50,10 @@ pub enum Step {
     Set(String, u64),
     /// A rule of a class gets a value.
     Rule(usize, String, u64),
+    /// Others than our jobs use the first so many processors of a node.
+    Foreign(u32, u32),
+    /// There are so many circuits, for so many jobs each.
+    Circuits(u32, u32),
     /// A node holds a job of an earlier controller, of this number.
     Hold(u64),
     /// Reports of a job and a node that nobody knows.
@@ -58,6 +62,9 @@ pub enum Step {
 
 /// The classes that jobs have here.
 const CLASSES: [&str; 4] = ["interactive", "production", "benchmark", "standby"];
+
+/// The circuits that jobs ask for here.
+pub(super) const CIRCUITS: &str = "barrier";
 
 /// The class in this place.
 pub(super) fn class_name(place: usize) -> ClassName {
@@ -114,6 +121,14 @@ impl Step {
                     cluster.event(Event::SetClass { class, spec });
                 }
             }
+            Self::Foreign(node, width) => {
+                let processors = ProcessorSet::first(*width);
+                cluster.event(Event::Foreign { node: NodeId(*node), processors });
+            }
+            Self::Circuits(count, jobs_each) => {
+                let circuits = CircuitSpec { count: *count, jobs_each: *jobs_each };
+                cluster.event(Event::SetCircuits { name: CircuitName::new(CIRCUITS), circuits });
+            }
             Self::Hold(job) => cluster.hold(*job),
             Self::Nonsense(job, node) => nonsense(cluster, JobId(1000 + job), NodeId(50 + node)),
         }
@@ -148,6 +163,8 @@ fn nonsense(cluster: &mut Cluster, job: JobId, node: NodeId) {
         Event::TasksEnded { job, ranks: vec![], status },
         Event::JobsEnded { jobs: vec![job, job], status },
         Event::Signal { job, ranks: vec![rank], signal: 1 },
+        Event::MovedOut { job },
+        Event::MovedIn { job },
         Event::Tick,
     ] {
         cluster.event(event);

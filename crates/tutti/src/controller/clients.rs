@@ -249,6 +249,7 @@ impl Driver {
             // Tasks can't be moved to other processors while they run.
             movable: false,
             weights: request.weights,
+            circuit: None,
             on_bad_exit: request.on_bad_exit,
         };
         let entry = Entry {

@@ -57,7 +57,9 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
     let (state, reason) = match view.state {
         JobState::Queued { ref why, .. } => ("queued", why.to_string()),
         JobState::Running { .. } if view.suspended => ("suspended", String::new()),
-        JobState::Running { .. } => (place_word(view.place), String::new()),
+        JobState::Running { .. } => {
+            (place_word(view.place), view.why_aside.map_or_else(String::new, |why| why.to_string()))
+        }
         JobState::Ending { .. } => ("ending", String::new()),
     };
     let now = driver.now();

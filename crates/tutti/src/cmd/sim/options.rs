@@ -14,6 +14,7 @@ Policies:
   space:easy           whoever can't delay the first in line may pass it
   space:sjbf           so, but the shortest first
   space:conservative   whoever delays nobody may pass
+  classes              who waits too long has others set aside, by the rules of classes (--class)
 Who takes turns may have a queue too: gang:easy.
 
 Models, with what they can be told and its default:

@@ -1,0 +1,59 @@
+//! Limits on processors: of one job, of all large jobs, of all jobs of a class.
+//!
+//! A job counts with its processors from when it gets them until they are free. A limit that is
+//! lowered takes nothing from those who have processors.
+
+use super::Contender;
+use crate::controller::Core;
+use crate::ids::JobId;
+use crate::policy::WaitReason;
+
+impl Core {
+    /// The limit, or the circuit, that keeps a job from being loaded.
+    pub(crate) fn lacks(&self, contender: &Contender) -> Option<WaitReason> {
+        self.lacks_without(contender, &[])
+    }
+
+    /// The same once some jobs are gone.
+    pub(crate) fn lacks_without(
+        &self,
+        contender: &Contender,
+        gone: &[JobId],
+    ) -> Option<WaitReason> {
+        let record = self.jobs.get(&contender.job)?;
+        let more = contender.processors;
+        if let Some(limit) = self.params.job_limit()
+            && more > limit
+        {
+            return Some(WaitReason::JobLimit { limit });
+        }
+        let is_large =
+            |processors| self.params.large_job().is_some_and(|least| processors >= least);
+        if let Some(limit) = self.params.large_limit()
+            && is_large(more)
+            && self.in_use(gone, |_, processors| is_large(processors)) + more > limit
+        {
+            return Some(WaitReason::LargeLimit { limit });
+        }
+        let class = &record.spec.class;
+        if let Some(limit) = self.classes.get(class).and_then(|rules| rules.processors())
+            && self.in_use(gone, |job, _| self.is_of(job, class)) + more > limit
+        {
+            return Some(WaitReason::ClassLimit { limit });
+        }
+        let wish = record.spec.circuit.as_ref()?;
+        let lacks = self.choose_circuit_without(wish, gone).is_none();
+        lacks.then_some(WaitReason::Circuit)
+    }
+
+    fn is_of(&self, job: JobId, class: &crate::ids::ClassName) -> bool {
+        self.jobs.get(&job).is_some_and(|record| record.spec.class == *class)
+    }
+
+    /// Processors that jobs of some kind have.
+    fn in_use(&self, gone: &[JobId], counts: impl Fn(JobId, u64) -> bool) -> u64 {
+        let seats = self.matrix.seats().filter(|(job, _)| !gone.contains(job));
+        let processors = seats.map(|(job, seat)| (job, seat.processors));
+        processors.filter(|&(job, count)| counts(job, count)).map(|(_, count)| count).sum()
+    }
+}

@@ -1,0 +1,34 @@
+//! What a job waits for under the policy `classes`, as its owner is told.
+
+use crate::controller::Core;
+use crate::ids::JobId;
+use crate::policy::WaitReason;
+use crate::time::ClusterTime;
+
+impl Core {
+    /// What keeps a job from its processors.
+    pub(crate) fn why_by_class(&self, job: JobId, now: ClusterTime) -> WaitReason {
+        let Some(contender) = self.contender(job) else { return WaitReason::Suspended };
+        if contender.processors > self.matrix.blank().free() {
+            return WaitReason::Nodes;
+        }
+        if let Some(lack) = self.lacks(&contender) {
+            return lack;
+        }
+        let bumper = self.by_class.bumper.as_ref();
+        if bumper.is_some_and(|bumper| bumper.job == job) {
+            let until = self.in_the_way().into_iter().map(|it| self.let_alone_until(it));
+            // Who is leaving or ending says itself when it is gone.
+            let until = until.filter(|&at| at < ClusterTime::NEVER).max();
+            return WaitReason::Reserved { within: until.unwrap_or(now).since(now) };
+        }
+        match contender.candidate_from(self) {
+            None => WaitReason::Rows { limit: 1 },
+            Some(from) if from > now => WaitReason::Patience { left: from.since(now) },
+            Some(_) => match bumper {
+                Some(bumper) => WaitReason::Bumper { job: bumper.job },
+                None => WaitReason::Undisturbed,
+            },
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The policy `classes`: jobs are set aside for others, and come back.
+
+use crate::harness::{Instance, eventually};
+use std::time::Duration;
+
+/// Counts in a file for as long as it has processors.
+const COUNTER: &str = "while :; do i=$((i+1)); echo $i > count.$TUTTI_RANK; done";
+
+fn count(instance: &Instance) -> u64 {
+    let path = instance.work.join("count.0");
+    // The file is empty between being opened and being written.
+    let read = || std::fs::read_to_string(&path).ok()?.trim().parse().ok();
+    eventually("a number in the file", read)
+}
+
+#[test]
+fn who_is_important_has_others_set_aside_and_they_come_back() {
+    let instance = Instance::alone().up();
+    instance.tutti(&["params", "policy=classes"]).expect(0);
+    let standby = ["-n", "2", "--class", "standby", "-o", "/dev/null", "sh", "-c", COUNTER];
+    let idle = instance.submit(&standby);
+    instance.wait_for_state(idle, "running");
+    count(&instance);
+    // Nobody is disturbed before his time.
+    let quick = ["-n", "2", "--class", "interactive", "-o", "/dev/null", "sleep", &instance.nap];
+    let quick = instance.submit(&quick);
+    let waits = instance.job(quick);
+    assert_eq!(waits["state"], "queued");
+    assert!(waits["reason"].as_str().unwrap().starts_with("starts within"), "{waits}");
+    instance.tutti(&["params", "--class", "standby", "do_not_disturb=0"]).expect(0);
+    instance.wait_for_state(quick, "running");
+    let aside = instance.wait_for_state(idle, "aside");
+    assert_eq!(aside["reason"], "too few processors are free");
+    assert_eq!(aside["placement"].as_array().unwrap().len(), 1, "its tasks are where they were");
+    let before = (count(&instance), instance.job(idle)["service_ms"].clone());
+    std::thread::sleep(Duration::from_millis(200));
+    let after = (count(&instance), instance.job(idle)["service_ms"].clone());
+    assert_eq!(before, after, "it goes on running");
+    // It can be signalled and killed where it is; here it comes back.
+    instance.tutti(&["cancel", "--now", &quick.to_string()]).expect(0);
+    instance.wait_for_state(idle, "running");
+    eventually("the count to go on", || (count(&instance) > before.0).then_some(()));
+    // Suspended, it makes room; cancelled meanwhile, nothing of it stays.
+    instance.tutti(&["suspend", &idle.to_string()]).expect(0);
+    let next = instance.submit(&["-n", "2", "-o", "/dev/null", "sleep", &instance.nap]);
+    instance.wait_for_state(next, "running");
+    assert_eq!(instance.job(idle)["state"], "suspended");
+    for job in [idle, next] {
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+        instance.tutti(&["wait", &job.to_string()]).expect(137);
+    }
+}
+
+#[test]
+fn the_policy_may_change_while_somebody_is_aside() {
+    let instance = Instance::alone().up();
+    instance.tutti(&["params", "policy=classes"]).expect(0);
+    instance.tutti(&["params", "--class", "standby", "do_not_disturb=0"]).expect(0);
+    let spin = |class| {
+        let words = ["-n", "2", "--class", class, "-o", "/dev/null", "sh", "-c"];
+        instance.submit(&[&words[..], &["while :; do :; done"]].concat())
+    };
+    let (idle, quick) = (spin("standby"), spin("interactive"));
+    instance.wait_for_state(idle, "aside");
+    instance.tutti(&["params", "policy=gang", "quantum=20ms"]).expect(0);
+    for job in [idle, quick] {
+        assert_eq!(instance.wait_for_state(job, "running")["share_percent"], 50);
+    }
+    for job in [idle, quick] {
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+        instance.tutti(&["wait", &job.to_string()]).expect(137);
+    }
+}
