@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 use tutti_core::{
-    Action, ClassName, ClusterTime, Core, Event, JobId, JobSpec, Nanos, NodeId, NodeSpec,
+    Action, ClassName, ClusterTime, Core, Event, GroupId, JobId, JobSpec, Nanos, NodeId, NodeSpec,
     OnBadExit, Params, ProcessorSet, RequestId, TaskStatus, UserId, default_classes,
 };
 
@@ -68,6 +68,7 @@ impl Bench {
         self.requests += 1;
         let spec = JobSpec {
             owner: UserId(1),
+            group: GroupId(0),
             class: ClassName::new("production"),
             tasks: u32::try_from(processors).unwrap(),
             processors_per_task: Some(1),

@@ -4,6 +4,7 @@
 //! Tests and the simulator call [`check`] after each event; nothing in the core relies on it.
 
 use crate::aside::Place;
+use crate::bank::BankAccount;
 use crate::by_class::ByClass;
 use crate::controller::Core;
 use crate::ending::memory_of;
@@ -64,6 +65,8 @@ pub enum Rule {
     /// Under the policy `classes`: nobody waits who could have processors, who is to be set aside is, and
     /// what is reserved may be.
     ByClass,
+    /// Whose allowance is spent, his jobs count as standby, and nobody else's for that reason.
+    Bank,
     /// Whatever is due for a job is noted.
     Deadlines,
 }
@@ -93,6 +96,7 @@ pub fn check(core: &Core) -> Vec<Violation> {
     check_queue(core, &mut report);
     check_reservations(core, &mut report);
     check_by_class(core, &mut report);
+    check_bank(core, &mut report);
     check_deadlines(core, &mut report);
     violations
 }
@@ -485,6 +489,28 @@ fn check_by_class(core: &Core, report: &mut Report<'_>) {
     for part in &bumper.parts {
         if core.foreign.get(&part.node).is_some_and(|it| it.overlaps(&part.processors)) {
             report(Rule::ByClass, format!("{bumper:?} is to get what others use"));
+        }
+    }
+}
+
+fn check_bank(core: &Core, report: &mut Report<'_>) {
+    let spent: BTreeSet<BankAccount> =
+        core.bank().filter(|(_, balance)| balance.is_spent()).map(|(account, _)| account).collect();
+    for (job, record) in core.jobs.iter() {
+        let spec = &record.spec;
+        let accounts = [BankAccount::User(spec.owner), BankAccount::Group(spec.group)];
+        let is_spent = accounts.iter().any(|account| spent.contains(account));
+        let counts = &*spec.class.0 == "standby";
+        if (is_spent && !counts) || (!is_spent && record.former.is_some()) {
+            let what =
+                format!("job {job} is {}, was {:?}; spent: {spent:?}", spec.class, record.former);
+            report(Rule::Bank, what);
+        }
+    }
+    for (job, seat) in core.matrix.seats() {
+        let class = core.jobs.get(&job).map(|record| &record.spec.class);
+        if class != Some(&seat.class) {
+            report(Rule::Bank, format!("job {job} is {class:?}, and its seat {}", seat.class));
         }
     }
 }

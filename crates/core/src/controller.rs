@@ -8,6 +8,7 @@
 //! with decisions, and the core must not trust anybody to send only what makes sense.
 
 use crate::action::{Action, Refusal};
+use crate::bank::Bank;
 use crate::by_class::{ByClass, Circuits};
 use crate::class::{ClassSpec, Classes};
 use crate::digest::Digest;
@@ -52,6 +53,7 @@ pub struct Core {
     pub(crate) queue: Queue,
     pub(crate) by_class: ByClass,
     pub(crate) circuits: Circuits,
+    pub(crate) bank: Bank,
     /// Processors that others than our jobs use.
     pub(crate) foreign: BTreeMap<NodeId, ProcessorSet>,
     pub(crate) ledger: Ledger,
@@ -100,6 +102,7 @@ impl Core {
             queue: Queue::default(),
             by_class: ByClass::default(),
             circuits: Circuits::default(),
+            bank: Bank::default(),
             foreign: BTreeMap::new(),
             ledger: Ledger::default(),
             frame: Frame::default(),
@@ -127,6 +130,7 @@ impl Core {
         self.now = now;
         self.ledger.forget_moved();
         self.ledger.advance(now);
+        self.charge();
         self.queue.stale |= may_break_promises(event);
         self.queue.disturbed |= is_interference(event);
         if self.settings_until <= now {
@@ -169,11 +173,13 @@ impl Core {
             }
             Event::Foreign { node, processors } => self.on_foreign(*node, processors),
             Event::SetCircuits { name, circuits } => self.circuits.set(name, *circuits),
+            Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
             Event::ShutDown => self.on_shut_down(now, actions),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
         self.carry_out_due(now, event, actions);
+        self.reclassify();
         if !self.policy().sets_aside() {
             self.bring_back();
         }
@@ -218,7 +224,7 @@ impl Core {
             self.stopping,
         )
             .hash(&mut digest);
-        (&self.by_class, &self.circuits, &self.foreign, self.wake).hash(&mut digest);
+        (&self.by_class, &self.circuits, &self.bank, &self.foreign, self.wake).hash(&mut digest);
         digest.finish()
     }
 
@@ -314,7 +320,10 @@ impl Core {
         self.jobs_made += 1;
         let job = JobId(self.jobs_made);
         let phase = Phase::Queued { since: now };
-        self.jobs.insert(job, Record { id: job, spec: spec.clone(), suspended: false, phase });
+        let (spec, former) = (spec.clone(), None);
+        self.jobs.insert(job, Record { id: job, spec, former, suspended: false, phase });
+        self.reclassify_job(job);
+        let Some(Record { spec, .. }) = self.jobs.get(&job) else { return };
         self.queue.add(job, spec, self.matrix.blank().free());
         self.queue.newcomer = Some(job);
         actions.push(Action::Accept { request, job });
@@ -553,6 +562,7 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::Submit { .. }
         | Event::TasksEnded { .. }
         | Event::Signal { .. }
+        | Event::SetBank { .. }
         | Event::Foreign { .. }
         | Event::SetCircuits { .. }
         | Event::Tick => false,
@@ -596,6 +606,7 @@ const fn is_interference(event: &Event) -> bool {
         | Event::JobsEnded { .. }
         | Event::Cancel { .. }
         | Event::Signal { .. }
+        | Event::SetBank { .. }
         | Event::Foreign { .. }
         | Event::SetCircuits { .. }
         | Event::FrontEndLost { .. }

@@ -190,7 +190,7 @@ impl Core {
         self.ledger.advance(now);
         let mut at = self.deadlines.first().map_or(ClusterTime::NEVER, |&(at, _)| at);
         at = at.min(self.settings_until);
-        at = at.min(self.by_class.wake);
+        at = at.min(self.by_class.wake).min(self.next_spent(now));
         at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));
         if self.ledger.any_limited() {
             // When a timetable activates, ends of time must be foretold anew.

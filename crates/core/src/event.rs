@@ -1,5 +1,6 @@
 //! All that can happen. Closed: what is not here cannot change a decision.
 
+use crate::bank::{BankAccount, ProcessorTime};
 use crate::class::ClassSpec;
 use crate::figures::{Figures, LoadAverages};
 use crate::ids::{CircuitName, ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId};
@@ -166,6 +167,13 @@ pub enum Event {
         name: CircuitName,
         /// How many.
         circuits: CircuitSpec,
+    },
+    /// An administrator says how much processor time a user or group may use.
+    SetBank {
+        /// Whose account.
+        account: BankAccount,
+        /// How much in all; `None`: there is to be no account, so as much as they like.
+        allowance: Option<ProcessorTime>,
     },
     /// The instance is to end: no job is accepted any more, and all are ended.
     ShutDown,

@@ -49,6 +49,11 @@ id!(
     UserId(u32)
 );
 
+id!(
+    /// A group's number, as the kernel gives it (gid).
+    GroupId(u32)
+);
+
 /// A name that users give.
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {

@@ -1,7 +1,7 @@
 //! What a job asks for, and how it can end.
 
 use crate::figures::Weights;
-use crate::ids::{CircuitName, ClassName, NodeId, ProcessorSet, UserId};
+use crate::ids::{CircuitName, ClassName, GroupId, NodeId, ProcessorSet, UserId};
 use crate::time::Nanos;
 use alloc::string::String;
 use core::fmt;
@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct JobSpec {
     /// Who asked, as the kernel said.
     pub owner: UserId,
+    /// The group that he asked with.
+    pub group: GroupId,
     /// The class whose rules hold for the job.
     pub class: ClassName,
     /// How many tasks; at least one.

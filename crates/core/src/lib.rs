@@ -9,10 +9,11 @@
 //! Map: [`event`] and [`action`] are the only way in and out, besides what [`view`] shows;
 //! [`controller`] dispatches; [`record`] is a job and its states; [`matrix`] is the Ousterhout
 //! matrix; [`share`] decides how long each slot is; [`frame`] how one cycle of slots follows
-//! another; [`timetable`] is what one node is told of it; [`ledger`] counts who ran how long;
-//! [`settings`] is what an administrator has set, and for which hours; [`policy`] decides which jobs
-//! get into the matrix and where; `queue` in what order, and who may pass whom; `aside` is how a job
-//! gives its processors up and gets some again; [`check`] holds the invariants.
+//! another; [`timetable`] is what one node is told of it; [`ledger`] counts who ran how long, and
+//! [`bank`] charges for it; [`settings`] is what an administrator has set, and for which hours;
+//! [`policy`] decides which jobs get into the matrix and where; `queue` in what order, and who may
+//! pass whom; `by_class` who is set aside for whom; `aside` is how a job gives its processors up and
+//! gets some again; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
@@ -21,6 +22,7 @@ extern crate alloc;
 
 pub mod action;
 mod aside;
+pub mod bank;
 mod by_class;
 pub mod check;
 pub mod class;
@@ -55,12 +57,13 @@ pub mod view;
 
 pub use action::{Action, Refusal, TaskPlacement};
 pub use aside::Place;
+pub use bank::{Balance, BankAccount, ProcessorTime};
 pub use class::{ClassError, ClassSpec, Classes, default_classes};
 pub use controller::Core;
 pub use event::Event;
 pub use figures::{Figures, LoadAverages, Weights};
 pub use ids::{
-    CircuitName, ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, UserId,
+    CircuitName, ClassName, GroupId, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, UserId,
 };
 pub use job::{
     CircuitSpec, CircuitWish, ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome,

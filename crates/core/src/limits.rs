@@ -16,6 +16,9 @@ pub const POSITIONS_MAX: usize = 4096;
 /// What setting a job aside costs at least, as if so much of its do-not-disturb time were left.
 pub const BUMP_COST: Nanos = Nanos::from_secs(60);
 
+/// How often it is looked whether an allowance of processor time is spent.
+pub const BANK_GRAIN: Nanos = Nanos::from_secs(1);
+
 /// The highest job number that a node can hold: there is always another one after it.
 pub const JOB_NUMBER_MAX: u64 = u64::MAX / 2;
 

@@ -12,7 +12,7 @@
 
 use crate::action::TaskPlacement;
 use crate::aside::Place;
-use crate::ids::{JobId, NodeId, ProcessorSet, Rank};
+use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank};
 use crate::job::{EndReason, JobSpec, OnBadExit, Outcome, TaskStatus};
 use crate::time::{ClusterTime, Nanos};
 use alloc::boxed::Box;
@@ -24,8 +24,10 @@ use alloc::vec::Vec;
 pub struct Record {
     /// Its number.
     pub id: JobId,
-    /// What was asked.
+    /// What was asked; its class is standby while the owner's allowance is spent.
     pub spec: JobSpec,
+    /// The class that it had before.
+    pub former: Option<ClassName>,
     /// Whether a user has it suspended.
     pub suspended: bool,
     /// Where it stands.
@@ -185,6 +187,8 @@ pub struct Residence {
     pub circuit: Option<u32>,
     /// What is to become of it.
     pub course: Course,
+    /// What of its service the bank has charged for.
+    pub charged: Nanos,
     /// The tasks that have ended.
     pub ended: BTreeMap<Rank, TaskStatus>,
     /// The highest exit code among the tasks that speak for the job.
@@ -203,6 +207,7 @@ impl Residence {
             place: Place::Home,
             moved: since,
             circuit: None,
+            charged: Nanos::ZERO,
             course: Course::Running,
             ended: BTreeMap::new(),
             exit_code: 0,

@@ -11,7 +11,7 @@ use crate::class::Classes;
 use crate::controller::Core;
 use crate::figures::{Figures, LoadAverages};
 use crate::frame::Frame;
-use crate::ids::{JobId, NodeId, ProcessorSet, Rank, RowId};
+use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RowId};
 use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::ledger::Moved;
 use crate::matrix::{Column, Seat};
@@ -29,6 +29,8 @@ pub struct JobView<'a> {
     pub id: JobId,
     /// What was asked, with its class.
     pub spec: &'a JobSpec,
+    /// The class that it had before its owner's allowance was spent.
+    pub former_class: Option<&'a ClassName>,
     /// Where it stands.
     pub state: JobState,
     /// Whether a user has it suspended.
@@ -301,6 +303,7 @@ impl Core {
         let mut view = JobView {
             id: record.id,
             spec: &record.spec,
+            former_class: record.former.as_ref(),
             state: JobState::Queued { since: now, why: WaitReason::Suspended },
             suspended: record.suspended,
             place: record.residence().map(|residence| residence.place).unwrap_or_default(),

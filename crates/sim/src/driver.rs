@@ -20,8 +20,9 @@ use crate::pace::Pace;
 use crate::slots::SlotBySlot;
 use crate::uneven::Uneven;
 use tutti_core::{
-    Action, ClassName, Classes, ClusterTime, Core, Event, JobId, JobSpec, Nanos, OnBadExit,
-    Overrides, Params, Period, RequestId, TaskStatus, UserId, Weights, check,
+    Action, BankAccount, ClassName, Classes, ClusterTime, Core, Event, GroupId, JobId, JobSpec,
+    Nanos, OnBadExit, Overrides, Params, Period, ProcessorTime, RequestId, TaskStatus, UserId,
+    Weights, check,
 };
 
 /// How a workload is simulated.
@@ -44,6 +45,8 @@ pub struct Settings {
     /// What people's clocks say, and when they are put forward or back: moments in their order, each
     /// with how much of the week has passed then. Empty: nobody knows, and no period holds.
     pub calendar: Vec<(ClusterTime, Nanos)>,
+    /// Who may use how much processor time.
+    pub bank: Vec<(BankAccount, ProcessorTime)>,
     /// The classes of the workload's jobs, by their index.
     pub classes: Vec<ClassName>,
     /// What comes first of what happens at one moment.
@@ -149,11 +152,16 @@ impl Settings {
             period,
             overrides: overrides.clone(),
         };
+        let allowance = |&(account, allowance): &(BankAccount, ProcessorTime)| Event::SetBank {
+            account,
+            allowance: Some(allowance),
+        };
         equal
             .into_iter()
             .flatten()
             .chain(hosts::events(&self.hosts))
             .chain(self.periods.iter().map(event))
+            .chain(self.bank.iter().map(allowance))
     }
 }
 
@@ -324,6 +332,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         let Event::Submit { spec, .. } = &mut self.submit else {
             let spec = JobSpec {
                 owner: UserId(0),
+                group: GroupId(0),
                 class: ClassName::new(""),
                 tasks: 0,
                 // Where nodes differ, a placement may have tasks share a processor.
@@ -347,6 +356,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             spec.class.clone_from(class);
         }
         spec.owner = UserId(job.user);
+        spec.group = GroupId(job.group);
         spec.tasks = job.processors;
         spec.time_limit = Some(job.estimate.max(tutti_core::limits::TIME_LIMIT_MIN));
     }

@@ -22,6 +22,8 @@ pub struct Job {
     pub class: u16,
     /// Its user; 0 if not known.
     pub user: u32,
+    /// Its group; 0 if not known.
+    pub group: u32,
 }
 
 impl Job {

@@ -79,6 +79,7 @@ impl Workload {
             processors: processors.ok_or(Missing::Processors)?,
             class: self.class(record.queue),
             user: record.user.and_then(|user| u32::try_from(user).ok()).unwrap_or(0),
+            group: record.group.and_then(|group| u32::try_from(group).ok()).unwrap_or(0),
         })
     }
 

@@ -3,8 +3,8 @@
 
 use crate::launch::LaunchSpec;
 use crate::report::{
-    ClassReport, JobReport, NodeReport, ParamReport, PeriodReport, StatusReport, SwitchRecord,
-    Target,
+    BankReport, ClassReport, JobReport, NodeReport, ParamReport, PeriodReport, StatusReport,
+    SwitchRecord, Target,
 };
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -69,7 +69,14 @@ pub enum Request {
     SetClass {
         /// Its name.
         class: ClassName,
-        /// Its rules: `share`, `empty`, `control` with their values, as text.
+        /// Its rules with their values, as text.
+        settings: Vec<(String, String)>,
+    },
+    /// `Bank`.
+    Bank,
+    /// Set allowances of processor time: `Bank`.
+    SetBank {
+        /// Accounts (`ada`, `@physics`) and their allowances, as text; all are set or none.
         settings: Vec<(String, String)>,
     },
     /// Say what is otherwise in some hours of the week: `Params`.
@@ -178,6 +185,8 @@ pub enum Reply {
         /// Hours in which something is otherwise, in the order in which they were named.
         periods: Vec<PeriodReport>,
     },
+    /// The accounts with an allowance, users first.
+    Bank(Vec<BankReport>),
     /// Switches by node, oldest first.
     Switches(Vec<(String, Vec<SwitchRecord>)>),
     /// How the instance fares.

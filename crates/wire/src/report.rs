@@ -17,6 +17,8 @@ pub struct JobReport {
     pub user: String,
     /// Its class.
     pub class: String,
+    /// The class that it had before its owner's allowance was spent; nothing otherwise.
+    pub former_class: Option<String>,
     /// `queued`, `running`, `suspended`, `ending` or `ended`; `aside` while it is set aside, with
     /// `leaving` before that and `coming` after it.
     pub state: String,
@@ -106,6 +108,19 @@ pub struct PeriodReport {
     pub now: bool,
     /// What is otherwise: parameters as `quantum=5s`, rules of classes as `interactive share=40%`.
     pub settings: Vec<String>,
+}
+
+/// A user or group with an allowance of processor time, as `tutti bank` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BankReport {
+    /// The user's name, or the group's behind an `@`; a number where there is no name.
+    pub account: String,
+    /// What may be used in all, in seconds of one processor.
+    pub allowance_s: u64,
+    /// What was used of it.
+    pub used_s: u64,
+    /// What is left.
+    pub left_s: u64,
 }
 
 /// One switch, as the switch thread of an agent recorded it. Times are nanoseconds of cluster time.

@@ -1,6 +1,6 @@
 use super::Place;
 use crate::controller::Core;
-use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RequestId, UserId};
+use crate::ids::{ClassName, GroupId, JobId, NodeId, ProcessorSet, RequestId, UserId};
 use crate::job::{EndReason, JobSpec, NodeSpec, OnBadExit, TaskStatus};
 use crate::params::Params;
 use crate::record::{Binding, Part};
@@ -38,6 +38,7 @@ impl Machine {
     fn submit(&mut self, tasks: u32, movable: bool) {
         let spec = JobSpec {
             owner: UserId(1),
+            group: GroupId(1),
             class: ClassName::new("production"),
             tasks,
             processors_per_task: Some(1),

@@ -73,6 +73,18 @@ impl Matrix {
         self.leave(seat.row);
     }
 
+    /// A job is of another class from now on.
+    pub fn reclass(&mut self, job: JobId, class: &ClassName) {
+        let Some(active) = self.seats.get(&job).map(|seat| seat.active) else { return };
+        self.deactivate(job);
+        if let Some(seat) = self.seats.get_mut(&job) {
+            seat.class = class.clone();
+        }
+        if active {
+            self.activate(job);
+        }
+    }
+
     /// Gives a job its turns.
     pub fn activate(&mut self, job: JobId) {
         let Some(seat) = self.seats.get_mut(&job).filter(|seat| !seat.active) else { return };

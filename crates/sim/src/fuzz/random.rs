@@ -41,6 +41,10 @@ const KINDS: &[Kind] = &[
     (96, Who::Users, |random| Step::Arrive(random.place())),
     (51, Who::Everybody, |random| Step::Foreign(random.number(4), random.number(3))),
     (51, Who::Everybody, |random| Step::Circuits(random.number(3), random.number(3))),
+    (51, Who::Everybody, |random| {
+        let user = random.one_in(2);
+        Step::Bank(user, (!random.one_in(4)).then(|| random.below(900 * MS)))
+    }),
     (51, Who::Everybody, |random| Step::Lose(random.number(3))),
     (51, Who::Everybody, |random| Step::Join(random.number(3), 1 + random.number(5))),
     (51, Who::Everybody, |random| Step::Node(random.number(4), random.number(9), random.number(9))),

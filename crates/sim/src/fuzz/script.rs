@@ -78,7 +78,9 @@ impl Step {
     /// Whether it may change how many rows there are, or how long their slots are.
     const fn changes_turns(&self) -> bool {
         match self {
-            Self::Lose(_) | Self::Join(..) | Self::Set(..) | Self::Rule(..) => true,
+            Self::Lose(_) | Self::Join(..) | Self::Set(..) | Self::Rule(..) | Self::Bank(..) => {
+                true
+            }
             Self::Pass(_)
             | Self::Submit(_)
             | Self::EndTask(..)

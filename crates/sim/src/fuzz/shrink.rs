@@ -141,6 +141,7 @@ fn simpler(step: &Step) -> Vec<Step> {
         | Step::Node(..)
         | Step::Foreign(..)
         | Step::Circuits(..)
+        | Step::Bank(..)
         | Step::Nonsense(..) => Vec::new(),
     };
     // Only what comes before the step itself is simpler.

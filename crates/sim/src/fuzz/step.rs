@@ -1,13 +1,13 @@
 //! What can happen, as steps of a script, and what each does to the cluster.
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, job};
 use super::script::asked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use tutti_core::param::{Param, Shown};
 use tutti_core::{
-    CircuitName, CircuitSpec, ClassName, ClusterTime, Event, Figures, JobId, JobSpec, LoadAverages,
-    Nanos, NodeId, ProcessorSet, Rank, TaskStatus, class, params,
+    BankAccount, CircuitName, CircuitSpec, ClassName, ClusterTime, Event, Figures, JobId, JobSpec,
+    LoadAverages, Nanos, NodeId, ProcessorSet, ProcessorTime, Rank, TaskStatus, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -54,6 +54,8 @@ pub enum Step {
     Foreign(u32, u32),
     /// There are so many circuits, for so many jobs each.
     Circuits(u32, u32),
+    /// The user of all jobs, or his group, may use so many nanoseconds of processor time; `None`: any.
+    Bank(bool, Option<u64>),
     /// A node holds a job of an earlier controller, of this number.
     Hold(u64),
     /// Reports of a job and a node that nobody knows.
@@ -128,6 +130,15 @@ impl Step {
             Self::Circuits(count, jobs_each) => {
                 let circuits = CircuitSpec { count: *count, jobs_each: *jobs_each };
                 cluster.event(Event::SetCircuits { name: CircuitName::new(CIRCUITS), circuits });
+            }
+            Self::Bank(of_user, ns) => {
+                let usual = job(1);
+                let account = match of_user {
+                    true => BankAccount::User(usual.owner),
+                    false => BankAccount::Group(usual.group),
+                };
+                let allowance = ns.map(|ns| ProcessorTime::of_one(Nanos(ns)));
+                cluster.event(Event::SetBank { account, allowance });
             }
             Self::Hold(job) => cluster.hold(*job),
             Self::Nonsense(job, node) => nonsense(cluster, JobId(1000 + job), NodeId(50 + node)),

@@ -77,7 +77,7 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
             job.job.to_string(),
             job.name.clone(),
             job.user.clone(),
-            job.class.clone(),
+            class(job),
             job.tasks.to_string(),
             job.state.clone(),
             turn(job),
@@ -87,6 +87,12 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
         ]);
     }
     table
+}
+
+/// The class, with what it was while its owner had something left to spend.
+fn class(job: &JobReport) -> String {
+    let former = job.former_class.as_ref();
+    former.map_or_else(|| job.class.clone(), |former| format!("{}, was {former}", job.class))
 }
 
 /// How the job shares the time: alone, or in which row and with what part.
@@ -105,6 +111,9 @@ fn whereabouts(job: &JobReport) -> String {
         None if !job.placement.is_empty() => job.placement.join(" "),
         None => job.reason.clone(),
     };
+    if job.exit_code.is_none() && !job.placement.is_empty() && !job.reason.is_empty() {
+        text.push_str(&format!(": {}", job.reason));
+    }
     if !job.suspended.is_empty() {
         text.push_str(&format!(" ({} suspended)", job.suspended.join(", ")));
     }

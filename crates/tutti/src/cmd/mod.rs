@@ -1,5 +1,6 @@
 //! The command line: one file a verb, and the table of them here.
 
+mod bank;
 mod bench;
 mod busy;
 mod daemons;
@@ -51,6 +52,8 @@ pub(crate) enum Verb {
     Resume(jobs::TargetArgs),
     /// Show and change parameters and classes, while jobs run
     Params(params::ParamsArgs),
+    /// Show and set how much processor time users and groups may use
+    Bank(bank::BankArgs),
     /// Show the latest switches: when they were due, and when they were done
     Switches(list::SwitchesArgs),
     /// Start an instance: the system's as root, your own otherwise
@@ -138,6 +141,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Suspend(args) => jobs::suspend(&args),
         Verb::Resume(args) => jobs::resume(&args),
         Verb::Params(args) => params::execute(args),
+        Verb::Bank(args) => bank::execute(&args),
         Verb::Switches(args) => list::switches(&args),
         Verb::Up(args) => up::up(&args),
         Verb::Down(args) => up::down(&args),

@@ -7,7 +7,8 @@ use super::jobs::Entry;
 use super::report;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
-    ClusterTime, EndReason, Event, Figures, JobId, JobSpec, JobState, Nanos, Rank, Refusal, UserId,
+    ClusterTime, EndReason, Event, Figures, GroupId, JobId, JobSpec, JobState, Nanos, Rank,
+    Refusal, UserId,
 };
 use tutti_linux::{peer, proc};
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio, Usage};
@@ -145,6 +146,8 @@ impl Driver {
             }
             Request::ForgetPeriod { period } => self.on_forget_period(token, uid, &period),
             Request::Measured { node, figures } => self.on_measured(token, uid, &node, figures),
+            Request::Bank => self.reply_bank(token),
+            Request::SetBank { settings } => self.on_set_bank(token, uid, &settings),
             Request::Switches { count } => {
                 let nodes: Vec<_> = self.nodes.keys().copied().collect();
                 self.ask(token, &nodes, &Question::Switches { count });
@@ -239,6 +242,7 @@ impl Driver {
         }
         let spec = JobSpec {
             owner: UserId(uid),
+            group: GroupId(credentials.gid),
             class: request.class,
             tasks: request.tasks,
             processors_per_task: request.processors_per_task,

@@ -7,6 +7,7 @@
 //! [`report`] makes what tables and `--json` show.
 
 mod agents;
+mod bank;
 mod clients;
 mod driver;
 mod failures;

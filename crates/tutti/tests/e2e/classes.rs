@@ -3,24 +3,23 @@
 use crate::harness::{Instance, eventually};
 use std::time::Duration;
 
-/// Counts in a file for as long as it has processors.
-const COUNTER: &str = "while :; do i=$((i+1)); echo $i > count.$TUTTI_RANK; done";
+/// Writes more and more for as long as it has processors.
+const WRITER: &str = "while :; do echo >> lines.$TUTTI_RANK; done";
 
-fn count(instance: &Instance) -> u64 {
-    let path = instance.work.join("count.0");
-    // The file is empty between being opened and being written.
-    let read = || std::fs::read_to_string(&path).ok()?.trim().parse().ok();
-    eventually("a number in the file", read)
+/// How much that is.
+fn written(instance: &Instance) -> u64 {
+    let path = instance.work.join("lines.0");
+    eventually("the file", || Some(std::fs::metadata(&path).ok()?.len()))
 }
 
 #[test]
 fn who_is_important_has_others_set_aside_and_they_come_back() {
     let instance = Instance::alone().up();
     instance.tutti(&["params", "policy=classes"]).expect(0);
-    let standby = ["-n", "2", "--class", "standby", "-o", "/dev/null", "sh", "-c", COUNTER];
+    let standby = ["-n", "2", "--class", "standby", "-o", "/dev/null", "sh", "-c", WRITER];
     let idle = instance.submit(&standby);
     instance.wait_for_state(idle, "running");
-    count(&instance);
+    written(&instance);
     // Nobody is disturbed before his time.
     let quick = ["-n", "2", "--class", "interactive", "-o", "/dev/null", "sleep", &instance.nap];
     let quick = instance.submit(&quick);
@@ -32,14 +31,14 @@ fn who_is_important_has_others_set_aside_and_they_come_back() {
     let aside = instance.wait_for_state(idle, "aside");
     assert_eq!(aside["reason"], "too few processors are free");
     assert_eq!(aside["placement"].as_array().unwrap().len(), 1, "its tasks are where they were");
-    let before = (count(&instance), instance.job(idle)["service_ms"].clone());
+    let before = (written(&instance), instance.job(idle)["service_ms"].clone());
     std::thread::sleep(Duration::from_millis(200));
-    let after = (count(&instance), instance.job(idle)["service_ms"].clone());
+    let after = (written(&instance), instance.job(idle)["service_ms"].clone());
     assert_eq!(before, after, "it goes on running");
     // It can be signalled and killed where it is; here it comes back.
     instance.tutti(&["cancel", "--now", &quick.to_string()]).expect(0);
     instance.wait_for_state(idle, "running");
-    eventually("the count to go on", || (count(&instance) > before.0).then_some(()));
+    eventually("more lines", || (written(&instance) > before.0).then_some(()));
     // Suspended, it makes room; cancelled meanwhile, nothing of it stays.
     instance.tutti(&["suspend", &idle.to_string()]).expect(0);
     let next = instance.submit(&["-n", "2", "-o", "/dev/null", "sleep", &instance.nap]);
@@ -70,4 +69,34 @@ fn the_policy_may_change_while_somebody_is_aside() {
         instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
         instance.tutti(&["wait", &job.to_string()]).expect(137);
     }
+}
+
+#[test]
+fn whose_allowance_is_spent_counts_as_standby() {
+    let instance = Instance::new().up();
+    let bank = |words: &[&str]| instance.tutti(&[&["bank"], words].concat());
+    assert_eq!(bank(&["--json"]).expect(0).json(), serde_json::json!([]));
+    bank(&["root=1s", "@0=100h"]).expect(0);
+    let job = instance.submit_spinner(2);
+    let spent = || {
+        let job = instance.job(job);
+        (job["class"] == "standby").then(|| job["former_class"].clone())
+    };
+    assert_eq!(eventually("the class standby", spent), "production");
+    let accounts = bank(&["--json"]).expect(0).json();
+    assert_eq!(accounts[0]["account"], "root");
+    assert_eq!((&accounts[0]["allowance_s"], &accounts[0]["left_s"]), (&1.into(), &0.into()));
+    assert!(instance.tutti(&["ps"]).expect(0).text().contains("standby, was production"));
+    bank(&["root=+1h"]).expect(0);
+    assert_eq!(instance.job(job)["class"], "production");
+    bank(&["root=1s"]).expect(0);
+    assert_eq!(instance.job(job)["class"], "standby");
+    bank(&["root=none"]).expect(0);
+    assert_eq!(instance.job(job)["former_class"], serde_json::Value::Null);
+    bank(&["nobody-at-all=1h"]).expect(1).says("there is no user nobody-at-all");
+    bank(&["root=+1h"]).expect(1).says("set one first");
+    bank(&["root"]).expect(1).says("ACCOUNT=TIME");
+    bank(&["root=much"]).expect(1);
+    instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    instance.tutti(&["wait", &job.to_string()]).expect(137);
 }

@@ -60,6 +60,7 @@ fn json_has_the_documented_keys() {
             "name",
             "user",
             "class",
+            "former_class",
             "state",
             "reason",
             "detail",

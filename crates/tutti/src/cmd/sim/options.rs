@@ -110,6 +110,10 @@ pub(super) struct Options {
     /// trace (UnixStartTime, TimeZoneString) unless told
     #[arg(long, value_name = "DAY HH:MM", help_heading = "Scheduler")]
     pub(super) begins: Option<String>,
+    /// Give a user, or a group as @N, an allowance of processor time, such as 7=100h: whose is spent,
+    /// his jobs count as standby
+    #[arg(long = "bank", value_name = "ACCOUNT=TIME", help_heading = "Scheduler")]
+    pub(super) bank: Vec<String>,
 
     /// What a job loses of its turn when it is switched to, such as 20ms
     #[arg(

@@ -4,7 +4,7 @@ use super::files::Files;
 use super::options::{Options, Order, Outputs};
 use super::pictures::{Plots, Seen};
 use super::progress::Progress;
-use super::settings::{class_rules, params, periods};
+use super::settings::{bank, class_rules, params, periods};
 use super::source::{Origin, Wanted};
 use anyhow::{Context, anyhow, bail};
 use serde::Serialize;
@@ -91,6 +91,7 @@ impl<'a> Setup<'a> {
             class_rules,
             periods,
             calendar,
+            bank: bank(&options.bank)?,
             order: match options.order {
                 Order::SubmitFirst => tutti_sim::Order::SubmitFirst,
                 Order::EndFirst => tutti_sim::Order::EndFirst,

@@ -2,7 +2,11 @@
 
 use crate::parameter::{override_param, override_rule, set_param, set_rule};
 use anyhow::{anyhow, bail};
-use tutti_core::{ClassName, Classes, Overrides, Params, Period, default_classes};
+use tutti_core::{
+    BankAccount, ClassName, Classes, GroupId, Overrides, Params, Period, ProcessorTime, UserId,
+    default_classes,
+};
+use tutti_wire::units::parse_duration;
 
 /// The core's parameters under a policy such as `gang,rows=5`. What is set for all policies comes
 /// first, so that a policy's own settings count.
@@ -56,6 +60,22 @@ pub(super) fn periods(
     Ok(periods)
 }
 
+/// Allowances: `7=100h`, `@3=2000h`.
+pub(super) fn bank(settings: &[String]) -> anyhow::Result<Vec<(BankAccount, ProcessorTime)>> {
+    settings.iter().map(|setting| allowance(setting)).collect()
+}
+
+fn allowance(setting: &str) -> anyhow::Result<(BankAccount, ProcessorTime)> {
+    let wrong =
+        || anyhow!("{setting:?} is no allowance; write USER=TIME or @GROUP=TIME, such as 7=100h");
+    let (account, time) = setting.split_once('=').ok_or_else(wrong)?;
+    let account = match account.strip_prefix('@') {
+        Some(group) => BankAccount::Group(GroupId(group.parse().map_err(|_| wrong())?)),
+        None => BankAccount::User(UserId(account.parse().map_err(|_| wrong())?)),
+    };
+    Ok((account, ProcessorTime::of_one(parse_duration(time)?)))
+}
+
 fn of(periods: &mut Vec<(Period, Overrides)>, period: Period) -> &mut Overrides {
     let known = periods.iter().position(|&(known, _)| known == period);
     let index = known.unwrap_or_else(|| {
@@ -101,8 +121,8 @@ fn rule_of(setting: &str) -> anyhow::Result<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{class_rules, params, periods};
-    use tutti_core::{ClassName, Nanos};
+    use super::{bank, class_rules, params, periods};
+    use tutti_core::{BankAccount, ClassName, GroupId, Nanos, UserId};
 
     fn rules(settings: &[&str]) -> anyhow::Result<tutti_core::Classes> {
         class_rules(&settings.iter().map(|&setting| setting.to_owned()).collect::<Vec<_>>())
@@ -128,6 +148,17 @@ mod tests {
         assert!(says(&["interactive:wait"]).contains("RULE=VALUE"));
         assert!(says(&["interactive:colour=red"]).contains("no parameter colour"));
         assert!(says(&["a:share=60%", "b:share=60%"]).contains("at most 40%"));
+    }
+
+    #[test]
+    fn allowances_are_of_users_and_groups() {
+        let says = |setting: &str| bank(&[setting.to_owned()]).unwrap_err().to_string();
+        assert!(says("ada=1h").contains("such as 7=100h") && says("7").contains("such as 7=100h"));
+        assert!(says("7=much").contains("much"));
+        let accounts = bank(&["7=100h".to_owned(), "@3=1m".to_owned()]).unwrap();
+        assert_eq!(accounts[0].0, BankAccount::User(UserId(7)));
+        assert_eq!(accounts[1].0, BankAccount::Group(GroupId(3)));
+        assert_eq!(accounts[0].1.seconds(), 360_000);
     }
 
     #[test]

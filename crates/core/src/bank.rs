@@ -1,0 +1,204 @@
+//! Banks: how much processor time a user or a group may use (LLNL paper, sharing of resources).
+//!
+//! Whoever has an account with an allowance is charged for what his jobs get: time of their turns,
+//! times their processors. All jobs compete alike within their classes until an allowance is spent;
+//! then the jobs of that user, or of that group, count as standby, and when there is more again they get
+//! back the class that they had. Users and groups without an account may use as much as they like.
+//!
+//! An allowance counts from when it was first set; a change of it leaves what was used as it was.
+//!
+//! When exactly it is spent depends on turns to come. So it is looked at again when it could be at
+//! the earliest, but not more often than every [`BANK_GRAIN`]: it may be exceeded by that much.
+
+use crate::controller::Core;
+use crate::ids::{ClassName, GroupId, JobId, UserId};
+use crate::job::JobSpec;
+use crate::limits::BANK_GRAIN;
+use crate::record::Record;
+use crate::time::{ClusterTime, Nanos};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// Whose account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum BankAccount {
+    /// A user's.
+    User(UserId),
+    /// A group's: of all jobs that were submitted with it.
+    Group(GroupId),
+}
+
+/// Processor time: nanoseconds, added up over processors.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct ProcessorTime(pub u128);
+
+impl ProcessorTime {
+    /// So much time of one processor.
+    #[must_use]
+    pub const fn of_one(time: Nanos) -> Self {
+        Self(time.0 as u128)
+    }
+
+    /// Whole seconds, rounded down.
+    #[must_use]
+    pub fn seconds(self) -> u64 {
+        u64::try_from(self.0 / 1_000_000_000).unwrap_or(u64::MAX)
+    }
+}
+
+/// What an account has and had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Balance {
+    /// What may be used in all.
+    pub allowance: ProcessorTime,
+    /// What was used.
+    pub used: ProcessorTime,
+}
+
+impl Balance {
+    /// What is left.
+    #[must_use]
+    pub const fn left(self) -> ProcessorTime {
+        ProcessorTime(self.allowance.0.saturating_sub(self.used.0))
+    }
+
+    /// Whether nothing is left.
+    #[must_use]
+    pub const fn is_spent(self) -> bool {
+        self.left().0 == 0
+    }
+}
+
+/// All accounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Bank {
+    pub(crate) accounts: BTreeMap<BankAccount, Balance>,
+    /// Those that had nothing left when this was last looked at.
+    spent: BTreeSet<BankAccount>,
+}
+
+/// The accounts that a job is charged to.
+const fn accounts_of(spec: &JobSpec) -> [BankAccount; 2] {
+    [BankAccount::User(spec.owner), BankAccount::Group(spec.group)]
+}
+
+impl Bank {
+    fn is_spent_for(&self, spec: &JobSpec) -> bool {
+        accounts_of(spec).iter().any(|account| self.spent.contains(account))
+    }
+}
+
+impl Record {
+    /// The class counts as standby from now on, or again as what it was; whether that is new.
+    fn set_standby(&mut self, standby: bool) -> bool {
+        let class = ClassName::new("standby");
+        match (standby, self.former.take()) {
+            (true, None) if self.spec.class != class => {
+                self.former = Some(core::mem::replace(&mut self.spec.class, class));
+                true
+            }
+            (false, Some(former)) => {
+                self.spec.class = former;
+                true
+            }
+            (_, former) => {
+                self.former = former;
+                false
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Charges every job for what it got since this was last done.
+    pub(crate) fn charge(&mut self) {
+        if self.bank.accounts.is_empty() {
+            return;
+        }
+        let jobs: Vec<JobId> = self.jobs.keys().collect();
+        for job in jobs {
+            let service = self.ledger.service(job, self.now);
+            let Some(record) = self.jobs.get_mut(&job) else { continue };
+            let accounts = accounts_of(&record.spec);
+            let Some(residence) = record.residence_mut() else { continue };
+            let before = core::mem::replace(&mut residence.charged, service);
+            let time = u128::from(service.0 - before.0);
+            let processors = residence.parts.iter().map(|part| u128::from(part.processors.count()));
+            let used = time * processors.sum::<u128>();
+            for account in accounts {
+                if let Some(balance) = self.bank.accounts.get_mut(&account) {
+                    balance.used.0 += used;
+                }
+            }
+        }
+    }
+
+    /// An administrator sets an allowance, or closes the account.
+    pub(crate) fn on_set_bank(&mut self, account: BankAccount, allowance: Option<ProcessorTime>) {
+        if self.bank.accounts.is_empty() {
+            // Until now nobody was charged, and what was used so far counts for no one.
+            let jobs: Vec<JobId> = self.jobs.keys().collect();
+            for job in jobs {
+                let service = self.ledger.service(job, self.now);
+                if let Some(residence) = self.residence_mut(job) {
+                    residence.charged = service;
+                }
+            }
+        }
+        match allowance {
+            Some(allowance) => self.bank.accounts.entry(account).or_default().allowance = allowance,
+            None => drop(self.bank.accounts.remove(&account)),
+        }
+    }
+
+    /// Whose allowance is spent, or is not any more, gets another class.
+    pub(crate) fn reclassify(&mut self) {
+        let spent = self.bank.accounts.iter().filter(|(_, balance)| balance.is_spent());
+        let spent: BTreeSet<BankAccount> = spent.map(|(&account, _)| account).collect();
+        if spent == self.bank.spent {
+            return;
+        }
+        self.bank.spent = spent;
+        let jobs: Vec<JobId> = self.jobs.keys().collect();
+        for job in jobs {
+            self.reclassify_job(job);
+        }
+    }
+
+    /// The same for one job.
+    pub(crate) fn reclassify_job(&mut self, job: JobId) {
+        let Some(record) = self.jobs.get_mut(&job) else { return };
+        let standby = self.bank.is_spent_for(&record.spec);
+        if record.set_standby(standby) {
+            self.matrix.reclass(job, &record.spec.class);
+            self.queue.reconsider();
+            self.queue.disturbed = true;
+        }
+    }
+
+    /// When an allowance could be spent at the earliest.
+    pub(crate) fn next_spent(&self, now: ClusterTime) -> ClusterTime {
+        let mut at = ClusterTime::NEVER;
+        for (account, balance) in self.bank.accounts.iter().filter(|(_, it)| !it.is_spent()) {
+            let theirs = self.matrix.seats().filter(|(job, seat)| {
+                let record = self.jobs.get(job);
+                seat.active && record.is_some_and(|it| accounts_of(&it.spec).contains(account))
+            });
+            let processors: u64 = theirs.map(|(_, seat)| seat.processors).sum();
+            if processors > 0 {
+                let time = balance.left().0.div_ceil(u128::from(processors));
+                let time = Nanos(u64::try_from(time).unwrap_or(u64::MAX));
+                at = at.min(now + time.max(BANK_GRAIN));
+            }
+        }
+        at
+    }
+
+    /// All accounts, users first, as of the latest event.
+    pub fn bank(&self) -> impl Iterator<Item = (BankAccount, Balance)> + '_ {
+        self.bank.accounts.iter().map(|(&account, &balance)| (account, balance))
+    }
+}

@@ -1,0 +1,59 @@
+//! `tutti bank`.
+
+use super::{ask, unexpected};
+use crate::exit::Exit;
+use crate::output::{Align, Table, print_json, print_table};
+use anyhow::bail;
+use clap::Args;
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::BankReport;
+use tutti_wire::units::format_seconds;
+
+/// What the figures mean.
+const HELP: &str = "\
+Allowances and use are processor time: an hour on four processors uses four hours. While an
+allowance is spent, the jobs of that user, or of that group, count as standby.";
+
+#[derive(Args, Debug)]
+#[command(after_help = HELP)]
+pub(crate) struct BankArgs {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Whose allowance is to be what: ada=100h, @physics=2000h for a group, ada=+10h for so much more,
+    /// ada=none for as much as she likes; without any, all are shown
+    #[arg(value_name = "ACCOUNT=TIME")]
+    settings: Vec<String>,
+}
+
+pub(crate) fn execute(args: &BankArgs) -> anyhow::Result<Exit> {
+    let mut settings = Vec::new();
+    for setting in &args.settings {
+        match setting.split_once('=') {
+            Some((account, time)) => settings.push((account.trim().into(), time.trim().into())),
+            None => bail!("{setting:?} sets nothing; write ACCOUNT=TIME, such as ada=100h"),
+        }
+    }
+    let request = match settings.is_empty() {
+        true => Request::Bank,
+        false => Request::SetBank { settings },
+    };
+    let Reply::Bank(accounts) = ask(&request)? else { return unexpected() };
+    if args.json {
+        print_json(&accounts)?;
+    } else {
+        print_table(&table(&accounts))?;
+    }
+    Ok(Exit::OK)
+}
+
+fn table(accounts: &[BankReport]) -> Table {
+    let titles = ["ALLOWANCE", "USED", "LEFT"].map(|title| (title, Align::Right));
+    let mut table = Table::new(&[&[("ACCOUNT", Align::Left)][..], &titles].concat());
+    for BankReport { account, allowance_s, used_s, left_s } in accounts {
+        let times = [*allowance_s, *used_s, *left_s].map(format_seconds);
+        table.row([account.clone()].into_iter().chain(times));
+    }
+    table
+}
