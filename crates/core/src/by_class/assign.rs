@@ -1,7 +1,8 @@
 //! Assignments: which processors a job could have, and what each choice costs.
 //!
 //! A position is a processor; the assignment from a position on takes the first processors from
-//! there, in the order of nodes and numbers, that are eligible and enough. A job that was set aside
+//! there, in the order of nodes and numbers, that are eligible and enough. With `packing=buddy`,
+//! positions are those at which an aligned block begins that is eligible as a whole. A job that was set aside
 //! and is not movable has just one assignment: its own processors.
 //!
 //! For a bumper, processors are eligible that nobody has, or a job of the same priority or a lower one
@@ -44,7 +45,12 @@ impl Core {
             let reserved = self.reserved(contender.job, node);
             self.matrix.free_on(row, node).without(&reserved)
         });
-        self.assignment(contender.job, &free, None)
+        let mut positions = self.positions(contender.job, &free);
+        if !self.gets_block(contender.job) {
+            // If the first is not followed by enough, none is.
+            positions.truncate(1);
+        }
+        positions.into_iter().find_map(|from| self.assignment(contender.job, &free, from))
     }
 
     /// The cheapest assignment for a bumper, if there is a possible one.
@@ -164,8 +170,29 @@ impl Core {
         if self.residence(job).is_some() && !self.is_movable(job) {
             return [None].into();
         }
+        if let Some(size) = self.jobs.get(&job).and_then(|it| self.machine().block(&it.spec)) {
+            return self.blocks(floor, size as usize);
+        }
         let all = floor.iter().flat_map(|(node, set)| set.iter().map(|it| Some((*node, it))));
         all.take(POSITIONS_MAX).collect()
+    }
+
+    fn gets_block(&self, job: JobId) -> bool {
+        self.jobs.get(&job).is_some_and(|it| self.machine().block(&it.spec).is_some())
+    }
+
+    /// Where the aligned blocks of a size begin that are there as a whole.
+    fn blocks(&self, floor: &Floor, size: usize) -> Vec<Option<(NodeId, u32)>> {
+        let there = |node, processor| {
+            let set = floor.iter().find(|&&(other, _)| other == node).map(|(_, set)| set);
+            set.is_some_and(|set| set.contains(processor))
+        };
+        let line = self.matrix.columns().flat_map(|(node, column)| {
+            column.processors.iter().map(move |processor| (node, processor))
+        });
+        let line: Vec<(NodeId, u32)> = line.collect();
+        let whole = line.chunks(size).filter(|block| block.iter().all(|&(n, p)| there(n, p)));
+        whole.map(|block| block.first().copied()).take(POSITIONS_MAX).collect()
     }
 
     /// The processors that a job would get of these, from a position on.

@@ -38,6 +38,13 @@ pub(super) fn applies(machine: Machine<'_>, spec: &JobSpec) -> bool {
         && u64::from(spec.tasks) <= machine.matrix.blank().free()
 }
 
+impl Machine<'_> {
+    /// The size of the block that a job gets, if it gets one.
+    pub(crate) fn block(self, spec: &JobSpec) -> Option<u32> {
+        applies(self, spec).then(|| size(spec))
+    }
+}
+
 /// The size of the block that a job gets.
 pub(super) const fn size(spec: &JobSpec) -> u32 {
     // Tasks are limited to far fewer than would have no power of two above them.

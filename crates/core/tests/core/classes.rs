@@ -476,6 +476,25 @@ fn the_position_closest_to_node_0_counts() {
     s.check(&[(d, "0:0-2 1:2")]);
 }
 
+/// With packing by buddies, a job gets a block that begins at a multiple of its size.
+#[test]
+fn blocks_are_aligned_where_packing_says_so() {
+    let mut s = Scene::new(&[8]);
+    s.limit("packing", 2);
+    let (a, b) = (s.submit("standby", 1), s.submit("standby", 3));
+    s.check(&[(a, "0:0"), (b, "0:4-6")]);
+    s.after_s(9);
+    let quick = s.submit("interactive", 4);
+    // Either block has a job in it; the first one's is smaller.
+    s.check(&[(a, "leaves"), (b, "0:4-6")]);
+    s.arrive();
+    s.check(&[(quick, "0:0-3"), (a, "aside")]);
+    let more = s.submit("production", 2);
+    s.check(&[(more, "waits")]);
+    s.c.finish(b);
+    s.check(&[(more, "0:4-5")]);
+}
+
 /// Tasks of several processors keep theirs together on a node.
 #[test]
 fn the_processors_of_a_task_are_on_one_node() {
