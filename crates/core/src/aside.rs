@@ -4,20 +4,21 @@
 //! Home --move_out--> Leaving --MovedOut--> Aside --move_in--> Coming --MovedIn--> Home
 //! ```
 //!
-//! A job that was set aside has no place in the matrix, so it is a candidate in no timetable, and its
-//! nodes hold it suspended. It stays resident in all else: its tasks are where they are, its memory
-//! stays admitted there (they are suspended in place, and the kernel may swap them), its limits and
-//! graces go on, and it can be signalled, killed, suspended, resumed and lose a node as before.
+//! A job that was set aside has no place in the matrix, so it is a candidate in no timetable, and
+//! its nodes hold it suspended. It stays resident in all else: its tasks are where they are, its
+//! memory stays admitted there (they are suspended in place, and the kernel may swap them), its
+//! limits and graces go on, and it can be signalled, killed, suspended, resumed and lose a node as
+//! before.
 //!
 //! Leaving and coming may take time: the driver is asked ([`Action::MoveOut`], [`Action::MoveIn`])
 //! and says when it is done. Until then the job keeps its processors and runs on none of them, so
 //! that nobody else gets them before they are really free. A driver that suspends jobs in place
 //! answers at once.
 //!
-//! Who is set aside and when he comes back is a policy's business. Under one that sets nobody aside,
-//! whoever an earlier one did comes back at once, to where his tasks are: in the first row where these
-//! processors are free, or in a new one, if need be beyond the limit; such rows vanish as their jobs
-//! end.
+//! Who is set aside and when he comes back is a policy's business. Under one that sets nobody
+//! aside, whoever an earlier one did comes back at once, to where his tasks are: in the first row
+//! where these processors are free, or in a new one, if need be beyond the limit; such rows vanish
+//! as their jobs end.
 
 use crate::action::Action;
 use crate::controller::Core;
@@ -77,7 +78,8 @@ impl Core {
         self.disturb();
     }
 
-    /// Gives a job that was set aside a home again, in a row (`None`: a new one), where its tasks are.
+    /// Gives a job that was set aside a home again, in a row (`None`: a new one), where its tasks
+    /// are.
     pub(crate) fn move_in(&mut self, job: JobId, row: Option<RowId>) {
         let Some(record) = self.jobs.get_mut(&job) else { return };
         let class = record.spec.class.clone();

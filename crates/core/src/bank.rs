@@ -2,8 +2,9 @@
 //!
 //! Whoever has an account with an allowance is charged for what his jobs get: time of their turns,
 //! times their processors. All jobs compete alike within their classes until an allowance is spent;
-//! then the jobs of that user, or of that group, count as standby, and when there is more again they get
-//! back the class that they had. Users and groups without an account may use as much as they like.
+//! then the jobs of that user, or of that group, count as standby, and when there is more again
+//! they get back the class that they had. Users and groups without an account may use as much as
+//! they like.
 //!
 //! An allowance counts from when it was first set; a change of it leaves what was used as it was.
 //!

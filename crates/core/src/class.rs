@@ -1,13 +1,15 @@
 //! Classes: named sets of rules for jobs.
 //!
-//! The rules are a table, as the parameters are; what each means is said there. `share`, `empty` and
-//! `control` hold under every policy, the others under the policy `classes` (LLNL paper, job
-//! scheduling parameters), whose daytime values the four classes have that exist from the start; but
-//! for numbers of processors, since those are meant for one machine.
+//! The rules are a table, as the parameters are; what each means is said there. `share`, `empty`
+//! and `control` hold under every policy, the others under the policy `classes` (LLNL paper, job
+//! scheduling parameters), whose daytime values the four classes have that exist from the start;
+//! but for numbers of processors, since those are meant for one machine.
 
 use crate::ids::ClassName;
 use crate::job::ControlMethod;
-use crate::limits::{CLASSES_MAX, PRIORITY_MAX, PROCESSORS_MAX, RULE_TIME_MAX, SHARE_WHOLE};
+use crate::limits::{
+    CLASSES_MAX, JOBS_MAX, PRIORITY_MAX, PROCESSORS_MAX, RULE_TIME_MAX, SHARE_WHOLE,
+};
 use crate::param::{self, Param, ParamError, ParamKind, Percent, Takes, UNBOUNDED, bounded};
 use crate::time::Nanos;
 use crate::timetable::IfAbsent;
@@ -27,7 +29,9 @@ mod at {
     pub(super) const WAIT: usize = 4;
     pub(super) const DO_NOT_DISTURB: usize = 5;
     pub(super) const PROCESSORS: usize = 6;
-    pub(super) const COUNT: usize = 7;
+    pub(super) const JOBS: usize = 7;
+    pub(super) const JOBS_PER_USER: usize = 8;
+    pub(super) const COUNT: usize = 9;
 }
 
 const SEC: u64 = 1_000_000_000;
@@ -95,6 +99,24 @@ pub const RULES: &[Param; at::COUNT] = &[
         max: PROCESSORS_MAX,
         default: UNBOUNDED,
         help: "How many processors all jobs of the class together may have.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "jobs",
+        kind: ParamKind::CountOr("none"),
+        min: 0,
+        max: JOBS_MAX as u64,
+        default: UNBOUNDED,
+        help: "How many jobs of the class may have processors at a time.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "jobs_per_user",
+        kind: ParamKind::CountOr("none"),
+        min: 0,
+        max: JOBS_MAX as u64,
+        default: UNBOUNDED,
+        help: "How many of them one user may have.",
         takes: Takes::Live,
     },
 ];
@@ -220,6 +242,18 @@ impl ClassSpec {
         bounded(self.values[at::PROCESSORS])
     }
 
+    /// How many of its jobs may have processors; `None`: any number.
+    #[must_use]
+    pub fn jobs(&self) -> Option<u64> {
+        bounded(self.values[at::JOBS])
+    }
+
+    /// How many of these one user may have; `None`: any number.
+    #[must_use]
+    pub fn jobs_per_user(&self) -> Option<u64> {
+        bounded(self.values[at::JOBS_PER_USER])
+    }
+
     /// Whether these rules may become those of class `name` beside the others.
     ///
     /// # Errors
@@ -323,14 +357,24 @@ mod tests {
     fn rules_are_within_their_ranges_and_the_accessors_agree_with_the_table() {
         let mut spec = ClassSpec::default();
         assert!(spec.iter().all(|(rule, value)| rule.check(value).is_ok()));
-        for (index, name) in
-            ["share", "empty", "control", "priority", "wait", "do_not_disturb", "processors"]
-                .into_iter()
-                .enumerate()
+        for (index, name) in [
+            "share",
+            "empty",
+            "control",
+            "priority",
+            "wait",
+            "do_not_disturb",
+            "processors",
+            "jobs",
+            "jobs_per_user",
+        ]
+        .into_iter()
+        .enumerate()
         {
             assert_eq!(RULES[index].name, name);
             spec.set(name, 1).unwrap();
         }
+        assert_eq!((spec.jobs(), spec.jobs_per_user()), (Some(1), Some(1)));
         assert_eq!((spec.share(), spec.priority(), spec.processors()), (1, 1, Some(1)));
         assert_eq!((spec.empty(), spec.control()), (IfAbsent::Down, ControlMethod::Signal));
         assert_eq!((spec.wait(), spec.do_not_disturb(5)), (Some(Nanos(1)), Some(Nanos(5))));
@@ -365,9 +409,9 @@ mod tests {
             let rules = classes[&ClassName::new(name)].iter().skip(3);
             rules.map(|(rule, value)| Shown(rule, value).to_string()).collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(shown("interactive"), "4 0s 10s none");
-        assert_eq!(shown("benchmark"), "3 never never none");
-        assert_eq!(shown("production"), "2 30m 10s none");
-        assert_eq!(shown("standby"), "1 never 3s none");
+        assert_eq!(shown("interactive"), "4 0s 10s none none none");
+        assert_eq!(shown("benchmark"), "3 never never none none none");
+        assert_eq!(shown("production"), "2 30m 10s none none none");
+        assert_eq!(shown("standby"), "1 never 3s none none none");
     }
 }

@@ -73,9 +73,9 @@ pub enum Event {
         /// On which nodes; empty means all of the job's.
         nodes: Vec<NodeId>,
     },
-    /// All tasks that had not ended of some jobs have, alike, and nothing of these jobs is left on any
-    /// node: `TasksEnded` and `JobCleared` for all, in one. What the jobs leave free is given away
-    /// once, when all of them are gone.
+    /// All tasks that had not ended of some jobs have, alike, and nothing of these jobs is left on
+    /// any node: `TasksEnded` and `JobCleared` for all, in one. What the jobs leave free is given
+    /// away once, when all of them are gone.
     JobsEnded {
         /// Which jobs.
         jobs: Vec<JobId>,
@@ -139,8 +139,8 @@ pub enum Event {
         /// Its rules, already checked by [`ClassSpec::check`].
         spec: ClassSpec,
     },
-    /// What people's clocks say, so that periods can hold. Sent by the driver when it begins, and when
-    /// clocks are put forward or back.
+    /// What people's clocks say, so that periods can hold. Sent by the driver when it begins, and
+    /// when clocks are put forward or back.
     Calendar {
         /// How much of the week has passed since Monday 00:00, local time.
         week: Nanos,
@@ -149,12 +149,12 @@ pub enum Event {
     SetPeriod {
         /// Which hours.
         period: Period,
-        /// What holds then, already checked by [`Settings::check`](crate::Settings::check); empty: nothing
-        /// is otherwise any more.
+        /// What holds then, already checked by [`Settings::check`](crate::Settings::check); empty:
+        /// nothing is otherwise any more.
         overrides: Overrides,
     },
-    /// Processors of a node that others than our jobs use, in place of what was said before. Under the
-    /// policy `classes` no job is placed there; a job that is there already stays.
+    /// Processors of a node that others than our jobs use, in place of what was said before. Under
+    /// the policy `classes` no job is placed there; a job that is there already stays.
     Foreign {
         /// Which node.
         node: NodeId,

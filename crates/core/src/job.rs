@@ -22,7 +22,8 @@ pub struct JobSpec {
     /// Processors of its own for each task. `None`: one for each task, or, where the machine has
     /// fewer processors than the job has tasks, the tasks share all of them.
     pub processors_per_task: Option<u32>,
-    /// Memory that each task may use, in bytes; `None` counts as zero in admission and sets no limit.
+    /// Memory that each task may use, in bytes; `None` counts as zero in admission and sets no
+    /// limit.
     pub memory_per_task_bytes: Option<u64>,
     /// How long the job may run, counting only the time of its turns; `None`: for ever.
     pub time_limit: Option<Nanos>,
@@ -30,11 +31,11 @@ pub struct JobSpec {
     pub grace: Nanos,
     /// Whether a front end waits for the job: it dies with its front end.
     pub attached: bool,
-    /// Whether it may go on elsewhere after it was set aside; otherwise it comes back to the processors
-    /// that it had.
+    /// Whether it may go on elsewhere after it was set aside; otherwise it comes back to the
+    /// processors that it had.
     pub movable: bool,
-    /// How much each figure of a node counts where nodes are chosen by their performance; `None`: as
-    /// the parameters say.
+    /// How much each figure of a node counts where nodes are chosen by their performance; `None`:
+    /// as the parameters say.
     pub weights: Option<Weights>,
     /// What it needs besides processors, under the policy `classes`.
     pub circuit: Option<CircuitWish>,

@@ -1,13 +1,13 @@
 //! The loop: what happens next, tell the core, do what it says.
 //!
-//! Four things can happen: a job is handed in, a job is done, one that is
-//! set aside has left or is back, and the time comes at which the core
-//! wanted to be woken. At one moment, first of all those jobs are gone that have reached their
-//! limits, all in one event: that they would be was known, and all that was promised counts on it.
-//! Next arrive those that leave their processors or come back ([`MoveCost`]). Then come the jobs
-//! that are handed in, in the order of the workload, then those that are done earlier than they had
-//! to be, in the order in which they started (or the other way round: [`Order`]); each is an event
-//! by itself, on which the core decides before the next.
+//! Four things can happen: a job is handed in, a job is done, one that is set aside has left or is
+//! back, and the time comes at which the core wanted to be woken. At one moment, first of all those
+//! jobs are gone that have reached their limits, all in one event: that they would be was known,
+//! and all that was promised counts on it. Next arrive those that leave their processors or come
+//! back ([`MoveCost`]). Then come the jobs that are handed in, in the order of the workload, then
+//! those that are done earlier than they had to be, in the order in which they started (or the
+//! other way round: [`Order`]); each is an event by itself, on which the core decides before the
+//! next.
 
 use crate::error::SimError;
 use crate::grouped::Grouped;

@@ -67,6 +67,8 @@ struct Slowdowns {
     sketch: Sketch,
 }
 
+const WEEK_NS: u64 = 7 * 24 * 3600 * NS_PER_S;
+
 /// Looks on and counts.
 #[derive(Clone, Debug)]
 pub struct Summary {
@@ -82,6 +84,8 @@ pub struct Summary {
     idle_ns: u128,
     lost_to_switches_ns: u128,
     switches: u64,
+    /// Processor time in which jobs got on, by weeks from the first submission.
+    by_week_ns: Vec<u128>,
 }
 
 /// Mean, median, 95th percentile and maximum of something.
@@ -136,6 +140,7 @@ impl Summary {
             idle_ns: 0,
             lost_to_switches_ns: 0,
             switches: 0,
+            by_week_ns: Vec::new(),
         }
     }
 
@@ -196,6 +201,29 @@ impl Summary {
     #[must_use]
     pub fn utilisation(&self) -> f64 {
         self.share(self.useful_ns)
+    }
+
+    /// The same for each week from the first submission; the last one may be cut short.
+    #[must_use]
+    pub fn utilisation_by_week(&self) -> Vec<f64> {
+        let whole_ns = u128::from(WEEK_NS) * u128::from(self.processors);
+        self.by_week_ns.iter().map(|&ns| ns as f64 / whole_ns as f64).collect()
+    }
+
+    /// Spreads what was got done over the weeks in which it was, evenly.
+    fn enter_weeks(&mut self, first: ClusterTime, from: ClusterTime, passed: &Passed) {
+        let length = u128::from(passed.to.since(from).0.max(1));
+        let (mut begin, end) = (from.since(first).0, passed.to.since(first).0);
+        while begin < end && passed.useful_ns > 0 {
+            let week = begin / WEEK_NS;
+            let until = end.min((week + 1) * WEEK_NS);
+            let index = usize::try_from(week).unwrap_or(usize::MAX);
+            if self.by_week_ns.len() <= index {
+                self.by_week_ns.resize(index + 1, 0);
+            }
+            self.by_week_ns[index] += passed.useful_ns * u128::from(until - begin) / length;
+            begin = until;
+        }
     }
 
     /// Idle processor time while jobs waited, from 0 to 1.
@@ -259,6 +287,7 @@ impl Observer for Summary {
             self.last = passed.to;
         }
         self.useful_ns += passed.useful_ns;
+        self.enter_weeks(first, from, passed);
         self.lost_to_switches_ns += passed.held_ns - passed.useful_ns;
         self.switches += passed.switches;
         if passed.waiting > 0 {

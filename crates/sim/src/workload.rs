@@ -44,6 +44,8 @@ pub struct Workload {
     queues: BTreeMap<u64, u16>,
     interactive: u16,
     others: u16,
+    /// Classes that count as another.
+    counts_as: BTreeMap<u16, u16>,
 }
 
 impl Workload {
@@ -57,7 +59,20 @@ impl Workload {
         let named = header.queues().into_iter();
         let queues = named.filter_map(|(queue, name)| Some((queue, class(&name)?))).collect();
         let others = class("production").unwrap_or(0);
-        Self { estimates, queues, interactive: class("interactive").unwrap_or(others), others }
+        Self {
+            estimates,
+            queues,
+            interactive: class("interactive").unwrap_or(others),
+            others,
+            counts_as: BTreeMap::new(),
+        }
+    }
+
+    /// Jobs of one class count as another's from now on, both by their index.
+    #[must_use]
+    pub fn counting(mut self, class: u16, other: u16) -> Self {
+        self.counts_as.insert(class, other);
+        self
     }
 
     /// The job of a line.
@@ -85,7 +100,8 @@ impl Workload {
 
     fn class(&self, queue: Option<u64>) -> u16 {
         let named = queue.and_then(|queue| self.queues.get(&queue)).copied();
-        named.unwrap_or(if queue == Some(0) { self.interactive } else { self.others })
+        let class = named.unwrap_or(if queue == Some(0) { self.interactive } else { self.others });
+        self.counts_as.get(&class).copied().unwrap_or(class)
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the conversion saturates")]

@@ -2,20 +2,21 @@
 //!
 //! A position is a processor; the assignment from a position on takes the first processors from
 //! there, in the order of nodes and numbers, that are eligible and enough. With `packing=buddy`,
-//! positions are those at which an aligned block begins that is eligible as a whole. A job that was set aside
-//! and is not movable has just one assignment: its own processors.
+//! positions are those at which an aligned block begins that is eligible as a whole. A job that was
+//! set aside and is not movable has just one assignment: its own processors.
 //!
-//! For a bumper, processors are eligible that nobody has, or a job of the same priority or a lower one
-//! whose class can be disturbed at all, and that no others than our jobs use. What an assignment costs is
-//! the sum over the jobs that have any of its processors:
+//! For a bumper, processors are eligible that nobody has, or a job of the same priority or a lower
+//! one whose class can be disturbed at all, and that no others than our jobs use. What an
+//! assignment costs is the sum over the jobs that have any of its processors:
 //!
 //! ```text
-//! processors of the job x (1 + its priority) x (one minute + what is left of its do-not-disturb time)
+//! processors of the job x (1 + its priority) x (one minute + what is left of its do-not-disturb
+//! time)
 //! ```
 //!
-//! so with all else equal it is cheaper to move few processors, low priorities, and those who have had
-//! their time. The paper names these three and not how they are weighed. Who is leaving already costs
-//! nothing. Of several that cost the same, the one closest to node 0 counts.
+//! so with all else equal it is cheaper to move few processors, low priorities, and those who have
+//! had their time. The paper names these three and not how they are weighed. Who is leaving already
+//! costs nothing. Of several that cost the same, the one closest to node 0 counts.
 
 use super::Contender;
 use crate::aside::Place;

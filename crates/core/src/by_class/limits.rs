@@ -1,11 +1,12 @@
-//! Limits on processors: of one job, of all large jobs, of all jobs of a class.
+//! Limits: on processors, of one job, of all large jobs, of all jobs of a class; and on how many
+//! jobs of a class, or of a user in it, have processors at all.
 //!
 //! A job counts with its processors from when it gets them until they are free. A limit that is
 //! lowered takes nothing from those who have processors.
 
 use super::Contender;
 use crate::controller::Core;
-use crate::ids::JobId;
+use crate::ids::{ClassName, JobId, UserId};
 use crate::policy::WaitReason;
 
 impl Core {
@@ -41,13 +42,34 @@ impl Core {
         {
             return Some(WaitReason::ClassLimit { limit });
         }
+        if let Some(limit) = self.classes.get(class).and_then(|rules| rules.jobs())
+            && self.count(gone, |job| self.is_of(job, class)) >= limit
+        {
+            return Some(WaitReason::ClassJobs { limit });
+        }
+        let owner = record.spec.owner;
+        if let Some(limit) = self.classes.get(class).and_then(|rules| rules.jobs_per_user())
+            && self.count(gone, |job| self.is_of(job, class) && self.is_owned(job, owner)) >= limit
+        {
+            return Some(WaitReason::UserJobs { limit });
+        }
         let wish = record.spec.circuit.as_ref()?;
         let lacks = self.choose_circuit_without(wish, gone).is_none();
         lacks.then_some(WaitReason::Circuit)
     }
 
-    fn is_of(&self, job: JobId, class: &crate::ids::ClassName) -> bool {
+    fn is_of(&self, job: JobId, class: &ClassName) -> bool {
         self.jobs.get(&job).is_some_and(|record| record.spec.class == *class)
+    }
+
+    fn is_owned(&self, job: JobId, owner: UserId) -> bool {
+        self.jobs.get(&job).is_some_and(|record| record.spec.owner == owner)
+    }
+
+    /// Jobs of some kind that have processors.
+    fn count(&self, gone: &[JobId], counts: impl Fn(JobId) -> bool) -> u64 {
+        let jobs = self.matrix.seats().map(|(job, _)| job).filter(|job| !gone.contains(job));
+        jobs.filter(|&job| counts(job)).count() as u64
     }
 
     /// Processors that jobs of some kind have.

@@ -184,6 +184,16 @@ pub enum WaitReason {
         /// How many they may have.
         limit: u64,
     },
+    /// As many jobs of its class have processors as may.
+    ClassJobs {
+        /// How many that is.
+        limit: u64,
+    },
+    /// As many jobs of its user and class have processors as may.
+    UserJobs {
+        /// How many that is.
+        limit: u64,
+    },
     /// The circuits that it asks for are in use.
     Circuit,
     /// Too few processors are free, and its class has it wait so much longer before others are set
@@ -250,6 +260,12 @@ impl fmt::Display for WaitReason {
             }
             Self::ClassLimit { limit } => {
                 write!(f, "its class may have at most {limit} processors now")
+            }
+            Self::ClassJobs { limit } => {
+                write!(f, "its class may have at most {limit} jobs at a time now")
+            }
+            Self::UserJobs { limit } => {
+                write!(f, "its user may have at most {limit} jobs of the class at a time now")
             }
             Self::Circuit => f.write_str("the circuits that it asks for are in use"),
             Self::Patience { left } => write!(

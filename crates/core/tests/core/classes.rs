@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, job, params};
 use tutti_core::param::UNBOUNDED;
 use tutti_core::{
     CircuitName, CircuitSpec, CircuitWish, ClassName, ClusterTime, Event, JobId, JobSpec, JobState,
-    NodeId, Place, ProcessorSet, Refusal,
+    NodeId, Place, ProcessorSet, Refusal, UserId,
 };
 
 const MINUTE: u64 = 60;
@@ -462,6 +462,24 @@ fn limits_come_first() {
     s.check(&[(third, "0:0-3")]);
     s.rule("benchmark", "processors", 4);
     s.check(&[(y, "0:13-14")]);
+}
+
+/// Ours, for queues as the batch system had them: how many jobs may run at all, and how many of one
+/// user.
+#[test]
+fn jobs_are_limited_by_number_too() {
+    let mut s = Scene::new(&[8]);
+    s.rule("production", "jobs", 3);
+    s.rule("production", "jobs_per_user", 2);
+    let (a, b, c) =
+        (s.submit("production", 1), s.submit("production", 1), s.submit("production", 1));
+    assert_eq!(s.why(c), "its user may have at most 2 jobs of the class at a time now");
+    let theirs = |user| JobSpec { owner: UserId(user), ..job(1) };
+    let (d, e) = (s.ask("production", theirs(1)), s.ask("production", theirs(2)));
+    s.check(&[(a, "0:0"), (b, "0:1"), (c, "waits"), (d, "0:2"), (e, "waits")]);
+    assert_eq!(s.why(e), "its class may have at most 3 jobs at a time now");
+    s.c.finish(b);
+    s.check(&[(c, "0:1"), (e, "waits")]);
 }
 
 /// A job gets the lowest processors, closest to node 0.

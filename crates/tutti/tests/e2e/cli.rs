@@ -91,7 +91,17 @@ fn json_has_the_documented_keys() {
     check_keys(&json(&["nodes", "--json"]), &node_keys);
     let params = json(&["params", "--json"]);
     check_keys(&params["params"], &["name", "value", "default", "range", "help"]);
-    let rules = ["share", "empty", "control", "priority", "wait", "do_not_disturb", "processors"];
+    let rules = [
+        "share",
+        "empty",
+        "control",
+        "priority",
+        "wait",
+        "do_not_disturb",
+        "processors",
+        "jobs",
+        "jobs_per_user",
+    ];
     check_keys(&params["classes"], &[&["name"][..], &rules].concat());
     let switches = json(&["switches", "--json"]);
     let keys = ["due_ns", "began_ns", "stopped_ns", "resumed_ns", "left", "came", "stragglers"];
@@ -228,7 +238,7 @@ fn a_change_is_shown_with_what_was_before() {
     set(&["quantum=5"]).expect(1).says("quantum=5 has no unit; write 5ms or 5s");
     set(&["idle_exit=0"]).expect(0);
     set(&["--class", "none-such"]).expect(1).says("benchmark, interactive, production, standby");
-    assert_eq!(set(&["--class", "standby"]).expect(0).text().lines().count(), 8);
+    assert_eq!(set(&["--class", "standby"]).expect(0).text().lines().count(), 10);
     let text = set(&["--class", "mine", "share=70%"]).expect(0).text();
     assert_eq!(text, "class mine: new\nclass mine: share is 70%\n");
     set(&["--class", "standby", "share=40%"]).expect(1).says("at most 30%");

@@ -151,7 +151,32 @@ fn what_is_wrong_with_a_trace_is_named_or_passed_over() {
     instance.tutti(&["sim"]).expect(1).says("--generate lublin");
     instance.tutti(&["sim", "--generate", "lublim"]).expect(1).says("there are lublin");
     let unknown = ["sim", "--generate", "t3d", "--policy", "spade"];
-    instance.tutti(&unknown).expect(1).says("gang or space");
+    instance.tutti(&unknown).expect(1).says("gang, space or classes");
     let cost = ["sim", "--generate", "t3d", "--switch-cost", "1s"];
     instance.tutti(&cost).expect(1).says("leaves nothing of a quantum");
+}
+
+#[test]
+fn the_comparison_of_the_t3d_is_one_command() {
+    let instance = Instance::new();
+    let short = ["sim", "t3d", "--horizon", "400h", "--stretch", "0.6"];
+    let shown = instance.tutti(&short).expect(0).text();
+    for line in ["utilisation, week 3", "28.6 %", "batch: mean response"] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    let both = instance.tutti(&[&short[..], &["--json"]].concat()).expect(0).json();
+    let figure = |run: usize, name: &str| both[run][name].as_f64().unwrap();
+    assert!(figure(1, "utilisation") > figure(0, "utilisation") + 0.03, "{both}");
+    assert_eq!(figure(0, "preemptions"), 0.0);
+    assert!(figure(1, "preemptions") > 100.0);
+    let weeks = both[0]["utilisation_by_week"].as_array().unwrap();
+    assert_eq!(weeks.len(), 3);
+    let done: f64 = weeks.iter().map(|week| week.as_f64().unwrap() * 168.0).sum();
+    let makespan_h = figure(0, "makespan_s") / 3600.0;
+    assert!(
+        (done / makespan_h - figure(0, "utilisation")).abs() < 1e-6,
+        "{done} in {makespan_h} h"
+    );
+    instance.tutti(&["sim", "t3d", "--generate", "t3d"]).expect(1).says("leave out --generate");
+    instance.tutti(&["sim", "--generate", "t3d", "--as-class", "a=b"]).expect(1).says("no class a");
 }

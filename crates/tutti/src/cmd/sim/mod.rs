@@ -13,6 +13,7 @@ mod progress;
 mod run;
 mod settings;
 mod source;
+mod t3d;
 mod table;
 
 use crate::exit::Exit;
@@ -55,6 +56,8 @@ enum What {
     Fuzz(fuzz::FuzzArgs),
     /// Play a script that fuzz wrote, step by step
     Replay(fuzz::ReplayArgs),
+    /// The comparison of the LLNL paper: queue limits by the hour against the policy classes
+    T3d(Box<t3d::T3dArgs>),
 }
 
 #[derive(Args, Debug)]
@@ -81,6 +84,7 @@ pub(crate) fn execute(args: SimArgs) -> anyhow::Result<Exit> {
         Some(What::Compare(args)) => compare(*args),
         Some(What::Fuzz(args)) => fuzz::fuzz(&args),
         Some(What::Replay(args)) => fuzz::replay(&args),
+        Some(What::T3d(args)) => t3d::execute(*args),
         None => each(args),
     }
 }

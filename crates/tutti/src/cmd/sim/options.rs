@@ -27,7 +27,7 @@ estimates may be none, exact, or a factor: up to so many times the run time.
 What the figures mean: docs/simulation.md.";
 
 /// What all simulations can be told.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct Options {
     /// Make jobs instead of reading them: lublin, poisson or t3d, with parameters behind a colon
     #[arg(long, value_name = "MODEL", help_heading = "Workload")]
@@ -68,6 +68,10 @@ pub(super) struct Options {
         help_heading = "Workload"
     )]
     pub(super) estimates: Estimates,
+
+    /// Have the jobs of one class count as another's, such as standby=production
+    #[arg(long, value_name = "CLASS=CLASS", help_heading = "Workload")]
+    pub(super) as_class: Vec<String>,
 
     /// How many nodes; taken from the trace unless told
     #[arg(long, value_name = "N", help_heading = "Machine")]

@@ -48,6 +48,8 @@ pub(super) struct Report {
     pub(super) slowdown: Measure,
     /// From 0 to 1.
     pub(super) utilisation: f64,
+    /// The same week by week; the last one may be cut short.
+    pub(super) utilisation_by_week: Vec<f64>,
     /// From 0 to 1.
     pub(super) loss_of_capacity: f64,
     /// From 0 to 1: what switches cost of the machine's time.
@@ -140,6 +142,28 @@ fn hosts(options: &Options) -> anyhow::Result<Vec<Host>> {
     parse_hosts(&text).with_context(|| format!("{name} does not describe a machine"))
 }
 
+/// Has classes count as others, as in `standby=production`.
+fn counting(
+    workload: Workload,
+    settings: &[String],
+    classes: &[ClassName],
+) -> anyhow::Result<Workload> {
+    let index = |name: &str| {
+        let index = classes.iter().position(|class| *class.0 == *name);
+        index
+            .and_then(|it| u16::try_from(it).ok())
+            .ok_or_else(|| anyhow!("there is no class {name}"))
+    };
+    settings.iter().try_fold(workload, |workload, setting| {
+        let Some((class, other)) = setting.split_once('=') else {
+            bail!(
+                "{setting:?} names no two classes; write CLASS=CLASS, such as standby=production"
+            );
+        };
+        Ok(workload.counting(index(class)?, index(other)?))
+    })
+}
+
 /// Runs a simulation.
 ///
 /// # Errors
@@ -155,6 +179,7 @@ pub(super) fn simulate(
     let progress = Progress::of(origin, count, &policy);
     let source = origin.open(options, &progress, machine.processors())?;
     let workload = Workload::new(&source.header, options.estimates, &settings.classes);
+    let workload = counting(workload, &options.as_class, &settings.classes)?;
     let records = outputs.swf.is_some().then(super::source::Shared::<VecDeque<_>>::default);
     let mut files = Files::create(outputs, &source.header, &policy, records.clone())?;
     let passed_over = source.passed_over();
@@ -215,6 +240,7 @@ fn report(
         response_s,
         slowdown,
         utilisation: summary.utilisation(),
+        utilisation_by_week: summary.utilisation_by_week(),
         loss_of_capacity: summary.loss_of_capacity(),
         switching: summary.switching(),
         makespan_s: summary.makespan_s(),

@@ -128,15 +128,14 @@ impl Origin {
         if let Some(text) = &options.begins {
             return Ok([(ClusterTime(0), calendar::parse_week(text)?)].into());
         }
-        let source = self.open(options, &Progress::none(), 0)?;
-        let told = source.header.unix_start_time_s().zip(source.header.time_zone());
-        if let Some((start_s, zone)) = &told {
-            return calendar::of_zone(*start_s, zone);
-        }
-        match self {
+        if let Self::Model(_) = self {
             // Models begin at midnight; which day it is, they don't say.
-            Self::Model(_) => Ok([(ClusterTime(0), Nanos::ZERO)].into()),
-            Self::File(_) => bail!(
+            return Ok([(ClusterTime(0), Nanos::ZERO)].into());
+        }
+        let source = self.open(options, &Progress::none(), 0)?;
+        match source.header.unix_start_time_s().zip(source.header.time_zone()) {
+            Some((start_s, zone)) => calendar::of_zone(start_s, &zone),
+            None => bail!(
                 "{} does not say when it began (UnixStartTime and TimeZoneString), so hours have no \
                  meaning; say --begins, such as --begins \"mon 00:00\"",
                 self.name()
