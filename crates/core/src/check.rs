@@ -507,7 +507,8 @@ fn check_bank(core: &Core, report: &mut Report<'_>) {
             report(Rule::Bank, what);
         }
     }
-    for (job, seat) in core.matrix.seats() {
+    let is_hold = |job| core.migration.holder(job).is_some();
+    for (job, seat) in core.matrix.seats().filter(|&(job, _)| !is_hold(job)) {
         let class = core.jobs.get(&job).map(|record| &record.spec.class);
         if class != Some(&seat.class) {
             report(Rule::Bank, format!("job {job} is {class:?}, and its seat {}", seat.class));
