@@ -79,6 +79,7 @@ impl Bench {
             movable: false,
             weights: None,
             circuit: None,
+            deadline: None,
             on_bad_exit: OnBadExit::KillOnSignal,
         };
         Event::Submit { request: RequestId(self.requests), spec }

@@ -161,6 +161,24 @@ pub enum Refusal {
         /// The most.
         limit: u64,
     },
+    /// Nobody can promise to be done by the deadline.
+    Deadline {
+        /// What was asked, from the submission on.
+        asked: Nanos,
+        /// The earliest that would have been accepted at that moment; `None`: none.
+        earliest: Option<Nanos>,
+    },
+    /// A deadline without a limit on time.
+    DeadlineWithoutLimit,
+    /// A deadline under a policy that promises none.
+    NoDeadlines,
+    /// A deadline for a class that is sure of no time at all.
+    NoTimeForClass {
+        /// Which class.
+        class: ClassName,
+    },
+    /// A deadline, and too little memory is free to promise the job any.
+    NoMemoryByDeadline,
     /// The instance is ending.
     ShuttingDown,
     /// No node has joined yet.
@@ -176,6 +194,38 @@ impl fmt::Display for Size {
             bytes if bytes > 0 && bytes % (1 << 30) == 0 => write!(f, "{}G", bytes >> 30),
             bytes => write!(f, "{}M", bytes.div_ceil(1 << 20)),
         }
+    }
+}
+
+/// A length of time in seconds, the next whole one, so that whoever asks for it asks for enough.
+struct WholeSeconds(Nanos);
+
+impl fmt::Display for WholeSeconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.0.div_ceil(1_000_000_000);
+        match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+            (0, 0, seconds) => write!(f, "{seconds}s"),
+            (0, minutes, 0) => write!(f, "{minutes}m"),
+            (0, minutes, seconds) => write!(f, "{minutes}m{seconds}s"),
+            (hours, 0, 0) => write!(f, "{hours}h"),
+            (hours, minutes, 0) => write!(f, "{hours}h{minutes}m"),
+            (hours, minutes, seconds) => write!(f, "{hours}h{minutes}m{seconds}s"),
+        }
+    }
+}
+
+fn write_deadline(
+    f: &mut fmt::Formatter<'_>,
+    asked: Nanos,
+    earliest: Option<Nanos>,
+) -> fmt::Result {
+    write!(f, "nobody can promise that it will be done within {}", WholeSeconds(asked))?;
+    match earliest {
+        Some(earliest) => {
+            let earliest = WholeSeconds(earliest);
+            write!(f, "; the earliest that can be promised is --deadline {earliest}")
+        }
+        None => f.write_str(", nor by any later time; leave out --deadline"),
     }
 }
 
@@ -226,6 +276,23 @@ impl fmt::Display for Refusal {
             Self::TooManyJobs { limit } => {
                 write!(f, "the controller holds {limit} jobs, its limit; try again when some ended")
             }
+            Self::Deadline { asked, earliest } => write_deadline(f, *asked, *earliest),
+            Self::DeadlineWithoutLimit => f.write_str(
+                "a deadline can only be promised to a job with a time limit; give one with -t",
+            ),
+            Self::NoDeadlines => f.write_str(
+                "the policy in force promises no deadlines; leave out --deadline, or set \
+                 policy=deadline (tutti params)",
+            ),
+            Self::NoTimeForClass { class } => write!(
+                f,
+                "the other classes have all of the time, so class {class} can be promised no deadline; \
+                 leave out --deadline or name another class"
+            ),
+            Self::NoMemoryByDeadline => f.write_str(
+                "too little memory is free to promise the job any by a deadline; ask for less, leave \
+                 out --deadline, or try again when a job has ended",
+            ),
             Self::ShuttingDown => f.write_str("the instance is shutting down"),
             Self::NoNodes => f.write_str("no node has joined yet; try again when one has"),
         }

@@ -81,20 +81,26 @@ impl Core {
     /// Gives a job that was set aside a home again, in a row (`None`: a new one), where its tasks
     /// are.
     pub(crate) fn move_in(&mut self, job: JobId, row: Option<RowId>) {
-        let Some(record) = self.jobs.get_mut(&job) else { return };
+        if self.house_again(job, row, Place::Coming) {
+            self.outbox.moves.push(job);
+            self.disturb();
+        }
+    }
+
+    fn house_again(&mut self, job: JobId, row: Option<RowId>, place: Place) -> bool {
+        let Some(record) = self.jobs.get_mut(&job) else { return false };
         let class = record.spec.class.clone();
         let Some(residence) = record.residence_mut().filter(|it| it.place == Place::Aside) else {
-            return;
+            return false;
         };
-        residence.place = Place::Coming;
+        residence.place = place;
         let here = residence.parts.iter().filter(|part| !part.lost);
         let parts = here.map(|part| (part.node, part.processors.clone())).collect();
         self.aside.remove(&job);
         let home = self.matrix.house(job, &class, row, parts);
         let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);
         self.ledger.come_back(job, home, processors);
-        self.outbox.moves.push(job);
-        self.disturb();
+        true
     }
 
     /// The same on other processors; only for a job that is [movable](Core::is_movable).
@@ -121,6 +127,24 @@ impl Core {
         let aside = record.residence().filter(|it| it.place == Place::Aside);
         // Whoever is asked to end, or killed, is so where he is.
         record.spec.movable && aside.is_some_and(|it| it.is_whole() && !it.ending())
+    }
+
+    /// Sets a job aside in one step: it is suspended in place, so there is nobody to wait for.
+    pub(crate) fn put_aside(&mut self, job: JobId) {
+        let Some(residence) = self.residence_mut(job).filter(|it| it.place == Place::Home) else {
+            return;
+        };
+        residence.place = Place::Aside;
+        self.ledger.hold(job);
+        self.matrix.remove(job);
+        self.ledger.leave(job);
+        self.aside.insert(job);
+    }
+
+    /// Gives a job that was set aside its home and its turns again in one step, where its tasks are.
+    pub(crate) fn put_back(&mut self, job: JobId, row: RowId) {
+        self.house_again(job, Some(row), Place::Home);
+        self.give_turns(job);
     }
 
     /// Asks the driver for what a job has just begun.

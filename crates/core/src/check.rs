@@ -7,6 +7,7 @@ use crate::aside::Place;
 use crate::bank::BankAccount;
 use crate::by_class::ByClass;
 use crate::controller::Core;
+use crate::deadline;
 use crate::ending::memory_of;
 use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
 use crate::limits::{QUANTUM_MIN, SHARE_WHOLE};
@@ -69,6 +70,9 @@ pub enum Rule {
     Bank,
     /// Whatever is due for a job is noted.
     Deadlines,
+    /// 7: who was promised to be done by a deadline has time enough until then, which is nobody
+    /// else's; and no processor idles that somebody could use.
+    Promises,
 }
 
 impl fmt::Display for Violation {
@@ -98,10 +102,11 @@ pub fn check(core: &Core) -> Vec<Violation> {
     check_by_class(core, &mut report);
     check_bank(core, &mut report);
     check_deadlines(core, &mut report);
+    deadline::check(core, &mut report);
     violations
 }
 
-type Report<'a> = dyn FnMut(Rule, String) + 'a;
+pub(crate) type Report<'a> = dyn FnMut(Rule, String) + 'a;
 
 fn check_homes(core: &Core, report: &mut Report<'_>) {
     let placed = |&job: &JobId| core.residence(job).is_some_and(|it| it.place != Place::Aside);
@@ -196,7 +201,7 @@ fn check_rows(core: &Core, report: &mut Report<'_>) {
                 add(&mut running, (job, seat), id, report);
             }
         }
-        if row.classes != classes || row.homes != homes || homes == 0 {
+        if row.classes != classes || row.homes != homes || (homes == 0 && !core.matrix.keeps(id)) {
             let (count, counts) = (row.homes, &row.classes);
             let what = format!("row {id} counts {count} {counts:?}, not {homes} {classes:?}");
             report(Rule::OneHome, what);
@@ -249,7 +254,8 @@ fn check_free_processors(core: &Core, report: &mut Report<'_>) {
 fn check_compact(core: &Core, report: &mut Report<'_>) {
     for (job, _) in core.matrix.seats() {
         for (row, _) in core.matrix.rows() {
-            if !core.queue.promised() && core.matrix.wants_home(job, row, core.params.packing()) {
+            let unites = !core.queue.promised() && !core.policy().plans();
+            if unites && core.matrix.wants_home(job, row, core.params.packing()) {
                 report(Rule::Compact, format!("job {job} could move to row {row}"));
             }
             if core.matrix.fits_guest(job, row) {
@@ -361,6 +367,14 @@ fn check_memory(core: &Core, report: &mut Report<'_>) {
             *sums.entry(part.node).or_default() += memory_of(part, &record.spec);
         }
     }
+    for (job, promise) in core.plans.rows.values().flat_map(|plan| plan.promises.iter()) {
+        let Some(record) = core.jobs.get(&job) else { continue };
+        if let Phase::Queued { .. } = record.phase {
+            for part in &promise.parts {
+                *sums.entry(part.node).or_default() += memory_of(part, &record.spec);
+            }
+        }
+    }
     for (id, node) in core.nodes.iter() {
         let sum = sums.get(&id).copied().unwrap_or(0);
         if node.admitted_bytes != sum || sum > node.spec.memory_bytes {
@@ -422,6 +436,7 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
         report(Rule::Queue, format!("{:?} is the reason of {:?}", queue.blocked, queue.waiting));
     }
     if queue.discipline != Discipline::Conservative
+        && !core.policy().plans()
         && let Some(first) = queue.waiting.first().and_then(|job| core.jobs.get(job))
         && let Some(Decision::Start { row, .. }) = core.policy().decide(core.machine(), &first.spec)
     {
@@ -501,7 +516,8 @@ fn check_bank(core: &Core, report: &mut Report<'_>) {
         let accounts = [BankAccount::User(spec.owner), BankAccount::Group(spec.group)];
         let is_spent = accounts.iter().any(|account| spent.contains(account));
         let counts = &*spec.class.0 == "standby";
-        if (is_spent && !counts) || (!is_spent && record.former.is_some()) {
+        let is_promised = core.plans.promise(job).is_some();
+        if (is_spent && !counts && !is_promised) || (!is_spent && record.former.is_some()) {
             let what =
                 format!("job {job} is {}, was {:?}; spent: {spent:?}", spec.class, record.former);
             report(Rule::Bank, what);
@@ -531,6 +547,9 @@ fn check_deadlines(core: &Core, report: &mut Report<'_>) {
         let (Some(limit), Some(residence)) = (record.spec.time_limit, core.residence(job)) else {
             continue;
         };
+        if core.ledger.runs(job).is_empty() {
+            continue;
+        }
         let reached = core.ledger.reaches(job, limit);
         if !residence.ending() && record.takes_turns() && next > reached {
             let what = format!("job {job} reaches its limit at {reached:?}, not {next:?}");

@@ -11,6 +11,7 @@ use crate::action::{Action, Refusal};
 use crate::bank::Bank;
 use crate::by_class::{ByClass, Circuits};
 use crate::class::{ClassSpec, Classes};
+use crate::deadline::Plans;
 use crate::digest::Digest;
 use crate::ending::ENDED_BY_KILL;
 use crate::event::Event;
@@ -69,6 +70,8 @@ pub struct Core {
     pub(crate) outbox: Outbox,
     /// When the grace of a job is over.
     pub(crate) deadlines: BTreeSet<(ClusterTime, JobId)>,
+    /// What is kept of jobs with a deadline.
+    pub(crate) plans: Plans,
     /// Resident jobs without processors.
     pub(crate) aside: BTreeSet<JobId>,
     /// Resident jobs whose tasks on a node have all ended, by node.
@@ -113,6 +116,7 @@ impl Core {
             held: BTreeMap::new(),
             outbox: Outbox::default(),
             deadlines: BTreeSet::new(),
+            plans: Plans::default(),
             aside: BTreeSet::new(),
             absent: BTreeSet::new(),
             jobs_made: 0,
@@ -180,6 +184,18 @@ impl Core {
         }
         self.carry_out_due(now, event, actions);
         self.reclassify();
+        if self.policy().plans() {
+            self.seat_planned(now);
+        } else {
+            self.drop_plans(now);
+            self.seat_in_line(now);
+        }
+        self.publish(now, actions);
+        self.ask_to_wake(now, actions);
+    }
+
+    /// Seats jobs as their turn in the queue comes.
+    fn seat_in_line(&mut self, now: ClusterTime) {
         if !self.policy().sets_aside() {
             self.bring_back();
         }
@@ -193,8 +209,6 @@ impl Core {
             self.queue.reconsider();
             self.seat_queued(now);
         }
-        self.publish(now, actions);
-        self.ask_to_wake(now, actions);
     }
 
     /// Whether any home moved.
@@ -217,6 +231,7 @@ impl Core {
             .hash(&mut digest);
         (
             &self.deadlines,
+            &self.plans,
             &self.aside,
             &self.absent,
             self.jobs_made,
@@ -284,6 +299,7 @@ impl Core {
         let homes = column.residents.iter().map(|&(_, job)| job);
         let residents: Vec<JobId> = homes.chain(self.aside_on(node)).collect();
         self.matrix.remove_node(node);
+        self.break_promises_on(now, node);
         self.nodes.lose(node);
         self.absent.retain(|&(other, _)| other != node);
         self.forget_promises();
@@ -313,19 +329,34 @@ impl Core {
             (self.policy().admission)(self.machine(), spec)
                 .and_then(|()| self.circuits.admit(spec.circuit.as_ref()))
         };
-        if let Err(refusal) = refusal {
-            actions.push(Action::Decline { request, refusal });
-            return;
-        }
-        self.jobs_made += 1;
-        let job = JobId(self.jobs_made);
-        let phase = Phase::Queued { since: now };
-        let (spec, former) = (spec.clone(), None);
-        self.jobs.insert(job, Record { id: job, spec, former, suspended: false, phase });
-        self.reclassify_job(job);
-        let Some(Record { spec, .. }) = self.jobs.get(&job) else { return };
-        self.queue.add(job, spec, self.matrix.blank().free());
+        let job = JobId(self.jobs_made + 1);
+        let mut record = Record {
+            id: job,
+            spec: spec.clone(),
+            former: None,
+            deadline: spec.deadline.map(|deadline| now + deadline),
+            suspended: false,
+            phase: Phase::Queued { since: now },
+        };
+        record.set_standby(self.bank.is_spent_for(spec));
+        let promise = refusal.and_then(|()| {
+            self.update_promises(now);
+            self.promise_for(now, job, &record.spec)
+        });
+        let promise = match promise {
+            Ok(promise) => promise,
+            Err(refusal) => {
+                actions.push(Action::Decline { request, refusal });
+                return;
+            }
+        };
+        self.jobs_made = job.0;
+        self.queue.add(job, &record.spec, self.matrix.blank().free());
+        self.jobs.insert(job, record);
         self.queue.newcomer = Some(job);
+        if let Some((sharers, promise)) = promise {
+            self.enter_promise(&sharers, job, promise);
+        }
         actions.push(Action::Accept { request, job });
     }
 

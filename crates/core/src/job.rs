@@ -27,6 +27,8 @@ pub struct JobSpec {
     pub memory_per_task_bytes: Option<u64>,
     /// How long the job may run, counting only the time of its turns; `None`: for ever.
     pub time_limit: Option<Nanos>,
+    /// By when it must be done, from its submission on; `None`: whenever.
+    pub deadline: Option<Nanos>,
     /// How long a job that was asked to end may take before it is killed.
     pub grace: Nanos,
     /// Whether a front end waits for the job: it dies with its front end.

@@ -12,8 +12,9 @@
 //! another; [`timetable`] is what one node is told of it; [`ledger`] counts who ran how long, and
 //! [`bank`] charges for it; [`settings`] is what an administrator has set, and for which hours;
 //! [`policy`] decides which jobs get into the matrix and where; `queue` in what order, and who may
-//! pass whom; `by_class` who is set aside for whom; `aside` is how a job gives its processors up and
-//! gets some again; [`check`] holds the invariants.
+//! pass whom; `by_class` who is set aside for whom; `deadline` is who is promised to be done by when,
+//! and how that is kept; `aside` is how a job gives its processors up and gets some again; [`check`]
+//! holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
@@ -27,6 +28,7 @@ mod by_class;
 pub mod check;
 pub mod class;
 pub mod controller;
+mod deadline;
 mod digest;
 mod ending;
 pub mod event;
@@ -60,6 +62,7 @@ pub use aside::Place;
 pub use bank::{Balance, BankAccount, ProcessorTime};
 pub use class::{ClassError, ClassSpec, Classes, default_classes};
 pub use controller::Core;
+pub use deadline::Expected;
 pub use event::Event;
 pub use figures::{Figures, LoadAverages, Weights};
 pub use ids::{

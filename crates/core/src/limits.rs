@@ -26,6 +26,13 @@ pub const JOB_NUMBER_MAX: u64 = u64::MAX / 2;
 /// search through all others when a job ends early.
 pub const RESERVATIONS_MAX: usize = 1000;
 
+/// Moments that are looked at to find when a job could be done beside what was promised: the work of a
+/// submission grows with them.
+pub const PLAN_MOMENTS_MAX: usize = 200;
+
+/// Steps by which it is foretold when the jobs of a row end: what lies beyond is left open.
+pub const FORECAST_STEPS_MAX: usize = 1000;
+
 /// Nodes of one instance, and their numbers: far more than any machine has, few enough for a table.
 pub const NODES_MAX: u32 = 1 << 20;
 

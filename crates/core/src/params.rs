@@ -64,7 +64,8 @@ mod at {
     pub(super) const WEIGHT_LOAD_5M: usize = 20;
     pub(super) const WEIGHT_LOAD_15M: usize = 21;
     pub(super) const MIGRATION: usize = 22;
-    pub(super) const COUNT: usize = 23;
+    pub(super) const DEADLINE_SLACK: usize = 23;
+    pub(super) const COUNT: usize = 24;
 }
 
 /// All parameters there are.
@@ -134,12 +135,12 @@ pub const TABLE: &[Param; at::COUNT] = &[
     },
     Param {
         name: "policy",
-        kind: ParamKind::Choice(&["gang", "space", "classes"]),
+        kind: ParamKind::Choice(&["gang", "space", "classes", "deadline"]),
         min: 0,
-        max: 2,
+        max: 3,
         default: 0,
-        help: "How jobs share processors: in turns, each to its end, or so that who waits too long has others set \
-               aside by the rules of its class. space:easy also sets the queue.",
+        help: "How jobs share processors: in turns, each to its end, so that who waits too long has others set \
+               aside by the rules of its class, or so that deadlines are kept. space:easy also sets the queue.",
         takes: Takes::Live,
     },
     Param {
@@ -260,6 +261,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
                them more turns; in simulations (tutti sim --movable) only, so far.",
         takes: Takes::FromThenOn,
     },
+    Param {
+        name: "deadline_slack",
+        kind: ParamKind::Duration,
+        min: 0,
+        max: DAY,
+        default: SEC,
+        help: "How long before its deadline a job is planned to be done, so that it is kept although \
+               the controller is late now and then.",
+        takes: Takes::Live,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -355,6 +366,12 @@ impl Params {
     #[must_use]
     pub const fn lead(&self) -> Nanos {
         Nanos(self.values[at::LEAD])
+    }
+
+    /// How long before its deadline a job is planned to be done.
+    #[must_use]
+    pub const fn deadline_slack(&self) -> Nanos {
+        Nanos(self.values[at::DEADLINE_SLACK])
     }
 
     /// How long a job outlives its vanished front end.
@@ -534,7 +551,7 @@ mod tests {
         let says = |name, word| params.clone().choose(name, word).unwrap_err().to_string();
         assert_eq!(
             says("policy", "spice"),
-            "policy can't be \"spice\"; it may be gang, space or classes"
+            "policy can't be \"spice\"; it may be gang, space, classes or deadline"
         );
         assert_eq!(
             says("policy", "space:best"),

@@ -291,7 +291,11 @@ impl Core {
     /// Jobs run in the slots of their homes and where they are guests, while all are present.
     fn runs_of(&self, jobs: &[JobId], runs: &mut Vec<(JobId, Runs)>) {
         for &job in jobs {
-            let Some(seat) = self.matrix.seat(job) else { continue };
+            let Some(seat) = self.matrix.seat(job) else {
+                // Nothing is said of who has ended.
+                runs.push((job, Runs::default()));
+                continue;
+            };
             let home = seat.active.then_some(seat.row);
             let mut rows: Vec<RowId> =
                 home.into_iter().chain(seat.guest_in.iter().copied()).collect();

@@ -215,7 +215,7 @@ impl Core {
     fn discipline(&self) -> Discipline {
         match self.policy().preemption {
             Preemption::Nobodys(_) => self.params.queue(),
-            Preemption::ByClass => Discipline::Fcfs,
+            Preemption::ByClass | Preemption::ByPlan => Discipline::Fcfs,
         }
     }
 
@@ -416,15 +416,32 @@ impl Core {
         row: Option<RowId>,
         parts: Vec<Part>,
     ) {
+        self.admit_memory(job, &parts);
+        self.settle_in(now, job, row, parts);
+    }
+
+    /// Promises a job the memory that it asks for.
+    pub(crate) fn admit_memory(&mut self, job: JobId, parts: &[Part]) {
+        let Some(record) = self.jobs.get(&job) else { return };
+        if record.spec.memory_per_task_bytes.is_some() {
+            for part in parts {
+                self.nodes.admit(part.node, memory_of(part, &record.spec));
+            }
+        }
+    }
+
+    /// Starts a job that was promised its memory.
+    pub(crate) fn settle_in(
+        &mut self,
+        now: ClusterTime,
+        job: JobId,
+        row: Option<RowId>,
+        parts: Vec<Part>,
+    ) {
         let machine = self.matrix.blank().free();
         let begins = self.activation(now);
         let Some(record) = self.jobs.get_mut(&job) else { return };
         self.queue.remove(job, &record.spec, machine);
-        if record.spec.memory_per_task_bytes.is_some() {
-            for part in &parts {
-                self.nodes.admit(part.node, memory_of(part, &record.spec));
-            }
-        }
         if self.params.placement() == Placement::RoundRobin
             && let Some(next) = after(&parts, self.nodes.in_turn())
         {

@@ -28,6 +28,8 @@ pub struct Record {
     pub spec: JobSpec,
     /// The class that it had before.
     pub former: Option<ClassName>,
+    /// When it must be done, if it named that.
+    pub deadline: Option<ClusterTime>,
     /// Whether a user has it suspended.
     pub suspended: bool,
     /// Where it stands.

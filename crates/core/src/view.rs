@@ -16,7 +16,7 @@ use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::ledger::Moved;
 use crate::matrix::{Column, Seat};
 use crate::params::Params;
-use crate::policy::WaitReason;
+use crate::policy::{Preemption, WaitReason};
 use crate::record::{Course, Part, Phase, Record};
 use crate::settings::Settings;
 use crate::time::{ClusterTime, Nanos};
@@ -33,6 +33,10 @@ pub struct JobView<'a> {
     pub former_class: Option<&'a ClassName>,
     /// Where it stands.
     pub state: JobState,
+    /// By when it must be done, if it named that.
+    pub deadline: Option<ClusterTime>,
+    /// Since when its deadline may be missed; `None` while it is kept, or there is none.
+    pub at_risk: Option<ClusterTime>,
     /// Whether a user has it suspended.
     pub suspended: bool,
     /// Whether it is in the matrix, or set aside; counts once it has been placed.
@@ -207,6 +211,12 @@ impl Core {
         self.ledger.next_stage()
     }
 
+    /// Since when a job's deadline may be missed; `None` while it is kept, or there is none.
+    #[must_use]
+    pub fn at_risk(&self, job: JobId) -> Option<ClusterTime> {
+        self.plans.at_risk.get(&job).copied()
+    }
+
     /// How many jobs have not ended.
     #[must_use]
     pub fn job_count(&self) -> usize {
@@ -305,6 +315,8 @@ impl Core {
             spec: &record.spec,
             former_class: record.former.as_ref(),
             state: JobState::Queued { since: now, why: WaitReason::Suspended },
+            deadline: record.deadline,
+            at_risk: self.at_risk(record.id),
             suspended: record.suspended,
             place: record.residence().map(|residence| residence.place).unwrap_or_default(),
             circuit: record.residence().and_then(|residence| residence.circuit),
@@ -322,7 +334,7 @@ impl Core {
             Phase::Resident(residence) => {
                 view.state = state(residence.since, residence.course);
                 let aside = self.aside.contains(&record.id) && !record.suspended;
-                view.why_aside = aside.then(|| self.why_by_class(record.id, now));
+                view.why_aside = aside.then(|| self.why_aside(record.id, now));
                 view.placements = residence.parts.iter().map(placement).collect();
                 view.ended = residence.ended.iter().map(|(&rank, &s)| (rank, s)).collect();
             }
@@ -330,18 +342,35 @@ impl Core {
         view
     }
 
+    fn why_aside(&self, job: JobId, now: ClusterTime) -> WaitReason {
+        match (self.policy().preemption, self.begins_by(job)) {
+            (Preemption::ByPlan, Some(begins)) => {
+                WaitReason::Reserved { within: begins.since(now) }
+            }
+            (Preemption::ByPlan, None) => WaitReason::Rows { limit: 1 },
+            (Preemption::ByClass | Preemption::Nobodys(_), _) => self.why_by_class(job, now),
+        }
+    }
+
     fn why_queued(&self, job: JobId, now: ClusterTime) -> WaitReason {
         if self.queue.suspended.contains(&job) {
             return WaitReason::Suspended;
         }
-        if self.policy().sets_aside() && !self.queue.parked.contains(&job) {
+        let by_class = matches!(self.policy().preemption, Preemption::ByClass);
+        if by_class && !self.queue.parked.contains(&job) {
             return self.why_by_class(job, now);
         }
         if self.queue.parked.contains(&job) {
             return WaitReason::Nodes;
         }
+        if let Some(begins) = self.begins_by(job) {
+            return WaitReason::Reserved { within: begins.since(now) };
+        }
         if let Some(place) = self.queue.reservations.get(&job) {
             return WaitReason::Reserved { within: place.start.since(now) };
+        }
+        if self.policy().plans() {
+            return WaitReason::Rows { limit: 1 };
         }
         let blocked = self.queue.blocked;
         let promise = self

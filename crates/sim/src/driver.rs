@@ -344,6 +344,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 grace: Nanos(u64::MAX),
                 attached: false,
                 movable: self.settings.movable && !self.settings.bags,
+                deadline: None,
                 weights: self.settings.weights,
                 circuit: None,
                 on_bad_exit: OnBadExit::Continue,

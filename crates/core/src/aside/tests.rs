@@ -49,6 +49,7 @@ impl Machine {
             movable,
             weights: None,
             circuit: None,
+            deadline: None,
             on_bad_exit: OnBadExit::Continue,
         };
         self.apply(&Event::Submit { request: RequestId(0), spec });

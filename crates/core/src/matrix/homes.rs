@@ -1,6 +1,6 @@
 //! Homes: where they begin and end, and whether they take their turns.
 
-use super::{Matrix, Parts, Row, Seat};
+use super::{Matrix, Parts, Seat};
 use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use alloc::vec::Vec;
 
@@ -42,11 +42,7 @@ impl Matrix {
         row: Option<RowId>,
         parts: Parts,
     ) -> RowId {
-        let row = row.filter(|row| self.rows.contains_key(row)).unwrap_or_else(|| {
-            let row = self.make_row_id();
-            self.rows.insert(row, Row::new(self.blank.clone()));
-            row
-        });
+        let row = row.filter(|row| self.rows.contains_key(row)).unwrap_or_else(|| self.make_row());
         self.occupy((row, job), &parts);
         let processors = parts.iter().map(|(_, set)| u64::from(set.count())).sum();
         let (class, guest_in) = (class.clone(), Vec::new());
@@ -173,7 +169,13 @@ impl Matrix {
     /// Counts a home of a row less; the row goes with its last one.
     pub(super) fn leave(&mut self, row: RowId) {
         self.row_mut(row).homes -= 1;
-        if self.row_mut(row).homes == 0 {
+        self.drop_if_empty(row);
+    }
+
+    /// A row goes with its last home, unless it is kept.
+    pub(super) fn drop_if_empty(&mut self, row: RowId) {
+        let is_empty = self.rows.get(&row).is_some_and(|row| row.homes == 0);
+        if is_empty && !self.kept.contains(&row) {
             self.rows.remove(&row);
             self.woken.remove(&row);
             self.reshaped = true;

@@ -89,6 +89,8 @@ pub struct Changes {
 pub struct Matrix {
     rows_made: u64,
     rows: BTreeMap<RowId, Row>,
+    /// Rows that stay when nobody is at home there.
+    kept: BTreeSet<RowId>,
     /// By node number; nothing for nodes that are not up.
     columns: Vec<Option<Column>>,
     seats: Table<Seat>,
@@ -173,6 +175,31 @@ impl Matrix {
             Some(cells) => column.processors.without(&cells.taken),
             None => column.processors.clone(),
         }
+    }
+
+    /// Makes a row that stays, whoever comes and goes, until it is [let go](Self::let_go).
+    pub fn keep_row(&mut self) -> RowId {
+        let row = self.make_row();
+        self.kept.insert(row);
+        row
+    }
+
+    /// A row need not stay any more: it goes with its last home.
+    pub fn let_go(&mut self, row: RowId) {
+        self.kept.remove(&row);
+        self.drop_if_empty(row);
+    }
+
+    /// Whether a row stays when nobody is at home there.
+    #[must_use]
+    pub fn keeps(&self, row: RowId) -> bool {
+        self.kept.contains(&row)
+    }
+
+    fn make_row(&mut self) -> RowId {
+        let row = self.make_row_id();
+        self.rows.insert(row, Row::new(self.blank.clone()));
+        row
     }
 
     /// Adds a node on which nothing runs. Numbers of [`NODES_MAX`] and more are ignored.

@@ -17,7 +17,7 @@ mod packing;
 mod placement;
 
 pub use classes::CLASSES;
-pub use gang::{GANG, SPACE};
+pub use gang::{DEADLINE, GANG, SPACE};
 pub(crate) use grm::after;
 pub use packing::Packing;
 pub use placement::{Lack, Lay, Placement};
@@ -39,7 +39,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 /// All policies, in the order of the values of the parameter `policy`.
-pub const POLICIES: [Policy; 3] = [GANG, SPACE, CLASSES];
+pub const POLICIES: [Policy; 4] = [GANG, SPACE, CLASSES, DEADLINE];
 
 /// What a policy may look at.
 #[derive(Clone, Copy, Debug)]
@@ -90,20 +90,28 @@ pub enum Preemption {
     Nobodys(fn(Machine<'_>, &JobSpec, Lay) -> Decision),
     /// Theirs whom the rules of classes name: they are set aside, and come back by these rules.
     ByClass,
+    /// Theirs who were promised other times (the module `deadline`): they are set aside meanwhile.
+    ByPlan,
 }
 
 impl Policy {
     /// Whether it decides itself when who was set aside comes back; otherwise they do at once.
     #[must_use]
     pub const fn sets_aside(&self) -> bool {
-        matches!(self.preemption, Preemption::ByClass)
+        matches!(self.preemption, Preemption::ByClass | Preemption::ByPlan)
+    }
+
+    /// Whether jobs are seated by what they were promised, each class with a share in a row of its own.
+    #[must_use]
+    pub const fn plans(&self) -> bool {
+        matches!(self.preemption, Preemption::ByPlan)
     }
 
     /// What becomes of the job whose turn in line it is; `None` under a policy that knows no line.
     pub(crate) fn decide(&self, machine: Machine<'_>, spec: &JobSpec) -> Option<Decision> {
         match self.preemption {
             Preemption::Nobodys(decide) => Some(decide(machine, spec, self.placement)),
-            Preemption::ByClass => None,
+            Preemption::ByClass | Preemption::ByPlan => None,
         }
     }
 }

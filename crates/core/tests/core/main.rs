@@ -3,6 +3,8 @@
 
 mod banks;
 mod classes;
+mod deadlines;
+mod in_time;
 mod migration;
 mod packing;
 mod periods;

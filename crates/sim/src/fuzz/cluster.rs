@@ -27,6 +27,7 @@ pub fn job(tasks: u32) -> JobSpec {
         movable: false,
         weights: None,
         circuit: None,
+        deadline: None,
         on_bad_exit: OnBadExit::KillOnSignal,
     }
 }

@@ -62,6 +62,9 @@ const KINDS: &[Kind] = &[
 /// What is set at the beginning, if at all: our own reckoning of who ran when needs to know it.
 const FIXED: &str = "lead";
 
+/// The policy `deadline`, which few come upon by chance with the right parameters.
+const DEADLINE: u64 = 3;
+
 impl Script {
     /// The script of a seed: the same on every machine.
     #[must_use]
@@ -74,6 +77,10 @@ impl Script {
             let policies = params::TABLE.iter().find(|param| param.name == "policy");
             let policy = random.below(policies.map_or(1, |param| param.max + 1));
             start.params.insert("policy".to_owned(), policy);
+        }
+        if who == Who::Everybody && random.one_in(4) {
+            start.params.insert("policy".to_owned(), DEADLINE);
+            start.params.insert("deadline_slack".to_owned(), random.below(MS));
         }
         if who == Who::Everybody && random.one_in(4) {
             start.params.insert(FIXED.to_owned(), random.below(40 * MS));
@@ -103,6 +110,7 @@ fn spec(random: &mut Random) -> JobSpec {
         processors_per_task: *random.any(&[None, Some(1), Some(1), Some(2)]),
         memory_per_task_bytes: random.one_in(4).then(|| random.below(300)),
         time_limit: random.one_in(3).then(|| Nanos(MS + random.below(400 * MS))),
+        deadline: random.one_in(3).then(|| Nanos(MS + random.below(2000 * MS))),
         grace: Nanos(random.below(300 * MS)),
         attached: random.one_in(2),
         movable: random.one_in(2),

@@ -254,6 +254,7 @@ impl Driver {
             movable: false,
             weights: request.weights,
             circuit: None,
+            deadline: None,
             on_bad_exit: request.on_bad_exit,
         };
         let entry = Entry {
