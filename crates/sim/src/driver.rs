@@ -21,8 +21,8 @@ use crate::slots::SlotBySlot;
 use crate::uneven::Uneven;
 use tutti_core::{
     Action, BankAccount, ClassName, Classes, ClusterTime, Core, Event, GroupId, JobId, JobSpec,
-    Nanos, OnBadExit, Overrides, Params, Period, ProcessorTime, RequestId, TaskStatus, UserId,
-    Weights, check,
+    Nanos, OnBadExit, Overrides, Params, Period, ProcessorTime, Refusal, RequestId, TaskStatus,
+    UserId, Weights, check,
 };
 
 /// How a workload is simulated.
@@ -291,6 +291,12 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         self.now = to;
     }
 
+    /// Whether a job that is declined for this is passed over: to be declined is what a deadline may
+    /// come to.
+    const fn passes_over(&self, refusal: &Refusal) -> bool {
+        self.settings.skips_declined || matches!(refusal, Refusal::Deadline { .. })
+    }
+
     fn hand_in<E>(&mut self, mut job: Job) -> Result<(), SimError<E>> {
         job.submit = job.submit.max(self.now);
         self.ask_for(&job);
@@ -318,7 +324,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                     course,
                 });
             }
-            Some(Err(refusal)) if !self.settings.skips_declined => {
+            Some(Err(refusal)) if !self.passes_over(&refusal) => {
                 let Job { number, line, .. } = job;
                 return Err(SimError::Declined { number, line, refusal });
             }
@@ -359,6 +365,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         spec.owner = UserId(job.user);
         spec.group = GroupId(job.group);
         spec.tasks = job.processors;
+        spec.deadline = job.deadline;
         spec.time_limit = Some(job.estimate.max(tutti_core::limits::TIME_LIMIT_MIN));
     }
 

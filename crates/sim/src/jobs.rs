@@ -16,6 +16,8 @@ pub struct Job {
     pub run: Nanos,
     /// What its user says that it takes: its time limit. A job that needs more is ended there.
     pub estimate: Nanos,
+    /// By when it must be done, from its submission on, or else it is not taken on at all.
+    pub deadline: Option<Nanos>,
     /// How many processors it needs.
     pub processors: u32,
     /// Its class, as an index into [`Settings::classes`](crate::Settings::classes).
@@ -60,6 +62,12 @@ impl Finished {
     #[must_use]
     pub fn wait(&self) -> Nanos {
         self.start.since(self.job.submit)
+    }
+
+    /// Whether it was to be done by some time, and if so whether it was.
+    #[must_use]
+    pub fn in_time(&self) -> Option<bool> {
+        self.job.deadline.map(|deadline| self.response() <= deadline)
     }
 
     /// From submission to end.

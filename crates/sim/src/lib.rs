@@ -44,4 +44,4 @@ pub use order::InOrder;
 pub use policy::{POLICIES, set_policy};
 pub use sketch::Sketch;
 pub use summary::{Figures, GroupBy, Measure, Results, Summary, TAU_S};
-pub use workload::{Estimates, Missing, Workload};
+pub use workload::{Deadlines, Estimates, Missing, Workload};

@@ -4,8 +4,15 @@ use tutti_core::{ParamError, Params};
 
 /// Policies that can be simulated, by name. Whoever takes turns may have a queue of another kind
 /// than first come first served, too: `gang:easy`.
-pub const POLICIES: &[&str] =
-    &["gang", "space:fcfs", "space:easy", "space:sjbf", "space:conservative", "classes"];
+pub const POLICIES: &[&str] = &[
+    "gang",
+    "space:fcfs",
+    "space:easy",
+    "space:sjbf",
+    "space:conservative",
+    "classes",
+    "deadline",
+];
 
 /// Sets the parameters that a policy stands for.
 ///

@@ -78,6 +78,8 @@ pub struct Summary {
     groups: BTreeMap<Key, Figures>,
     submitted: u64,
     declined: u64,
+    in_time: u64,
+    late: u64,
     first_submit: Option<ClusterTime>,
     last: ClusterTime,
     useful_ns: u128,
@@ -134,6 +136,8 @@ impl Summary {
             groups: BTreeMap::new(),
             submitted: 0,
             declined: 0,
+            in_time: 0,
+            late: 0,
             first_submit: None,
             last: ClusterTime::default(),
             useful_ns: 0,
@@ -183,6 +187,12 @@ impl Summary {
     #[must_use]
     pub const fn declined(&self) -> u64 {
         self.declined
+    }
+
+    /// How many of those with a deadline were done by then, and how many later.
+    #[must_use]
+    pub const fn in_time_and_late(&self) -> (u64, u64) {
+        (self.in_time, self.late)
     }
 
     /// How many of them had not ended at the horizon.
@@ -298,6 +308,11 @@ impl Observer for Summary {
 
     fn ended(&mut self, _: JobId, job: &Finished) -> io::Result<()> {
         self.last = self.last.max(job.end);
+        match job.in_time() {
+            Some(true) => self.in_time += 1,
+            Some(false) => self.late += 1,
+            None => {}
+        }
         self.all.add(job);
         if let Some(key) = self.key(&job.job) {
             self.groups.entry(key).or_default().add(job);

@@ -22,6 +22,16 @@ pub enum Estimates {
     Factor(f64),
 }
 
+/// By when jobs must be done; traces do not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Deadlines {
+    /// Whenever.
+    #[default]
+    None,
+    /// So many times their estimates after their submission.
+    Factor(f64),
+}
+
 /// What a line must tell so that its job can be simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
@@ -40,6 +50,7 @@ pub enum Missing {
 #[derive(Clone, Debug)]
 pub struct Workload {
     estimates: Estimates,
+    deadlines: Deadlines,
     /// The class of each queue that the header names.
     queues: BTreeMap<u64, u16>,
     interactive: u16,
@@ -61,6 +72,7 @@ impl Workload {
         let others = class("production").unwrap_or(0);
         Self {
             estimates,
+            deadlines: Deadlines::None,
             queues,
             interactive: class("interactive").unwrap_or(others),
             others,
@@ -75,6 +87,13 @@ impl Workload {
         self
     }
 
+    /// The same with deadlines.
+    #[must_use]
+    pub const fn with_deadlines(mut self, deadlines: Deadlines) -> Self {
+        self.deadlines = deadlines;
+        self
+    }
+
     /// The job of a line.
     ///
     /// # Errors
@@ -85,12 +104,17 @@ impl Workload {
         let processors = requested.or(record.allocated_processors.filter(above_0));
         let submit = record.submit_ns.ok_or(Missing::Submit)?;
         let run_ns = record.run_ns.ok_or(Missing::Run)?;
+        let estimate_ns = self.estimate_ns(record, run_ns);
         Ok(Job {
             number: record.number,
             line,
             submit: ClusterTime(submit),
             run: Nanos(run_ns),
-            estimate: Nanos(self.estimate_ns(record, run_ns)),
+            estimate: Nanos(estimate_ns),
+            deadline: match self.deadlines {
+                Deadlines::None => None,
+                Deadlines::Factor(factor) => Some(Nanos(times(estimate_ns, factor))),
+            },
             processors: processors.ok_or(Missing::Processors)?,
             class: self.class(record.queue),
             user: record.user.and_then(|user| u32::try_from(user).ok()).unwrap_or(0),
@@ -104,21 +128,25 @@ impl Workload {
         self.counts_as.get(&class).copied().unwrap_or(class)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the conversion saturates")]
-    #[expect(clippy::cast_sign_loss, reason = "the conversion saturates")]
     fn estimate_ns(&self, record: &Record, run_ns: u64) -> u64 {
         let told_ns = record.requested_ns.filter(|&ns| ns > 0).unwrap_or(run_ns);
         match self.estimates {
             Estimates::Trace => told_ns,
             Estimates::Exact => run_ns,
-            Estimates::Factor(factor) => (told_ns as f64 * factor) as u64,
+            Estimates::Factor(factor) => times(told_ns, factor),
         }
     }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "the conversion saturates")]
+#[expect(clippy::cast_sign_loss, reason = "the conversion saturates")]
+fn times(ns: u64, factor: f64) -> u64 {
+    (ns as f64 * factor) as u64
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Estimates, Missing, Workload};
+    use super::{Deadlines, Estimates, Missing, Workload};
     use tutti_core::{ClassName, Nanos};
     use tutti_trace::{Header, Job as Record};
 
@@ -165,6 +193,14 @@ mod tests {
         assert_eq!(estimate(Estimates::Exact, record()), Nanos(100));
         assert_eq!(estimate(Estimates::Factor(2.0), record()), Nanos(600));
         assert_eq!(estimate(Estimates::Factor(2.0), untold()), Nanos(200));
+    }
+
+    #[test]
+    fn deadlines_are_so_many_estimates() {
+        let workload = workload(&Header::default(), Estimates::Trace);
+        assert_eq!(workload.job(&record(), 1).unwrap().deadline, None);
+        let workload = workload.with_deadlines(Deadlines::Factor(1.5));
+        assert_eq!(workload.job(&record(), 1).unwrap().deadline, Some(Nanos(450)));
     }
 
     #[test]

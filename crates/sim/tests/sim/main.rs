@@ -4,6 +4,7 @@
 mod agree;
 mod bounds;
 mod closed_forms;
+mod deadlines;
 mod figures;
 mod fuzz;
 mod hosts;

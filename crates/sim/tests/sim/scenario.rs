@@ -50,7 +50,18 @@ pub(crate) fn gang(processors: u32, rows: u64, quantum_ns: u64) -> Settings {
 pub(crate) fn job(submit_ns: u64, run_ns: u64, processors: u32) -> Job {
     let run = Nanos(run_ns);
     let submit = ClusterTime(submit_ns);
-    Job { number: 0, line: 0, submit, run, estimate: run, processors, class: 0, user: 0, group: 0 }
+    Job {
+        number: 0,
+        line: 0,
+        submit,
+        run,
+        estimate: run,
+        deadline: None,
+        processors,
+        class: 0,
+        user: 0,
+        group: 0,
+    }
 }
 
 /// Jobs of a model, as they would come of a trace.

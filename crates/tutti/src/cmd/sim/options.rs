@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use tutti_core::{Nanos, Weights};
-use tutti_sim::{Estimates, GroupBy};
+use tutti_sim::{Deadlines, Estimates, GroupBy};
 use tutti_wire::units::parse_duration;
 
 /// What `--help` ends with.
@@ -15,6 +15,7 @@ Policies:
   space:sjbf           so, but the shortest first
   space:conservative   whoever delays nobody may pass
   classes              who waits too long has others set aside, by the rules of classes (--class)
+  deadline             jobs are declined that could not be done in time (--deadlines)
 Who takes turns may have a queue too: gang:easy.
 
 Models, with what they can be told and its default:
@@ -72,6 +73,11 @@ pub(super) struct Options {
     /// Have the jobs of one class count as another's, such as standby=production
     #[arg(long, value_name = "CLASS=CLASS", help_heading = "Workload")]
     pub(super) as_class: Vec<String>,
+
+    /// By when jobs must be done, or be declined, under the policy deadline: factor:F (so many times
+    /// what the scheduler is told that they take, after their submission); traces do not tell
+    #[arg(long, value_name = "RULE", value_parser = deadlines, help_heading = "Workload")]
+    pub(super) deadlines: Option<Deadlines>,
 
     /// How many nodes; taken from the trace unless told
     #[arg(long, value_name = "N", help_heading = "Machine")]
@@ -235,21 +241,32 @@ fn duration(text: &str) -> Result<Nanos, String> {
     parse_duration(text).map_err(|error| error.to_string())
 }
 
+fn deadlines(text: &str) -> Result<Deadlines, String> {
+    match text.split_once(':') {
+        Some(("factor", number)) => Ok(Deadlines::Factor(factor(number)?)),
+        _ => Err("write factor:2 for twice what jobs are said to take".to_owned()),
+    }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor > 0.0 && factor <= 1e6 => Ok(factor),
+        _ => Err(format!("{text:?} is no factor; write a number such as factor:2")),
+    }
+}
+
 fn estimates(text: &str) -> Result<Estimates, String> {
     match text.split_once(':') {
         None if text == "trace" => Ok(Estimates::Trace),
         None if text == "exact" => Ok(Estimates::Exact),
-        Some(("factor", factor)) => match factor.parse::<f64>() {
-            Ok(factor) if factor > 0.0 && factor <= 1e6 => Ok(Estimates::Factor(factor)),
-            _ => Err(format!("{factor:?} is no factor; write a number such as factor:2")),
-        },
+        Some(("factor", number)) => Ok(Estimates::Factor(factor(number)?)),
         _ => Err("write trace, exact, or factor:2".to_owned()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Estimates, HELP, estimates};
+    use super::{Deadlines, Estimates, HELP, deadlines, estimates};
     use tutti_sim::POLICIES;
 
     #[test]
@@ -259,6 +276,14 @@ mod tests {
         assert_eq!(estimates("factor:1.5"), Ok(Estimates::Factor(1.5)));
         for wrong in ["", "factor", "factor:0", "factor:-1", "factor:NaN", "2"] {
             assert!(estimates(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn deadlines_are_a_factor() {
+        assert_eq!(deadlines("factor:2"), Ok(Deadlines::Factor(2.0)));
+        for wrong in ["", "factor", "factor:0", "factor:x", "2", "none"] {
+            assert!(deadlines(wrong).is_err(), "{wrong}");
         }
     }
 

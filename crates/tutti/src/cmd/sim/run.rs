@@ -61,9 +61,23 @@ pub(super) struct Report {
     pub(super) preemptions: u64,
     /// Jobs that were ended at their time limit.
     pub(super) at_limit: u64,
+    /// What became of jobs with a deadline; nothing if they had none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) deadlines: Option<Deadlines>,
     pub(super) groups: Vec<Results>,
     /// What was not simulated, and why.
     pub(super) passed_over: Vec<String>,
+}
+
+/// What became of jobs with a deadline.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Deadlines {
+    /// Declined, since nobody could promise that they would be done in time.
+    pub(super) declined: u64,
+    /// Done by then.
+    pub(super) in_time: u64,
+    /// Done later.
+    pub(super) late: u64,
 }
 
 impl<'a> Setup<'a> {
@@ -178,7 +192,8 @@ pub(super) fn simulate(
     let count = origin.jobs(options);
     let progress = Progress::of(origin, count, &policy);
     let source = origin.open(options, &progress, machine.processors())?;
-    let workload = Workload::new(&source.header, options.estimates, &settings.classes);
+    let workload = Workload::new(&source.header, options.estimates, &settings.classes)
+        .with_deadlines(options.deadlines.unwrap_or_default());
     let workload = counting(workload, &options.as_class, &settings.classes)?;
     let records = outputs.swf.is_some().then(super::source::Shared::<VecDeque<_>>::default);
     let mut files = Files::create(outputs, &source.header, &policy, records.clone())?;
@@ -202,7 +217,12 @@ pub(super) fn simulate(
     files.finish()?;
     let passed_over = passed_over.borrow().lines();
     seen.finish(&summary);
-    Ok((report((origin.name(), policy), &settings, &summary, passed_over), seen))
+    let mut report = report((origin.name(), policy), &settings, &summary, passed_over);
+    report.deadlines = options.deadlines.map(|_| {
+        let (in_time, late) = summary.in_time_and_late();
+        Deadlines { declined: summary.declined(), in_time, late }
+    });
+    Ok((report, seen))
 }
 
 /// What went wrong, with the name of the workload where the simulator does not know it.
@@ -247,6 +267,7 @@ fn report(
         switches: summary.switches(),
         preemptions,
         at_limit,
+        deadlines: None,
         groups: summary.groups(&classes),
         passed_over,
     }

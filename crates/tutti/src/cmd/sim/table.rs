@@ -1,7 +1,7 @@
 //! What people see of simulations.
 
 use super::options::By;
-use super::run::Report;
+use super::run::{Deadlines, Report};
 use crate::output::{Align, Table, counted};
 use tutti_core::Nanos;
 use tutti_sim::Measure;
@@ -55,6 +55,11 @@ pub(super) fn one(report: &Report) -> String {
     }
     if report.at_limit > 0 {
         row("ended at their limit", report.at_limit.to_string());
+    }
+    if let Some(Deadlines { declined, in_time, late }) = report.deadlines {
+        row("declined", declined.to_string());
+        row("done in time", in_time.to_string());
+        row("done late", late.to_string());
     }
     // Its heading is empty.
     text.push_str(others.render().trim_start_matches('\n'));
