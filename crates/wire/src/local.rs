@@ -124,6 +124,8 @@ pub struct JobRequest {
     pub memory_per_task_bytes: Option<u64>,
     /// See [`tutti_core::JobSpec::time_limit`].
     pub time_limit: Option<Nanos>,
+    /// See [`tutti_core::JobSpec::deadline`].
+    pub deadline: Option<Nanos>,
     /// See [`tutti_core::JobSpec::grace`].
     pub grace: Nanos,
     /// See [`tutti_core::JobSpec::weights`].

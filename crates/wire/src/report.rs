@@ -45,6 +45,13 @@ pub struct JobReport {
     pub age_s: u64,
     /// Milliseconds that its turns gave it.
     pub service_ms: u64,
+    /// Seconds until it must be done, if it named a deadline; negative when that has passed.
+    pub deadline_s: Option<i64>,
+    /// For how many seconds its deadline has been at risk; nothing while it is kept.
+    pub at_risk_s: Option<u64>,
+    /// Seconds until it is expected to be done, if no other comes and each runs as long as it may;
+    /// nothing where nobody can say, and unless the policy is `deadline`.
+    pub ends_s: Option<u64>,
     /// Milliseconds of processor time, once it has ended.
     pub cpu_ms: Option<u64>,
     /// The exit code, once it has ended.

@@ -59,7 +59,9 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
 }
 
 fn jobs_table(jobs: &[JobReport]) -> Table {
-    let mut table = Table::new(&[
+    // What most instances never use takes no room there.
+    let foretold = jobs.iter().any(|job| job.deadline_s.is_some() || job.ends_s.is_some());
+    let mut columns = vec![
         ("JOB", Align::Right),
         ("NAME", Align::Left),
         ("USER", Align::Left),
@@ -69,11 +71,15 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
         ("TURN", Align::Left),
         ("AGE", Align::Right),
         ("SERVICE", Align::Right),
-        ("WHERE", Align::Left),
-    ])
-    .can_spare(&["CLASS", "SERVICE", "TASKS", "USER", "AGE"]);
+    ];
+    if foretold {
+        columns.extend([("DUE", Align::Left), ("ENDS", Align::Left)]);
+    }
+    columns.push(("WHERE", Align::Left));
+    let mut table =
+        Table::new(&columns).can_spare(&["CLASS", "SERVICE", "TASKS", "USER", "AGE", "ENDS"]);
     for job in jobs {
-        table.row([
+        let mut row = vec![
             job.job.to_string(),
             job.name.clone(),
             job.user.clone(),
@@ -83,8 +89,12 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
             turn(job),
             format_seconds(job.age_s),
             format_duration_short(Nanos::from_millis(job.service_ms)),
-            whereabouts(job),
-        ]);
+        ];
+        if foretold {
+            row.extend([due(job), job.ends_s.map_or("-".into(), within)]);
+        }
+        row.push(whereabouts(job));
+        table.row(row);
     }
     table
 }
@@ -93,6 +103,22 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
 fn class(job: &JobReport) -> String {
     let former = job.former_class.as_ref();
     former.map_or_else(|| job.class.clone(), |former| format!("{}, was {former}", job.class))
+}
+
+fn within(seconds: u64) -> String {
+    format!("in {}", format_seconds(seconds))
+}
+
+/// By when the job must be done, and whether that is in doubt.
+fn due(job: &JobReport) -> String {
+    let Some(seconds) = job.deadline_s else { return "-".into() };
+    match (u64::try_from(seconds), job.at_risk_s) {
+        (Ok(left), None) => within(left),
+        (Ok(left), Some(since)) => {
+            format!("{}, at risk for {}", within(left), format_seconds(since))
+        }
+        (Err(_), _) => format!("late by {}", format_seconds(seconds.unsigned_abs())),
+    }
 }
 
 /// How the job shares the time: alone, or in which row and with what part.

@@ -248,13 +248,13 @@ impl Driver {
             processors_per_task: request.processors_per_task,
             memory_per_task_bytes: request.memory_per_task_bytes,
             time_limit: request.time_limit,
+            deadline: request.deadline,
             grace: request.grace,
             attached: front,
             // Tasks can't be moved to other processors while they run.
             movable: false,
             weights: request.weights,
             circuit: None,
-            deadline: None,
             on_bad_exit: request.on_bad_exit,
         };
         let entry = Entry {

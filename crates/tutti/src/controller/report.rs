@@ -7,8 +7,8 @@ use tutti_core::class::RULES;
 use tutti_core::param::{Range, Shown};
 use tutti_core::params::TABLE;
 use tutti_core::{
-    ClassName, ClassSpec, JobId, JobState, JobView, Nanos, Outcome, Overrides, Param, Period,
-    Place, RowView, default_classes,
+    ClassName, ClassSpec, ClusterTime, JobId, JobState, JobView, Nanos, Outcome, Overrides, Param,
+    Period, Place, RowView, default_classes,
 };
 use tutti_wire::local::Reply;
 use tutti_wire::report::{
@@ -34,9 +34,14 @@ pub(super) fn jobs(driver: &Driver, ended: bool) -> Vec<JobReport> {
         }));
     }
     let rows: Vec<RowView> = driver.core.rows().filter(|row| row.length.is_some()).collect();
-    for view in driver.core.jobs(driver.now()) {
+    let now = driver.now();
+    let expected = driver.core.expected(now);
+    for view in driver.core.jobs(now) {
         if let Some(entry) = driver.jobs.get(&view.id) {
-            reports.push(live_job(driver, &rows, &view, entry));
+            let ends = expected.get(&view.id).and_then(|expected| expected.ends);
+            let report = live_job(driver, &rows, &view, entry);
+            let ends_s = ends.map(|ends| ends.since(now).0.div_ceil(SECOND));
+            reports.push(JobReport { ends_s, ..report });
         }
     }
     reports.sort_by_key(|report| report.job);
@@ -85,9 +90,21 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
         share_percent,
         age_s: now.since(entry.accepted).0 / 1_000_000_000,
         service_ms: view.service.0 / 1_000_000,
+        deadline_s: view.deadline.map(|deadline| seconds_until(deadline, now)),
+        at_risk_s: view.at_risk.map(|since| now.since(since).0 / SECOND),
+        ends_s: None,
         cpu_ms: None,
         exit_code: None,
     }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Whole seconds until a moment, negative when it has passed.
+fn seconds_until(moment: ClusterTime, now: ClusterTime) -> i64 {
+    let ahead = moment.since(now).0 / SECOND;
+    let ago = now.since(moment).0.div_ceil(SECOND);
+    i64::try_from(ahead).unwrap_or(i64::MAX) - i64::try_from(ago).unwrap_or(i64::MAX)
 }
 
 const fn place_word(place: Place) -> &'static str {
@@ -119,6 +136,9 @@ pub(super) fn ended_job(job: JobId, entry: &Entry, outcome: Outcome) -> JobRepor
         share_percent: None,
         age_s: 0,
         service_ms: outcome.service.0 / 1_000_000,
+        deadline_s: None,
+        at_risk_s: None,
+        ends_s: None,
         cpu_ms: Some((entry.usage.user_us + entry.usage.system_us) / 1000),
         exit_code: Some(outcome.exit_code),
     }

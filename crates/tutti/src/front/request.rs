@@ -34,6 +34,11 @@ pub(crate) struct JobOptions {
     #[arg(short = 't', long = "time", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Nanos>,
 
+    /// Declines the job unless it is sure to be done so long from now, such as 2h; for the policy
+    /// deadline, together with -t
+    #[arg(short = 'd', long, value_name = "TIME", requires = "time", value_parser = duration)]
+    pub(crate) deadline: Option<Nanos>,
+
     /// The class of the job (see `tutti params`); run is interactive, submit is production
     #[arg(long, value_name = "NAME")]
     pub(crate) class: Option<String>,
@@ -139,6 +144,7 @@ pub(crate) fn job_request(
         processors_per_task: options.processors,
         memory_per_task_bytes: options.memory,
         time_limit: options.time,
+        deadline: options.deadline,
         grace: options.grace,
         weights: options.weights,
         on_bad_exit: match (options.kill_on_bad_exit, options.keep_going) {

@@ -79,6 +79,7 @@ fn request() -> JobRequest {
         processors_per_task: None,
         memory_per_task_bytes: None,
         time_limit: None,
+        deadline: None,
         grace: Nanos::from_millis(100),
         weights: None,
         on_bad_exit: OnBadExit::default(),

@@ -8,6 +8,7 @@
 mod classes;
 mod cli;
 mod control;
+mod deadline;
 mod env;
 mod escape;
 mod exit;
