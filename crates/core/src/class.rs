@@ -1,14 +1,15 @@
 //! Classes: named sets of rules for jobs.
 //!
-//! The rules are a table, as the parameters are; what each means is said there. `share`, `empty`
-//! and `control` hold under every policy, the others under the policy `classes` (LLNL paper, job
-//! scheduling parameters), whose daytime values the four classes have that exist from the start;
-//! but for numbers of processors, since those are meant for one machine.
+//! The rules are a table, as the parameters are; what each means is said there. `share`, `empty`,
+//! `control` and those of slots hold under every policy, the others under the policy `classes` (LLNL
+//! paper, job scheduling parameters), whose daytime values the four classes have that exist from the
+//! start; but for numbers of processors, since those are meant for one machine.
 
 use crate::ids::ClassName;
 use crate::job::ControlMethod;
 use crate::limits::{
-    CLASSES_MAX, JOBS_MAX, PRIORITY_MAX, PROCESSORS_MAX, RULE_TIME_MAX, SHARE_WHOLE,
+    CLASSES_MAX, JOBS_MAX, PRIORITY_MAX, PROCESSORS_MAX, QUANTUM_MIN, RULE_TIME_MAX, SHARE_WHOLE,
+    SLOT_MIN_MAX, SLOTS_MAX,
 };
 use crate::param::{self, Param, ParamError, ParamKind, Percent, Takes, UNBOUNDED, bounded};
 use crate::time::Nanos;
@@ -31,7 +32,10 @@ mod at {
     pub(super) const PROCESSORS: usize = 6;
     pub(super) const JOBS: usize = 7;
     pub(super) const JOBS_PER_USER: usize = 8;
-    pub(super) const COUNT: usize = 9;
+    pub(super) const SLOTS: usize = 9;
+    pub(super) const SLOT_MIN: usize = 10;
+    pub(super) const REGULARITY: usize = 11;
+    pub(super) const COUNT: usize = 12;
 }
 
 const SEC: u64 = 1_000_000_000;
@@ -117,6 +121,33 @@ pub const RULES: &[Param; at::COUNT] = &[
         max: JOBS_MAX as u64,
         default: UNBOUNDED,
         help: "How many of them one user may have.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "slots",
+        kind: ParamKind::Count,
+        min: 1,
+        max: SLOTS_MAX,
+        default: 1,
+        help: "How many slots its rows have in each frame, under every policy, as the next two: more are shorter and come more often.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "slot_min",
+        kind: ParamKind::Duration,
+        min: QUANTUM_MIN.0,
+        max: SLOT_MIN_MAX.0,
+        default: QUANTUM_MIN.0,
+        help: "How long each of its slots is at least: the frame is made as long as that takes.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "regularity",
+        kind: ParamKind::Choice(&["even", "any"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "Whether its slots are spread evenly over the frame, or stand where the others leave room.",
         takes: Takes::Live,
     },
 ];
@@ -252,6 +283,24 @@ impl ClassSpec {
     #[must_use]
     pub fn jobs_per_user(&self) -> Option<u64> {
         bounded(self.values[at::JOBS_PER_USER])
+    }
+
+    /// How many slots its rows have in each frame (Gustafson, section 2.2.1: frequency).
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        u32::try_from(self.values[at::SLOTS]).unwrap_or(1)
+    }
+
+    /// How long each of its slots is at least (length).
+    #[must_use]
+    pub const fn slot_min(&self) -> Nanos {
+        Nanos(self.values[at::SLOT_MIN])
+    }
+
+    /// Whether its slots are spread evenly (regularity).
+    #[must_use]
+    pub const fn even(&self) -> bool {
+        self.values[at::REGULARITY] == 0
     }
 
     /// Whether these rules may become those of class `name` beside the others.
@@ -406,7 +455,7 @@ mod tests {
     fn classes_have_the_papers_daytime_values() {
         let classes = default_classes();
         let shown = |name| {
-            let rules = classes[&ClassName::new(name)].iter().skip(3);
+            let rules = classes[&ClassName::new(name)].iter().skip(3).take(6);
             rules.map(|(rule, value)| Shown(rule, value).to_string()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(shown("interactive"), "4 0s 10s none none none");

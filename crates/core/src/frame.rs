@@ -6,15 +6,41 @@
 //! goes, a row only ever waits for rows that stood before it, each for at most its own length: a
 //! stream of short jobs starves nobody.
 //!
-//! The slots of a frame are listed from the row whose turn it was when the frame was made.
+//! A row with several slots in each frame takes its turns between the others; if rows of that kind come
+//! and go in just the right moments, others may wait longer than that.
+//!
+//! Where places are fixed ([`Layout::Places`]) the turn only ever goes on from place to place, whoever
+//! comes and goes, so none comes up twice before each other one that is there has: a row is sure of
+//! its part of any time, however many slots it has.
+//!
+//! The slots of a frame are listed from the one whose turn it was when the frame was made.
 
 use crate::ids::RowId;
+use crate::slices::{Turns, spread};
 use crate::time::{ClusterTime, Nanos};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// How long each row's slot shall be; rows without a slot are left out.
+/// How long all slots of each row shall be together; rows without one are left out.
 pub type Lengths = BTreeMap<RowId, Nanos>;
+
+/// What slots there shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Each row as often and as long as this; rows without a slot are left out.
+    Turns(BTreeMap<RowId, Turns>),
+    /// These, in the order of their places in a cycle that has room for others. Who leaves and comes
+    /// back has the places that it had.
+    Places(Vec<FrameSlot>),
+}
+
+impl Layout {
+    /// One slot for each row.
+    #[must_use]
+    pub fn once(lengths: &Lengths) -> Self {
+        Self::Turns(lengths.iter().map(|(&row, &length)| (row, Turns::once(length))).collect())
+    }
+}
 
 /// One slot of the frame: the same on every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +49,8 @@ pub struct FrameSlot {
     pub row: RowId,
     /// How long.
     pub length: Nanos,
+    /// Its place in the cycle, where places are fixed.
+    pub place: u32,
 }
 
 /// The cycle of all slots.
@@ -42,17 +70,37 @@ impl Frame {
         self.slots.iter().map(|slot| slot.length.0).sum()
     }
 
-    /// Whether the frame has these rows, each with this length.
+    /// Whether the frame has these slots.
     #[must_use]
-    pub fn has(&self, lengths: &Lengths) -> bool {
-        self.slots.len() == lengths.len()
-            && self.slots.iter().all(|slot| lengths.get(&slot.row) == Some(&slot.length))
+    pub fn has(&self, layout: &Layout) -> bool {
+        match layout {
+            Layout::Turns(turns) => {
+                let mut has: BTreeMap<RowId, (u32, Nanos)> = BTreeMap::new();
+                for slot in &self.slots {
+                    let (count, length) = has.entry(slot.row).or_default();
+                    *count += 1;
+                    *length += slot.length;
+                }
+                let alone = turns.len() == 1;
+                let wants = turns.iter().map(|(&row, turns)| {
+                    (row, (if alone { 1 } else { turns.slots }, turns.length))
+                });
+                has.into_iter().eq(wants)
+            }
+            Layout::Places(slots) => {
+                let first = self.slots.first().map(|slot| slot.place);
+                let begin = slots.iter().position(|slot| Some(slot.place) == first).unwrap_or(0);
+                let from_first = slots[begin..].iter().chain(&slots[..begin]);
+                self.slots.iter().eq(from_first)
+            }
+        }
     }
 
-    /// How long a row's slot is, if it has one.
+    /// How long all slots of a row are together, if it has any.
     #[must_use]
     pub fn length_of(&self, row: RowId) -> Option<Nanos> {
-        self.slots.iter().find(|slot| slot.row == row).map(|slot| slot.length)
+        let theirs = self.slots.iter().filter(|slot| slot.row == row);
+        theirs.map(|slot| slot.length).reduce(|sum, length| sum + length)
     }
 
     /// Whose turn it is at `at`, as an index, and since when.
@@ -76,28 +124,54 @@ impl Frame {
         Some((0, at))
     }
 
-    /// The frame that follows this one at `at`, with slots of these lengths.
+    /// The frame that follows this one at `at`, with these slots.
     #[must_use]
-    pub fn followed_by(&self, lengths: &Lengths, at: ClusterTime) -> Self {
+    pub fn followed_by(&self, layout: &Layout, at: ClusterTime) -> Self {
         let (turn, begins) = self.turn(at).unwrap_or((0, at));
-        let from_turn = self.slots[turn..].iter().chain(&self.slots[..turn]);
-        let mut slots: Vec<FrameSlot> = from_turn
-            .filter_map(|slot| {
-                let length = *lengths.get(&slot.row)?;
-                Some(FrameSlot { row: slot.row, length })
-            })
-            .collect();
-        let goes_on = |first: &&FrameSlot| Some(first.row) == self.slots.get(turn).map(|s| s.row);
+        let before = self.slots.get(turn).copied();
+        let slots = match layout {
+            Layout::Turns(turns) => {
+                let rows = self.slots[turn..].iter().chain(&self.slots[..turn]);
+                let order = self.in_order(turns, rows.map(|slot| slot.row));
+                let slot = |(row, length)| FrameSlot { row, length, place: 0 };
+                spread(&order).into_iter().map(slot).collect()
+            }
+            Layout::Places(slots) => {
+                let next = before.map_or(0, |before| before.place);
+                let begin = slots.iter().position(|slot| slot.place >= next).unwrap_or(0);
+                let mut slots = slots.clone();
+                slots.rotate_left(begin);
+                slots
+            }
+        };
+        let goes_on = |first: &&FrameSlot| {
+            before.is_some_and(|before| (before.row, before.place) == (first.row, first.place))
+        };
         let elapsed = slots
             .first()
             .filter(goes_on)
             .map_or(Nanos::ZERO, |first| at.since(begins).min(first.length));
-        for (&row, &length) in lengths {
-            if self.length_of(row).is_none() {
-                slots.push(FrameSlot { row, length });
+        Self { activates: at, epoch: at - elapsed, slots }
+    }
+
+    /// What rows shall have: first those named, in that order, then those that are new.
+    fn in_order(
+        &self,
+        turns: &BTreeMap<RowId, Turns>,
+        rows: impl Iterator<Item = RowId>,
+    ) -> Vec<(RowId, Turns)> {
+        let mut order: Vec<(RowId, Turns)> = Vec::with_capacity(turns.len());
+        for row in rows {
+            if let Some(&turns) = turns.get(&row)
+                && !order.iter().any(|&(other, _)| other == row)
+            {
+                order.push((row, turns));
             }
         }
-        Self { activates: at, epoch: at - elapsed, slots }
+        let is_new = |row: &RowId| self.slots.iter().all(|slot| slot.row != *row);
+        order
+            .extend(turns.iter().filter(|(row, _)| is_new(row)).map(|(&row, &turns)| (row, turns)));
+        order
     }
 
     /// How much of the time from `from` to `to` belongs to the slot of that index.
@@ -165,19 +239,26 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
-    use super::{Frame, FrameSlot, Lengths};
+    use super::{Frame, FrameSlot, Layout, Lengths};
     use crate::ids::RowId;
     use crate::time::{ClusterTime, Nanos};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
     fn frame(epoch: u64, slots: &[(u64, u64)]) -> Frame {
-        let slots =
-            slots.iter().map(|&(row, length)| FrameSlot { row: RowId(row), length: Nanos(length) });
+        let slots = slots.iter().map(|&(row, length)| FrameSlot {
+            row: RowId(row),
+            length: Nanos(length),
+            place: 0,
+        });
         Frame { activates: ClusterTime(epoch), epoch: ClusterTime(epoch), slots: slots.collect() }
     }
 
-    fn lengths(slots: &[(u64, u64)]) -> Lengths {
+    fn lengths(slots: &[(u64, u64)]) -> Layout {
+        Layout::once(&row_lengths(slots))
+    }
+
+    fn row_lengths(slots: &[(u64, u64)]) -> Lengths {
         slots.iter().map(|&(row, length)| (RowId(row), Nanos(length))).collect()
     }
 
@@ -252,6 +333,44 @@ mod tests {
             }
         }
 
+        /// In fixed places, a row that stays gets its part of any time, but for what a cycle can hold
+        /// back, whoever comes and goes.
+        #[test]
+        fn a_row_in_fixed_places_is_sure_of_its_part(
+            places in prop::collection::vec((0u64..4, 1u64..9), 4..12),
+            changes in prop::collection::vec((0u64..30, 0u8..16), 1..60),
+        ) {
+            let cycle: u64 = places.iter().map(|place| place.1).sum();
+            let own: u64 = places.iter().filter(|place| place.0 == 0).map(|place| place.1).sum();
+            let mut f = Frame::default();
+            let mut now = 0;
+            let mut got = vec![0];
+            for (pause, mask) in changes {
+                // Row 0 stays.
+                let is_there = |row: u64| row == 0 || mask >> row & 1 == 1;
+                let slots = (0..).zip(&places).filter(|(_, place)| is_there(place.0));
+                let slots = slots.map(|(place, &(row, length))| {
+                    FrameSlot { row: RowId(row), length: Nanos(length), place }
+                });
+                let layout = Layout::Places(slots.collect());
+                f = f.followed_by(&layout, ClusterTime(now));
+                prop_assert!(f.has(&layout) && f.epoch <= f.activates);
+                for _ in 0..pause {
+                    let turn = f.turn(ClusterTime(now)).map(|(turn, _)| f.slots[turn].row);
+                    let runs = u64::from(turn == Some(RowId(0)));
+                    got.push(got.last().unwrap() + runs);
+                    now += 1;
+                }
+            }
+            for (from, before) in got.iter().enumerate() {
+                for (to, after) in got.iter().enumerate().skip(from) {
+                    let (time, got) = ((to - from) as u64, after - before);
+                    let sure = time / cycle * own + (time % cycle).saturating_sub(cycle - own);
+                    prop_assert!(own == 0 || got >= sure, "{got} of {sure} from {from} to {to}");
+                }
+            }
+        }
+
         /// However the frame changes, no row that stays waits for its turn longer than the others'
         /// slots take.
         #[test]
@@ -274,11 +393,12 @@ mod tests {
                     }
                     now += 1;
                 }
-                let wanted: Vec<(u64, u64)> =
+                let rows: Vec<(u64, u64)> =
                     (0..limit).filter(|row| mask >> row & 1 == 1).map(|row| (row, LENGTH)).collect();
-                let wanted = lengths(&wanted);
-                waiting.retain(|row, _| wanted.contains_key(row));
-                for &row in wanted.keys() {
+                let wanted = lengths(&rows);
+                let rows: Vec<RowId> = rows.iter().map(|&(row, _)| RowId(row)).collect();
+                waiting.retain(|row, _| rows.contains(row));
+                for row in rows {
                     waiting.entry(row).or_insert(now);
                 }
                 f = f.followed_by(&wanted, ClusterTime(now));

@@ -78,6 +78,13 @@ pub const RULE_TIME_MAX: Nanos = Nanos::from_secs(365 * 24 * 3600);
 /// The shortest limit on a job's time that is of any use: launching takes longer.
 pub const TIME_LIMIT_MIN: Nanos = Nanos::from_millis(1);
 
+/// Slots that a class may ask for in each frame: more cost a switch each, and come no sooner.
+pub const SLOTS_MAX: u64 = 16;
+
+/// The longest that a class may want each of its slots to be: with the least share and the most slots,
+/// a frame of years can still be counted.
+pub const SLOT_MIN_MAX: Nanos = Nanos::from_secs(3600);
+
 /// Candidates that stand in for absent ones, in one slot of one node: they only matter between the
 /// end of a job and the timetable that follows it, so a few are enough, and a message stays small.
 pub const SUBSTITUTES_PER_SLOT_MAX: usize = 64;
@@ -87,4 +94,5 @@ pub const SHARE_WHOLE: u32 = 10_000;
 
 const _: () = assert!(QUANTUM_MIN.0 < QUANTUM_MAX.0);
 const _: () = assert!(QUANTUM_MAX.0.checked_mul(ROWS_MAX as u64 * 2).is_some());
+const _: () = assert!(SLOT_MIN_MAX.0.checked_mul(SLOTS_MAX * SHARE_WHOLE as u64 * 2).is_some());
 const _: () = assert!(PROCESSORS_PER_NODE_MAX.is_multiple_of(64));

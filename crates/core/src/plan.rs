@@ -16,7 +16,7 @@
 use crate::action::Action;
 use crate::class::Classes;
 use crate::controller::Core;
-use crate::frame::Lengths;
+use crate::frame::Layout;
 use crate::ids::{JobId, NodeId, RowId};
 use crate::ledger::{Runs, Stage};
 use crate::limits::SUBSTITUTES_PER_SLOT_MAX;
@@ -213,22 +213,22 @@ impl Core {
         if !reshaped {
             return false;
         }
-        let lengths = self.lengths();
-        if self.frame.has(&lengths) {
+        let layout = self.layout();
+        if self.frame.has(&layout) {
             return false;
         }
-        self.frame = self.frame.followed_by(&lengths, at);
+        self.frame = self.frame.followed_by(&layout, at);
         true
     }
 
-    /// How long the slots of all rows shall be.
-    fn lengths(&mut self) -> Lengths {
+    /// What slots all rows shall have.
+    fn layout(&mut self) -> Layout {
         let mut present = Present::new();
         for (id, row) in self.matrix.rows().filter(|(_, row)| !row.classes.is_empty()) {
             present.insert(id, row.classes.keys().cloned().collect());
         }
         self.hold_slots(&mut present);
-        (self.policy().shares.lengths)(&present, &self.classes, self.params.quantum())
+        (self.policy().shares.layout)(&present, &self.classes, self.params.quantum())
     }
 
     /// Gives every class that holds its empty time a slot of its own while it has nothing to run.

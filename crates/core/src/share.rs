@@ -1,4 +1,4 @@
-//! Shares: how long each slot is.
+//! Shares: how long the slots of each row are together; mostly it has one.
 //!
 //! Let `f_c` be the share of each class `c` that has jobs to run, or whose empty time is held. A
 //! row's weight is
@@ -20,39 +20,56 @@
 //! evenly, odd nanoseconds going to the lowest rows (largest remainder: all remainders are equal,
 //! ties go by id).
 //!
+//! What a row gets may be cut into several slots ([`crate::slices`]); the frame is then as long as it
+//! takes for each to be long enough.
+//!
 //! A row that has neither a share nor a rest to divide gets no slot: its jobs run on what the
 //! other rows leave idle, as an administrator who gives away the whole has asked.
 
 use crate::class::{ClassSpec, Classes};
-use crate::frame::Lengths;
+use crate::frame::{Layout, Lengths};
 use crate::ids::{ClassName, RowId};
-use crate::limits::{QUANTUM_MIN, SHARE_WHOLE};
+use crate::limits::SHARE_WHOLE;
+use crate::slices::Cut;
 use crate::time::Nanos;
 use alloc::collections::{BTreeMap, BTreeSet};
 
 /// The classes that have jobs to run, by row. A held slot is a row with just its class.
 pub type Present = BTreeMap<RowId, BTreeSet<ClassName>>;
 
-/// How long the slot of each row is.
+/// Which slots each row has: as long together as its weight says, and as many as its classes ask for.
+#[must_use]
+pub fn layout(present: &Present, classes: &Classes, quantum: Nanos) -> Layout {
+    let cut = |row: &RowId| Cut::of(present.get(row).into_iter().flatten(), classes);
+    let lengths = lengths(present, classes, quantum);
+    let turns = lengths.into_iter().map(|(row, length)| (row, cut(&row).of_length(length)));
+    Layout::Turns(turns.collect())
+}
+
+/// How long the slots of each row are together.
 #[must_use]
 pub fn lengths(present: &Present, classes: &Classes, quantum: Nanos) -> Lengths {
     let rows = present.len() as u64;
     let parts = class_parts(present, classes);
+    let needs =
+        |row: &RowId| Cut::of(present.get(row).into_iter().flatten(), classes).least_of_all();
     if parts.is_empty() {
-        return present.keys().map(|&row| (row, quantum)).collect();
+        let longest = present.keys().map(needs).max().unwrap_or(0).max(quantum.0);
+        return present.keys().map(|&row| (row, Nanos(longest))).collect();
     }
     let mut units = quantum.0.saturating_mul(rows).div_ceil(u64::from(SHARE_WHOLE));
     loop {
         let mut lengths = divide(present, &parts, units);
         lengths.retain(|_, length| *length > Nanos::ZERO);
-        let shortest = lengths.values().copied().min().unwrap_or(quantum);
-        if shortest >= QUANTUM_MIN {
+        // Stretch the frame so that all become long enough. Odd nanoseconds may fall otherwise in the
+        // longer frame, hence the loop; it grows each time.
+        let stretched = lengths.iter().map(|(row, length)| {
+            (u128::from(units) * u128::from(needs(row))).div_ceil(u128::from(length.0))
+        });
+        let stretched = stretched.max().unwrap_or(0);
+        if stretched <= u128::from(units) {
             return lengths;
         }
-        // Stretch the frame so that the shortest becomes long enough. Odd nanoseconds may fall
-        // otherwise in the longer frame, hence the loop; it grows each time.
-        let stretched = u128::from(units) * u128::from(QUANTUM_MIN.0);
-        let stretched = stretched.div_ceil(u128::from(shortest.0));
         units = u64::try_from(stretched).unwrap_or(u64::MAX);
     }
 }

@@ -3,7 +3,7 @@
 use super::accept::Wish;
 use super::plans::Basis;
 use super::promise::Promise;
-use super::sharers::{Sharers, paces, sharers};
+use super::sharers::{Sharers, cuts, paces, sharers};
 use crate::controller::Core;
 use crate::ids::{JobId, NodeId};
 use crate::record::{Phase, Record};
@@ -21,6 +21,7 @@ impl Core {
         }
         let basis = Basis {
             paces: paces(&self.classes, self.params.quantum()),
+            cuts: cuts(&self.classes),
             slack: self.params.deadline_slack(),
         };
         if basis != self.plans.basis {

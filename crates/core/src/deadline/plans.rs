@@ -9,6 +9,7 @@ use crate::ids::{JobId, RowId};
 use crate::job::JobSpec;
 use crate::ledger::Ledger;
 use crate::record::Phase;
+use crate::slices::Cut;
 use crate::time::{ClusterTime, Nanos};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -36,6 +37,7 @@ pub(crate) struct Plans {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Basis {
     pub(crate) paces: BTreeMap<Sharers, Pace>,
+    pub(crate) cuts: BTreeMap<Sharers, Cut>,
     pub(crate) slack: Nanos,
 }
 

@@ -4,18 +4,20 @@
 //! the shares leave: so where no class has a share, all jobs are in one row, and there is no switch but
 //! from job to job.
 //!
-//! A row's slot is as long as its part of the longest cycle, in which all rows are there; who is absent
+//! A row's slots together are as long as its part of the longest cycle, in which all rows are there; who is absent
 //! drops out. So what a class does not use goes to the others in the same ratios as their own parts
 //! (Gustafson, section 2.2.1), and each row has its [`Pace`] whatever the others do.
 
 use super::pace::Pace;
 use crate::class::Classes;
-use crate::frame::Lengths;
-use crate::ids::ClassName;
-use crate::limits::{QUANTUM_MIN, SHARE_WHOLE};
+use crate::frame::{FrameSlot, Layout, Lengths};
+use crate::ids::{ClassName, RowId};
+use crate::limits::SHARE_WHOLE;
 use crate::share::Present;
+use crate::slices::{Cut, spread};
 use crate::time::Nanos;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 /// Who has a row: a class with a share, or all that have none.
 pub(crate) type Sharers = Option<ClassName>;
@@ -42,15 +44,58 @@ pub(crate) fn paces(classes: &Classes, quantum: Nanos) -> BTreeMap<Sharers, Pace
         parts.insert(None, rest);
     }
     let whole: u64 = parts.values().sum();
-    let least = parts.values().min().copied().unwrap_or(1);
     let even = quantum.0.saturating_mul(parts.len() as u64).div_ceil(whole.max(1));
-    let unit = even.max(QUANTUM_MIN.0.div_ceil(least));
+    let cuts = cuts(classes);
+    let least = |(sharers, part): (&Sharers, &u64)| {
+        cuts.get(sharers).map_or(0, |cut| cut.least_of_all().div_ceil(*part))
+    };
+    let unit = parts.iter().map(least).max().unwrap_or(0).max(even);
     let pace = |part: u64| Pace { slot: part * unit, cycle: whole * unit };
     parts.into_iter().map(|(sharers, part)| (sharers, pace(part))).collect()
 }
 
-/// How long the slot of each row is.
-pub(crate) fn lengths(present: &Present, classes: &Classes, quantum: Nanos) -> Lengths {
+/// Which slots there are, each in its place of the longest cycle.
+pub(crate) fn layout(present: &Present, classes: &Classes, quantum: Nanos) -> Layout {
+    let lengths = lengths(present, classes, quantum);
+    let paces = paces(classes, quantum);
+    let cuts = cuts(classes);
+    let turns = paces.iter().filter_map(|(sharers, pace)| {
+        Some((sharers, cuts.get(sharers)?.of_length(Nanos(pace.slot))))
+    });
+    // Rows of classes without any time come last, in the order of their age.
+    let cycle = spread(&turns.collect::<Vec<_>>());
+    let theirs = |row: &RowId| {
+        let name = present.get(row)?.first()?;
+        Some(sharers(classes, name)).filter(|sharers| paces.contains_key(sharers))
+    };
+    let alone = lengths.len() == 1;
+    let mut slots = Vec::new();
+    for (place, (sharers, length)) in (0..).zip(cycle) {
+        for (&row, &all) in &lengths {
+            let first = slots.iter().all(|slot: &FrameSlot| slot.row != row);
+            if theirs(&row).as_ref() == Some(sharers) && (first || !alone) {
+                slots.push(FrameSlot { row, length: if alone { all } else { length }, place });
+            }
+        }
+    }
+    let others = lengths.iter().filter(|(row, _)| theirs(row).is_none());
+    for (place, (&row, &length)) in (u32::MAX / 2..).zip(others) {
+        slots.push(FrameSlot { row, length, place });
+    }
+    Layout::Places(slots)
+}
+
+/// How the slots of all rows that there may be are cut.
+pub(crate) fn cuts(classes: &Classes) -> BTreeMap<Sharers, Cut> {
+    let mut names: BTreeMap<Sharers, Vec<&ClassName>> = BTreeMap::new();
+    for name in classes.keys() {
+        names.entry(sharers(classes, name)).or_default().push(name);
+    }
+    names.into_iter().map(|(row, names)| (row, Cut::of(names.into_iter(), classes))).collect()
+}
+
+/// How long the slots of each row are together.
+fn lengths(present: &Present, classes: &Classes, quantum: Nanos) -> Lengths {
     let paces = paces(classes, quantum);
     let slot = |names: &alloc::collections::BTreeSet<ClassName>| {
         let mut paces = names.iter().filter_map(|name| paces.get(&sharers(classes, name)));

@@ -390,7 +390,7 @@ mod tests {
     fn stage(at: u64, slots: &[(u64, u64)], runs: &[(u64, &[u64])]) -> Stage {
         let slots: Vec<FrameSlot> = slots
             .iter()
-            .map(|&(row, length)| FrameSlot { row: RowId(row), length: Nanos(length) })
+            .map(|&(row, length)| FrameSlot { row: RowId(row), length: Nanos(length), place: 0 })
             .collect();
         let rows = slots.iter().map(|slot| slot.row).collect();
         let frame = Frame { activates: ClusterTime(at), epoch: ClusterTime(at), slots };

@@ -25,18 +25,18 @@ pub const GANG: Policy = Policy {
     name: "gang",
     admission: admission::if_it_can_ever_fit,
     placement: placement::lay,
-    shares: Shares { rows: Params::rows, lengths: share::lengths },
+    shares: Shares { rows: Params::rows, layout: share::layout },
     preemption: Preemption::Nobodys(space_then_time),
 };
 
 /// The policy `space`.
 pub const SPACE: Policy =
-    Policy { name: "space", shares: Shares { rows: |_| 1, lengths: share::lengths }, ..GANG };
+    Policy { name: "space", shares: Shares { rows: |_| 1, layout: share::layout }, ..GANG };
 
 /// The policy `deadline`: the module `deadline` decides who is seated, with one row at a time for each.
 pub const DEADLINE: Policy = Policy {
     name: "deadline",
-    shares: Shares { rows: |_| 1, lengths: deadline::lengths },
+    shares: Shares { rows: |_| 1, layout: deadline::layout },
     preemption: Preemption::ByPlan,
     ..GANG
 };

@@ -25,7 +25,7 @@ pub(crate) use placement::{is_plain, processors, shared, tasks_by_memory};
 
 use crate::action::Refusal;
 use crate::class::Classes;
-use crate::frame::{Frame, Lengths};
+use crate::frame::{Frame, Layout};
 use crate::ids::{ClassName, JobId, RowId};
 use crate::job::JobSpec;
 use crate::matrix::Matrix;
@@ -121,8 +121,8 @@ impl Policy {
 pub struct Shares {
     /// How many rows there may be; at least one.
     pub rows: fn(&Params) -> u32,
-    /// How long each row's slot is.
-    pub lengths: fn(&Present, &Classes, Nanos) -> Lengths,
+    /// Which slots each row has, and how long they are.
+    pub layout: fn(&Present, &Classes, Nanos) -> Layout,
 }
 
 /// What becomes of the job whose turn in the queue it is.

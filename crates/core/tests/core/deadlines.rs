@@ -204,6 +204,44 @@ fn three_classes_share_within_a_percent_whoever_is_absent() {
 }
 
 #[test]
+fn a_class_may_have_many_short_slots_where_others_have_few_long_ones() {
+    for policy in [0, POLICY] {
+        let mut c = cluster(&[1]);
+        set_policy(&mut c, policy);
+        let rules = |share, slots, slot_min| {
+            let spec = ClassSpec::default().with("share", share).unwrap();
+            spec.with("slots", slots).unwrap().with("slot_min", slot_min * MS).unwrap()
+        };
+        for (class, spec) in [
+            ("interactive", rules(4000, 3, 5)),
+            ("production", rules(3000, 1, 60)),
+            ("benchmark", rules(2000, 1, 2)),
+            ("standby", rules(1000, 1, 2)),
+        ] {
+            c.event(Event::SetClass { class: ClassName::new(class), spec });
+        }
+        let classes = ["interactive", "production", "benchmark", "standby"];
+        let jobs = classes.map(|class| c.submit(in_class(class, job(1))));
+        let row = |job: JobId| c.core.job(job, ClusterTime(0)).unwrap().row.unwrap();
+        let name = |at: usize| classes[at].get(..1).unwrap().to_owned();
+        let slots = c.core.frame().slots.iter().map(|slot| {
+            let at = jobs.iter().position(|&job| row(job) == slot.row).unwrap();
+            format!("{}{}", name(at), slot.length.0 / MS)
+        });
+        let slots: Vec<String> = slots.collect();
+        // The frame is as long as it takes for production to have 60 ms in one.
+        let again = slots.iter().cycle().skip_while(|slot| **slot != "p60").take(6);
+        let again = again.cloned().collect::<Vec<_>>().join(" ");
+        assert!(
+            ["p60 i26 b40 i26 s20 i26", "p60 i26 s20 i26 b40 i26"].contains(&&*again),
+            "{again}"
+        );
+        c.advance_ms(100_000);
+        assert_eq!(jobs.map(|job| got(&c, job) / 100), [400, 300, 200, 100]);
+    }
+}
+
+#[test]
 fn what_interferes_with_a_promise_is_said_and_mended_if_it_can() {
     let mut c = cluster(&[1, 1]);
     let a = c.submit(due(1, 500, 1000));

@@ -57,13 +57,14 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(values: &[(&str, u64)], shares: [u32; 2]) -> Self {
+    fn new(values: &[(&str, u64)], shares: [u32; 2], slots: u64) -> Self {
         let mut cluster = Cluster::new(params(values));
         for (node, width) in (0..).zip([2, 4, 3]) {
             cluster.join(node, width);
         }
         for (class, share) in ["interactive", "production"].into_iter().zip(shares) {
             let spec = ClassSpec::default().with("share", u64::from(share)).unwrap();
+            let spec = spec.with("slots", if class == "interactive" { slots } else { 1 }).unwrap();
             cluster.event(Event::SetClass { class: ClassName::new(class), spec });
         }
         Self { cluster, live: BTreeMap::new() }
@@ -139,8 +140,8 @@ impl Driver {
     }
 }
 
-fn play(jobs: &[Coming], values: &[(&str, u64)], shares: [u32; 2]) {
-    let mut driver = Driver::new(values, shares);
+fn play(jobs: &[Coming], values: &[(&str, u64)], shares: [u32; 2], slots: u64) {
+    let mut driver = Driver::new(values, shares, slots);
     for coming in jobs {
         driver.advance(driver.cluster.now + coming.after);
         driver.submit(coming);
@@ -160,7 +161,7 @@ proptest! {
 
     #[test]
     fn without_shares(jobs in prop::collection::vec(coming(), 1..40)) {
-        play(&jobs, &[("policy", 3), ("deadline_slack", 0)], [0, 0]);
+        play(&jobs, &[("policy", 3), ("deadline_slack", 0)], [0, 0], 1);
     }
 
     #[test]
@@ -168,8 +169,9 @@ proptest! {
         jobs in prop::collection::vec(coming(), 1..40),
         shares in [0u32..5000, 0u32..5001],
         quantum in 2 * MS..60 * MS,
+        slots in 1u64..5,
     ) {
-        play(&jobs, &[("policy", 3), ("deadline_slack", 0), ("quantum", quantum)], shares);
+        play(&jobs, &[("policy", 3), ("deadline_slack", 0), ("quantum", quantum)], shares, slots);
     }
 
     #[test]
@@ -179,6 +181,6 @@ proptest! {
         lead in 0..30 * MS,
     ) {
         let values = [("policy", 3), ("deadline_slack", 0), ("quantum", 9 * MS), ("lead", lead)];
-        play(&jobs, &values, shares);
+        play(&jobs, &values, shares, 2);
     }
 }

@@ -12,6 +12,8 @@ fn deadline(processors: u32, shares: &[(&str, u64)]) -> Settings {
     settings.params.set("deadline_slack", 0).unwrap();
     for &(class, share) in shares {
         let spec = ClassSpec::default().with("share", share).unwrap();
+        // Slots of one row several times in a frame.
+        let spec = spec.with("slots", if class == "interactive" { 3 } else { 1 }).unwrap();
         settings.class_rules.insert(ClassName::new(class), spec);
     }
     settings
@@ -64,6 +66,21 @@ fn many() -> Vec<Job> {
         if random(5) == 0 { plain } else { due(plain, deadline) }
     };
     (0..400).map(make).collect()
+}
+
+#[test]
+fn rows_with_several_slots_get_on_by_arithmetic_as_slot_by_slot() {
+    let jobs = many();
+    let mut settings = deadline(8, &[("interactive", 3000), ("production", 5000)]);
+    settings.params.choose("policy", "gang").unwrap();
+    settings.params.set("quantum", 50_000_000).unwrap();
+    settings.switch_cost = Nanos(1_000_000);
+    let jobs: Vec<Job> = jobs.into_iter().map(|job| Job { deadline: None, ..job }).collect();
+    let summary = simulate(&settings, &jobs);
+    settings.progress = Progress::BySlot;
+    let slowly = simulate(&settings, &jobs);
+    assert_eq!(slowly.results(), summary.results());
+    assert_eq!(slowly.switches(), summary.switches());
 }
 
 #[test]
