@@ -369,7 +369,7 @@ impl Cluster {
         }
     }
 
-    /// Whoever is set aside for another has had his time, and is no more important than he.
+    /// Whoever is set aside by the rules of classes has had his time.
     fn begin_move_out(&mut self, job: JobId) {
         let view = self.core.job(job, ClusterTime(self.now)).expect("moves are for known jobs");
         assert_eq!(view.place, Place::Leaving);
