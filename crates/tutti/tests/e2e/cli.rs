@@ -73,6 +73,9 @@ fn json_has_the_documented_keys() {
             "share_percent",
             "age_s",
             "service_ms",
+            "deadline_s",
+            "at_risk_s",
+            "ends_s",
             "cpu_ms",
             "exit_code",
         ],
@@ -238,7 +241,7 @@ fn a_change_is_shown_with_what_was_before() {
     set(&["quantum=5"]).expect(1).says("quantum=5 has no unit; write 5ms or 5s");
     set(&["idle_exit=0"]).expect(0);
     set(&["--class", "none-such"]).expect(1).says("benchmark, interactive, production, standby");
-    assert_eq!(set(&["--class", "standby"]).expect(0).text().lines().count(), 10);
+    assert_eq!(set(&["--class", "standby"]).expect(0).text().lines().count(), 13);
     let text = set(&["--class", "mine", "share=70%"]).expect(0).text();
     assert_eq!(text, "class mine: new\nclass mine: share is 70%\n");
     set(&["--class", "standby", "share=40%"]).expect(1).says("at most 30%");
