@@ -213,6 +213,7 @@ impl Core {
         if self.policy().plans() {
             at = at.min(self.next_turn(now));
         }
+        at = at.min(self.next_reserved(now));
         if self.ledger.any_limited() {
             // When a timetable activates, ends of time must be foretold anew.
             at = at.min(self.ledger.next_stage());

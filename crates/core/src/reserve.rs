@@ -128,7 +128,7 @@ impl Core {
             self.queue.blocked = None;
             return;
         }
-        self.queue.stale |= self.queue.reservations.values().any(|place| place.start < now);
+        self.queue.stale |= self.queue.reservations.values().any(|place| place.start <= now);
         if !self.queue.stale && newcomer.is_none() {
             return;
         }
@@ -250,6 +250,13 @@ impl Core {
         for job in parked {
             self.park(job);
         }
+    }
+
+    /// When the next reservation comes up: mostly when somebody ends, but who was to be there before
+    /// may not have started at all.
+    pub(crate) fn next_reserved(&self, now: ClusterTime) -> ClusterTime {
+        let starts = self.queue.reservations.values().map(|place| place.start);
+        starts.filter(|&start| start > now).min().unwrap_or(ClusterTime::NEVER)
     }
 
     fn note_first(&mut self) {

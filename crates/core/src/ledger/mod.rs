@@ -206,14 +206,15 @@ impl Ledger {
         Nanos(account.settled + (clock - account.began) + since.0)
     }
 
-    /// When the job will have got as much as `limit`, if nothing changes.
+    /// When the job will have got as much as `limit`, if nothing changes. Never while it runs in no
+    /// slot: who has had all of its time by then is ended when it gets turns.
     #[must_use]
     pub fn reaches(&self, job: JobId, limit: Nanos) -> ClusterTime {
-        let need = Nanos(limit.0.saturating_sub(self.service(job, self.now).0));
         let rows = self.runs(job);
-        if !self.has(job) {
+        if rows.is_empty() {
             return ClusterTime::NEVER;
         }
+        let need = Nanos(limit.0.saturating_sub(self.service(job, self.now).0));
         if need == Nanos::ZERO { self.now } else { self.frame.reaches(rows, self.now, need) }
     }
 

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::policy::{CLASSES, POLICIES};
 use tutti_core::{
     Action, ClassName, ClassSpec, ClusterTime, Core, EndReason, Event, GroupId, IfAbsent, JobId,
-    JobSpec, Nanos, NodeId, NodeSpec, OnBadExit, Outcome, Params, Part, Place, ProcessorSet, Rank,
-    Refusal, RequestId, RowId, TaskStatus, Timetable, UserId, check, default_classes,
+    JobSpec, JobState, Nanos, NodeId, NodeSpec, OnBadExit, Outcome, Params, Part, Place,
+    ProcessorSet, Rank, Refusal, RequestId, RowId, TaskStatus, Timetable, UserId, check,
+    default_classes,
 };
 
 /// A job of one processor a task, with nothing special.
@@ -70,6 +71,8 @@ pub struct Cluster {
     pub accepted: Vec<JobId>,
     /// Who ran for how long, by our own reckoning, in nanoseconds.
     pub service: BTreeMap<JobId, u64>,
+    /// Who takes turns in each row.
+    homes: BTreeMap<RowId, BTreeSet<JobId>>,
     /// When each row last had its turn.
     pub last_turn: BTreeMap<RowId, u64>,
     /// The longest that a row waited for its turn, in nanoseconds.
@@ -101,6 +104,7 @@ impl Cluster {
             refusals: Vec::new(),
             accepted: Vec::new(),
             service: BTreeMap::new(),
+            homes: BTreeMap::new(),
             last_turn: BTreeMap::new(),
             longest_wait: 0,
             moves: Vec::new(),
@@ -130,10 +134,18 @@ impl Cluster {
     /// A node is lost, with all that it holds.
     pub fn lose(&mut self, node: u32) {
         self.timetables.remove(&NodeId(node));
-        for held in self.held.values_mut() {
-            held.tasks.remove(&NodeId(node));
+        let mut victims = Vec::new();
+        for (&job, held) in &mut self.held {
+            if held.tasks.remove(&NodeId(node)).is_some() {
+                victims.push(job);
+            }
         }
         self.event(Event::NodeLost { node: NodeId(node) });
+        for job in victims {
+            let view = self.core.job(job, ClusterTime(self.now));
+            let ends = view.is_none_or(|view| matches!(view.state, JobState::Ending { .. }));
+            assert!(ends, "job {job} goes on without node {node}");
+        }
     }
 
     /// A node holds a job of an earlier controller.
@@ -492,10 +504,22 @@ impl Cluster {
         }
     }
 
-    /// A row that leaves the frame and comes back begins to wait anew.
+    /// A row that leaves the frame and comes back begins to wait anew, also if it does both at once:
+    /// then nobody who took turns there still does.
     fn note_rows(&mut self) {
+        let mut homes: BTreeMap<RowId, BTreeSet<JobId>> = BTreeMap::new();
+        for job in self.core.jobs(ClusterTime(self.now)).filter(|job| !job.suspended) {
+            if let Some(row) = job.row {
+                homes.entry(row).or_default().insert(job.id);
+            }
+        }
+        let before = std::mem::replace(&mut self.homes, homes);
         let rows: BTreeSet<RowId> = self.core.frame().slots.iter().map(|slot| slot.row).collect();
-        self.last_turn.retain(|row, _| rows.contains(row));
+        let stays = |row: &RowId| {
+            let (before, now) = (before.get(row), self.homes.get(row));
+            before.zip(now).is_some_and(|(before, now)| !before.is_disjoint(now))
+        };
+        self.last_turn.retain(|row, _| rows.contains(row) && stays(row));
         for row in rows {
             self.last_turn.entry(row).or_insert(self.now);
         }

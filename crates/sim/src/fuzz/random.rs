@@ -1,4 +1,5 @@
-//! Scripts from a seed.
+//! Scripts from a seed. Each seed leaves out some kinds of steps altogether, and has habits of its own:
+//! what only comes about in calm, or in haste, comes about too.
 
 use super::cluster::job;
 use super::script::{Script, Start};
@@ -21,6 +22,9 @@ pub enum Who {
 
 /// What makes a step, how often, and whether users or tasks do it.
 type Kind = (u64, Who, fn(&mut Random) -> Step);
+
+/// So many of them, the first, are in every script.
+const ALWAYS: usize = 3;
 
 /// Every kind of step that there is.
 const KINDS: &[Kind] = &[
@@ -69,10 +73,12 @@ impl Script {
     /// The script of a seed: the same on every machine.
     #[must_use]
     pub fn random(seed: u64, steps: usize, who: Who) -> Self {
-        let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
+        let mut random = Random::new(seed);
         let mut start = Start { nodes: vec![2, 4, 3], ..Start::default() };
         start.params.insert("quantum".to_owned(), 2 * MS + random.below(8 * MS));
         start.params.insert("rows".to_owned(), 1 + random.below(5));
+        let queue = params::TABLE.iter().find(|param| param.name == "queue");
+        start.params.extend(queue.map(|param| (param.name.to_owned(), value(&mut random, param))));
         if who == Who::Everybody && random.one_in(2) {
             let policies = params::TABLE.iter().find(|param| param.name == "policy");
             let policy = random.below(policies.map_or(1, |param| param.max + 1));
@@ -86,7 +92,9 @@ impl Script {
             start.params.insert(FIXED.to_owned(), random.below(40 * MS));
         }
         let kinds = KINDS.iter().filter(|(_, does, _)| who == Who::Everybody || *does == who);
-        let kinds: Vec<&Kind> = kinds.collect();
+        let always = &KINDS[..ALWAYS];
+        let others = kinds.skip(ALWAYS).filter(|_| !random.one_in(3));
+        let kinds: Vec<&Kind> = always.iter().chain(others).collect();
         let steps = (0..steps).map(|_| step(&mut random, &kinds)).collect();
         Self { start, steps }
     }
@@ -107,9 +115,12 @@ fn spec(random: &mut Random) -> JobSpec {
     let tasks = 1 + random.number(7);
     JobSpec {
         class: class_name(random.place()),
-        processors_per_task: *random.any(&[None, Some(1), Some(1), Some(2)]),
-        memory_per_task_bytes: random.one_in(4).then(|| random.below(300)),
-        time_limit: random.one_in(3).then(|| Nanos(MS + random.below(400 * MS))),
+        processors_per_task: match random.plain {
+            true => Some(1),
+            false => *random.any(&[None, Some(1), Some(1), Some(2)]),
+        },
+        memory_per_task_bytes: (!random.plain && random.one_in(4)).then(|| random.below(300)),
+        time_limit: random.one_in(random.limited).then(|| Nanos(MS + random.below(400 * MS))),
         deadline: random.one_in(3).then(|| Nanos(MS + random.below(2000 * MS))),
         grace: Nanos(random.below(300 * MS)),
         attached: random.one_in(2),
@@ -166,12 +177,27 @@ fn value(random: &mut Random, param: &Param) -> u64 {
     }
 }
 
-struct Random(Xoshiro256PlusPlus);
+/// A seed's numbers, and its habits.
+struct Random {
+    generator: Xoshiro256PlusPlus,
+    /// Whether jobs ask for nothing but one processor a task.
+    plain: bool,
+    /// One job in so many has a time limit.
+    limited: u64,
+}
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        let generator = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut random = Self { generator, plain: false, limited: 1 };
+        random.plain = random.one_in(2);
+        random.limited = *random.any(&[1, 3]);
+        random
+    }
+
     /// Below `count`, which is at least 1; each nearly as likely.
     fn below(&mut self, count: u64) -> u64 {
-        let product = u128::from(self.0.next_u64()) * u128::from(count);
+        let product = u128::from(self.generator.next_u64()) * u128::from(count);
         u64::try_from(product >> 64).unwrap_or(0)
     }
 

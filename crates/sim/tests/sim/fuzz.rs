@@ -1,19 +1,21 @@
 //! Random lives of a cluster, a few of them; `TUTTI_SCRIPTS=N` asks for more.
 
+use std::fs;
 use std::ops::Range;
-use tutti_sim::fuzz::{Script, Who, shrink};
+use std::path::Path;
+use tutti_sim::fuzz::{Script, Who, play, shrink};
 
 fn seeds() -> Range<u64> {
     let asked = std::env::var("TUTTI_SCRIPTS").ok().and_then(|count| count.parse().ok());
-    0..asked.unwrap_or(150)
+    0..asked.unwrap_or(200)
 }
 
-fn play(who: Who, steps: usize) {
-    play_with(who, steps, |_| Vec::new());
+fn try_seeds(who: Who, steps: usize) {
+    try_seeds_with(who, steps, |_| Vec::new());
 }
 
 /// With parameters that a seed begins with besides.
-fn play_with(who: Who, steps: usize, params: impl Fn(u64) -> Vec<(&'static str, u64)>) {
+fn try_seeds_with(who: Who, steps: usize, params: impl Fn(u64) -> Vec<(&'static str, u64)>) {
     for seed in seeds() {
         let mut script = Script::random(seed, steps, who);
         let params = params(seed).into_iter().map(|(name, value)| (name.to_owned(), value));
@@ -26,22 +28,33 @@ fn play_with(who: Who, steps: usize, params: impl Fn(u64) -> Vec<(&'static str, 
 
 #[test]
 fn whatever_happens() {
-    play(Who::Everybody, 80);
+    try_seeds(Who::Everybody, 150);
 }
 
 /// Whoever goes on elsewhere gets there, and rows never become more by it.
 #[test]
 fn wherever_jobs_go() {
-    play_with(Who::Users, 120, |seed| vec![("migration", 1), ("packing", seed % 3)]);
+    try_seeds_with(Who::Users, 120, |seed| vec![("migration", 1), ("packing", seed % 3)]);
 }
 
 #[test]
 fn however_jobs_are_placed() {
-    play_with(Who::Users, 80, |seed| vec![("placement", seed % 5), ("packing", seed / 5 % 3)]);
+    try_seeds_with(Who::Users, 80, |seed| vec![("placement", seed % 5), ("packing", seed / 5 % 3)]);
 }
 
 /// However jobs come and go, a row waits no longer than the turns of all others.
 #[test]
 fn nobody_starves() {
-    play(Who::Users, 100);
+    try_seeds(Who::Users, 150);
+}
+
+/// Scripts that failed once.
+#[test]
+fn what_was_mended_stays_mended() {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    for file in fs::read_dir(scripts).unwrap() {
+        let path = file.unwrap().path();
+        let script: Script = fs::read_to_string(&path).unwrap().parse().unwrap();
+        assert_eq!(play(&script), Ok(()), "{}", path.display());
+    }
 }

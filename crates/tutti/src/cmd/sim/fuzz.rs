@@ -18,11 +18,11 @@ pub(super) struct FuzzArgs {
     seed: u64,
 
     /// How many seeds, one after the other
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
     seeds: u64,
 
     /// How many events each script has
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 150)]
     events: usize,
 
     /// Where to write a script that fails
