@@ -87,14 +87,19 @@ const fn accounts_of(spec: &JobSpec) -> [BankAccount; 2] {
 }
 
 impl Bank {
-    pub(crate) fn is_spent_for(&self, spec: &JobSpec) -> bool {
+    fn is_spent_for(&self, spec: &JobSpec) -> bool {
         accounts_of(spec).iter().any(|account| self.spent.contains(account))
+    }
+
+    /// Gives a job the class that its owner can afford; whether that is another.
+    pub(crate) fn reclassify(&self, record: &mut Record) -> bool {
+        record.set_standby(self.is_spent_for(&record.spec))
     }
 }
 
 impl Record {
     /// The class counts as standby from now on, or again as what it was; whether that is new.
-    pub(crate) fn set_standby(&mut self, standby: bool) -> bool {
+    fn set_standby(&mut self, standby: bool) -> bool {
         let class = ClassName::new("standby");
         match (standby, self.former.take()) {
             (true, None) if self.spec.class != class => {
@@ -171,13 +176,8 @@ impl Core {
 
     /// The same for one job.
     pub(crate) fn reclassify_job(&mut self, job: JobId) {
-        // A promise was made by the class that the job had then.
-        if self.plans.promise(job).is_some() {
-            return;
-        }
         let Some(record) = self.jobs.get_mut(&job) else { return };
-        let standby = self.bank.is_spent_for(&record.spec);
-        if record.set_standby(standby) {
+        if self.bank.reclassify(record) {
             self.matrix.reclass(job, &record.spec.class);
             self.queue.reconsider();
             self.queue.disturbed = true;

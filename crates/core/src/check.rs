@@ -437,7 +437,6 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
         report(Rule::Queue, format!("{:?} is the reason of {:?}", queue.blocked, queue.waiting));
     }
     if queue.discipline != Discipline::Conservative
-        && !core.policy().plans()
         && let Some(first) = queue.waiting.first().and_then(|job| core.jobs.get(job))
         && let Some(Decision::Start { row, .. }) = core.policy().decide(core.machine(), &first.spec)
     {
@@ -517,8 +516,7 @@ fn check_bank(core: &Core, report: &mut Report<'_>) {
         let accounts = [BankAccount::User(spec.owner), BankAccount::Group(spec.group)];
         let is_spent = accounts.iter().any(|account| spent.contains(account));
         let counts = &*spec.class.0 == "standby";
-        let is_promised = core.plans.promise(job).is_some();
-        if (is_spent && !counts && !is_promised) || (!is_spent && record.former.is_some()) {
+        if (is_spent && !counts) || (!is_spent && record.former.is_some()) {
             let what =
                 format!("job {job} is {}, was {:?}; spent: {spent:?}", spec.class, record.former);
             report(Rule::Bank, what);

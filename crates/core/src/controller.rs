@@ -329,35 +329,29 @@ impl Core {
             (self.policy().admission)(self.machine(), spec)
                 .and_then(|()| self.circuits.admit(spec.circuit.as_ref()))
         };
-        let job = JobId(self.jobs_made + 1);
-        let mut record = Record {
-            id: job,
-            spec: spec.clone(),
-            former: None,
-            deadline: spec.deadline.map(|deadline| now + deadline),
-            suspended: false,
-            phase: Phase::Queued { since: now },
-        };
-        record.set_standby(self.bank.is_spent_for(spec));
-        let promise = refusal.and_then(|()| {
-            self.update_promises(now);
-            self.promise_for(now, job, &record.spec)
+        actions.push(match refusal.and_then(|()| self.take_on(now, spec)) {
+            Ok(job) => Action::Accept { request, job },
+            Err(refusal) => Action::Decline { request, refusal },
         });
-        let promise = match promise {
-            Ok(promise) => promise,
-            Err(refusal) => {
-                actions.push(Action::Decline { request, refusal });
-                return;
-            }
-        };
-        self.jobs_made = job.0;
-        self.queue.add(job, &record.spec, self.matrix.blank().free());
-        self.jobs.insert(job, record);
-        self.queue.newcomer = Some(job);
+    }
+
+    /// Takes a job on, if what it asks to be promised can be.
+    fn take_on(&mut self, now: ClusterTime, spec: &JobSpec) -> Result<JobId, Refusal> {
+        let id = JobId(self.jobs_made + 1);
+        let (phase, deadline) = (Phase::Queued { since: now }, spec.deadline.map(|it| now + it));
+        let (spec, former) = (spec.clone(), None);
+        let mut record = Record { id, spec, former, deadline, suspended: false, phase };
+        self.bank.reclassify(&mut record);
+        self.update_promises(now);
+        let promise = self.promise_for(now, &record)?;
+        self.jobs_made = id.0;
+        self.queue.add(id, &record.spec, self.matrix.blank().free());
+        self.queue.newcomer = Some(id);
+        self.jobs.insert(id, record);
         if let Some((sharers, promise)) = promise {
-            self.enter_promise(&sharers, job, promise);
+            self.enter_promise(&sharers, id, promise);
         }
-        actions.push(Action::Accept { request, job });
+        Ok(id)
     }
 
     fn on_tasks_ended(

@@ -9,12 +9,12 @@
 //! Map: [`event`] and [`action`] are the only way in and out, besides what [`view`] shows;
 //! [`controller`] dispatches; [`record`] is a job and its states; [`matrix`] is the Ousterhout
 //! matrix; [`share`] decides how long each row's slots are, [`slices`] how many; [`frame`] how one
-//! cycle of slots follows another; [`timetable`] is what one node is told of it; [`ledger`] counts who
-//! ran how long, and [`bank`] charges for it; [`settings`] is what an administrator has set, and for
-//! which hours; [`policy`] decides which jobs get into the matrix and where; `queue` in what order, and who may
-//! pass whom; `by_class` who is set aside for whom; `deadline` is who is promised to be done by when,
-//! and how that is kept; `aside` is how a job gives its processors up and gets some again; [`check`]
-//! holds the invariants.
+//! cycle of slots follows another; [`timetable`] is what one node is told of it; [`ledger`] counts
+//! who ran how long, and [`bank`] charges for it; [`settings`] is what an administrator has set,
+//! and for which hours; [`policy`] decides which jobs get into the matrix and where; `queue` in
+//! what order, and who may pass whom; `by_class` who is set aside for whom, `deadline` who is
+//! promised to be done by when; `aside` is how a job gives its processors up and gets some again;
+//! [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]

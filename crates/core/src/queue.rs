@@ -212,10 +212,10 @@ impl Core {
     }
 
     /// The discipline in effect: without a line, nobody is promised anything.
-    fn discipline(&self) -> Discipline {
+    pub(crate) fn discipline(&self) -> Discipline {
         match self.policy().preemption {
             Preemption::Nobodys(_) => self.params.queue(),
-            Preemption::ByClass | Preemption::ByPlan => Discipline::Fcfs,
+            Preemption::ByClass | Preemption::ByDeadline => Discipline::Fcfs,
         }
     }
 

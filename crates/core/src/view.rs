@@ -16,7 +16,7 @@ use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::ledger::Moved;
 use crate::matrix::{Column, Seat};
 use crate::params::Params;
-use crate::policy::{Preemption, WaitReason};
+use crate::policy::WaitReason;
 use crate::record::{Course, Part, Phase, Record};
 use crate::settings::Settings;
 use crate::time::{ClusterTime, Nanos};
@@ -342,35 +342,23 @@ impl Core {
         view
     }
 
+    /// Why a job has no processors under a policy that sets jobs aside.
     fn why_aside(&self, job: JobId, now: ClusterTime) -> WaitReason {
-        match (self.policy().preemption, self.begins_by(job)) {
-            (Preemption::ByPlan, Some(begins)) => {
-                WaitReason::Reserved { within: begins.since(now) }
-            }
-            (Preemption::ByPlan, None) => WaitReason::Rows { limit: 1 },
-            (Preemption::ByClass | Preemption::Nobodys(_), _) => self.why_by_class(job, now),
-        }
+        if self.policy().plans() { self.why_planned(job, now) } else { self.why_by_class(job, now) }
     }
 
     fn why_queued(&self, job: JobId, now: ClusterTime) -> WaitReason {
         if self.queue.suspended.contains(&job) {
             return WaitReason::Suspended;
         }
-        let by_class = matches!(self.policy().preemption, Preemption::ByClass);
-        if by_class && !self.queue.parked.contains(&job) {
-            return self.why_by_class(job, now);
-        }
         if self.queue.parked.contains(&job) {
             return WaitReason::Nodes;
         }
-        if let Some(begins) = self.begins_by(job) {
-            return WaitReason::Reserved { within: begins.since(now) };
+        if self.policy().sets_aside() {
+            return self.why_aside(job, now);
         }
         if let Some(place) = self.queue.reservations.get(&job) {
             return WaitReason::Reserved { within: place.start.since(now) };
-        }
-        if self.policy().plans() {
-            return WaitReason::Rows { limit: 1 };
         }
         let blocked = self.queue.blocked;
         let promise = self

@@ -80,17 +80,17 @@ impl Workload {
         }
     }
 
-    /// Jobs of one class count as another's from now on, both by their index.
-    #[must_use]
-    pub fn counting(mut self, class: u16, other: u16) -> Self {
-        self.counts_as.insert(class, other);
-        self
-    }
-
     /// The same with deadlines.
     #[must_use]
     pub const fn with_deadlines(mut self, deadlines: Deadlines) -> Self {
         self.deadlines = deadlines;
+        self
+    }
+
+    /// Jobs of one class count as another's from now on, both by their index.
+    #[must_use]
+    pub fn counting(mut self, class: u16, other: u16) -> Self {
+        self.counts_as.insert(class, other);
         self
     }
 

@@ -11,7 +11,7 @@ use crate::ids::{JobId, NodeId, ProcessorSet};
 use crate::job::JobSpec;
 use crate::matrix::Column;
 use crate::policy::tasks_by_memory;
-use crate::record::{Binding, Part};
+use crate::record::{Binding, Part, Record};
 use crate::time::ClusterTime;
 use alloc::vec::Vec;
 
@@ -33,9 +33,9 @@ impl Core {
     pub(crate) fn promise_for(
         &self,
         now: ClusterTime,
-        job: JobId,
-        spec: &JobSpec,
+        record: &Record,
     ) -> Result<Option<(Sharers, Promise)>, Refusal> {
+        let (job, spec) = (record.id, &record.spec);
         let Some(deadline) = spec.deadline else { return Ok(None) };
         let Some(limit) = spec.time_limit else { return Err(Refusal::DeadlineWithoutLimit) };
         if !self.policy().plans() {

@@ -63,13 +63,19 @@ impl Core {
         }
     }
 
-    /// Promises to jobs that are gone, ending, or suspended by a user.
+    /// Promises to jobs that are gone, ending, suspended by a user, or in another row by now, since
+    /// their owner's allowance is spent.
     fn void_promises(&self) -> Vec<JobId> {
-        let promised = self.plans.rows.values().flat_map(|plan| plan.promises.iter());
-        let is_void = |job: &JobId| {
-            self.jobs.get(job).is_none_or(|record| record.suspended || !wants_promise(record))
-        };
-        promised.map(|(job, _)| job).filter(is_void).collect()
+        let mut void = Vec::new();
+        for (of, plan) in &self.plans.rows {
+            let is_kept = |record: &Record| {
+                let theirs = sharers(&self.classes, &record.spec.class) == *of;
+                wants_promise(record) && theirs && !record.suspended
+            };
+            let jobs = plan.promises.iter().map(|(job, _)| job);
+            void.extend(jobs.filter(|job| !self.jobs.get(job).is_some_and(is_kept)));
+        }
+        void
     }
 
     /// Gives back what jobs need no more. Names those whose time has begun without them, with what

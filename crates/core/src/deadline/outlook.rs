@@ -5,7 +5,7 @@ use super::plans::Ahead;
 use super::sharers::{Sharers, sharers};
 use crate::controller::Core;
 use crate::ids::{JobId, RowId};
-use crate::record::Phase;
+use crate::policy::WaitReason;
 use crate::time::ClusterTime;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -62,10 +62,17 @@ impl Core {
         prospects.filter(|prospect| prospect.left != Some(0)).collect()
     }
 
-    /// When a job that has not begun does at the latest; `None` if it was promised nothing.
-    pub(crate) fn begins_by(&self, job: JobId) -> Option<ClusterTime> {
+    /// Why a job has no processors.
+    pub(crate) fn why_planned(&self, job: JobId, now: ClusterTime) -> WaitReason {
+        match self.begins_by(job) {
+            Some(begins) => WaitReason::Reserved { within: begins.since(now) },
+            None => WaitReason::Rows { limit: 1 },
+        }
+    }
+
+    /// When a job begins, or goes on, at the latest; `None` if it was promised nothing.
+    fn begins_by(&self, job: JobId) -> Option<ClusterTime> {
         let record = self.jobs.get(&job)?;
-        let Phase::Queued { .. } = record.phase else { return None };
         let plan = self.plans.rows.get(&sharers(&self.classes, &record.spec.class))?;
         let first = plan.promises.get(job)?.time.first()?;
         Some(self.ahead(self.now).when(plan.row, first.from))

@@ -114,7 +114,6 @@ impl Core {
             return;
         };
         self.plans.freed = true;
-        self.reclassify_job(job);
         let Some(record) = self.jobs.get(&job) else { return };
         if let Phase::Queued { .. } = record.phase
             && record.spec.memory_per_task_bytes.is_some()

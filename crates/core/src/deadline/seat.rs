@@ -20,8 +20,9 @@ use alloc::vec::Vec;
 impl Core {
     /// Gives the processors of all rows to those whose turn it is.
     pub(crate) fn seat_planned(&mut self, now: ClusterTime) {
-        self.queue.promise = None;
-        self.queue.reservations.clear();
+        if self.queue.discipline != self.discipline() {
+            self.forget_promises();
+        }
         self.by_class = ByClass::default();
         self.update_promises(now);
         let mut rows = self.who_runs(now);

@@ -37,7 +37,7 @@ pub const SPACE: Policy =
 pub const DEADLINE: Policy = Policy {
     name: "deadline",
     shares: Shares { rows: |_| 1, layout: deadline::layout },
-    preemption: Preemption::ByPlan,
+    preemption: Preemption::ByDeadline,
     ..GANG
 };
 

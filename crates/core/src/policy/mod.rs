@@ -90,28 +90,29 @@ pub enum Preemption {
     Nobodys(fn(Machine<'_>, &JobSpec, Lay) -> Decision),
     /// Theirs whom the rules of classes name: they are set aside, and come back by these rules.
     ByClass,
-    /// Theirs who were promised other times (the module `deadline`): they are set aside meanwhile.
-    ByPlan,
+    /// Theirs who were promised less: they are set aside, and come back when it is their turn.
+    ByDeadline,
 }
 
 impl Policy {
     /// Whether it decides itself when who was set aside comes back; otherwise they do at once.
     #[must_use]
     pub const fn sets_aside(&self) -> bool {
-        matches!(self.preemption, Preemption::ByClass | Preemption::ByPlan)
+        matches!(self.preemption, Preemption::ByClass | Preemption::ByDeadline)
     }
 
-    /// Whether jobs are seated by what they were promised, each class with a share in a row of its own.
+    /// Whether it seats jobs by what they were promised (the module `deadline`), each class with a
+    /// share in a row of its own.
     #[must_use]
     pub const fn plans(&self) -> bool {
-        matches!(self.preemption, Preemption::ByPlan)
+        matches!(self.preemption, Preemption::ByDeadline)
     }
 
     /// What becomes of the job whose turn in line it is; `None` under a policy that knows no line.
     pub(crate) fn decide(&self, machine: Machine<'_>, spec: &JobSpec) -> Option<Decision> {
         match self.preemption {
             Preemption::Nobodys(decide) => Some(decide(machine, spec, self.placement)),
-            Preemption::ByClass | Preemption::ByPlan => None,
+            Preemption::ByClass | Preemption::ByDeadline => None,
         }
     }
 }

@@ -66,9 +66,6 @@ const KINDS: &[Kind] = &[
 /// What is set at the beginning, if at all: our own reckoning of who ran when needs to know it.
 const FIXED: &str = "lead";
 
-/// The policy `deadline`, which few come upon by chance with the right parameters.
-const DEADLINE: u64 = 3;
-
 impl Script {
     /// The script of a seed: the same on every machine.
     #[must_use]
@@ -84,8 +81,7 @@ impl Script {
             let policy = random.below(policies.map_or(1, |param| param.max + 1));
             start.params.insert("policy".to_owned(), policy);
         }
-        if who == Who::Everybody && random.one_in(4) {
-            start.params.insert("policy".to_owned(), DEADLINE);
+        if who == Who::Everybody && random.one_in(2) {
             start.params.insert("deadline_slack".to_owned(), random.below(MS));
         }
         if who == Who::Everybody && random.one_in(4) {
