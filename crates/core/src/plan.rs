@@ -20,7 +20,7 @@ use crate::frame::Layout;
 use crate::ids::{JobId, NodeId, RowId};
 use crate::ledger::{Runs, Stage};
 use crate::limits::SUBSTITUTES_PER_SLOT_MAX;
-use crate::matrix::{Column, Matrix};
+use crate::matrix::{Changes, Column, Matrix};
 use crate::record::Phase;
 use crate::share::Present;
 use crate::time::ClusterTime;
@@ -48,6 +48,21 @@ pub(crate) struct Outbox {
     pub(crate) moves: Vec<JobId>,
     /// Jobs to launch, once their timetables are out.
     pub(crate) launches: Vec<JobId>,
+    /// What became different in the matrix; known while it is being sent.
+    changes: Changes,
+}
+
+impl Outbox {
+    /// Nothing remains; what lists took of memory is used again.
+    fn clear(&mut self) {
+        self.nodes.clear();
+        (self.all_nodes, self.reframed, self.reshaped) = (false, false, false);
+        self.quieter.clear();
+        self.moves.clear();
+        self.launches.clear();
+        self.changes.nodes.clear();
+        self.changes.jobs.clear();
+    }
 }
 
 /// When a node was last told.
@@ -132,36 +147,38 @@ impl Core {
     /// Sends what changed: timetables, then launches.
     pub(crate) fn publish(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
         let reframed = self.reframe(now) | self.outbox.reframed;
-        let changes = self.matrix.settle();
         let mut outbox = core::mem::take(&mut self.outbox);
+        self.matrix.settle(&mut outbox.changes);
         let all_nodes = outbox.all_nodes || reframed;
-        outbox.nodes.extend_from_slice(&changes.nodes);
+        outbox.nodes.extend_from_slice(&outbox.changes.nodes);
         // It finds the runs in it.
         outbox.nodes.sort();
         outbox.nodes.dedup();
         self.tell(now, all_nodes, &outbox.nodes, actions);
-        let mut runs = Vec::with_capacity(changes.jobs.len());
-        self.runs_of(&changes.jobs, &mut runs);
+        let mut runs = Vec::with_capacity(outbox.changes.jobs.len());
+        self.runs_of(&outbox.changes.jobs, &mut runs);
         // Where somebody is absent, others may run in his place; what a class says of its empty time
         // may also decide who.
-        let mut recount = core::mem::take(&mut outbox.quieter);
         if outbox.all_nodes {
-            recount.extend(self.absent.iter().map(|&(node, _)| node));
+            outbox.quieter.extend(self.absent.iter().map(|&(node, _)| node));
         } else if !self.absent.is_empty() {
-            recount.extend(changes.nodes.iter().filter(|&&node| self.anybody_absent(node)));
+            let nodes = outbox.changes.nodes.iter().copied();
+            outbox.quieter.extend(nodes.filter(|&node| self.anybody_absent(node)));
         }
-        for node in recount {
+        for &node in &outbox.quieter {
             self.runs_on(node, &mut runs);
         }
         let rows = || self.matrix.rows().map(|(row, _)| row).collect();
         let frame = (reframed).then(|| (self.frame.clone(), rows()));
         self.ledger.stage(Stage { at: self.activated, frame, runs });
-        for job in outbox.moves {
+        for &job in &outbox.moves {
             self.ask_to_move(job, actions);
         }
-        for job in outbox.launches {
+        for &job in &outbox.launches {
             self.launch(job, actions);
         }
+        outbox.clear();
+        self.outbox = outbox;
     }
 
     /// Says which nodes get new timetables.

@@ -5,17 +5,19 @@ use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
 use alloc::vec::Vec;
 
 impl Matrix {
-    /// Makes guests of all who fit, and says what became different since this was last called.
-    pub fn settle(&mut self) -> Changes {
+    /// Makes guests of all who fit, and says what became different since this was last called, in
+    /// place of what `changes` said before.
+    pub fn settle(&mut self, changes: &mut Changes) {
         if self.rows.len() > 1 {
             self.invite_all();
         }
         self.seekers.clear();
         self.woken.clear();
-        let mut changes = core::mem::take(&mut self.changes);
+        changes.nodes.clear();
+        changes.jobs.clear();
+        core::mem::swap(&mut self.changes, changes);
         changes.jobs.sort_unstable();
         changes.jobs.dedup();
-        changes
     }
 
     fn invite_all(&mut self) {

@@ -1,4 +1,4 @@
-use super::Matrix;
+use super::{Changes, Matrix};
 use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use crate::policy::Packing;
 
@@ -35,7 +35,7 @@ fn idle_processors_of_a_row_go_to_guests() {
     let first = place(&mut m, 1, None, &[(0, &[0, 1])]);
     let second = place(&mut m, 2, None, &[(0, &[0]), (1, &[0])]);
     place(&mut m, 3, Some(second), &[(1, &[1])]);
-    m.settle();
+    m.settle(&mut Changes::default());
     // Job 2 can't be a guest in row 1: one of its processors is taken there.
     assert_eq!(drawn(&m), format!("{first}: 1 [3]\n{second}: 2 3 []\n"));
 }
@@ -46,14 +46,14 @@ fn a_home_evicts_guests_and_they_come_back_when_it_is_suspended() {
     place(&mut m, 1, None, &[(0, &[0])]);
     place(&mut m, 2, None, &[(0, &[0, 1])]);
     place(&mut m, 3, Some(1), &[(0, &[1])]);
-    m.settle();
+    m.settle(&mut Changes::default());
     assert_eq!(drawn(&m), "1: 1 3 []\n2: 2 []\n");
     m.deactivate(JobId(2));
-    m.settle();
+    m.settle(&mut Changes::default());
     assert_eq!(drawn(&m), "1: 1 3 []\n2: 2 []\n", "a row of suspended jobs has no slot");
     m.deactivate(JobId(3));
     m.activate(JobId(2));
-    m.settle();
+    m.settle(&mut Changes::default());
     assert_eq!(drawn(&m), "1: 1 3 []\n2: 2 []\n", "a gang does not split");
 }
 
@@ -65,14 +65,14 @@ fn a_home_moves_to_an_earlier_row_when_its_processors_come_free() {
     place(&mut m, 3, None, &[(0, &[0, 1])]);
     m.remove(JobId(1));
     m.unify(Packing::FirstFit);
-    m.settle();
+    m.settle(&mut Changes::default());
     assert_eq!(drawn(&m), "2: 2 []\n3: 3 []\n");
     m.remove(JobId(2));
     place(&mut m, 4, Some(3), &[]);
     place(&mut m, 5, None, &[(0, &[1])]);
     m.remove(JobId(3));
     m.unify(Packing::FirstFit);
-    m.settle();
+    m.settle(&mut Changes::default());
     assert_eq!(drawn(&m), "3: 4 5 []\n");
 }
 
@@ -102,7 +102,7 @@ fn a_lost_node_takes_its_parts_along() {
     place(&mut m, 2, None, &[(1, &[0])]);
     m.remove_node(NodeId(1));
     m.unify(Packing::FirstFit);
-    m.settle();
+    m.settle(&mut Changes::default());
     assert_eq!(m.seat(JobId(1)).unwrap().parts.len(), 1);
     assert!(m.seat(JobId(2)).unwrap().parts.is_empty());
     m.add_node(NodeId(1), &ProcessorSet::first(3));
