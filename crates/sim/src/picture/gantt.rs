@@ -323,6 +323,7 @@ impl GanttPicture {
             .y_labels(if many { 4 } else { 8 })
             .x_label_formatter(&tick)
             .y_label_formatter(&tick)
+            .y_label_offset(look.at(1))
             .label_style(look.axis())
             .axis_desc_style(look.axis())
             .draw()

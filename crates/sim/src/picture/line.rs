@@ -179,6 +179,7 @@ impl Utilisation {
             .y_labels(6)
             .x_label_formatter(&tick)
             .y_label_formatter(&tick)
+            .y_label_offset(look.at(1))
             .label_style(look.axis())
             .axis_desc_style(look.axis())
             .draw()

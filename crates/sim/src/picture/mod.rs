@@ -5,12 +5,14 @@
 
 mod bars;
 mod gantt;
+mod growth;
 mod line;
 mod look;
 mod waits;
 
 pub use bars::{Bar, Bars, Panel};
 pub use gantt::{Gantt, GanttPicture};
+pub use growth::{Curve, Growth};
 pub use line::{Load, Utilisation};
 pub use waits::Waits;
 

@@ -122,6 +122,7 @@ impl Picture for Waits {
             .x_desc("wait, from submission to getting processors")
             .y_desc("jobs that wait at most so long, %")
             .y_label_formatter(&super::look::tick)
+            .y_label_offset(look.at(1))
             .label_style(look.axis())
             .axis_desc_style(look.axis())
             .draw()

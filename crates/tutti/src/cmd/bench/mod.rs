@@ -1,6 +1,6 @@
 //! `tutti bench`: measures this machine, as ratios between things that run in turns.
 //!
-//! Every benchmark but `node` starts an instance of its own, which ends with it. Nothing in here decides whether
+//! Every benchmark but `node` and `sim` starts an instance of its own, which ends with it. Nothing in here decides whether
 //! a test passes: on a busy machine times are what they are. `docs/benchmarks.md` says what each
 //! figure means.
 
@@ -13,6 +13,7 @@ mod mpi;
 mod node;
 mod overhead;
 mod scratch;
+mod sim;
 mod stdio;
 mod switch;
 mod tree;
@@ -50,6 +51,8 @@ enum What {
     Stdio,
     /// Memory and wake-ups of an instance that has nothing to do
     Idle,
+    /// Simulations: time and memory, and how long one decision takes on a large machine
+    Sim(sim::SimArgs),
     /// What this node can do; the running instance is told, for placements by performance
     Node,
     #[command(hide = true)]
@@ -77,6 +80,7 @@ pub(crate) fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
         Some(What::Overhead(what)) => overhead::measure(&bench, &what)?.show(args.json)?,
         Some(What::Stdio) => stdio::measure(&bench)?.show(args.json)?,
         Some(What::Idle) => idle::measure(&bench)?.show(args.json)?,
+        Some(What::Sim(what)) => figures::show(&sim::measure(&bench, &what)?, args.json)?,
         Some(What::Node) => node::execute(&bench, args.json)?,
         Some(What::Tree(what)) => return tree::execute(&what),
         None => return all(&bench, args.json),
@@ -102,6 +106,7 @@ fn all(bench: &Bench, json: bool) -> anyhow::Result<Exit> {
     let what = overhead::OverheadArgs::default();
     take("overhead", overhead::measure(bench, &what).map(|report| report.figures()));
     take("idle", idle::measure(bench).map(|report| report.figures()));
+    take("sim", sim::measure(bench, &sim::SimArgs::default()));
     figures::show(&figures, json)?;
     Ok(if failed { Exit::FAILED } else { Exit::OK })
 }

@@ -12,8 +12,19 @@ use tutti_wire::units::{parse_count, parse_duration};
 /// A model with its parameters, before it is known for which machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Model {
-    Lublin { types: Types, estimates: Estimates },
-    Poisson { arrivals: Arrivals, service: Service, sizes: Option<Sizes>, estimates: Estimates },
+    /// `processors`: those of the machine that the jobs are made for, if it is another one than is
+    /// simulated.
+    Lublin {
+        types: Types,
+        estimates: Estimates,
+        processors: Option<u32>,
+    },
+    Poisson {
+        arrivals: Arrivals,
+        service: Service,
+        sizes: Option<Sizes>,
+        estimates: Estimates,
+    },
     T3d,
 }
 
@@ -42,7 +53,11 @@ impl Model {
     /// The processors of the machine that it is for, unless told otherwise.
     pub(super) const fn processors(&self) -> u32 {
         match self {
-            Self::Lublin { .. } | Self::Poisson { .. } => 128,
+            Self::Lublin { processors, .. } => match processors {
+                Some(processors) => *processors,
+                None => 128,
+            },
+            Self::Poisson { .. } => 128,
             Self::T3d => T3dMix::PROCESSORS,
         }
     }
@@ -61,7 +76,8 @@ impl Model {
     /// If its parameters make no sense on such a machine.
     pub(super) fn jobs(&self, processors: u32, seed: u64) -> anyhow::Result<(Header, Jobs)> {
         Ok(match self {
-            Self::Lublin { types, estimates } => {
+            Self::Lublin { types, estimates, processors: made_for } => {
+                let processors = made_for.unwrap_or(processors);
                 let mut model = match types {
                     Types::None => LublinModel::typeless(processors),
                     Types::Both | Types::Batch | Types::Interactive => {
@@ -129,7 +145,7 @@ impl FromStr for Model {
 }
 
 fn lublin(settings: &[(&str, &str)]) -> anyhow::Result<Model> {
-    let (mut types, mut estimates) = (Types::Both, Estimates::None);
+    let (mut types, mut estimates, mut processors) = (Types::Both, Estimates::None, None);
     for &(name, value) in settings {
         match name {
             "types" => {
@@ -142,10 +158,11 @@ fn lublin(settings: &[(&str, &str)]) -> anyhow::Result<Model> {
                 }
             }
             "estimates" => estimates = parse_estimates(value)?,
-            _ => bail!("lublin has no parameter {name:?}; it has types, estimates"),
+            "processors" => processors = Some(parse_count(value)?),
+            _ => bail!("lublin has no parameter {name:?}; it has types, estimates, processors"),
         }
     }
-    Ok(Model::Lublin { types, estimates })
+    Ok(Model::Lublin { types, estimates, processors })
 }
 
 fn poisson(settings: &[(&str, &str)]) -> anyhow::Result<Model> {
@@ -220,11 +237,15 @@ mod tests {
     #[test]
     fn models_have_defaults_and_parameters() {
         let estimates = Estimates::None;
-        assert_eq!(parsed("lublin"), Ok(Model::Lublin { types: Types::Both, estimates }));
+        let processors = None;
+        assert_eq!(
+            parsed("lublin"),
+            Ok(Model::Lublin { types: Types::Both, estimates, processors })
+        );
         let estimates = Estimates::UpTo(3.0);
         assert_eq!(
-            parsed("lublin:types=batch,estimates=3"),
-            Ok(Model::Lublin { types: Types::Batch, estimates })
+            parsed("lublin:types=batch,estimates=3,processors=256"),
+            Ok(Model::Lublin { types: Types::Batch, estimates, processors: Some(256) })
         );
         assert_eq!(parsed("t3d"), Ok(Model::T3d));
         assert_eq!(
@@ -244,7 +265,10 @@ mod tests {
             ("lublim", "there is no model \"lublim\"; there are lublin, poisson, t3d"),
             ("t3d:x=1", "t3d has no parameters"),
             ("lublin:types", "\"types\" of --generate sets nothing; write NAME=VALUE"),
-            ("lublin:size=3", "lublin has no parameter \"size\"; it has types, estimates"),
+            (
+                "lublin:size=3",
+                "lublin has no parameter \"size\"; it has types, estimates, processors",
+            ),
             ("poisson:load=-1", "load is \"-1\"; it must be a number above 0"),
         ] {
             assert_eq!(parsed(text), Err(said.to_owned()));

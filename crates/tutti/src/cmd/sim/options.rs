@@ -19,7 +19,7 @@ Policies:
 Who takes turns may have a queue too: gang:easy.
 
 Models, with what they can be told and its default:
-  lublin:types=both|none|batch|interactive,estimates=none
+  lublin:types=both|none|batch|interactive,estimates=none,processors=(the machine's)
   poisson:load=0.7|arrival=TIME,service=exponential|constant|hyper,mean=10m,scv=4,
           size=powers|N|N-M,estimates=exact
   t3d     a machine of 256 processors with the classes of the Cray T3D at LLNL

@@ -1,10 +1,10 @@
-//! How long one `apply` takes on a large machine that is full:
-//! `cargo run --release -p tutti-core --example apply [-- NODES RUNNING QUEUED]`.
+//! How long one decision takes on a large machine that is full: one event, one `apply`.
 //!
-//! Each policy begins with `QUEUED` jobs in line behind `RUNNING` ones of some ten nodes each, on
-//! nodes of 64 processors. Then, by turns, a random job ends and another one is submitted.
-#![allow(clippy::unwrap_used, reason = "a measurement that can't go on may panic")]
+//! Each policy begins with jobs in line behind running ones of some ten nodes each, on nodes of 64
+//! processors. Then, by turns, a random job ends and another one is submitted.
 
+use crate::cmd::bench::figures::Figure;
+use crate::cmd::bench::progress;
 use std::time::{Duration, Instant};
 use tutti_core::{
     Action, ClassName, ClusterTime, Core, Event, GroupId, JobId, JobSpec, Nanos, NodeId, NodeSpec,
@@ -14,22 +14,53 @@ use tutti_core::{
 const WIDTH: u32 = 64;
 const ROUNDS: usize = 2_000;
 const SECOND: u64 = 1_000_000_000;
+const MEDIAN_MS: f64 = 0.2;
+const P99_MS: f64 = 5.0;
 
-fn main() {
-    let mut sizes = std::env::args().skip(1).map(|size| size.parse::<u32>().unwrap());
-    let nodes = sizes.next().unwrap_or(100_000);
-    let running = sizes.next().unwrap_or(10_000);
-    let queued = sizes.next().unwrap_or(100_000);
-    println!("{nodes} nodes of {WIDTH} processors, {running} jobs running, {queued} in line");
-    println!("policy               event        median       p99   longest  actions");
-    for policy in ["space:fcfs", "space:easy", "space:sjbf", "gang:fcfs", "gang:easy"] {
-        let mut bench = Bench::new(policy, nodes);
-        bench.fill(running, queued);
-        bench.measure(policy);
-    }
+/// How large the machine is, and how full.
+#[derive(Clone, Copy)]
+struct Size {
+    nodes: u32,
+    running: u32,
+    queued: u32,
 }
 
-struct Bench {
+/// Measures all policies.
+///
+/// # Errors
+/// If there is no such policy.
+pub(super) fn measure(bench: &crate::cmd::bench::Bench) -> anyhow::Result<Vec<Figure>> {
+    let size = match bench.quick {
+        true => Size { nodes: 10_000, running: 1_000, queued: 10_000 },
+        false => Size { nodes: 100_000, running: 10_000, queued: 100_000 },
+    };
+    let Size { nodes, running, queued } = size;
+    let mut figures = Vec::new();
+    for policy in ["space:fcfs", "space:easy", "space:sjbf", "gang:fcfs", "gang:easy"] {
+        progress(&format!("decisions of {policy}"));
+        let mut full = Full::new(policy, nodes)?;
+        full.fill(running, queued);
+        for (event, times) in full.measure() {
+            let what = format!(
+                "{policy}, {event}: {nodes} nodes, {running} jobs running, {queued} in line"
+            );
+            figures.push(figure(&what, times));
+        }
+    }
+    Ok(figures)
+}
+
+fn figure(what: &str, mut times: Vec<Duration>) -> Figure {
+    times.sort_unstable();
+    let at = |part: usize| times[(times.len() - 1) * part / 1000].as_secs_f64() * 1e3;
+    let (median, p99, longest) = (at(500), at(990), at(1000));
+    let measured = format!("median {median:.3}, 99 % {p99:.3}, longest {longest:.1} ms");
+    let must_reach = format!("median {MEDIAN_MS}, 99 % {P99_MS} ms");
+    Figure::goal(what, measured, &must_reach, median < MEDIAN_MS && p99 < P99_MS)
+}
+
+/// A machine that is full, and its core.
+struct Full {
     core: Core,
     actions: Vec<Action>,
     nodes: u32,
@@ -39,10 +70,10 @@ struct Bench {
     random: u64,
 }
 
-impl Bench {
-    fn new(policy: &str, nodes: u32) -> Self {
+impl Full {
+    fn new(policy: &str, nodes: u32) -> anyhow::Result<Self> {
         let mut params = Params::default();
-        params.choose("policy", policy).unwrap();
+        params.choose("policy", policy)?;
         let mut core = Core::new(params, default_classes());
         let mut actions = Vec::new();
         for node in (0..nodes).map(NodeId) {
@@ -52,7 +83,7 @@ impl Bench {
         }
         actions.clear();
         let (running, random) = (Vec::new(), 0x9e37_79b9_7f4a_7c15);
-        Self { core, actions, nodes, running, requests: 0, now: 0, random }
+        Ok(Self { core, actions, nodes, running, requests: 0, now: 0, random })
     }
 
     /// A number below `limit` (xorshift, so that every run is the same).
@@ -70,7 +101,7 @@ impl Bench {
             owner: UserId(1),
             group: GroupId(0),
             class: ClassName::new("production"),
-            tasks: u32::try_from(processors).unwrap(),
+            tasks: u32::try_from(processors).unwrap_or(u32::MAX),
             processors_per_task: Some(1),
             memory_per_task_bytes: None,
             time_limit: Some(Nanos(seconds * SECOND)),
@@ -85,19 +116,18 @@ impl Bench {
         Event::Submit { request: RequestId(self.requests), spec }
     }
 
-    /// How long the event takes, and how many actions follow.
-    fn apply(&mut self, event: &Event) -> (Duration, usize) {
+    /// How long the event takes.
+    fn apply(&mut self, event: &Event) -> Duration {
         self.now += SECOND / 100;
         let begun = Instant::now();
         self.core.apply(ClusterTime(self.now), event, &mut self.actions);
         let took = begun.elapsed();
-        let count = self.actions.len();
         for action in self.actions.drain(..) {
             if let Action::Launch { job, .. } = action {
                 self.running.push(job);
             }
         }
-        (took, count)
+        took
     }
 
     /// Jobs that fill the machine in all rows, then those in line.
@@ -124,26 +154,16 @@ impl Bench {
         self.job(processors)
     }
 
-    fn measure(&mut self, policy: &str) {
+    fn measure(&mut self) -> [(&'static str, Vec<Duration>); 2] {
         let (mut ends, mut submits) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             let index = self.below(self.running.len() as u64);
-            let job = self.running.swap_remove(usize::try_from(index).unwrap());
+            let job = self.running.swap_remove(usize::try_from(index).unwrap_or(0));
             let jobs = [job].into();
             ends.push(self.apply(&Event::JobsEnded { jobs, status: TaskStatus::Exited(0) }));
             let event = self.any_job();
             submits.push(self.apply(&event));
         }
-        for (name, mut times) in [("a job ends", ends), ("submit", submits)] {
-            times.sort_unstable();
-            let at = |part: usize| times[times.len() * part / 1000].0.as_secs_f64() * 1e3;
-            let (longest, actions) = times[times.len() - 1];
-            let longest = longest.as_secs_f64() * 1e3;
-            println!(
-                "{policy:<20} {name:<10} {:>6.3} ms {:>6.3} ms {longest:>6.3} ms {actions:>8}",
-                at(500),
-                at(990),
-            );
-        }
+        [("a job ends", ends), ("submit", submits)]
     }
 }
