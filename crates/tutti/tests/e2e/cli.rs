@@ -104,6 +104,9 @@ fn json_has_the_documented_keys() {
         "processors",
         "jobs",
         "jobs_per_user",
+        "slots",
+        "slot_min",
+        "regularity",
     ];
     check_keys(&params["classes"], &[&["name"][..], &rules].concat());
     let switches = json(&["switches", "--json"]);
