@@ -39,13 +39,16 @@ pub(crate) struct Profile {
     row: Option<RowId>,
     /// The lengths of the row's slot, and of all others together.
     slots: (u64, u64),
+    /// How long after it started a job begins its turns.
+    lead: Nanos,
     /// Each until the next; the last for ever.
     steps: Vec<(ClusterTime, u64)>,
 }
 
 impl Profile {
-    fn new(row: Option<RowId>, slots: (u64, u64), now: ClusterTime, free: u64) -> Self {
-        Self { row, slots, steps: [(now, free)].into() }
+    /// All that is free in a row, as of now.
+    fn new(row: Option<RowId>, slots: (u64, u64), lead: Nanos, now: (ClusterTime, u64)) -> Self {
+        Self { row, slots, lead, steps: [now].into() }
     }
 
     /// So many processors come free at some moment.
@@ -100,7 +103,7 @@ impl Profile {
         let (slot, others) = self.slots;
         let turns = u128::from(limit.div_ceil(slot.max(1)));
         let takes = u128::from(limit) + turns * u128::from(others);
-        start + Nanos(u64::try_from(takes).unwrap_or(u64::MAX))
+        start + self.lead + Nanos(u64::try_from(takes).unwrap_or(u64::MAX))
     }
 
     /// The earliest moment from which on so many processors are free for long enough.
@@ -171,10 +174,12 @@ impl Core {
     pub(crate) fn profiles(&self, now: ClusterTime) -> Vec<Profile> {
         let limit = self.machine().rows as usize;
         let frame: u64 = self.frame.slots.iter().map(|slot| slot.length.0).sum();
+        let lead = self.params.lead();
         let mut profiles = Vec::new();
         for (id, row) in self.matrix.rows().take(limit) {
             let slot = self.frame.length_of(id).map_or(0, |length| length.0);
-            let mut profile = Profile::new(Some(id), (slot, frame - slot), now, row.index.free());
+            let mut profile =
+                Profile::new(Some(id), (slot, frame - slot), lead, (now, row.index.free()));
             for release in self.ledger.releases(id) {
                 let at = self.when_served(now, id, release.need);
                 if at < ClusterTime::NEVER {
@@ -185,7 +190,7 @@ impl Core {
         }
         if profiles.len() < limit {
             let slots = (self.params.quantum().0, frame);
-            profiles.push(Profile::new(None, slots, now, self.matrix.blank().free()));
+            profiles.push(Profile::new(None, slots, lead, (now, self.matrix.blank().free())));
         }
         profiles
     }
