@@ -43,6 +43,22 @@ fn check_keys(entries: &Value, keys: &[&str]) {
     }
 }
 
+/// The rules of a class, as JSON names them.
+const CLASS_RULES: [&str; 12] = [
+    "share",
+    "empty",
+    "control",
+    "priority",
+    "wait",
+    "do_not_disturb",
+    "processors",
+    "jobs",
+    "jobs_per_user",
+    "slots",
+    "slot_min",
+    "regularity",
+];
+
 #[test]
 fn json_has_the_documented_keys() {
     let instance = Instance::new().up();
@@ -94,21 +110,7 @@ fn json_has_the_documented_keys() {
     check_keys(&json(&["nodes", "--json"]), &node_keys);
     let params = json(&["params", "--json"]);
     check_keys(&params["params"], &["name", "value", "default", "range", "help"]);
-    let rules = [
-        "share",
-        "empty",
-        "control",
-        "priority",
-        "wait",
-        "do_not_disturb",
-        "processors",
-        "jobs",
-        "jobs_per_user",
-        "slots",
-        "slot_min",
-        "regularity",
-    ];
-    check_keys(&params["classes"], &[&["name"][..], &rules].concat());
+    check_keys(&params["classes"], &[&["name"][..], &CLASS_RULES].concat());
     let switches = json(&["switches", "--json"]);
     let keys = ["due_ns", "began_ns", "stopped_ns", "resumed_ns", "left", "came", "stragglers"];
     check_keys(&switches[0][1], &keys);
