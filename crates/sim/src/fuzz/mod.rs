@@ -3,7 +3,7 @@
 //!
 //! A [`Script`] is what happens, step by step. [`Script::random`] makes one; [`play`] plays it in a
 //! pretended [`Cluster`], twice, since the same events must give the same actions, and ends
-//! everything, since nothing must be left; [`shrink`] makes one that fails as short as it can. Scripts
+//! everything, since nothing must be left; [`shrink()`] makes one that fails as short as it can. Scripts
 //! are text, a line a step, so that one that failed can be kept and played again.
 //!
 //! Parameters and rules of classes are set by their tables: what is added there is tried here
