@@ -97,12 +97,15 @@ impl Bank {
     }
 }
 
+/// The class of those whose allowance is spent.
+const STANDBY: &str = "standby";
+
 impl Record {
     /// The class counts as standby from now on, or again as what it was; whether that is new.
     fn set_standby(&mut self, standby: bool) -> bool {
-        let class = ClassName::new("standby");
         match (standby, self.former.take()) {
-            (true, None) if self.spec.class != class => {
+            (true, None) if &*self.spec.class.0 != STANDBY => {
+                let class = ClassName::new(STANDBY);
                 self.former = Some(core::mem::replace(&mut self.spec.class, class));
                 true
             }

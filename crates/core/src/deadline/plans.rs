@@ -42,6 +42,13 @@ pub(crate) struct Basis {
 }
 
 impl Plans {
+    /// Whether nothing was ever planned, or all of it was dropped.
+    fn are_none(&self) -> bool {
+        let Self { rows, at_risk, basis: Basis { paces, cuts, slack }, freed } = self;
+        let basis = paces.is_empty() && cuts.is_empty() && *slack == Nanos::ZERO;
+        rows.is_empty() && at_risk.is_empty() && basis && !freed
+    }
+
     /// What a job was promised.
     pub(crate) fn promise(&self, job: JobId) -> Option<&Promise> {
         self.rows.values().find_map(|plan| plan.promises.get(job))
@@ -150,7 +157,7 @@ impl Core {
 
     /// Another policy decides from now on, which keeps no promises of this kind.
     pub(crate) fn drop_plans(&mut self, now: ClusterTime) {
-        if self.plans == Plans::default() {
+        if self.plans.are_none() {
             return;
         }
         let promised = self.plans.rows.values().flat_map(|plan| plan.promises.iter());

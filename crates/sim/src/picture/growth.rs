@@ -70,7 +70,7 @@ fn panel<B: DrawingBackend>(
     let from = sizes().fold(f64::MAX, f64::min).clamp(1.0, 1e9);
     let to = sizes().fold(0.0, f64::max).clamp(from * 10.0, 1e10);
     let mut builder = ChartBuilder::on(area);
-    builder.margin_left(look.px(14)).margin_right(look.px(28)).margin_top(look.px(8));
+    builder.margin_left(look.px(14)).margin_right(look.px(36)).margin_top(look.px(8));
     builder.margin_bottom(look.px(8)).x_label_area_size(look.px(40));
     builder.y_label_area_size(look.px(60));
     let mut chart = builder
@@ -86,7 +86,7 @@ fn panel<B: DrawingBackend>(
         .x_labels(8)
         .y_labels(8)
         .x_label_formatter(&count)
-        .y_label_formatter(&|us| if *us < 10.0 { digits(*us) } else { count(us) })
+        .y_label_formatter(&|us| if *us < 1.0 { digits(*us) } else { count(us) })
         .y_label_offset(look.at(1))
         .label_style(look.axis())
         .axis_desc_style(look.axis())

@@ -11,7 +11,7 @@ const POLICIES: [&str; 2] = ["space:easy", "gang:easy"];
 const NODES: u32 = 1000;
 const JOBS: u32 = 100_000;
 /// A short run tells little of one job: the best of several counts.
-const LEAST_S: f64 = 0.5;
+const LEAST_S: f64 = 2.0;
 const ROUNDS_MAX: u32 = 5;
 
 /// Measures, draws, and shows.
