@@ -255,13 +255,11 @@ fn a_change_is_shown_with_what_was_before() {
 #[test]
 fn run_says_that_it_does_not_heed_the_options_of_a_script() {
     let instance = Instance::new().up();
-    let path = instance.work.join("job");
-    std::fs::write(&path, "#!/bin/sh\n#TUTTI -n 2\necho it ran\n").unwrap();
-    instance.shell("chmod +x job").expect(0);
+    instance.script("job", "#!/bin/sh\n#TUTTI -n 2\necho it ran\n");
     let done =
         instance.tutti(&["run", "./job"]).expect(0).says("#TUTTI and #SBATCH lines of ./job");
     assert_eq!(done.text(), "it ran\n");
-    std::fs::write(&path, "#!/bin/sh\necho it ran\n").unwrap();
+    instance.script("job", "#!/bin/sh\necho it ran\n");
     assert_eq!(instance.tutti(&["run", "./job"]).expect(0).err, "");
 }
 

@@ -59,9 +59,7 @@ fn what_a_failed_task_means_for_the_others_can_be_chosen() {
 fn a_program_that_is_missing_or_not_executable_is_named() {
     let instance = Instance::new().up();
     fs::write(instance.work.join("plain"), "no program").unwrap();
-    fs::write(instance.work.join("lost"), "#!/no/such/interpreter\n").unwrap();
-    let lost = instance.work.join("lost");
-    fs::set_permissions(&lost, fs::Permissions::from_mode(0o755)).unwrap();
+    instance.script("lost", "#!/no/such/interpreter\n");
     let run = |program: &str| instance.tutti(&["run", "-n", "2", program]);
     run("no-such-program")
         .expect(127)

@@ -302,9 +302,18 @@ impl Instance {
     /// A copy of a program that every user may run.
     pub(crate) fn share(&self, program: &Path) -> PathBuf {
         let copy = self.work.join(program.file_name().unwrap());
-        fs::copy(program, &copy).unwrap();
+        copy_program(program, &copy);
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
         copy
+    }
+
+    /// A script in the directory of the work that every user may run.
+    pub(crate) fn script(&self, name: &str, text: &str) {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(self.work.join(name));
+        let mut shell = shell.stdin(Stdio::piped()).spawn().unwrap();
+        shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(shell.wait().unwrap().success());
     }
 
     /// Started already.
@@ -687,6 +696,13 @@ fn shared_files() -> BTreeSet<PathBuf> {
         })
     };
     list("/dev/shm").chain(list("/tmp").filter(abandoned)).collect()
+}
+
+/// Copies a program that is to be run. The kernel runs nothing that anybody holds open for writing, and
+/// what this process holds open is also held, for a moment, by every process that another test
+/// starts; so somebody else must do the writing (of scripts too).
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    assert!(Command::new("cp").args([from, to]).status().unwrap().success());
 }
 
 #[test]

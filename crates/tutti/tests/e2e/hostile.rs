@@ -1,7 +1,7 @@
 //! What users do to each other, and to the daemons, on purpose or by mistake: too much of anything.
 //! It may cost who does it his connection or his job, and nobody else anything.
 
-use crate::harness::{Instance, NOBODY, Running, eventually, player, status_of};
+use crate::harness::{Instance, NOBODY, Running, copy_program, eventually, player, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
@@ -321,9 +321,9 @@ fn an_instance_whose_program_was_replaced_goes_on() {
     let instance = instance.up();
     // As an upgrade does it, here to a program that is none.
     let kept = instance.work.join("kept");
-    std::fs::copy(&instance.program, &kept).unwrap();
+    copy_program(&instance.program, &kept);
     std::fs::remove_file(&instance.program).unwrap();
-    std::fs::copy("/bin/false", &instance.program).unwrap();
+    copy_program(Path::new("/bin/false"), &instance.program);
     let agent = instance.daemon("agent");
     send(agent, Signal::SIGKILL);
     eventually("another agent", || instance.daemon_now("agent").filter(|&new| new != agent));

@@ -1,14 +1,8 @@
 //! Jobs without a front end: files, scripts, the queue.
 
-use crate::harness::{Instance, eventually};
+use crate::harness::{Instance, copy_program, eventually};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-
-fn script(instance: &Instance, name: &str, text: &str) {
-    let path = instance.work.join(name);
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-}
+use std::path::Path;
 
 fn read(instance: &Instance, name: &str) -> String {
     fs::read_to_string(instance.work.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
@@ -69,7 +63,7 @@ fn a_program_that_went_missing_is_told_in_the_file_and_in_the_listing() {
     instance.tutti(&["params", "rows=1"]).expect(0);
     let first = instance.submit_spinner(2);
     instance.wait_for_state(first, "running");
-    fs::copy("/bin/true", instance.work.join("gone")).unwrap();
+    copy_program(Path::new("/bin/true"), &instance.work.join("gone"));
     let job = instance.submit(&["-n", "2", "-o", "out", "./gone"]);
     let alone = instance.submit(&["-o", "alone", "./gone"]);
     fs::remove_file(instance.work.join("gone")).unwrap();
@@ -119,8 +113,7 @@ fn files_are_emptied_or_appended_to() {
 #[test]
 fn a_script_may_carry_its_options() {
     let instance = Instance::new().up();
-    script(
-        &instance,
+    instance.script(
         "job",
         "#!/bin/sh\n\
          # a comment\n\
@@ -147,9 +140,9 @@ fn a_script_runs_as_it_was_when_it_was_submitted() {
     instance.tutti(&["params", "rows=1"]).expect(0);
     let first = instance.submit_spinner(2);
     instance.wait_for_state(first, "running");
-    script(&instance, "job", "#!/bin/sh\n#TUTTI -n 2 -o out-%r\necho as submitted\n");
+    instance.script("job", "#!/bin/sh\n#TUTTI -n 2 -o out-%r\necho as submitted\n");
     let job = instance.submit(&["./job"]);
-    script(&instance, "job", "#!/bin/sh\necho changed\n");
+    instance.script("job", "#!/bin/sh\necho changed\n");
     instance.tutti(&["cancel", "--now", &first.to_string()]).expect(0);
     finish(&instance, job, 0);
     assert_eq!(read(&instance, "out-0"), "as submitted\n");
@@ -167,7 +160,7 @@ fn a_bad_line_of_a_script_is_named_by_its_number() {
         ("#TUTTI --name 'not closed", "quot"),
         ("#TUTTI surplus", "surplus"),
     ] {
-        script(&instance, "job", &format!("#!/bin/sh\n\n#TUTTI -n 1\n{line}\ntrue\n"));
+        instance.script("job", &format!("#!/bin/sh\n\n#TUTTI -n 1\n{line}\ntrue\n"));
         let done = instance.tutti(&["submit", "./job"]).expect(1).says("./job: line 4");
         assert!(done.err.contains(says), "no {says:?} in {}", done.err);
     }
