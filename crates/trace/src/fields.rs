@@ -15,9 +15,20 @@ pub(crate) fn job_of_line(
 ) -> Result<Job, LineProblem> {
     let mut words: [&[u8]; FIELDS] = [b""; FIELDS];
     let mut found = 0;
-    for word in line.split(|&byte| is_blank(byte)).filter(|word| !word.is_empty()) {
+    let mut at = 0;
+    loop {
+        while line.get(at).is_some_and(|&byte| is_blank(byte)) {
+            at += 1;
+        }
+        let begin = at;
+        while line.get(at).is_some_and(|&byte| !is_blank(byte)) {
+            at += 1;
+        }
+        if begin == at {
+            break;
+        }
         if found < FIELDS {
-            words[found] = word;
+            words[found] = &line[begin..at];
         }
         found += 1;
     }
@@ -99,6 +110,10 @@ impl FieldReader<'_> {
 
     /// The number in a field; None if it is not known. It is never negative.
     fn number(&mut self, field: Field) -> Result<Option<Decimal>, LineProblem> {
+        // Half of the words of most traces.
+        if self.word(field) == b"-1" {
+            return Ok(None);
+        }
         match Decimal::parse(self.word(field)) {
             Ok(number) if !number.is_below_zero() => Ok(Some(number)),
             Ok(number) => {
