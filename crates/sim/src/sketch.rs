@@ -48,16 +48,21 @@ impl Sketch {
         self.count
     }
 
-    /// The number that `part` of `whole` are below, such as 95 of 100; where that falls between two,
+    /// The numbers that such parts of all are below, such as 95 of 100; where that falls between two,
     /// in proportion. 0 if there is none.
     #[must_use]
-    pub fn quantile(&self, part: u64, whole: u64) -> u64 {
+    pub fn quantiles<const N: usize>(&self, parts: [(u64, u64); N]) -> [u64; N] {
+        let counts = self.counts();
+        parts.map(|(part, whole)| self.quantile(&counts, part, whole))
+    }
+
+    fn quantile(&self, counts: &[(u64, u32)], part: u64, whole: u64) -> u64 {
         let whole = u128::from(whole.max(1));
         let rank = u128::from(self.count.saturating_sub(1)) * u128::from(part).min(whole);
         let (index, rest) = (rank / whole, rank % whole);
         let mut below = 0u128;
         let mut lower = None;
-        for (number, count) in self.counts() {
+        for &(number, count) in counts {
             below += u128::from(count);
             if lower.is_none() && below > index {
                 lower = Some(number);
@@ -124,24 +129,28 @@ mod tests {
         sketch
     }
 
+    fn quantile(sketch: &Sketch, part: u64, whole: u64) -> u64 {
+        let [number] = sketch.quantiles([(part, whole)]);
+        number
+    }
+
     #[test]
     fn quantiles_of_few_numbers_are_exact() {
-        assert_eq!(sketch(0..0).quantile(1, 2), 0);
+        assert_eq!(quantile(&sketch(0..0), 1, 2), 0);
         let hundred = sketch((0..=100).rev().map(|number| number * 1_000_003));
-        assert_eq!(hundred.quantile(1, 2), 50 * 1_000_003);
-        assert_eq!(hundred.quantile(95, 100), 95 * 1_000_003);
-        assert_eq!((hundred.quantile(0, 1), hundred.quantile(1, 1)), (0, 100 * 1_000_003));
-        assert_eq!(sketch([10, 20].into_iter()).quantile(1, 2), 15, "in between");
+        let [none, half, most, all] = hundred.quantiles([(0, 1), (1, 2), (95, 100), (1, 1)]);
+        assert_eq!([none, half, most, all], [0, 50, 95, 100].map(|number| number * 1_000_003));
+        assert_eq!(quantile(&sketch([10, 20].into_iter()), 1, 2), 15, "in between");
         assert_eq!(sketch([10, 20, 20].into_iter()).counts(), [(10, 1), (20, 2)]);
     }
 
     #[test]
     fn quantiles_of_many_numbers_are_near() {
         let many = sketch((0..=200_000).rev().map(|number| number * 1_000_003));
-        assert_eq!((many.count(), many.quantile(0, 1)), (200_001, 0));
+        assert_eq!((many.count(), quantile(&many, 0, 1)), (200_001, 0));
         for percent in [1, 50, 95, 100] {
             let exact = percent * 2_000 * 1_000_003;
-            assert!(many.quantile(percent, 100).abs_diff(exact) * 4_000 <= exact, "{percent}");
+            assert!(quantile(&many, percent, 100).abs_diff(exact) * 4_000 <= exact, "{percent}");
         }
     }
 

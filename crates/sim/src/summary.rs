@@ -353,6 +353,9 @@ fn slowdown(job: &Finished) -> f64 {
     (job.response().0 as f64 / run_ns as f64).max(1.0)
 }
 
+const MEDIAN: (u64, u64) = (1, 2);
+const P95: (u64, u64) = (95, 100);
+
 impl Lengths {
     fn add(&mut self, length_ns: u64) {
         self.sum_ns += u128::from(length_ns);
@@ -362,10 +365,11 @@ impl Lengths {
 
     fn measure(&self, jobs: u64) -> Measure {
         let seconds = |ns: u64| ns.min(self.max_ns) as f64 / NS_PER_S as f64;
+        let [median, p95] = self.sketch.quantiles([MEDIAN, P95]).map(seconds);
         Measure {
             mean: self.sum_ns as f64 / NS_PER_S as f64 / jobs.max(1) as f64,
-            median: seconds(self.sketch.quantile(1, 2)),
-            p95: seconds(self.sketch.quantile(95, 100)),
+            median,
+            p95,
             max: seconds(self.max_ns),
         }
     }
@@ -386,11 +390,7 @@ impl Slowdowns {
         }
         // What is put in is cut off to the unit, and what is read back may be above it.
         let read = |number: u64| (number as f64 / SLOWDOWN_UNIT).clamp(1.0, self.max);
-        Measure {
-            mean: self.sum / jobs as f64,
-            median: read(self.sketch.quantile(1, 2)),
-            p95: read(self.sketch.quantile(95, 100)),
-            max: self.max,
-        }
+        let [median, p95] = self.sketch.quantiles([MEDIAN, P95]).map(read);
+        Measure { mean: self.sum / jobs as f64, median, p95, max: self.max }
     }
 }
