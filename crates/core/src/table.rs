@@ -1,17 +1,19 @@
 //! A map from job numbers: as a `BTreeMap`, but found in fewer steps.
 //!
 //! Job numbers are given one after the other, so the jobs that are known lie close together, but for
-//! some that last long. A page tells of a few dozen numbers in a row where their records are; pages
-//! come and go with their jobs, and are found by their place, whatever gaps there are. The records
-//! themselves lie side by side, and the place of one that is gone is used again.
+//! some that last long. A page tells of a few hundred numbers in a row where their records are; pages
+//! come and go with their jobs. As long as none behind it is missing, a page stands as far from the
+//! last as its number says; otherwise it is searched for. The records themselves lie side by side,
+//! and the place of one that is gone is used again.
 
 use crate::ids::JobId;
-use alloc::collections::BTreeMap;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use core::ops::Index;
 
-const PAGE: usize = 64;
+const PAGE: usize = 512;
 
 /// The place of a record; used again once the record is gone.
 type Place = u32;
@@ -22,7 +24,8 @@ const NOWHERE: Place = Place::MAX;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
-    pages: BTreeMap<u64, Page>,
+    /// By their numbers, which stand beside them.
+    pages: VecDeque<(u64, Box<Page>)>,
     records: Vec<Option<T>>,
     vacant: Vec<Place>,
 }
@@ -41,9 +44,20 @@ fn place(job: JobId) -> (u64, usize) {
 }
 
 impl<T> Table<T> {
+    /// Where a page stands, or would if there were one.
+    fn find(&self, page: u64) -> Result<usize, usize> {
+        let Some(&(last, _)) = self.pages.back() else { return Err(0) };
+        let after = usize::try_from(last.wrapping_sub(page)).unwrap_or(usize::MAX);
+        let at = (self.pages.len() - 1).wrapping_sub(after);
+        match self.pages.get(at) {
+            Some(&(number, _)) if number == page => Ok(at),
+            Some(_) | None => self.pages.binary_search_by_key(&page, |&(number, _)| number),
+        }
+    }
+
     fn index(&self, job: JobId) -> Option<usize> {
         let (page, slot) = place(job);
-        let index = self.pages.get(&page)?.slots[slot];
+        let index = self.pages[self.find(page).ok()?].1.slots[slot];
         (index != NOWHERE).then_some(index as usize)
     }
 
@@ -77,8 +91,12 @@ impl<T> Table<T> {
         });
         self.records[index as usize] = Some(record);
         let (number, slot) = place(job);
-        let empty = Page { slots: [NOWHERE; PAGE], used: 0 };
-        let page = self.pages.entry(number).or_insert(empty);
+        let at = self.find(number).unwrap_or_else(|at| {
+            let empty = Page { slots: [NOWHERE; PAGE], used: 0 };
+            self.pages.insert(at, (number, Box::new(empty)));
+            at
+        });
+        let page = &mut self.pages[at].1;
         page.slots[slot] = index;
         page.used += 1;
     }
@@ -86,13 +104,14 @@ impl<T> Table<T> {
     /// Takes a record out.
     pub fn remove(&mut self, job: &JobId) -> Option<T> {
         let (number, slot) = place(*job);
-        let page = self.pages.get_mut(&number)?;
+        let at = self.find(number).ok()?;
+        let page = &mut self.pages[at].1;
         let index = core::mem::replace(&mut page.slots[slot], NOWHERE);
         let record = self.records.get_mut(index as usize)?.take();
         self.vacant.push(index);
         page.used -= 1;
         if page.used == 0 {
-            self.pages.remove(&number);
+            self.pages.remove(at);
         }
         record
     }
@@ -111,9 +130,9 @@ impl<T> Table<T> {
 
     /// All records, by number.
     pub fn iter(&self) -> impl Iterator<Item = (JobId, &T)> {
-        self.pages.iter().flat_map(|(page, Page { slots, .. })| {
+        self.pages.iter().flat_map(|(page, found)| {
             let numbers = (0..PAGE as u64).map(move |slot| JobId(page * PAGE as u64 + slot));
-            let indices = numbers.zip(slots);
+            let indices = numbers.zip(&found.slots);
             indices.filter_map(|(job, &at)| Some((job, self.records.get(at as usize)?.as_ref()?)))
         })
     }
@@ -131,7 +150,7 @@ impl<T> Table<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { pages: BTreeMap::new(), records: Vec::new(), vacant: Vec::new() }
+        Self { pages: VecDeque::new(), records: Vec::new(), vacant: Vec::new() }
     }
 }
 
