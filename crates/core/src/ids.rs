@@ -132,7 +132,12 @@ impl ProcessorSet {
     /// The lowest of them, so many.
     #[must_use]
     pub fn lowest(&self, count: u32) -> Self {
-        self.iter().take(count as usize).collect()
+        if self.high.is_some() {
+            return self.iter().take(count as usize).collect();
+        }
+        // What is left once the lowest bit has been taken away so many times.
+        let others = (0..count.min(64)).fold(self.low, |rest, _| rest & rest.wrapping_sub(1));
+        Self { low: self.low & !others, high: None }
     }
 
     fn of_words(low: u64, mut high: Vec<u64>) -> Self {
@@ -183,7 +188,9 @@ impl ProcessorSet {
     /// How many processors are in the set.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.low.count_ones() + self.high().iter().map(|word| word.count_ones()).sum::<u32>()
+        let low = self.low.count_ones();
+        let Some(high) = &self.high else { return low };
+        low + high.0.iter().map(|word| word.count_ones()).sum::<u32>()
     }
 
     /// Whether the set is empty.
@@ -325,6 +332,19 @@ mod tests {
         assert_eq!(ProcessorSet::from(vec![0; 1000]), ProcessorSet::new());
         for set in [ProcessorSet::new(), ProcessorSet::first(65), [64].into_iter().collect()] {
             assert_eq!(ProcessorSet::from(Vec::from(set.clone())), set);
+        }
+    }
+
+    #[test]
+    fn the_lowest_are_taken_one_by_one() {
+        let low: ProcessorSet = [0, 1, 9, 63].into_iter().collect();
+        let wide: ProcessorSet = [0, 1, 9, 63, 64, 200].into_iter().collect();
+        for (set, most) in [(&low, 4), (&wide, 6)] {
+            for count in [0, 1, 3, 4, 5, 6, 64, 65, u32::MAX] {
+                let plain: ProcessorSet = set.iter().take(count as usize).collect();
+                assert_eq!(set.lowest(count), plain, "{count} of {set}");
+                assert_eq!(plain.count(), count.min(most));
+            }
         }
     }
 

@@ -64,23 +64,31 @@ impl Column {
         self.cells.retain(|(id, cells)| *id != row || !cells.unused());
     }
 
-    /// Processors go to a job at home in a row.
-    pub(super) fn take(&mut self, home: (RowId, JobId), set: &ProcessorSet) {
+    /// Processors go to a job at home in a row. Says how many are free there now.
+    pub(super) fn take(&mut self, home: (RowId, JobId), set: &ProcessorSet) -> u32 {
         let after = self.residents.partition_point(|&other| other < home);
         self.residents.insert(after, home);
-        let row = home.0;
-        self.cells_mut(row).taken.union_with(set);
         self.load += set.count();
+        let width = self.width;
+        let cells = self.cells_mut(home.0);
+        cells.taken.union_with(set);
+        width - cells.taken.count()
     }
 
-    /// Processors come back from a job at home in a row.
-    pub(super) fn give_back(&mut self, home: (RowId, JobId), set: &ProcessorSet) {
-        self.residents.retain(|&other| other != home);
-        let row = home.0;
-        let cells = self.cells_mut(row);
+    /// Processors come back from a job at home in a row. Says how many are free there now.
+    pub(super) fn give_back(&mut self, home: (RowId, JobId), set: &ProcessorSet) -> u32 {
+        if let Ok(at) = self.residents.binary_search(&home) {
+            self.residents.remove(at);
+        }
+        self.load -= set.count();
+        let width = self.width;
+        let cells = self.cells_mut(home.0);
         cells.taken.subtract(set);
         cells.suspended.subtract(set);
-        self.prune(row);
-        self.load -= set.count();
+        let free = width - cells.taken.count();
+        if cells.unused() {
+            self.prune(home.0);
+        }
+        free
     }
 }

@@ -1,6 +1,6 @@
 //! Guests: who runs besides, on processors that the homes of a row leave idle.
 
-use super::{Changes, Matrix, Parts};
+use super::{Changes, Matrix};
 use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
 use alloc::vec::Vec;
 
@@ -11,8 +11,12 @@ impl Matrix {
         if self.rows.len() > 1 {
             self.invite_all();
         }
-        self.seekers.clear();
-        self.woken.clear();
+        if !self.seekers.is_empty() {
+            self.seekers.clear();
+        }
+        if !self.woken.is_empty() {
+            self.woken.clear();
+        }
         changes.nodes.clear();
         changes.jobs.clear();
         core::mem::swap(&mut self.changes, changes);
@@ -81,7 +85,7 @@ impl Matrix {
         let target = self.row_mut(row);
         target.guests.insert(job);
         target.busy += processors;
-        self.note(job, &parts);
+        self.changes.note(job, &parts);
     }
 
     pub(super) fn evict(&mut self, job: JobId, row: RowId) {
@@ -94,11 +98,14 @@ impl Matrix {
                 column.prune(row);
             }
         }
-        self.loosen(row, &parts);
+        let several = self.rows.len() > 1;
         let target = self.row_mut(row);
+        if several {
+            target.loosen(&parts);
+        }
         target.guests.remove(&job);
         target.busy -= processors;
-        self.note(job, &parts);
+        self.changes.note(job, &parts);
     }
 
     pub(super) fn evict_everywhere(&mut self, job: JobId) {
@@ -117,17 +124,6 @@ impl Matrix {
             let seat = &self.seats[&guest];
             if seat.guest_in.contains(&row) && seat.on(node).is_some_and(|own| own.overlaps(set)) {
                 self.evict(guest, row);
-            }
-        }
-    }
-
-    /// Notes that room for guests may have come free.
-    pub(super) fn loosen(&mut self, row: RowId, parts: &Parts) {
-        // In a single row there are no guests.
-        if self.rows.len() > 1 {
-            let row = self.row_mut(row);
-            for (node, _) in parts.iter() {
-                row.loosened.insert(*node);
             }
         }
     }

@@ -108,53 +108,59 @@ impl Matrix {
     /// A home that is active counts as such.
     pub(super) fn begin_turns(&mut self, job: JobId) {
         let Some(seat) = self.seats.get(&job) else { return };
-        let (row, parts, processors) = (seat.row, seat.parts.clone(), seat.processors);
-        let class = seat.class.clone();
-        if !self.row_mut(row).guests.is_empty() {
-            for (node, set) in parts.iter() {
+        let (row, parts) = (seat.row, &seat.parts);
+        if !self.rows[&row].guests.is_empty() {
+            for (node, set) in parts.clone().iter() {
                 self.evict_overlapping(row, *node, set);
             }
+        }
+        let (Some(seat), Some(home)) = (self.seats.get(&job), self.rows.get_mut(&row)) else {
+            return;
+        };
+        home.busy += seat.processors;
+        let woken = home.classes.is_empty();
+        match home.classes.get_mut(&seat.class) {
+            Some(present) => *present += 1,
+            None => {
+                home.classes.insert(seat.class.clone(), 1);
+                self.reshaped = true;
+            }
+        }
+        if woken {
+            self.woken.insert(row);
         }
         if self.rows.len() > 1 {
             self.seekers.insert(job);
         }
-        let home = self.row_mut(row);
-        home.busy += processors;
-        let woken = home.classes.is_empty();
-        let present = home.classes.entry(class).or_default();
-        *present += 1;
-        let reshaped = *present == 1;
-        self.reshaped |= reshaped;
-        if woken {
-            self.woken.insert(row);
-        }
-        self.note(job, &parts);
+        self.changes.note(job, &seat.parts);
     }
 
     /// A home that was active counts as such no more.
     pub(super) fn end_turns(&mut self, job: JobId) {
         self.evict_everywhere(job);
+        let several = self.rows.len() > 1;
         let Some(seat) = self.seats.get(&job) else { return };
-        let (row, parts, processors) = (seat.row, seat.parts.clone(), seat.processors);
-        let class = seat.class.clone();
-        self.loosen(row, &parts);
-        let home = self.row_mut(row);
-        home.busy -= processors;
-        if let Some(count) = home.classes.get_mut(&class) {
+        let Some(home) = self.rows.get_mut(&seat.row) else { return };
+        self.changes.note(job, &seat.parts);
+        if several {
+            home.loosen(&seat.parts);
+        }
+        home.busy -= seat.processors;
+        if let Some(count) = home.classes.get_mut(&seat.class) {
             *count -= 1;
             if *count == 0 {
-                home.classes.remove(&class);
+                home.classes.remove(&seat.class);
                 self.reshaped = true;
             }
         }
-        if self.row_mut(row).classes.is_empty() {
+        if home.classes.is_empty() {
             // A row without active homes has no slot, so nobody can be a guest there.
+            let row = seat.row;
             self.woken.remove(&row);
             for guest in self.row_mut(row).guests.clone() {
                 self.evict(guest, row);
             }
         }
-        self.note(job, &parts);
     }
 
     /// Notes that the home on these processors does not take its turns.
@@ -188,9 +194,9 @@ impl Matrix {
         for (node, set) in parts {
             let column = self.columns.get_mut(node.0 as usize).and_then(Option::as_mut);
             let Some(column) = column else { continue };
-            let (free, load, count) = (column.free(home.0), column.load, set.count());
-            column.take(home, set);
-            row.index.shift(*node, free, free - count);
+            let (load, count) = (column.load, set.count());
+            let free = column.take(home, set);
+            row.index.shift(*node, free + count, free);
             self.loads.shift(*node, load, column.load);
         }
     }
@@ -202,9 +208,9 @@ impl Matrix {
         for (node, set) in parts {
             let column = self.columns.get_mut(node.0 as usize).and_then(Option::as_mut);
             let Some(column) = column else { continue };
-            let (free, load, count) = (column.free(home.0), column.load, set.count());
-            column.give_back(home, set);
-            row.index.shift(*node, free, free + count);
+            let (load, count) = (column.load, set.count());
+            let free = column.give_back(home, set);
+            row.index.shift(*node, free - count, free);
             self.loads.shift(*node, load, column.load);
             if may_unify {
                 row.vacated.insert(*node);

@@ -124,8 +124,9 @@ impl Loads {
 
     /// The nodes of a set, the least loaded first, then by number.
     fn in_order<'a>(&'a self, nodes: &'a NodeSet) -> impl Iterator<Item = NodeId> + 'a {
-        let loaded = if nodes.is_empty() { None } else { Some(self.by_load()) };
-        loaded.into_iter().flatten().flat_map(|loaded| nodes.common(loaded))
+        let common = self.by_load().flat_map(|loaded| nodes.common(loaded));
+        // Each has one load, so what is left need not be looked at.
+        common.take(nodes.len() as usize)
     }
 
     /// The nodes of each load, least first.

@@ -84,6 +84,14 @@ pub struct Changes {
     pub jobs: Vec<JobId>,
 }
 
+impl Changes {
+    /// Notes that a job runs in other slots than before.
+    fn note(&mut self, job: JobId, parts: &Parts) {
+        self.jobs.push(job);
+        self.nodes.extend(parts.iter().map(|&(node, _)| node));
+    }
+}
+
 /// The matrix.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Matrix {
@@ -241,7 +249,7 @@ impl Matrix {
                 let parts = seat.parts.clone();
                 self.movers.insert(job);
                 self.seekers.insert(job);
-                self.note(job, &parts);
+                self.changes.note(job, &parts);
             }
         }
         let Some(column) = self.columns.get_mut(node.0 as usize).and_then(Option::take) else {
@@ -282,12 +290,6 @@ impl Matrix {
         jobs.sort_unstable();
         jobs.dedup();
         jobs
-    }
-
-    /// Notes that a job runs in other slots than before.
-    fn note(&mut self, job: JobId, parts: &Parts) {
-        self.changes.jobs.push(job);
-        self.changes.nodes.extend(parts.iter().map(|&(node, _)| node));
     }
 
     fn column_mut(&mut self, node: NodeId) -> Option<&mut Column> {

@@ -1,6 +1,6 @@
 //! One row of the matrix, and its part of one node.
 
-use super::{Index, NodeSet};
+use super::{Index, NodeSet, Parts};
 use crate::ids::{ClassName, JobId, ProcessorSet};
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +37,14 @@ pub struct Cells {
 impl Row {
     pub(super) fn new(index: Index) -> Self {
         Self { index, ..Self::default() }
+    }
+
+    /// Notes that room for guests may have come free, which is of interest while there are other
+    /// rows for guests to come from.
+    pub(super) fn loosen(&mut self, parts: &Parts) {
+        for (node, _) in parts.iter() {
+            self.loosened.insert(*node);
+        }
     }
 }
 

@@ -238,7 +238,7 @@ pub(super) fn choose(
     }
     if machine.matrix.row_count() <= usize::from(row.is_some()) {
         // No other row loads any of them.
-        return free.iter().take(count as usize).collect();
+        return free.lowest(count);
     }
     let load = |processor| machine.matrix.column(node).map_or(0, |c| c.load_of(processor));
     let mut free: Vec<(usize, u32)> = free.iter().map(|p| (load(p), p)).collect();
