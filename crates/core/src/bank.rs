@@ -165,6 +165,9 @@ impl Core {
 
     /// Whose allowance is spent, or is not any more, gets another class.
     pub(crate) fn reclassify(&mut self) {
+        if self.bank.accounts.is_empty() && self.bank.spent.is_empty() {
+            return;
+        }
         let spent = self.bank.accounts.iter().filter(|(_, balance)| balance.is_spent());
         let spent: BTreeSet<BankAccount> = spent.map(|(&account, _)| account).collect();
         if spent == self.bank.spent {

@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-const BLOCK_MAX: usize = 256;
+const BLOCK_MAX: usize = 128;
 
 /// What can stand in the list: its order is its place, and no two are equal.
 pub(crate) trait Entry: Copy + Ord + core::fmt::Debug {

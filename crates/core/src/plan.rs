@@ -52,19 +52,6 @@ pub(crate) struct Outbox {
     changes: Changes,
 }
 
-impl Outbox {
-    /// Nothing remains; what lists took of memory is used again.
-    fn clear(&mut self) {
-        self.nodes.clear();
-        (self.all_nodes, self.reframed, self.reshaped) = (false, false, false);
-        self.quieter.clear();
-        self.moves.clear();
-        self.launches.clear();
-        self.changes.nodes.clear();
-        self.changes.jobs.clear();
-    }
-}
-
 /// When a node was last told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Sent {
@@ -146,39 +133,49 @@ impl Core {
 
     /// Sends what changed: timetables, then launches.
     pub(crate) fn publish(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
-        let reframed = self.reframe(now) | self.outbox.reframed;
-        let mut outbox = core::mem::take(&mut self.outbox);
-        self.matrix.settle(&mut outbox.changes);
-        let all_nodes = outbox.all_nodes || reframed;
-        outbox.nodes.extend_from_slice(&outbox.changes.nodes);
+        let reframed = self.reframe(now) | core::mem::take(&mut self.outbox.reframed);
+        let all_nodes = core::mem::take(&mut self.outbox.all_nodes);
+        // Lists are put back when they are done with: what they took of memory is used again.
+        let mut changes = core::mem::take(&mut self.outbox.changes);
+        let mut nodes = core::mem::take(&mut self.outbox.nodes);
+        self.matrix.settle(&mut changes);
+        nodes.extend_from_slice(&changes.nodes);
         // It finds the runs in it.
-        outbox.nodes.sort();
-        outbox.nodes.dedup();
-        self.tell(now, all_nodes, &outbox.nodes, actions);
-        let mut runs = Vec::with_capacity(outbox.changes.jobs.len());
-        self.runs_of(&outbox.changes.jobs, &mut runs);
+        nodes.sort();
+        nodes.dedup();
+        self.tell(now, all_nodes || reframed, &nodes, actions);
+        nodes.clear();
+        self.outbox.nodes = nodes;
+        let mut runs = Vec::with_capacity(changes.jobs.len());
+        self.runs_of(&changes.jobs, &mut runs);
         // Where somebody is absent, others may run in his place; what a class says of its empty time
         // may also decide who.
-        if outbox.all_nodes {
-            outbox.quieter.extend(self.absent.iter().map(|&(node, _)| node));
+        if all_nodes {
+            self.outbox.quieter.extend(self.absent.iter().map(|&(node, _)| node));
         } else if !self.absent.is_empty() {
-            let nodes = outbox.changes.nodes.iter().copied();
-            outbox.quieter.extend(nodes.filter(|&node| self.anybody_absent(node)));
+            let nodes = changes.nodes.iter().copied().filter(|&node| self.anybody_absent(node));
+            let nodes: Vec<NodeId> = nodes.collect();
+            self.outbox.quieter.extend(nodes);
         }
-        for &node in &outbox.quieter {
+        changes.nodes.clear();
+        changes.jobs.clear();
+        self.outbox.changes = changes;
+        while let Some(node) = self.outbox.quieter.pop_first() {
             self.runs_on(node, &mut runs);
         }
         let rows = || self.matrix.rows().map(|(row, _)| row).collect();
         let frame = (reframed).then(|| (self.frame.clone(), rows()));
         self.ledger.stage(Stage { at: self.activated, frame, runs });
-        for &job in &outbox.moves {
+        let mut moves = core::mem::take(&mut self.outbox.moves);
+        for job in moves.drain(..) {
             self.ask_to_move(job, actions);
         }
-        for &job in &outbox.launches {
+        self.outbox.moves = moves;
+        let mut launches = core::mem::take(&mut self.outbox.launches);
+        for job in launches.drain(..) {
             self.launch(job, actions);
         }
-        outbox.clear();
-        self.outbox = outbox;
+        self.outbox.launches = launches;
     }
 
     /// Says which nodes get new timetables.

@@ -201,7 +201,9 @@ impl Core {
             self.seat_by_class(now);
             return;
         }
-        self.by_class = ByClass::default();
+        if self.by_class != ByClass::default() {
+            self.by_class = ByClass::default();
+        }
         match self.queue.discipline {
             Discipline::Fcfs => self.seat_in_turn(now),
             Discipline::Easy | Discipline::Sjbf => self.seat_around_promise(now, newcomer),

@@ -101,7 +101,12 @@ impl Ledger {
 
     /// Notes what changes with a timetable. Stages must be handed in in the order of their times.
     pub fn stage(&mut self, stage: Stage) {
-        if stage.frame.is_some() || !stage.runs.is_empty() {
+        if stage.frame.is_none() && stage.runs.is_empty() {
+            return;
+        }
+        if stage.at <= self.now && self.stages.is_empty() {
+            self.enter(stage);
+        } else {
             self.stages.push_back(stage);
             self.advance(self.now);
         }

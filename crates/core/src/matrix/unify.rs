@@ -10,9 +10,12 @@ impl Matrix {
     /// Moves homes to rows that they should rather be in, where their own processors are free, as far
     /// as that goes; rows that lose their last home vanish. Says who went where.
     pub fn unify(&mut self, packing: Packing) -> Vec<(JobId, RowId)> {
-        let movers = core::mem::take(&mut self.movers);
         let vacated = self.rows.values().any(|row| !row.vacated.is_empty());
-        let moved = if self.rows.len() <= 1 || (!vacated && movers.is_empty()) {
+        if !vacated && self.movers.is_empty() {
+            return Vec::new();
+        }
+        let movers = core::mem::take(&mut self.movers);
+        let moved = if self.rows.len() <= 1 {
             Vec::new()
         } else {
             match packing {
