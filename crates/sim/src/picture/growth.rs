@@ -3,7 +3,7 @@
 
 use super::look::{FAINT, INK, Look, colour, digits};
 use super::{Drawn, Picture, PictureError};
-use plotters::chart::ChartBuilder;
+use plotters::chart::{ChartBuilder, LabelAreaPosition};
 use plotters::coord::Shift;
 use plotters::coord::combinators::IntoLogRange;
 use plotters::element::Circle;
@@ -25,8 +25,12 @@ pub struct Curve {
 pub struct Growth {
     /// Against nodes.
     pub by_nodes: Vec<Curve>,
+    /// How many jobs there are meanwhile.
+    pub jobs: u32,
     /// Against jobs.
     pub by_jobs: Vec<Curve>,
+    /// How many nodes there are meanwhile.
+    pub nodes: u32,
 }
 
 impl Growth {
@@ -55,8 +59,10 @@ impl Picture for Growth {
         let names: Vec<&str> = self.by_nodes.iter().map(|curve| curve.name.as_str()).collect();
         let area = look.head(area, "Time to simulate one job", &names)?;
         let (left, right) = area.split_horizontally(area.dim_in_pixel().0 / 2);
-        panel(&left, look, "nodes", (&self.by_nodes, self.times()))?;
-        panel(&right, look, "jobs", (&self.by_jobs, self.times()))
+        let by_nodes = format!("nodes ({} jobs)", count(&self.jobs.into()));
+        let by_jobs = format!("jobs ({} nodes)", count(&self.nodes.into()));
+        panel(&left, look, &by_nodes, (&self.by_nodes, self.times()))?;
+        panel(&right, look, &by_jobs, (&self.by_jobs, self.times()))
     }
 }
 
@@ -71,7 +77,7 @@ fn panel<B: DrawingBackend>(
     let to = sizes().fold(0.0, f64::max).clamp(from * 10.0, 1e10);
     let mut builder = ChartBuilder::on(area);
     builder.margin_left(look.px(14)).margin_right(look.px(36)).margin_top(look.px(8));
-    builder.margin_bottom(look.px(8)).x_label_area_size(look.px(40));
+    builder.margin_bottom(look.px(8)).x_label_area_size(look.px(50));
     builder.y_label_area_size(look.px(60));
     let mut chart = builder
         .build_cartesian_2d((from..to).log_scale(), (least..most).log_scale())
@@ -88,6 +94,8 @@ fn panel<B: DrawingBackend>(
         .x_label_formatter(&count)
         .y_label_formatter(&|us| if *us < 1.0 { digits(*us) } else { count(us) })
         .y_label_offset(look.at(1))
+        // The lowest numbers of both axes stand apart.
+        .set_tick_mark_size(LabelAreaPosition::Bottom, look.px(8))
         .label_style(look.axis())
         .axis_desc_style(look.axis())
         .draw()
@@ -125,13 +133,17 @@ mod tests {
         let curve = |points: &[(f64, f64)]| Curve { name: "gang".into(), points: points.into() };
         let growth = Growth {
             by_nodes: vec![curve(&[(100.0, 8.0), (1000.0, 9.0), (100_000.0, 70.0)])],
+            jobs: 30_000,
             by_jobs: vec![curve(&[(1000.0, 12.0), (1_000_000.0, 8.5)])],
+            nodes: 5000,
         };
         let text = svg(&growth).unwrap();
-        for word in ["Time to simulate one job", "nodes", "jobs", "1,000,000", "100,000"] {
+        for word in
+            ["Time to simulate one job", "(30,000 jobs)", "(5,000 nodes)", "1,000,000", "100,000"]
+        {
             assert!(text.contains(word), "{word}");
         }
-        let nothing = Growth { by_nodes: Vec::new(), by_jobs: Vec::new() };
+        let nothing = Growth { by_nodes: Vec::new(), by_jobs: Vec::new(), ..growth };
         assert!(svg(&nothing).is_ok());
     }
 

@@ -32,7 +32,7 @@ pub(super) fn draw(bench: &Bench, file: &Path) -> anyhow::Result<Vec<Figure>> {
         let curve = jobs.map(|jobs| Ok((jobs, per_job_us((NODES, jobs), policy, &mut figures)?)));
         by_jobs.push(Curve { name: policy.to_owned(), points: points(curve)? });
     }
-    save(&Growth { by_nodes, by_jobs }, file)?;
+    save(&Growth { by_nodes, jobs: JOBS, by_jobs, nodes: NODES }, file)?;
     Ok(figures)
 }
 
