@@ -10,6 +10,7 @@
 //! next.
 
 use crate::error::SimError;
+use crate::feedback::{Arrival, Feedback, Waiting};
 use crate::grouped::Grouped;
 use crate::hosts::{self, Host};
 use crate::jobs::{Course, Finished, Index, Job, Jobs, Live, Rest};
@@ -59,6 +60,8 @@ pub struct Settings {
     pub movable: bool,
     /// How progress is worked out.
     pub progress: Progress,
+    /// Whether jobs wait for those before them; otherwise all come at their submit times.
+    pub feedback: Option<Feedback>,
     /// When to stop, jobs or no jobs.
     pub horizon: Option<ClusterTime>,
     /// Whether jobs that the core declines are passed over; otherwise they are an error.
@@ -171,6 +174,8 @@ struct Simulation<'a, P, O> {
     progress: P,
     observer: &'a mut O,
     jobs: Jobs,
+    /// Jobs that are not handed in yet, though their place in the workload has come.
+    waiting: Waiting<'a>,
     moves: Moves,
     uneven: Option<Uneven>,
     /// How many jobs have processors.
@@ -197,6 +202,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             progress,
             observer,
             jobs: Jobs::default(),
+            waiting: Waiting::new(settings.feedback, &settings.calendar),
             moves: Moves::new(settings.move_cost),
             uneven: (!settings.hosts.is_empty()).then(|| {
                 let weights = settings.weights.unwrap_or(settings.params.weights());
@@ -225,15 +231,18 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         self.settle()?;
         let mut coming = next_of(&mut workload)?;
         loop {
-            let submit = coming.as_ref().map_or(ClusterTime::NEVER, |job| job.submit.max(self.now));
+            let arrives =
+                coming.as_ref().map_or(ClusterTime::NEVER, |job| job.submit.max(self.now));
+            let submit = arrives.min(self.waiting.next());
             let done = self.progress.next(&self.jobs);
             let tells = self.settings.calendar.get(self.told).map_or(ClusterTime::NEVER, |it| it.0);
             let wake = self.wake.min(self.core.next_change()).min(tells);
             let due = submit.min(done).min(wake).min(self.moves.next());
             let horizon = self.settings.horizon.unwrap_or(ClusterTime::NEVER);
-            let is_over = coming.is_none() && self.jobs.len() == 0;
-            let is_stuck =
-                coming.is_none() && due.since(self.busy) > STUCK_AFTER && self.seated == 0;
+            let is_over = submit == ClusterTime::NEVER && self.jobs.len() == 0;
+            let is_stuck = submit == ClusterTime::NEVER
+                && due.since(self.busy) > STUCK_AFTER
+                && self.seated == 0;
             if due >= horizon || is_over || is_stuck {
                 break;
             }
@@ -248,10 +257,15 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             }
             let submits_first = self.settings.order == Order::SubmitFirst || done > due;
             if submit == due && submits_first {
-                if let Some(job) = coming.take() {
+                // Who waited stands above in the workload.
+                if let Some(job) = self.waiting.take(self.now) {
                     self.hand_in(job)?;
+                } else {
+                    if let Some(job) = coming.take() {
+                        self.arrive(job)?;
+                    }
+                    coming = next_of(&mut workload)?;
                 }
-                coming = next_of(&mut workload)?;
             } else if done == due {
                 if let Some(id) = self.progress.done(&self.jobs) {
                     self.end_or_go_on(id)?;
@@ -297,6 +311,22 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         self.settings.skips_declined || matches!(refusal, Refusal::Deadline { .. })
     }
 
+    /// A job is handed in, or waits for the one before it.
+    fn arrive<E>(&mut self, job: Job) -> Result<(), SimError<E>> {
+        match self.waiting.arrive(&job, self.now) {
+            Arrival::Now => self.hand_in(job),
+            Arrival::Later => Ok(()),
+            Arrival::Unknown(preceding) if !self.waiting.lets_alone() => {
+                let Job { number, line, .. } = job;
+                Err(SimError::Preceding { number, line, preceding })
+            }
+            Arrival::Unknown(_) => {
+                self.observer.let_alone(&job);
+                self.hand_in(job)
+            }
+        }
+    }
+
     fn hand_in<E>(&mut self, mut job: Job) -> Result<(), SimError<E>> {
         job.submit = job.submit.max(self.now);
         self.ask_for(&job);
@@ -328,7 +358,10 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 let Job { number, line, .. } = job;
                 return Err(SimError::Declined { number, line, refusal });
             }
-            Some(Err(_)) | None => self.observer.declined(&job),
+            Some(Err(_)) | None => {
+                self.observer.declined(&job);
+                self.waiting.ended(job.number, self.now);
+            }
         }
         self.settle()
     }
@@ -516,6 +549,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             end: self.now,
             preemptions: live.course.preemptions,
         };
+        self.waiting.ended(live.job.number, self.now);
         self.observer.ended(id, &finished)?;
         Ok(())
     }

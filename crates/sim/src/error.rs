@@ -20,6 +20,19 @@ pub enum SimError<E> {
         /// Why.
         refusal: Refusal,
     },
+    /// A job waits for one that was not simulated.
+    #[error(
+        "job {number} (line {line}) is to come after job {preceding}, which is not above it among the \
+         jobs that are simulated; mend field 17"
+    )]
+    Preceding {
+        /// The job's number in its workload.
+        number: u64,
+        /// Its line there; 0 if it comes from a model.
+        line: u64,
+        /// The number that it names.
+        preceding: u64,
+    },
     /// Nothing happens any more, and jobs are left: a fault of the core or of this driver.
     #[error("{left} jobs are left and nothing is due any more; please report this")]
     Stuck {

@@ -1,10 +1,11 @@
 //! Jobs on their way through a simulation.
 
+use crate::feedback::Follows;
 use std::collections::VecDeque;
 use tutti_core::{ClusterTime, JobId, Nanos};
 
 /// One job of a workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Job {
     /// Its number in its workload.
     pub number: u64,
@@ -26,6 +27,8 @@ pub struct Job {
     pub user: u32,
     /// Its group; 0 if not known.
     pub group: u32,
+    /// The job that it waits for before it is handed in, if jobs wait ([`Feedback`](crate::Feedback)).
+    pub follows: Option<Follows>,
 }
 
 impl Job {

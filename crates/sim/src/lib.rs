@@ -15,6 +15,7 @@
 
 mod driver;
 mod error;
+mod feedback;
 pub mod fuzz;
 mod grouped;
 mod hosts;
@@ -35,6 +36,7 @@ mod workload;
 
 pub use driver::{Checks, Order, Progress, Settings, run};
 pub use error::SimError;
+pub use feedback::{Feedback, Follows};
 pub use hosts::{Host, HostsError, parse_hosts};
 pub use jobs::{Finished, Job};
 pub use machine::{Machine, MachineError};

@@ -50,6 +50,11 @@ pub trait Observer {
         let _ = job;
     }
 
+    /// The job that it was to wait for was not simulated, and it comes without waiting.
+    fn let_alone(&mut self, job: &Job) {
+        let _ = job;
+    }
+
     /// A job got processors.
     ///
     /// # Errors
@@ -95,6 +100,11 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.1.declined(job);
     }
 
+    fn let_alone(&mut self, job: &Job) {
+        self.0.let_alone(job);
+        self.1.let_alone(job);
+    }
+
     fn started(&mut self, start: Start<'_>) -> io::Result<()> {
         self.0.started(start)?;
         self.1.started(start)
@@ -125,6 +135,10 @@ impl<A: Observer + ?Sized> Observer for &mut A {
         (**self).declined(job);
     }
 
+    fn let_alone(&mut self, job: &Job) {
+        (**self).let_alone(job);
+    }
+
     fn started(&mut self, start: Start<'_>) -> io::Result<()> {
         (**self).started(start)
     }
@@ -150,6 +164,12 @@ impl<A: Observer> Observer for Option<A> {
     fn declined(&mut self, job: &Job) {
         if let Some(observer) = self {
             observer.declined(job);
+        }
+    }
+
+    fn let_alone(&mut self, job: &Job) {
+        if let Some(observer) = self {
+            observer.let_alone(job);
         }
     }
 

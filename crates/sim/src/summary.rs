@@ -78,6 +78,7 @@ pub struct Summary {
     groups: BTreeMap<Key, Figures>,
     submitted: u64,
     declined: u64,
+    let_alone: u64,
     in_time: u64,
     late: u64,
     first_submit: Option<ClusterTime>,
@@ -136,6 +137,7 @@ impl Summary {
             groups: BTreeMap::new(),
             submitted: 0,
             declined: 0,
+            let_alone: 0,
             in_time: 0,
             late: 0,
             first_submit: None,
@@ -187,6 +189,12 @@ impl Summary {
     #[must_use]
     pub const fn declined(&self) -> u64 {
         self.declined
+    }
+
+    /// How many did not wait, since the job before them was not simulated.
+    #[must_use]
+    pub const fn let_alone(&self) -> u64 {
+        self.let_alone
     }
 
     /// How many of those with a deadline were done by then, and how many later.
@@ -288,6 +296,10 @@ impl Observer for Summary {
 
     fn declined(&mut self, _: &Job) {
         self.declined += 1;
+    }
+
+    fn let_alone(&mut self, _: &Job) {
+        self.let_alone += 1;
     }
 
     fn passed(&mut self, passed: &Passed) {

@@ -1,10 +1,11 @@
 //! From the lines of a trace, or the jobs of a model, to what is simulated.
 //!
 //! Of a line count: number, submit time, run time, processors (those asked for, else those it had),
-//! requested time, user, queue. A job's class is its queue's name in the header, where a class has
+//! requested time, user, queue; and the preceding job with
+//! the think time, which the simulation may leave aside ([`Feedback`](crate::Feedback)). A job's class is its queue's name in the header, where a class has
 //! that name; else queue 0 is interactive, by the custom of the format; else it is production.
-//! Dependencies and think times are not simulated: jobs come when they came.
 
+use crate::feedback::Follows;
 use crate::jobs::Job;
 use std::collections::BTreeMap;
 use tutti_core::{ClassName, ClusterTime, Nanos};
@@ -103,6 +104,7 @@ impl Workload {
         let requested = record.requested_processors.filter(above_0);
         let processors = requested.or(record.allocated_processors.filter(above_0));
         let submit = record.submit_ns.ok_or(Missing::Submit)?;
+        let think = Nanos(record.think_ns.unwrap_or(0));
         let run_ns = record.run_ns.ok_or(Missing::Run)?;
         let estimate_ns = self.estimate_ns(record, run_ns);
         Ok(Job {
@@ -119,6 +121,7 @@ impl Workload {
             class: self.class(record.queue),
             user: record.user.and_then(|user| u32::try_from(user).ok()).unwrap_or(0),
             group: record.group.and_then(|group| u32::try_from(group).ok()).unwrap_or(0),
+            follows: record.preceding_job.map(|job| Follows { job, think }),
         })
     }
 

@@ -5,6 +5,7 @@ mod agree;
 mod bounds;
 mod closed_forms;
 mod deadlines;
+mod feedback;
 mod figures;
 mod fuzz;
 mod hosts;

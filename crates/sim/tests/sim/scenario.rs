@@ -32,6 +32,7 @@ pub(crate) fn settings(processors: u32, policy: &str) -> Settings {
         move_cost: MoveCost::default(),
         movable: false,
         progress: Progress::ByEvent,
+        feedback: None,
         horizon: None,
         skips_declined: false,
         checks: Checks::Never,
@@ -61,6 +62,7 @@ pub(crate) fn job(submit_ns: u64, run_ns: u64, processors: u32) -> Job {
         class: 0,
         user: 0,
         group: 0,
+        follows: None,
     }
 }
 

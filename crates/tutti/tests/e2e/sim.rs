@@ -156,6 +156,53 @@ fn what_is_wrong_with_a_trace_is_named_or_passed_over() {
     instance.tutti(&cost).expect(1).says("leaves nothing of a quantum");
 }
 
+/// Two users: one of 100 s at a time, and one who waits 20 s for his own result.
+const LOOP: &str = "\
+; MaxProcs: 1
+1 0 -1 100 1 -1 -1 1 -1 -1 1 1 -1 -1 -1 -1 -1 -1
+2 10 -1 30 1 -1 -1 1 -1 -1 1 2 -1 -1 -1 -1 -1 -1
+3 40 -1 5 1 -1 -1 1 -1 -1 1 2 -1 -1 -1 -1 2 20
+4 120 -1 7 1 -1 -1 1 -1 -1 1 1 -1 -1 -1 -1 1 20
+";
+
+#[test]
+fn jobs_wait_for_those_that_they_name_if_asked_to() {
+    let instance = Instance::new();
+    let (trace, csv, swf) = (
+        file_of(&instance, "loop.swf", LOOP),
+        file(&instance, "jobs.csv"),
+        file(&instance, "out.swf"),
+    );
+    let mut args = vec!["sim", &trace, "--policy", "space:fcfs", "--jobs-csv", &csv];
+    instance.tutti(&args).expect(0);
+    assert!(fs::read_to_string(&csv).unwrap().ends_with("3,40,130,135,1\n4,120,135,142,1\n"));
+    args.extend(["--feedback", "--swf", &swf]);
+    instance.tutti(&args).expect(0);
+    // In the order in which they were handed in, with what they waited for.
+    let jobs = fs::read_to_string(&csv).unwrap();
+    assert!(jobs.ends_with("4,120,130,137,1\n3,150,150,155,1\n"), "{jobs}");
+    let log = fs::read_to_string(&swf).unwrap();
+    let lines = "4 120 10 7 1 -1 -1 1 -1 -1 1 1 -1 -1 -1 -1 1 20\n\
+                 3 150 0 5 1 -1 -1 1 -1 -1 1 2 -1 -1 -1 -1 2 20\n";
+    assert!(log.ends_with(lines), "{log}");
+    let again = file(&instance, "again.csv");
+    let again_args = ["sim", &swf, "--policy", "space:fcfs", "--feedback", "--jobs-csv", &again];
+    instance.tutti(&again_args).expect(0);
+    assert_eq!(fs::read_to_string(&again).unwrap(), jobs, "it is a workload of its own");
+    args.extend(["--feedback-hours", "tue"]);
+    instance.tutti(&args).expect(1).says("--begins");
+    args.extend(["--begins", "mon 00:00"]);
+    instance.tutti(&args).expect(0);
+    let jobs = fs::read_to_string(&csv).unwrap();
+    assert!(jobs.ends_with("4,120,130,137,1\n3,86400,86400,86405,1\n"), "{jobs}");
+    let wrong = file_of(&instance, "wrong.swf", &LOOP.replace("-1 2 20", "-1 4 20"));
+    let says = "line 4) is to come after job 4, which is not above it";
+    instance.tutti(&["sim", &wrong, "--feedback"]).expect(1).says(says).says("--lenient");
+    instance.tutti(&["sim", &wrong]).expect(0);
+    let lenient = instance.tutti(&["sim", &wrong, "--feedback", "--lenient"]).expect(0);
+    lenient.says("1 not held back");
+}
+
 #[test]
 fn the_comparison_of_the_t3d_is_one_command() {
     let instance = Instance::new();

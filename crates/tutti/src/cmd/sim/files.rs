@@ -7,14 +7,18 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use tutti_sim::{Finished, InOrder, Observer};
+use tutti_sim::{Finished, InOrder, Job, Observer};
 use tutti_trace::{Header, Job as Record, Writer};
 
 /// The files of one run.
 pub(super) struct Files {
     in_order: Option<InOrder<Writers>>,
+    records: Option<Shared<VecDeque<Record>>>,
     names: String,
 }
+
+/// Drops the records of jobs that the core declined: there is nothing to tell of them.
+struct Declined(Shared<VecDeque<Record>>);
 
 /// Who writes a job.
 type Writers = Box<dyn FnMut(&Finished) -> io::Result<()>>;
@@ -38,18 +42,18 @@ impl Files {
             writers.push(csv(path)?);
             names.push(path.display().to_string());
         }
-        if let (Some(path), Some(records)) = (&outputs.swf, records) {
+        if let (Some(path), Some(records)) = (&outputs.swf, records.clone()) {
             writers.push(swf(path, header, policy, records)?);
             names.push(path.display().to_string());
         }
         let write: Writers = Box::new(move |job| writers.iter_mut().try_for_each(|it| it(job)));
         let in_order = (!names.is_empty()).then(|| InOrder::new(write));
-        Ok(Self { in_order, names: names.join(", ") })
+        Ok(Self { in_order, records, names: names.join(", ") })
     }
 
     /// Who tells the files of jobs.
     pub(super) fn observer(&mut self) -> impl Observer + '_ {
-        self.in_order.as_mut()
+        (self.in_order.as_mut(), self.records.clone().map(Declined))
     }
 
     /// Writes the rest.
@@ -60,6 +64,20 @@ impl Files {
         let Some(mut in_order) = self.in_order else { return Ok(()) };
         in_order.finish().with_context(|| format!("cannot write {}", self.names))
     }
+}
+
+impl Observer for Declined {
+    fn declined(&mut self, job: &Job) {
+        let _ = taken(&self.0, job);
+    }
+}
+
+/// The record of a job, which is one of the first: jobs that wait for others come later than they
+/// stand in the workload, and none comes earlier.
+fn taken(records: &Shared<VecDeque<Record>>, job: &Job) -> Option<Record> {
+    let mut records = records.borrow_mut();
+    let place = records.iter().position(|record| record.number == job.number)?;
+    records.remove(place)
 }
 
 fn create(path: &Path) -> anyhow::Result<BufWriter<File>> {
@@ -102,18 +120,12 @@ fn swf(
     header.add("Note", &format!("waits and run times are those of a simulation under {policy}"));
     let mut out = Writer::new(create(path)?, &header)?;
     Ok(Box::new(move |finished| {
-        let mut records = records.borrow_mut();
-        // Jobs that were passed over have a record, but nothing to tell.
-        while let Some(mut record) = records.pop_front() {
-            if record.number == finished.job.number {
-                record.submit_ns = Some(finished.job.submit.0);
-                record.wait_ns = Some(finished.wait().0);
-                record.run_ns = Some(finished.end.since(finished.start).0);
-                record.allocated_processors = Some(finished.job.processors);
-                return out.write(&record);
-            }
-        }
-        Ok(())
+        let Some(mut record) = taken(&records, &finished.job) else { return Ok(()) };
+        record.submit_ns = Some(finished.job.submit.0);
+        record.wait_ns = Some(finished.wait().0);
+        record.run_ns = Some(finished.end.since(finished.start).0);
+        record.allocated_processors = Some(finished.job.processors);
+        out.write(&record)
     }))
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use tutti_core::{Nanos, Weights};
+use tutti_core::{Nanos, Period, Weights};
 use tutti_sim::{Deadlines, Estimates, GroupBy};
 use tutti_wire::units::parse_duration;
 
@@ -57,6 +57,16 @@ pub(super) struct Options {
     /// Stretch the times between arrivals so that the jobs offer this load, such as 0.8
     #[arg(long, value_name = "F", conflicts_with = "stretch", help_heading = "Workload")]
     pub(super) load: Option<f64>,
+
+    /// Hold back each job that names a preceding job (field 17) until that one has ended in the
+    /// simulation and the think time (field 18) is over
+    #[arg(long, help_heading = "Workload")]
+    pub(super) feedback: bool,
+
+    /// Those who had to wait for a result hand in more in these hours only, such as
+    /// "mon-fri 08:00-18:00"
+    #[arg(long, value_name = "HOURS", requires = "feedback", help_heading = "Workload")]
+    pub(super) feedback_hours: Option<Period>,
 
     /// Multiply the times between arrivals
     #[arg(long, value_name = "F", help_heading = "Workload")]

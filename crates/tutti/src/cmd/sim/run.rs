@@ -11,8 +11,8 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use tutti_core::{ClassName, ClusterTime};
 use tutti_sim::{
-    Checks, Host, Machine, Measure, MoveCost, Results, Settings, SimError, Summary, Workload,
-    parse_hosts, run,
+    Checks, Feedback, Host, Machine, Measure, MoveCost, Results, Settings, SimError, Summary,
+    Workload, parse_hosts, run,
 };
 use tutti_trace::Stretch;
 
@@ -93,9 +93,10 @@ impl<'a> Setup<'a> {
         };
         let class_rules = class_rules(&options.classes)?;
         let periods = periods(&options.settings, &options.classes)?;
-        let calendar = match periods.is_empty() {
-            true => Vec::new(),
-            false => origin.calendar(options)?,
+        let needs_calendar = !periods.is_empty() || options.feedback_hours.is_some();
+        let calendar = match needs_calendar {
+            false => Vec::new(),
+            true => origin.calendar(options)?,
         };
         let settings = Settings {
             machine,
@@ -122,6 +123,10 @@ impl<'a> Setup<'a> {
                 true => tutti_sim::Progress::BySlot,
                 false => tutti_sim::Progress::ByEvent,
             },
+            feedback: options.feedback.then_some(Feedback {
+                hours: options.feedback_hours,
+                lets_alone: options.lenient || options.clean,
+            }),
             horizon: None,
             skips_declined: options.lenient,
             checks: match options.check {
@@ -230,6 +235,10 @@ fn told(error: SimError<anyhow::Error>, origin: &Origin) -> anyhow::Error {
     match error {
         SimError::Workload(error) => error,
         SimError::Output(error) => anyhow::Error::new(error).context("cannot write the results"),
+        error @ SimError::Preceding { .. } => anyhow!(
+            "{}: {error}, or have such jobs come at their own submit times with --lenient",
+            origin.name()
+        ),
         error => anyhow!("{}: {error}", origin.name()),
     }
 }
@@ -246,6 +255,10 @@ fn report(
         summary.results();
     if summary.declined() > 0 {
         passed_over.push(format!("{} skipped: declined", summary.declined()));
+    }
+    if summary.let_alone() > 0 {
+        let alone = summary.let_alone();
+        passed_over.push(format!("{alone} not held back: the job before them is not simulated"));
     }
     Report {
         workload,
