@@ -8,6 +8,8 @@
 //! - [`Lublin`]: the model of Lublin and Feitelson, fitted to logs of batch machines
 //! - [`Poisson`]: textbook queues, whose waiting times are known exactly
 //! - [`T3dMix`]: a stand-in for the weeks of the Cray T3D at LLNL in 1996, with its job classes
+//! - [`T3dUsers`]: its people, who wait for a result before they hand in more
+//! - [`t3d_benchmark`]: a fixed set of jobs of theirs, as they timed schedulers with
 //!
 //! A model ends only when its times no longer fit into 64 bits of nanoseconds: use `take`.
 
@@ -17,10 +19,14 @@ mod lublin;
 mod poisson;
 mod random;
 mod t3d;
+mod t3d_benchmark;
+mod t3d_users;
 
 pub use lublin::{Gamma, HyperGamma, Lublin, LublinModel, LublinStream, TwoStageUniform};
 pub use poisson::{Poisson, PoissonModel, Service, Sizes};
 pub use t3d::{T3dClass, T3dMix};
+pub use t3d_benchmark::{T3D_BENCHMARK_BATCH, t3d_benchmark};
+pub use t3d_users::{Staff, T3dUsers};
 
 use random::Random;
 

@@ -15,8 +15,14 @@ const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
 impl Random {
     /// Streams that do not overlap.
     pub(crate) fn streams<const COUNT: usize>(seed: u64) -> [Random; COUNT] {
+        let mut streams = Self::endless(seed);
+        std::array::from_fn(|_| streams.next().expect("it never ends"))
+    }
+
+    /// As many streams that do not overlap as are wanted.
+    pub(crate) fn endless(seed: u64) -> impl Iterator<Item = Random> {
         let mut generator = Xoshiro256PlusPlus::seed_from_u64(seed);
-        std::array::from_fn(|_| {
+        std::iter::repeat_with(move || {
             let stream = Random { generator: generator.clone() };
             generator.jump();
             stream

@@ -55,7 +55,7 @@ impl T3dClass {
     }
 
     /// The jobs of the class at that time of the week.
-    fn kinds(self, period: Period) -> &'static [Kind] {
+    pub(super) fn kinds(self, period: Period) -> &'static [Kind] {
         match (self, period) {
             (T3dClass::Interactive, _) => &INTERACTIVE,
             (T3dClass::Production, _) => &PRODUCTION,
@@ -88,19 +88,19 @@ impl T3dClass {
 
 /// A kind of job: how likely beside the others of its class, and what it is like.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
-    weight: u32,
-    processors: u32,
+pub(super) struct Kind {
+    pub(super) weight: u32,
+    pub(super) processors: u32,
     /// Bounds of the run time, which is log-uniform. The upper one is the requested time.
-    shortest_s: f64,
-    limit_s: f64,
+    pub(super) shortest_s: f64,
+    pub(super) limit_s: f64,
 }
 
 const fn kind(weight: u32, processors: u32, shortest_s: f64, limit_s: f64) -> Kind {
     Kind { weight, processors, shortest_s, limit_s }
 }
 
-const HOUR_S: f64 = 3_600.0;
+pub(super) const HOUR_S: f64 = 3_600.0;
 const SHORT_S: f64 = 900.0;
 const LONG_S: f64 = 4.0 * HOUR_S;
 const LONGEST_S: f64 = 16.0 * HOUR_S;
@@ -155,7 +155,7 @@ fn work_mean_s(kinds: &[Kind]) -> f64 {
 
 /// Times of the week that differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Period {
+pub(super) enum Period {
     /// Monday to Friday, 8 to 18.
     WorkingHours,
     /// Monday to Friday, else.
@@ -168,7 +168,7 @@ const HOURS_OF_WEEK: u64 = 168;
 
 impl Period {
     /// `hour` counts from Monday, midnight.
-    fn of_hour(hour: u64) -> Period {
+    pub(super) fn of_hour(hour: u64) -> Period {
         let (day, hour) = (hour % HOURS_OF_WEEK / 24, hour % 24);
         match (day, hour) {
             (5.., _) => Period::Weekend,
@@ -200,11 +200,12 @@ struct Stream {
 impl T3dMix {
     /// The machine's processors.
     pub const PROCESSORS: u32 = 256;
+    pub(super) const STREAMS: usize = 8;
 
     /// Same seed, same jobs.
     #[must_use]
     pub fn new(seed: u64) -> T3dMix {
-        let mut randoms = Random::streams::<8>(seed).into_iter();
+        let mut randoms = Random::streams::<{ T3dMix::STREAMS }>(seed).into_iter();
         let mut next = || randoms.next().expect("two for each of four classes");
         let streams = T3dClass::ALL.map(|class| Stream::new(class, next(), next()));
         T3dMix { streams, jobs: 0, seed }

@@ -3,7 +3,7 @@
 use crate::read;
 use flate2::Crc;
 use tutti_trace::model::{
-    Estimates, Lublin, LublinModel, Poisson, PoissonModel, Service, Sizes, T3dMix,
+    Estimates, Lublin, LublinModel, Poisson, PoissonModel, Service, Sizes, Staff, T3dMix, T3dUsers,
 };
 use tutti_trace::{Header, Job, ReadOptions, Writer};
 
@@ -84,4 +84,14 @@ fn the_t3d_mix() {
         "2 7699.597518677 -1 5219.024329795 8 -1 -1 8 14400 -1 1 -1 -1 -1 1 -1 -1 -1",
     ];
     check(&jobs.header(), jobs, &first, 0xbfd3_615a);
+}
+
+#[test]
+fn the_t3d_users() {
+    let jobs = T3dUsers::new(Staff::default(), 1);
+    let first = [
+        "1 28808.968360523 -1 5823.068518714 64 -1 -1 64 14400 -1 1 17 -1 -1 3 -1 -1 -1",
+        "2 28825.932441843 -1 1111.447549561 32 -1 -1 32 3600 -1 1 6 -1 -1 0 -1 -1 -1",
+    ];
+    check(&jobs.header(), jobs, &first, 0x4d0e_ffd0);
 }

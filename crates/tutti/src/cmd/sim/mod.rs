@@ -118,7 +118,7 @@ fn all(runs: &[Run<'_>], options: &Options, outputs: &Outputs) -> anyhow::Result
     let mut seen = Vec::new();
     for (origin, policy) in runs {
         let setup = Setup::new(origin, policy, options)?;
-        let (report, picture) = simulate(setup, options, outputs, &plots)?;
+        let (report, picture) = simulate(setup, options, (outputs, &plots), &mut ())?;
         reports.push(report);
         seen.push(picture);
     }

@@ -4,7 +4,8 @@ use anyhow::{bail, ensure};
 use std::str::FromStr;
 use tutti_core::Nanos;
 use tutti_trace::model::{
-    Estimates, Lublin, LublinModel, Poisson, PoissonModel, Service, Sizes, T3dMix,
+    Estimates, Lublin, LublinModel, Poisson, PoissonModel, Service, Sizes, Staff, T3dMix, T3dUsers,
+    t3d_benchmark,
 };
 use tutti_trace::{Header, Job};
 use tutti_wire::units::{parse_count, parse_duration};
@@ -26,6 +27,8 @@ pub(super) enum Model {
         estimates: Estimates,
     },
     T3d,
+    T3dUsers(Staff),
+    T3dBenchmark,
 }
 
 /// Which streams of jobs the model of Lublin and Feitelson has.
@@ -58,7 +61,7 @@ impl Model {
                 None => 128,
             },
             Self::Poisson { .. } => 128,
-            Self::T3d => T3dMix::PROCESSORS,
+            Self::T3d | Self::T3dUsers(_) | Self::T3dBenchmark => T3dMix::PROCESSORS,
         }
     }
 
@@ -67,10 +70,12 @@ impl Model {
             Self::Lublin { .. } => "lublin",
             Self::Poisson { .. } => "poisson",
             Self::T3d => "t3d",
+            Self::T3dUsers(_) => "t3d-users",
+            Self::T3dBenchmark => "t3d-benchmark",
         }
     }
 
-    /// Its jobs, without end.
+    /// Its jobs: without end, but for the benchmark.
     ///
     /// # Errors
     /// If its parameters make no sense on such a machine.
@@ -109,17 +114,30 @@ impl Model {
                 (jobs.header(), Box::new(jobs))
             }
             Self::T3d => {
-                ensure!(
-                    processors >= T3dMix::PROCESSORS,
-                    "t3d has jobs of {} processors, and the machine has {processors}; leave out \
-                     --nodes and --processors-per-node",
-                    T3dMix::PROCESSORS
-                );
                 let jobs = T3dMix::new(seed);
-                (jobs.header(), Box::new(jobs))
+                (of_t3d(processors, jobs.header())?, Box::new(jobs))
+            }
+            Self::T3dUsers(staff) => {
+                let jobs = T3dUsers::new(*staff, seed);
+                (of_t3d(processors, jobs.header())?, Box::new(jobs))
+            }
+            Self::T3dBenchmark => {
+                let header = T3dMix::new(seed).header();
+                (of_t3d(processors, header)?, Box::new(t3d_benchmark().into_iter()))
             }
         })
     }
+}
+
+/// Fails if the machine is smaller than theirs.
+fn of_t3d(processors: u32, header: Header) -> anyhow::Result<Header> {
+    ensure!(
+        processors >= T3dMix::PROCESSORS,
+        "the T3D's jobs have up to {} processors, and the machine has {processors}; leave out --nodes \
+         and --processors-per-node",
+        T3dMix::PROCESSORS
+    );
+    Ok(header)
 }
 
 impl FromStr for Model {
@@ -138,8 +156,12 @@ impl FromStr for Model {
             "lublin" => lublin(&settings),
             "poisson" => poisson(&settings),
             "t3d" if settings.is_empty() => Ok(Self::T3d),
-            "t3d" => bail!("t3d has no parameters"),
-            _ => bail!("there is no model {name:?}; there are lublin, poisson, t3d"),
+            "t3d-benchmark" if settings.is_empty() => Ok(Self::T3dBenchmark),
+            "t3d" | "t3d-benchmark" => bail!("{name} has no parameters"),
+            "t3d-users" => t3d_users(&settings),
+            _ => bail!(
+                "there is no model {name:?}; there are lublin, poisson, t3d, t3d-users, t3d-benchmark"
+            ),
         }
     }
 }
@@ -193,6 +215,34 @@ fn poisson(settings: &[(&str, &str)]) -> anyhow::Result<Model> {
     Ok(Model::Poisson { arrivals, service, sizes, estimates })
 }
 
+fn t3d_users(settings: &[(&str, &str)]) -> anyhow::Result<Model> {
+    let mut staff = Staff::default();
+    for &(name, value) in settings {
+        match name {
+            "interactive" => staff.interactive = people(name, value)?,
+            "production" => staff.production = people(name, value)?,
+            "benchmark" => staff.benchmark = people(name, value)?,
+            "standby" => staff.standby = people(name, value)?,
+            "think" => {
+                let Nanos(ns) = parse_duration(value)?;
+                staff.think_s = u32::try_from(ns / 1_000_000_000).unwrap_or(u32::MAX);
+            }
+            _ => bail!(
+                "t3d-users has no parameter {name:?}; it has interactive, production, benchmark, \
+                 standby, think"
+            ),
+        }
+    }
+    Ok(Model::T3dUsers(staff))
+}
+
+fn people(name: &str, value: &str) -> anyhow::Result<u32> {
+    match value.parse() {
+        Ok(count) if count <= Staff::MOST => Ok(count),
+        _ => bail!("{name} is {value:?}; it must be a number of people, at most {}", Staff::MOST),
+    }
+}
+
 fn parse_estimates(value: &str) -> anyhow::Result<Estimates> {
     Ok(match value {
         "none" => Estimates::None,
@@ -228,7 +278,7 @@ fn seconds(value: &str) -> anyhow::Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arrivals, Estimates, Model, Service, Sizes, Types};
+    use super::{Arrivals, Estimates, Model, Service, Sizes, Staff, Types};
 
     fn parsed(text: &str) -> Result<Model, String> {
         text.parse::<Model>().map_err(|error| error.to_string())
@@ -248,6 +298,8 @@ mod tests {
             Ok(Model::Lublin { types: Types::Batch, estimates, processors: Some(256) })
         );
         assert_eq!(parsed("t3d"), Ok(Model::T3d));
+        let staff = Staff { standby: 0, ..Staff::default() };
+        assert_eq!(parsed("t3d-users:standby=0"), Ok(Model::T3dUsers(staff)));
         assert_eq!(
             parsed("poisson:arrival=2m,service=hyper,mean=1h,scv=9,size=2-8,estimates=none"),
             Ok(Model::Poisson {
@@ -262,8 +314,15 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (text, said) in [
-            ("lublim", "there is no model \"lublim\"; there are lublin, poisson, t3d"),
+            (
+                "lublim",
+                "there is no model \"lublim\"; there are lublin, poisson, t3d, t3d-users, t3d-benchmark",
+            ),
             ("t3d:x=1", "t3d has no parameters"),
+            (
+                "t3d-users:standby=x",
+                "standby is \"x\"; it must be a number of people, at most 10000",
+            ),
             ("lublin:types", "\"types\" of --generate sets nothing; write NAME=VALUE"),
             (
                 "lublin:size=3",

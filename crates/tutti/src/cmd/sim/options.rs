@@ -23,6 +23,10 @@ Models, with what they can be told and its default:
   poisson:load=0.7|arrival=TIME,service=exponential|constant|hyper,mean=10m,scv=4,
           size=powers|N|N-M,estimates=exact
   t3d     a machine of 256 processors with the classes of the Cray T3D at LLNL
+  t3d-users:interactive=8,production=6,benchmark=2,standby=2,think=1h
+          its people, who wait for their results (--feedback)
+  t3d-benchmark
+          a fixed set of its jobs (--feedback)
 estimates may be none, exact, or a factor: up to so many times the run time.
 
 What the figures mean: docs/simulation.md.";

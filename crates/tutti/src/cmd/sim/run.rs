@@ -11,8 +11,8 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use tutti_core::{ClassName, ClusterTime};
 use tutti_sim::{
-    Checks, Feedback, Host, Machine, Measure, MoveCost, Results, Settings, SimError, Summary,
-    Workload, parse_hosts, run,
+    Checks, Feedback, Host, Machine, Measure, MoveCost, Observer, Results, Settings, SimError,
+    Summary, Workload, parse_hosts, run,
 };
 use tutti_trace::Stretch;
 
@@ -153,6 +153,18 @@ impl<'a> Setup<'a> {
     }
 }
 
+impl Setup<'_> {
+    /// How many processors there are.
+    pub(super) const fn processors(&self) -> u32 {
+        self.machine.processors()
+    }
+
+    /// The index of a class of that name.
+    pub(super) fn class(&self, name: &str) -> Option<usize> {
+        self.settings.classes.iter().position(|class| *class.0 == *name)
+    }
+}
+
 /// The nodes, if a file describes them.
 fn hosts(options: &Options) -> anyhow::Result<Vec<Host>> {
     let Some(path) = &options.hosts else { return Ok(Vec::new()) };
@@ -183,15 +195,15 @@ fn counting(
     })
 }
 
-/// Runs a simulation.
+/// Runs a simulation; `also` looks on.
 ///
 /// # Errors
 /// If the workload is wrong, or a file can't be written.
 pub(super) fn simulate(
     setup: Setup<'_>,
     options: &Options,
-    outputs: &Outputs,
-    plots: &Plots,
+    (outputs, plots): (&Outputs, &Plots),
+    also: &mut impl Observer,
 ) -> anyhow::Result<(Report, Seen)> {
     let Setup { origin, policy, machine, stretch, mut settings } = setup;
     let count = origin.jobs(options);
@@ -214,7 +226,7 @@ pub(super) fn simulate(
     }
     let mut summary = Summary::new(machine.processors(), options.by.map(|by| by.group_by()));
     let mut seen = plots.watch(machine);
-    let mut observer = (&mut summary, (files.observer(), seen.observer()));
+    let mut observer = ((&mut summary, also), (files.observer(), seen.observer()));
     let outcome = run(&settings, jobs, &mut observer);
     drop(observer);
     progress.finish();
