@@ -2,7 +2,7 @@
 //!
 //! The problem: a set of processes must be started inside a fence that none of them can leave,
 //! be stopped and continued as one within a fraction of a millisecond, and be ended without
-//! a rest. The approach: a cgroup where one may be written ([`cgroup`]), a child subreaper and
+//! a rest, and it must be known who descends from whom ([`track`]). The approach: a cgroup where one may be written ([`cgroup`]), a child subreaper and
 //! a walk over the tree of processes with SIGSTOP where not ([`signal`], [`spawn`]).
 //!
 //! Everything here is synchronous and takes paths, descriptors and numbers. It knows nothing of
@@ -24,5 +24,6 @@ pub mod signal;
 pub mod spawn;
 pub mod stdio;
 pub mod subreaper;
+pub mod track;
 
 pub use error::{Error, Result};

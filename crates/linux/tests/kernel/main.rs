@@ -13,5 +13,6 @@ mod priority;
 mod spawn_fails;
 mod spawn_sets;
 mod support;
+mod track;
 mod walk;
 mod walk_minder;
