@@ -242,9 +242,7 @@ impl Cgroup {
     /// # Errors
     /// What reading `cgroup.procs` says.
     pub fn processes(&self) -> Result<Vec<i32>> {
-        let mut found = Vec::new();
-        collect_processes(&self.path, &mut found)?;
-        Ok(found)
+        processes_of(&self.path)
     }
 
     /// Processor time used here and below, by ended processes too.
@@ -255,6 +253,22 @@ impl Cgroup {
         let path = self.path.join("cpu.stat");
         let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
         parse_cpu_stat(&text).ok_or(Error::Malformed { path, wanted: "user_usec and system_usec" })
+    }
+
+    /// Takes a process in, with all its threads; one that has ended counts as taken.
+    ///
+    /// # Errors
+    /// `EACCES` if this process may not write to the group, to the one that the process leaves, or to
+    /// the one above both.
+    pub fn take_in(&self, pid: i32) -> Result<()> {
+        let own = self.path.join("cgroup.procs");
+        for file in self.companions().into_iter().chain([own]) {
+            match fs::write(&file, pid.to_string()).map_err(Error::file("write", &file)) {
+                Err(error) if !error.is_gone() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Removes the group, those below it, and their companions. `false` if a process is still
@@ -351,6 +365,16 @@ fn subdirectories(path: &Path) -> Result<Vec<PathBuf>> {
             found.push(entry.path());
         }
     }
+    Ok(found)
+}
+
+/// As [`Cgroup::processes`], of a group that need not be open.
+///
+/// # Errors
+/// As [`Cgroup::processes`].
+pub fn processes_of(group: &Path) -> Result<Vec<i32>> {
+    let mut found = Vec::new();
+    collect_processes(group, &mut found)?;
     Ok(found)
 }
 

@@ -10,12 +10,14 @@
 //! Times are [`std::time::Duration`] or nanoseconds of `CLOCK_MONOTONIC`, sizes are bytes.
 //! Built for 64-bit Linux; needs kernel 5.7 or later for groups, 5.4 for the rest.
 
+pub mod affinity;
 pub mod arrived;
 pub mod cgroup;
 pub mod clock;
 mod error;
 pub mod pass;
 pub mod peer;
+pub mod pidfd;
 pub mod proc;
 pub mod reap;
 pub mod rt;

@@ -7,6 +7,7 @@ use crate::{Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 const PROC: &str = "/proc";
 /// Where the parent of a vfork waits, depending on what the compiler of the kernel inlined.
@@ -36,6 +37,8 @@ pub struct ProcessStat {
     pub threads: u32,
     /// When it started, clock ticks since boot. With `pid` it names a process for good.
     pub start_time: u64,
+    /// Memory that it has in the machine, pages.
+    pub resident_pages: u64,
 }
 
 impl ProcessStat {
@@ -83,7 +86,28 @@ impl ProcessStat {
             stime: field(&fields, 15)?,
             threads: field(&fields, 20)?,
             start_time: field(&fields, 22)?,
+            resident_pages: field(&fields, 24)?,
         })
+    }
+
+    /// When it started, nanoseconds since boot.
+    #[must_use]
+    pub fn born_ns(&self) -> u64 {
+        self.start_time.saturating_mul(ns_per_tick())
+    }
+
+    /// Processor time of it, children left out.
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        Duration::from_nanos(self.utime.saturating_add(self.stime).saturating_mul(ns_per_tick()))
+    }
+
+    /// Memory that it has in the machine, bytes.
+    #[must_use]
+    pub fn resident_bytes(&self) -> u64 {
+        // SAFETY: takes no pointer.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        self.resident_pages.saturating_mul(u64::try_from(page).unwrap_or(4096))
     }
 
     /// Whether it has ended and waits to be reaped. (The first thread may end before others.)
@@ -106,6 +130,56 @@ impl ProcessStat {
                         .map_or(true, |stat| thread_is_held(stat.state, &thread))
                 }))
     }
+}
+
+/// How long a clock tick of `/proc` is.
+fn ns_per_tick() -> u64 {
+    // SAFETY: takes no pointer.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    1_000_000_000 / u64::try_from(ticks).unwrap_or(100).max(1)
+}
+
+/// The program and arguments of a process, with spaces between them; the name in brackets where there
+/// are none (a process that has ended, or took them away). What is not UTF-8 is replaced.
+#[must_use]
+pub fn command_line(stat: &ProcessStat) -> String {
+    let words = fs::read(format!("{PROC}/{}/cmdline", stat.pid)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
+    if text.is_empty() { format!("[{}]", stat.comm) } else { text }
+}
+
+/// The wait status of a process that has ended and is not reaped, where the reader may know it.
+pub(crate) fn ended_status(pid: i32) -> Option<i32> {
+    const EXIT_CODE: usize = 52;
+    let text = fs::read(format!("{PROC}/{pid}/stat")).ok()?;
+    let rest = &text[text.iter().rposition(|&byte| byte == b')')? + 1..];
+    let fields: Vec<&str> = std::str::from_utf8(rest).ok()?.split_ascii_whitespace().collect();
+    // Zero is also what those see who may not know.
+    let code = fields.get(EXIT_CODE - 3)?.parse().ok()?;
+    (fields.first() == Some(&"Z") && may_trace(pid)).then_some(code)
+}
+
+/// Whether the kernel lets us look into a process: who may not is shown zeros.
+fn may_trace(pid: i32) -> bool {
+    fs::read_link(format!("{PROC}/{pid}/ns/user")).is_ok()
+}
+
+/// The threads of a process; none if it has ended.
+pub(crate) fn threads(pid: i32) -> Vec<i32> {
+    numbers_in(&PathBuf::from(format!("{PROC}/{pid}/task")))
+}
+
+/// The user that a process is of: real, effective, saved and for files.
+///
+/// # Errors
+/// [`Error::is_gone`] when there is no such process.
+pub fn user_ids(pid: i32) -> Result<[u32; 4]> {
+    let path = PathBuf::from(format!("{PROC}/{pid}/status"));
+    let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    let ids = text.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let ids: Option<Vec<u32>> =
+        ids.and_then(|ids| ids.split_whitespace().map(|id| id.parse().ok()).collect());
+    ids.and_then(|ids| ids.try_into().ok()).ok_or(Error::Malformed { path, wanted: "user" })
 }
 
 /// Without this a tree could not be stopped in which a parent waits for the child of a vfork that
@@ -406,6 +480,7 @@ mod tests {
                 stime: 4,
                 threads: 3,
                 start_time: 88123,
+                resident_pages: 215,
             };
             assert_eq!(stat, expected);
         }

@@ -18,6 +18,7 @@ mod prepare;
 
 pub(crate) use child::{Fork, fork_into};
 pub use prepare::program_candidates;
+pub(crate) use prepare::words as mask_of;
 
 use std::ffi::{CStr, CString, c_int};
 use std::io;

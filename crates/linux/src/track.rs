@@ -19,10 +19,7 @@ use crate::proc::ProcessStat;
 #[must_use]
 pub fn seen(pids: &[i32]) -> Vec<Seen> {
     let stat = |&pid: &i32| ProcessStat::read(pid).ok().filter(|stat| !stat.has_ended());
-    let seen = |stat: ProcessStat| Seen {
-        pid: stat.pid,
-        parent: stat.ppid,
-        born_ns: stat.start_time.saturating_mul(events::ns_per_tick()),
-    };
+    let seen =
+        |stat: ProcessStat| Seen { pid: stat.pid, parent: stat.ppid, born_ns: stat.born_ns() };
     pids.iter().filter_map(stat).map(seen).collect()
 }

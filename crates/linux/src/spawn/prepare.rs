@@ -81,7 +81,7 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 }
 
 /// The bit mask that `sched_setaffinity` takes.
-fn words(processors: &[u32]) -> Vec<u64> {
+pub(crate) fn words(processors: &[u32]) -> Vec<u64> {
     let count = processors.iter().max().map_or(0, |&last| last as usize / 64 + 1);
     let mut words = vec![0; count];
     for &processor in processors {

@@ -10,7 +10,6 @@ use crate::{Error, Result, clock};
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 /// What happened to a process. Times are nanoseconds since boot.
@@ -314,16 +313,6 @@ pub fn boot_ns() -> u64 {
 /// Events have the monotonic time, `/proc` that since boot.
 fn boot_ahead_ns() -> u64 {
     boot_ns().saturating_sub(clock::monotonic_ns())
-}
-
-/// How long a clock tick of `/proc` is.
-pub(crate) fn ns_per_tick() -> u64 {
-    static NS: OnceLock<u64> = OnceLock::new();
-    *NS.get_or_init(|| {
-        // SAFETY: takes no pointer.
-        let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-        1_000_000_000 / u64::try_from(ticks).unwrap_or(100).max(1)
-    })
 }
 
 #[cfg(test)]

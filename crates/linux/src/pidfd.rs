@@ -1,0 +1,130 @@
+//! Processes that are not our children: watching for their end, and learning how it came.
+//!
+//! A descriptor of a process is readable once the process has ended. How it ended, its parent alone
+//! has a right to know from `wait`; others learn it from `/proc` while it is not reaped, and from the
+//! descriptor itself after that, on kernels from 6.15 on. On older ones a process whose parent is
+//! quicker than we are has ended in a way that nobody knows.
+
+use crate::proc::{ProcessStat, ended_status};
+use crate::{Error, Result};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// `struct pidfd_info` as it was first.
+#[repr(C)]
+#[derive(Default)]
+struct Info {
+    mask: u64,
+    cgroup: u64,
+    numbers: [u32; 11],
+    exit_code: i32,
+}
+
+/// `_IOWR(0xff, 11, struct pidfd_info)`.
+const GET_INFO: libc::Ioctl = 0xc040_ff0b;
+const INFO_EXIT: u64 = 1 << 3;
+
+/// A process, whatever becomes of its number.
+#[derive(Debug)]
+pub struct Held {
+    pid: i32,
+    fd: OwnedFd,
+}
+
+impl Held {
+    /// Takes hold of process `pid`, if it is still the one that began at `start_time` (clock ticks
+    /// since boot, as in [`ProcessStat`]).
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] if it has ended, or its number is another's; what `pidfd_open` says (kernel
+    /// 5.3 or later).
+    pub fn open(pid: i32, start_time: u64) -> Result<Self> {
+        // SAFETY: takes no pointer.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let fd = i32::try_from(fd).ok().filter(|&fd| fd >= 0);
+        let fd = fd.ok_or_else(|| Error::last("pidfd_open"))?;
+        // SAFETY: the kernel has just opened it for us.
+        let held = Self { pid, fd: unsafe { OwnedFd::from_raw_fd(fd) } };
+        // Read after the descriptor was opened: both are of the same process.
+        let stat = ProcessStat::read(pid)?;
+        if stat.start_time == start_time && !stat.has_ended() {
+            return Ok(held);
+        }
+        let source = std::io::Error::from_raw_os_error(libc::ESRCH);
+        Err(Error::Call { call: "pidfd_open", source })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Sends it a signal; nothing happens if it has ended.
+    pub fn signal(&self, signal: i32) {
+        let none: *mut libc::siginfo_t = std::ptr::null_mut();
+        // SAFETY: `none` stands for no information along with the signal; the rest are numbers.
+        unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.fd.as_raw_fd(), signal, none, 0);
+        }
+    }
+
+    /// Its wait status, once its descriptor is readable; `None` if nobody knows.
+    #[must_use]
+    pub fn status(&self) -> Option<i32> {
+        // Its number is its own until it is reaped, and until then the descriptor knows nothing.
+        self.reaped_status().or_else(|| ended_status(self.pid)).or_else(|| self.reaped_status())
+    }
+
+    fn reaped_status(&self) -> Option<i32> {
+        let mut info = Info { mask: INFO_EXIT, ..Info::default() };
+        // SAFETY: the structure is as long as the number of the call says, and can be written.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), GET_INFO, &raw mut info) };
+        (result == 0 && info.mask & INFO_EXIT != 0).then_some(info.exit_code)
+    }
+}
+
+impl AsFd for Held {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use std::process::{Command, Stdio};
+
+    fn hold(pid: i32) -> Held {
+        Held::open(pid, ProcessStat::read(pid).unwrap().start_time).unwrap()
+    }
+
+    #[test]
+    fn the_status_is_known_before_and_after_the_parent_has_reaped() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read x; exit 3"]).stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let held = hold(child.id().cast_signed());
+        let is_over = |patience: PollTimeout| {
+            let mut fds = [PollFd::new(held.as_fd(), PollFlags::POLLIN)];
+            poll(&mut fds, patience).unwrap() > 0
+        };
+        assert!(!is_over(PollTimeout::ZERO));
+        drop(child.stdin.take());
+        assert!(is_over(PollTimeout::NONE));
+        assert_eq!(held.status(), Some(3 << 8), "not reaped");
+        child.wait().unwrap();
+        // Older kernels do not tell.
+        assert!(matches!(held.status(), Some(768) | None), "reaped: {:?}", held.status());
+        held.signal(libc::SIGKILL);
+    }
+
+    #[test]
+    fn a_number_that_is_anothers_now_is_not_taken() {
+        let own = std::process::id().cast_signed();
+        let start_time = ProcessStat::read(own).unwrap().start_time;
+        assert_eq!(Held::open(own, start_time).unwrap().pid(), own);
+        assert!(Held::open(own, start_time + 1).unwrap_err().is_gone());
+        assert!(Held::open(i32::MAX, 0).unwrap_err().is_gone());
+    }
+}
