@@ -35,6 +35,16 @@ impl Discipline {
     }
 }
 
+/// To whom the children of a process go that has ended (process-tracking paper, section 3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Orphans {
+    /// To their nearest living ancestor.
+    #[default]
+    Ancestor,
+    /// To the task.
+    Task,
+}
+
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1000 * MS;
 const DAY: u64 = 24 * 3600 * SEC;
@@ -65,7 +75,8 @@ mod at {
     pub(super) const WEIGHT_LOAD_15M: usize = 21;
     pub(super) const MIGRATION: usize = 22;
     pub(super) const DEADLINE_SLACK: usize = 23;
-    pub(super) const COUNT: usize = 24;
+    pub(super) const ORPHANS: usize = 24;
+    pub(super) const COUNT: usize = 25;
 }
 
 /// All parameters there are.
@@ -271,6 +282,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
                the controller is late now and then.",
         takes: Takes::Live,
     },
+    Param {
+        name: "orphans",
+        kind: ParamKind::Choice(&["ancestor", "task"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "To whom the children of a process go that ends: to their nearest living ancestor, or to \
+               the task. It decides what is below a process (tutti ps --tree, suspend JOB.RANK/PID).",
+        takes: Takes::FromThenOn,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -466,6 +487,15 @@ impl Params {
     #[must_use]
     pub const fn migration(&self) -> bool {
         self.values[at::MIGRATION] > 0
+    }
+
+    /// To whom the children of a process go that has ended.
+    #[must_use]
+    pub const fn orphans(&self) -> Orphans {
+        match self.values[at::ORPHANS] {
+            0 => Orphans::Ancestor,
+            _ => Orphans::Task,
+        }
     }
 
     /// How long a private instance stays without a job; `None`: for ever.

@@ -29,7 +29,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 pub use kill::{kill_forest, kill_tree, signal_forest, signal_tree};
-pub use resume::{resume_forest, resume_tree};
+pub use resume::{resume_forest, resume_forest_except, resume_tree};
 pub use suspend::{suspend_forest, suspend_tree};
 
 /// How many processes an error names.

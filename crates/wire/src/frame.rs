@@ -32,8 +32,8 @@ pub enum DecodeError {
     NotTutti,
     /// The peer's version is another one.
     #[error(
-        "the peer speaks protocol version {theirs}, this is version {ours}; use the same release of \
-         tutti on both sides"
+        "the peer speaks protocol version {theirs}, this is version {ours}; use the release of tutti \
+         that the instance is of, or end the instance with that release's `tutti down`"
     )]
     OtherVersion {
         /// The peer's.

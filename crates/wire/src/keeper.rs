@@ -4,6 +4,7 @@
 //! agent is told of it all in `Welcome`, so no end of a task is lost with an agent.
 
 use crate::launch::{Launch, Usage};
+use crate::report::Target;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,14 @@ pub enum ToKeeper {
         ranks: Vec<Rank>,
         /// The signal's number.
         signal: u8,
+    },
+    /// Keep for the next agent, in place of what was to be kept before, which parts of the job users
+    /// have suspended by signals.
+    Stopped {
+        /// Which job.
+        job: JobId,
+        /// The parts.
+        parts: Vec<StoppedPart>,
     },
     /// The end of the job is known where it must be; drop what is kept of it.
     Forget {
@@ -88,6 +97,15 @@ pub enum FromKeeper {
     },
 }
 
+/// A part of a job that its user has suspended by signals.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoppedPart {
+    /// Which part.
+    pub target: Target,
+    /// Its processes, each by number and start time (clock ticks since boot).
+    pub processes: Vec<(i32, u64)>,
+}
+
 /// A job that a keeper holds, or whose end has not been taken note of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldJob {
@@ -101,6 +119,8 @@ pub struct HeldJob {
     pub roots: Vec<(Rank, i32)>,
     /// Tasks that have ended.
     pub ended: Vec<(Rank, TaskStatus, String)>,
+    /// Parts that users have suspended by signals.
+    pub stopped: Vec<StoppedPart>,
     /// Whether nothing of it is left, and what it used.
     pub cleared: Option<Usage>,
 }

@@ -1,7 +1,7 @@
 //! Every maximum of the wire, with its reason.
 
 /// The version of the messages; peers of another version are refused with both versions named.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 /// A control frame: a job's arguments and environment (at most 2 MiB each for the kernel to accept
 /// them), a script, or the list of many jobs.
@@ -46,6 +46,11 @@ pub const SCRIPT_BYTES_MAX: usize = 4 << 20;
 /// One line of a PMI connection; MPICH's own limit is 1,024 bytes a value and 256 a key.
 pub const PMI_LINE_BYTES_MAX: usize = 64 << 10;
 
+/// Processes that one answer tells of, and what it says of the command of each.
+pub const PROCESSES_REPORTED_MAX: usize = 20_000;
+/// See [`PROCESSES_REPORTED_MAX`].
+pub const COMMAND_BYTES_MAX: usize = 500;
+
 /// Switch records that one answer carries.
 pub const SWITCH_RECORDS_MAX: usize = 65_536;
 
@@ -57,4 +62,5 @@ const _: () = assert!(SCRIPT_BYTES_MAX + (2 << 20) < JOB_REQUEST_BYTES_MAX);
 // A place: a rank, and a set of up to 128 words of which most are zero.
 const _: () = assert!(JOB_REQUEST_BYTES_MAX + TASKS_PER_NODE_MAX as usize * 150 < FRAME_BYTES_MAX);
 const _: () = assert!(SWITCH_RECORDS_MAX * 60 + SWITCH_RECORD_JOBS_MAX * 10 < FRAME_BYTES_MAX);
+const _: () = assert!(PROCESSES_REPORTED_MAX * (COMMAND_BYTES_MAX + 60) < FRAME_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);

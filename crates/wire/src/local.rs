@@ -4,7 +4,7 @@
 use crate::launch::LaunchSpec;
 use crate::report::{
     BankReport, ClassReport, JobReport, NodeReport, ParamReport, PeriodReport, StatusReport,
-    SwitchRecord, Target,
+    SwitchRecord, Target, TaskReport,
 };
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,12 +30,17 @@ pub enum Request {
         /// Whether jobs that ended are wanted too.
         ended: bool,
     },
+    /// The processes of a job, a task, or a process and all below it: `Tasks`.
+    Processes {
+        /// Of which.
+        target: Target,
+    },
     /// `Nodes`.
     Nodes,
-    /// End a job: `Done`.
+    /// End a job, a task, or a process with all below it: `Done`.
     Cancel {
-        /// Which job.
-        job: JobId,
+        /// Which.
+        target: Target,
         /// Whether without SIGTERM and grace.
         at_once: bool,
     },
@@ -176,6 +181,8 @@ pub enum Reply {
     },
     /// The jobs, by number.
     Jobs(Vec<JobReport>),
+    /// Tasks with their processes, by rank.
+    Tasks(Vec<TaskReport>),
     /// The nodes, by number.
     Nodes(Vec<NodeReport>),
     /// The parameters and the classes.

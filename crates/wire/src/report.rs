@@ -58,6 +58,39 @@ pub struct JobReport {
     pub exit_code: Option<u8>,
 }
 
+/// A task with its processes, as `tutti ps --tree` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskReport {
+    /// Its job.
+    pub job: JobId,
+    /// Which task.
+    pub rank: Rank,
+    /// The node that it is on.
+    pub node: String,
+    /// Its processes: each before those below it.
+    pub processes: Vec<ProcessReport>,
+    /// Processes that are not listed, for want of room.
+    pub left_out: u64,
+}
+
+/// A process of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessReport {
+    /// Its number.
+    pub pid: i32,
+    /// Its parent or, when that has ended, its nearest living ancestor; nothing if it is at the top.
+    pub parent: Option<i32>,
+    /// `running`, `sleeping`, `waiting` (in the kernel), `stopped`, `suspended` (by its user) or
+    /// `frozen` (with its job, or its task).
+    pub state: String,
+    /// Processor time of it alone, in milliseconds.
+    pub cpu_ms: u64,
+    /// Memory that it has in the machine, in bytes.
+    pub memory_bytes: u64,
+    /// Its program and arguments.
+    pub command: String,
+}
+
 /// A node, as `tutti nodes` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReport {
@@ -162,6 +195,8 @@ pub struct AgentStatus {
     pub cgroup: String,
     /// Whether jobs are frozen rather than signalled.
     pub freezer: bool,
+    /// Whether the kernel tells of births and ends of processes (`yes`), or why not.
+    pub process_events: String,
     /// Whether the switch thread has real-time priority, or why not.
     pub realtime: String,
     /// How memory limits are enforced: `v2`, `v1` or `none`.
@@ -208,6 +243,13 @@ pub struct Target {
     pub rank: Option<Rank>,
     /// Which process of the task, or its root.
     pub pid: Option<i32>,
+}
+
+impl From<JobId> for Target {
+    /// The whole job.
+    fn from(job: JobId) -> Self {
+        Self { job, rank: None, pid: None }
+    }
 }
 
 impl core::fmt::Display for Target {

@@ -1,13 +1,13 @@
 //! Messages between the controller and an agent.
 
 use crate::launch::{Launch, Usage};
-use crate::report::{AgentStatus, SwitchRecord, Target};
+use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport};
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_core::{
-    ClusterTime, JobId, LoadAverages, Nanos, NodeId, NodeSpec, Rank, TaskStatus, Timetable,
+    ClusterTime, JobId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, Rank, TaskStatus, Timetable,
 };
 
 /// What a controller tells an agent.
@@ -80,6 +80,15 @@ pub enum Question {
     SuspendPart(Target),
     /// Resume a part of a job.
     ResumePart(Target),
+    /// The processes of a part of a job.
+    Processes(Target),
+    /// End a part of a job: SIGTERM to every process of it, and SIGKILL to those that are left.
+    EndPart {
+        /// Which part.
+        target: Target,
+        /// When the rest of it is killed.
+        grace: Nanos,
+    },
     /// Send a signal to every process of a part of a job.
     SignalPart {
         /// Which part.
@@ -96,6 +105,8 @@ pub enum Answer {
     Switches(Vec<SwitchRecord>),
     /// To `Status`.
     Status(AgentStatus),
+    /// To `Processes`, by rank.
+    Tasks(Vec<TaskReport>),
     /// It was done.
     Done,
     /// It could not be done, and why.
@@ -111,6 +122,8 @@ pub struct Settings {
     pub retry_interval: Nanos,
     /// How often to say how busy the node is; zero: never.
     pub load_interval: Nanos,
+    /// To whom the children of a process go that has ended.
+    pub orphans: Orphans,
 }
 
 /// What an agent joins with.

@@ -2,6 +2,7 @@
 
 use super::{Handle, Root, Traversal, Walk, WalkError, WalkReport, Walker, children_of};
 use crate::proc::Tree;
+use std::collections::BTreeSet;
 
 /// Continues all descendants of `root` and then itself: children before their parents, each seen
 /// running before the next (before the next level, or not until all are signalled, as
@@ -22,8 +23,22 @@ pub fn resume_forest<R: Copy + Into<Root>>(
     roots: &[R],
     walk: &Walk,
 ) -> Result<WalkReport, WalkError> {
+    resume_forest_except(roots, &BTreeSet::new(), walk)
+}
+
+/// As [`resume_forest`], but leaves these processes as they are, each named by its number and start
+/// time. Who is below them, and not among them, is continued.
+///
+/// # Errors
+/// As [`resume_tree`].
+pub fn resume_forest_except<R: Copy + Into<Root>>(
+    roots: &[R],
+    except: &BTreeSet<(i32, u64)>,
+    walk: &Walk,
+) -> Result<WalkReport, WalkError> {
     let mut resume = Resume {
         walker: Walker::new(roots, walk.deadline)?,
+        except,
         whom: Whom::All,
         stuck: Vec::new(),
         refused: None,
@@ -47,14 +62,15 @@ enum Whom {
     Stopped,
 }
 
-struct Resume {
+struct Resume<'a> {
     walker: Walker,
+    except: &'a BTreeSet<(i32, u64)>,
     whom: Whom,
     stuck: Vec<i32>,
     refused: Option<WalkError>,
 }
 
-impl Resume {
+impl Resume<'_> {
     /// Continues what is found, and returns how many were.
     fn round(&mut self, walk: &Walk) -> Result<usize, WalkError> {
         let mut count = 0;
@@ -71,7 +87,8 @@ impl Resume {
         for &pid in batch {
             let Some(handle) = Handle::open(pid)? else { continue };
             let is_due = self.whom == Whom::All || handle.stat.state == 'T';
-            if !is_due || self.walker.is_known(&handle.stat) {
+            let is_spared = self.except.contains(&(pid, handle.stat.start_time));
+            if !is_due || is_spared || self.walker.is_known(&handle.stat) {
                 continue;
             }
             match self.walker.send_first(&handle, libc::SIGCONT) {

@@ -1,8 +1,9 @@
 //! The agent's main thread: between the controller, the keeper and the switch thread.
 
 use super::load::LoadReports;
-use super::parts::Part;
+use super::parts::{Ending, Name};
 use super::switch::{Grip, Switch};
+use super::track::{Begun, Place, Tracker};
 use crate::link::{Interest, Link, Poller, Ready};
 use anyhow::Context;
 use nix::unistd::{Pid, getppid};
@@ -11,14 +12,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tutti_core::{ControlMethod, JobId, Nanos, NodeSpec, Rank, TaskStatus};
+use tutti_core::{ControlMethod, JobId, Nanos, NodeSpec, Orphans, Rank, TaskStatus};
 use tutti_linux::cgroup::{Cgroup, Hierarchy, LimitBy};
 use tutti_linux::{clock, proc};
 use tutti_wire::Role;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::{Launch, Usage};
-use tutti_wire::report::{AgentStatus, Target};
-use tutti_wire::tree::{Answer, FromAgent, Join, Question, Settings, ToAgent};
+use tutti_wire::report::Target;
+use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
 
 /// What an agent is told at its start.
 #[derive(Clone, Debug)]
@@ -40,36 +41,41 @@ const RETRY_MAX_NS: u64 = 1_000_000_000;
 
 const CONTROLLER: u64 = 0;
 const KEEPER: u64 = 1;
+const EVENTS: u64 = 2;
 
 /// A job with tasks on this node, until the controller says that its end is known.
-struct Job {
-    control: ControlMethod,
-    group: Option<Arc<Cgroup>>,
-    roots: BTreeMap<Rank, i32>,
+pub(super) struct Job {
+    pub(super) control: ControlMethod,
+    pub(super) group: Option<Arc<Cgroup>>,
+    pub(super) roots: BTreeMap<Rank, i32>,
     ranks: BTreeSet<Rank>,
+    /// Parts that users have suspended by signals, with their processes.
+    pub(super) stopped: BTreeMap<Target, BTreeSet<Name>>,
     ended: BTreeMap<Rank, (TaskStatus, String)>,
     cleared: Option<Usage>,
     /// The controller never heard of it, so nobody will say `Forget`.
     strange: bool,
 }
 
-struct Agent {
-    options: AgentOptions,
+pub(super) struct Agent {
+    pub(super) options: AgentOptions,
     poller: Poller,
-    hierarchy: Option<Hierarchy>,
-    no_cgroup: String,
-    switch: Switch,
-    settings: Settings,
+    pub(super) hierarchy: Option<Hierarchy>,
+    pub(super) no_cgroup: String,
+    pub(super) switch: Switch,
+    pub(super) settings: Settings,
     load: LoadReports,
+    pub(super) tracker: Tracker,
+    pub(super) endings: Vec<Ending>,
     controller: Option<Link>,
     welcomed: bool,
     keeper: Option<Link>,
     keeper_incarnation: Option<u64>,
-    keeper_pid: i32,
+    pub(super) keeper_pid: i32,
     tasks_max: u32,
     retry_at_ns: Option<u64>,
     retry_ns: u64,
-    jobs: BTreeMap<JobId, Job>,
+    pub(super) jobs: BTreeMap<JobId, Job>,
     stopping: bool,
     /// Who started it: the supervisor.
     parent: Pid,
@@ -84,6 +90,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         freeze_deadline: Nanos::from_millis(100),
         retry_interval: Nanos::from_millis(1),
         load_interval: Nanos::ZERO,
+        orphans: Orphans::default(),
     };
     let (hierarchy, no_cgroup) = match Hierarchy::find(&options.cgroup_name) {
         Ok(hierarchy) => (Some(hierarchy), String::new()),
@@ -96,6 +103,8 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         switch: Switch::start(settings).context("cannot start the switch thread")?,
         settings,
         load: LoadReports::default(),
+        tracker: Tracker::new(),
+        endings: Vec::new(),
         controller: None,
         welcomed: false,
         keeper: None,
@@ -117,8 +126,7 @@ impl Agent {
         let mut ready: Vec<Ready> = Vec::new();
         self.connect();
         while !(self.stopping && self.keeper.is_none()) {
-            let wake_at_ns = [self.retry_at_ns, self.load.due_ns()].into_iter().flatten().min();
-            self.poller.wait(wake_at_ns, &mut ready)?;
+            self.poller.wait(self.due_ns(), &mut ready)?;
             if self.retry_at_ns.is_some_and(|at| at <= clock::monotonic_ns()) {
                 self.connect();
             }
@@ -128,9 +136,12 @@ impl Agent {
             for event in &ready {
                 match event.token {
                     CONTROLLER => self.on_controller(),
+                    EVENTS => self.tracker.on_ready(&self.poller, EVENTS),
                     _ => self.on_keeper(),
                 }
             }
+            self.tracker.on_time(clock::monotonic_ns(), &self.poller, EVENTS);
+            self.end_due(clock::monotonic_ns());
             self.flush();
         }
         self.switch.stop();
@@ -138,6 +149,13 @@ impl Agent {
             let _ = hierarchy.remove();
         }
         Ok(())
+    }
+
+    /// When something is to be done though nothing happens.
+    fn due_ns(&self) -> Option<u64> {
+        let endings = self.endings.iter().map(|ending| ending.due_ns);
+        let due = [self.retry_at_ns, self.load.due_ns(), self.tracker.due_ns()];
+        due.into_iter().flatten().chain(endings).min()
     }
 
     /// Connects to whoever is not connected. The keeper comes first: what it holds is what the
@@ -215,7 +233,7 @@ impl Agent {
         }
     }
 
-    fn tell_keeper(&mut self, message: &ToKeeper) {
+    pub(super) fn tell_keeper(&mut self, message: &ToKeeper) {
         if let Some(link) = &mut self.keeper {
             link.send(message);
         }
@@ -275,6 +293,7 @@ impl Agent {
         self.settings = settings;
         self.switch.settings(settings);
         self.load.every(settings.load_interval, clock::monotonic_ns());
+        self.tracker.set_orphans(settings.orphans);
     }
 
     /// Tells a controller all that it may have missed, and ends what it does not know.
@@ -342,11 +361,13 @@ impl Agent {
             group,
             roots: BTreeMap::new(),
             ranks: launch.tasks.iter().map(|task| task.rank).collect(),
+            stopped: BTreeMap::new(),
             ended: BTreeMap::new(),
             cleared: None,
             strange: false,
         };
         self.switch.add(id, grip(&job));
+        self.tracker.begin(id, &self.poller, EVENTS);
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
         self.jobs.insert(id, job);
         if self.keeper.is_some() {
@@ -368,72 +389,6 @@ impl Agent {
     fn on_forget(&mut self, job: JobId) {
         self.jobs.remove(&job);
         self.tell_keeper(&ToKeeper::Forget { job });
-    }
-
-    fn answer(&self, question: &Question) -> Answer {
-        match question {
-            Question::Switches { count } => {
-                Answer::Switches(self.switch.report(*count as usize).records)
-            }
-            Question::Status => Answer::Status(self.status()),
-            Question::SuspendPart(target) => {
-                self.part(*target, |part| part.suspend(*target, self.settings))
-            }
-            Question::ResumePart(target) => {
-                self.part(*target, |part| part.resume(*target, self.settings))
-            }
-            Question::SignalPart { target, signal } => {
-                self.part(*target, |part| part.signal(*target, *signal))
-            }
-        }
-    }
-
-    fn part<E: std::fmt::Display>(
-        &self,
-        target: Target,
-        mut act: impl FnMut(&Part) -> Result<(), E>,
-    ) -> Answer {
-        let Some(job) = self.jobs.get(&target.job) else {
-            return Answer::Failed(format!("job {} has no task on this node", target.job));
-        };
-        let ranks: Vec<Rank> = match target.rank {
-            Some(rank) => vec![rank],
-            None => job.roots.keys().copied().collect(),
-        };
-        for rank in ranks {
-            let Some(&root) = job.roots.get(&rank) else {
-                return Answer::Failed(format!("task {}.{rank} is not running here", target.job));
-            };
-            let group = job.group.as_ref().and_then(|group| {
-                Cgroup::open(&group.path().join(format!("rank-{rank}"))).ok().map(Arc::new)
-            });
-            if let Err(error) = act(&Part { group, root, pid: target.pid }) {
-                return Answer::Failed(error.to_string());
-            }
-        }
-        Answer::Done
-    }
-
-    fn status(&self) -> AgentStatus {
-        let report = self.switch.report(0);
-        let limits = self.hierarchy.as_ref().map(Hierarchy::limits);
-        AgentStatus {
-            node: self.options.node.clone(),
-            pid: std::process::id().cast_signed(),
-            keeper_pid: self.keeper_pid,
-            cgroup: match &self.hierarchy {
-                Some(hierarchy) => hierarchy.path().display().to_string(),
-                None => self.no_cgroup.clone(),
-            },
-            freezer: self.hierarchy.is_some(),
-            realtime: report.realtime,
-            memory_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.memory)).into(),
-            process_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.processes))
-                .into(),
-            switches: report.switches,
-            stragglers: report.stragglers,
-            late_timetables: report.late,
-        }
     }
 
     // ------------------------------------------------------------------ the keeper
@@ -465,11 +420,13 @@ impl Agent {
                     record.roots.insert(rank, root);
                     self.switch.root(job, root);
                 }
+                self.track(job, rank, root, Begun::Now);
                 self.tell_controller(&FromAgent::TaskStarted { job, rank, root });
             }
             FromKeeper::TaskEnded { job, rank, status, detail } => {
                 if let Some(record) = self.jobs.get_mut(&job) {
                     record.ended.insert(rank, (status, detail.clone()));
+                    record.stopped.retain(|part, _| part.rank != Some(rank));
                 }
                 self.tell_controller(&FromAgent::TaskEnded { job, rank, status, detail });
             }
@@ -477,8 +434,19 @@ impl Agent {
         }
     }
 
+    /// Follows a task's processes from now on.
+    fn track(&mut self, id: JobId, rank: Rank, root: i32, begun: Begun) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let place = match &job.group {
+            Some(group) => Place::Group(group.path().join(format!("rank-{rank}"))),
+            None => Place::Minder(root),
+        };
+        self.tracker.started((id, rank), root, place, begun);
+    }
+
     fn on_cleared(&mut self, id: JobId, usage: Usage) {
         self.switch.remove(id);
+        let _ = self.tracker.end(id, &self.poller);
         if let Some(job) = self.jobs.get_mut(&id) {
             job.cleared = Some(usage);
             remove_group(job.group.take().as_deref());
@@ -515,22 +483,33 @@ impl Agent {
             let path = PathBuf::from(std::ffi::OsString::from_vec(path.into_vec()));
             Cgroup::open(&path).ok().map(Arc::new)
         });
+        let stopped = held.stopped.into_iter();
+        let stopped = stopped.map(|part| (part.target, part.processes.into_iter().collect()));
         let ended = held.ended.into_iter().map(|(rank, status, detail)| (rank, (status, detail)));
         let job = Job {
             control: held.control,
             group,
             ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
             roots: held.roots.into_iter().collect(),
+            stopped: stopped.collect(),
             ended: ended.collect(),
             cleared: held.cleared,
             strange: false,
         };
         if job.cleared.is_none() {
             self.switch.adopt(held.job, grip(&job));
+            self.tracker.begin(held.job, &self.poller, EVENTS);
         } else {
             remove_group(job.group.as_deref());
         }
+        let (roots, has_stopped) = (job.roots.clone(), !job.stopped.is_empty());
         self.jobs.insert(held.job, job);
+        if has_stopped {
+            self.tell_of_stopped(held.job);
+        }
+        for (rank, root) in roots {
+            self.track(held.job, rank, root, Begun::Before);
+        }
     }
 
     /// Groups of an earlier agent that died between making a group and launching into it.
@@ -562,6 +541,7 @@ impl Agent {
     /// The tasks of a job went with their keeper.
     fn lose_job(&mut self, id: JobId) {
         self.switch.remove(id);
+        let _ = self.tracker.end(id, &self.poller);
         let Some(job) = self.jobs.get_mut(&id) else { return };
         remove_group(job.group.take().as_deref());
         for &rank in &job.ranks {

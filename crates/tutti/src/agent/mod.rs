@@ -1,7 +1,8 @@
 //! The agent: carries out one node's timetable.
 //!
 //! Two threads. The main one talks with the controller and the keeper and owns the jobs' cgroups
-//! ([`driver`]); the other switches and does nothing else ([`switch`]). They meet over one channel:
+//! ([`driver`]), answers what is asked ([`questions`]) and follows who descends from whom
+//! ([`track`]); the other switches and does nothing else ([`switch`]). They meet over one channel:
 //! the switch thread shares no lock with anybody, so a descheduled main thread can't delay a switch.
 //!
 //! The agent keeps nothing on disk. What runs, it learns from the keeper; what should run, from the
@@ -11,7 +12,10 @@
 mod bell;
 mod driver;
 mod load;
+mod look;
 mod parts;
+mod questions;
 mod switch;
+mod track;
 
 pub(crate) use driver::{AgentOptions, limit_name, main};

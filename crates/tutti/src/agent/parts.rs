@@ -1,33 +1,52 @@
-//! Suspends, resumes and signals parts of a job: a task, or a process with all below it.
+//! Suspends, resumes, signals and ends parts of a job: a task, or a process with all below it.
 //!
 //! Whole jobs are switched by the timetable alone; this is for a user who wants to stop one task or
-//! one subtree while the rest goes on. Both can hold at once: a task that its user suspended stays
-//! suspended when its job's turn comes.
+//! one subtree while the rest goes on. Both can hold at once: a part that its user suspended stays
+//! suspended when its job's turn comes. What is below a process, the genealogy says: also what its
+//! children left behind when they ended.
+//!
+//! A task of a job that is switched by the freezer is frozen by its own cgroup; everything else is
+//! stopped by signals. A process in a frozen cgroup does not show that it was stopped, but it will be
+//! before it does anything. In a job that is switched by signals, the switch thread is told whom it
+//! must leave alone.
 
+use super::driver::{Agent, Job};
 use super::switch::walk;
-use std::sync::Arc;
+use super::track::TaskId;
+use std::collections::BTreeSet;
 use std::time::Duration;
+use tutti_core::{ControlMethod, JobId, Nanos, Rank};
 use tutti_linux::cgroup::Cgroup;
-use tutti_linux::proc;
-use tutti_linux::signal::{self, Root, resume_tree, signal_tree, suspend_tree};
+use tutti_linux::clock;
+use tutti_linux::proc::ProcessStat;
+use tutti_linux::signal::{
+    WalkError, kill_forest, resume_forest_except, signal_forest, suspend_forest,
+};
+use tutti_wire::keeper::{StoppedPart, ToKeeper};
 use tutti_wire::report::Target;
-use tutti_wire::tree::Settings;
 
-/// A task of a job on this node.
-pub(super) struct Part {
-    /// The task's own cgroup, where there is one.
-    pub(super) group: Option<Arc<Cgroup>>,
-    /// The task's root, or its minder where it has no cgroup.
-    pub(super) root: i32,
-    /// The process that is meant; the root if none was named.
-    pub(super) pid: Option<i32>,
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+const SIGSTOP: i32 = 19;
+
+/// A process, named for good: by number and start time.
+pub(super) type Name = (i32, u64);
+
+/// A part of a job that was asked to end, and is killed when its grace is over.
+pub(super) struct Ending {
+    pub(super) due_ns: u64,
+    task: TaskId,
+    processes: BTreeSet<Name>,
 }
 
 /// Why an order about a part can't be carried out.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PartError {
+    /// There is no such task here.
+    #[error("task {0}.{1} is not running here")]
+    NoTask(JobId, Rank),
     /// The process is not one of the task's.
-    #[error("process {pid} does not belong to {target}")]
+    #[error("process {pid} does not belong to {}", Target { pid: None, ..*target })]
     NotInTask { pid: i32, target: Target },
     /// The cgroup could not be frozen in time.
     #[error(transparent)]
@@ -37,55 +56,210 @@ pub(super) enum PartError {
     Cgroup(#[from] tutti_linux::Error),
     /// The processes could not all be stopped or resumed in time.
     #[error(transparent)]
-    Walk(#[from] signal::WalkError),
+    Walk(#[from] WalkError),
 }
 
-impl Part {
-    fn pids(&self) -> Vec<i32> {
-        match &self.group {
-            Some(group) => group.processes().unwrap_or_default(),
-            None => proc::descendants(self.root).unwrap_or_default(),
+/// How a part is stopped.
+enum Means {
+    /// By the freezer of the task's own cgroup.
+    Freezer(Cgroup),
+    Signals,
+}
+
+impl Agent {
+    pub(super) fn suspend_part(&mut self, target: Target, task: TaskId) -> Result<(), PartError> {
+        match self.means(target, task)? {
+            Means::Freezer(group) => {
+                group.freeze(Duration::from_nanos(self.settings.freeze_deadline.0))?;
+                Ok(())
+            }
+            Means::Signals => {
+                let result = self.stop(target, task);
+                if result.is_err() {
+                    self.lift(target);
+                }
+                result
+            }
         }
     }
 
-    fn checked_pid(&self, pid: i32, target: Target) -> Result<i32, PartError> {
-        if self.pids().contains(&pid) { Ok(pid) } else { Err(PartError::NotInTask { pid, target }) }
+    /// Until all of it was told to stop, and nobody new is found. The switch thread knows of each
+    /// before it is stopped.
+    fn stop(&mut self, target: Target, task: TaskId) -> Result<(), PartError> {
+        let mut done = BTreeSet::new();
+        loop {
+            let found = self.processes_of(target, task)?;
+            let all: BTreeSet<Name> = found.iter().copied().collect();
+            if all.is_subset(&done) {
+                return Ok(());
+            }
+            self.job_of(task)?.stopped.insert(target, all.clone());
+            self.tell_of_stopped(task.0);
+            done = all;
+            let pids: Vec<i32> = found.iter().map(|&(pid, _)| pid).collect();
+            if self.is_frozen(task) {
+                signal_forest(&pids, SIGSTOP)?;
+                continue;
+            }
+            match suspend_forest(&pids, &walk(self.settings)) {
+                Err(WalkError::Timeout { .. }) if self.is_frozen(task) => {
+                    signal_forest(&pids, SIGSTOP)?;
+                }
+                other => drop(other?),
+            }
+        }
     }
 
-    pub(super) fn suspend(&self, target: Target, settings: Settings) -> Result<(), PartError> {
-        match (self.pid, &self.group) {
-            (Some(pid), _) => {
-                suspend_tree(self.checked_pid(pid, target)?, &walk(settings))?;
+    pub(super) fn resume_part(&mut self, target: Target, task: TaskId) -> Result<(), PartError> {
+        match self.means(target, task)? {
+            Means::Freezer(group) => Ok(group.request_thaw()?),
+            Means::Signals => {
+                let found = self.processes_of(target, task)?;
+                self.lift(target);
+                let job = self.job_of(task)?;
+                if job.is_frozen_at_switches() {
+                    let others = job.all_stopped();
+                    let pids: Vec<i32> = found.iter().map(|&(pid, _)| pid).collect();
+                    resume_forest_except(&pids, &others, &walk(self.settings))?;
+                }
+                Ok(())
             }
-            (None, Some(group)) => {
-                group.freeze(Duration::from_nanos(settings.freeze_deadline.0))?;
+        }
+    }
+
+    pub(super) fn signal_part(
+        &mut self,
+        target: Target,
+        task: TaskId,
+        signal: u8,
+    ) -> Result<(), PartError> {
+        let found = self.processes_of(target, task)?;
+        let pids: Vec<i32> = found.into_iter().map(|(pid, _)| pid).collect();
+        signal_forest(&pids, i32::from(signal))?;
+        Ok(())
+    }
+
+    /// SIGTERM, which what was suspended must be able to act upon, and SIGKILL later.
+    pub(super) fn end_part(
+        &mut self,
+        target: Target,
+        task: TaskId,
+        grace: Nanos,
+    ) -> Result<(), PartError> {
+        let found = self.processes_of(target, task)?;
+        let due_ns = clock::monotonic_ns().saturating_add(grace.0);
+        let ending = Ending { due_ns, task, processes: found.iter().copied().collect() };
+        if grace.0 == 0 {
+            return self.kill_rest(&ending);
+        }
+        self.signal_part(target, task, u8::try_from(SIGTERM).unwrap_or(15))?;
+        self.resume_part(target, task)?;
+        self.endings.push(ending);
+        Ok(())
+    }
+
+    /// Kills what should have ended by now.
+    pub(super) fn end_due(&mut self, now_ns: u64) {
+        let due: Vec<Ending> =
+            self.endings.extract_if(.., |ending| ending.due_ns <= now_ns).collect();
+        for ending in due {
+            if let Err(error) = self.kill_rest(&ending) {
+                say!("tutti agent: cannot end a part of job {}: {error}", ending.task.0);
             }
-            (None, None) => {
-                // The minder itself must go on.
-                suspend_tree(Root::below(self.root), &walk(settings))?;
+        }
+    }
+
+    /// Those that were there, and all that descends from them.
+    fn kill_rest(&mut self, ending: &Ending) -> Result<(), PartError> {
+        let mut pids = BTreeSet::new();
+        for &(pid, start_time) in &ending.processes {
+            if name(pid).is_some_and(|(_, now)| now == start_time) {
+                pids.extend(self.tracker.subtree(ending.task, pid).iter().map(|it| it.pid));
             }
+        }
+        let pids: Vec<i32> = pids.into_iter().collect();
+        if self.is_frozen(ending.task) {
+            // Nobody there can make another.
+            signal_forest(&pids, SIGKILL)?;
+        } else {
+            kill_forest(&pids)?;
         }
         Ok(())
     }
 
-    pub(super) fn resume(&self, target: Target, settings: Settings) -> Result<(), PartError> {
-        match (self.pid, &self.group) {
-            (Some(pid), _) => {
-                resume_tree(self.checked_pid(pid, target)?, &walk(settings))?;
-            }
-            (None, Some(group)) => group.request_thaw()?,
-            (None, None) => {
-                resume_tree(Root::below(self.root), &walk(settings))?;
-            }
-        }
-        Ok(())
+    fn job_of(&mut self, (job, rank): TaskId) -> Result<&mut Job, PartError> {
+        self.jobs.get_mut(&job).ok_or(PartError::NoTask(job, rank))
     }
 
-    pub(super) fn signal(&self, target: Target, signal: u8) -> Result<(), PartError> {
-        let _ = match self.pid {
-            Some(pid) => signal_tree(self.checked_pid(pid, target)?, i32::from(signal))?,
-            None => signal::signal_forest(&self.pids(), i32::from(signal))?,
+    fn means(&mut self, target: Target, task: TaskId) -> Result<Means, PartError> {
+        let job = self.job_of(task)?;
+        match (target.pid, &job.group, job.control) {
+            (None, Some(group), ControlMethod::Freeze) => {
+                let path = group.path().join(format!("rank-{}", task.1));
+                Ok(Means::Freezer(Cgroup::open(&path)?))
+            }
+            _ => Ok(Means::Signals),
+        }
+    }
+
+    /// The processes that are meant, each before those below it.
+    fn processes_of(&mut self, target: Target, task: TaskId) -> Result<Vec<Name>, PartError> {
+        let members = match target.pid {
+            None => self.tracker.members(task),
+            Some(pid) => {
+                let members = self.tracker.subtree(task, pid);
+                if members.is_empty() {
+                    return Err(PartError::NotInTask { pid, target });
+                }
+                members
+            }
         };
-        Ok(())
+        Ok(members.iter().filter_map(|member| name(member.pid)).collect())
     }
+
+    /// Whether the task stands still, by itself or with its job.
+    pub(super) fn is_frozen(&self, (job, rank): TaskId) -> bool {
+        let group = self.jobs.get(&job).and_then(|job| job.group.as_ref());
+        group.is_some_and(|group| {
+            let task = Cgroup::open(&group.path().join(format!("rank-{rank}")));
+            task.is_ok_and(|task| task.is_frozen().unwrap_or(false))
+        })
+    }
+
+    /// The part is suspended no more; the switch thread lets it go on, where it switches by signals.
+    fn lift(&mut self, target: Target) {
+        if let Some(job) = self.jobs.get_mut(&target.job) {
+            job.stopped.remove(&target);
+            self.tell_of_stopped(target.job);
+        }
+    }
+
+    /// Tells the switch thread, where it matters to it, and the keeper, for an agent after us.
+    pub(super) fn tell_of_stopped(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        if !job.is_frozen_at_switches() {
+            self.switch.spare(id, job.all_stopped());
+        }
+        let part = |(&target, processes): (&Target, &BTreeSet<Name>)| StoppedPart {
+            target,
+            processes: processes.iter().copied().collect(),
+        };
+        let parts = job.stopped.iter().map(part).collect();
+        self.tell_keeper(&ToKeeper::Stopped { job: id, parts });
+    }
+}
+
+impl Job {
+    fn is_frozen_at_switches(&self) -> bool {
+        self.group.is_some() && self.control == ControlMethod::Freeze
+    }
+
+    /// All processes that users have suspended by signals.
+    pub(super) fn all_stopped(&self) -> BTreeSet<Name> {
+        self.stopped.values().flatten().copied().collect()
+    }
+}
+
+fn name(pid: i32) -> Option<Name> {
+    ProcessStat::read(pid).ok().map(|stat| (pid, stat.start_time))
 }

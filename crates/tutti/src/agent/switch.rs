@@ -17,13 +17,13 @@
 //! tasks delays a switch of fifteen processes from 0.2 to some 20 ms.
 
 use super::bell::Bell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use tutti_core::{ClusterTime, JobId, Timetable};
 use tutti_linux::cgroup::{Cgroup, freeze_all};
-use tutti_linux::signal::{Root, Traversal, Walk, resume_forest, suspend_forest};
+use tutti_linux::signal::{Root, Traversal, Walk, resume_forest_except, suspend_forest};
 use tutti_linux::{clock, rt};
 use tutti_wire::limits::SWITCH_RECORD_JOBS_MAX;
 use tutti_wire::report::SwitchRecord;
@@ -50,6 +50,10 @@ enum Order {
     Add { job: JobId, grip: Grip, fresh: bool, done: SyncSender<()> },
     /// A task of a job without a cgroup has started.
     Root { job: JobId, root: i32 },
+    /// These processes of a job, named by number and start time, stay stopped whoever's turn it is: a
+    /// user has suspended them. In place of those named before; answered when the others go on, if it
+    /// is the job's turn.
+    Spare { job: JobId, stopped: BTreeSet<(i32, u64)>, done: SyncSender<()> },
     /// A job is gone.
     Remove { job: JobId },
     /// The node's part of the matrix.
@@ -134,6 +138,14 @@ impl Switch {
         self.order(Order::Root { job, root });
     }
 
+    /// Says which processes of a job are to stay stopped, and returns when the others go on, if it is
+    /// the job's turn. Matters for jobs that are switched by signals only.
+    pub(crate) fn spare(&self, job: JobId, stopped: BTreeSet<(i32, u64)>) {
+        let (done, wait) = sync_channel(1);
+        self.order(Order::Spare { job, stopped, done });
+        let _ = wait.recv();
+    }
+
     /// Removes a job that is gone; its processors go to the next candidates at once.
     pub(crate) fn remove(&self, job: JobId) {
         self.order(Order::Remove { job });
@@ -171,6 +183,8 @@ impl Switch {
 struct Member {
     grip: Grip,
     running: bool,
+    /// Processes that stay stopped when the job is resumed.
+    stopped: BTreeSet<(i32, u64)>,
 }
 
 struct Thread {
@@ -246,6 +260,15 @@ impl Thread {
                     }
                 }
             }
+            Order::Spare { job, stopped, done } => {
+                if let Some(member) = self.members.get_mut(&job) {
+                    member.stopped = stopped;
+                    if member.running && !matches!(member.grip, Grip::Freeze(_)) {
+                        resume(member, self.settings);
+                    }
+                }
+                let _ = done.send(());
+            }
             Order::Remove { job } => {
                 self.members.remove(&job);
             }
@@ -274,7 +297,7 @@ impl Thread {
             Grip::Freeze(group) if !fresh => group.freeze_requested().unwrap_or(false),
             Grip::Freeze(_) | Grip::SignalGroup(_) | Grip::SignalTrees(_) => false,
         };
-        self.members.insert(job, Member { grip, running: !frozen });
+        self.members.insert(job, Member { grip, running: !frozen, stopped: BTreeSet::new() });
         let wanted = self.running_at(ClusterTime(clock::monotonic_ns())).contains(&job);
         if fresh
             && !wanted
@@ -343,7 +366,7 @@ impl Thread {
         let stopped = clock::monotonic_ns();
         for job in &change.come {
             if let Some(member) = self.members.get_mut(job) {
-                resume(&member.grip, self.settings);
+                resume(member, self.settings);
                 member.running = true;
             }
         }
@@ -409,14 +432,18 @@ fn suspend(grip: &Grip, settings: Settings) -> bool {
     }
 }
 
-fn resume(grip: &Grip, settings: Settings) {
+fn resume(member: &Member, settings: Settings) {
+    let stopped = &member.stopped;
     // What can't be resumed has ended; the keeper will say so.
-    match grip {
+    match &member.grip {
         Grip::Freeze(group) => drop(group.request_thaw()),
         Grip::SignalGroup(group) => {
-            drop(resume_forest(&group.processes().unwrap_or_default(), &walk(settings)));
+            let processes = group.processes().unwrap_or_default();
+            drop(resume_forest_except(&processes, stopped, &walk(settings)));
         }
-        Grip::SignalTrees(minders) => drop(resume_forest(&below(minders), &walk(settings))),
+        Grip::SignalTrees(minders) => {
+            drop(resume_forest_except(&below(minders), stopped, &walk(settings)));
+        }
     }
 }
 

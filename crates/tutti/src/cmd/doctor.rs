@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tutti_linux::cgroup::{Cgroup, Hierarchy};
+use tutti_linux::track::ProcessEvents;
 use tutti_linux::{proc, rt};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{AgentStatus, StatusReport};
@@ -62,6 +63,7 @@ impl Finding {
 pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let mut findings = vec![machine()];
     findings.extend(cgroups());
+    findings.push(genealogy());
     findings.push(priority());
     findings.extend(mpi());
     findings.extend(instance());
@@ -194,6 +196,26 @@ fn freeze_times(group: &Cgroup, pid: u32) -> anyhow::Result<Duration> {
     times.sort();
     Ok(times[times.len() / 2])
 }
+
+fn genealogy() -> Finding {
+    match ProcessEvents::subscribe(EVENTS_BYTES) {
+        Ok(_) => Finding::good("births", "the kernel tells of each process that begins or ends"),
+        Err(error) => Finding::fair(
+            "births",
+            format!(
+                "the kernel does not tell of processes that begin and end ({}): {SCANS}",
+                std::error::Error::source(&error).map_or_else(String::new, ToString::to_string)
+            ),
+            "a kernel from 6.6 on tells everybody, an older one root; neither within containers",
+        ),
+    }
+}
+
+/// What is lost without process events.
+const SCANS: &str = "who descends from whom is read from /proc once a second, and an orphan whose \
+                     parent lived for less may be shown below the root of its task";
+
+const EVENTS_BYTES: i32 = 64 << 10;
 
 fn priority() -> Finding {
     // In a thread of its own, so that the verb itself stays as it is.

@@ -43,13 +43,13 @@ pub(crate) struct CancelArgs {
     #[arg(long)]
     now: bool,
 
-    /// The jobs' numbers
-    #[arg(required = true, value_name = "JOB", value_parser = job_number)]
-    jobs: Vec<u64>,
+    /// Jobs, ranks of them, or processes with all below them: 7, 7.0, 7.0/1234
+    #[arg(required = true, value_name = "TARGET")]
+    targets: Vec<Target>,
 }
 
 pub(crate) fn cancel(args: &CancelArgs) -> anyhow::Result<Exit> {
-    each(&args.jobs, |&job| order(&Request::Cancel { job: JobId(job), at_once: args.now }))
+    each(&args.targets, |&target| order(&Request::Cancel { target, at_once: args.now }))
 }
 
 #[derive(Args, Debug)]

@@ -6,7 +6,7 @@ use crate::output::{Align, Table, fold, print, print_json, print_table, terminal
 use clap::Args;
 use tutti_core::Nanos;
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::{JobReport, NodeReport, SwitchRecord};
+use tutti_wire::report::{JobReport, NodeReport, SwitchRecord, Target};
 use tutti_wire::units::{format_bytes, format_duration_short, format_seconds};
 
 /// What the columns of a job mean.
@@ -32,23 +32,36 @@ pub(crate) struct PsArgs {
     #[arg(long)]
     json: bool,
 
-    /// Only these jobs
-    #[arg(value_name = "JOB", value_parser = super::jobs::job_number)]
-    jobs: Vec<u64>,
+    /// Their processes, each below its parent or, when that has ended, its nearest living ancestor
+    #[arg(long, requires = "jobs", conflicts_with_all = ["all", "user"])]
+    tree: bool,
+
+    /// Only these jobs; with --tree also a rank of one, or a process with all below it: 7, 7.0,
+    /// 7.0/1234
+    #[arg(value_name = "JOB")]
+    jobs: Vec<Target>,
 }
 
 pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
+    if args.tree {
+        return super::tree::show(&args.jobs, args.json);
+    }
+    if let Some(part) = args.jobs.iter().find(|target| target.rank.is_some()) {
+        anyhow::bail!(
+            "ps lists jobs, and {part} is a part of one; add --tree to see its processes"
+        );
+    }
     let Reply::Jobs(mut jobs) = ask(&Request::Jobs { ended: args.all || !args.jobs.is_empty() })?
     else {
         return unexpected();
     };
     jobs.retain(|job| args.user.as_ref().is_none_or(|user| *user == job.user));
     if !args.jobs.is_empty() {
-        let missing = args.jobs.iter().find(|id| !jobs.iter().any(|job| job.job.0 == **id));
+        let missing = args.jobs.iter().find(|id| !jobs.iter().any(|job| job.job == id.job));
         if let Some(missing) = missing {
             anyhow::bail!("there is no job {missing}; `tutti ps --all` shows those that are known");
         }
-        jobs.retain(|job| args.jobs.contains(&job.job.0));
+        jobs.retain(|job| args.jobs.iter().any(|target| target.job == job.job));
     }
     if args.json {
         print_json(&jobs)?;

@@ -13,6 +13,7 @@ mod params;
 mod run;
 mod sim;
 mod submit;
+mod tree;
 mod up;
 mod usage;
 mod work;

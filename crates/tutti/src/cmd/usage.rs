@@ -148,7 +148,7 @@ mod tests {
         check("tutti run -m 5 true", "--memory: 5 is 5 bytes; the least is 1M");
         check("tutti run -m", "--memory needs a value");
         check("tutti down 7", "down does not take 7");
-        check("tutti cancel x", "JOB: \"x\" is no job's number");
+        check("tutti cancel x", "TARGET: \"x\" names no job");
         check("tutti cancel x", "`tutti cancel --help` shows what cancel takes");
         check("tutti bench speed", "bench has no speed");
         check("tutti --frobnicate", "tutti has no option --frobnicate\n`tutti --help`");

@@ -16,7 +16,7 @@ use tutti_wire::Role;
 use tutti_wire::keeper::ToKeeper;
 use tutti_wire::launch::Launch;
 use tutti_wire::local::Reply;
-use tutti_wire::report::AgentStatus;
+use tutti_wire::report::{AgentStatus, TaskReport};
 use tutti_wire::tree::{Answer, FromAgent, Join, Question, Settings, ToAgent};
 
 /// How often nodes say how busy they are, where that matters: as often as the kernel counts.
@@ -112,6 +112,7 @@ impl Driver {
                 true => LOAD_INTERVAL,
                 false => Nanos::ZERO,
             },
+            orphans: params.orphans(),
         }
     }
 
@@ -358,13 +359,19 @@ impl Driver {
     fn merge(&self, answers: Vec<(NodeId, Answer)>) -> Reply {
         let mut switches = Vec::new();
         let mut statuses: Vec<AgentStatus> = Vec::new();
+        let mut tasks: Option<Vec<TaskReport>> = None;
         for (node, answer) in answers {
             match answer {
                 Answer::Switches(records) => switches.push((self.node_name(node), records)),
                 Answer::Status(status) => statuses.push(status),
+                Answer::Tasks(found) => tasks.get_or_insert_default().extend(found),
                 Answer::Done => {}
                 Answer::Failed(reason) => return Reply::Failed { reason },
             }
+        }
+        if let Some(mut tasks) = tasks {
+            tasks.sort_by_key(|task| (task.job, task.rank));
+            return Reply::Tasks(tasks);
         }
         if !statuses.is_empty() {
             return Reply::Status(super::report::status(self, statuses));

@@ -117,16 +117,14 @@ impl Driver {
                 let jobs = report::jobs(self, ended);
                 self.reply(token, &Reply::Jobs(jobs));
             }
+            Request::Processes { target } => {
+                self.on_part(token, uid, target, Question::Processes(target));
+            }
             Request::Nodes => {
                 let nodes = report::nodes(self);
                 self.reply(token, &Reply::Nodes(nodes));
             }
-            Request::Cancel { job, at_once } => {
-                self.for_owner(token, uid, job, |driver| {
-                    let reason = EndReason::Cancelled;
-                    driver.apply(&Event::Cancel { job, reason, at_once });
-                });
-            }
+            Request::Cancel { target, at_once } => self.on_cancel(token, uid, target, at_once),
             Request::Signal { target, signal, every_process } => {
                 self.on_signal(token, uid, target, signal, every_process);
             }
@@ -470,6 +468,20 @@ impl Driver {
 
     // ------------------------------------------------------------------ control
 
+    /// Whole jobs are ended by the core; parts of them by the agents of their nodes.
+    fn on_cancel(&mut self, token: u64, uid: u32, target: Target, at_once: bool) {
+        let job = target.job;
+        if target.rank.is_none() {
+            return self.for_owner(token, uid, job, |driver| {
+                let reason = EndReason::Cancelled;
+                driver.apply(&Event::Cancel { job, reason, at_once });
+            });
+        }
+        let grace = self.core.job(job, self.now()).map_or(Nanos::ZERO, |view| view.spec.grace);
+        let grace = if at_once { Nanos::ZERO } else { grace };
+        self.on_part(token, uid, target, Question::EndPart { target, grace });
+    }
+
     fn on_signal(&mut self, token: u64, uid: u32, target: Target, signal: u8, every: bool) {
         if !(1..=64).contains(&signal) {
             return self.fail(token, &format!("{signal} is no signal; signals are 1 to 64"));
@@ -501,7 +513,11 @@ impl Driver {
                 Question::ResumePart(_) => {
                     return self.for_owner(token, uid, job, |d| d.apply(&Event::Resume { job }));
                 }
-                Question::Switches { .. } | Question::Status | Question::SignalPart { .. } => {}
+                Question::Switches { .. }
+                | Question::Status
+                | Question::Processes(_)
+                | Question::EndPart { .. }
+                | Question::SignalPart { .. } => {}
             }
         }
         let nodes: Vec<_> = self
@@ -522,14 +538,17 @@ impl Driver {
 
     /// Remembers what `ps` shows of parts; called when their nodes have answered.
     pub(super) fn note_part(&mut self, question: &Question, done: bool) {
-        let (Question::SuspendPart(target) | Question::ResumePart(target)) = question else {
+        let (Question::SuspendPart(target)
+        | Question::ResumePart(target)
+        | Question::EndPart { target, .. }) = question
+        else {
             return;
         };
         let Some(entry) = self.jobs.get_mut(&target.job) else { return };
         match question {
             Question::SuspendPart(_) if done => drop(entry.suspended.insert(*target)),
             // A process that can't be resumed has gone.
-            Question::ResumePart(_) if done || target.pid.is_some() => {
+            Question::ResumePart(_) | Question::EndPart { .. } if done || target.pid.is_some() => {
                 entry.suspended.remove(target);
             }
             _ => {}

@@ -373,7 +373,7 @@ impl Front {
 
     fn cancel(&self) {
         if let Ok(mut link) = super::start::connect() {
-            link.send(&Request::Cancel { job: self.job, at_once: false });
+            link.send(&Request::Cancel { target: self.job.into(), at_once: false });
             // A job that has ended meanwhile needs no end.
             let _ = link.call::<Reply>();
         }

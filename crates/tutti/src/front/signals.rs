@@ -97,12 +97,12 @@ fn on_signal(target: &SignalTarget, signal: Signal, interrupts: &mut u32) {
                 }
                 2 => {
                     say!("tutti: ending job {job}; once more kills it");
-                    Request::Cancel { job: id, at_once: false }
+                    Request::Cancel { target: id.into(), at_once: false }
                 }
-                _ => Request::Cancel { job: id, at_once: true },
+                _ => Request::Cancel { target: id.into(), at_once: true },
             }
         }
-        Signal::SIGTERM | Signal::SIGHUP => Request::Cancel { job: id, at_once: false },
+        Signal::SIGTERM | Signal::SIGHUP => Request::Cancel { target: id.into(), at_once: false },
         _ => pass,
     };
     if let Ok(mut link) = connect() {

@@ -490,6 +490,7 @@ impl Keeper {
             ToKeeper::Signal { job, ranks, signal } => {
                 self.with(job, |job, c| job.signal(&ranks, signal, c));
             }
+            ToKeeper::Stopped { job, parts } => self.with(job, |job, _| job.stopped = parts),
             ToKeeper::Forget { job } => self.with(job, |job, c| {
                 job.forgotten = true;
                 c.touched.insert(job.launch.job);

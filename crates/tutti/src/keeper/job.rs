@@ -34,7 +34,7 @@ use tutti_linux::cgroup::Cgroup;
 use tutti_linux::spawn::read_number;
 use tutti_linux::{clock, shm, signal};
 use tutti_wire::attach::Stream;
-use tutti_wire::keeper::{FromKeeper, HeldJob};
+use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
 use tutti_wire::launch::{Launch, Stdio, Usage, cut};
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::units::format_bytes;
@@ -70,6 +70,8 @@ pub(super) struct Job {
     pub(super) killed: bool,
     /// How many tasks' ends and outputs the front end has not been told completely.
     pub(super) undelivered: usize,
+    /// What the next agent must know of what this one has stopped.
+    pub(super) stopped: Vec<StoppedPart>,
     usage: Usage,
     cleared: Option<Usage>,
     pub(super) forgotten: bool,
@@ -183,6 +185,7 @@ impl Job {
             held_back: false,
             started: false,
             killed: false,
+            stopped: Vec::new(),
             usage: Usage::default(),
             cleared: None,
             forgotten: false,
@@ -247,6 +250,7 @@ impl Job {
             control: self.launch.control,
             roots: Vec::new(),
             ended: Vec::new(),
+            stopped: self.stopped.clone(),
             cleared: self.cleared,
         };
         for task in &self.tasks {

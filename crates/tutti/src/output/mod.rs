@@ -37,6 +37,7 @@ pub(crate) fn terminal_width() -> Option<usize> {
 pub(crate) fn counted(number: impl Into<u64>, what: &str) -> String {
     match number.into() {
         1 => format!("1 {what}"),
+        number if what.ends_with('s') => format!("{number} {what}es"),
         number => format!("{number} {what}s"),
     }
 }

@@ -21,6 +21,8 @@ mod run;
 mod sim;
 mod stdio;
 mod submit;
+mod subtree;
 mod switch;
 mod tidy;
+mod track;
 mod without_cgroups;

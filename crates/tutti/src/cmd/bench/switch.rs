@@ -238,7 +238,7 @@ impl Trees<'_> {
     }
 
     fn end(&self, job: JobId) -> anyhow::Result<()> {
-        self.own.ask(&Request::Cancel { job, at_once: true })?;
+        self.own.ask(&Request::Cancel { target: job.into(), at_once: true })?;
         // It was killed: its exit code is no news.
         self.own.ask(&Request::Wait { job })?;
         Ok(())

@@ -1,0 +1,101 @@
+//! What the controller asks: what there is, and orders about parts of jobs.
+
+use super::driver::{Agent, limit_name};
+use super::look::{self, Stands};
+use super::parts::PartError;
+use super::track::TaskId;
+use tutti_core::Rank;
+use tutti_linux::cgroup::{Hierarchy, LimitBy};
+use tutti_wire::limits::PROCESSES_REPORTED_MAX;
+use tutti_wire::report::{AgentStatus, Target};
+use tutti_wire::tree::{Answer, Question};
+
+impl Agent {
+    pub(super) fn answer(&mut self, question: &Question) -> Answer {
+        match *question {
+            Question::Switches { count } => {
+                Answer::Switches(self.switch.report(count as usize).records)
+            }
+            Question::Status => Answer::Status(self.status()),
+            Question::Processes(target) => self.processes(target),
+            Question::SuspendPart(target) => self.part(target, |it, t| it.suspend_part(target, t)),
+            Question::ResumePart(target) => self.part(target, |it, t| it.resume_part(target, t)),
+            Question::SignalPart { target, signal } => {
+                self.part(target, |it, task| it.signal_part(target, task, signal))
+            }
+            Question::EndPart { target, grace } => {
+                self.part(target, |it, task| it.end_part(target, task, grace))
+            }
+        }
+    }
+
+    fn processes(&mut self, target: Target) -> Answer {
+        let Some(job) = self.jobs.get(&target.job) else {
+            return Answer::Failed(format!("job {} has no task on this node", target.job));
+        };
+        let stopped = job.all_stopped();
+        let wanted = |rank: &&Rank| target.rank.is_none_or(|wanted| **rank == wanted);
+        let mut tasks = Vec::new();
+        let mut room = PROCESSES_REPORTED_MAX;
+        for rank in job.roots.keys().filter(wanted).copied().collect::<Vec<_>>() {
+            let task = (target.job, rank);
+            let members = match target.pid {
+                Some(pid) => self.tracker.subtree(task, pid),
+                None => self.tracker.members(task),
+            };
+            if let Some(pid) = target.pid.filter(|_| members.is_empty()) {
+                return Answer::Failed(PartError::NotInTask { pid, target }.to_string());
+            }
+            let stands = Stands { frozen: self.is_frozen(task), stopped: &stopped };
+            tasks.push(look::report(task, &self.options.node, &members, &stands, &mut room));
+        }
+        Answer::Tasks(tasks)
+    }
+
+    fn part(
+        &mut self,
+        target: Target,
+        mut act: impl FnMut(&mut Self, TaskId) -> Result<(), PartError>,
+    ) -> Answer {
+        let Some(job) = self.jobs.get(&target.job) else {
+            return Answer::Failed(format!("job {} has no task on this node", target.job));
+        };
+        let ranks: Vec<Rank> = match target.rank {
+            Some(rank) => vec![rank],
+            None => job.roots.keys().copied().collect(),
+        };
+        for rank in ranks {
+            let is_here = self.jobs.get(&target.job).is_some_and(|it| it.roots.contains_key(&rank));
+            let task = (target.job, rank);
+            let result =
+                if is_here { act(self, task) } else { Err(PartError::NoTask(target.job, rank)) };
+            if let Err(error) = result {
+                return Answer::Failed(error.to_string());
+            }
+        }
+        Answer::Done
+    }
+
+    fn status(&self) -> AgentStatus {
+        let report = self.switch.report(0);
+        let limits = self.hierarchy.as_ref().map(Hierarchy::limits);
+        AgentStatus {
+            node: self.options.node.clone(),
+            pid: std::process::id().cast_signed(),
+            keeper_pid: self.keeper_pid,
+            cgroup: match &self.hierarchy {
+                Some(hierarchy) => hierarchy.path().display().to_string(),
+                None => self.no_cgroup.clone(),
+            },
+            freezer: self.hierarchy.is_some(),
+            process_events: self.tracker.process_events(),
+            realtime: report.realtime,
+            memory_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.memory)).into(),
+            process_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.processes))
+                .into(),
+            switches: report.switches,
+            stragglers: report.stragglers,
+            late_timetables: report.late,
+        }
+    }
+}

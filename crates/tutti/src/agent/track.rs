@@ -1,0 +1,287 @@
+//! The live genealogy of the jobs on this node.
+//!
+//! It is fed by the kernel's process events where this agent may have them. They are read in batches, at
+//! most a hundred times a second, and taken in [`SETTLE_NS`] late: by then the keeper has said which
+//! process is the root of a new task, so that what that root did first is known to be the task's. Where
+//! there are no events, `/proc` is read, once a second and whenever somebody asks. Who belongs to a task
+//! is for its cgroup to say in any case: its list repairs what was missed. While there is no job, there
+//! is no subscription, and nothing wakes up.
+
+use crate::link::{Interest, Poller};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use tutti_core::{JobId, Orphans, Rank};
+use tutti_linux::cgroup::processes_of;
+use tutti_linux::track::events::{Drained, boot_ns};
+use tutti_linux::track::{self, Forest, Member, Origin, ProcessEvent, ProcessEvents, Tally};
+use tutti_linux::{clock, proc};
+
+/// Names a task on this node.
+pub(super) type TaskId = (JobId, Rank);
+
+/// How old an event is when it is taken in, and how often events are read.
+const SETTLE_NS: u64 = 10_000_000;
+
+/// How often `/proc` is read where there are no events. Longer where that takes long: a hundred times
+/// as long as it took, so that it costs a hundredth of a processor.
+const SCAN_NS: u64 = 1_000_000_000;
+
+/// Room for events between two reads: those of 2,000,000 births and ends a second.
+const BUFFER_BYTES: i32 = 16 << 20;
+
+/// Events that are read at once.
+const BATCH_MAX: usize = 100_000;
+
+/// Where a task's processes are found.
+pub(super) enum Place {
+    /// In its cgroup.
+    Group(PathBuf),
+    /// Below its minder.
+    Minder(i32),
+}
+
+/// When a task began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begun {
+    /// Just now: all that it does is told.
+    Now,
+    /// Under an earlier agent.
+    Before,
+}
+
+impl Place {
+    fn processes(&self) -> Vec<i32> {
+        match self {
+            Self::Group(path) => processes_of(path),
+            Self::Minder(minder) => proc::descendants(*minder),
+        }
+        // One that is gone has none.
+        .unwrap_or_default()
+    }
+}
+
+enum Source {
+    /// No job is here.
+    None,
+    Events(ProcessEvents),
+    Scans,
+}
+
+/// Follows the processes of all tasks.
+pub(super) struct Tracker {
+    forest: Forest<TaskId>,
+    places: BTreeMap<TaskId, Place>,
+    jobs: BTreeSet<JobId>,
+    source: Source,
+    /// Why there are no events, if they were asked for in vain.
+    refusal: Option<String>,
+    /// Told, but too young to be taken in.
+    late: VecDeque<ProcessEvent>,
+    /// When to read again; with events, nothing is read before that.
+    due_ns: Option<u64>,
+}
+
+impl Tracker {
+    pub(super) fn new() -> Self {
+        Self {
+            forest: Forest::default(),
+            places: BTreeMap::new(),
+            jobs: BTreeSet::new(),
+            source: Source::None,
+            refusal: None,
+            late: VecDeque::new(),
+            due_ns: None,
+        }
+    }
+
+    /// `yes` if the kernel tells of births and ends, or why not.
+    pub(super) fn process_events(&self) -> String {
+        match (&self.refusal, &self.source) {
+            (Some(refusal), _) => format!("no: {refusal}"),
+            (None, Source::Events(_)) => "yes".into(),
+            (None, _) => match ProcessEvents::subscribe(BUFFER_BYTES) {
+                Ok(_) => "yes".into(),
+                Err(error) => format!("no: {}", words(&error)),
+            },
+        }
+    }
+
+    /// To whom children of ended processes go from now on.
+    pub(super) const fn set_orphans(&mut self, orphans: Orphans) {
+        self.forest.set_orphans(match orphans {
+            Orphans::Ancestor => track::Orphans::Ancestor,
+            Orphans::Task => track::Orphans::Task,
+        });
+    }
+
+    /// A job is here from now on; called before its first process exists.
+    pub(super) fn begin(&mut self, job: JobId, poller: &Poller, token: u64) {
+        self.jobs.insert(job);
+        if !matches!(self.source, Source::None) {
+            return;
+        }
+        self.source = match self.refusal {
+            Some(_) => Source::Scans,
+            None => match ProcessEvents::subscribe(BUFFER_BYTES) {
+                Ok(events) => {
+                    let _ = poller.add(&events, token, Interest::READ);
+                    Source::Events(events)
+                }
+                Err(error) => {
+                    self.refusal = Some(words(&error));
+                    Source::Scans
+                }
+            },
+        };
+    }
+
+    /// A task of the job has begun, with this root or minder.
+    pub(super) fn started(&mut self, task: TaskId, root: i32, place: Place, begun: Begun) {
+        if !self.jobs.contains(&task.0) || self.places.contains_key(&task) {
+            return;
+        }
+        self.forest.add_task(task, Origin::OneRoot);
+        let is_told = begun == Begun::Now && matches!(place, Place::Group(_));
+        if is_told {
+            // One that has ended already can have made children: their births will be told.
+            let born_ns = track::seen(&[root]).first().map_or(0, |seen| seen.born_ns);
+            self.forest.began(task, root, born_ns);
+        }
+        self.places.insert(task, place);
+        match self.source {
+            Source::Events(_) if is_told => {}
+            Source::Events(_) => self.scan(task),
+            Source::Scans => self.due_ns = Some(clock::monotonic_ns()),
+            Source::None => {}
+        }
+    }
+
+    /// Forgets a job; says how many processes each of its tasks had.
+    pub(super) fn end(&mut self, job: JobId, poller: &Poller) -> BTreeMap<Rank, Tally> {
+        self.take_in_all();
+        let ranks: Vec<Rank> = self.ranks(job);
+        let tallies =
+            ranks.into_iter().map(|rank| (rank, self.forest.remove_task((job, rank)))).collect();
+        self.places.retain(|(of, _), _| *of != job);
+        self.jobs.remove(&job);
+        if self.jobs.is_empty() {
+            if let Source::Events(events) = &self.source {
+                poller.remove(events);
+            }
+            self.source = Source::None;
+            self.late.clear();
+            self.due_ns = None;
+        }
+        tallies
+    }
+
+    fn ranks(&self, job: JobId) -> Vec<Rank> {
+        self.places.keys().filter(|(of, _)| *of == job).map(|&(_, rank)| rank).collect()
+    }
+
+    /// When [`Tracker::on_time`] wants to be called.
+    pub(super) const fn due_ns(&self) -> Option<u64> {
+        self.due_ns
+    }
+
+    /// There is something to read: it will be, together with what comes soon.
+    pub(super) fn on_ready(&mut self, poller: &Poller, token: u64) {
+        let Source::Events(events) = &self.source else { return };
+        match self.due_ns {
+            None => {
+                self.due_ns = Some(clock::monotonic_ns() + SETTLE_NS);
+                let _ = poller.modify(events, token, Interest::NONE);
+            }
+            // The buffer ran over: that is told whether or not one wants to read.
+            Some(_) => self.read(),
+        }
+    }
+
+    /// Reads what has come, if it is time to.
+    pub(super) fn on_time(&mut self, now_ns: u64, poller: &Poller, token: u64) {
+        if self.due_ns.is_none_or(|due| due > now_ns) {
+            return;
+        }
+        self.due_ns = None;
+        match &self.source {
+            Source::None => {}
+            Source::Scans => {
+                self.scan_all();
+                let took_ns = clock::monotonic_ns().saturating_sub(now_ns);
+                self.due_ns = Some(now_ns + SCAN_NS.max(took_ns * 100));
+            }
+            Source::Events(_) => {
+                self.read();
+                self.take_in(boot_ns().saturating_sub(SETTLE_NS));
+                if !self.late.is_empty() {
+                    self.due_ns = Some(now_ns + SETTLE_NS);
+                } else if let Source::Events(events) = &self.source {
+                    let _ = poller.modify(events, token, Interest::READ);
+                }
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        let Source::Events(events) = &mut self.source else { return };
+        let mut told = Vec::new();
+        let drained = events.drain(BATCH_MAX, &mut told);
+        self.late.extend(told);
+        if drained == Drained::Lost {
+            say!("tutti agent: process events were lost; looking who is there");
+            self.take_in(u64::MAX);
+            self.scan_all();
+        }
+    }
+
+    /// Takes in what happened up to a moment, nanoseconds since boot.
+    fn take_in(&mut self, until_ns: u64) {
+        while self.late.front().is_some_and(|event| event.at_ns() <= until_ns)
+            && let Some(event) = self.late.pop_front()
+        {
+            match event {
+                ProcessEvent::Forked { parent, child, at_ns } => {
+                    self.forest.forked(parent, child, at_ns);
+                }
+                ProcessEvent::Exited(exit) => self.forest.exited(exit.pid, exit.at_ns),
+            }
+        }
+    }
+
+    fn take_in_all(&mut self) {
+        self.read();
+        self.take_in(u64::MAX);
+    }
+
+    fn scan_all(&mut self) {
+        for task in self.places.keys().copied().collect::<Vec<_>>() {
+            self.scan(task);
+        }
+    }
+
+    fn scan(&mut self, task: TaskId) {
+        if let Some(place) = self.places.get(&task) {
+            self.forest.repair(task, &track::seen(&place.processes()));
+        }
+    }
+
+    /// The processes of a task as they are now, each before those below it.
+    pub(super) fn members(&mut self, task: TaskId) -> Vec<Member> {
+        self.take_in_all();
+        self.scan(task);
+        self.forest.members(task)
+    }
+
+    /// A process of a task and all below it, each before those below it; nothing if it is not the
+    /// task's.
+    pub(super) fn subtree(&mut self, task: TaskId, pid: i32) -> Vec<Member> {
+        self.take_in_all();
+        self.scan(task);
+        if self.forest.task_of(pid) == Some(task) { self.forest.subtree(pid) } else { Vec::new() }
+    }
+}
+
+fn words(error: &tutti_linux::Error) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
+}

@@ -1,0 +1,119 @@
+//! `tutti ps --tree`: the processes of jobs, as trees.
+
+use super::{ask, unexpected};
+use crate::exit::Exit;
+use crate::output::{Align, Table, counted, print, print_json, print_table};
+use std::collections::BTreeMap;
+use tutti_core::Nanos;
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::{ProcessReport, Target, TaskReport};
+use tutti_wire::units::{format_bytes, format_duration_short};
+
+/// Shows the processes of these.
+pub(super) fn show(targets: &[Target], json: bool) -> anyhow::Result<Exit> {
+    let mut tasks = Vec::new();
+    for &target in targets {
+        match ask(&Request::Processes { target })? {
+            Reply::Tasks(found) => tasks.extend(found),
+            _ => return unexpected(),
+        }
+    }
+    if json {
+        print_json(&tasks)?;
+        return Ok(Exit::OK);
+    }
+    for task in &tasks {
+        let mut title = format!(
+            "{}.{} on {}, {}",
+            task.job,
+            task.rank,
+            task.node,
+            counted(task.processes.len() as u64 + task.left_out, "process")
+        );
+        if task.left_out > 0 {
+            title.push_str(&format!(" ({} are not listed)", task.left_out));
+        }
+        print(&format!("{title}\n"))?;
+        print_table(&table(task))?;
+    }
+    Ok(Exit::OK)
+}
+
+fn table(task: &TaskReport) -> Table {
+    let mut table = Table::new(&[
+        ("PID", Align::Right),
+        ("STATE", Align::Left),
+        ("CPU", Align::Right),
+        ("MEMORY", Align::Right),
+        ("COMMAND", Align::Left),
+    ])
+    .can_spare(&["MEMORY", "CPU"]);
+    for (branch, process) in branches(&task.processes) {
+        table.row([
+            process.pid.to_string(),
+            process.state.clone(),
+            format_duration_short(Nanos::from_millis(process.cpu_ms)),
+            format_bytes(process.memory_bytes),
+            format!("{branch}{}", process.command),
+        ]);
+    }
+    table
+}
+
+/// The processes with what is drawn before each.
+fn branches(processes: &[ProcessReport]) -> Vec<(String, &ProcessReport)> {
+    let known = |pid: i32| processes.iter().any(|process| process.pid == pid);
+    let mut children: BTreeMap<Option<i32>, Vec<&ProcessReport>> = BTreeMap::new();
+    for process in processes {
+        // The top of a subtree has a parent that is not among them.
+        let parent = process.parent.filter(|&parent| known(parent));
+        children.entry(parent).or_default().push(process);
+    }
+    let mut drawn = Vec::new();
+    // The next ones at the end: what is drawn before them and before those below, and who.
+    let mut stack: Vec<(String, String, &ProcessReport)> = Vec::new();
+    for top in children.remove(&None).unwrap_or_default().into_iter().rev() {
+        stack.push((String::new(), String::new(), top));
+    }
+    while let Some((branch, below, process)) = stack.pop() {
+        drawn.push((branch, process));
+        let of_it = children.remove(&Some(process.pid)).unwrap_or_default();
+        for (index, child) in of_it.into_iter().rev().enumerate() {
+            let (last, line) = if index == 0 {
+                ("\u{2514}\u{2500} ", "   ")
+            } else {
+                ("\u{251c}\u{2500} ", "\u{2502}  ")
+            };
+            stack.push((format!("{below}{last}"), format!("{below}{line}"), child));
+        }
+    }
+    drawn
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_drawn_with_the_last_child_at_a_corner() {
+        let process = |pid, parent: i32| ProcessReport {
+            pid,
+            parent: Some(parent),
+            state: "running".into(),
+            cpu_ms: 0,
+            memory_bytes: 0,
+            command: format!("p{pid}"),
+        };
+        let all = [process(2, 1), process(3, 2), process(4, 3), process(5, 2), process(9, 7)];
+        let drawn: Vec<String> =
+            branches(&all).iter().map(|(branch, it)| format!("{branch}{}", it.command)).collect();
+        let expected = [
+            "p2",
+            "\u{251c}\u{2500} p3",
+            "\u{2502}  \u{2514}\u{2500} p4",
+            "\u{2514}\u{2500} p5",
+            "p9",
+        ];
+        assert_eq!(drawn, expected);
+    }
+}

@@ -1,0 +1,148 @@
+//! Who descends from whom, as `tutti ps --tree` shows it.
+
+use crate::harness::{Instance, NOBODY, Running, eventually, player, status_of};
+use serde_json::Value;
+
+/// The processes of a job's only task.
+fn tree(instance: &Instance, target: &str) -> Vec<Value> {
+    let tasks = instance.tutti(&["ps", "--tree", "--json", target]).expect(0).json();
+    let tasks = tasks.as_array().unwrap();
+    assert_eq!(tasks.len(), 1, "{tasks:?}");
+    tasks[0]["processes"].as_array().unwrap().clone()
+}
+
+/// What a process is: the last word of its command.
+fn named<'a>(processes: &'a [Value], end: &str) -> Option<&'a Value> {
+    processes.iter().find(|it| it["command"].as_str().unwrap().ends_with(end))
+}
+
+/// A shell below which another shell has made an orphan: a sleep whose parents have ended.
+const ORPHANS: &str = "sh -c 'sh -c \"sleep $NAP & true\"; echo up; read x; :'; read y; :";
+
+#[test]
+fn orphans_are_shown_below_their_nearest_living_ancestor() {
+    let instance = Instance::new().up();
+    let mut running = instance.start_typing(&["run", "sh", "-c", ORPHANS]);
+    running.wait_for("up");
+    let processes = tree(&instance, "1");
+    let (root, inner) = (&processes[0], &processes[1]);
+    let sleep = named(&processes, &instance.nap).unwrap();
+    assert!(root["parent"].is_null() && inner["parent"] == root["pid"], "{processes:?}");
+    assert_eq!(sleep["parent"], inner["pid"], "{processes:?}");
+    let sleeper = i32::try_from(sleep["pid"].as_i64().unwrap()).unwrap();
+    assert_ne!(status_of(sleeper, "PPid"), Some(inner["pid"].to_string()), "no orphan");
+    let drawn = instance.tutti(&["ps", "--tree", "1"]).expect(0).text();
+    assert!(drawn.starts_with("1.0 on "), "{drawn}");
+    assert!(drawn.contains(&format!("   \u{2514}\u{2500} sleep {}", instance.nap)), "{drawn}");
+    // A part of it: from the inner shell on.
+    let part = tree(&instance, &format!("1.0/{}", inner["pid"]));
+    assert_eq!(part.len(), 2, "{part:?}");
+    // When that ends, it goes to the one above.
+    running.type_in(b"\n");
+    eventually("a sleep below the root", || {
+        let processes = tree(&instance, "1");
+        (processes.len() == 2 && processes[1]["parent"] == processes[0]["pid"]).then_some(())
+    });
+    running.type_in(b"\n");
+    running.wait().expect(0);
+    instance.tutti(&["ps", "--tree", "1"]).expect(1).says("job 1 has ended");
+}
+
+#[test]
+fn or_at_the_top_if_that_is_wanted() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "orphans=task"]).expect(0);
+    let mut running = instance.start_typing(&["run", "sh", "-c", ORPHANS]);
+    running.wait_for("up");
+    let processes = tree(&instance, "1.0");
+    assert!(named(&processes, &instance.nap).unwrap()["parent"].is_null(), "{processes:?}");
+    running.type_in(b"\n\n");
+    running.wait().expect(0);
+}
+
+#[test]
+fn the_tree_of_an_earlier_agent_is_known_to_the_next() {
+    let instance = Instance::new().up();
+    let mut running = instance.start_typing(&["run", "sh", "-c", ORPHANS]);
+    running.wait_for("up");
+    let agent = instance.daemon("agent");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(agent), nix::sys::signal::Signal::SIGKILL)
+        .unwrap();
+    let processes = eventually("an agent that knows the tree", || {
+        let done = instance.tutti(&["ps", "--tree", "--json", "1"]);
+        let tasks = (done.code == 0).then(|| done.json())?;
+        tasks[0]["processes"].as_array().filter(|all| all.len() == 3).cloned()
+    });
+    // Who made the sleep nobody knows any more; that it descends from the root is certain.
+    let sleep = named(&processes, &instance.nap).unwrap();
+    assert_eq!(sleep["parent"], processes[0]["pid"], "{processes:?}");
+    running.type_in(b"\n\n");
+    running.wait().expect(0);
+}
+
+#[test]
+fn the_processes_of_others_are_not_shown() {
+    let instance = Instance::of_the_system().up();
+    let job = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
+    instance.wait_for_state(job, "running");
+    eventually("a sleep", || (instance.nappers().len() == 1).then_some(()));
+    let job = job.to_string();
+    let others = instance.command_as(Some(NOBODY), &["ps", "--tree", &job]);
+    let done = Running::start(others).wait();
+    done.expect(1).says("only its owner, or root, may do that");
+    for wrong in [&["ps", "--tree", "99"][..], &["ps", "--tree"], &["ps", &format!("{job}.0")]] {
+        assert_ne!(instance.tutti(wrong).code, 0, "{wrong:?}");
+    }
+    instance.tutti(&["ps", "--tree", &format!("{job}.0/1")]).expect(1).says("does not belong to");
+    instance.tutti(&["cancel", "--now", &job]).expect(0);
+}
+
+#[test]
+fn a_frozen_job_is_shown_as_frozen() {
+    let instance = Instance::new().up();
+    let running = instance.start(&["run", "-n", "2", "sh", "-c", "echo up; exec sleep $NAP"]);
+    running.wait_for("up\nup\n");
+    instance.tutti(&["suspend", "1"]).expect(0);
+    eventually("two frozen tasks", || {
+        let tasks = instance.tutti(&["ps", "--tree", "--json", "1"]).expect(0).json();
+        let frozen = |task: &Value| task["processes"][0]["state"] == "frozen";
+        let tasks = tasks.as_array().unwrap();
+        (tasks.len() == 2 && tasks.iter().all(frozen)).then_some(())
+    });
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    running.wait().expect(137);
+}
+
+#[test]
+fn without_cgroups_the_tree_is_known_too() {
+    let instance = Instance::of_nobody().up();
+    let player = instance.share(&player()).display().to_string();
+    let line = format!("{player} daemon $NAP; echo up; exec sleep $NAP");
+    let running = instance.start(&["run", "sh", "-c", &line]);
+    running.wait_for("up");
+    eventually("two sleeps", || (instance.nappers().len() == 2).then_some(()));
+    let processes = tree(&instance, "1");
+    assert_eq!(processes.len(), 2, "{processes:?}");
+    assert!(processes[0]["parent"].is_null(), "{processes:?}");
+    assert_eq!(processes[1]["parent"], processes[0]["pid"], "{processes:?}");
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    running.wait().expect(137);
+}
+
+#[test]
+fn without_process_events_proc_is_read() {
+    let instance = Instance::new();
+    // In another network namespace the kernel tells of no process.
+    instance.shell("unshare --net tutti up").expect(0);
+    let doctor = instance.shell("unshare --net tutti doctor").expect(0).text();
+    assert!(doctor.contains("the kernel does not tell of processes"), "{doctor}");
+    let mut running = instance.start_typing(&["run", "sh", "-c", ORPHANS]);
+    running.wait_for("up");
+    let processes = tree(&instance, "1");
+    assert_eq!(processes.len(), 3, "{processes:?}");
+    // Its parents were gone before anybody looked; that it descends from the root is certain.
+    let sleep = named(&processes, &instance.nap).unwrap();
+    assert_eq!(sleep["parent"], processes[0]["pid"], "{processes:?}");
+    running.type_in(b"\n\n");
+    running.wait().expect(0);
+}
