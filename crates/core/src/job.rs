@@ -124,6 +124,8 @@ pub enum TaskStatus {
     OutOfMemory,
     /// Whoever held it is gone; nobody knows how it ended.
     Lost,
+    /// It ended by itself, and nobody was told how: it was another's child when it was adopted.
+    Unknown,
 }
 
 impl TaskStatus {
@@ -136,7 +138,7 @@ impl TaskStatus {
             Self::NotFound => 127,
             Self::NotExecutable => 126,
             Self::OutOfMemory => EndReason::OutOfMemory.exit_code_or(0),
-            Self::Lost => EndReason::NodeLost(NodeId(0)).exit_code_or(0),
+            Self::Lost | Self::Unknown => EndReason::NodeLost(NodeId(0)).exit_code_or(0),
         }
     }
 }

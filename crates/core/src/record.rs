@@ -383,7 +383,7 @@ fn fatal(status: TaskStatus, rule: OnBadExit, node: NodeId) -> Option<EndReason>
     match status {
         TaskStatus::Exited(0) => None,
         TaskStatus::Exited(_) if rule == OnBadExit::Kill => failed,
-        TaskStatus::Exited(_) => None,
+        TaskStatus::Exited(_) | TaskStatus::Unknown => None,
         // A task that never came to be leaves the others waiting for it just as a dead one does.
         TaskStatus::Signaled(_)
         | TaskStatus::Aborted(_)
@@ -463,6 +463,7 @@ mod tests {
             (KillOnSignal, TaskStatus::OutOfMemory, TaskEnd::Fatal(EndReason::OutOfMemory)),
             (Continue, TaskStatus::Signaled(9), TaskEnd::Noted),
             (Continue, TaskStatus::OutOfMemory, TaskEnd::Noted),
+            (Kill, TaskStatus::Unknown, TaskEnd::Noted),
             (Continue, TaskStatus::Lost, TaskEnd::Fatal(EndReason::NodeLost(NodeId(0)))),
         ] {
             let (end, _) = residence(&[2]).task_ended(Rank(1), status, rule);

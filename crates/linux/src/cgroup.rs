@@ -255,6 +255,13 @@ impl Cgroup {
         parse_cpu_stat(&text).ok_or(Error::Malformed { path, wanted: "user_usec and system_usec" })
     }
 
+    /// What was read from and written to devices here and below, bytes, where a controller of cgroup2
+    /// counts it.
+    #[must_use]
+    pub fn io_bytes(&self) -> Option<(u64, u64)> {
+        fs::read_to_string(self.path.join("io.stat")).ok().map(|text| parse_io_stat(&text))
+    }
+
     /// Takes a process in, with all its threads; one that has ended counts as taken.
     ///
     /// # Errors
@@ -333,6 +340,15 @@ fn flag(text: &[u8], name: &str) -> Option<bool> {
 
 fn parse_cpu_stat(text: &str) -> Option<CpuUsage> {
     Some(CpuUsage { user_us: keyed(text, "user_usec")?, system_us: keyed(text, "system_usec")? })
+}
+
+/// The sums over all devices, each of which has a line: `8:0 rbytes=1 wbytes=2 rios=3 ...`.
+fn parse_io_stat(text: &str) -> (u64, u64) {
+    let sum = |key: &str| {
+        let values = text.split_whitespace().filter_map(|word| word.strip_prefix(key));
+        values.filter_map(|value| value.parse::<u64>().ok()).sum()
+    };
+    (sum("rbytes="), sum("wbytes="))
 }
 
 /// The number in the line `key number`, of which many files of the kernel are made.
@@ -427,6 +443,13 @@ fn remove_group(group: &Path) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_devices_moved_is_summed() {
+        let text = "8:0 rbytes=100 wbytes=7 rios=1 wios=1\n8:16 rbytes=20 wbytes=1 dbytes=9\n";
+        assert_eq!(parse_io_stat(text), (120, 8));
+        assert_eq!(parse_io_stat(""), (0, 0));
+    }
 
     #[test]
     fn events_are_read_by_name() {

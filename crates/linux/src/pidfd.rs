@@ -7,6 +7,7 @@
 
 use crate::proc::{ProcessStat, ended_status};
 use crate::{Error, Result};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// `struct pidfd_info` as it was first.
@@ -59,6 +60,13 @@ impl Held {
         self.pid
     }
 
+    /// Whether it has ended, reaped or not.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut fds, PollTimeout::ZERO), Ok(count) if count > 0)
+    }
+
     /// Sends it a signal; nothing happens if it has ended.
     pub fn signal(&self, signal: i32) {
         let none: *mut libc::siginfo_t = std::ptr::null_mut();
@@ -92,7 +100,6 @@ impl AsFd for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::process::{Command, Stdio};
 
     fn hold(pid: i32) -> Held {
@@ -105,13 +112,10 @@ mod tests {
         command.args(["-c", "read x; exit 3"]).stdin(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let held = hold(child.id().cast_signed());
-        let is_over = |patience: PollTimeout| {
-            let mut fds = [PollFd::new(held.as_fd(), PollFlags::POLLIN)];
-            poll(&mut fds, patience).unwrap() > 0
-        };
-        assert!(!is_over(PollTimeout::ZERO));
+        assert!(!held.has_ended());
         drop(child.stdin.take());
-        assert!(is_over(PollTimeout::NONE));
+        poll(&mut [PollFd::new(held.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE).unwrap();
+        assert!(held.has_ended());
         assert_eq!(held.status(), Some(3 << 8), "not reaped");
         child.wait().unwrap();
         // Older kernels do not tell.

@@ -14,7 +14,14 @@ pub struct Reaped {
     pub system_us: u64,
     /// The largest resident set of any one of them, bytes.
     pub memory_peak_bytes: u64,
+    /// What was read from devices for it and those that it waited for, bytes.
+    pub read_bytes: u64,
+    /// What was written, likewise.
+    pub written_bytes: u64,
 }
+
+/// In these the kernel counts what is read and written.
+const BLOCK_BYTES: u64 = 512;
 
 /// Reaps this child if it has ended; `None` if it lives.
 ///
@@ -39,6 +46,8 @@ pub fn reap(pid: i32) -> Result<Option<Reaped>> {
         user_us: micros(usage.ru_utime),
         system_us: micros(usage.ru_stime),
         memory_peak_bytes: usage.ru_maxrss.unsigned_abs() << 10,
+        read_bytes: usage.ru_inblock.unsigned_abs().saturating_mul(BLOCK_BYTES),
+        written_bytes: usage.ru_oublock.unsigned_abs().saturating_mul(BLOCK_BYTES),
     }))
 }
 

@@ -138,6 +138,14 @@ impl Instance {
     }
 }
 
+/// Whether a process is in the cgroup of a job, of whatever instance.
+pub(crate) fn is_in_a_job(pid: i32) -> bool {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+    let parts: Vec<&str> = own.split('/').collect();
+    parts.windows(2).any(|two| two[0].starts_with("tutti-") && two[1].starts_with("job-"))
+}
+
 fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }

@@ -86,6 +86,8 @@ pub enum FromKeeper {
         status: TaskStatus,
         /// What a reader should know beyond the status: which file could not be opened, and why.
         detail: String,
+        /// What it used.
+        usage: Usage,
     },
     /// All tasks here have ended, nothing of the job is left, its output has been delivered or
     /// nobody is there to take it.
@@ -117,8 +119,10 @@ pub struct HeldJob {
     pub control: ControlMethod,
     /// Processes from which all others of a task descend, for tasks that have started.
     pub roots: Vec<(Rank, i32)>,
+    /// The processes with which an adopted task began.
+    pub adopted: Vec<i32>,
     /// Tasks that have ended.
-    pub ended: Vec<(Rank, TaskStatus, String)>,
+    pub ended: Vec<(Rank, TaskStatus, String, Usage)>,
     /// Parts that users have suspended by signals.
     pub stopped: Vec<StoppedPart>,
     /// Whether nothing of it is left, and what it used.

@@ -30,6 +30,18 @@ pub struct LaunchSpec {
     pub stdio: Stdio,
     /// The most processes that a task may have at once, where the machine can enforce it.
     pub processes_max: Option<u64>,
+    /// Processes that run already and are to be the task, with all that descend from them, instead of
+    /// a program; then `stdio` is [`Stdio::Kept`], and there is one task.
+    pub adopt: Vec<AdoptedProcess>,
+}
+
+/// A process that runs already, named for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdoptedProcess {
+    /// Its number.
+    pub pid: i32,
+    /// When it began, in clock ticks since boot.
+    pub start_time: u64,
 }
 
 impl LaunchSpec {
@@ -40,7 +52,7 @@ impl LaunchSpec {
         let all = |texts: &[ByteBuf]| texts.iter().map(|text| text.len() + EACH).sum::<usize>();
         let script = self.script.as_ref().map_or(0, |script| script.len());
         let files = match &self.stdio {
-            Stdio::FrontEnd { .. } => 0,
+            Stdio::FrontEnd { .. } | Stdio::Kept => 0,
             Stdio::Files { input, output, error, .. } => {
                 let named = [input.as_ref(), Some(output), error.as_ref()];
                 named.into_iter().flatten().map(|name| name.len()).sum()
@@ -52,6 +64,7 @@ impl LaunchSpec {
             + all(&self.environment)
             + self.directory.len()
             + self.rlimits.len() * EACH
+            + self.adopt.len() * EACH
             + files
     }
 }
@@ -89,6 +102,8 @@ pub enum Stdio {
         /// Whether files that exist are appended to instead of emptied.
         append: bool,
     },
+    /// What adopted processes have already.
+    Kept,
 }
 
 /// Which ranks a piece of input goes to.
@@ -144,29 +159,102 @@ pub struct Launch {
     pub spec: LaunchSpec,
 }
 
-/// What a job used on a node, or a task alone, as the kernel counted it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What a job used, or a task alone. What is `whole` the kernel has counted over all processes, strays
+/// and short-lived ones included; otherwise it is what is known: of processes that were waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Processor time in user mode, in microseconds.
     pub user_us: u64,
     /// Processor time in the kernel, in microseconds.
     pub system_us: u64,
-    /// The largest resident set of any one process that was waited for, in bytes.
+    /// Whether that is all of it.
+    pub cpu_whole: bool,
+    /// The most memory that any one task had at once, in bytes; where it is not whole, any one process.
     pub memory_peak_bytes: u64,
+    /// Whether that is of whole tasks.
+    pub memory_whole: bool,
+    /// Read from devices, in bytes.
+    pub read_bytes: u64,
+    /// Written to devices, in bytes.
+    pub written_bytes: u64,
+    /// Whether that is all of it.
+    pub io_whole: bool,
+    /// Processes that there were; nothing where the kernel does not tell of each.
+    pub processes: Option<u64>,
+    /// The most that any one task had at once, likewise.
+    pub processes_peak: Option<u64>,
+    /// How often it was suspended or resumed because its turn was over or had come.
+    pub switches: u64,
+}
+
+impl Default for Usage {
+    /// Nothing was used, and that is certain.
+    fn default() -> Self {
+        Self {
+            user_us: 0,
+            system_us: 0,
+            cpu_whole: true,
+            memory_peak_bytes: 0,
+            memory_whole: true,
+            read_bytes: 0,
+            written_bytes: 0,
+            io_whole: true,
+            processes: Some(0),
+            processes_peak: Some(0),
+            switches: 0,
+        }
+    }
 }
 
 impl Usage {
-    /// Adds the times and keeps the larger of the peaks.
+    /// Nothing is known of it.
+    #[must_use]
+    pub fn unknown() -> Self {
+        let whole = Self::default();
+        Self {
+            cpu_whole: false,
+            memory_whole: false,
+            io_whole: false,
+            processes: None,
+            processes_peak: None,
+            ..whole
+        }
+    }
+
+    /// Takes in what another task used, or the same job on another node: adds up what was used, and
+    /// keeps the larger of the peaks.
     pub fn add(&mut self, other: &Self) {
         self.user_us = self.user_us.saturating_add(other.user_us);
         self.system_us = self.system_us.saturating_add(other.system_us);
+        self.cpu_whole &= other.cpu_whole;
         self.memory_peak_bytes = self.memory_peak_bytes.max(other.memory_peak_bytes);
+        self.memory_whole &= other.memory_whole;
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+        self.written_bytes = self.written_bytes.saturating_add(other.written_bytes);
+        self.io_whole &= other.io_whole;
+        let both = self.processes.zip(other.processes);
+        self.processes = both.map(|(one, other)| one.saturating_add(other));
+        let both = self.processes_peak.zip(other.processes_peak);
+        self.processes_peak = both.map(|(one, other)| one.max(other));
+        self.switches = self.switches.max(other.switches);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::cut;
+    use super::{Usage, cut};
+
+    #[test]
+    fn a_sum_with_something_unknown_is_not_whole() {
+        let one = Usage { user_us: 5, memory_peak_bytes: 9, ..Usage::default() };
+        let mut sum = one;
+        sum.add(&Usage { user_us: 2, memory_peak_bytes: 3, processes: Some(4), ..one });
+        assert_eq!((sum.user_us, sum.memory_peak_bytes, sum.processes), (7, 9, Some(4)));
+        assert!(sum.cpu_whole && sum.memory_whole && sum.io_whole);
+        sum.add(&Usage::unknown());
+        assert!(!sum.cpu_whole && !sum.memory_whole && !sum.io_whole);
+        assert_eq!((sum.user_us, sum.processes), (7, None));
+    }
 
     #[test]
     fn a_text_is_cut_between_letters() {

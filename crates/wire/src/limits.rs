@@ -46,6 +46,9 @@ pub const SCRIPT_BYTES_MAX: usize = 4 << 20;
 /// One line of a PMI connection; MPICH's own limit is 1,024 bytes a value and 256 a key.
 pub const PMI_LINE_BYTES_MAX: usize = 64 << 10;
 
+/// Processes that one job adopts; all that descends from them comes with them.
+pub const ADOPTED_MAX: usize = 1_000;
+
 /// Processes that one answer tells of, and what it says of the command of each.
 pub const PROCESSES_REPORTED_MAX: usize = 20_000;
 /// See [`PROCESSES_REPORTED_MAX`].

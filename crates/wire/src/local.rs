@@ -3,9 +3,10 @@
 
 use crate::launch::LaunchSpec;
 use crate::report::{
-    BankReport, ClassReport, JobReport, NodeReport, ParamReport, PeriodReport, StatusReport,
-    SwitchRecord, Target, TaskReport,
+    BankReport, ClassReport, HistoryReport, JobReport, NodeReport, ParamReport, PeriodReport,
+    StatusReport, SwitchRecord, Target, TaskReport,
 };
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,13 @@ pub enum Request {
     Jobs {
         /// Whether jobs that ended are wanted too.
         ended: bool,
+    },
+    /// `Jobs`, those that ended too, and with what those that run have used so far.
+    JobsWithUsage,
+    /// What is known of a job that has ended: `History`.
+    History {
+        /// Which job.
+        job: JobId,
     },
     /// The processes of a job, a task, or a process and all below it: `Tasks`.
     Processes {
@@ -171,6 +179,8 @@ pub enum Reply {
         outcome: Outcome,
         /// What a reader should know beyond the outcome; may be empty.
         detail: String,
+        /// All that is known of it.
+        report: Box<JobReport>,
     },
     /// It was done.
     Done,
@@ -181,6 +191,8 @@ pub enum Reply {
     },
     /// The jobs, by number.
     Jobs(Vec<JobReport>),
+    /// A job that has ended, with its tasks.
+    History(Box<HistoryReport>),
     /// Tasks with their processes, by rank.
     Tasks(Vec<TaskReport>),
     /// The nodes, by number.

@@ -1,6 +1,7 @@
 //! The structs behind every table and every `--json`. Users rely on the names and units of these
 //! fields: they change only with a release note.
 
+use crate::launch::Usage;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,13 @@ pub struct JobReport {
     pub age_s: u64,
     /// Milliseconds that its turns gave it.
     pub service_ms: u64,
+    /// Milliseconds between its acceptance and its start.
+    pub waited_ms: u64,
+    /// Milliseconds since its start in which it was suspended: others had their turns, or somebody
+    /// suspended it, or it was set aside.
+    pub suspended_ms: u64,
+    /// What it used; nothing while it runs, unless that was asked for (`ps -l`).
+    pub usage: Option<Usage>,
     /// Seconds until it must be done, if it named a deadline; negative when that has passed.
     pub deadline_s: Option<i64>,
     /// For how many seconds its deadline has been at risk; nothing while it is kept.
@@ -56,6 +64,28 @@ pub struct JobReport {
     pub cpu_ms: Option<u64>,
     /// The exit code, once it has ended.
     pub exit_code: Option<u8>,
+}
+
+/// A job that has ended, as `tutti history JOB` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryReport {
+    /// The whole job.
+    pub job: JobReport,
+    /// Seconds since its end.
+    pub ended_s: u64,
+    /// Its tasks by rank; none where there were too many to be remembered.
+    pub tasks: Vec<TaskHistory>,
+}
+
+/// A task that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskHistory {
+    /// Which one.
+    pub rank: Rank,
+    /// Its part of the exit code.
+    pub exit_code: u8,
+    /// What it used.
+    pub usage: Usage,
 }
 
 /// A task with its processes, as `tutti ps --tree` shows it.

@@ -80,6 +80,8 @@ pub enum Question {
     SuspendPart(Target),
     /// Resume a part of a job.
     ResumePart(Target),
+    /// What the jobs that are here have used so far.
+    Usages,
     /// The processes of a part of a job.
     Processes(Target),
     /// End a part of a job: SIGTERM to every process of it, and SIGKILL to those that are left.
@@ -105,6 +107,8 @@ pub enum Answer {
     Switches(Vec<SwitchRecord>),
     /// To `Status`.
     Status(AgentStatus),
+    /// To `Usages`, by job.
+    Usages(Vec<(JobId, Usage)>),
     /// To `Processes`, by rank.
     Tasks(Vec<TaskReport>),
     /// It was done.
@@ -163,6 +167,8 @@ pub enum FromAgent {
         status: TaskStatus,
         /// What a reader should know beyond the status.
         detail: String,
+        /// What it used.
+        usage: Usage,
     },
     /// Nothing of the job is left on the node.
     Cleared {

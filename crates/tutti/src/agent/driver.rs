@@ -3,7 +3,7 @@
 use super::load::LoadReports;
 use super::parts::{Ending, Name};
 use super::switch::{Grip, Switch};
-use super::track::{Begun, Place, Tracker};
+use super::track::{Begun, Place, TaskId, Tracker};
 use crate::link::{Interest, Link, Poller, Ready};
 use anyhow::Context;
 use nix::unistd::{Pid, getppid};
@@ -12,8 +12,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tutti_core::{ControlMethod, JobId, Nanos, NodeSpec, Orphans, Rank, TaskStatus};
 use tutti_linux::cgroup::{Cgroup, Hierarchy, LimitBy};
+use tutti_linux::signal::{Root, kill_forest};
 use tutti_linux::{clock, proc};
 use tutti_wire::Role;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
@@ -49,9 +51,15 @@ pub(super) struct Job {
     pub(super) group: Option<Arc<Cgroup>>,
     pub(super) roots: BTreeMap<Rank, i32>,
     ranks: BTreeSet<Rank>,
+    /// The processes that it began with, if it was adopted.
+    pub(super) adopted: Vec<i32>,
     /// Parts that users have suspended by signals, with their processes.
     pub(super) stopped: BTreeMap<Target, BTreeSet<Name>>,
-    ended: BTreeMap<Rank, (TaskStatus, String)>,
+    ended: BTreeMap<Rank, (TaskStatus, String, Usage)>,
+    /// How often it was switched.
+    pub(super) switches: Arc<AtomicU64>,
+    /// What the tasks that have ended used, as far as the agent counts it.
+    counted: Usage,
     cleared: Option<Usage>,
     /// The controller never heard of it, so nobody will say `Forget`.
     strange: bool,
@@ -140,7 +148,11 @@ impl Agent {
                     _ => self.on_keeper(),
                 }
             }
-            self.tracker.on_time(clock::monotonic_ns(), &self.poller, EVENTS);
+            if self.tracker.on_time(clock::monotonic_ns(), &self.poller, EVENTS) {
+                for ((job, _), pid) in self.tracker.new_strays() {
+                    self.switch.root(job, Root::whole(pid));
+                }
+            }
             self.end_due(clock::monotonic_ns());
             self.flush();
         }
@@ -329,9 +341,9 @@ impl Agent {
         for (&rank, &root) in &job.roots {
             messages.push(FromAgent::TaskStarted { job: id, rank, root });
         }
-        for (&rank, (status, detail)) in &job.ended {
-            let (status, detail) = (*status, detail.clone());
-            messages.push(FromAgent::TaskEnded { job: id, rank, status, detail });
+        for (&rank, (status, detail, usage)) in &job.ended {
+            let (status, detail, usage) = (*status, detail.clone(), *usage);
+            messages.push(FromAgent::TaskEnded { job: id, rank, status, detail, usage });
         }
         if let Some(usage) = job.cleared {
             messages.push(FromAgent::Cleared { job: id, usage });
@@ -356,17 +368,20 @@ impl Agent {
             }
             None => None,
         };
-        let job = Job {
+        let mut job = Job {
             control: launch.control,
             group,
             roots: BTreeMap::new(),
             ranks: launch.tasks.iter().map(|task| task.rank).collect(),
+            adopted: launch.spec.adopt.iter().map(|process| process.pid).collect(),
             stopped: BTreeMap::new(),
             ended: BTreeMap::new(),
+            switches: Arc::default(),
+            counted: Usage::default(),
             cleared: None,
             strange: false,
         };
-        self.switch.add(id, grip(&job));
+        job.switches = self.switch.add(id, grip(&job));
         self.tracker.begin(id, &self.poller, EVENTS);
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
         self.jobs.insert(id, job);
@@ -418,17 +433,15 @@ impl Agent {
             FromKeeper::TaskStarted { job, rank, root } => {
                 if let Some(record) = self.jobs.get_mut(&job) {
                     record.roots.insert(rank, root);
-                    self.switch.root(job, root);
+                    for tree in record.trees(root) {
+                        self.switch.root(job, tree);
+                    }
                 }
                 self.track(job, rank, root, Begun::Now);
                 self.tell_controller(&FromAgent::TaskStarted { job, rank, root });
             }
-            FromKeeper::TaskEnded { job, rank, status, detail } => {
-                if let Some(record) = self.jobs.get_mut(&job) {
-                    record.ended.insert(rank, (status, detail.clone()));
-                    record.stopped.retain(|part, _| part.rank != Some(rank));
-                }
-                self.tell_controller(&FromAgent::TaskEnded { job, rank, status, detail });
+            FromKeeper::TaskEnded { job, rank, status, detail, usage } => {
+                self.on_task_ended((job, rank), status, detail, usage);
             }
             FromKeeper::Cleared { job, usage } => self.on_cleared(job, usage),
         }
@@ -439,15 +452,48 @@ impl Agent {
         let Some(job) = self.jobs.get(&id) else { return };
         let place = match &job.group {
             Some(group) => Place::Group(group.path().join(format!("rank-{rank}"))),
+            None if !job.adopted.is_empty() => Place::Trees(job.adopted.clone()),
             None => Place::Minder(root),
+        };
+        let begun = match job.adopted.len() {
+            0 => begun,
+            count => Begun::Adopted(count),
         };
         self.tracker.started((id, rank), root, place, begun);
     }
 
-    fn on_cleared(&mut self, id: JobId, usage: Usage) {
+    fn on_task_ended(&mut self, task: TaskId, status: TaskStatus, detail: String, usage: Usage) {
+        let (job, rank) = task;
+        let mut usage = usage;
+        let strays = self.jobs.get(&job).is_some_and(|it| it.group.is_none() && it.is_adopted());
+        if strays {
+            self.end_what_is_left(task);
+        }
+        (usage.processes, usage.processes_peak) = self.tracker.end_task(task);
+        if let Some(record) = self.jobs.get_mut(&job) {
+            usage.switches = record.switches.load(Ordering::Relaxed);
+            record.counted.add(&usage);
+            record.ended.insert(rank, (status, detail.clone(), usage));
+            record.stopped.retain(|part, _| part.rank != Some(rank));
+        }
+        self.tell_controller(&FromAgent::TaskEnded { job, rank, status, detail, usage });
+    }
+
+    /// Without a cgroup only the genealogy knows what adopted processes have left behind.
+    fn end_what_is_left(&mut self, task: TaskId) {
+        let left: Vec<i32> = self.tracker.members(task).iter().map(|it| it.pid).collect();
+        if let Err(error) = kill_forest(&left) {
+            say!("tutti agent: cannot end what job {} has left: {error}", task.0);
+        }
+    }
+
+    fn on_cleared(&mut self, id: JobId, mut usage: Usage) {
         self.switch.remove(id);
-        let _ = self.tracker.end(id, &self.poller);
+        self.tracker.end(id, &self.poller);
         if let Some(job) = self.jobs.get_mut(&id) {
+            (usage.processes, usage.processes_peak) =
+                (job.counted.processes, job.counted.processes_peak);
+            usage.switches = job.switches.load(Ordering::Relaxed);
             job.cleared = Some(usage);
             remove_group(job.group.take().as_deref());
         }
@@ -485,19 +531,24 @@ impl Agent {
         });
         let stopped = held.stopped.into_iter();
         let stopped = stopped.map(|part| (part.target, part.processes.into_iter().collect()));
-        let ended = held.ended.into_iter().map(|(rank, status, detail)| (rank, (status, detail)));
-        let job = Job {
+        let ended = held.ended.into_iter();
+        let ended = ended.map(|(rank, status, detail, usage)| (rank, (status, detail, usage)));
+        let mut job = Job {
             control: held.control,
             group,
             ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
             roots: held.roots.into_iter().collect(),
+            adopted: held.adopted,
             stopped: stopped.collect(),
             ended: ended.collect(),
+            switches: Arc::default(),
+            // What was before nobody has counted.
+            counted: Usage::unknown(),
             cleared: held.cleared,
             strange: false,
         };
         if job.cleared.is_none() {
-            self.switch.adopt(held.job, grip(&job));
+            job.switches = self.switch.adopt(held.job, grip(&job));
             self.tracker.begin(held.job, &self.poller, EVENTS);
         } else {
             remove_group(job.group.as_deref());
@@ -541,16 +592,42 @@ impl Agent {
     /// The tasks of a job went with their keeper.
     fn lose_job(&mut self, id: JobId) {
         self.switch.remove(id);
-        let _ = self.tracker.end(id, &self.poller);
+        self.tracker.end(id, &self.poller);
         let Some(job) = self.jobs.get_mut(&id) else { return };
         remove_group(job.group.take().as_deref());
         for &rank in &job.ranks {
-            job.ended
-                .entry(rank)
-                .or_insert_with(|| (TaskStatus::Lost, "the keeper of its node ended".into()));
+            job.ended.entry(rank).or_insert_with(|| {
+                let detail = "the keeper of its node ended".into();
+                (TaskStatus::Lost, detail, Usage::unknown())
+            });
         }
-        job.cleared = Some(job.cleared.unwrap_or_default());
+        job.cleared = Some(job.cleared.unwrap_or_else(Usage::unknown));
         self.report_again(id);
+    }
+}
+
+impl Job {
+    /// What it used in all, once nothing of it is left.
+    pub(super) const fn cleared(&self) -> Option<Usage> {
+        self.cleared
+    }
+
+    /// What its tasks that have ended used.
+    pub(super) const fn ended_usage(&self) -> Usage {
+        self.counted
+    }
+
+    const fn is_adopted(&self) -> bool {
+        !self.adopted.is_empty()
+    }
+
+    /// What is stopped and continued where there is no cgroup, of a task with this root. A minder must
+    /// go on itself: it reaps.
+    fn trees(&self, root: i32) -> Vec<Root> {
+        match self.adopted.as_slice() {
+            [] => vec![Root::below(root)],
+            adopted => adopted.iter().map(|&pid| Root::whole(pid)).collect(),
+        }
     }
 }
 
@@ -567,7 +644,9 @@ fn grip(job: &Job) -> Grip {
     match (&job.group, job.control) {
         (Some(group), ControlMethod::Freeze) => Grip::Freeze(Arc::clone(group)),
         (Some(group), ControlMethod::Signal) => Grip::SignalGroup(Arc::clone(group)),
-        (None, _) => Grip::SignalTrees(job.roots.values().copied().collect()),
+        (None, _) => {
+            Grip::SignalTrees(job.roots.values().flat_map(|&root| job.trees(root)).collect())
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! What the controller asks: what there is, and orders about parts of jobs.
 
-use super::driver::{Agent, limit_name};
+use super::driver::{Agent, Job, limit_name};
 use super::look::{self, Stands};
 use super::parts::PartError;
 use super::track::TaskId;
-use tutti_core::Rank;
-use tutti_linux::cgroup::{Hierarchy, LimitBy};
+use std::sync::atomic::Ordering;
+use tutti_core::{JobId, Rank};
+use tutti_linux::cgroup::{Cgroup, Hierarchy, LimitBy};
 use tutti_wire::limits::PROCESSES_REPORTED_MAX;
 use tutti_wire::report::{AgentStatus, Target};
 use tutti_wire::tree::{Answer, Question};
@@ -17,6 +18,7 @@ impl Agent {
                 Answer::Switches(self.switch.report(count as usize).records)
             }
             Question::Status => Answer::Status(self.status()),
+            Question::Usages => self.usages(),
             Question::Processes(target) => self.processes(target),
             Question::SuspendPart(target) => self.part(target, |it, t| it.suspend_part(target, t)),
             Question::ResumePart(target) => self.part(target, |it, t| it.resume_part(target, t)),
@@ -27,6 +29,48 @@ impl Agent {
                 self.part(target, |it, task| it.end_part(target, task, grace))
             }
         }
+    }
+
+    /// What the kernel has counted until now. Where it counts nothing, only what the ended tasks used is
+    /// known.
+    fn usages(&mut self) -> Answer {
+        self.tracker.catch_up();
+        let usage = |(&id, job): (&JobId, &Job)| {
+            if let Some(usage) = job.cleared() {
+                return (id, usage);
+            }
+            let mut usage = job.ended_usage();
+            let (processes, peak) = self.tracker.count(id);
+            usage.processes = usage.processes.zip(processes).map(|(ended, now)| ended + now);
+            usage.processes_peak =
+                usage.processes_peak.zip(peak).map(|(ended, now)| ended.max(now));
+            usage.switches = job.switches.load(Ordering::Relaxed);
+            match job.group.as_ref().and_then(|group| group.cpu_usage().ok()) {
+                Some(cpu) => {
+                    (usage.user_us, usage.system_us, usage.cpu_whole) =
+                        (cpu.user_us, cpu.system_us, true);
+                }
+                None => usage.cpu_whole = false,
+            }
+            match job.group.as_ref().and_then(|group| group.io_bytes()) {
+                Some((read, written)) => {
+                    (usage.read_bytes, usage.written_bytes, usage.io_whole) = (read, written, true);
+                }
+                None => usage.io_whole = false,
+            }
+            let tasks = job.group.iter().flat_map(|group| {
+                let task = |rank: &Rank| group.path().join(format!("rank-{rank}"));
+                let groups =
+                    job.roots.keys().filter_map(move |rank| Cgroup::open(&task(rank)).ok());
+                groups.map(|group| group.memory_peak())
+            });
+            let peaks: Option<Vec<u64>> = tasks.collect();
+            usage.memory_whole &= peaks.is_some() && job.group.is_some();
+            let most = peaks.into_iter().flatten().max().unwrap_or(0);
+            usage.memory_peak_bytes = usage.memory_peak_bytes.max(most);
+            (id, usage)
+        };
+        Answer::Usages(self.jobs.iter().map(usage).collect())
     }
 
     fn processes(&mut self, target: Target) -> Answer {

@@ -19,6 +19,7 @@
 use super::bell::Bell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use tutti_core::{ClusterTime, JobId, Timetable};
@@ -39,17 +40,17 @@ pub(crate) enum Grip {
     Freeze(Arc<Cgroup>),
     /// By signals to all processes of its cgroup.
     SignalGroup(Arc<Cgroup>),
-    /// By signals to all descendants of these processes, the tasks' minders.
-    SignalTrees(Vec<i32>),
+    /// By signals to these trees: what is below the tasks' minders, or adopted processes.
+    SignalTrees(Vec<Root>),
 }
 
 /// What the main thread tells the switch thread.
 enum Order {
     /// A job is here from now on. Answered when its processes, present and future, are as its turn
     /// demands.
-    Add { job: JobId, grip: Grip, fresh: bool, done: SyncSender<()> },
+    Add { job: JobId, grip: Grip, fresh: bool, switches: Arc<AtomicU64>, done: SyncSender<()> },
     /// A task of a job without a cgroup has started.
-    Root { job: JobId, root: i32 },
+    Root { job: JobId, root: Root },
     /// These processes of a job, named by number and start time, stay stopped whoever's turn it is: a
     /// user has suspended them. In place of those named before; answered when the others go on, if it
     /// is the job's turn.
@@ -118,23 +119,26 @@ impl Switch {
 
     /// Adds a job that has no process yet, and returns when its group is frozen or not as its turn
     /// demands.
-    pub(crate) fn add(&self, job: JobId, grip: Grip) {
-        self.add_and_wait(job, grip, true);
+    pub(crate) fn add(&self, job: JobId, grip: Grip) -> Arc<AtomicU64> {
+        self.add_and_wait(job, grip, true)
     }
 
     /// Adds a job with processes, started under an earlier agent.
-    pub(crate) fn adopt(&self, job: JobId, grip: Grip) {
-        self.add_and_wait(job, grip, false);
+    pub(crate) fn adopt(&self, job: JobId, grip: Grip) -> Arc<AtomicU64> {
+        self.add_and_wait(job, grip, false)
     }
 
-    fn add_and_wait(&self, job: JobId, grip: Grip, fresh: bool) {
+    /// Gives the count of the job's switches, which the thread goes on counting.
+    fn add_and_wait(&self, job: JobId, grip: Grip, fresh: bool) -> Arc<AtomicU64> {
         let (done, wait) = sync_channel(1);
-        self.order(Order::Add { job, grip, fresh, done });
+        let switches = Arc::new(AtomicU64::new(0));
+        self.order(Order::Add { job, grip, fresh, switches: Arc::clone(&switches), done });
         let _ = wait.recv();
+        switches
     }
 
     /// Tells of the root of a task of a job without a cgroup.
-    pub(crate) fn root(&self, job: JobId, root: i32) {
+    pub(crate) fn root(&self, job: JobId, root: Root) {
         self.order(Order::Root { job, root });
     }
 
@@ -185,6 +189,8 @@ struct Member {
     running: bool,
     /// Processes that stay stopped when the job is resumed.
     stopped: BTreeSet<(i32, u64)>,
+    /// How often it was suspended or resumed; read by the main thread.
+    switches: Arc<AtomicU64>,
 }
 
 struct Thread {
@@ -245,8 +251,8 @@ impl Thread {
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Add { job, grip, fresh, done } => {
-                self.add(job, grip, fresh);
+            Order::Add { job, grip, fresh, switches, done } => {
+                self.add(job, grip, fresh, switches);
                 let _ = done.send(());
             }
             Order::Root { job, root } => {
@@ -292,12 +298,13 @@ impl Thread {
 
     /// A job without processes yet is put into its state with one write and no record: nothing is
     /// switched. One with processes (of an earlier agent) is switched like any other.
-    fn add(&mut self, job: JobId, grip: Grip, fresh: bool) {
+    fn add(&mut self, job: JobId, grip: Grip, fresh: bool, switches: Arc<AtomicU64>) {
         let frozen = match &grip {
             Grip::Freeze(group) if !fresh => group.freeze_requested().unwrap_or(false),
             Grip::Freeze(_) | Grip::SignalGroup(_) | Grip::SignalTrees(_) => false,
         };
-        self.members.insert(job, Member { grip, running: !frozen, stopped: BTreeSet::new() });
+        let member = Member { grip, running: !frozen, stopped: BTreeSet::new(), switches };
+        self.members.insert(job, member);
         let wanted = self.running_at(ClusterTime(clock::monotonic_ns())).contains(&job);
         if fresh
             && !wanted
@@ -368,6 +375,7 @@ impl Thread {
             if let Some(member) = self.members.get_mut(job) {
                 resume(member, self.settings);
                 member.running = true;
+                member.switches.fetch_add(1, Ordering::Relaxed);
             }
         }
         let resumed = clock::monotonic_ns();
@@ -396,6 +404,7 @@ impl Thread {
         for job in leave {
             let Some(member) = self.members.get_mut(job) else { continue };
             member.running = false;
+            member.switches.fetch_add(1, Ordering::Relaxed);
             match &member.grip {
                 Grip::Freeze(group) => groups.push(Arc::clone(group)),
                 Grip::SignalGroup(_) | Grip::SignalTrees(_) => {
@@ -428,7 +437,7 @@ fn suspend(grip: &Grip, settings: Settings) -> bool {
         Grip::SignalGroup(group) => {
             suspend_forest(&group.processes().unwrap_or_default(), &walk(settings)).is_ok()
         }
-        Grip::SignalTrees(minders) => suspend_forest(&below(minders), &walk(settings)).is_ok(),
+        Grip::SignalTrees(trees) => suspend_forest(trees, &walk(settings)).is_ok(),
     }
 }
 
@@ -441,13 +450,8 @@ fn resume(member: &Member, settings: Settings) {
             let processes = group.processes().unwrap_or_default();
             drop(resume_forest_except(&processes, stopped, &walk(settings)));
         }
-        Grip::SignalTrees(minders) => {
-            drop(resume_forest_except(&below(minders), stopped, &walk(settings)));
+        Grip::SignalTrees(trees) => {
+            drop(resume_forest_except(trees, stopped, &walk(settings)));
         }
     }
-}
-
-/// All below the minders: the minders themselves must go on, they reap.
-fn below(minders: &[i32]) -> Vec<Root> {
-    minders.iter().map(|&minder| Root::below(minder)).collect()
 }

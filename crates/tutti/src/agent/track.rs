@@ -36,8 +36,10 @@ const BATCH_MAX: usize = 100_000;
 pub(super) enum Place {
     /// In its cgroup.
     Group(PathBuf),
-    /// Below its minder.
+    /// Below its minder, which is at the top of the forest and shown to nobody.
     Minder(i32),
+    /// Wherever these adopted processes, and those that are known to descend from them, have children.
+    Trees(Vec<i32>),
 }
 
 /// When a task began.
@@ -47,16 +49,31 @@ pub(super) enum Begun {
     Now,
     /// Under an earlier agent.
     Before,
+    /// Before it was a task, with so many processes.
+    Adopted(usize),
 }
 
 impl Place {
-    fn processes(&self) -> Vec<i32> {
+    fn processes(&self, known: &[Member]) -> Vec<i32> {
+        // What is gone has none.
         match self {
-            Self::Group(path) => processes_of(path),
-            Self::Minder(minder) => proc::descendants(*minder),
+            Self::Group(path) => processes_of(path).unwrap_or_default(),
+            Self::Minder(minder) => {
+                let mut found = proc::descendants(*minder).unwrap_or_default();
+                found.push(*minder);
+                found
+            }
+            Self::Trees(roots) => {
+                // A number in `roots` may be another's by now: only who was known then counts.
+                let first = if known.is_empty() { roots.clone() } else { Vec::new() };
+                let mut found: BTreeSet<i32> = known.iter().map(|member| member.pid).collect();
+                found.extend(first);
+                for pid in found.clone() {
+                    found.extend(proc::descendants(pid).unwrap_or_default());
+                }
+                found.into_iter().collect()
+            }
         }
-        // One that is gone has none.
-        .unwrap_or_default()
     }
 }
 
@@ -72,6 +89,8 @@ pub(super) struct Tracker {
     forest: Forest<TaskId>,
     places: BTreeMap<TaskId, Place>,
     jobs: BTreeSet<JobId>,
+    /// Those of which not every process was told.
+    missed: BTreeSet<JobId>,
     source: Source,
     /// Why there are no events, if they were asked for in vain.
     refusal: Option<String>,
@@ -87,6 +106,7 @@ impl Tracker {
             forest: Forest::default(),
             places: BTreeMap::new(),
             jobs: BTreeSet::new(),
+            missed: BTreeSet::new(),
             source: Source::None,
             refusal: None,
             late: VecDeque::new(),
@@ -140,8 +160,17 @@ impl Tracker {
         if !self.jobs.contains(&task.0) || self.places.contains_key(&task) {
             return;
         }
-        self.forest.add_task(task, Origin::OneRoot);
-        let is_told = begun == Begun::Now && matches!(place, Place::Group(_));
+        self.forest.add_task(
+            task,
+            match begun {
+                Begun::Now | Begun::Before | Begun::Adopted(1) => Origin::OneRoot,
+                Begun::Adopted(_) => Origin::Several,
+            },
+        );
+        let is_told = begun == Begun::Now;
+        if begun == Begun::Before {
+            self.missed.insert(task.0);
+        }
         if is_told {
             // One that has ended already can have made children: their births will be told.
             let born_ns = track::seen(&[root]).first().map_or(0, |seen| seen.born_ns);
@@ -156,14 +185,25 @@ impl Tracker {
         }
     }
 
-    /// Forgets a job; says how many processes each of its tasks had.
-    pub(super) fn end(&mut self, job: JobId, poller: &Poller) -> BTreeMap<Rank, Tally> {
+    /// Forgets a task; says how many processes it had, and the most at once, where that is known.
+    pub(super) fn end_task(&mut self, task: TaskId) -> (Option<u64>, Option<u64>) {
         self.take_in_all();
-        let ranks: Vec<Rank> = self.ranks(job);
-        let tallies =
-            ranks.into_iter().map(|rank| (rank, self.forest.remove_task((job, rank)))).collect();
-        self.places.retain(|(of, _), _| *of != job);
+        let place = self.places.remove(&task);
+        let Tally { created, peak, .. } = self.forest.remove_task(task);
+        let minder = u64::from(matches!(place, Some(Place::Minder(_))));
+        let is_known = matches!(self.source, Source::Events(_)) && !self.missed.contains(&task.0);
+        let known = |count: u64| is_known.then_some(count.saturating_sub(minder));
+        (known(created), known(peak))
+    }
+
+    /// Forgets a job.
+    pub(super) fn end(&mut self, job: JobId, poller: &Poller) {
+        for rank in self.ranks(job) {
+            self.places.remove(&(job, rank));
+            self.forest.remove_task((job, rank));
+        }
         self.jobs.remove(&job);
+        self.missed.remove(&job);
         if self.jobs.is_empty() {
             if let Source::Events(events) = &self.source {
                 poller.remove(events);
@@ -172,7 +212,24 @@ impl Tracker {
             self.late.clear();
             self.due_ns = None;
         }
-        tallies
+    }
+
+    /// Descendants of adopted processes that the kernel has given to others, and that were not told of
+    /// before: where there is no cgroup, each is a tree of its own to stop.
+    pub(super) fn new_strays(&mut self) -> Vec<(TaskId, i32)> {
+        let mut found = Vec::new();
+        for (&task, place) in &mut self.places {
+            let Place::Trees(trees) = place else { continue };
+            for Member { pid, .. } in self.forest.members(task) {
+                let parent = proc::ProcessStat::read(pid).map(|stat| stat.ppid);
+                let is_stray = parent.is_ok_and(|it| self.forest.task_of(it) != Some(task));
+                if is_stray && !trees.contains(&pid) {
+                    trees.push(pid);
+                    found.push((task, pid));
+                }
+            }
+        }
+        found
     }
 
     fn ranks(&self, job: JobId) -> Vec<Rank> {
@@ -197,10 +254,10 @@ impl Tracker {
         }
     }
 
-    /// Reads what has come, if it is time to.
-    pub(super) fn on_time(&mut self, now_ns: u64, poller: &Poller, token: u64) {
+    /// Reads what has come, if it is time to; says whether it was.
+    pub(super) fn on_time(&mut self, now_ns: u64, poller: &Poller, token: u64) -> bool {
         if self.due_ns.is_none_or(|due| due > now_ns) {
-            return;
+            return false;
         }
         self.due_ns = None;
         match &self.source {
@@ -220,6 +277,7 @@ impl Tracker {
                 }
             }
         }
+        true
     }
 
     fn read(&mut self) {
@@ -229,6 +287,7 @@ impl Tracker {
         self.late.extend(told);
         if drained == Drained::Lost {
             say!("tutti agent: process events were lost; looking who is there");
+            self.missed.extend(&self.jobs);
             self.take_in(u64::MAX);
             self.scan_all();
         }
@@ -248,6 +307,11 @@ impl Tracker {
         }
     }
 
+    /// Takes in all that has happened until now.
+    pub(super) fn catch_up(&mut self) {
+        self.take_in_all();
+    }
+
     fn take_in_all(&mut self) {
         self.read();
         self.take_in(u64::MAX);
@@ -261,7 +325,8 @@ impl Tracker {
 
     fn scan(&mut self, task: TaskId) {
         if let Some(place) = self.places.get(&task) {
-            self.forest.repair(task, &track::seen(&place.processes()));
+            let known = self.forest.members(task);
+            self.forest.repair(task, &track::seen(&place.processes(&known)));
         }
     }
 
@@ -269,7 +334,30 @@ impl Tracker {
     pub(super) fn members(&mut self, task: TaskId) -> Vec<Member> {
         self.take_in_all();
         self.scan(task);
-        self.forest.members(task)
+        let mut members = self.forest.members(task);
+        if let Some(&Place::Minder(minder)) = self.places.get(&task) {
+            members.retain(|member| member.pid != minder);
+            for top in members.iter_mut().filter(|member| member.parent == Some(minder)) {
+                top.parent = None;
+            }
+        }
+        members
+    }
+
+    /// How many processes a task has had until now, where that is known.
+    pub(super) fn count(&self, job: JobId) -> (Option<u64>, Option<u64>) {
+        if !matches!(self.source, Source::Events(_)) || self.missed.contains(&job) {
+            return (None, None);
+        }
+        let tallies = self.ranks(job).into_iter().map(|rank| {
+            let minder = matches!(self.places.get(&(job, rank)), Some(Place::Minder(_)));
+            let tally = self.forest.tally((job, rank));
+            let less = |count: u64| count.saturating_sub(u64::from(minder));
+            (less(tally.created), less(tally.peak))
+        });
+        let (created, peak) =
+            tallies.fold((0, 0), |(sum, most), (one, peak)| (sum + one, most.max(peak)));
+        (Some(created), Some(peak))
     }
 
     /// A process of a task and all below it, each before those below it; nothing if it is not the
@@ -277,7 +365,11 @@ impl Tracker {
     pub(super) fn subtree(&mut self, task: TaskId, pid: i32) -> Vec<Member> {
         self.take_in_all();
         self.scan(task);
-        if self.forest.task_of(pid) == Some(task) { self.forest.subtree(pid) } else { Vec::new() }
+        let is_minder = matches!(self.places.get(&task), Some(&Place::Minder(it)) if it == pid);
+        match self.forest.task_of(pid) {
+            Some(of) if of == task && !is_minder => self.forest.subtree(pid),
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{ask, unexpected};
 use crate::exit::Exit;
-use crate::output::{Align, Table, fold, print, print_json, print_table, terminal_width};
+use crate::output::{Align, Table, account, fold, print, print_json, print_table, terminal_width};
 use clap::Args;
 use tutti_core::Nanos;
 use tutti_wire::local::{Reply, Request};
@@ -17,12 +17,20 @@ AGE      since it was handed in
 SERVICE  how much time its turns gave it
 WHERE    node:processors, or why it waits, or how it ended";
 
+fn job_columns() -> String {
+    format!("{JOB_COLUMNS}\n\nWith --long:\n{}", account::COLUMNS_HELP)
+}
+
 #[derive(Args, Debug)]
-#[command(after_help = JOB_COLUMNS)]
+#[command(after_help = job_columns())]
 pub(crate) struct PsArgs {
     /// Also jobs that ended
     #[arg(short, long)]
     all: bool,
+
+    /// What they have used, and how long they waited, ran and were suspended
+    #[arg(short, long, conflicts_with = "tree")]
+    long: bool,
 
     /// Only jobs of this user
     #[arg(short, long)]
@@ -51,10 +59,10 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
             "ps lists jobs, and {part} is a part of one; add --tree to see its processes"
         );
     }
-    let Reply::Jobs(mut jobs) = ask(&Request::Jobs { ended: args.all || !args.jobs.is_empty() })?
-    else {
-        return unexpected();
-    };
+    let ended = args.all || !args.jobs.is_empty();
+    let request = if args.long { Request::JobsWithUsage } else { Request::Jobs { ended } };
+    let Reply::Jobs(mut jobs) = ask(&request)? else { return unexpected() };
+    jobs.retain(|job| ended || job.exit_code.is_none());
     jobs.retain(|job| args.user.as_ref().is_none_or(|user| *user == job.user));
     if !args.jobs.is_empty() {
         let missing = args.jobs.iter().find(|id| !jobs.iter().any(|job| job.job == id.job));
@@ -65,6 +73,8 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     }
     if args.json {
         print_json(&jobs)?;
+    } else if args.long {
+        print_table(&super::history::jobs_table(&jobs))?;
     } else {
         print_table(&jobs_table(&jobs))?;
     }

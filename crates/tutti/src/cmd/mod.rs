@@ -1,11 +1,13 @@
 //! The command line: one file a verb, and the table of them here.
 
+mod adopt;
 mod bank;
 mod bench;
 mod busy;
 mod daemons;
 mod demo;
 mod doctor;
+mod history;
 mod jobs;
 mod list;
 mod own;
@@ -37,10 +39,14 @@ pub(crate) enum Verb {
     Run(run::RunArgs),
     /// Hand in a job, a command or a script, and go on
     Submit(submit::SubmitArgs),
+    /// Make processes that run already a job, with all that descends from them
+    Adopt(adopt::AdoptArgs),
     /// Wait for a job to end, and exit with its exit code
     Wait(jobs::WaitArgs),
     /// Show jobs
     Ps(list::PsArgs),
+    /// Show jobs that have ended, and what they used
+    History(history::HistoryArgs),
     /// Show nodes
     Nodes(list::NodesArgs),
     /// End jobs: SIGTERM, and SIGKILL after their grace
@@ -134,8 +140,10 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
     match verb {
         Verb::Run(args) => run::execute(args),
         Verb::Submit(args) => submit::execute(args),
+        Verb::Adopt(args) => adopt::execute(&args),
         Verb::Wait(args) => jobs::wait(&args),
         Verb::Ps(args) => list::ps(&args),
+        Verb::History(args) => history::execute(&args),
         Verb::Nodes(args) => list::nodes(&args),
         Verb::Cancel(args) => jobs::cancel(&args),
         Verb::Signal(args) => jobs::signal(&args),

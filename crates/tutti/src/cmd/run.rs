@@ -37,6 +37,10 @@ pub(crate) struct RunArgs {
     #[arg(short = 'i', long, value_name = "WHO", default_value = "0", value_parser = parse_input)]
     input: InputTo,
 
+    /// Say in the end what the job used, in a line on standard error
+    #[arg(long)]
+    summary: bool,
+
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -87,5 +91,5 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     let request = job_request(&args.job, "interactive", &args.command, None, stdio)?;
     let output =
         OutputOptions { label: args.label, raw: args.raw, output: args.output, error: args.error };
-    front::run(request, RunOptions { output, input: args.input })
+    front::run(request, RunOptions { output, input: args.input, summary: args.summary })
 }

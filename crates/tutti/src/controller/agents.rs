@@ -1,6 +1,7 @@
 //! The controller's side of its agents.
 
 use super::driver::{Connection, Driver, Kind};
+use super::jobs::TASKS_KEPT_MAX;
 use crate::link::Link;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +15,9 @@ use tutti_core::{
 };
 use tutti_wire::Role;
 use tutti_wire::keeper::ToKeeper;
-use tutti_wire::launch::Launch;
+use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::local::Reply;
-use tutti_wire::report::{AgentStatus, TaskReport};
+use tutti_wire::report::{AgentStatus, TaskHistory, TaskReport};
 use tutti_wire::tree::{Answer, FromAgent, Join, Question, Settings, ToAgent};
 
 /// How often nodes say how busy they are, where that matters: as often as the kernel counts.
@@ -123,9 +124,9 @@ impl Driver {
         match (*node, message) {
             (None, FromAgent::Join(join)) => self.on_join(token, join),
             (Some(node), FromAgent::TaskStarted { job, .. }) => self.confirm(node, job),
-            (Some(node), FromAgent::TaskEnded { job, rank, status, detail }) => {
+            (Some(node), FromAgent::TaskEnded { job, rank, status, detail, usage }) => {
                 self.confirm(node, job);
-                self.on_task_ended(job, rank, status, detail);
+                self.on_task_ended((job, rank), status, detail, &usage);
             }
             (Some(node), FromAgent::Cleared { job, usage }) => {
                 self.confirm(node, job);
@@ -228,7 +229,8 @@ impl Driver {
                 .flat_map(|placed| ranks_of(&placed))
                 .collect();
             for rank in ranks {
-                self.on_task_ended(job, rank, TaskStatus::Lost, "its node lost it".into());
+                let (lost, why) = (TaskStatus::Lost, "its node lost it".into());
+                self.on_task_ended((job, rank), lost, why, &Usage::unknown());
             }
             self.apply(&Event::JobCleared { job, nodes: [node].into() });
         }
@@ -241,13 +243,23 @@ impl Driver {
         }
     }
 
-    fn on_task_ended(&mut self, job: JobId, rank: Rank, status: TaskStatus, detail: String) {
+    fn on_task_ended(
+        &mut self,
+        (job, rank): (JobId, Rank),
+        status: TaskStatus,
+        detail: String,
+        &usage: &Usage,
+    ) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         if entry.statuses.insert(rank, status).is_some() {
             // Said again by an agent that joined again.
             return;
         }
         entry.failures.note(rank, status);
+        if entry.tasks_ended.len() < TASKS_KEPT_MAX {
+            let exit_code = status.exit_code();
+            entry.tasks_ended.push(TaskHistory { rank, exit_code, usage });
+        }
         entry.suspended.retain(|part| part.rank != Some(rank));
         entry.note_detail(rank, detail);
         self.apply(&Event::TasksEnded { job, ranks: [rank].into(), status });
@@ -349,11 +361,26 @@ impl Driver {
         for group in done {
             if let Some(mut open) = self.questions.open.remove(&group) {
                 open.answers.sort_by_key(|(node, _)| *node);
-                let reply = self.merge(open.answers);
+                let reply = match open.question {
+                    Question::Usages => self.jobs_with(open.answers),
+                    _ => self.merge(open.answers),
+                };
                 self.note_part(&open.question, reply == Reply::Done);
                 self.reply(open.client, &reply);
             }
         }
+    }
+
+    /// What a node does not tell is left out: it has no agent just now.
+    fn jobs_with(&self, answers: Vec<(NodeId, Answer)>) -> Reply {
+        let mut usages: BTreeMap<JobId, Usage> = BTreeMap::new();
+        for (_, answer) in answers {
+            let Answer::Usages(of_node) = answer else { continue };
+            for (job, usage) in of_node {
+                usages.entry(job).or_default().add(&usage);
+            }
+        }
+        Reply::Jobs(super::report::jobs(self, true, &usages))
     }
 
     fn merge(&self, answers: Vec<(NodeId, Answer)>) -> Reply {
@@ -365,7 +392,7 @@ impl Driver {
                 Answer::Switches(records) => switches.push((self.node_name(node), records)),
                 Answer::Status(status) => statuses.push(status),
                 Answer::Tasks(found) => tasks.get_or_insert_default().extend(found),
-                Answer::Done => {}
+                Answer::Done | Answer::Usages(_) => {}
                 Answer::Failed(reason) => return Reply::Failed { reason },
             }
         }

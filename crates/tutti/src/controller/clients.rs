@@ -1,5 +1,6 @@
 //! The controller's side of users' verbs.
 
+use super::adopt::CannotAdopt;
 use super::agents::ranks_of;
 use super::driver::{Connection, Driver, Kind};
 use super::failures::Failures;
@@ -7,14 +8,14 @@ use super::jobs::Entry;
 use super::report;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
-    ClusterTime, EndReason, Event, Figures, GroupId, JobId, JobSpec, JobState, Nanos, Rank,
+    ClusterTime, EndReason, Event, Figures, GroupId, JobId, JobSpec, JobState, Nanos, NodeId, Rank,
     Refusal, UserId,
 };
 use tutti_linux::{peer, proc};
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio, Usage};
 use tutti_wire::limits::NAME_BYTES_MAX;
 use tutti_wire::local::{JobRequest, Reply, Request};
-use tutti_wire::report::Target;
+use tutti_wire::report::{HistoryReport, Target};
 use tutti_wire::tree::Question;
 use tutti_wire::units::format_seconds;
 
@@ -67,6 +68,8 @@ pub(super) enum Forbidden {
     NoRank { job: JobId, rank: Rank, last: u32 },
     #[error("rank {rank} of job {job} has ended; `tutti ps {job}` shows the job")]
     RankEnded { job: JobId, rank: Rank },
+    #[error("job {0} has not ended; `tutti ps -l {0}` shows what it has used so far")]
+    NotEnded(JobId),
     #[error("job {0} is queued; none of its tasks has begun")]
     NotBegun(JobId),
     #[error("job {0} belongs to {1}; only its owner, or root, may do that")]
@@ -81,6 +84,8 @@ pub(super) enum Forbidden {
 enum Improper {
     #[error("a job with a front end must say so, and no other")]
     Stdio,
+    #[error(transparent)]
+    Adopt(#[from] CannotAdopt),
     #[error("a connection is the front end of one job; this one has one already")]
     SecondFront,
     #[error(
@@ -114,9 +119,11 @@ impl Driver {
             Request::Submit(job) => self.on_submit(token, uid, job, false),
             Request::Wait { job } => self.on_wait(token, uid, job),
             Request::Jobs { ended } => {
-                let jobs = report::jobs(self, ended);
+                let jobs = report::jobs(self, ended, &BTreeMap::new());
                 self.reply(token, &Reply::Jobs(jobs));
             }
+            Request::JobsWithUsage => self.on_jobs_with_usage(token),
+            Request::History { job } => self.on_history(token, uid, job),
             Request::Processes { target } => {
                 self.on_part(token, uid, target, Question::Processes(target));
             }
@@ -263,9 +270,11 @@ impl Driver {
             processors: spec.tasks.saturating_mul(spec.processors_per_task.unwrap_or(1)),
             launch: request.launch,
             accepted: self.now(),
+            started: None,
             front: front.then_some(token),
             waiting: Vec::new(),
             usage: Usage::default(),
+            tasks_ended: Vec::new(),
             details: BTreeMap::new(),
             suspended: BTreeSet::new(),
             statuses: BTreeMap::new(),
@@ -304,6 +313,8 @@ impl Driver {
             }
         }
         self.check_limits(token, uid, &request.launch)?;
+        let client = self.connections.get(&token).map_or(0, |connection| connection.pid);
+        super::adopt::check(request, uid, client)?;
         let bytes = self.kept_bytes.get(&uid).copied().unwrap_or(0)
             + KEPT_PER_JOB_BYTES
             + request.launch.bytes();
@@ -438,7 +449,8 @@ impl Driver {
         match (self.owned(uid, job), self.ended.get(job)) {
             (Err(Forbidden::Ended { .. }), Some(ended)) => {
                 let (outcome, detail) = (ended.outcome, ended.report.detail.clone());
-                return self.reply(token, &Reply::Ended { job, outcome, detail });
+                let report = Box::new(ended.report.clone());
+                return self.reply(token, &Reply::Ended { job, outcome, detail, report });
             }
             (Err(error), _) => return self.fail(token, &error),
             (Ok(()), _) => {}
@@ -515,6 +527,7 @@ impl Driver {
                 }
                 Question::Switches { .. }
                 | Question::Status
+                | Question::Usages
                 | Question::Processes(_)
                 | Question::EndPart { .. }
                 | Question::SignalPart { .. } => {}
@@ -568,13 +581,31 @@ impl Driver {
         }
     }
 
+    /// Nodes without an agent just now are left out: the rest is better than nothing.
+    fn nodes_with_agents(&self) -> Vec<NodeId> {
+        let nodes = self.nodes.iter().filter(|(_, entry)| entry.agent.is_some());
+        nodes.map(|(&node, _)| node).collect()
+    }
+
+    fn on_jobs_with_usage(&mut self, token: u64) {
+        let nodes = self.nodes_with_agents();
+        self.ask(token, &nodes, &Question::Usages);
+    }
+
+    fn on_history(&mut self, token: u64, uid: u32, job: JobId) {
+        match (self.owned(uid, job), self.ended.get(job)) {
+            (Err(Forbidden::Ended { ago_s, .. }), Some(ended)) => {
+                let (job, tasks) = (ended.report.clone(), ended.tasks.clone());
+                let report = HistoryReport { job, ended_s: ago_s, tasks };
+                self.reply(token, &Reply::History(Box::new(report)));
+            }
+            (Err(error), _) => self.fail(token, &error),
+            (Ok(()), _) => self.fail(token, &Forbidden::NotEnded(job)),
+        }
+    }
+
     fn on_status(&mut self, token: u64) {
-        let nodes: Vec<_> = self
-            .nodes
-            .iter()
-            .filter(|(_, entry)| entry.agent.is_some())
-            .map(|(&node, _)| node)
-            .collect();
+        let nodes = self.nodes_with_agents();
         if nodes.is_empty() {
             let status = report::status(self, Vec::new());
             self.reply(token, &Reply::Status(status));

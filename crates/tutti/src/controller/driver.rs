@@ -2,7 +2,7 @@
 
 use super::agents::NodeEntry;
 use super::clients::Client;
-use super::jobs::{Ended, EndedJobs, Entry};
+use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
 use super::report;
 use crate::instance::Instance;
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
@@ -300,6 +300,10 @@ impl Driver {
                 }
             }
             Action::Launch { job, control } => {
+                let now = self.now();
+                if let Some(entry) = self.jobs.get_mut(&job) {
+                    entry.started.get_or_insert(now);
+                }
                 let nodes = self.core.parts(job).iter().map(|part| part.node);
                 for node in nodes.collect::<Vec<_>>() {
                     let Some(launch) = self.make_launch(job, node, control) else { continue };
@@ -364,21 +368,28 @@ impl Driver {
             }
         }
         let detail = entry.detail_of_end(outcome);
-        let ended = Ended {
-            report: report::ended_job(job, &entry, outcome),
+        let report = report::ended_job(job, &entry, outcome, self.now());
+        let mut tasks = entry.tasks_ended;
+        tasks.sort_by_key(|task| task.rank);
+        if entry.tasks as usize > TASKS_KEPT_MAX {
+            tasks.clear();
+        }
+        self.ended.push(Ended {
+            report: report.clone(),
             accepted: entry.accepted,
             at: self.now(),
             uid: entry.credentials.uid,
             outcome,
-        };
-        self.ended.push(ended);
+            tasks,
+        });
         for token in entry.front.into_iter().chain(entry.waiting) {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
                 self.connections.get_mut(&token)
             {
                 client.forget(job);
             }
-            self.reply(token, &Reply::Ended { job, outcome, detail: detail.clone() });
+            let (detail, report) = (detail.clone(), Box::new(report.clone()));
+            self.reply(token, &Reply::Ended { job, outcome, detail, report });
         }
     }
 

@@ -31,7 +31,10 @@ impl Failures {
             }
             TaskStatus::Aborted(code) => format!("rank {rank} aborted the job with status {code}"),
             TaskStatus::Lost => format!("rank {rank} was lost"),
-            TaskStatus::NotFound | TaskStatus::NotExecutable | TaskStatus::OutOfMemory => {
+            TaskStatus::NotFound
+            | TaskStatus::NotExecutable
+            | TaskStatus::OutOfMemory
+            | TaskStatus::Unknown => {
                 return None;
             }
         })

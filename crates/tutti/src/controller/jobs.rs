@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{ClusterTime, EndReason, JobId, Outcome, Rank, TaskStatus};
 use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
-use tutti_wire::report::{JobReport, Target};
+use tutti_wire::report::{JobReport, Target, TaskHistory};
 
 /// Jobs that ended and can still be shown; older ones are forgotten.
 const ENDED_MAX: usize = 10_000;
@@ -27,12 +27,16 @@ pub(super) struct Entry {
     pub(super) launch: LaunchSpec,
     /// When it was accepted.
     pub(super) accepted: ClusterTime,
+    /// When it was launched, if it was.
+    pub(super) started: Option<ClusterTime>,
     /// Whether a front end must be told where its output is.
     pub(super) front: Option<u64>,
     /// Clients that wait for its end.
     pub(super) waiting: Vec<u64>,
     /// What its nodes reported so far.
     pub(super) usage: Usage,
+    /// What its tasks used that have ended; of the first [`TASKS_KEPT_MAX`] of them.
+    pub(super) tasks_ended: Vec<TaskHistory>,
     /// What a reader should know beyond the outcome, and of which ranks.
     pub(super) details: BTreeMap<String, Vec<Rank>>,
     /// Parts of it that are suspended by themselves.
@@ -44,6 +48,12 @@ pub(super) struct Entry {
     /// Where front ends reach the keepers that hold its tasks.
     pub(super) attach: Vec<ByteBuf>,
 }
+
+/// Tasks of a job of which it is remembered what each used.
+pub(super) const TASKS_KEPT_MAX: usize = 1 << 10;
+
+/// The same of all jobs that have ended.
+const TASKS_KEPT_IN_ALL_MAX: usize = 100_000;
 
 /// Different texts about the tasks of a job; a reader learns nothing from more.
 const DETAILS_MAX: usize = 64;
@@ -109,20 +119,32 @@ pub(super) struct Ended {
     pub(super) uid: u32,
     /// How it ended.
     pub(super) outcome: Outcome,
+    /// Its tasks by rank; none where there were too many to be remembered.
+    pub(super) tasks: Vec<TaskHistory>,
 }
 
 /// The jobs that ended lately, by number.
 #[derive(Default)]
 pub(super) struct EndedJobs {
     jobs: VecDeque<Ended>,
+    tasks: usize,
 }
 
 impl EndedJobs {
     pub(super) fn push(&mut self, ended: Ended) {
-        if self.jobs.len() == ENDED_MAX {
-            self.jobs.pop_front();
+        if self.jobs.len() == ENDED_MAX
+            && let Some(oldest) = self.jobs.pop_front()
+        {
+            self.tasks -= oldest.tasks.len();
         }
+        self.tasks += ended.tasks.len();
         self.jobs.push_back(ended);
+        let mut oldest = self.jobs.iter_mut().filter(|ended| !ended.tasks.is_empty());
+        while self.tasks > TASKS_KEPT_IN_ALL_MAX
+            && let Some(ended) = oldest.next()
+        {
+            self.tasks -= std::mem::take(&mut ended.tasks).len();
+        }
     }
 
     pub(super) fn get(&self, job: JobId) -> Option<&Ended> {
@@ -135,7 +157,7 @@ impl EndedJobs {
         self.jobs.iter().rev().take_while(move |ended| {
             let report = &ended.report;
             let texts = [&report.name, &report.user, &report.class, &report.reason, &report.detail];
-            bytes += 100 + texts.iter().map(|text| text.len()).sum::<usize>();
+            bytes += 200 + texts.iter().map(|text| text.len()).sum::<usize>();
             bytes <= ENDED_JOBS_BYTES_MAX
         })
     }

@@ -6,6 +6,7 @@
 //! called. [`driver`] is the loop; [`clients`] speaks with users' verbs, [`agents`] with agents;
 //! [`report`] makes what tables and `--json` show.
 
+mod adopt;
 mod agents;
 mod bank;
 mod clients;

@@ -10,6 +10,7 @@ use tutti_core::{
     ClassName, ClassSpec, ClusterTime, JobId, JobState, JobView, Nanos, Outcome, Overrides, Param,
     Period, Place, RowView, default_classes,
 };
+use tutti_wire::launch::Usage;
 use tutti_wire::local::Reply;
 use tutti_wire::report::{
     AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, PeriodReport, StatusReport,
@@ -23,8 +24,13 @@ pub(super) fn user_name(uid: u32) -> String {
     }
 }
 
-/// Jobs by number: those that have not ended and, if wanted, those that ended lately.
-pub(super) fn jobs(driver: &Driver, ended: bool) -> Vec<JobReport> {
+/// Jobs by number: those that have not ended and, if wanted, those that ended lately. `usages`: what
+/// jobs that run have used, as far as that is known.
+pub(super) fn jobs(
+    driver: &Driver,
+    ended: bool,
+    usages: &BTreeMap<JobId, Usage>,
+) -> Vec<JobReport> {
     let mut reports: Vec<JobReport> = Vec::new();
     if ended {
         let now = driver.now();
@@ -41,7 +47,8 @@ pub(super) fn jobs(driver: &Driver, ended: bool) -> Vec<JobReport> {
             let ends = expected.get(&view.id).and_then(|expected| expected.ends);
             let report = live_job(driver, &rows, &view, entry);
             let ends_s = ends.map(|ends| ends.since(now).0.div_ceil(SECOND));
-            reports.push(JobReport { ends_s, ..report });
+            let usage = usages.get(&view.id).copied();
+            reports.push(JobReport { ends_s, usage, ..report });
         }
     }
     reports.sort_by_key(|report| report.job);
@@ -89,7 +96,10 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
         rows: u32::try_from(rows.len()).unwrap_or(u32::MAX),
         share_percent,
         age_s: now.since(entry.accepted).0 / 1_000_000_000,
-        service_ms: view.service.0 / 1_000_000,
+        service_ms: view.service.0 / MS,
+        waited_ms: waited(entry, now).0 / MS,
+        suspended_ms: suspended(entry, view.service, now).0 / MS,
+        usage: None,
         deadline_s: view.deadline.map(|deadline| seconds_until(deadline, now)),
         at_risk_s: view.at_risk.map(|since| now.since(since).0 / SECOND),
         ends_s: None,
@@ -99,6 +109,18 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
 }
 
 const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+/// How long a job was, or has been, in the queue.
+fn waited(entry: &Entry, now: ClusterTime) -> Nanos {
+    entry.started.unwrap_or(now).since(entry.accepted)
+}
+
+/// How long a job that was given so much time was resident without having it.
+fn suspended(entry: &Entry, service: Nanos, now: ClusterTime) -> Nanos {
+    let resident = entry.started.map_or(Nanos::ZERO, |started| now.since(started));
+    Nanos(resident.0.saturating_sub(service.0))
+}
 
 /// Whole seconds until a moment, negative when it has passed.
 fn seconds_until(moment: ClusterTime, now: ClusterTime) -> i64 {
@@ -117,7 +139,12 @@ const fn place_word(place: Place) -> &'static str {
 }
 
 /// A job that has just ended; how old it is depends on when it is shown.
-pub(super) fn ended_job(job: JobId, entry: &Entry, outcome: Outcome) -> JobReport {
+pub(super) fn ended_job(
+    job: JobId,
+    entry: &Entry,
+    outcome: Outcome,
+    now: ClusterTime,
+) -> JobReport {
     JobReport {
         job,
         name: entry.launch.name.clone(),
@@ -135,7 +162,10 @@ pub(super) fn ended_job(job: JobId, entry: &Entry, outcome: Outcome) -> JobRepor
         rows: 0,
         share_percent: None,
         age_s: 0,
-        service_ms: outcome.service.0 / 1_000_000,
+        service_ms: outcome.service.0 / MS,
+        waited_ms: waited(entry, now).0 / MS,
+        suspended_ms: suspended(entry, outcome.service, now).0 / MS,
+        usage: Some(entry.usage),
         deadline_s: None,
         at_risk_s: None,
         ends_s: None,

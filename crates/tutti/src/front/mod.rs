@@ -19,7 +19,7 @@ mod weights;
 pub(crate) use foresight::{check_launch, output_file};
 pub(crate) use input::parse_input;
 pub(crate) use output::OutputOptions;
-pub(crate) use request::{FILE_LETTERS, JobOptions, job_request, pattern_parser};
+pub(crate) use request::{FILE_LETTERS, JobOptions, duration, job_request, pattern_parser};
 pub(crate) use run::{RunOptions, run};
 pub(crate) use start::{connect, connect_or_start, dial, start_daemon};
 pub(crate) use weights::weights;

@@ -110,7 +110,8 @@ fn count(text: &str) -> Result<u32, String> {
     }
 }
 
-fn duration(text: &str) -> Result<Nanos, String> {
+/// A length of time, as an argument.
+pub(crate) fn duration(text: &str) -> Result<Nanos, String> {
     parse_duration(text).map_err(|error| error.to_string())
 }
 
@@ -162,6 +163,7 @@ pub(crate) fn job_request(
             rlimits: rlimits(),
             stdio,
             processes_max: options.max_processes,
+            adopt: Vec::new(),
         },
     };
     let bytes = request.launch.bytes();

@@ -7,6 +7,7 @@ use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
 use crate::exit::Exit;
 use crate::link::{Link, LinkError};
+use crate::output::account;
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_bytes::Bytes;
@@ -27,6 +28,8 @@ pub(crate) struct RunOptions {
     pub(crate) output: OutputOptions,
     /// Who gets input.
     pub(crate) input: InputTo,
+    /// Whether to say in the end what the job used.
+    pub(crate) summary: bool,
 }
 
 /// Input that waits for slow tasks before more is read.
@@ -49,6 +52,9 @@ struct Front {
     input_open: bool,
     job: JobId,
     ended: Option<(Outcome, String)>,
+    /// What is said in the end beside what went wrong.
+    summary: Option<String>,
+    wants_summary: bool,
     /// The exit code that a failure of the front end itself calls for.
     failed: Option<Exit>,
 }
@@ -85,6 +91,8 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         input,
         job,
         ended: None,
+        summary: None,
+        wants_summary: options.summary,
         failed: None,
     };
     front.serve()
@@ -242,7 +250,10 @@ impl Front {
         while let Some(reply) = self.controller.next().context("the controller went away")? {
             match reply {
                 Reply::Starting { attach, .. } => self.attach(&attach)?,
-                Reply::Ended { outcome, detail, .. } => self.ended = Some((outcome, detail)),
+                Reply::Ended { outcome, detail, report, .. } => {
+                    self.ended = Some((outcome, detail));
+                    self.summary = self.wants_summary.then(|| account::summary(&report));
+                }
                 other => {
                     say!("tutti: the controller said {}; ignored", reply_name(&other));
                 }
@@ -398,6 +409,9 @@ impl Front {
             | EndReason::ShutDown => {
                 say!("tutti: job {} ended: {}", self.job, outcome.reason);
             }
+        }
+        if let Some(summary) = &self.summary {
+            say!("tutti: {summary}");
         }
         Exit::of_job(outcome.exit_code)
     }

@@ -21,6 +21,8 @@ pub(super) struct Context {
     pub(super) touched: BTreeSet<JobId>,
     /// Which task a process is the root, or minder, of.
     pub(super) roots: HashMap<i32, (JobId, usize)>,
+    /// Processes with which adopted tasks began, while any of their task's live.
+    pub(super) adopted: BTreeSet<i32>,
     /// When to look again at a task of which something was left.
     pub(super) endings: Vec<(u64, JobId, usize)>,
     /// Names that MPI programs published.
@@ -89,6 +91,7 @@ impl Context {
             reports: Vec::new(),
             touched: BTreeSet::new(),
             roots: HashMap::new(),
+            adopted: BTreeSet::new(),
             endings: Vec::new(),
             names: Names::new(),
             scratch: vec![0; 64 << 10],

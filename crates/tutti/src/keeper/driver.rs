@@ -162,6 +162,7 @@ impl Keeper {
             Some(Watch::Input(job, index)) => self.with(job, |job, c| job.on_input(index, c)),
             Some(Watch::Pmi(job, index)) => self.with(job, |job, c| job.on_pmi(index, event, c)),
             Some(Watch::Report(job, index)) => self.with(job, |job, c| job.on_report(index, c)),
+            Some(Watch::Adopted(job, index)) => self.with(job, |job, c| job.on_adopted(index, c)),
             Some(Watch::Minder(job, index)) => self.with(job, |job, c| job.on_minder(index, c)),
         }
     }
@@ -519,7 +520,7 @@ impl Keeper {
 /// Leaves out texts that a frame has no room for.
 fn limit_details(held: &mut [HeldJob]) {
     let mut bytes = 0;
-    for (.., detail) in held.iter_mut().flat_map(|job| &mut job.ended) {
+    for (_, _, detail, _) in held.iter_mut().flat_map(|job| &mut job.ended) {
         bytes += detail.len();
         if bytes > HELD_DETAILS_BYTES_MAX {
             detail.clear();
@@ -535,6 +536,9 @@ fn reap_one(pid: Pid) -> Option<(WaitStatus, Usage)> {
         user_us: reaped.user_us,
         system_us: reaped.system_us,
         memory_peak_bytes: reaped.memory_peak_bytes,
+        read_bytes: reaped.read_bytes,
+        written_bytes: reaped.written_bytes,
+        ..Usage::unknown()
     };
     Some((status, usage))
 }

@@ -64,6 +64,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
             rlimits: Vec::new(),
             stdio: Stdio::FrontEnd { input: InputTo::Nobody },
             processes_max: None,
+            adopt: Vec::new(),
         },
     }
 }
@@ -245,7 +246,7 @@ impl Scene {
         loop {
             match self.agent.next::<FromKeeper>().expect("the keeper left its agent") {
                 FromKeeper::TaskStarted { .. } => {}
-                FromKeeper::TaskEnded { job: JobId(of), rank, status, detail } if of == job => {
+                FromKeeper::TaskEnded { job: JobId(of), rank, status, detail, .. } if of == job => {
                     assert!(told.reported.insert(rank.0, (status, detail)).is_none());
                 }
                 FromKeeper::Cleared { job: JobId(of), usage } if of == job => {

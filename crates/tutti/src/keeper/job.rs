@@ -1,7 +1,7 @@
 //! A job as the keeper holds it, and the life of its tasks.
 //!
 //! ```text
-//! Waiting --start--> Running --root ended--> Ending --nothing left--> Ended
+//! Waiting --start--> Running (or Adopted) --root ended--> Ending --nothing left--> Ended
 //!    \-- can't be started, or killed before -----^
 //! ```
 //!
@@ -10,6 +10,7 @@
 //! with a process in it, so trying to is the test, and it is tried again after short naps:
 //! `cgroup.events` tells of changes at most once in 10 ms.
 
+use super::adopt::Adopted;
 use super::context::{Context, Room, chain};
 use super::disk;
 use super::front::Front;
@@ -92,6 +93,8 @@ pub(super) struct Task {
     pub(super) files: Vec<Vec<u8>>,
     /// The status with which it asked that the job end.
     pub(super) aborted: Option<(u8, String)>,
+    /// What it used.
+    pub(super) usage: Usage,
     /// Whether its end and all its output were put into the front end's outlet.
     pub(super) delivered: bool,
 }
@@ -100,6 +103,7 @@ pub(super) struct Task {
 pub(super) enum Phase {
     Waiting,
     Running(Process),
+    Adopted(Adopted),
     Ending { status: TaskStatus, detail: String, naps: u32 },
     Ended { status: TaskStatus, detail: String },
 }
@@ -249,6 +253,7 @@ impl Job {
             cgroup: self.cgroup_path.clone(),
             control: self.launch.control,
             roots: Vec::new(),
+            adopted: Vec::new(),
             ended: Vec::new(),
             stopped: self.stopped.clone(),
             cleared: self.cleared,
@@ -256,8 +261,12 @@ impl Job {
         for task in &self.tasks {
             match &task.phase {
                 Phase::Running(process) => held.roots.push((task.rank, process.pid)),
+                Phase::Adopted(adopted) => {
+                    held.adopted = adopted.pids();
+                    held.roots.extend(held.adopted.first().map(|&root| (task.rank, root)));
+                }
                 Phase::Ended { status, detail } => {
-                    held.ended.push((task.rank, *status, detail.clone()));
+                    held.ended.push((task.rank, *status, detail.clone(), task.usage));
                 }
                 Phase::Waiting | Phase::Ending { .. } => {}
             }
@@ -286,6 +295,7 @@ impl Job {
                     self.end_unstarted(index, TaskStatus::Signaled(9), String::new(), context);
                 }
                 Phase::Running(process) if process.minder.is_some() => kill_below(process),
+                Phase::Adopted(adopted) if self.cgroup.is_none() => adopted.kill(),
                 _ => {}
             }
         }
@@ -324,6 +334,7 @@ impl Job {
             }
             match &mut task.phase {
                 Phase::Running(process) => signal_root(process, signal),
+                Phase::Adopted(adopted) => adopted.signal(signal as i32),
                 Phase::Waiting if ends_by_default(signal) => {
                     self.end_unstarted(index, TaskStatus::Signaled(number), String::new(), context);
                 }
@@ -352,8 +363,8 @@ impl Job {
         usage: &Usage,
         context: &mut Context,
     ) {
-        self.usage.add(usage);
         let task = &mut self.tasks[index];
+        task.usage.add(usage);
         let Phase::Running(process) = &mut task.phase else { return };
         if let Some(token) = process.report_token.take() {
             context.watches.remove(&process.report, token);
@@ -370,9 +381,6 @@ impl Job {
                 _ => kill_orphan(minder.root),
             }
         }
-        let task = &self.tasks[index];
-        let peak = task.group.as_ref().and_then(Cgroup::memory_peak).unwrap_or(0);
-        self.usage.memory_peak_bytes = self.usage.memory_peak_bytes.max(peak);
         let (status, detail) = self.judge(index, status);
         self.tasks[index].phase = Phase::Ending { status, detail, naps: 0 };
         if let Some(input) = self.tasks[index].input.take() {
@@ -448,6 +456,9 @@ impl Job {
     pub(super) fn try_to_clear(&mut self, index: usize, context: &mut Context) {
         let task = &mut self.tasks[index];
         let Phase::Ending { naps, .. } = &mut task.phase else { return };
+        if let Some(group) = &task.group {
+            measure(group, &mut task.usage);
+        }
         let cleared = task.group.as_ref().map_or(Ok(true), Cgroup::remove);
         match cleared {
             Ok(false) => {
@@ -489,12 +500,15 @@ impl Job {
         let Phase::Ending { status, detail, .. } = &mut task.phase else { return };
         let (status, detail) = (*status, cut(std::mem::take(detail), TASK_DETAIL_BYTES_MAX));
         task.group = None;
+        self.usage.add(&task.usage);
+        let usage = task.usage;
         task.phase = Phase::Ended { status, detail: detail.clone() };
         context.reports.push(FromKeeper::TaskEnded {
             job: self.launch.job,
             rank: task.rank,
             status,
             detail,
+            usage,
         });
         if let Some(pmi) = &mut self.pmi {
             pmi.close(index, context);
@@ -515,17 +529,10 @@ impl Job {
     /// All tasks have ended and nothing is left of them. Output that the front end has not read yet
     /// is still delivered, but what the job held is free for others.
     fn clear(&mut self, context: &mut Context) {
-        if let Some(group) = &self.cgroup {
-            // Counts what was never waited for, too.
-            if let Ok(used) = group.cpu_usage() {
-                self.usage.user_us = used.user_us;
-                self.usage.system_us = used.system_us;
-            }
-            if !context.agent_connected
-                && let Err(error) = group.remove()
-            {
-                say!("tutti keeper: {}", chain(&error));
-            }
+        if !context.agent_connected
+            && let Some(Err(error)) = self.cgroup.as_ref().map(Cgroup::remove)
+        {
+            say!("tutti keeper: {}", chain(&error));
         }
         self.cgroup = None;
         if !self.shared.is_empty() {
@@ -542,7 +549,7 @@ impl Job {
 }
 
 impl Task {
-    const fn new(rank: Rank) -> Self {
+    fn new(rank: Rank) -> Self {
         Self {
             rank,
             group: None,
@@ -552,8 +559,23 @@ impl Task {
             input: None,
             files: Vec::new(),
             aborted: None,
+            usage: Usage::default(),
             delivered: false,
         }
+    }
+}
+
+/// What the kernel has counted for a task: also what was never waited for. To be read while the group
+/// exists.
+fn measure(group: &Cgroup, usage: &mut Usage) {
+    if let Ok(cpu) = group.cpu_usage() {
+        (usage.user_us, usage.system_us, usage.cpu_whole) = (cpu.user_us, cpu.system_us, true);
+    }
+    if let Some(peak) = group.memory_peak() {
+        (usage.memory_peak_bytes, usage.memory_whole) = (peak, true);
+    }
+    if let Some((read, written)) = group.io_bytes() {
+        (usage.read_bytes, usage.written_bytes, usage.io_whole) = (read, written, true);
     }
 }
 
@@ -570,7 +592,7 @@ fn say_what_hangs(task: &Task) {
     say!("tutti keeper: task {} was killed and processes {left:?} do not end", task.rank);
 }
 
-fn task_status(status: WaitStatus) -> TaskStatus {
+pub(super) fn task_status(status: WaitStatus) -> TaskStatus {
     match status {
         WaitStatus::Exited(_, code) => TaskStatus::Exited(code.to_le_bytes()[0]),
         WaitStatus::Signaled(_, signal, _) => {

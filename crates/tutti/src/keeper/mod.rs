@@ -20,6 +20,7 @@
 //! stalls stops the reading of its own job's pipes and of no other's (6); what was reported is kept
 //! until it is told to forget (5).
 
+mod adopt;
 mod context;
 mod disk;
 mod driver;

@@ -175,6 +175,9 @@ impl Job {
         if !matches!(self.tasks[index].phase, Phase::Waiting) {
             return;
         }
+        if self.is_adopted() {
+            return self.adopt(index, context);
+        }
         match self.try_to_start(index, context) {
             Ok(process) => {
                 let (job, rank, root) = (self.launch.job, self.tasks[index].rank, process.pid);
@@ -262,6 +265,7 @@ impl Job {
                     .map_err(|error| Refusal::io("cannot make pipes", &error))
             }
             Stdio::Files { .. } => self.files(index),
+            Stdio::Kept => Ok([Source::Null, Source::Null, Source::Null]),
         }
     }
 

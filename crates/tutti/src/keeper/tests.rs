@@ -79,7 +79,7 @@ fn what_cannot_be_started_says_why() {
             let mut launch = launch(job, 1, &["no-such-program"]);
             change(&mut launch);
             let told = match launch.spec.stdio {
-                Stdio::FrontEnd { .. } => scene.run(&launch),
+                Stdio::FrontEnd { .. } | Stdio::Kept => scene.run(&launch),
                 Stdio::Files { .. } => scene.submit(&launch),
             };
             assert_eq!(told.reported[&0], (status, detail.to_owned()));
@@ -339,19 +339,19 @@ fn a_new_agent_hears_what_the_old_one_missed() {
     while !matches!(front.next(), Some(ToFrontEnd::TaskEnded { .. })) {}
     let held = scene.reconnect();
     assert_eq!(held.len(), 1);
-    assert_eq!(held[0].ended, [(Rank(0), TaskStatus::Exited(0), String::new())]);
+    let (rank, status, detail, _) = held[0].ended[0].clone();
+    assert_eq!((rank, status, detail.as_str()), (Rank(0), TaskStatus::Exited(0), ""));
     let [(Rank(1), root)] = held[0].roots[..] else { panic!("{held:?}") };
     assert!(alive(root));
     assert!(held[0].cgroup.is_some() && held[0].cleared.is_none());
     scene.agent.send(&ToKeeper::Kill { job: JobId(1) });
     let report = scene.agent.next();
-    let ended = FromKeeper::TaskEnded {
-        job: JobId(1),
-        rank: Rank(1),
-        status: TaskStatus::Signaled(9),
-        detail: String::new(),
+    let Some(FromKeeper::TaskEnded { job: JobId(1), rank: Rank(1), status, usage, .. }) = report
+    else {
+        panic!("{report:?}")
     };
-    assert_eq!(report, Some(ended));
+    assert_eq!(status, TaskStatus::Signaled(9));
+    assert!(usage.cpu_whole, "{usage:?}");
     assert!(matches!(scene.agent.next(), Some(FromKeeper::Cleared { .. })));
     // Another one still hears of it, until it is told to forget.
     let held = scene.reconnect();
@@ -534,7 +534,7 @@ fn others_may_neither_have_a_jobs_output_nor_give_orders() {
         let mut front = scene.attached(job);
         let mut one = hear_out(&mut front);
         while one.reported.is_empty() {
-            if let Some(FromKeeper::TaskEnded { job: JobId(of), rank, status, detail }) =
+            if let Some(FromKeeper::TaskEnded { job: JobId(of), rank, status, detail, .. }) =
                 scene.agent.next()
                 && of == job
             {

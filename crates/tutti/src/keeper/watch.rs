@@ -29,6 +29,8 @@ pub(super) enum Watch {
     Pmi(JobId, usize),
     /// Whether a task's program was started.
     Report(JobId, usize),
+    /// Whether a process that a task began with has ended.
+    Adopted(JobId, usize),
     /// What a task's minder says.
     Minder(JobId, usize),
 }

@@ -1,5 +1,6 @@
 //! How answers are shown: as a table for people or as JSON for programs, from the same structs.
 
+pub(crate) mod account;
 mod table;
 
 pub(crate) use table::{Align, Table, fold};

@@ -98,6 +98,7 @@ fn request() -> JobRequest {
                 append: false,
             },
             processes_max: None,
+            adopt: Vec::new(),
         },
     }
 }

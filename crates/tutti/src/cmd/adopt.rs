@@ -1,0 +1,112 @@
+//! `tutti adopt`: processes that run already become a job.
+
+use super::unexpected;
+use crate::exit::Exit;
+use crate::front::{connect_or_start, duration};
+use crate::output::print;
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_bytes::ByteBuf;
+use tutti_core::{ClassName, Nanos, OnBadExit};
+use tutti_linux::proc::{ProcessStat, command_line};
+use tutti_wire::launch::{AdoptedProcess, LaunchSpec, Stdio, cut};
+use tutti_wire::limits::NAME_BYTES_MAX;
+use tutti_wire::local::{JobRequest, Reply, Request};
+
+#[derive(Args, Debug)]
+pub(crate) struct AdoptArgs {
+    /// Processors for them; without it, one
+    #[arg(short = 'c', long = "processors", value_name = "C")]
+    processors: Option<u32>,
+
+    /// Ends the job when its turns have given it so much time, such as 90s, 10m or 1:30:00
+    #[arg(short = 't', long = "time", value_name = "TIME", value_parser = duration)]
+    time: Option<Nanos>,
+
+    /// The class of the job (see `tutti params`)
+    #[arg(long, value_name = "NAME", default_value = "production")]
+    class: String,
+
+    /// What `tutti ps` calls the job [default: the first process's name]
+    #[arg(short = 'J', long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// How long a job that was asked to end may take before it is killed
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    grace: Nanos,
+
+    /// Print nothing but the number of the job, for scripts
+    #[arg(long)]
+    parsable: bool,
+
+    /// Processes of yours that run already; all that descends from them is adopted with them
+    #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pids: Vec<i32>,
+}
+
+pub(crate) fn execute(args: &AdoptArgs) -> anyhow::Result<Exit> {
+    let mut adopt: Vec<AdoptedProcess> = Vec::new();
+    let mut first = None;
+    for &pid in &args.pids {
+        let found = ProcessStat::read(pid).ok().filter(|stat| !stat.has_ended());
+        let Some(stat) = found else { bail!("there is no process {pid}") };
+        if !adopt.iter().any(|process| process.pid == pid) {
+            adopt.push(AdoptedProcess { pid, start_time: stat.start_time });
+        }
+        first.get_or_insert(stat);
+    }
+    let first = first.context("no process is named")?;
+    let command = command_line(&first);
+    let name = args.name.clone().unwrap_or_else(|| cut(first.comm.clone(), NAME_BYTES_MAX));
+    let mut link = connect_or_start()?;
+    link.send(&Request::Submit(request(args, name, &command, adopt)));
+    match link.call().context("the controller went away")? {
+        Reply::Accepted { job, .. } if args.parsable => print(&format!("{job}\n"))?,
+        Reply::Accepted { job, waits } if waits.is_empty() => {
+            print(&format!("job {job} adopts process {} ({command})\n", first.pid))?;
+        }
+        Reply::Accepted { job, waits } => print(&format!(
+            "job {job} is queued: {waits}\nit adopts process {} ({command}) when it starts; until then \
+             that goes on as before\n",
+            first.pid
+        ))?,
+        Reply::Declined { reason } => {
+            say!("tutti: declined: {reason}");
+            return Ok(Exit::DECLINED);
+        }
+        Reply::Failed { reason } => bail!("{reason}"),
+        _ => return unexpected(),
+    }
+    Ok(Exit::OK)
+}
+
+fn request(
+    args: &AdoptArgs,
+    name: String,
+    command: &str,
+    adopt: Vec<AdoptedProcess>,
+) -> JobRequest {
+    JobRequest {
+        class: ClassName::new(&args.class),
+        tasks: 1,
+        processors_per_task: args.processors,
+        memory_per_task_bytes: None,
+        time_limit: args.time,
+        deadline: None,
+        grace: args.grace,
+        weights: None,
+        on_bad_exit: OnBadExit::default(),
+        launch: LaunchSpec {
+            name,
+            argv: vec![ByteBuf::from(command.as_bytes())],
+            script: None,
+            environment: Vec::new(),
+            directory: ByteBuf::from(&b"/"[..]),
+            umask: 0o022,
+            rlimits: Vec::new(),
+            stdio: Stdio::Kept,
+            processes_max: None,
+            adopt,
+        },
+    }
+}

@@ -1,0 +1,101 @@
+//! What is known of jobs that have ended: `tutti history`, `run --summary`, `ps -l`.
+
+use crate::harness::{Instance, eventually};
+use serde_json::Value;
+
+/// Burns some hundredths of a second of processor time.
+const BURN: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+
+fn history(instance: &Instance, job: u64) -> Value {
+    instance.tutti(&["history", "--json", &job.to_string()]).expect(0).json()
+}
+
+fn cpu_us(usage: &Value) -> u64 {
+    usage["user_us"].as_u64().unwrap() + usage["system_us"].as_u64().unwrap()
+}
+
+/// The shell's own group's processor time, as its last words.
+const TELL_CPU: &str = "g=$(sed -n s/^0:://p /proc/self/cgroup); \
+    for m in /sys/fs/cgroup/unified /sys/fs/cgroup; do \
+    if [ -e $m$g/cpu.stat ]; then sed -n 's/^usage_usec //p' $m$g/cpu.stat; fi; done";
+
+#[test]
+fn short_lived_processes_and_strays_are_accounted_for() {
+    let instance = Instance::alone().up();
+    // Children that nobody waits for one by one, and strays whose parents have ended.
+    let line = format!(
+        "for n in 1 2 3 4 5 6 7 8; do sh -c '{BURN}'; \
+         sh -c \"setsid sh -c '{BURN}; echo x >> marks' & true\"; done; \
+         until [ \"$(wc -l < marks)\" = 8 ]; do sleep 0.05; done; sleep 0.1; {TELL_CPU}"
+    );
+    let done = instance.tutti(&["run", "--summary", "sh", "-c", &line]).expect(0);
+    let told: u64 = done.text().trim().parse().unwrap();
+    let usage = history(&instance, 1)["job"]["usage"].clone();
+    assert_eq!(usage["cpu_whole"], true);
+    let found = cpu_us(&usage);
+    assert!(told > 100_000, "the job has hardly used anything: {told} us");
+    // What it used after its last words is little.
+    assert!(found >= told && found - told < told / 50 + 10_000, "{found} us of {told} us");
+    let summary = done.err.lines().last().unwrap().to_owned();
+    assert!(summary.starts_with("tutti: job 1: ") && summary.contains(" processes"), "{summary}");
+    let tasks = history(&instance, 1)["tasks"].clone();
+    assert_eq!(cpu_us(&tasks[0]["usage"]), found);
+}
+
+#[test]
+fn no_process_is_missed_however_short_it_lives() {
+    let instance = Instance::new().up();
+    let line = "i=0; while [ $i -lt 3000 ]; do (:); i=$((i+1)); done";
+    instance.tutti(&["run", "-n", "2", "sh", "-c", line]).expect(0);
+    let history = history(&instance, 1);
+    assert_eq!(history["job"]["usage"]["processes"], 6002, "{history}");
+    for task in history["tasks"].as_array().unwrap() {
+        assert_eq!(task["usage"]["processes"], 3001, "{history}");
+        assert_eq!(task["usage"]["processes_peak"], 2, "{history}");
+    }
+}
+
+#[test]
+fn without_cgroups_processes_are_counted_too() {
+    let instance = Instance::of_nobody().up();
+    let line = format!("i=0; while [ $i -lt 500 ]; do (:); i=$((i+1)); done; {BURN}");
+    instance.tutti(&["run", "sh", "-c", &line]).expect(0);
+    let usage = history(&instance, 1)["job"]["usage"].clone();
+    assert_eq!(usage["processes"], 501, "{usage}");
+    assert!(usage["cpu_whole"] == false && cpu_us(&usage) > 10_000, "{usage}");
+    let shown = instance.tutti(&["history", "1"]).expect(0).text();
+    assert!(shown.contains(">="), "{shown}");
+}
+
+#[test]
+fn time_is_told_apart_by_waiting_running_and_suspended() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "rows=1"]).expect(0);
+    let processors = std::thread::available_parallelism().unwrap().to_string();
+    let first = instance.submit(&["-c", &processors, "-o", "/dev/null", "sleep", &instance.nap]);
+    instance.wait_for_state(first, "running");
+    let second = instance.submit(&["-c", &processors, "-o", "/dev/null", "true"]);
+    instance.tutti(&["suspend", "1"]).expect(0);
+    eventually("a second of suspension", || {
+        let job = instance.job(1);
+        (job["suspended_ms"].as_u64().unwrap() >= 1000).then_some(())
+    });
+    instance.tutti(&["resume", "1"]).expect(0);
+    eventually("some usage, while it runs", || {
+        let jobs = instance.tutti(&["ps", "-l", "--json", "1"]).expect(0).json();
+        let usage = &jobs[0]["usage"];
+        (usage["processes"] == 1 && usage["switches"] == 2 && cpu_us(usage) > 0).then_some(())
+    });
+    let shown = instance.tutti(&["ps", "-l"]).expect(0).text();
+    assert!(shown.contains("SUSPENDED") && shown.lines().count() == 3, "{shown}");
+    instance.tutti(&["history", "1"]).expect(1).says("has not ended");
+    instance.tutti(&["cancel", "1"]).expect(0);
+    instance.tutti(&["wait", &second.to_string()]).expect(0);
+    let (one, two) =
+        (history(&instance, 1)["job"].clone(), history(&instance, second)["job"].clone());
+    assert!(one["suspended_ms"].as_u64().unwrap() >= 1000 && one["waited_ms"] == 0, "{one}");
+    assert!(two["waited_ms"].as_u64().unwrap() >= 1000, "{two}");
+    let all = instance.tutti(&["history"]).expect(0).text();
+    assert!(all.contains("exit 143") && all.contains("exit 0"), "{all}");
+    instance.tutti(&["history", "99"]).expect(1).says("there is no job 99");
+}
