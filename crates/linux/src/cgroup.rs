@@ -384,6 +384,12 @@ fn subdirectories(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Where hierarchies are mounted, of v1 and v2.
+#[must_use]
+pub fn mount_points() -> Vec<PathBuf> {
+    hierarchy::Mounts::read().unwrap_or_default().points()
+}
+
 /// As [`Cgroup::processes`], of a group that need not be open.
 ///
 /// # Errors

@@ -26,6 +26,7 @@ pub mod signal;
 pub mod spawn;
 pub mod stdio;
 pub mod subreaper;
+pub mod sysvipc;
 pub mod track;
 
 pub use error::{Error, Result};

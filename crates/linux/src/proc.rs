@@ -164,6 +164,27 @@ fn may_trace(pid: i32) -> bool {
     fs::read_link(format!("{PROC}/{pid}/ns/user")).is_ok()
 }
 
+/// A process's parent, the parent of that, and so on, to the first process.
+#[must_use]
+pub fn ancestors(pid: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut at = pid;
+    while let Ok(stat) = ProcessStat::read(at)
+        && stat.ppid > 0
+        && !found.contains(&stat.ppid)
+    {
+        found.push(stat.ppid);
+        at = stat.ppid;
+    }
+    found
+}
+
+/// The numbers of all processes, ended ones that are not reaped included.
+#[must_use]
+pub fn all() -> Vec<i32> {
+    numbers_in(Path::new(PROC))
+}
+
 /// The threads of a process; none if it has ended.
 pub(crate) fn threads(pid: i32) -> Vec<i32> {
     numbers_in(&PathBuf::from(format!("{PROC}/{pid}/task")))
@@ -506,6 +527,14 @@ mod tests {
         for end in 0..text.len() {
             let _ = ProcessStat::parse(&text.as_bytes()[..end]);
         }
+    }
+
+    #[test]
+    fn ancestors_go_up_to_the_first_process() {
+        let own = ancestors(std::process::id().cast_signed());
+        assert_eq!(own.first(), Some(&nix::unistd::getppid().as_raw()));
+        assert!(ancestors(i32::MAX).is_empty());
+        assert!(all().contains(&std::process::id().cast_signed()));
     }
 
     #[test]

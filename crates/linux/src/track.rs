@@ -10,7 +10,7 @@ pub mod events;
 mod forest;
 
 pub use events::{Exit, ProcessEvent, ProcessEvents};
-pub use forest::{Forest, Member, Origin, Orphans, Seen, Tally};
+pub use forest::{Forest, Life, Member, Origin, Orphans, Seen, Tally};
 
 use crate::proc::ProcessStat;
 

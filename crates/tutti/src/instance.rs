@@ -79,6 +79,11 @@ impl Instance {
         self.directory.join("jobs")
     }
 
+    /// How the names of its jobs' directories for temporary files begin.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        std::env::temp_dir().join(self.cgroup_name())
+    }
+
     /// Held by the supervisor while the instance lives.
     pub(crate) fn lock_file(&self) -> PathBuf {
         self.directory.join("lock")
@@ -91,11 +96,16 @@ impl Instance {
 
     /// The name of its cgroup subtree: readable, and different for every directory.
     pub(crate) fn cgroup_name(&self) -> String {
+        self.cgroup_name_for(nix::unistd::geteuid().as_raw())
+    }
+
+    /// The same where the instance is this user's.
+    pub(crate) fn cgroup_name_for(&self, uid: u32) -> String {
         let path = self.directory.as_os_str().as_encoded_bytes();
         let hash = path.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        format!("tutti-{}-{:08x}", nix::unistd::geteuid(), hash >> 32)
+        format!("tutti-{uid}-{:08x}", hash >> 32)
     }
 
     /// Whether a controller takes connections there.
@@ -144,6 +154,23 @@ pub(crate) fn is_in_a_job(pid: i32) -> bool {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
     let parts: Vec<&str> = own.split('/').collect();
     parts.windows(2).any(|two| two[0].starts_with("tutti-") && two[1].starts_with("job-"))
+}
+
+/// Where instances may be: those that verbs look for, and whatever else is named like one.
+pub(crate) fn places() -> Vec<PathBuf> {
+    let mut places = vec![Instance::locate().directory, system_directory(), private_directory()];
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    for parent in ["/run".into(), std::env::temp_dir()].into_iter().chain(runtime) {
+        let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+        let named = entries.filter(|entry| {
+            let name = entry.file_name();
+            name == "tutti" || name.to_string_lossy().starts_with("tutti-")
+        });
+        places.extend(named.map(|entry| entry.path()));
+    }
+    places.sort();
+    places.dedup();
+    places
 }
 
 fn absolute(path: PathBuf) -> PathBuf {

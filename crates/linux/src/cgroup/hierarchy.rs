@@ -301,6 +301,10 @@ impl Mounts {
         found
     }
 
+    pub(super) fn points(&self) -> Vec<PathBuf> {
+        self.mounts.iter().map(|mount| mount.point.clone()).collect()
+    }
+
     fn v2(&self) -> Option<&Mount> {
         let at = |point: &str| self.mounts.iter().find(|m| m.is_v2 && m.point == Path::new(point));
         at("/sys/fs/cgroup")

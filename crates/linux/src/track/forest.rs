@@ -74,7 +74,20 @@ struct Process<K> {
     born_ns: u64,
 }
 
+/// When a process that has ended lived, nanoseconds since boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// Its birth.
+    pub born_ns: u64,
+    /// Its end, or when that was noticed.
+    pub ended_ns: u64,
+}
+
+/// Processes that have ended of which a task remembers when they lived.
+const PAST_MAX: usize = 1 << 16;
+
 struct Task {
+    past: BTreeMap<i32, Life>,
     origin: Origin,
     root: Option<i32>,
     members: BTreeSet<i32>,
@@ -103,7 +116,22 @@ impl<K: Copy + Ord> Forest<K> {
     /// From now on there is this task, without a process yet.
     pub fn add_task(&mut self, task: K, origin: Origin) {
         let (root, members, tally) = (None, BTreeSet::new(), Tally::default());
-        self.tasks.entry(task).or_insert(Task { origin, root, members, tally });
+        let past = BTreeMap::new();
+        self.tasks.entry(task).or_insert(Task { past, origin, root, members, tally });
+    }
+
+    /// The processes that a task has had and when they lived: those that live now until `now_ns`. Of
+    /// very many, some; of those with the same number, the last.
+    #[must_use]
+    pub fn lives(&self, task: K, now_ns: u64) -> BTreeMap<i32, Life> {
+        let Some(record) = self.tasks.get(&task) else { return BTreeMap::new() };
+        let mut lives = record.past.clone();
+        for pid in &record.members {
+            if let Some(process) = self.processes.get(pid) {
+                lives.insert(*pid, Life { born_ns: process.born_ns, ended_ns: now_ns });
+            }
+        }
+        lives
     }
 
     /// Forgets a task and its processes; says how many it had.
@@ -191,9 +219,17 @@ impl<K: Copy + Ord> Forest<K> {
     /// A process has ended.
     pub fn exited(&mut self, pid: i32, at_ns: u64) {
         // Otherwise it was another one with that number.
-        if self.processes.get(&pid).is_some_and(|it| it.born_ns <= at_ns.saturating_add(SAME_NS)) {
-            self.end(pid);
+        let Some(process) = self.processes.get(&pid) else { return };
+        if process.born_ns > at_ns.saturating_add(SAME_NS) {
+            return;
         }
+        let life = Life { born_ns: process.born_ns, ended_ns: at_ns };
+        if let Some(task) = self.tasks.get_mut(&process.task)
+            && task.past.len() < PAST_MAX
+        {
+            task.past.insert(pid, life);
+        }
+        self.end(pid);
     }
 
     /// These, and no others, are the processes of a task.

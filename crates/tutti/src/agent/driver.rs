@@ -1,5 +1,6 @@
 //! The agent's main thread: between the controller, the keeper and the switch thread.
 
+use super::ipc;
 use super::load::LoadReports;
 use super::parts::{Ending, Name};
 use super::switch::{Grip, Switch};
@@ -48,6 +49,8 @@ const EVENTS: u64 = 2;
 /// A job with tasks on this node, until the controller says that its end is known.
 pub(super) struct Job {
     pub(super) control: ControlMethod,
+    /// Its user; unknown to an agent that did not launch it.
+    owner: Option<u32>,
     pub(super) group: Option<Arc<Cgroup>>,
     pub(super) roots: BTreeMap<Rank, i32>,
     ranks: BTreeSet<Rank>,
@@ -370,6 +373,7 @@ impl Agent {
         };
         let mut job = Job {
             control: launch.control,
+            owner: Some(launch.credentials.uid),
             group,
             roots: BTreeMap::new(),
             ranks: launch.tasks.iter().map(|task| task.rank).collect(),
@@ -489,8 +493,11 @@ impl Agent {
 
     fn on_cleared(&mut self, id: JobId, mut usage: Usage) {
         self.switch.remove(id);
-        self.tracker.end(id, &self.poller);
+        let lives = self.tracker.end(id, &self.poller);
         if let Some(job) = self.jobs.get_mut(&id) {
+            if let Some(owner) = job.owner {
+                ipc::remove_left(&lives, owner);
+            }
             (usage.processes, usage.processes_peak) =
                 (job.counted.processes, job.counted.processes_peak);
             usage.switches = job.switches.load(Ordering::Relaxed);
@@ -535,6 +542,7 @@ impl Agent {
         let ended = ended.map(|(rank, status, detail, usage)| (rank, (status, detail, usage)));
         let mut job = Job {
             control: held.control,
+            owner: None,
             group,
             ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
             roots: held.roots.into_iter().collect(),

@@ -11,6 +11,7 @@
 
 mod bell;
 mod driver;
+mod ipc;
 mod load;
 mod look;
 mod parts;

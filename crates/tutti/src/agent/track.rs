@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use tutti_core::{JobId, Orphans, Rank};
 use tutti_linux::cgroup::processes_of;
 use tutti_linux::track::events::{Drained, boot_ns};
-use tutti_linux::track::{self, Forest, Member, Origin, ProcessEvent, ProcessEvents, Tally};
+use tutti_linux::track::{self, Forest, Life, Member, Origin, ProcessEvent, ProcessEvents, Tally};
 use tutti_linux::{clock, proc};
 
 /// Names a task on this node.
@@ -89,6 +89,8 @@ pub(super) struct Tracker {
     forest: Forest<TaskId>,
     places: BTreeMap<TaskId, Place>,
     jobs: BTreeSet<JobId>,
+    /// When the processes of their ended tasks lived.
+    past: BTreeMap<JobId, BTreeMap<i32, Life>>,
     /// Those of which not every process was told.
     missed: BTreeSet<JobId>,
     source: Source,
@@ -106,6 +108,7 @@ impl Tracker {
             forest: Forest::default(),
             places: BTreeMap::new(),
             jobs: BTreeSet::new(),
+            past: BTreeMap::new(),
             missed: BTreeSet::new(),
             source: Source::None,
             refusal: None,
@@ -189,6 +192,7 @@ impl Tracker {
     pub(super) fn end_task(&mut self, task: TaskId) -> (Option<u64>, Option<u64>) {
         self.take_in_all();
         let place = self.places.remove(&task);
+        self.past.entry(task.0).or_default().extend(self.forest.lives(task, boot_ns()));
         let Tally { created, peak, .. } = self.forest.remove_task(task);
         let minder = u64::from(matches!(place, Some(Place::Minder(_))));
         let is_known = matches!(self.source, Source::Events(_)) && !self.missed.contains(&task.0);
@@ -196,8 +200,8 @@ impl Tracker {
         (known(created), known(peak))
     }
 
-    /// Forgets a job.
-    pub(super) fn end(&mut self, job: JobId, poller: &Poller) {
+    /// Forgets a job; says which processes its tasks had that have ended, and when they lived.
+    pub(super) fn end(&mut self, job: JobId, poller: &Poller) -> BTreeMap<i32, Life> {
         for rank in self.ranks(job) {
             self.places.remove(&(job, rank));
             self.forest.remove_task((job, rank));
@@ -212,6 +216,7 @@ impl Tracker {
             self.late.clear();
             self.due_ns = None;
         }
+        self.past.remove(&job).unwrap_or_default()
     }
 
     /// Descendants of adopted processes that the kernel has given to others, and that were not told of

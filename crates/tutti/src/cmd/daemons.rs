@@ -70,6 +70,7 @@ pub(crate) fn keeper(args: DaemonArgs) -> anyhow::Result<Exit> {
         socket: instance.keeper_socket(),
         instance_uid: nix::unistd::geteuid().as_raw(),
         spool: instance.spool(),
+        scratch: instance.scratch(),
         cgroup_root,
     })?;
     Ok(Exit::OK)

@@ -22,6 +22,14 @@ pub(crate) struct DoctorArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
+
+    /// Show what instances that are gone have left: cgroups, directories, processes, shared memory
+    #[arg(long)]
+    leftovers: bool,
+
+    /// Remove of it what is certainly theirs
+    #[arg(long, requires = "leftovers")]
+    remove: bool,
 }
 
 /// How a finding is meant.
@@ -61,6 +69,9 @@ impl Finding {
 }
 
 pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<Exit> {
+    if args.leftovers {
+        return super::leftovers::execute(args.remove, args.json);
+    }
     let mut findings = vec![machine()];
     findings.extend(cgroups());
     findings.push(genealogy());

@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod history;
 mod jobs;
+mod leftovers;
 mod list;
 mod own;
 mod params;

@@ -3,7 +3,7 @@
 use super::report::user_name;
 use crate::instance::is_in_a_job;
 use nix::unistd::getppid;
-use tutti_linux::proc::{self, ProcessStat};
+use tutti_linux::proc::{self, ProcessStat, ancestors};
 use tutti_wire::launch::{AdoptedProcess, Stdio};
 use tutti_wire::limits::ADOPTED_MAX;
 use tutti_wire::local::JobRequest;
@@ -79,30 +79,4 @@ fn check_one(process: AdoptedProcess, uid: u32, above_client: &[i32]) -> Result<
         return Err(CannotAdopt::Above(pid));
     }
     Ok(())
-}
-
-/// A process's parent, the parent of that, and so on, to the first process.
-fn ancestors(pid: i32) -> Vec<i32> {
-    let mut found = Vec::new();
-    let mut at = pid;
-    while let Ok(stat) = ProcessStat::read(at)
-        && stat.ppid > 0
-        && !found.contains(&stat.ppid)
-    {
-        found.push(stat.ppid);
-        at = stat.ppid;
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ancestors;
-
-    #[test]
-    fn ancestors_go_up_to_the_first_process() {
-        let own = ancestors(std::process::id().cast_signed());
-        assert_eq!(own.first(), Some(&nix::unistd::getppid().as_raw()));
-        assert!(ancestors(i32::MAX).is_empty());
-    }
 }

@@ -30,6 +30,8 @@ pub(super) struct Context {
     /// Room for output that nobody wants.
     pub(super) scratch: Vec<u8>,
     pub(super) spool: PathBuf,
+    /// How the names of directories for temporary files begin.
+    pub(super) scratch_prefix: PathBuf,
     /// Whether tasks can be started as other users.
     pub(super) uid: u32,
     /// The limit on descriptors that we were started with; ours is higher now.
@@ -83,7 +85,7 @@ impl Room {
 }
 
 impl Context {
-    pub(super) fn new(spool: PathBuf) -> io::Result<Self> {
+    pub(super) fn new(spool: PathBuf, scratch_prefix: PathBuf) -> io::Result<Self> {
         let descriptors = raise_descriptor_limit()?;
         Ok(Self {
             room: Room { descriptors: descriptors.1 },
@@ -96,6 +98,7 @@ impl Context {
             names: Names::new(),
             scratch: vec![0; 64 << 10],
             spool,
+            scratch_prefix,
             uid: nix::unistd::geteuid().as_raw(),
             descriptors,
             agent_connected: false,

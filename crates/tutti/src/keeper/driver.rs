@@ -5,6 +5,7 @@ use super::context::Context;
 use super::front;
 use super::job::Job;
 use super::outlet::Outlet;
+use super::scratch;
 use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link, LinkError};
 use anyhow::{Context as _, bail};
@@ -95,7 +96,7 @@ impl Keeper {
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let listener = listen(&options.socket, options.instance_uid == 0)?;
-        let mut context = Context::new(options.spool.clone())?;
+        let mut context = Context::new(options.spool.clone(), options.scratch.clone())?;
         let listener_token = context.watches.add(&listener, Watch::Listener, Interest::READ)?;
         context.watches.add(&signals, Watch::Signals, Interest::READ)?;
         Ok(Self {
@@ -116,6 +117,7 @@ impl Keeper {
 
     /// Tasks that an earlier keeper held have lost their streams, and nobody knows their status.
     fn remove_leftovers(&self) {
+        scratch::remove_all(&self.options.scratch);
         let Some(root) = &self.options.cgroup_root else { return };
         let Ok(hierarchy) = Hierarchy::open(root) else { return };
         for name in hierarchy.children().unwrap_or_default() {

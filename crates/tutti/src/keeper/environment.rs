@@ -2,6 +2,7 @@
 //! another launcher left behind, and the task's place in its job in the words of each MPI starter.
 
 use std::ffi::CString;
+use std::path::Path;
 use tutti_wire::launch::Launch;
 
 /// The descriptor at which a task finds its PMI server.
@@ -32,13 +33,17 @@ const MASTER_PORTS: (u64, u64) = (29_500, 1_000);
 /// The part that is the same for all tasks of a job.
 ///
 /// A variable without a name or with a zero byte in it can't exist and is left out.
-pub(super) fn of_job(launch: &Launch) -> Vec<CString> {
+pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     let users = &launch.spec.environment;
     let mut environment: Vec<CString> = users
         .iter()
         .filter(|variable| name_of(variable).is_some_and(is_taken_over))
+        .filter(|variable| scratch.is_none() || name_of(variable) != Some(b"TMPDIR"))
         .filter_map(|variable| CString::new(variable.to_vec()).ok())
         .collect();
+    if let Some(path) = scratch.and_then(Path::to_str) {
+        push(&mut environment, "TMPDIR", path);
+    }
     let has = |wanted: &str| users.iter().any(|v| name_of(v) == Some(wanted.as_bytes()));
     let mut set = |name: &str, value: &str| push(&mut environment, name, value);
     set("TUTTI_JOB", &launch.job.to_string());
@@ -140,7 +145,7 @@ mod tests {
         let mut launch = launch(7, 2, &["true"]);
         launch.spec.environment =
             users.iter().map(|v| ByteBuf::from(v.as_bytes().to_vec())).collect();
-        let job = of_job(&launch);
+        let job = of_job(&launch, None);
         let task = of_task(&job, &launch, local_rank, Some(PMI_FD));
         task.into_iter().map(|v| v.into_string().unwrap()).collect()
     }
@@ -217,7 +222,7 @@ WORLD_SIZE=2";
     fn several_nodes_meet_at_the_first() {
         let mut launch = launch(7, 2, &["true"]);
         launch.nodes = vec!["a".into(), "b".into()];
-        let job = of_job(&launch);
+        let job = of_job(&launch, None);
         assert!(job.contains(&CString::new("MASTER_ADDR=a").unwrap()));
         assert!(job.contains(&CString::new("TUTTI_NODELIST=a,b").unwrap()));
     }

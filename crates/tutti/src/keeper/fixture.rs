@@ -167,6 +167,7 @@ pub(super) fn be_a_keeper() {
         socket: directory.join("socket"),
         instance_uid: nix::unistd::geteuid().as_raw(),
         spool: directory.join("spool"),
+        scratch: directory.join("scratch"),
         cgroup_root,
     });
     std::process::exit(i32::from(result.is_err()));

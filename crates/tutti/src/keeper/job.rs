@@ -13,8 +13,10 @@
 use super::adopt::Adopted;
 use super::context::{Context, Room, chain};
 use super::disk;
+use super::environment;
 use super::front::Front;
 use super::pmi::PmiJob;
+use super::scratch;
 use super::script;
 use super::start::{Program, Refusal};
 use super::stdio::{InPipe, OutPipe};
@@ -78,6 +80,8 @@ pub(super) struct Job {
     pub(super) forgotten: bool,
     /// Shared memory that its processes used when they were ended, and since when it can be theirs.
     shared: BTreeSet<PathBuf>,
+    /// Where its temporary files are.
+    scratch: Option<PathBuf>,
     began: SystemTime,
 }
 
@@ -166,7 +170,8 @@ impl Task {
 impl Job {
     /// Takes in a launch and makes the tasks' groups; starts nothing yet.
     pub(super) fn new(launch: Launch, cgroup_path: Option<ByteBuf>, context: &Context) -> Self {
-        let mut program = Program::new(&launch, context);
+        let scratch = Self::make_scratch(&launch, context);
+        let mut program = Program::new(&launch, scratch.as_deref(), context);
         let mut cgroup = None;
         if let Some(path) = &cgroup_path {
             match Cgroup::open(Path::new(OsStr::from_bytes(path))) {
@@ -194,6 +199,7 @@ impl Job {
             cleared: None,
             forgotten: false,
             shared: BTreeSet::new(),
+            scratch,
             began: SystemTime::now(),
         };
         if job.program.is_ok()
@@ -202,6 +208,14 @@ impl Job {
             job.program = Err(refusal);
         }
         job
+    }
+
+    /// Whoever has said where temporary files go had a reason, unless it was another job.
+    fn make_scratch(launch: &Launch, context: &Context) -> Option<PathBuf> {
+        let is_wanted = launch.spec.adopt.is_empty()
+            && environment::value_of(launch, "TMPDIR").is_none_or(scratch::is_a_jobs);
+        let owner = (context.uid == 0).then_some(&launch.credentials);
+        is_wanted.then(|| scratch::make(&context.scratch_prefix, launch.job, owner)).flatten()
     }
 
     fn make_groups(&mut self, room: Room) -> Result<(), Refusal> {
@@ -537,6 +551,9 @@ impl Job {
         self.cgroup = None;
         if !self.shared.is_empty() {
             let _ = shm::remove_left(&self.shared, self.launch.credentials.uid, self.began);
+        }
+        if let Some(scratch) = self.scratch.take() {
+            scratch::remove(scratch);
         }
         context.names.forget(self.launch.job);
         if self.launch.spec.script.is_some() {

@@ -11,7 +11,7 @@
 //! - [`job`]: a job and the life of its tasks; [`start`]: from a launch to processes
 //! - [`front`]: output to, and input from, a job's front end; [`outlet`]: what waits to be written
 //!   to it; [`stdio`]: the pipes
-//! - [`environment`], [`script`], [`pmi`]: what tasks find
+//! - [`environment`], [`script`], [`scratch`], [`pmi`]: what tasks find; [`adopt`]: tasks that ran before
 //! - [`watch`]: what a descriptor stands for; [`context`]: what jobs share; [`disk`]: the one thing
 //!   that is asked of file systems
 //!
@@ -31,6 +31,7 @@ mod front;
 mod job;
 mod outlet;
 mod pmi;
+mod scratch;
 mod script;
 mod start;
 mod stdio;
@@ -50,6 +51,8 @@ pub(crate) struct KeeperOptions {
     pub(crate) instance_uid: u32,
     /// Where scripts of jobs are put.
     pub(crate) spool: PathBuf,
+    /// How the names of directories for temporary files begin.
+    pub(crate) scratch: PathBuf,
     /// The cgroup subtree of the instance, if it has one: groups of jobs that an earlier keeper
     /// left there are ended.
     pub(crate) cgroup_root: Option<PathBuf>,

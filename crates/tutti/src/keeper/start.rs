@@ -60,7 +60,11 @@ pub(super) struct Program {
 
 impl Program {
     /// Prepares a launch; writes its script, if it has one.
-    pub(super) fn new(launch: &Launch, context: &Context) -> Result<Self, Refusal> {
+    pub(super) fn new(
+        launch: &Launch,
+        scratch: Option<&Path>,
+        context: &Context,
+    ) -> Result<Self, Refusal> {
         let spec = &launch.spec;
         let identity = identity(&launch.credentials, context.uid)?;
         let mut argv = Vec::new();
@@ -90,7 +94,7 @@ impl Program {
         Ok(Self {
             argv,
             candidates,
-            environment: environment::of_job(launch),
+            environment: environment::of_job(launch, scratch),
             directory: without_zero_byte("the directory's name", &spec.directory)?,
             rlimits: rlimits(launch, context.descriptors),
             identity,

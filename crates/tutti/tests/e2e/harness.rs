@@ -505,6 +505,17 @@ impl Instance {
         left
     }
 
+    /// What the product's own audit says is left of the instance.
+    pub(crate) fn told_leftovers(&self) -> Vec<String> {
+        let dir = self.dir.to_string_lossy().into_owned();
+        let group = cgroup_name(&self.dir, self.user.unwrap_or(0));
+        let done =
+            Running::start(self.command_as(None, &["doctor", "--leftovers", "--json"])).wait();
+        let told = done.json().as_array().unwrap().clone();
+        let is_ours = |text: &str| [&dir, &group, &self.nap].iter().any(|it| text.contains(*it));
+        told.iter().map(Value::to_string).filter(|text| is_ours(text)).collect()
+    }
+
     /// Ends the instance; what it says is of interest where it fails.
     fn end(&self) -> Option<Done> {
         if !self.dir.join("controller.sock").exists() && self.daemon_now("keeper").is_none() {
@@ -534,6 +545,7 @@ impl Drop for Instance {
             std::thread::sleep(Duration::from_millis(10));
             left = self.leftovers();
         }
+        left.extend(self.told_leftovers());
         clear_away(self);
         assert!(left.is_empty(), "left over after the end: {left:#?}");
     }

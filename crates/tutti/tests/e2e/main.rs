@@ -17,6 +17,7 @@ mod exit;
 mod faults;
 mod harness;
 mod hostile;
+mod leftovers;
 mod mpi;
 mod recovery;
 mod run;

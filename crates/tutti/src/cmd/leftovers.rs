@@ -1,0 +1,289 @@
+//! `tutti doctor --leftovers`: what instances that are gone have left, and its removal.
+//!
+//! Whose a thing is, its name says: cgroups and directories for temporary files are named after their
+//! instance, and an instance is gone when no daemon of it runs. Removed is only what is certainly that;
+//! all else is shown.
+
+use crate::exit::Exit;
+use crate::instance::{self, Instance, is_in_a_job};
+use crate::output::{fold, print, print_json, terminal_width};
+use crate::supervise;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use tutti_linux::cgroup::{mount_points, processes_of};
+use tutti_linux::proc::{self, ProcessStat, command_line};
+use tutti_linux::sysvipc;
+use tutti_wire::units::format_bytes;
+
+/// How deep below a mount point a cgroup of ours can be: that of a user's service manager, and more.
+const DEPTH_MAX: u32 = 8;
+
+/// How often an emptied cgroup is tried to be removed: what was killed in it takes a moment to end.
+const ATTEMPTS_MAX: u32 = 500;
+
+/// Something that was left.
+#[derive(Debug, Serialize)]
+struct Leftover {
+    /// `instance`, `cgroup`, `directory`, `process` or `memory`.
+    kind: &'static str,
+    /// Which.
+    name: String,
+    /// What it is.
+    text: String,
+    /// Whether `--remove` removes it.
+    removable: bool,
+    /// Whether it was removed.
+    removed: bool,
+    #[serde(skip)]
+    path: PathBuf,
+}
+
+impl Leftover {
+    fn new(kind: &'static str, path: &Path, text: String) -> Self {
+        let (removable, removed) = (owned(path), false);
+        Self { kind, name: path.display().to_string(), text, removable, removed, path: path.into() }
+    }
+
+    /// One that is only shown.
+    fn shown(kind: &'static str, name: String, text: String) -> Self {
+        Self { kind, name, text, removable: false, removed: false, path: PathBuf::new() }
+    }
+
+    fn remove(&mut self) {
+        self.removed = match self.kind {
+            "instance" => {
+                supervise::clean_up_for_dead(&Instance::at(self.path.clone()));
+                !self.path.exists()
+            }
+            "cgroup" => remove_group(&self.path),
+            _ => fs::remove_dir_all(&self.path).is_ok(),
+        };
+    }
+}
+
+pub(super) fn execute(remove: bool, json: bool) -> anyhow::Result<Exit> {
+    let daemons = Daemons::find();
+    let mut found = instances();
+    found.extend(cgroups(&daemons));
+    found.extend(directories(&daemons));
+    found.extend(processes(&daemons));
+    found.extend(shared_memory());
+    if remove {
+        found.iter_mut().filter(|it| it.removable).for_each(Leftover::remove);
+    }
+    if json {
+        print_json(&found)?;
+    } else {
+        print(&render(&found, terminal_width().unwrap_or(usize::MAX)))?;
+    }
+    let is_left = found.iter().any(|leftover| !leftover.removed);
+    Ok(if is_left { Exit::FAILED } else { Exit::OK })
+}
+
+fn render(found: &[Leftover], width: usize) -> String {
+    if found.is_empty() {
+        return "nothing is left of instances that are gone\n".into();
+    }
+    let mut text = String::new();
+    for leftover in found {
+        let removed = if leftover.removed { "; removed" } else { "" };
+        let line = format!("{} {}: {}{removed}", leftover.kind, leftover.name, leftover.text);
+        let clean: String = line.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        for part in fold(&clean, width) {
+            text.push_str(&format!("{part}\n"));
+        }
+    }
+    if found.iter().any(|leftover| leftover.removable && !leftover.removed) {
+        text.push_str("-> tutti doctor --leftovers --remove\n");
+    }
+    text
+}
+
+/// Ours, or we are root; never through a link.
+fn owned(path: &Path) -> bool {
+    let euid = nix::unistd::geteuid();
+    fs::symlink_metadata(path)
+        .is_ok_and(|found| found.is_dir() && (euid.is_root() || found.uid() == euid.as_raw()))
+}
+
+/// The daemons that run, of all instances that can be seen.
+struct Daemons {
+    pids: BTreeSet<i32>,
+    /// Names of the cgroups of their instances.
+    groups: BTreeSet<String>,
+}
+
+impl Daemons {
+    fn find() -> Self {
+        let mut daemons = Self { pids: BTreeSet::new(), groups: BTreeSet::new() };
+        for pid in proc::all() {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<String> =
+                words.split(|&b| b == 0).map(|word| String::from_utf8_lossy(word).into()).collect();
+            let at = words.iter().position(|word| word == "--directory");
+            let role = words.get(1).map(String::as_str);
+            if matches!(role, Some("keeper" | "agent" | "controller"))
+                && let Some(directory) = at.and_then(|at| words.get(at + 1))
+                && let Ok(ids) = proc::user_ids(pid)
+            {
+                daemons.pids.insert(pid);
+                let instance = Instance::at(directory.into());
+                daemons.groups.insert(instance.cgroup_name_for(ids[1]));
+            }
+        }
+        daemons
+    }
+
+    fn has(&self, group: &str) -> bool {
+        self.groups.contains(group)
+    }
+}
+
+/// The name of an instance's cgroup, if a name begins with one.
+fn group_in(name: &str) -> Option<&str> {
+    let rest = name.strip_prefix("tutti-")?;
+    let (uid, rest) = rest.split_once('-')?;
+    let hash = rest.split('-').next()?;
+    let is_number = !uid.is_empty() && uid.bytes().all(|byte| byte.is_ascii_digit());
+    let is_hash = hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (is_number && is_hash).then(|| &name[.."tutti-".len() + uid.len() + 1 + hash.len()])
+}
+
+/// Directories of instances without a supervisor, with something in them that only one makes.
+fn instances() -> Vec<Leftover> {
+    let is_one = |path: &Path| {
+        ["lock", "controller.sock", "keeper.sock"].iter().any(|name| path.join(name).exists())
+    };
+    let is_dead = |path: &Path| {
+        let instance = Instance::at(path.into());
+        // Of others' we can't tell, and they are theirs to remove.
+        owned(path) && !supervise::is_supervised(&instance) && !instance.answers()
+    };
+    let dead = instance::places().into_iter().filter(|path| is_one(path) && is_dead(path));
+    dead.map(|path| Leftover::new("instance", &path, "its daemons are gone".into())).collect()
+}
+
+fn cgroups(daemons: &Daemons) -> Vec<Leftover> {
+    let mut found = Vec::new();
+    for mount in mount_points() {
+        find_groups(&mount, DEPTH_MAX, &mut found);
+    }
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    found.retain(|path| !daemons.has(&name(path)));
+    let leftover = |path: PathBuf| {
+        let text = match processes_of(&path).unwrap_or_default().len() {
+            0 => "the empty cgroup of an instance that is gone".into(),
+            count => format!("the cgroup of an instance that is gone, with {count} processes"),
+        };
+        Leftover::new("cgroup", &path, text)
+    };
+    found.into_iter().map(leftover).collect()
+}
+
+fn find_groups(directory: &Path, depth: u32, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if group_in(&name) == Some(name.as_str()) {
+            found.push(entry.path());
+        } else if depth > 0 {
+            find_groups(&entry.path(), depth - 1, found);
+        }
+    }
+}
+
+/// Ends what is in it, where that can be done at once, and removes it.
+fn remove_group(path: &Path) -> bool {
+    let _ = fs::write(path.join("cgroup.kill"), "1");
+    for _ in 0..ATTEMPTS_MAX {
+        remove_below(path);
+        if !path.exists() {
+            return true;
+        }
+        if !path.join("cgroup.kill").exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    false
+}
+
+fn remove_below(path: &Path) {
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_below(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(path);
+}
+
+/// Temporary files of jobs.
+fn directories(daemons: &Daemons) -> Vec<Leftover> {
+    let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    let is_dead = |entry: &fs::DirEntry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let group = group_in(&name).filter(|group| name[group.len()..].starts_with("-job-"));
+        group.is_some_and(|group| !daemons.has(group))
+    };
+    let text = || "temporary files of a job whose instance is gone".into();
+    entries.filter(is_dead).map(|it| Leftover::new("directory", &it.path(), text())).collect()
+}
+
+/// Processes that were started in a job and are in none any more.
+fn processes(daemons: &Daemons) -> Vec<Leftover> {
+    let mut found = Vec::new();
+    for pid in proc::all() {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let job = environment.split(|&b| b == 0).find_map(|word| word.strip_prefix(b"TUTTI_JOB="));
+        let Some(job) = job.map(String::from_utf8_lossy) else { continue };
+        let held = proc::ancestors(pid).iter().any(|above| daemons.pids.contains(above));
+        // Verbs, and whoever runs tests within a job, are no strays.
+        let is_own = pid.unsigned_abs() == std::process::id() || daemons.pids.contains(&pid);
+        if !held
+            && !is_own
+            && !is_in_a_job(pid)
+            && let Ok(stat) = ProcessStat::read(pid)
+        {
+            let text = format!("{}, started in job {job} and in none now", command_line(&stat));
+            found.push(Leftover::shown("process", pid.to_string(), text));
+        }
+    }
+    found
+}
+
+/// Shared memory whose maker has ended. Whose it was nobody can tell any more.
+fn shared_memory() -> Vec<Leftover> {
+    let euid = nix::unistd::geteuid();
+    let is_left = |segment: &sysvipc::Segment| {
+        segment.attached == 0
+            && (euid.is_root() || segment.uid == euid.as_raw())
+            && ProcessStat::read(segment.maker).is_err()
+    };
+    let leftover = |segment: sysvipc::Segment| {
+        let size = format_bytes(segment.bytes);
+        let text =
+            format!("{size} made by process {}, which has ended; see `man ipcrm`", segment.maker);
+        Leftover::shown("memory", segment.id.to_string(), text)
+    };
+    sysvipc::segments().into_iter().filter(is_left).map(leftover).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::group_in;
+
+    #[test]
+    fn names_of_ours_are_told_from_others() {
+        assert_eq!(group_in("tutti-0-0123abcd"), Some("tutti-0-0123abcd"));
+        assert_eq!(group_in("tutti-1000-0123abcd-job-7.1"), Some("tutti-1000-0123abcd"));
+        for other in ["tutti-0", "tutti-x-0123abcd", "tutti-0-0123abc", "tutti--0123abcd", "a", ""]
+        {
+            assert_eq!(group_in(other), None, "{other}");
+        }
+    }
+}
