@@ -161,7 +161,7 @@ fn without_cgroups(reason: &str) -> Vec<Finding> {
     let mend = "have root start it (`tutti up`, for all users), or give yourself a subtree:\n\
                 systemd-run --user --scope -p Delegate=yes tutti up";
     let text = "no cgroup can be written: a task's processes are found by their parents, and stopped \
-                by signals; one that kills the minder of its own task gets away";
+                by signals; one that kills the minder of its own task, or becomes another user, gets away";
     vec![
         Finding::fair("tracking", format!("{text}\n{reason}"), mend),
         not_held("memory", "as for tracking"),

@@ -1,6 +1,6 @@
 //! Processes that ran before `tutti adopt` made them a job.
 
-use crate::harness::{Done, Instance, NOBODY, Running, eventually, player, status_of};
+use crate::harness::{Done, Instance, NOBODY, Running, eventually, player, stands, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::Write;
@@ -55,16 +55,6 @@ fn adopt(instance: &Instance, outsider: &Outsider) -> u64 {
         (tasks[0]["processes"].as_array()?.len() == 2).then_some(())
     });
     job
-}
-
-fn stands(pid: i32) -> bool {
-    let group = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    let group = group.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").to_owned();
-    let frozen = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].iter().any(|mount| {
-        let events = std::fs::read_to_string(format!("{mount}{group}/cgroup.events"));
-        events.is_ok_and(|events| events.contains("frozen 1"))
-    });
-    frozen || status_of(pid, "State").is_some_and(|state| state.starts_with('T'))
 }
 
 /// The sleep that is the outsider's child.

@@ -271,6 +271,14 @@ impl Instance {
         Self::make(Hold::Shared(shared), None, Some(name))
     }
 
+    /// The same with the machine to itself.
+    pub(crate) fn of_the_system_alone() -> Self {
+        let alone = STAGE.write().unwrap_or_else(PoisonError::into_inner);
+        let number = SYSTEMS.fetch_add(1, Ordering::SeqCst);
+        let name = format!("test{}-{number}", std::process::id());
+        Self::make(Hold::Alone(alone), None, Some(name))
+    }
+
     fn make(hold: Hold, user: Option<u32>, cluster: Option<String>) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "these tests need root");
         let number = INSTANCES.fetch_add(1, Ordering::SeqCst);
@@ -654,6 +662,33 @@ pub(crate) fn status_of(pid: i32, name: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// The cgroup (of v2) that a process is in.
+pub(crate) fn group_of(pid: i32) -> String {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").to_owned()
+}
+
+/// Whether a process can do nothing: it is frozen with its cgroup, or stopped.
+pub(crate) fn stands(pid: i32) -> bool {
+    let group = group_of(pid);
+    let frozen = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].iter().any(|mount| {
+        let events = fs::read_to_string(format!("{mount}{group}/cgroup.events"));
+        events.is_ok_and(|events| events.contains("frozen 1"))
+    });
+    frozen || status_of(pid, "State").is_some_and(|state| state.starts_with('T'))
+}
+
+/// The program that tries to leave its task.
+pub(crate) fn fugitive() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT
+        .get_or_init(|| {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/fugitive.c");
+            compile("cc", &source, "fugitive")
+        })
+        .clone()
 }
 
 fn describe(pid: i32) -> String {

@@ -15,6 +15,7 @@ mod env;
 mod escape;
 mod exit;
 mod faults;
+mod fugitives;
 mod harness;
 mod hostile;
 mod leftovers;

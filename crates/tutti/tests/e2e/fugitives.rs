@@ -1,0 +1,189 @@
+//! An ordinary user's processes that try every way out of their task: each stays in it, stands still
+//! when it is suspended, and ends with it.
+
+use crate::harness::{
+    Instance, NOBODY, Running, eventually, fugitive, group_of, processes, stands, status_of,
+};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What a way needs besides.
+enum Need {
+    Nothing,
+    /// The program itself, to execute.
+    Program,
+    /// The same as root's, with the bit that lets anybody run it as root.
+    SetUid,
+    /// A directory.
+    Directory,
+    /// A process of the user's outside of any job.
+    Outsider,
+}
+
+const WAYS: [(&str, Need); 14] = [
+    ("setsid", Need::Nothing),
+    ("setpgid", Need::Nothing),
+    ("double-fork", Need::Nothing),
+    ("daemon", Need::Nothing),
+    ("clone-parent", Need::Nothing),
+    ("vfork", Need::Program),
+    ("subreaper", Need::Nothing),
+    ("namespaces", Need::Nothing),
+    ("cgroup-procs", Need::Nothing),
+    ("cgroup-namespace", Need::Directory),
+    ("ptrace", Need::Outsider),
+    ("wake", Need::Nothing),
+    ("relay", Need::Nothing),
+    ("setuid", Need::SetUid),
+];
+
+struct Scene {
+    instance: Instance,
+    program: PathBuf,
+    outsider: std::process::Child,
+}
+
+impl Scene {
+    fn new(instance: Instance) -> Self {
+        let program = instance.share(&fugitive());
+        let mut outsider = Command::new("sleep");
+        let outsider = outsider.arg("1000").uid(NOBODY).gid(NOBODY).spawn().unwrap();
+        Self { instance, program, outsider }
+    }
+
+    /// As the user without privileges.
+    fn tutti(&self, args: &[&str]) -> crate::harness::Done {
+        Running::start(self.instance.command_as(Some(NOBODY), args)).wait()
+    }
+
+    fn argument(&self, need: &Need) -> String {
+        match need {
+            Need::Nothing => String::new(),
+            Need::Program => self.program.display().to_string(),
+            Need::SetUid => {
+                let copy = self.instance.work.join("of-root");
+                fs::copy(&self.program, &copy).unwrap();
+                fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).unwrap();
+                copy.display().to_string()
+            }
+            Need::Directory => {
+                let path = self.instance.work.join("mount");
+                fs::create_dir_all(&path).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+                path.display().to_string()
+            }
+            Need::Outsider => self.outsider.id().to_string(),
+        }
+    }
+
+    /// Submits a job that tries it, and waits until it has.
+    fn submit(&self, way: &str, need: &Need) -> u64 {
+        let out = self.instance.work.join(format!("out-{way}"));
+        let (program, more) = (self.program.display().to_string(), self.argument(need));
+        let out_name = out.display().to_string();
+        let nap = &self.instance.nap;
+        let args = ["submit", "--parsable", "-o", &out_name, &program, way, nap, &more];
+        let job = self.tutti(&args).expect(0).text().trim().parse().unwrap();
+        let told = eventually(&format!("{way}: an attempt"), || {
+            fs::read_to_string(&out).ok().filter(|text| text.contains("moved"))
+        });
+        assert_eq!(told, "moved 0\n", "{way}: it has moved itself to another cgroup");
+        eventually(&format!("{way}: a sleep"), || self.sleeps().first().copied());
+        job
+    }
+
+    /// The sleeps of the fugitives.
+    fn sleeps(&self) -> Vec<i32> {
+        let sleeps = |pid: &i32| status_of(*pid, "Name").is_some_and(|name| name == "sleep");
+        self.instance.nappers().into_iter().filter(sleeps).collect()
+    }
+
+    /// All that runs the program, and the sleeps.
+    fn fugitives(&self) -> Vec<i32> {
+        let mut all = self.sleeps();
+        all.extend(processes().into_iter().filter(|&pid| {
+            let name = status_of(pid, "Name").unwrap_or_default();
+            let ended = status_of(pid, "State").is_none_or(|state| state.starts_with('Z'));
+            (name == "fugitive" || name == "of-root") && !ended
+        }));
+        all
+    }
+
+    fn suspend(&self, way: &str, job: u64) {
+        self.tutti(&["suspend", &job.to_string()]).expect(0);
+        eventually(&format!("{way}: all to stand still"), || {
+            let all = self.fugitives();
+            (!all.is_empty() && all.into_iter().all(stands)).then_some(())
+        });
+    }
+
+    fn end(&self, way: &str, job: u64) {
+        self.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+        self.tutti(&["wait", &job.to_string()]).expect(137);
+        assert!(self.fugitives().is_empty(), "{way}: somebody got away");
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = self.outsider.kill();
+        let _ = self.outsider.wait();
+    }
+}
+
+#[test]
+fn nobody_leaves_his_task_in_an_instance_of_the_system() {
+    let scene = Scene::new(Instance::of_the_system_alone().up());
+    for (way, need) in &WAYS {
+        let job = scene.submit(way, need);
+        for pid in scene.fugitives() {
+            let group = group_of(pid);
+            assert!(group.contains(&format!("/job-{job}/rank-0")), "{way}: {pid} is in {group}");
+        }
+        scene.suspend(way, job);
+        scene.end(way, job);
+    }
+    assert_eq!(group_of(scene.outsider.id().cast_signed()).matches("/job-").count(), 0);
+}
+
+#[test]
+fn nor_in_one_of_his_own_without_cgroups() {
+    let scene = Scene::new(Instance::of_nobody().up());
+    for (way, need) in &WAYS {
+        // Who has become root can't be signalled by an ordinary user's daemons: `tutti doctor` says so.
+        if *way == "setuid" {
+            continue;
+        }
+        let job = scene.submit(way, need);
+        // Whoever changes all the time is caught by the end, which tries longer.
+        if !["wake", "relay"].contains(way) {
+            scene.suspend(way, job);
+        }
+        scene.end(way, job);
+    }
+    let doctor = scene.tutti(&["doctor"]).text();
+    assert!(doctor.contains("becomes another user"), "{doctor}");
+}
+
+#[test]
+fn what_other_daemons_start_on_request_is_no_process_of_the_task() {
+    let scene = Scene::new(Instance::of_the_system_alone().up());
+    let nap = scene.instance.nap.clone();
+    let line = format!(
+        "echo 'sleep {nap}' | at now; systemd-run --user --scope sleep {nap}; \
+         systemd-run sleep {nap}; echo '* * * * * sleep {nap}' | crontab -; true"
+    );
+    scene.tutti(&["run", "-t", "10s", "sh", "-c", &line]);
+    let ours = |pid: &i32| group_of(*pid).contains("/job-");
+    assert!(scene.sleeps().iter().all(|pid| !ours(pid)), "a process of the task is left");
+    for pid in scene.sleeps() {
+        // Their daemon's: not ours to end, but this test's.
+        let _ = nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(pid),
+            nix::sys::signal::Signal::SIGKILL,
+        );
+    }
+}
