@@ -67,7 +67,10 @@ fn stays_suspended_through_switches(instance: &Instance, args: &[&str]) {
     assert_eq!(suspended(&states(instance)), 3);
     assert_eq!(instance.job(1)["suspended"], serde_json::json!([part]));
     take_turns(instance, &processors);
-    assert_eq!((stopped(&[inner]), stopped(&sleeps)), (1, 2), "a switch has continued it");
+    // If a switch had continued it, it would go on by now, or soon.
+    eventually("the job to go on, without the part", || {
+        ((stopped(&[inner]), stopped(&sleeps)) == (1, 2)).then_some(())
+    });
     instance.tutti(&["resume", &part]).expect(0);
     eventually("sleeps that go on", || (stopped(&sleeps) == 0).then_some(()));
     assert_eq!(suspended(&states(instance)), 0);
@@ -126,7 +129,9 @@ fn another_agent_knows_what_is_suspended() {
         (done.code == 0 && done.text().matches("suspended").count() == 3).then_some(())
     });
     take_turns(&instance, &processors);
-    assert_eq!((stopped(&[inner]), stopped(&sleeps)), (1, 2));
+    eventually("the job to go on, without the part", || {
+        ((stopped(&[inner]), stopped(&sleeps)) == (1, 2)).then_some(())
+    });
     instance.tutti(&["cancel", "--now", "1"]).expect(0);
     running.wait().expect(137);
 }

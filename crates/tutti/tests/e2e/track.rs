@@ -1,6 +1,6 @@
 //! Who descends from whom, as `tutti ps --tree` shows it.
 
-use crate::harness::{Instance, NOBODY, Running, eventually, player, status_of};
+use crate::harness::{Instance, NOBODY, Running, eventually, player, stands, status_of};
 use serde_json::Value;
 
 /// The processes of a job's only task.
@@ -145,4 +145,31 @@ fn without_process_events_proc_is_read() {
     assert_eq!(sleep["parent"], processes[0]["pid"], "{processes:?}");
     running.type_in(b"\n\n");
     running.wait().expect(0);
+}
+
+/// The script of the introduction of the process-tracking paper: a shell that starts collaborating
+/// scripts, connected by pipes, each of which executes programs.
+#[test]
+fn a_task_of_shells_and_pipes_runs_is_switched_and_ends_whole() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "quantum=20ms"]).expect(0);
+    let processors = std::thread::available_parallelism().unwrap().to_string();
+    let line = "yes | head -c 100000 | wc -c; \
+        (sh -c 'sleep $NAP; :' | sh -c 'cat; :') & (sleep $NAP | (sleep $NAP; cat)) & echo up; wait";
+    let running = instance.start(&["run", "-c", &processors, "sh", "-c", line]);
+    running.wait_for("100000\nup\n");
+    eventually("three sleeps", || (instance.nappers().len() == 3).then_some(()));
+    let other = instance.submit(&["-c", &processors, "-o", "/dev/null", "sleep", "1000"]);
+    eventually("ten turns", || (instance.switches().len() > 20).then_some(()));
+    instance.tutti(&["cancel", "--now", &other.to_string()]).expect(0);
+    let processes = tree(&instance, "1");
+    assert!(processes.len() >= 8, "{processes:#?}");
+    instance.tutti(&["suspend", "1"]).expect(0);
+    eventually("all to stand still", || {
+        let pids = processes.iter().map(|it| i32::try_from(it["pid"].as_i64().unwrap()).unwrap());
+        pids.into_iter().all(stands).then_some(())
+    });
+    instance.tutti(&["cancel", "1"]).expect(0);
+    running.wait().expect(143);
+    instance.expect_no_nappers();
 }

@@ -16,6 +16,7 @@ mod scratch;
 mod sim;
 mod stdio;
 mod switch;
+mod track;
 mod tree;
 mod work;
 
@@ -51,6 +52,8 @@ enum What {
     Stdio,
     /// Memory and wake-ups of an instance that has nothing to do
     Idle,
+    /// Knowing of every process that begins and ends
+    Track,
     /// Simulations: time and memory, and how long one decision takes on a large machine
     Sim(sim::SimArgs),
     /// What this node can do; the running instance is told, for placements by performance
@@ -80,6 +83,7 @@ pub(crate) fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
         Some(What::Overhead(what)) => overhead::measure(&bench, &what)?.show(args.json)?,
         Some(What::Stdio) => stdio::measure(&bench)?.show(args.json)?,
         Some(What::Idle) => idle::measure(&bench)?.show(args.json)?,
+        Some(What::Track) => track::measure(&bench)?.show(args.json)?,
         Some(What::Sim(what)) => figures::show(&sim::measure(&bench, &what)?, args.json)?,
         Some(What::Node) => node::execute(&bench, args.json)?,
         Some(What::Tree(what)) => return tree::execute(&what),
@@ -106,6 +110,7 @@ fn all(bench: &Bench, json: bool) -> anyhow::Result<Exit> {
     let what = overhead::OverheadArgs::default();
     take("overhead", overhead::measure(bench, &what).map(|report| report.figures()));
     take("idle", idle::measure(bench).map(|report| report.figures()));
+    take("track", track::measure(bench).map(|report| report.figures()));
     take("sim", sim::measure(bench, &sim::SimArgs::default()));
     figures::show(&figures, json)?;
     Ok(if failed { Exit::FAILED } else { Exit::OK })
