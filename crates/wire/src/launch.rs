@@ -183,7 +183,8 @@ pub struct Usage {
     pub processes: Option<u64>,
     /// The most that any one task had at once, likewise.
     pub processes_peak: Option<u64>,
-    /// How often it was suspended or resumed because its turn was over or had come.
+    /// How often it was suspended or resumed because its turn was over or had come, as counted by the
+    /// agent that saw its end: one that was started in between has counted from then on.
     pub switches: u64,
 }
 

@@ -1,9 +1,10 @@
 //! The agent's main thread: between the controller, the keeper and the switch thread.
 
 use super::ipc;
+use super::job::{Job, grip, group_name, remove_group};
 use super::load::LoadReports;
-use super::parts::{Ending, Name};
-use super::switch::{Grip, Switch};
+use super::parts::Ending;
+use super::switch::Switch;
 use super::track::{Begun, Place, TaskId, Tracker};
 use crate::link::{Interest, Link, Poller, Ready};
 use anyhow::Context;
@@ -13,15 +14,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use tutti_core::{ControlMethod, JobId, Nanos, NodeSpec, Orphans, Rank, TaskStatus};
+use std::sync::atomic::Ordering;
+use tutti_core::{JobId, Nanos, NodeSpec, Orphans, Rank, TaskStatus};
 use tutti_linux::cgroup::{Cgroup, Hierarchy, LimitBy};
 use tutti_linux::signal::{Root, kill_forest};
 use tutti_linux::{clock, proc};
 use tutti_wire::Role;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::{Launch, Usage};
-use tutti_wire::report::Target;
 use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
 
 /// What an agent is told at its start.
@@ -45,28 +45,6 @@ const RETRY_MAX_NS: u64 = 1_000_000_000;
 const CONTROLLER: u64 = 0;
 const KEEPER: u64 = 1;
 const EVENTS: u64 = 2;
-
-/// A job with tasks on this node, until the controller says that its end is known.
-pub(super) struct Job {
-    pub(super) control: ControlMethod,
-    /// Its user; unknown to an agent that did not launch it.
-    owner: Option<u32>,
-    pub(super) group: Option<Arc<Cgroup>>,
-    pub(super) roots: BTreeMap<Rank, i32>,
-    ranks: BTreeSet<Rank>,
-    /// The processes that it began with, if it was adopted.
-    pub(super) adopted: Vec<i32>,
-    /// Parts that users have suspended by signals, with their processes.
-    pub(super) stopped: BTreeMap<Target, BTreeSet<Name>>,
-    ended: BTreeMap<Rank, (TaskStatus, String, Usage)>,
-    /// How often it was switched.
-    pub(super) switches: Arc<AtomicU64>,
-    /// What the tasks that have ended used, as far as the agent counts it.
-    counted: Usage,
-    cleared: Option<Usage>,
-    /// The controller never heard of it, so nobody will say `Forget`.
-    strange: bool,
-}
 
 pub(super) struct Agent {
     pub(super) options: AgentOptions,
@@ -614,31 +592,6 @@ impl Agent {
     }
 }
 
-impl Job {
-    /// What it used in all, once nothing of it is left.
-    pub(super) const fn cleared(&self) -> Option<Usage> {
-        self.cleared
-    }
-
-    /// What its tasks that have ended used.
-    pub(super) const fn ended_usage(&self) -> Usage {
-        self.counted
-    }
-
-    const fn is_adopted(&self) -> bool {
-        !self.adopted.is_empty()
-    }
-
-    /// What is stopped and continued where there is no cgroup, of a task with this root. A minder must
-    /// go on itself: it reaps.
-    fn trees(&self, root: i32) -> Vec<Root> {
-        match self.adopted.as_slice() {
-            [] => vec![Root::below(root)],
-            adopted => adopted.iter().map(|&pid| Root::whole(pid)).collect(),
-        }
-    }
-}
-
 /// What reports call the way in which a limit is enforced.
 pub(crate) const fn limit_name(by: LimitBy) -> &'static str {
     match by {
@@ -646,39 +599,6 @@ pub(crate) const fn limit_name(by: LimitBy) -> &'static str {
         LimitBy::V1 => "v1",
         LimitBy::None => "none",
     }
-}
-
-fn grip(job: &Job) -> Grip {
-    match (&job.group, job.control) {
-        (Some(group), ControlMethod::Freeze) => Grip::Freeze(Arc::clone(group)),
-        (Some(group), ControlMethod::Signal) => Grip::SignalGroup(Arc::clone(group)),
-        (None, _) => {
-            Grip::SignalTrees(job.roots.values().flat_map(|&root| job.trees(root)).collect())
-        }
-    }
-}
-
-fn group_name(job: JobId) -> String {
-    format!("job-{job}")
-}
-
-/// Ends what may be left in a group and removes it; what can't be removed now goes with the
-/// subtree at the end.
-fn remove_group(group: Option<&Cgroup>) {
-    let Some(group) = group else { return };
-    for attempt in 0..200 {
-        match group.remove() {
-            Ok(true) => return,
-            Ok(false) => {
-                if attempt == 0 {
-                    let _ = group.kill();
-                }
-                std::thread::sleep(std::time::Duration::from_micros(200));
-            }
-            Err(_) => break,
-        }
-    }
-    say!("tutti agent: cannot remove {}", group.path().display());
 }
 
 fn bytes_of(path: &Path) -> serde_bytes::ByteBuf {

@@ -12,6 +12,7 @@
 mod bell;
 mod driver;
 mod ipc;
+mod job;
 mod load;
 mod look;
 mod parts;

@@ -10,7 +10,8 @@
 //! before it does anything. In a job that is switched by signals, the switch thread is told whom it
 //! must leave alone.
 
-use super::driver::{Agent, Job};
+use super::driver::Agent;
+use super::job::Job;
 use super::switch::walk;
 use super::track::TaskId;
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
 //! What the controller asks: what there is, and orders about parts of jobs.
 
-use super::driver::{Agent, Job, limit_name};
+use super::driver::{Agent, limit_name};
+use super::job::Job;
 use super::look::{self, Stands};
 use super::parts::PartError;
 use super::track::TaskId;
@@ -36,10 +37,10 @@ impl Agent {
     fn usages(&mut self) -> Answer {
         self.tracker.catch_up();
         let usage = |(&id, job): (&JobId, &Job)| {
-            if let Some(usage) = job.cleared() {
+            if let Some(usage) = job.cleared {
                 return (id, usage);
             }
-            let mut usage = job.ended_usage();
+            let mut usage = job.counted;
             let (processes, peak) = self.tracker.count(id);
             usage.processes = usage.processes.zip(processes).map(|(ended, now)| ended + now);
             usage.processes_peak =

@@ -1,0 +1,84 @@
+//! A job with tasks on this node, as the agent knows it.
+
+use super::parts::Name;
+use super::switch::Grip;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use tutti_core::{ControlMethod, JobId, Rank, TaskStatus};
+use tutti_linux::cgroup::Cgroup;
+use tutti_linux::signal::Root;
+use tutti_wire::launch::Usage;
+use tutti_wire::report::Target;
+
+/// A job with tasks on this node, until the controller says that its end is known.
+pub(super) struct Job {
+    pub(super) control: ControlMethod,
+    /// Its user; unknown to an agent that did not launch it.
+    pub(super) owner: Option<u32>,
+    pub(super) group: Option<Arc<Cgroup>>,
+    pub(super) roots: BTreeMap<Rank, i32>,
+    pub(super) ranks: BTreeSet<Rank>,
+    /// The processes that it began with, if it was adopted.
+    pub(super) adopted: Vec<i32>,
+    /// Parts that users have suspended by signals, with their processes.
+    pub(super) stopped: BTreeMap<Target, BTreeSet<Name>>,
+    pub(super) ended: BTreeMap<Rank, (TaskStatus, String, Usage)>,
+    /// How often it was switched.
+    pub(super) switches: Arc<AtomicU64>,
+    /// What the tasks that have ended used, as far as the agent counts it.
+    pub(super) counted: Usage,
+    pub(super) cleared: Option<Usage>,
+    /// The controller never heard of it, so nobody will say `Forget`.
+    pub(super) strange: bool,
+}
+
+impl Job {
+    pub(super) const fn is_adopted(&self) -> bool {
+        !self.adopted.is_empty()
+    }
+
+    /// What is stopped and continued where there is no cgroup, of a task with this root. A minder must
+    /// go on itself: it reaps.
+    pub(super) fn trees(&self, root: i32) -> Vec<Root> {
+        match self.adopted.as_slice() {
+            [] => vec![Root::below(root)],
+            adopted => adopted.iter().map(|&pid| Root::whole(pid)).collect(),
+        }
+    }
+}
+
+/// How its processes are reached.
+pub(super) fn grip(job: &Job) -> Grip {
+    match (&job.group, job.control) {
+        (Some(group), ControlMethod::Freeze) => Grip::Freeze(Arc::clone(group)),
+        (Some(group), ControlMethod::Signal) => Grip::SignalGroup(Arc::clone(group)),
+        (None, _) => {
+            Grip::SignalTrees(job.roots.values().flat_map(|&root| job.trees(root)).collect())
+        }
+    }
+}
+
+/// What its cgroup is called.
+pub(super) fn group_name(job: JobId) -> String {
+    format!("job-{job}")
+}
+
+/// Ends what may be left in a group and removes it; what can't be removed now goes with the
+/// subtree at the end.
+pub(super) fn remove_group(group: Option<&Cgroup>) {
+    let Some(group) = group else { return };
+    for attempt in 0..200 {
+        match group.remove() {
+            Ok(true) => return,
+            Ok(false) => {
+                if attempt == 0 {
+                    let _ = group.kill();
+                }
+                std::thread::sleep(std::time::Duration::from_micros(200));
+            }
+            Err(_) => break,
+        }
+    }
+    say!("tutti agent: cannot remove {}", group.path().display());
+}
