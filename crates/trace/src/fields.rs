@@ -2,9 +2,10 @@
 
 use crate::error::{LineProblem, Tolerated, shown};
 use crate::job::{FIELDS, Field, Job, Status};
-use crate::number::{Decimal, NumberError};
+use crate::number::{Decimal, NumberError, SHORT_MAX};
 use crate::reader::Tolerance;
 use crate::tally::Tally;
+use std::ops::Range;
 
 /// Reads the job that a line tells. What a lenient reader mends is counted; what it can't mend is
 /// an error like any other.
@@ -13,32 +14,23 @@ pub(crate) fn job_of_line(
     tolerance: Tolerance,
     tolerated: &mut Tally<Tolerated>,
 ) -> Result<Job, LineProblem> {
-    let mut words: [&[u8]; FIELDS] = [b""; FIELDS];
-    let mut found = 0;
-    let mut at = 0;
-    loop {
-        while line.get(at).is_some_and(|&byte| is_blank(byte)) {
-            at += 1;
+    let mut reader = FieldReader { line, word: 0..0, tolerance, tolerated };
+    match reader.job() {
+        Ok(job) => {
+            reader.end()?;
+            Ok(job)
         }
-        let begin = at;
-        while line.get(at).is_some_and(|&byte| !is_blank(byte)) {
-            at += 1;
+        Err(problem) => {
+            // That fields are missing is the better reason: others may have slipped for it.
+            let found = words(line).count();
+            Err(if found < FIELDS { LineProblem::Fields { found } } else { problem })
         }
-        if begin == at {
-            break;
-        }
-        if found < FIELDS {
-            words[found] = &line[begin..at];
-        }
-        found += 1;
     }
-    let mut reader = FieldReader { words, tolerance, tolerated };
-    if found < FIELDS {
-        return Err(LineProblem::Fields { found });
-    } else if found > FIELDS {
-        reader.mend(LineProblem::Fields { found })?;
-    }
-    reader.job()
+}
+
+/// The words of a line.
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&byte| is_blank(byte)).filter(|word| !word.is_empty())
 }
 
 /// Whether a byte stands between words. Other than in Rust's own sense a vertical tab does too.
@@ -47,8 +39,11 @@ pub(crate) fn is_blank(byte: u8) -> bool {
     byte <= b' ' && matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
 }
 
+/// Reads the fields of a line, which must be asked for in their order.
 struct FieldReader<'a> {
-    words: [&'a [u8]; FIELDS],
+    line: &'a [u8],
+    /// Where the word of the latest field stands.
+    word: Range<usize>,
     tolerance: Tolerance,
     tolerated: &'a mut Tally<Tolerated>,
 }
@@ -95,7 +90,7 @@ impl FieldReader<'_> {
         let Some(code) = self.count(Field::Status)? else { return Ok(None) };
         let status = Status::from_code(code);
         if status.is_none() {
-            self.mend(LineProblem::UnknownStatus { text: shown(self.word(Field::Status)) })?;
+            self.mend(LineProblem::UnknownStatus { text: shown(self.word()) })?;
         }
         Ok(status)
     }
@@ -103,38 +98,83 @@ impl FieldReader<'_> {
     fn count(&mut self, field: Field) -> Result<Option<u64>, LineProblem> {
         let Some(number) = self.number(field)? else { return Ok(None) };
         if number.billionths != 0 {
-            self.mend(LineProblem::NotWhole { field, text: shown(self.word(field)) })?;
+            self.mend(LineProblem::NotWhole { field, text: shown(self.word()) })?;
         }
         Ok(Some(number.whole))
     }
 
-    /// The number in a field; None if it is not known. It is never negative.
+    /// The number in the next field; None if it is not known. It is never negative.
     fn number(&mut self, field: Field) -> Result<Option<Decimal>, LineProblem> {
-        // Half of the words of most traces.
-        if self.word(field) == b"-1" {
+        let begin = self.next_word();
+        // Most words are numbers so short that they can't be too large, and half of the others are
+        // -1: they are read as their ends are looked for.
+        let (mut at, mut whole) = (begin, 0u64);
+        while let Some(digit) = self.line.get(at).map(|byte| byte.wrapping_sub(b'0'))
+            && digit < 10
+        {
+            whole = whole.wrapping_mul(10).wrapping_add(u64::from(digit));
+            at += 1;
+        }
+        if (1..=SHORT_MAX).contains(&(at - begin)) && self.is_end(at) {
+            self.word = begin..at;
+            return Ok(Some(Decimal { negative: false, whole, billionths: 0 }));
+        }
+        if self.line[begin..].starts_with(b"-1") && self.is_end(begin + 2) {
+            self.word = begin..begin + 2;
             return Ok(None);
         }
-        match Decimal::parse(self.word(field)) {
+        while !self.is_end(at) {
+            at += 1;
+        }
+        self.word = begin..at;
+        self.unusual_number(field)
+    }
+
+    /// The same, for whatever stands there.
+    fn unusual_number(&mut self, field: Field) -> Result<Option<Decimal>, LineProblem> {
+        match Decimal::parse(self.word()) {
             Ok(number) if !number.is_below_zero() => Ok(Some(number)),
             Ok(number) => {
                 if !number.is_unknown() {
-                    self.mend(LineProblem::Negative { field, text: shown(self.word(field)) })?;
+                    self.mend(LineProblem::Negative { field, text: shown(self.word()) })?;
                 }
                 Ok(None)
             }
             Err(NumberError::TooLarge) => Err(self.too_large(field)),
             Err(NumberError::NotANumber) => {
-                Err(LineProblem::NotANumber { field, text: shown(self.word(field)) })
+                Err(LineProblem::NotANumber { field, text: shown(self.word()) })
             }
         }
     }
 
-    fn word(&self, field: Field) -> &[u8] {
-        self.words[field as usize]
+    /// Where the next word begins.
+    fn next_word(&self) -> usize {
+        let mut at = self.word.end;
+        while self.line.get(at).is_some_and(|&byte| is_blank(byte)) {
+            at += 1;
+        }
+        at
+    }
+
+    /// Whether no word goes on there.
+    fn is_end(&self, at: usize) -> bool {
+        self.line.get(at).is_none_or(|&byte| is_blank(byte))
+    }
+
+    /// Nothing may stand after the last field.
+    fn end(&mut self) -> Result<(), LineProblem> {
+        match words(&self.line[self.word.end..]).count() {
+            0 => Ok(()),
+            more => self.mend(LineProblem::Fields { found: FIELDS + more }),
+        }
+    }
+
+    fn word(&self) -> &[u8] {
+        &self.line[self.word.clone()]
     }
 
     fn too_large(&self, field: Field) -> LineProblem {
-        LineProblem::TooLarge { field, text: shown(self.word(field)) }
+        LineProblem::TooLarge { field, text: shown(self.word()) }
     }
 
     /// Counts what a lenient reader passes over; for a strict one it is an error.

@@ -7,7 +7,7 @@
 pub(crate) const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// So many digits are always within 64 bits.
-const SHORT_MAX: usize = 19;
+pub(crate) const SHORT_MAX: usize = 19;
 
 /// A decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +37,6 @@ impl Decimal {
             [b'+', rest @ ..] => (false, rest),
             _ => (false, word),
         };
-        if let Some(whole) = short_whole(digits) {
-            return Ok(Decimal { negative, whole, billionths: 0 });
-        }
         let mut whole: u64 = 0;
         for (index, &byte) in digits.iter().enumerate() {
             let digit = match byte {
@@ -73,16 +70,6 @@ impl Decimal {
     pub(crate) fn seconds_to_ns(self) -> Option<u64> {
         self.whole.checked_mul(NS_PER_SECOND)?.checked_add(u64::from(self.billionths))
     }
-}
-
-/// A word of digits only that is surely small enough: nearly all are.
-fn short_whole(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > SHORT_MAX {
-        return None;
-    }
-    digits.iter().try_fold(0, |whole, byte| {
-        byte.is_ascii_digit().then(|| whole * 10 + u64::from(byte - b'0'))
-    })
 }
 
 /// What stands behind a point. Either side of the point may be empty, not both.
