@@ -74,6 +74,11 @@ impl Instance {
         self.directory.join("keeper.sock")
     }
 
+    /// Where clients here find the way to other nodes, at the agent.
+    pub(crate) fn gate_socket(&self) -> PathBuf {
+        self.directory.join("gate.sock")
+    }
+
     /// Where the keeper puts scripts of jobs.
     pub(crate) fn spool(&self) -> PathBuf {
         self.directory.join("jobs")

@@ -48,10 +48,43 @@ pub(crate) enum LinkError {
     Closed,
 }
 
+/// What carries the bytes of a connection: without waiting, as sockets that are set so do.
+pub(crate) trait Transport: Read + Write + AsFd {
+    /// Whether something must be written before anything else can happen, as while both sides are
+    /// still getting to know each other.
+    fn wants_write(&self) -> bool {
+        false
+    }
+
+    /// Whether more can be read though nothing more arrives.
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// Reads, and takes in descriptors that came along.
+    fn receive(
+        &mut self,
+        room: &mut [u8],
+        _descriptors: &mut VecDeque<Option<OwnedFd>>,
+    ) -> io::Result<usize> {
+        self.read(room)
+    }
+}
+
+impl Transport for UnixStream {
+    fn receive(
+        &mut self,
+        room: &mut [u8],
+        descriptors: &mut VecDeque<Option<OwnedFd>>,
+    ) -> io::Result<usize> {
+        pass::receive(&*self, room, descriptors)
+    }
+}
+
 /// One framed connection.
 #[derive(Debug)]
-pub(crate) struct Link {
-    stream: UnixStream,
+pub(crate) struct Link<S = UnixStream> {
+    stream: S,
     input: FrameBuffer,
     output: Vec<u8>,
     sent: usize,
@@ -71,7 +104,67 @@ impl Link {
     /// If the socket can't be made non-blocking.
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self {
+        Ok(Self::over(stream))
+    }
+
+    /// The socket, for credentials.
+    #[must_use]
+    pub(crate) const fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// The socket, for somebody who goes on with it otherwise, and the bytes that were read from it
+    /// beyond the messages that were taken.
+    #[must_use]
+    pub(crate) fn into_rest(self) -> (UnixStream, Vec<u8>) {
+        let rest = self.input.rest().to_vec();
+        (self.stream, rest)
+    }
+
+    /// Sends all that is queued and waits for one message; for clients, which have nothing else to
+    /// do meanwhile.
+    ///
+    /// # Errors
+    /// If the peer is gone or sends what is no message, or ours was too long.
+    pub(crate) fn call<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
+        self.stream.set_nonblocking(false)?;
+        let result = self.call_blocking();
+        self.stream.set_nonblocking(true)?;
+        result
+    }
+
+    fn call_blocking<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
+        if let Some(error) = self.overlong {
+            return Err(error.into());
+        }
+        self.stream.write_all(&self.output[self.sent..])?;
+        self.output.clear();
+        self.sent = 0;
+        loop {
+            if let Some(message) = self.next()? {
+                return Ok(message);
+            }
+            self.receive_some()?;
+        }
+    }
+
+    fn receive_some(&mut self) -> Result<(), LinkError> {
+        match self.stream.read(self.input.room(self.read_size)) {
+            Ok(0) => Err(LinkError::Closed),
+            Ok(count) => {
+                self.input.filled(count);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl<S: Transport> Link<S> {
+    /// Takes over a stream that never waits.
+    pub(crate) fn over(stream: S) -> Self {
+        Self {
             stream,
             input: FrameBuffer::new(),
             output: Vec::new(),
@@ -82,7 +175,17 @@ impl Link {
             overlong: None,
             read_size: READ_SIZE,
             descriptors: None,
-        })
+        }
+    }
+
+    /// What carries it.
+    pub(crate) const fn transport(&self) -> &S {
+        &self.stream
+    }
+
+    /// Somebody else speaks from now on: his greeting comes first.
+    pub(crate) const fn expect_greeting(&mut self) {
+        self.greeted = None;
     }
 
     /// Refuses frames of more than so many bytes.
@@ -141,7 +244,7 @@ impl Link {
             let size = room.len();
             let read = match &mut self.descriptors {
                 None => self.stream.read(room),
-                Some(descriptors) => pass::receive(&self.stream, room, descriptors),
+                Some(descriptors) => self.stream.receive(room, descriptors),
             };
             match read {
                 Ok(0) if total == 0 => return Err(LinkError::Closed),
@@ -150,7 +253,8 @@ impl Link {
                     self.input.filled(count);
                     total += count;
                     // A short read emptied the socket: no second call to hear "would block".
-                    if count < size || total >= READ_BYTES_MAX {
+                    let is_enough = count < size || total >= READ_BYTES_MAX;
+                    if is_enough && !self.stream.has_more() {
                         return Ok(());
                     }
                     // Whoever fills the room sends in bulk.
@@ -251,7 +355,8 @@ impl Link {
     /// If the peer is gone.
     pub(crate) fn settle(&mut self, poller: &Poller, token: u64) -> Result<(), LinkError> {
         self.flush()?;
-        let interest = Interest { read: !self.is_held(), write: self.unsent() > 0 };
+        let write = self.unsent() > 0 || self.stream.wants_write();
+        let interest = Interest { read: !self.is_held(), write };
         if interest != self.watched {
             self.watched = interest;
             poller.modify(&*self, token, interest)?;
@@ -264,54 +369,9 @@ impl Link {
     pub(crate) const fn unsent(&self) -> usize {
         self.output.len() - self.sent
     }
-
-    /// Sends all that is queued and waits for one message; for clients, which have nothing else to
-    /// do meanwhile.
-    ///
-    /// # Errors
-    /// If the peer is gone or sends what is no message, or ours was too long.
-    pub(crate) fn call<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
-        self.stream.set_nonblocking(false)?;
-        let result = self.call_blocking();
-        self.stream.set_nonblocking(true)?;
-        result
-    }
-
-    fn call_blocking<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
-        if let Some(error) = self.overlong {
-            return Err(error.into());
-        }
-        self.stream.write_all(&self.output[self.sent..])?;
-        self.output.clear();
-        self.sent = 0;
-        loop {
-            if let Some(message) = self.next()? {
-                return Ok(message);
-            }
-            self.receive_some()?;
-        }
-    }
-
-    fn receive_some(&mut self) -> Result<(), LinkError> {
-        match self.stream.read(self.input.room(self.read_size)) {
-            Ok(0) => Err(LinkError::Closed),
-            Ok(count) => {
-                self.input.filled(count);
-                Ok(())
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The socket, for credentials.
-    #[must_use]
-    pub(crate) const fn stream(&self) -> &UnixStream {
-        &self.stream
-    }
 }
 
-impl AsFd for Link {
+impl<S: AsFd> AsFd for Link<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

@@ -342,7 +342,7 @@ fn clean_up(instance: &Instance) {
     if let Ok(hierarchy) = tutti_linux::cgroup::Hierarchy::find(&instance.cgroup_name()) {
         let _ = hierarchy.remove();
     }
-    for socket in [instance.controller_socket(), instance.keeper_socket()] {
+    for socket in [instance.controller_socket(), instance.keeper_socket(), instance.gate_socket()] {
         let _ = std::fs::remove_file(socket);
     }
     let _ = std::fs::remove_dir(instance.spool());

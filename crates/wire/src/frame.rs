@@ -57,6 +57,12 @@ pub enum Role {
     FrontEnd = 3,
     /// The side that was connected to.
     Server = 4,
+    /// A daemon of the cluster that speaks for somebody on another node; a
+    /// [`crate::branch::Vouch`] follows, and then that user's own greeting.
+    Proxy = 5,
+    /// A user who wants to be connected with a daemon of another node; a
+    /// [`crate::branch::Through`] follows, and then what he has to say to that daemon.
+    Gate = 6,
 }
 
 /// The first frame of a connection: `TUTTI`, the version (two bytes), the role (one byte).
@@ -101,6 +107,8 @@ impl Hello {
             2 => Role::Agent,
             3 => Role::FrontEnd,
             4 => Role::Server,
+            5 => Role::Proxy,
+            6 => Role::Gate,
             _ => return Err(DecodeError::NotTutti),
         };
         Ok(Self { role })
@@ -219,6 +227,12 @@ impl FrameBuffer {
     pub fn filled(&mut self, count: usize) {
         assert!(self.end + count <= self.bytes.len(), "more was filled in than there was room for");
         self.end += count;
+    }
+
+    /// What was taken in and not handed out.
+    #[must_use]
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.begin..self.end]
     }
 
     /// How many bytes wait for the rest of their frame.

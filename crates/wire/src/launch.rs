@@ -130,6 +130,15 @@ pub struct Credentials {
     pub groups: Vec<u32>,
 }
 
+/// One node's part of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// The tasks, by rank.
+    pub tasks: Vec<TaskPlacement>,
+    /// The node's place among the nodes of the job.
+    pub node_rank: u32,
+}
+
 /// Everything that a node needs to start its tasks of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
@@ -141,12 +150,10 @@ pub struct Launch {
     pub credentials: Credentials,
     /// Tasks of the whole job.
     pub size: u32,
-    /// The tasks of this node, by rank.
-    pub tasks: Vec<TaskPlacement>,
+    /// What of it is this node's.
+    pub share: Share,
     /// Names of all nodes of the job, in the order of their ranks.
     pub nodes: Vec<String>,
-    /// This node's place in `nodes`.
-    pub node_rank: u32,
     /// The class, for the environment.
     pub class: String,
     /// The quantum at launch, for the environment.

@@ -3,8 +3,8 @@
 //! input gives a value or an error, within the limits of [`limits`].
 //!
 //! - [`frame`]: length-prefixed frames, and the greeting that opens every connection
-//! - [`local`]: client and controller; [`tree`]: controller and agent; [`keeper`]: agent and keeper;
-//!   [`attach`]: front end and keeper
+//! - [`local`]: client and controller; [`tree`]: controller and agent, on the way of [`branch`];
+//!   [`keeper`]: agent and keeper; [`attach`]: front end and keeper
 //! - [`launch`]: what the tasks of a job are, as it travels from the front end to the keeper
 //! - [`report`]: the structs behind every table and every `--json`: what users rely on
 //! - [`units`], [`script`], [`pattern`], [`pmi`]: lengths and sizes, job scripts, names of output
@@ -15,6 +15,7 @@
 extern crate alloc;
 
 pub mod attach;
+pub mod branch;
 pub mod frame;
 pub mod keeper;
 pub mod launch;

@@ -40,6 +40,16 @@ pub const NEWCOMER_FRAME_BYTES_MAX: usize = 256;
 /// enough that ranks take turns on a connection.
 pub const STDIO_CHUNK_BYTES: usize = 256 << 10;
 
+/// One piece of a stream through the control tree: what may be before an order on a connection.
+pub const TUNNEL_CHUNK_BYTES: usize = 32 << 10;
+
+/// What of a stream may be on its way in one direction: enough for the delay of a few levels of the
+/// tree at the speed of the network, and what each agent on the way may have to hold of it.
+pub const TUNNEL_WINDOW_BYTES: usize = 1 << 20;
+
+/// Orders or reports that travel in one message; a launch travels alone.
+pub const BATCH_MAX: usize = 256;
+
 /// A job script.
 pub const SCRIPT_BYTES_MAX: usize = 4 << 20;
 

@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{ClassName, Figures, JobId, Nanos, OnBadExit, Outcome, Weights};
+use tutti_core::{ClassName, Figures, JobId, Nanos, NodeId, OnBadExit, Outcome, Weights};
 
 /// What a client can ask for. Each request gets one reply; `Run` gets more as the job goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,6 +149,15 @@ pub struct JobRequest {
     pub launch: LaunchSpec,
 }
 
+/// Where a front end finds a keeper.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KeeperAt {
+    /// On its own node, at this socket.
+    Here(ByteBuf),
+    /// On another node, through the agent of its own.
+    Node(NodeId),
+}
+
 /// What a controller answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
@@ -163,8 +172,8 @@ pub enum Reply {
     Starting {
         /// Its number.
         job: JobId,
-        /// The keepers' sockets.
-        attach: Vec<ByteBuf>,
+        /// The keepers of all its nodes.
+        attach: Vec<KeeperAt>,
     },
     /// The job can't be accepted; the reason says what would be.
     Declined {

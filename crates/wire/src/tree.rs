@@ -1,6 +1,6 @@
 //! Messages between the controller and an agent.
 
-use crate::launch::{Launch, Usage};
+use crate::launch::{Launch, Share, Usage};
 use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -34,8 +34,13 @@ pub enum ToAgent {
     Settings(Settings),
     /// The node's part of the matrix.
     Timetable(Timetable),
-    /// Start tasks.
-    Launch(Launch),
+    /// Start tasks. One message for all nodes of the job: each takes its own share.
+    Launch {
+        /// What is the same on all nodes; its share is nobody's.
+        launch: Launch,
+        /// What each node gets, by node.
+        shares: Vec<(NodeId, Share)>,
+    },
     /// Send a signal to the process groups of tasks' root processes.
     Signal {
         /// Which job.

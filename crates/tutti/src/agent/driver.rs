@@ -2,10 +2,12 @@
 
 use super::ipc;
 use super::job::{Job, grip, group_name, remove_group};
+use super::clock::ClusterClock;
 use super::load::LoadReports;
 use super::parts::Ending;
 use super::switch::Switch;
 use super::track::{Begun, Place, TaskId, Tracker};
+use super::tree::{Heard, Tree, TreeOptions};
 use crate::link::{Interest, Link, Poller, Ready};
 use anyhow::Context;
 use nix::unistd::{Pid, getppid};
@@ -31,6 +33,8 @@ pub(crate) struct AgentOptions {
     pub(crate) controller: PathBuf,
     /// Where this node's keeper is reached.
     pub(crate) keeper: PathBuf,
+    /// Where clients here find the way to other nodes.
+    pub(crate) gate: PathBuf,
     /// The name of the cgroup subtree.
     pub(crate) cgroup_name: String,
     /// The name that the node joins under.
@@ -42,9 +46,8 @@ pub(crate) struct AgentOptions {
 const RETRY_MIN_NS: u64 = 2_000_000;
 const RETRY_MAX_NS: u64 = 1_000_000_000;
 
-const CONTROLLER: u64 = 0;
 const KEEPER: u64 = 1;
-const EVENTS: u64 = 2;
+const EVENTS: u64 = 5;
 
 pub(super) struct Agent {
     pub(super) options: AgentOptions,
@@ -56,7 +59,7 @@ pub(super) struct Agent {
     load: LoadReports,
     pub(super) tracker: Tracker,
     pub(super) endings: Vec<Ending>,
-    controller: Option<Link>,
+    tree: Tree,
     welcomed: bool,
     keeper: Option<Link>,
     keeper_incarnation: Option<u64>,
@@ -85,16 +88,24 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         Ok(hierarchy) => (Some(hierarchy), String::new()),
         Err(reason) => (None, reason.to_string()),
     };
+    let poller = Poller::new()?;
+    let clock = ClusterClock::default();
+    let tree = TreeOptions {
+        name: options.node.clone(),
+        controller: options.controller.clone(),
+        keeper: options.keeper.clone(),
+        gate: options.gate.clone(),
+    };
     let mut agent = Agent {
-        poller: Poller::new()?,
+        tree: Tree::new(tree, clock.clone(), &poller),
+        poller,
         hierarchy,
         no_cgroup,
-        switch: Switch::start(settings).context("cannot start the switch thread")?,
+        switch: Switch::start(settings, clock.clone()).context("cannot start the switch thread")?,
         settings,
         load: LoadReports::default(),
         tracker: Tracker::new(),
         endings: Vec::new(),
-        controller: None,
         welcomed: false,
         keeper: None,
         keeper_incarnation: None,
@@ -120,13 +131,17 @@ impl Agent {
                 self.connect();
             }
             if let Some(averages) = self.load.news(clock::monotonic_ns()) {
-                self.tell_controller(&FromAgent::Load(averages));
+                self.tell_controller(FromAgent::Load(averages));
             }
+            self.tree.on_time(clock::monotonic_ns());
             for event in &ready {
                 match event.token {
-                    CONTROLLER => self.on_controller(),
+                    KEEPER => self.on_keeper(),
                     EVENTS => self.tracker.on_ready(&self.poller, EVENTS),
-                    _ => self.on_keeper(),
+                    token => {
+                        let heard = self.tree.on_ready(token, &self.poller);
+                        self.on_heard(heard);
+                    }
                 }
             }
             if self.tracker.on_time(clock::monotonic_ns(), &self.poller, EVENTS) {
@@ -138,6 +153,7 @@ impl Agent {
             self.flush();
         }
         self.switch.stop();
+        self.tree.close();
         if let Some(hierarchy) = &self.hierarchy {
             let _ = hierarchy.remove();
         }
@@ -147,8 +163,9 @@ impl Agent {
     /// When something is to be done though nothing happens.
     fn due_ns(&self) -> Option<u64> {
         let endings = self.endings.iter().map(|ending| ending.due_ns);
-        let due = [self.retry_at_ns, self.load.due_ns(), self.tracker.due_ns()];
-        due.into_iter().flatten().chain(endings).min()
+        let trees = [self.tracker.due_ns(), self.tree.due_ns()];
+        let due = [self.retry_at_ns, self.load.due_ns()].into_iter().chain(trees);
+        due.flatten().chain(endings).min()
     }
 
     /// Connects to whoever is not connected. The keeper comes first: what it holds is what the
@@ -170,10 +187,10 @@ impl Agent {
             self.stopping = true;
             return;
         }
-        if self.controller.is_none() && self.keeper_incarnation.is_some() {
+        if !self.tree.has_parent() && self.keeper_incarnation.is_some() {
             self.join();
         }
-        if self.keeper.is_none() || self.controller.is_none() {
+        if self.keeper.is_none() || !self.tree.has_parent() {
             self.retry_at_ns = Some(clock::monotonic_ns() + self.retry_ns);
             self.retry_ns = (self.retry_ns * 2).min(RETRY_MAX_NS);
         }
@@ -188,11 +205,8 @@ impl Agent {
 
     fn join(&mut self) {
         self.welcomed = false;
-        let Some(mut link) = self.dial(&self.options.controller.clone(), CONTROLLER) else {
-            return;
-        };
         let processors = proc::online_processors().into_iter().collect();
-        link.send(&FromAgent::Join(Join {
+        let join = FromAgent::Join(Join {
             spec: NodeSpec {
                 name: self.options.node.clone(),
                 processors,
@@ -201,16 +215,13 @@ impl Agent {
             held: self.jobs.keys().copied().collect(),
             attach: bytes_of(&self.options.keeper),
             tasks_max: self.tasks_max,
-        }));
-        self.controller = Some(link);
+        });
+        self.tree.join(join, &self.poller);
     }
 
     fn flush(&mut self) {
-        if let Some(link) = &mut self.controller
-            && link.settle(&self.poller, CONTROLLER).is_err()
-        {
-            self.lose_controller("it does not take what it is sent");
-        }
+        let heard = self.tree.settle(&self.poller);
+        self.on_heard(heard);
         if let Some(link) = &mut self.keeper
             && link.settle(&self.poller, KEEPER).is_err()
         {
@@ -218,11 +229,9 @@ impl Agent {
         }
     }
 
-    fn tell_controller(&mut self, message: &FromAgent) {
-        if self.welcomed
-            && let Some(link) = &mut self.controller
-        {
-            link.send(message);
+    fn tell_controller(&mut self, message: FromAgent) {
+        if self.welcomed {
+            self.tree.report(message);
         }
     }
 
@@ -234,27 +243,19 @@ impl Agent {
 
     // ------------------------------------------------------------------ the controller
 
-    fn on_controller(&mut self) {
-        let Some(link) = &mut self.controller else { return };
-        let received = link.receive();
-        loop {
-            let Some(link) = &mut self.controller else { return };
-            match link.next::<ToAgent>() {
-                Ok(Some(message)) => self.on_order(message),
-                Ok(None) => break,
-                Err(error) => return self.lose_controller(&error.to_string()),
+    fn on_heard(&mut self, heard: Vec<Heard>) {
+        for heard in heard {
+            match heard {
+                Heard::Order(order) => self.on_order(order),
+                Heard::ParentLost(reason) => self.on_parent_lost(&reason),
             }
-        }
-        if let Err(error) = received {
-            self.lose_controller(&error.to_string());
         }
     }
 
-    fn lose_controller(&mut self, reason: &str) {
+    fn on_parent_lost(&mut self, reason: &str) {
         if !self.stopping {
             say!("tutti agent: lost the controller: {reason}; jobs go on taking turns");
         }
-        self.controller = None;
         self.welcomed = false;
         self.retry_soon();
     }
@@ -262,10 +263,16 @@ impl Agent {
     fn on_order(&mut self, order: ToAgent) {
         match order {
             ToAgent::Welcome { settings, known, .. } => self.on_welcome(settings, &known),
-            ToAgent::Refused { reason } => self.lose_controller(&reason),
+            ToAgent::Refused { reason } => self.tree.lose_parent(&reason),
             ToAgent::Settings(settings) => self.take_settings(settings),
             ToAgent::Timetable(timetable) => self.switch.timetable(timetable),
-            ToAgent::Launch(launch) => self.on_launch(launch),
+            ToAgent::Launch { mut launch, shares } => {
+                // The tree has left nobody's but ours.
+                if let Some((_, share)) = shares.into_iter().next() {
+                    launch.share = share;
+                    self.on_launch(launch);
+                }
+            }
             ToAgent::Signal { job, ranks, signal } => {
                 self.tell_keeper(&ToKeeper::Signal { job, ranks, signal });
             }
@@ -273,7 +280,7 @@ impl Agent {
             ToAgent::Forget { job } => self.on_forget(job),
             ToAgent::Ask { query, question } => {
                 let answer = self.answer(&question);
-                self.tell_controller(&FromAgent::Answer { query, answer });
+                self.tell_controller(FromAgent::Answer { query, answer });
             }
             ToAgent::Stop => {
                 self.stopping = true;
@@ -330,7 +337,7 @@ impl Agent {
             messages.push(FromAgent::Cleared { job: id, usage });
         }
         for message in messages {
-            self.tell_controller(&message);
+            self.tell_controller(message);
         }
     }
 
@@ -354,7 +361,7 @@ impl Agent {
             owner: Some(launch.credentials.uid),
             group,
             roots: BTreeMap::new(),
-            ranks: launch.tasks.iter().map(|task| task.rank).collect(),
+            ranks: launch.share.tasks.iter().map(|task| task.rank).collect(),
             adopted: launch.spec.adopt.iter().map(|process| process.pid).collect(),
             stopped: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -379,7 +386,7 @@ impl Agent {
             self.tell_keeper(&ToKeeper::Kill { job });
         } else {
             // Never started here, or long gone: what the controller waits for is already so.
-            self.tell_controller(&FromAgent::Cleared { job, usage: Usage::default() });
+            self.tell_controller(FromAgent::Cleared { job, usage: Usage::default() });
         }
     }
 
@@ -420,7 +427,7 @@ impl Agent {
                     }
                 }
                 self.track(job, rank, root, Begun::Now);
-                self.tell_controller(&FromAgent::TaskStarted { job, rank, root });
+                self.tell_controller(FromAgent::TaskStarted { job, rank, root });
             }
             FromKeeper::TaskEnded { job, rank, status, detail, usage } => {
                 self.on_task_ended((job, rank), status, detail, usage);
@@ -458,7 +465,7 @@ impl Agent {
             record.ended.insert(rank, (status, detail.clone(), usage));
             record.stopped.retain(|part, _| part.rank != Some(rank));
         }
-        self.tell_controller(&FromAgent::TaskEnded { job, rank, status, detail, usage });
+        self.tell_controller(FromAgent::TaskEnded { job, rank, status, detail, usage });
     }
 
     /// Without a cgroup only the genealogy knows what adopted processes have left behind.
@@ -482,7 +489,7 @@ impl Agent {
             job.cleared = Some(usage);
             remove_group(job.group.take().as_deref());
         }
-        self.tell_controller(&FromAgent::Cleared { job: id, usage });
+        self.tell_controller(FromAgent::Cleared { job: id, usage });
         if self.jobs.get(&id).is_some_and(|job| job.strange) {
             self.on_forget(id);
         }
@@ -501,7 +508,7 @@ impl Agent {
             self.adopt(job);
         }
         self.remove_strange_groups();
-        if self.controller.is_none() {
+        if !self.tree.has_parent() {
             self.connect();
         }
     }

@@ -1,8 +1,8 @@
 //! The agent: carries out one node's timetable.
 //!
-//! Two threads. The main one talks with the controller and the keeper and owns the jobs' cgroups
-//! ([`driver`]), answers what is asked ([`questions`]) and follows who descends from whom
-//! ([`track`]); the other switches and does nothing else ([`switch`]). They meet over one channel:
+//! Two threads. The main one talks with its neighbours in the control tree ([`tree`]) and with the
+//! keeper, owns the jobs' cgroups ([`driver`]), answers what is asked ([`questions`]) and follows who
+//! descends from whom ([`track`]); the other switches and does nothing else ([`switch`]). They meet over one channel:
 //! the switch thread shares no lock with anybody, so a descheduled main thread can't delay a switch.
 //!
 //! The agent keeps nothing on disk. What runs, it learns from the keeper; what should run, from the
@@ -10,14 +10,19 @@
 //! started again goes on where it was.
 
 mod bell;
+mod clock;
 mod driver;
 mod ipc;
 mod job;
 mod load;
 mod look;
+mod neighbour;
 mod parts;
 mod questions;
+mod routes;
 mod switch;
 mod track;
+mod tree;
+mod tunnels;
 
 pub(crate) use driver::{AgentOptions, limit_name, main};

@@ -17,6 +17,7 @@
 //! tasks delays a switch of fifteen processes from 0.2 to some 20 ms.
 
 use super::bell::Bell;
+use super::clock::ClusterClock;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +25,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use tutti_core::{ClusterTime, JobId, Timetable};
 use tutti_linux::cgroup::{Cgroup, freeze_all};
+use tutti_linux::rt;
 use tutti_linux::signal::{Root, Traversal, Walk, resume_forest_except, suspend_forest};
-use tutti_linux::{clock, rt};
 use tutti_wire::limits::SWITCH_RECORD_JOBS_MAX;
 use tutti_wire::report::SwitchRecord;
 use tutti_wire::tree::Settings;
@@ -93,7 +94,7 @@ pub(crate) struct Switch {
 
 impl Switch {
     /// Starts the switch thread.
-    pub(crate) fn start(settings: Settings) -> std::io::Result<Self> {
+    pub(super) fn start(settings: Settings, clock: ClusterClock) -> std::io::Result<Self> {
         let bell = Bell::new()?;
         let (orders, inbox) = channel();
         let thread_bell = bell.clone();
@@ -105,7 +106,7 @@ impl Switch {
                 };
                 // Best effort: without the privilege a page fault may delay a switch, nothing more.
                 let _ = rt::lock_memory();
-                Thread::new(inbox, thread_bell, settings, realtime).run();
+                Thread::new(inbox, thread_bell, settings, clock, realtime).run();
             },
         )?;
         Ok(Self { orders, bell })
@@ -196,6 +197,9 @@ struct Member {
 struct Thread {
     inbox: Receiver<Order>,
     bell: Bell,
+    clock: ClusterClock,
+    /// The latest time that was looked at: a corrected clock may fall back behind a switch.
+    latest: ClusterTime,
     settings: Settings,
     current: Timetable,
     pending: VecDeque<Timetable>,
@@ -215,10 +219,18 @@ struct Change {
 }
 
 impl Thread {
-    fn new(inbox: Receiver<Order>, bell: Bell, settings: Settings, realtime: String) -> Self {
+    fn new(
+        inbox: Receiver<Order>,
+        bell: Bell,
+        settings: Settings,
+        clock: ClusterClock,
+        realtime: String,
+    ) -> Self {
         Self {
             inbox,
             bell,
+            clock,
+            latest: ClusterTime(0),
             settings,
             current: Timetable::default(),
             pending: VecDeque::new(),
@@ -235,8 +247,8 @@ impl Thread {
         while !self.stopping {
             let next = self.switch(due);
             due = Some(next);
-            self.bell.wait_until(next.0);
-            let woken = ClusterTime(clock::monotonic_ns());
+            self.bell.wait_until(self.clock.own_ns(next));
+            let woken = self.clock.now();
             let mut ordered = false;
             while let Ok(order) = self.inbox.try_recv() {
                 self.obey(order);
@@ -305,7 +317,8 @@ impl Thread {
         };
         let member = Member { grip, running: !frozen, stopped: BTreeSet::new(), switches };
         self.members.insert(job, member);
-        let wanted = self.running_at(ClusterTime(clock::monotonic_ns())).contains(&job);
+        let now = self.now();
+        let wanted = self.running_at(now).contains(&job);
         if fresh
             && !wanted
             && let Some(member) = self.members.get_mut(&job)
@@ -324,16 +337,22 @@ impl Thread {
         if timetable.version <= newest {
             return;
         }
-        let now = clock::monotonic_ns();
-        if timetable.activates.0.saturating_add(LATE_NS) < now && timetable.slots.len() > 1 {
+        let now = self.clock.now();
+        if timetable.activates.0.saturating_add(LATE_NS) < now.0 && timetable.slots.len() > 1 {
             self.report.late += 1;
         }
         self.pending.push_back(timetable);
     }
 
+    /// Cluster time, which never goes back here.
+    fn now(&mut self) -> ClusterTime {
+        self.latest = self.latest.max(self.clock.now());
+        self.latest
+    }
+
     /// Makes the node as the timetable wants it now, and says when it must be looked at again.
     fn switch(&mut self, due: Option<ClusterTime>) -> ClusterTime {
-        let now = ClusterTime(clock::monotonic_ns());
+        let now = self.now();
         while self.pending.front().is_some_and(|next| next.activates <= now) {
             self.current = self.pending.pop_front().unwrap_or_default();
         }
@@ -370,7 +389,7 @@ impl Thread {
 
     fn carry_out(&mut self, change: Change, due: ClusterTime, began: ClusterTime) {
         let stragglers = self.suspend_all(&change.leave);
-        let stopped = clock::monotonic_ns();
+        let stopped = self.clock.now().0;
         for job in &change.come {
             if let Some(member) = self.members.get_mut(job) {
                 resume(member, self.settings);
@@ -378,7 +397,7 @@ impl Thread {
                 member.switches.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let resumed = clock::monotonic_ns();
+        let resumed = self.clock.now().0;
         self.report.switches += 1;
         self.report.stragglers += u64::from(stragglers > 0);
         self.records_jobs += change.leave.len() + change.come.len();

@@ -56,6 +56,7 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
     agent::main(AgentOptions {
         controller: instance.controller_socket(),
         keeper: instance.keeper_socket(),
+        gate: instance.gate_socket(),
         cgroup_name: instance.cgroup_name(),
         node: args.node.unwrap_or_else(host),
     })?;

@@ -14,6 +14,7 @@ use tutti_core::{
     Timetable,
 };
 use tutti_wire::Role;
+use tutti_wire::branch::{ClockReply, FromBranch, Order, Recipients, Report, ToBranch, batches};
 use tutti_wire::keeper::ToKeeper;
 use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::local::Reply;
@@ -34,8 +35,10 @@ const LEASE_ABANDONED: Nanos = Nanos::from_secs(3);
 pub(super) struct NodeEntry {
     /// Its host name.
     pub(super) name: String,
-    /// Its agent's connection.
+    /// The connection of the branch that its agent is in.
     pub(super) agent: Option<u64>,
+    /// Whether it is the controller's machine.
+    pub(super) is_here: bool,
     /// Where front ends on it reach its keeper.
     pub(super) attach: ByteBuf,
     /// How many tasks its keeper can hold.
@@ -48,6 +51,15 @@ pub(super) struct NodeEntry {
     unconfirmed: BTreeMap<JobId, Launch>,
     /// When it counts as lost; never while its agent is there.
     pub(super) lost_at: ClusterTime,
+}
+
+/// An agent's connection, and through it that of all below it in the tree.
+#[derive(Default)]
+pub(super) struct Branch {
+    /// The name of its own node.
+    head: String,
+    /// What is to be sent.
+    orders: Vec<Order>,
 }
 
 /// Questions to agents that wait for their answers.
@@ -91,16 +103,48 @@ impl Driver {
         self.nodes.get(&node).map_or_else(|| format!("node-{node}"), |entry| entry.name.clone())
     }
 
-    pub(super) fn tell_node(&mut self, node: NodeId, message: &ToAgent) {
-        let Some(entry) = self.nodes.get_mut(&node) else { return };
-        if let ToAgent::Launch(launch) = message {
-            entry.launched.insert(launch.job);
-            entry.unconfirmed.insert(launch.job, launch.clone());
+    pub(super) fn tell_node(&mut self, node: NodeId, message: ToAgent) {
+        self.tell_nodes(vec![node], message);
+    }
+
+    /// Tells nodes the same; over each branch of the tree it goes once.
+    pub(super) fn tell_nodes(&mut self, mut nodes: Vec<NodeId>, message: ToAgent) {
+        nodes.sort_unstable();
+        if let ToAgent::Launch { launch, shares } = &message {
+            for (node, share) in shares {
+                let Some(entry) = self.nodes.get_mut(node) else { continue };
+                entry.launched.insert(launch.job);
+                let launch = Launch { share: share.clone(), ..launch.clone() };
+                entry.unconfirmed.insert(launch.job, launch);
+            }
         }
-        if let Some(token) = entry.agent
-            && let Some(connection) = self.connections.get_mut(&token)
+        let mut branches: BTreeMap<u64, Vec<NodeId>> = BTreeMap::new();
+        for node in nodes {
+            if let Some(branch) = self.nodes.get(&node).and_then(|entry| entry.agent) {
+                branches.entry(branch).or_default().push(node);
+            }
+        }
+        for (branch, nodes) in branches {
+            self.send_order(branch, Recipients::Nodes(nodes), message.clone());
+        }
+    }
+
+    fn send_order(&mut self, branch: u64, to: Recipients, order: ToAgent) {
+        if let Some(Connection { kind: Kind::Branch(branch), .. }) =
+            self.connections.get_mut(&branch)
         {
-            connection.link.send(message);
+            branch.orders.push(Order { to, order });
+        }
+    }
+
+    /// Sends what has gathered for each branch.
+    pub(super) fn send_orders(&mut self) {
+        for connection in self.connections.values_mut() {
+            if let Kind::Branch(branch) = &mut connection.kind {
+                for batch in batches(std::mem::take(&mut branch.orders)) {
+                    connection.link.send(&ToBranch::Orders(batch));
+                }
+            }
         }
     }
 
@@ -117,30 +161,66 @@ impl Driver {
         }
     }
 
-    pub(super) fn on_agent(&mut self, token: u64, message: FromAgent) {
-        let Some(Connection { kind: Kind::Agent(node), .. }) = self.connections.get(&token) else {
-            return;
-        };
-        match (*node, message) {
+    pub(super) fn on_branch(&mut self, token: u64, message: FromBranch) {
+        match message {
+            FromBranch::Here { name, .. } => {
+                if let Some(Connection { kind: Kind::Branch(branch), .. }) =
+                    self.connections.get_mut(&token)
+                {
+                    branch.head = name;
+                }
+            }
+            FromBranch::Reports(reports) => {
+                for Report { from, report } in reports {
+                    self.on_report(token, from, report);
+                }
+            }
+            FromBranch::Gone(nodes) => {
+                for node in nodes {
+                    self.on_agent_gone(token, node);
+                }
+            }
+            FromBranch::Clock { asked_ns } => {
+                let now = self.now();
+                let reply = ClockReply { asked_ns, came: now, went: now, error: Nanos::ZERO };
+                if let Some(connection) = self.connections.get_mut(&token) {
+                    connection.link.send(&ToBranch::Clock(reply));
+                }
+            }
+            // Streams to the controller end at the agent of its machine.
+            FromBranch::Tunnel(_) => {}
+        }
+    }
+
+    fn on_report(&mut self, token: u64, from: Option<NodeId>, report: FromAgent) {
+        let is_there = |node: &NodeId| self.nodes.get(node).is_some_and(|n| n.agent == Some(token));
+        match (from, report) {
             (None, FromAgent::Join(join)) => self.on_join(token, join),
-            (Some(node), FromAgent::TaskStarted { job, .. }) => self.confirm(node, job),
-            (Some(node), FromAgent::TaskEnded { job, rank, status, detail, usage }) => {
+            (Some(node), report) if is_there(&node) => self.on_node_report(node, report),
+            (None | Some(_), _) => {
+                say!("tutti controller: an agent spoke out of turn; ignored");
+            }
+        }
+    }
+
+    fn on_node_report(&mut self, node: NodeId, report: FromAgent) {
+        match report {
+            FromAgent::TaskStarted { job, .. } => self.confirm(node, job),
+            FromAgent::TaskEnded { job, rank, status, detail, usage } => {
                 self.confirm(node, job);
                 self.on_task_ended((job, rank), status, detail, &usage);
             }
-            (Some(node), FromAgent::Cleared { job, usage }) => {
+            FromAgent::Cleared { job, usage } => {
                 self.confirm(node, job);
                 if let Some(entry) = self.jobs.get_mut(&job) {
                     entry.usage.add(&usage);
                 }
                 self.apply(&Event::JobCleared { job, nodes: [node].into() });
             }
-            (Some(node), FromAgent::Load(averages)) => {
-                self.apply(&Event::NodeLoad { node, averages });
-            }
-            (Some(_), FromAgent::Answer { query, answer }) => self.on_answer(query, answer),
-            (None, _) | (Some(_), FromAgent::Join(_)) => {
-                say!("tutti controller: an agent spoke out of turn; ignored");
+            FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
+            FromAgent::Answer { query, answer } => self.on_answer(query, answer),
+            FromAgent::Join(_) => {
+                say!("tutti controller: node {} joined twice; ignored", self.node_name(node));
             }
         }
     }
@@ -157,18 +237,20 @@ impl Driver {
         let node = match known {
             Some((_, entry)) if entry.agent.is_some() => {
                 let reason = format!("a node named {} has joined already", spec.name);
-                self.refuse(token, reason);
-                return;
+                let order = ToAgent::Refused { reason };
+                return self.send_order(token, Recipients::Joiner(spec.name), order);
             }
             Some((&node, _)) => node,
             None => NodeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)),
         };
-        if let Some(connection) = self.connections.get_mut(&token) {
-            connection.kind = Kind::Agent(Some(node));
-        }
+        let is_here = matches!(
+            self.connections.get(&token),
+            Some(Connection { kind: Kind::Branch(branch), .. }) if branch.head == spec.name
+        );
         let entry = self.nodes.entry(node).or_insert_with(|| NodeEntry {
             name: spec.name.clone(),
             agent: None,
+            is_here,
             attach: attach.clone(),
             tasks_max,
             timetable: None,
@@ -185,10 +267,11 @@ impl Driver {
         let up = self.core.nodes().any(|view| view.id == node && view.up);
         let known = held.iter().copied().filter(|job| launched.contains(job)).collect();
         let (now, settings) = (self.now(), self.agent_settings());
-        self.tell_node(node, &ToAgent::Welcome { node, now, settings, known });
+        let welcome = ToAgent::Welcome { node, now, settings, known };
+        self.send_order(token, Recipients::Joiner(spec.name.clone()), welcome);
         if up {
             if let Some(timetable) = timetable {
-                self.tell_node(node, &ToAgent::Timetable(timetable));
+                self.tell_node(node, ToAgent::Timetable(timetable));
             }
             self.reconcile(node, &launched, &held);
         } else {
@@ -198,12 +281,6 @@ impl Driver {
             self.apply(&Event::NodeJoined { node, spec });
         }
         self.take_early();
-    }
-
-    fn refuse(&mut self, token: u64, reason: String) {
-        if let Some(connection) = self.connections.get_mut(&token) {
-            connection.link.send(&ToAgent::Refused { reason });
-        }
     }
 
     /// Jobs that were launched on a node and that its keeper does not hold are launched again if
@@ -217,7 +294,8 @@ impl Driver {
             if let Some(launch) = unread
                 && self.core.job(job, now).is_some_and(running)
             {
-                self.tell_node(node, &ToAgent::Launch(launch));
+                let shares = vec![(node, launch.share.clone())];
+                self.tell_node(node, ToAgent::Launch { launch, shares });
                 continue;
             }
             let ranks: Vec<Rank> = self
@@ -238,7 +316,7 @@ impl Driver {
             let killed =
                 |view: JobView| matches!(view.state, JobState::Ending { kill_at: None, .. });
             if self.core.job(job, now).is_some_and(killed) {
-                self.tell_node(node, &ToAgent::Kill { job });
+                self.tell_node(node, ToAgent::Kill { job });
             }
         }
     }
@@ -265,17 +343,23 @@ impl Driver {
         self.apply(&Event::TasksEnded { job, ranks: [rank].into(), status });
     }
 
-    pub(super) fn on_agent_gone(&mut self, token: u64, node: Option<NodeId>) {
-        let lost_at = self.now() + if self.is_abandoned() { LEASE_ABANDONED } else { LEASE };
-        let Some(entry) = node.and_then(|node| self.nodes.get_mut(&node)) else { return };
-        if entry.agent != Some(token) {
-            return;
+    /// A branch of the tree broke off.
+    pub(super) fn on_branch_gone(&mut self, token: u64) {
+        let of_branch =
+            |(&node, entry): (&NodeId, &NodeEntry)| (entry.agent == Some(token)).then_some(node);
+        for node in self.nodes.iter().filter_map(of_branch).collect::<Vec<_>>() {
+            self.on_agent_gone(token, node);
         }
+    }
+
+    fn on_agent_gone(&mut self, token: u64, node: NodeId) {
+        let lost_at = self.now() + if self.is_abandoned() { LEASE_ABANDONED } else { LEASE };
+        let Some(entry) = self.nodes.get_mut(&node).filter(|n| n.agent == Some(token)) else {
+            return;
+        };
         entry.agent = None;
         entry.lost_at = lost_at;
-        if let Some(node) = node {
-            self.answer_for_lost(node);
-        }
+        self.answer_for_lost(node);
     }
 
     pub(super) fn on_node_lost(&mut self, node: NodeId) {
@@ -319,7 +403,7 @@ impl Driver {
             self.questions.next += 1;
             if self.nodes.get(&node).is_some_and(|entry| entry.agent.is_some()) {
                 open.missing.insert(query, node);
-                self.tell_node(node, &ToAgent::Ask { query, question: question.clone() });
+                self.tell_node(node, ToAgent::Ask { query, question: question.clone() });
             } else {
                 let name = self.node_name(node);
                 open.answers.push((node, Answer::Failed(format!("node {name} has no agent now"))));

@@ -12,9 +12,10 @@ use tutti_core::{
     Refusal, UserId,
 };
 use tutti_linux::{peer, proc};
+use tutti_wire::branch::Vouch;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio, Usage};
 use tutti_wire::limits::NAME_BYTES_MAX;
-use tutti_wire::local::{JobRequest, Reply, Request};
+use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request};
 use tutti_wire::report::{HistoryReport, Target};
 use tutti_wire::tree::Question;
 use tutti_wire::units::format_seconds;
@@ -279,7 +280,7 @@ impl Driver {
             suspended: BTreeSet::new(),
             statuses: BTreeMap::new(),
             failures: Failures::default(),
-            attach: Vec::new(),
+            started_on: Vec::new(),
         };
         self.submitting = Some(Submission { token, front, entry: Some(entry), accepted: None });
         let request = self.next_request();
@@ -339,11 +340,12 @@ impl Driver {
         if self.admin(uid).is_ok() {
             return Ok(());
         }
-        let pid = self.connections.get(&token).map_or(0, |connection| connection.pid);
-        match proc::hard_limits(pid, uid) {
-            Ok(limits) => exceeds(&limits).map_or(Ok(()), Err),
-            Err(_) => Err(error),
-        }
+        let Some(connection) = self.connections.get(&token) else { return Err(error) };
+        let allowed = match &connection.vouch {
+            Some(vouch) => vouch.hard_limits.clone(),
+            None => proc::hard_limits(connection.pid, uid).unwrap_or_default(),
+        };
+        if allowed.is_empty() { Err(error) } else { exceeds(&allowed).map_or(Ok(()), Err) }
     }
 
     /// Declines what no keeper could hold, whatever else there is on its node.
@@ -381,6 +383,9 @@ impl Driver {
 
     fn credentials(&mut self, token: u64, uid: u32) -> Option<Credentials> {
         let connection = self.connections.get(&token)?;
+        if let Some(Vouch { gid, groups, .. }) = &connection.vouch {
+            return Some(Credentials { uid, gid: *gid, groups: groups.clone() });
+        }
         let found = peer::peer_credentials(connection.link.stream())
             .and_then(|who| Ok((who.gid, peer::peer_groups(connection.link.stream())?)));
         match found {
@@ -422,27 +427,34 @@ impl Driver {
         self.tell_front_where(job);
     }
 
-    /// Called at each launch; the front end is told once, with the keepers of all nodes.
-    pub(super) fn tell_front_of_start(&mut self, job: JobId, node: tutti_core::NodeId) {
-        let Some(attach) = self.nodes.get(&node).map(|entry| entry.attach.clone()) else { return };
-        let nodes = self.core.job(job, self.now()).map_or(1, |view| view.placements.len());
+    /// The job is being started on these nodes.
+    pub(super) fn tell_front_of_start(&mut self, job: JobId, nodes: Vec<NodeId>) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        entry.attach.push(attach);
-        if entry.attach.len() == nodes
-            && !matches!(&self.submitting, Some(s) if s.accepted == Some(job))
-        {
+        entry.started_on = nodes;
+        // Whoever asks for it just now hears first that it is accepted.
+        if !matches!(&self.submitting, Some(s) if s.accepted == Some(job)) {
             self.tell_front_where(job);
         }
     }
 
+    /// Tells a job's front end where the keepers of its tasks are, as seen from its own node.
     fn tell_front_where(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get(&job) else { return };
-        if let Some(front) = entry.front
-            && !entry.attach.is_empty()
-        {
-            let attach = entry.attach.clone();
-            self.reply(front, &Reply::Starting { job, attach });
-        }
+        let Some(front) = entry.front.filter(|_| !entry.started_on.is_empty()) else { return };
+        let vouch = self.connections.get(&front).and_then(|connection| connection.vouch.as_ref());
+        let attach = |node: &NodeId| {
+            let entry = self.nodes.get(node);
+            let is_near = match vouch {
+                Some(vouch) => vouch.node == *node,
+                None => entry.is_some_and(|entry| entry.is_here),
+            };
+            match entry.filter(|_| is_near) {
+                Some(entry) => KeeperAt::Here(entry.attach.clone()),
+                None => KeeperAt::Node(*node),
+            }
+        };
+        let attach = entry.started_on.iter().map(attach).collect();
+        self.reply(front, &Reply::Starting { job, attach });
     }
 
     fn on_wait(&mut self, token: u64, uid: u32, job: JobId) {

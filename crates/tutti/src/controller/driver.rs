@@ -1,6 +1,6 @@
 //! The loop around the core.
 
-use super::agents::NodeEntry;
+use super::agents::{Branch, NodeEntry};
 use super::clients::Client;
 use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
 use super::report;
@@ -19,7 +19,8 @@ use tutti_core::{
 };
 use tutti_linux::{clock, peer, proc};
 use tutti_wire::Role;
-use tutti_wire::launch::Launch;
+use tutti_wire::branch::Vouch;
+use tutti_wire::launch::{Launch, Share};
 use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
 use tutti_wire::local::Reply;
 use tutti_wire::tree::ToAgent;
@@ -62,6 +63,8 @@ pub(super) struct Connection {
     pub(super) link: Link,
     pub(super) uid: u32,
     pub(super) pid: i32,
+    /// Who speaks, if an agent of the cluster vouched for somebody on another node.
+    pub(super) vouch: Option<Vouch>,
     pub(super) kind: Kind,
 }
 
@@ -69,10 +72,12 @@ pub(super) struct Connection {
 pub(super) enum Kind {
     /// Not greeted yet.
     Unknown,
+    /// An agent that will say for whom it speaks.
+    Proxy,
     /// A user's verb.
     Client(Client),
-    /// An agent, of this node once it joined.
-    Agent(Option<NodeId>),
+    /// An agent with its branch of the control tree.
+    Branch(Branch),
 }
 
 /// The controller.
@@ -304,20 +309,18 @@ impl Driver {
                 if let Some(entry) = self.jobs.get_mut(&job) {
                     entry.started.get_or_insert(now);
                 }
-                let nodes = self.core.parts(job).iter().map(|part| part.node);
-                for node in nodes.collect::<Vec<_>>() {
-                    let Some(launch) = self.make_launch(job, node, control) else { continue };
-                    self.tell_node(node, &ToAgent::Launch(launch));
-                    self.tell_front_of_start(job, node);
-                }
+                let Some((launch, shares)) = self.make_launch(job, control) else { return };
+                let nodes: Vec<NodeId> = shares.iter().map(|(node, _)| *node).collect();
+                self.tell_nodes(nodes.clone(), ToAgent::Launch { launch, shares });
+                self.tell_front_of_start(job, nodes);
             }
             Action::Signal { job, node, ranks, signal } => {
-                self.tell_node(node, &ToAgent::Signal { job, ranks, signal });
+                self.tell_node(node, ToAgent::Signal { job, ranks, signal });
             }
             // Jobs are suspended in place: whoever is in no timetable leaves his processors free.
             Action::MoveOut { job } => self.follow_ups.push_back(Event::MovedOut { job }),
             Action::MoveIn { job } => self.follow_ups.push_back(Event::MovedIn { job }),
-            Action::Kill { job, node } => self.tell_node(node, &ToAgent::Kill { job }),
+            Action::Kill { job, node } => self.tell_node(node, ToAgent::Kill { job }),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),
             Action::WakeAt { at } => self.wake_at = at,
         }
@@ -329,34 +332,37 @@ impl Driver {
         if let Some(entry) = self.nodes.get_mut(&node) {
             entry.timetable = Some(timetable.clone());
         }
-        self.tell_node(node, &ToAgent::Timetable(timetable));
+        self.tell_node(node, ToAgent::Timetable(timetable));
     }
 
+    /// What all nodes of a job are told, and the share of each.
     fn make_launch(
         &self,
         job: JobId,
-        node: NodeId,
         control: tutti_core::ControlMethod,
-    ) -> Option<Launch> {
+    ) -> Option<(Launch, Vec<(NodeId, Share)>)> {
         let entry = self.jobs.get(&job)?;
         let view = self.core.job(job, self.now())?;
         let parts = self.core.parts(job);
-        let nodes: Vec<NodeId> = parts.iter().map(|part| part.node).collect();
-        let place = nodes.iter().position(|&other| other == node)?;
-        Some(Launch {
+        let launch = Launch {
             job,
             control,
             credentials: entry.credentials.clone(),
             size: view.spec.tasks,
-            tasks: parts[place].placements(),
-            nodes: nodes.iter().map(|node| self.node_name(*node)).collect(),
-            node_rank: u32::try_from(place).unwrap_or(u32::MAX),
+            share: Share::default(),
+            nodes: parts.iter().map(|part| self.node_name(part.node)).collect(),
             class: view.spec.class.to_string(),
             quantum: self.core.params().quantum(),
             processors_per_task: view.spec.processors_per_task.unwrap_or(1),
             memory_per_task_bytes: view.spec.memory_per_task_bytes,
             spec: entry.launch.clone(),
-        })
+        };
+        let share = |(node_rank, part): (u32, &tutti_core::Part)| {
+            (part.node, Share { tasks: part.placements(), node_rank })
+        };
+        let mut shares: Vec<_> = (0..).zip(parts).map(share).collect();
+        shares.sort_by_key(|(node, _)| *node);
+        Some((launch, shares))
     }
 
     fn on_ended(&mut self, job: JobId, outcome: Outcome) {
@@ -364,7 +370,7 @@ impl Driver {
         self.count_out(&entry);
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             if self.nodes.get_mut(&node).is_some_and(|node| node.forget(job)) {
-                self.tell_node(node, &ToAgent::Forget { job });
+                self.tell_node(node, ToAgent::Forget { job });
             }
         }
         let detail = entry.detail_of_end(outcome);
@@ -432,7 +438,8 @@ impl Driver {
         self.next_token += 1;
         self.poller.add(&link, token, Interest::READ)?;
         let kind = Kind::Unknown;
-        self.connections.insert(token, Connection { link, uid: who.uid, pid: who.pid, kind });
+        let connection = Connection { link, uid: who.uid, pid: who.pid, vouch: None, kind };
+        self.connections.insert(token, connection);
         self.on_ready(token);
         Ok(())
     }
@@ -509,8 +516,12 @@ impl Driver {
                     }
                     return Ok(());
                 }
-                Kind::Agent(_) => match connection.link.next()? {
-                    Some(message) => self.on_agent(token, message),
+                Kind::Proxy => {
+                    let Some(vouch) = connection.link.next()? else { return Ok(()) };
+                    self.on_vouch(token, vouch)?;
+                }
+                Kind::Branch(_) => match connection.link.next()? {
+                    Some(message) => self.on_branch(token, message),
                     None => return Ok(()),
                 },
             }
@@ -524,12 +535,30 @@ impl Driver {
             Role::Client => Kind::Client(Client::default()),
             Role::Agent if trusted => {
                 connection.link.limit(FRAME_BYTES_MAX);
-                Kind::Agent(None)
+                Kind::Branch(Branch::default())
             }
-            Role::Agent | Role::FrontEnd | Role::Server => {
+            Role::Proxy if trusted && connection.vouch.is_none() => Kind::Proxy,
+            Role::Agent | Role::Proxy | Role::FrontEnd | Role::Server | Role::Gate => {
                 return Err(tutti_wire::DecodeError::NotTutti.into());
             }
         };
+        Ok(())
+    }
+
+    /// From now on the connection is that of somebody on another node.
+    fn on_vouch(&mut self, token: u64, vouch: Vouch) -> Result<(), LinkError> {
+        let refused = self.has_no_room_for(vouch.uid);
+        let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
+        connection.kind = Kind::Unknown;
+        connection.uid = vouch.uid;
+        connection.pid = vouch.pid;
+        connection.vouch = Some(vouch);
+        connection.link.expect_greeting();
+        if let Some(reason) = refused {
+            connection.link.send(&Reply::Failed { reason });
+            connection.link.flush()?;
+            return Err(LinkError::Closed);
+        }
         Ok(())
     }
 
@@ -545,9 +574,9 @@ impl Driver {
             );
         }
         match connection.kind {
-            Kind::Unknown => {}
+            Kind::Unknown | Kind::Proxy => {}
             Kind::Client(client) => self.on_client_gone(client),
-            Kind::Agent(node) => self.on_agent_gone(token, node),
+            Kind::Branch(_) => self.on_branch_gone(token),
         }
         self.active = self.now();
     }
@@ -562,6 +591,7 @@ impl Driver {
     }
 
     fn settle(&mut self) {
+        self.send_orders();
         let mut broken = Vec::new();
         let waits = |(token, connection): (&u64, &Connection)| {
             (matches!(connection.kind, Kind::Client(_)) && connection.link.has_message())
@@ -605,11 +635,11 @@ impl Driver {
         if !self.stop_sent && (self.jobs.is_empty() || impatient) {
             self.stop_sent = true;
             for node in self.nodes.keys().copied().collect::<Vec<_>>() {
-                self.tell_node(node, &ToAgent::Stop);
+                self.tell_node(node, ToAgent::Stop);
             }
             self.settle();
         }
-        let agents = self.connections.values().any(|c| matches!(c.kind, Kind::Agent(_)));
+        let agents = self.connections.values().any(|c| matches!(c.kind, Kind::Branch(_)));
         if self.stop_sent && (!agents || impatient) {
             for asker in askers {
                 self.reply(asker, &Reply::Done);

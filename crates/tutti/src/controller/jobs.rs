@@ -1,9 +1,8 @@
 //! What the controller keeps of a job beside what the core decides on.
 
 use super::failures::Failures;
-use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use tutti_core::{ClusterTime, EndReason, JobId, Outcome, Rank, TaskStatus};
+use tutti_core::{ClusterTime, EndReason, JobId, NodeId, Outcome, Rank, TaskStatus};
 use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::report::{JobReport, Target, TaskHistory};
@@ -45,8 +44,8 @@ pub(super) struct Entry {
     pub(super) statuses: BTreeMap<Rank, TaskStatus>,
     /// Which of them ended badly.
     pub(super) failures: Failures,
-    /// Where front ends reach the keepers that hold its tasks.
-    pub(super) attach: Vec<ByteBuf>,
+    /// The nodes that it was started on.
+    pub(super) started_on: Vec<NodeId>,
 }
 
 /// Tasks of a job of which it is remembered what each used.

@@ -128,7 +128,7 @@ impl Driver {
         let settings = self.agent_settings();
         if self.told_settings.replace(settings).is_some_and(|told| told != settings) {
             for node in self.nodes.keys().copied().collect::<Vec<_>>() {
-                self.tell_node(node, &ToAgent::Settings(settings));
+                self.tell_node(node, ToAgent::Settings(settings));
             }
         }
     }

@@ -30,6 +30,8 @@ pub(super) struct Pipes {
     asked: BTreeSet<(Rank, Stream)>,
     open: Vec<Pipe>,
     relay: Relay,
+    /// The keeper is on another node: no pipe can come from there.
+    is_far: bool,
 }
 
 #[derive(Debug)]
@@ -41,9 +43,15 @@ struct Pipe {
 }
 
 impl Pipes {
+    /// Those of a keeper on another node: none.
+    pub(super) fn far() -> Self {
+        Self { is_far: true, ..Self::default() }
+    }
+
     /// What to say to the keeper when a piece of so many bytes has come from it.
     pub(super) fn ask(&mut self, rank: Rank, stream: Stream, bytes: usize) -> Option<FromFrontEnd> {
-        let worth_it = bytes >= PIECE_BYTES_LEAST && self.asked.len() < PIPES_MAX;
+        let enough = bytes >= PIECE_BYTES_LEAST;
+        let worth_it = enough && !self.is_far && self.asked.len() < PIPES_MAX;
         (worth_it && self.asked.insert((rank, stream)))
             .then_some(FromFrontEnd::WantPipe { rank, stream })
     }

@@ -6,6 +6,7 @@ use super::pipes::Pipes;
 use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
 use crate::exit::Exit;
+use crate::instance::Instance;
 use crate::link::{Link, LinkError};
 use crate::output::account;
 use anyhow::Context;
@@ -18,8 +19,9 @@ use std::os::unix::net::UnixStream;
 use tutti_core::{EndReason, JobId, Outcome, Rank};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
+use tutti_wire::branch::Through;
 use tutti_wire::launch::InputTo;
-use tutti_wire::local::{JobRequest, Reply, Request};
+use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request};
 
 /// How `run` shows the job, beyond what the job is.
 #[derive(Clone, Debug)]
@@ -104,6 +106,29 @@ fn ask(request: &Request) -> anyhow::Result<Link> {
     // One that has ended meanwhile is found out when it does not answer.
     let _ = controller.flush();
     Ok(controller)
+}
+
+/// A connection with a keeper, on which nothing has been said to it yet.
+fn dial(keeper: &KeeperAt) -> anyhow::Result<Link> {
+    match keeper {
+        KeeperAt::Here(socket) => {
+            let path = std::path::Path::new(std::ffi::OsStr::from_bytes(socket));
+            let stream = UnixStream::connect(path)
+                .with_context(|| format!("cannot reach the keeper at {}", path.display()))?;
+            let mut link = Link::new(stream)?;
+            link.take_descriptors();
+            Ok(link)
+        }
+        KeeperAt::Node(node) => {
+            let gate = Instance::locate().gate_socket();
+            let stream = UnixStream::connect(&gate)
+                .with_context(|| format!("cannot reach the agent at {}", gate.display()))?;
+            let mut link = Link::new(stream)?;
+            link.greet(Role::Gate);
+            link.send(&Through { node: *node });
+            Ok(link)
+        }
+    }
 }
 
 /// Whether the controller ended, rather than said something.
@@ -267,22 +292,17 @@ impl Front {
         Ok(())
     }
 
-    fn attach(&mut self, sockets: &[serde_bytes::ByteBuf]) -> anyhow::Result<()> {
-        for socket in sockets {
-            let path = std::path::Path::new(std::ffi::OsStr::from_bytes(socket));
-            let stream = UnixStream::connect(path)
-                .with_context(|| format!("cannot reach the keeper at {}", path.display()))?;
-            let mut link = Link::new(stream)?;
-            link.take_descriptors();
+    fn attach(&mut self, keepers: &[KeeperAt]) -> anyhow::Result<()> {
+        for keeper in keepers {
+            let mut link = dial(keeper)?;
             link.greet(Role::FrontEnd);
             link.send(&FromFrontEnd::Attach { job: self.job });
             link.flush().context("the keeper went away")?;
-            self.keepers.push(Keeper {
-                link,
-                pipes: Pipes::default(),
-                attached: false,
-                finished: false,
-            });
+            let pipes = match keeper {
+                KeeperAt::Here(_) => Pipes::default(),
+                KeeperAt::Node(_) => Pipes::far(),
+            };
+            self.keepers.push(Keeper { link, pipes, attached: false, finished: false });
         }
         if !self.input_open && self.input.wanted() {
             for message in self.input.take(b"", &mut Vec::new()) {

@@ -107,7 +107,7 @@ impl Job {
         if let Some(pid) = pids.iter().find(|pid| context.adopted.contains(pid)) {
             return Err(is_taken(*pid));
         }
-        let processors: Vec<u32> = self.launch.tasks[index].processors.iter().collect();
+        let processors: Vec<u32> = self.launch.share.tasks[index].processors.iter().collect();
         let group = self.tasks[index].group.as_ref();
         bring_in(&pids, owner, group, &processors)?;
         context.adopted.extend(pids);

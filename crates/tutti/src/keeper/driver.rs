@@ -27,6 +27,7 @@ use tutti_linux::reap::reap;
 use tutti_linux::{peer, subreaper};
 use tutti_wire::Role;
 use tutti_wire::attach::FromFrontEnd;
+use tutti_wire::branch::Vouch;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::Usage;
 use tutti_wire::limits::{
@@ -338,12 +339,31 @@ impl Keeper {
                 Ok(None) => {}
                 Ok(Some(Role::Agent)) => return self.on_new_agent(number),
                 Ok(Some(Role::FrontEnd)) => return self.on_new_front(number, received),
+                Ok(Some(Role::Proxy)) => return self.on_proxy(number),
                 Ok(Some(_)) => return self.drop_newcomer(number, "neither agent nor front end"),
                 Err(error) => return self.drop_newcomer(number, &error.to_string()),
             }
         }
         if received.is_err() {
             self.remove_newcomer(number);
+        }
+    }
+
+    /// The agent speaks for a user on another node: what follows is his.
+    fn on_proxy(&mut self, number: u64) {
+        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        if newcomer.uid != 0 && newcomer.uid != self.options.instance_uid {
+            let why = format!("user {} may speak for nobody else", newcomer.uid);
+            return self.drop_newcomer(number, &why);
+        }
+        match newcomer.link.next::<Vouch>() {
+            Ok(Some(vouch)) => {
+                newcomer.uid = vouch.uid;
+                newcomer.link.expect_greeting();
+                self.on_newcomer(number);
+            }
+            Ok(None) => {}
+            Err(error) => self.drop_newcomer(number, &error.to_string()),
         }
     }
 

@@ -48,19 +48,19 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     let mut set = |name: &str, value: &str| push(&mut environment, name, value);
     set("TUTTI_JOB", &launch.job.to_string());
     set("TUTTI_SIZE", &launch.size.to_string());
-    set("TUTTI_LOCAL_SIZE", &launch.tasks.len().to_string());
-    set("TUTTI_NODE_RANK", &launch.node_rank.to_string());
+    set("TUTTI_LOCAL_SIZE", &launch.share.tasks.len().to_string());
+    set("TUTTI_NODE_RANK", &launch.share.node_rank.to_string());
     set("TUTTI_NODES", &launch.nodes.len().to_string());
     set("TUTTI_NODELIST", &launch.nodes.join(","));
     set("TUTTI_CLASS", &launch.class);
     set("TUTTI_QUANTUM", &launch.quantum.to_string());
     set("MASTER_ADDR", master(&launch.nodes));
     set("WORLD_SIZE", &launch.size.to_string());
-    set("LOCAL_WORLD_SIZE", &launch.tasks.len().to_string());
-    set("GROUP_RANK", &launch.node_rank.to_string());
+    set("LOCAL_WORLD_SIZE", &launch.share.tasks.len().to_string());
+    set("GROUP_RANK", &launch.share.node_rank.to_string());
     set("PMI_SIZE", &launch.size.to_string());
     set("PMI_SPAWNED", "0");
-    set("MPI_LOCALNRANKS", &launch.tasks.len().to_string());
+    set("MPI_LOCALNRANKS", &launch.share.tasks.len().to_string());
     if !has("MASTER_PORT") {
         set("MASTER_PORT", &(MASTER_PORTS.0 + launch.job.0 % MASTER_PORTS.1).to_string());
     }
@@ -86,7 +86,7 @@ pub(super) fn of_task(
     set("TUTTI_LOCAL_RANK", &local);
     set("LOCAL_RANK", &local);
     set("MPI_LOCALRANKID", &local);
-    if let Some(task) = launch.tasks.get(local_rank) {
+    if let Some(task) = launch.share.tasks.get(local_rank) {
         let rank = task.rank.to_string();
         set("TUTTI_RANK", &rank);
         set("RANK", &rank);

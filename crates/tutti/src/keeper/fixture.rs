@@ -21,7 +21,7 @@ use tutti_linux::pass;
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::frame::{decode, encode};
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
-use tutti_wire::launch::{Credentials, InputTo, Launch, LaunchSpec, Stdio, Usage};
+use tutti_wire::launch::{Credentials, InputTo, Launch, LaunchSpec, Share, Stdio, Usage};
 use tutti_wire::{FrameBuffer, Hello, Role};
 
 /// How long anything may take here before the test has failed.
@@ -45,11 +45,13 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
             groups: vec![nix::unistd::getegid().as_raw()],
         },
         size: tasks,
-        tasks: (0..tasks)
-            .map(|rank| TaskPlacement { rank: Rank(rank), processors: ProcessorSet::first(1) })
-            .collect(),
+        share: Share {
+            tasks: (0..tasks)
+                .map(|rank| TaskPlacement { rank: Rank(rank), processors: ProcessorSet::first(1) })
+                .collect(),
+            node_rank: 0,
+        },
         nodes: vec!["here".into()],
-        node_rank: 0,
         class: "interactive".into(),
         quantum: Nanos::from_millis(100),
         processors_per_task: 1,

@@ -179,7 +179,7 @@ impl Job {
                 Err(error) => program = Err(Refusal::new(format!("no cgroup: {}", chain(&error)))),
             }
         }
-        let tasks: Vec<Task> = launch.tasks.iter().map(|task| Task::new(task.rank)).collect();
+        let tasks: Vec<Task> = launch.share.tasks.iter().map(|task| Task::new(task.rank)).collect();
         let mut job = Self {
             undelivered: tasks.len(),
             launch,

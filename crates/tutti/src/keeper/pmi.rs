@@ -43,12 +43,12 @@ impl PmiJob {
                 job: launch.job,
                 user: UserId(launch.credentials.uid),
                 size: launch.size,
-                ranks: launch.tasks.iter().map(|task: &TaskPlacement| task.rank).collect(),
+                ranks: launch.share.tasks.iter().map(|task: &TaskPlacement| task.rank).collect(),
                 space_name: format!("kvs_{}", launch.job),
                 process_mapping: mapping,
                 attributes: Vec::new(),
             }),
-            connections: launch.tasks.iter().map(|_| None).collect(),
+            connections: launch.share.tasks.iter().map(|_| None).collect(),
         }
     }
 

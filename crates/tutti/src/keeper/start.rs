@@ -207,7 +207,7 @@ impl Job {
         });
         let environment =
             environment::of_task(&program.environment, &self.launch, index, Some(PMI_FD));
-        let processors: Vec<u32> = self.launch.tasks[index].processors.iter().collect();
+        let processors: Vec<u32> = self.launch.share.tasks[index].processors.iter().collect();
         let child = spawn(&Spawn {
             argv: &program.argv,
             env: &environment,
@@ -339,7 +339,7 @@ impl Job {
         // Whoever it is: asking the machine's user database could take long.
         let user = environment::value_of(launch, "USER").map(String::from_utf8_lossy);
         let uid = launch.credentials.uid.to_string();
-        let node = launch.nodes.get(launch.node_rank as usize).map_or("", String::as_str);
+        let node = launch.nodes.get(launch.share.node_rank as usize).map_or("", String::as_str);
         let name = pattern::expand(
             pattern,
             &PatternValues {

@@ -1,0 +1,234 @@
+//! The ends of streams between users and daemons of different nodes.
+//!
+//! A client that is far from the daemon it wants connects to the agent of its own node instead. What
+//! it says travels through the tree as bytes, and the agent at the other end has a connection with
+//! the daemon, on which it first says for whom. Neither the client nor the daemon speaks otherwise
+//! than if they were on one machine.
+//!
+//! Of each stream at most [`TUNNEL_WINDOW_BYTES`] are on their way in each direction: an end sends no
+//! more until the other has passed on what came. So a reader that stalls holds up its own stream, and
+//! the agents between hold no more of it than that.
+
+use crate::link::{Interest, Poller};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use tutti_wire::branch::{Part, Place, TunnelId, Tunnelled};
+use tutti_wire::limits::{TUNNEL_CHUNK_BYTES, TUNNEL_WINDOW_BYTES};
+
+/// Streams that end at one agent, at once.
+const ENDS_MAX: usize = 4096;
+
+/// The other end is told of what was passed on when it is so much.
+const TAKEN_BYTES: usize = TUNNEL_WINDOW_BYTES / 4;
+
+/// One end of a stream, which is a connection here.
+#[derive(Debug)]
+struct End {
+    socket: UnixStream,
+    token: u64,
+    /// Where the other end is.
+    to: Place,
+    /// Bytes for the socket that it has not taken yet.
+    pending: Vec<u8>,
+    /// What of them it has taken.
+    written: usize,
+    /// Bytes that may be sent to the other end.
+    credit: usize,
+    /// Bytes that were passed on and of which the other end has not been told.
+    taken: usize,
+    /// Nothing more comes from the socket, and the other end was told.
+    read_all: bool,
+    /// Nothing more comes from the other end.
+    got_all: bool,
+    interest: Interest,
+}
+
+/// All ends at this agent.
+#[derive(Debug, Default)]
+pub(super) struct Tunnels {
+    ends: BTreeMap<TunnelId, End>,
+    tokens: BTreeMap<u64, TunnelId>,
+}
+
+impl Tunnels {
+    /// Makes a connection the end of a stream; `unsaid` is what the socket is to be sent first.
+    ///
+    /// # Errors
+    /// If there are too many, or the socket can't be watched.
+    pub(super) fn add(
+        &mut self,
+        tunnel: TunnelId,
+        to: Place,
+        (socket, token): (UnixStream, u64),
+        unsaid: Vec<u8>,
+        poller: &Poller,
+    ) -> io::Result<()> {
+        if self.ends.len() >= ENDS_MAX {
+            return Err(io::Error::other(format!("{ENDS_MAX} streams are open, which is all")));
+        }
+        if self.ends.contains_key(&tunnel) {
+            return Err(io::Error::other("there is such a stream already"));
+        }
+        socket.set_nonblocking(true)?;
+        let interest = Interest::READ;
+        poller.add(&socket, token, interest)?;
+        self.tokens.insert(token, tunnel);
+        let end = End {
+            socket,
+            token,
+            to,
+            pending: unsaid,
+            written: 0,
+            credit: TUNNEL_WINDOW_BYTES,
+            taken: 0,
+            read_all: false,
+            got_all: false,
+            interest,
+        };
+        self.ends.insert(tunnel, end);
+        Ok(())
+    }
+
+    /// Whether this is the number of an end.
+    pub(super) fn is_end(&self, token: u64) -> bool {
+        self.tokens.contains_key(&token)
+    }
+
+    /// Reads from the connection of this number, unless there is no room on the way.
+    pub(super) fn on_ready(&mut self, token: u64, out: &mut Vec<Tunnelled>) {
+        if let Some(tunnel) = self.tokens.get(&token).copied() {
+            self.read(tunnel, out);
+        }
+    }
+
+    fn read(&mut self, tunnel: TunnelId, out: &mut Vec<Tunnelled>) {
+        let Some(end) = self.ends.get_mut(&tunnel) else { return };
+        if end.read_all || end.credit == 0 {
+            return;
+        }
+        let mut data = vec![0; TUNNEL_CHUNK_BYTES.min(end.credit)];
+        let part = match end.socket.read(&mut data) {
+            Ok(0) => Part::End(String::new()),
+            Ok(count) => {
+                data.truncate(count);
+                end.credit -= count;
+                Part::Bytes(data.into())
+            }
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                return;
+            }
+            // Whoever closes with something unread resets the connection; it ends all the same.
+            Err(_) => Part::End(String::new()),
+        };
+        end.read_all = matches!(part, Part::End(_));
+        out.push(Tunnelled { to: end.to, tunnel, part });
+    }
+
+    /// A part of a stream that ends here has come.
+    pub(super) fn on_part(&mut self, tunnel: TunnelId, part: Part) {
+        // Of a stream that has ended meanwhile something may still come.
+        let Some(end) = self.ends.get_mut(&tunnel) else { return };
+        match part {
+            Part::Bytes(data) => {
+                // Whoever sends more than he may gets his stream cut, and nobody else's.
+                if end.pending.len() - end.written + data.len() > TUNNEL_WINDOW_BYTES {
+                    end.read_all = true;
+                    end.got_all = true;
+                    end.pending.clear();
+                    end.written = 0;
+                } else {
+                    if end.written >= TAKEN_BYTES {
+                        end.pending.drain(..end.written);
+                        end.written = 0;
+                    }
+                    end.pending.extend_from_slice(&data);
+                }
+            }
+            Part::Taken(bytes) => {
+                end.credit = (end.credit + bytes as usize).min(TUNNEL_WINDOW_BYTES);
+            }
+            Part::End(_) | Part::Open(_) => end.got_all = true,
+        }
+    }
+
+    /// Streams to nodes that are out of reach end.
+    pub(super) fn lose(&mut self, is_lost: impl Fn(Place, TunnelId) -> bool) {
+        for (tunnel, end) in &mut self.ends {
+            if is_lost(end.to, *tunnel) {
+                end.got_all = true;
+                end.read_all = true;
+            }
+        }
+    }
+
+    /// The end of a round: writes what waits, watches for what is wanted, lets go of what is over.
+    /// `is_busy` says where more would only wait.
+    pub(super) fn settle(
+        &mut self,
+        poller: &Poller,
+        is_busy: impl Fn(Place) -> bool,
+        out: &mut Vec<Tunnelled>,
+    ) {
+        let mut over = Vec::new();
+        for (&tunnel, end) in &mut self.ends {
+            if end.write().is_err() {
+                end.got_all = true;
+                if !end.read_all {
+                    end.read_all = true;
+                    out.push(Tunnelled { to: end.to, tunnel, part: Part::End(String::new()) });
+                }
+                end.pending.clear();
+                end.written = 0;
+            }
+            let all = end.got_all && end.pending.is_empty();
+            if end.taken >= TAKEN_BYTES && !end.got_all {
+                let taken = u32::try_from(end.taken).unwrap_or(u32::MAX);
+                end.taken = 0;
+                out.push(Tunnelled { to: end.to, tunnel, part: Part::Taken(taken) });
+            }
+            if all {
+                // A socket that is gone needs no word.
+                let _ = end.socket.shutdown(Shutdown::Write);
+            }
+            if all && end.read_all {
+                over.push(tunnel);
+                continue;
+            }
+            let read = !end.read_all && end.credit > 0 && !is_busy(end.to);
+            let interest = Interest { read, write: !end.pending.is_empty() };
+            if interest != end.interest {
+                end.interest = interest;
+                let _ = poller.modify(&end.socket, end.token, interest);
+            }
+        }
+        for tunnel in over {
+            if let Some(end) = self.ends.remove(&tunnel) {
+                poller.remove(&end.socket);
+                self.tokens.remove(&end.token);
+            }
+        }
+    }
+}
+
+impl End {
+    fn write(&mut self) -> io::Result<()> {
+        while self.written < self.pending.len() {
+            match self.socket.write(&self.pending[self.written..]) {
+                Ok(count) => {
+                    self.written += count;
+                    self.taken += count;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.pending.clear();
+        self.written = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! Messages between neighbours in the control tree.
+//!
+//! The agents of a cluster form a tree; at its root is the agent of the machine that the controller
+//! runs on. Each has one connection to its parent, and over it travels everything: orders to the nodes
+//! of its branch, their reports, streams between users and what is far from them, and the time. What
+//! is meant for several nodes goes over each connection once.
+
+use crate::limits::{BATCH_MAX, TUNNEL_CHUNK_BYTES};
+use crate::tree::{FromAgent, ToAgent};
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use tutti_core::{ClusterTime, Nanos, NodeId};
+
+/// Whom an order is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Recipients {
+    /// These nodes, in ascending order.
+    Nodes(Vec<NodeId>),
+    /// The node of this name: the answer to its request to join, before it has a number.
+    Joiner(String),
+    /// All nodes of the branch.
+    All,
+}
+
+/// An order on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Whom it is for.
+    pub to: Recipients,
+    /// What to do.
+    pub order: ToAgent,
+}
+
+/// Orders in messages of moderate length: many small ones in one, and each launch, which may be as
+/// long as a message can be, by itself.
+#[must_use]
+pub fn batches(orders: Vec<Order>) -> Vec<Vec<Order>> {
+    let mut batches: Vec<Vec<Order>> = Vec::new();
+    let mut has_room = false;
+    for order in orders {
+        let is_launch = matches!(order.order, ToAgent::Launch { .. });
+        match batches.last_mut() {
+            Some(batch) if has_room && !is_launch && batch.len() < BATCH_MAX => batch.push(order),
+            _ => batches.push(Vec::from([order])),
+        }
+        has_room = !is_launch;
+    }
+    batches
+}
+
+/// A report on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Whose it is; `None` from a node that has no number yet.
+    pub from: Option<NodeId>,
+    /// What it has to say.
+    pub report: FromAgent,
+}
+
+/// What a parent, or the controller, tells the agent at the head of a branch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToBranch {
+    /// Orders, in their order.
+    Orders(Vec<Order>),
+    /// Part of a stream.
+    Tunnel(Tunnelled),
+    /// The answer to `Clock`.
+    Clock(ClockReply),
+    /// The addresses at which the agents between this one and the root listen, nearest first: whom to
+    /// ask when the parent is gone.
+    Ancestors(Vec<String>),
+    /// The branch is not taken in here: go to these instead, the first that answers.
+    Elsewhere {
+        /// Their addresses.
+        addresses: Vec<String>,
+    },
+    /// The branch may not join, and why.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What the agent at the head of a branch tells its parent, or the controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromBranch {
+    /// The first message.
+    Here {
+        /// The name of the agent's node.
+        name: String,
+        /// Where children would find it, or empty.
+        address: String,
+    },
+    /// Reports of the nodes of the branch, in the order of each node.
+    Reports(Vec<Report>),
+    /// These nodes are out of reach: their connection to the branch broke.
+    Gone(Vec<NodeId>),
+    /// Part of a stream.
+    Tunnel(Tunnelled),
+    /// What time is it?
+    Clock {
+        /// When it was asked, by the clock of who asks, in nanoseconds.
+        asked_ns: u64,
+    },
+}
+
+/// What time it was, asked from one's parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockReply {
+    /// As in the question.
+    pub asked_ns: u64,
+    /// The parent's cluster time when the question came.
+    pub came: ClusterTime,
+    /// The parent's cluster time when the answer went.
+    pub went: ClusterTime,
+    /// How far off the parent's own cluster time may be.
+    pub error: Nanos,
+}
+
+/// A stream's name: unique in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TunnelId {
+    /// The node of who opened it.
+    pub opener: NodeId,
+    /// A number that this node's agent gives once.
+    pub number: u64,
+}
+
+/// Where a part of a stream is going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Place {
+    /// To the controller's machine.
+    Controller,
+    /// To this node.
+    Node(NodeId),
+}
+
+/// Part of a stream, on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tunnelled {
+    /// Where it is going.
+    pub to: Place,
+    /// Of which stream.
+    pub tunnel: TunnelId,
+    /// What it is.
+    pub part: Part,
+}
+
+/// A part of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// Somebody wants to speak with the daemon there: the controller, or the node's keeper.
+    Open(Vouch),
+    /// Bytes, at most [`TUNNEL_CHUNK_BYTES`] of them, and no more on their way than
+    /// [`crate::limits::TUNNEL_WINDOW_BYTES`].
+    Bytes(ByteBuf),
+    /// So many bytes were passed on: so many more may be sent.
+    Taken(u32),
+    /// Nothing more will come from this end; with a reason if it is not what the daemon or its client
+    /// wanted.
+    End(String),
+}
+
+impl Part {
+    /// Whether it may be sent.
+    #[must_use]
+    pub fn is_proper(&self) -> bool {
+        match self {
+            Self::Bytes(data) => data.len() <= TUNNEL_CHUNK_BYTES,
+            Self::Open(_) | Self::Taken(_) | Self::End(_) => true,
+        }
+    }
+}
+
+/// Who somebody is, as the kernel of his node said to the agent there. Taken only from daemons of the
+/// cluster; after it, the connection is his, beginning with his greeting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vouch {
+    /// The node that he is on.
+    pub node: NodeId,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// Process, on his node.
+    pub pid: i32,
+    /// Hard limits of the process, by the kernel's number of the resource.
+    pub hard_limits: Vec<u64>,
+}
+
+/// What a client tells the agent of its node: the first message to [`crate::Role::Gate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Through {
+    /// The node whose keeper the client wants to speak with. What follows are his bytes.
+    pub node: NodeId,
+}
