@@ -1,0 +1,53 @@
+//! Every maximum and lifetime of this crate, with its reason.
+
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The name of a cluster, a node or an admin, in bytes: what the name of a host may have.
+pub const NAME_BYTES_MAX: usize = 253;
+
+/// How long an authority is good for. To follow it by another, each machine must join again, so
+/// that it outlives the machines.
+pub const AUTHORITY_LIFETIME: Duration = DAY.saturating_mul(20 * 365);
+
+/// How long a certificate is good for: nobody takes one back, so that a stolen one must not last.
+pub const CERTIFICATE_LIFETIME: Duration = DAY.saturating_mul(30);
+
+/// How long before its end a certificate is due to be renewed: a node that is off for a week still
+/// comes back by itself.
+pub const RENEWAL_LEAD: Duration = DAY.saturating_mul(15);
+
+/// Certificates are good from so long before they were made: clocks of machines differ, and who
+/// joins has no cluster time yet.
+pub const CLOCK_SKEW: Duration = HOUR;
+
+/// A request for a certificate; one made here has some 230 bytes.
+pub const REQUEST_BYTES_MAX: usize = 4 << 10;
+
+/// A certificate; one made here has some 1,100 bytes at most.
+pub const CERTIFICATE_BYTES_MAX: usize = 4 << 10;
+
+/// A file with a key and two certificates.
+pub const FILE_BYTES_MAX: usize = 64 << 10;
+
+/// Tokens that can wait to be redeemed: a large cluster joins with one for each machine.
+pub const TOKENS_MAX: usize = 16 << 10;
+
+/// How long a token is remembered after its end, so that who comes late hears that it was in order
+/// once.
+pub const TOKEN_REMEMBERED: Duration = DAY;
+
+/// Room for what comes from the network, as long as little comes.
+pub const INPUT_BYTES: usize = 16 << 10;
+
+/// The same, for who fills that.
+pub const INPUT_BYTES_BULK: usize = 256 << 10;
+
+/// What is encrypted and not yet taken by the kernel: more is not taken from the caller.
+pub const UNSENT_BYTES_MAX: usize = 256 << 10;
+
+const _: () = assert!(RENEWAL_LEAD.as_secs() < CERTIFICATE_LIFETIME.as_secs());
+const _: () = assert!(CERTIFICATE_LIFETIME.as_secs() < AUTHORITY_LIFETIME.as_secs());
+const _: () = assert!(3 * CERTIFICATE_BYTES_MAX < FILE_BYTES_MAX);
