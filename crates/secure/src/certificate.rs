@@ -3,6 +3,7 @@
 //! What is read here is our own authority's work, or is about to be compared with it; whom to trust
 //! is decided in `verify`, not here.
 
+use crate::hash::sha256;
 use crate::limits::CERTIFICATE_BYTES_MAX;
 use crate::name::{Member, Name, cluster_of_uri};
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -13,7 +14,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
-/// SHA-256 of a certificate.
+/// SHA-256 of a certificate (DER), as `openssl x509 -fingerprint -sha256` has it, too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; Self::BYTES]);
 
@@ -22,10 +23,7 @@ impl Fingerprint {
     pub const BYTES: usize = 32;
 
     pub(crate) fn of(certificate: &[u8]) -> Self {
-        let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
-        let mut bytes = [0; Self::BYTES];
-        bytes.copy_from_slice(digest.as_ref());
-        Self(bytes)
+        Self(sha256(&[certificate]))
     }
 
     /// Its bytes.

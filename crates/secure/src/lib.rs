@@ -28,6 +28,7 @@ mod certificate;
 mod clock;
 mod credentials;
 mod endpoint;
+mod hash;
 mod input;
 mod key;
 mod key_file;

@@ -32,8 +32,9 @@ pub const CERTIFICATE_BYTES_MAX: usize = 4 << 10;
 /// A file with a key and two certificates.
 pub const FILE_BYTES_MAX: usize = 64 << 10;
 
-/// Tokens that can wait to be redeemed: a large cluster joins with one for each machine.
-pub const TOKENS_MAX: usize = 16 << 10;
+/// Tokens that can wait to be redeemed: a large cluster joins with one for each machine. Each that is
+/// redeemed is compared with all of them.
+pub const TOKENS_MAX: usize = 4 << 10;
 
 /// How long a token is remembered after its end, so that who comes late hears that it was in order
 /// once.

@@ -141,7 +141,8 @@ impl SecureStream {
         self.unread > 0 || !self.input.is_empty()
     }
 
-    /// Says farewell, after all that was written; the peer may still write.
+    /// Says farewell, after all that was written; the peer may still write. A connection that is not
+    /// made yet is given up.
     ///
     /// # Errors
     /// `WouldBlock` if there is no room for all: to be called again when there is. Otherwise the peer
@@ -149,9 +150,13 @@ impl SecureStream {
     pub fn shutdown(&mut self) -> io::Result<()> {
         self.check()?;
         if self.progress != Progress::Closing {
-            self.progress = Progress::Closing;
             self.tls.send_close_notify();
         }
+        if self.is_handshaking() {
+            // Nothing that still comes has been looked at for whom it comes from.
+            return self.fail(StreamError::GivenUp);
+        }
+        self.progress = Progress::Closing;
         self.flush()?;
         self.socket.shutdown(Shutdown::Write)
     }
@@ -228,6 +233,7 @@ impl SecureStream {
 impl Read for SecureStream {
     /// Reads what the peer wrote. 0: it has said farewell.
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.check()?;
         let mut total = 0;
         while total < room.len() && !self.ended {
             if self.unread > 0 {
@@ -238,7 +244,7 @@ impl Read for SecureStream {
                 match self.decrypt() {
                     Ok(()) if self.unread == 0 => self.look_for_farewell(),
                     Ok(()) => {}
-                    // What came before is whole; the error is told again.
+                    // What came before can be used; the error is told again.
                     Err(_) if total > 0 => break,
                     Err(error) => return Err(error),
                 }

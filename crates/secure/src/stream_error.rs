@@ -44,6 +44,9 @@ pub enum StreamError {
     /// The connection ended without a farewell: something may be missing.
     #[error("the connection broke")]
     Truncated,
+    /// We gave up before the handshake was over.
+    #[error("the connection was given up before it was made")]
+    GivenUp,
     /// Everything else.
     #[error("the secure connection failed")]
     Tls(#[source] Error),

@@ -7,7 +7,7 @@
 //! are a checksum, so that a slip of the hand is not taken for a token that is refused.
 
 use crate::certificate::Fingerprint;
-use ring::digest::{SHA256, digest};
+use crate::hash::sha256;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +37,7 @@ impl Secret {
 
     /// What is kept of it: who reads it there can't redeem it.
     pub(crate) fn hash(&self) -> [u8; 32] {
-        *Fingerprint::of(&self.0).as_bytes()
+        sha256(&[&self.0])
     }
 }
 
@@ -156,8 +156,8 @@ impl Token {
 }
 
 fn checksum(authority: &[u8], secret: &Secret) -> [u8; CHECKSUM_BYTES] {
-    let hash = digest(&SHA256, &[PREFIX.as_bytes(), authority, &secret.0].concat());
+    let hash = sha256(&[PREFIX.as_bytes(), authority, &secret.0]);
     let mut sum = [0; CHECKSUM_BYTES];
-    sum.copy_from_slice(&hash.as_ref()[..CHECKSUM_BYTES]);
+    sum.copy_from_slice(&hash[..CHECKSUM_BYTES]);
     sum
 }
