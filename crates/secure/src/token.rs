@@ -35,6 +35,18 @@ impl Secret {
         Ok(Self(bytes))
     }
 
+    /// The bytes of it, to be sent to the cluster and nobody else.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The secret of these bytes; `None` if there are too many or too few.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
     /// What is kept of it: who reads it there can't redeem it.
     pub(crate) fn hash(&self) -> [u8; 32] {
         sha256(&[&self.0])

@@ -79,6 +79,15 @@ impl Instance {
         self.directory.join("gate.sock")
     }
 
+    /// What outlives the instance: what the machine is in a cluster. The state directory of the
+    /// system's is gone after a restart of the machine.
+    pub(crate) fn cluster_directory(&self) -> PathBuf {
+        match self.directory.file_name().filter(|_| !self.private) {
+            Some(name) => Path::new("/var/lib").join(name),
+            None => self.directory.join("cluster"),
+        }
+    }
+
     /// Where the keeper puts scripts of jobs.
     pub(crate) fn spool(&self) -> PathBuf {
         self.directory.join("jobs")

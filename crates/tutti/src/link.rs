@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use tutti_linux::pass;
+use tutti_secure::SecureStream;
 use tutti_wire::frame::{self, DecodeError, FrameBuffer, Hello, Role, TooLong};
 
 /// How much one call to [`Link::receive`] reads at most, so that a fast peer can't starve others.
@@ -81,6 +82,19 @@ impl Transport for UnixStream {
     }
 }
 
+/// A connection with another machine.
+pub(crate) type FarLink = Link<SecureStream>;
+
+impl Transport for SecureStream {
+    fn wants_write(&self) -> bool {
+        Self::wants_write(self)
+    }
+
+    fn has_more(&self) -> bool {
+        self.has_unread()
+    }
+}
+
 /// One framed connection.
 #[derive(Debug)]
 pub(crate) struct Link<S = UnixStream> {
@@ -113,14 +127,6 @@ impl Link {
         &self.stream
     }
 
-    /// The socket, for somebody who goes on with it otherwise, and the bytes that were read from it
-    /// beyond the messages that were taken.
-    #[must_use]
-    pub(crate) fn into_rest(self) -> (UnixStream, Vec<u8>) {
-        let rest = self.input.rest().to_vec();
-        (self.stream, rest)
-    }
-
     /// Sends all that is queued and waits for one message; for clients, which have nothing else to
     /// do meanwhile.
     ///
@@ -133,6 +139,26 @@ impl Link {
         result
     }
 
+    /// The socket, for somebody who goes on with it otherwise, and the bytes that were read from it
+    /// beyond the messages that were taken.
+    #[must_use]
+    pub(crate) fn into_rest(self) -> (UnixStream, Vec<u8>) {
+        let rest = self.input.rest().to_vec();
+        (self.stream, rest)
+    }
+}
+
+impl FarLink {
+    /// Sends all that is queued and waits for one message, over a stream that waits.
+    ///
+    /// # Errors
+    /// As for other connections.
+    pub(crate) fn call<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
+        self.call_blocking()
+    }
+}
+
+impl<S: Transport> Link<S> {
     fn call_blocking<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
         if let Some(error) = self.overlong {
             return Err(error.into());
@@ -159,9 +185,7 @@ impl Link {
             Err(error) => Err(error.into()),
         }
     }
-}
 
-impl<S: Transport> Link<S> {
     /// Takes over a stream that never waits.
     pub(crate) fn over(stream: S) -> Self {
         Self {
@@ -346,7 +370,11 @@ impl<S: Transport> Link<S> {
         self.output.clear();
         self.output.shrink_to(ROOM_KEPT_BYTES);
         self.sent = 0;
-        Ok(())
+        // What the stream has taken it may still hold.
+        match self.stream.flush() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            result => Ok(result?),
+        }
     }
 
     /// Sends what is queued as far as it goes, and has the poller watch for room if not all went.

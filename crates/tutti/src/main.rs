@@ -16,6 +16,7 @@ mod front;
 mod instance;
 mod keeper;
 mod link;
+mod membership;
 mod output;
 mod parameter;
 mod supervise;

@@ -3,6 +3,7 @@
 
 use crate::exit::Exit;
 use crate::instance::Instance;
+use crate::membership::Place;
 use crate::output::print;
 use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg};
@@ -10,6 +11,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use std::fs::{File, OpenOptions, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -44,10 +46,33 @@ fn lock(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
     file.set_permissions(Permissions::from_mode(0o600))
         .with_context(|| format!("cannot close {} to others", path.display()))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(lock) => Ok(Some(lock)),
+        Ok(mut lock) => {
+            lock.set_len(0)?;
+            writeln!(lock, "{}", std::process::id())?;
+            Ok(Some(lock))
+        }
         Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
         Err((_, error)) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
     }
+}
+
+/// Ends the daemons of this machine, which is one of a cluster, and its tasks.
+///
+/// # Errors
+/// If it can't be told, or does not end.
+pub(crate) fn end(instance: &Instance) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(instance.lock_file()).unwrap_or_default();
+    if !is_supervised(instance) {
+        return Ok(());
+    }
+    let pid: i32 = text.trim().parse().context("the lock does not say who holds it")?;
+    kill(Pid::from_raw(pid), Signal::SIGTERM).context("cannot tell the supervisor to end")?;
+    let patience = Instant::now() + Duration::from_secs(30);
+    while is_supervised(instance) {
+        anyhow::ensure!(Instant::now() < patience, "a daemon still runs; see the log");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
 }
 
 /// Supervises in the foreground until the instance ends.
@@ -131,6 +156,14 @@ fn has_node(instance: &Instance) -> anyhow::Result<bool> {
 /// The daemons, in the order of their start.
 const ROLES: [&str; 3] = ["keeper", "controller", "agent"];
 
+/// Those of a machine whose controller is on another.
+const ROLES_OF_MEMBER: [&str; 2] = ["keeper", "agent"];
+
+fn is_member(instance: &Instance) -> anyhow::Result<bool> {
+    let membership = Place::of(instance).membership()?;
+    Ok(membership.is_some_and(|membership| !membership.head.is_empty()))
+}
+
 struct Daemon {
     role: &'static str,
     child: Option<Child>,
@@ -162,7 +195,8 @@ impl<'a> Supervisor<'a> {
             daemons: Vec::new(),
             ending: None,
         };
-        for role in ROLES {
+        let roles: &[&str] = if is_member(instance)? { &ROLES_OF_MEMBER } else { &ROLES };
+        for &role in roles {
             let mut daemon =
                 Daemon { role, child: None, started: Instant::now(), failures: 0, start_at: None };
             Self::launch(instance, supervisor.log.as_ref(), &mut daemon)?;
@@ -237,6 +271,9 @@ impl<'a> Supervisor<'a> {
     /// The controller ends the jobs first; if there is none to ask, all are told to end.
     fn ask_for_the_end(&mut self) {
         self.ending = Some(Instant::now() + Duration::from_secs(20));
+        if self.daemons.len() == ROLES_OF_MEMBER.len() {
+            return self.terminate(&ROLES_OF_MEMBER);
+        }
         let asked = std::os::unix::net::UnixStream::connect(self.instance.controller_socket())
             .and_then(crate::link::Link::new)
             .is_ok_and(|mut link| {
@@ -270,13 +307,19 @@ impl<'a> Supervisor<'a> {
             let Some(child) = &mut daemon.child else { continue };
             let Ok(Some(status)) = child.try_wait() else { continue };
             daemon.child = None;
-            if status.success() && daemon.role == "controller" {
+            if status.success() && self.decides(index) {
                 self.on_orderly_end();
             } else if self.ending.is_none() && !status.success() {
                 // One that ends well was told to, by a controller that is ending itself.
                 self.on_failure(index, status);
             }
         }
+    }
+
+    /// Whether the end of this daemon is that of the instance.
+    fn decides(&self, index: usize) -> bool {
+        let decider = if self.daemons.len() == ROLES.len() { "controller" } else { "agent" };
+        self.daemons[index].role == decider
     }
 
     /// The controller has ended the jobs and told the agent to stop, which told the keeper.

@@ -71,6 +71,8 @@ pub enum ToBranch {
     /// The addresses at which the agents between this one and the root listen, nearest first: whom to
     /// ask when the parent is gone.
     Ancestors(Vec<String>),
+    /// The parent has lost its own parent, and has another: every node of the branch asks again to join.
+    JoinAgain,
     /// The branch is not taken in here: go to these instead, the first that answers.
     Elsewhere {
         /// Their addresses.

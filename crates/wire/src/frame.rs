@@ -63,6 +63,8 @@ pub enum Role {
     /// A user who wants to be connected with a daemon of another node; a
     /// [`crate::branch::Through`] follows, and then what he has to say to that daemon.
     Gate = 6,
+    /// A machine that wants to become one of the cluster; speaks [`crate::join`].
+    Newcomer = 7,
 }
 
 /// The first frame of a connection: `TUTTI`, the version (two bytes), the role (one byte).
@@ -109,6 +111,7 @@ impl Hello {
             4 => Role::Server,
             5 => Role::Proxy,
             6 => Role::Gate,
+            7 => Role::Newcomer,
             _ => return Err(DecodeError::NotTutti),
         };
         Ok(Self { role })

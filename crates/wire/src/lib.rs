@@ -4,7 +4,8 @@
 //!
 //! - [`frame`]: length-prefixed frames, and the greeting that opens every connection
 //! - [`local`]: client and controller; [`tree`]: controller and agent, on the way of [`branch`];
-//!   [`keeper`]: agent and keeper; [`attach`]: front end and keeper
+//!   [`keeper`]: agent and keeper; [`attach`]: front end and keeper; [`join`]: how a machine gets into
+//!   a cluster
 //! - [`launch`]: what the tasks of a job are, as it travels from the front end to the keeper
 //! - [`report`]: the structs behind every table and every `--json`: what users rely on
 //! - [`units`], [`script`], [`pattern`], [`pmi`]: lengths and sizes, job scripts, names of output
@@ -17,6 +18,7 @@ extern crate alloc;
 pub mod attach;
 pub mod branch;
 pub mod frame;
+pub mod join;
 pub mod keeper;
 pub mod launch;
 pub mod limits;

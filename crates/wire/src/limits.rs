@@ -36,6 +36,9 @@ pub const FRONT_END_FRAME_BYTES_MAX: usize = 2 << 20;
 /// What somebody who has not said yet which job he wants may send.
 pub const NEWCOMER_FRAME_BYTES_MAX: usize = 256;
 
+/// What a machine may send that nobody knows yet: a token and a request for a certificate.
+pub const STRANGER_FRAME_BYTES_MAX: usize = 8 << 10;
+
 /// One piece of a task's output or input. Large enough that the cost of a frame vanishes, small
 /// enough that ranks take turns on a connection.
 pub const STDIO_CHUNK_BYTES: usize = 256 << 10;

@@ -6,9 +6,10 @@ use super::clock::ClusterClock;
 use super::load::LoadReports;
 use super::parts::Ending;
 use super::switch::Switch;
-use super::track::{Begun, Place, TaskId, Tracker};
+use super::track::{self, Begun, TaskId, Tracker};
 use super::tree::{Heard, Tree, TreeOptions};
 use crate::link::{Interest, Link, Poller, Ready};
+use crate::membership::{Membership, Place};
 use anyhow::Context;
 use nix::unistd::{Pid, getppid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,11 @@ pub(crate) struct AgentOptions {
     pub(crate) keeper: PathBuf,
     /// Where clients here find the way to other nodes.
     pub(crate) gate: PathBuf,
+    /// Whether the instance is one user's own.
+    pub(crate) private: bool,
+    /// What the machine is in its cluster, if it is in one, and where that is kept.
+    pub(crate) membership: Option<Membership>,
+    pub(crate) place: Place,
     /// The name of the cgroup subtree.
     pub(crate) cgroup_name: String,
     /// The name that the node joins under.
@@ -61,6 +67,8 @@ pub(super) struct Agent {
     pub(super) endings: Vec<Ending>,
     tree: Tree,
     welcomed: bool,
+    /// Why the parent was lost, when that was last said.
+    loss: String,
     keeper: Option<Link>,
     keeper_incarnation: Option<u64>,
     pub(super) keeper_pid: i32,
@@ -95,18 +103,22 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         controller: options.controller.clone(),
         keeper: options.keeper.clone(),
         gate: options.gate.clone(),
+        private: options.private,
+        membership: options.membership.clone(),
+        place: options.place.clone(),
     };
     let mut agent = Agent {
-        tree: Tree::new(tree, clock.clone(), &poller),
+        switch: Switch::start(settings, clock.clone()).context("cannot start the switch thread")?,
+        tree: Tree::new(tree, clock, &poller),
         poller,
         hierarchy,
         no_cgroup,
-        switch: Switch::start(settings, clock.clone()).context("cannot start the switch thread")?,
         settings,
         load: LoadReports::default(),
         tracker: Tracker::new(),
         endings: Vec::new(),
         welcomed: false,
+        loss: String::new(),
         keeper: None,
         keeper_incarnation: None,
         keeper_pid: 0,
@@ -191,9 +203,13 @@ impl Agent {
             self.join();
         }
         if self.keeper.is_none() || !self.tree.has_parent() {
-            self.retry_at_ns = Some(clock::monotonic_ns() + self.retry_ns);
-            self.retry_ns = (self.retry_ns * 2).min(RETRY_MAX_NS);
+            self.retry_later();
         }
+    }
+
+    fn retry_later(&mut self) {
+        self.retry_at_ns = Some(clock::monotonic_ns() + self.retry_ns);
+        self.retry_ns = (self.retry_ns * 2).min(RETRY_MAX_NS);
     }
 
     fn dial(&self, path: &Path, token: u64) -> Option<Link> {
@@ -253,11 +269,16 @@ impl Agent {
     }
 
     fn on_parent_lost(&mut self, reason: &str) {
-        if !self.stopping {
+        if !self.stopping && self.loss != reason {
             say!("tutti agent: lost the controller: {reason}; jobs go on taking turns");
+            reason.clone_into(&mut self.loss);
         }
-        self.welcomed = false;
-        self.retry_soon();
+        if self.welcomed {
+            self.welcomed = false;
+            self.retry_soon();
+        } else {
+            self.retry_later();
+        }
     }
 
     fn on_order(&mut self, order: ToAgent) {
@@ -299,6 +320,8 @@ impl Agent {
     /// Tells a controller all that it may have missed, and ends what it does not know.
     fn on_welcome(&mut self, settings: Settings, known: &[JobId]) {
         self.welcomed = true;
+        self.loss.clear();
+        self.retry_ns = RETRY_MIN_NS;
         self.switch.joined();
         self.load = LoadReports::default();
         self.take_settings(settings);
@@ -440,9 +463,9 @@ impl Agent {
     fn track(&mut self, id: JobId, rank: Rank, root: i32, begun: Begun) {
         let Some(job) = self.jobs.get(&id) else { return };
         let place = match &job.group {
-            Some(group) => Place::Group(group.path().join(format!("rank-{rank}"))),
-            None if !job.adopted.is_empty() => Place::Trees(job.adopted.clone()),
-            None => Place::Minder(root),
+            Some(group) => track::Place::Group(group.path().join(format!("rank-{rank}"))),
+            None if !job.adopted.is_empty() => track::Place::Trees(job.adopted.clone()),
+            None => track::Place::Minder(root),
         };
         let begun = match job.adopted.len() {
             0 => begun,

@@ -10,6 +10,7 @@
 //! started again goes on where it was.
 
 mod bell;
+mod carrier;
 mod clock;
 mod driver;
 mod ipc;

@@ -1,5 +1,6 @@
 //! A connection of the control tree: orders and reports first, then what there is of streams.
 
+use super::carrier::Carrier;
 use crate::link::{Link, LinkError, Poller};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,14 +32,14 @@ impl Message for FromBranch {
 /// The connection with a neighbour.
 #[derive(Debug)]
 pub(super) struct Neighbour {
-    pub(super) link: Link,
+    pub(super) link: Link<Carrier>,
     token: u64,
     bulk: VecDeque<Tunnelled>,
 }
 
 impl Neighbour {
     /// Takes over a connection that is watched under this number.
-    pub(super) const fn new(link: Link, token: u64) -> Self {
+    pub(super) const fn new(link: Link<Carrier>, token: u64) -> Self {
         Self { link, token, bulk: VecDeque::new() }
     }
 

@@ -134,8 +134,10 @@ impl Routes {
     /// A child's connection broke; gives the nodes of its branch.
     pub(super) fn lose(&mut self, child: Child) -> Vec<NodeId> {
         self.joiners.retain(|_, of| *of != child);
-        let nodes = self.nodes.extract_if(.., |_, of| *of == child);
-        nodes.map(|(node, _)| node).collect()
+        let of_child = |(&node, of): (&NodeId, &Child)| (*of == child).then_some(node);
+        let nodes: Vec<NodeId> = self.nodes.iter().filter_map(of_child).collect();
+        self.nodes.retain(|_, of| *of != child);
+        nodes
     }
 
     /// The parent is gone, and with it what it knew of this branch: all must join again.

@@ -4,47 +4,81 @@
 //! from below goes up, all that has gathered in a round of the loop together. Nothing here decides
 //! anything: [`super::routes`] knows the ways.
 
+use super::carrier::{self, Carrier};
 use super::clock::{ClusterClock, Estimator};
 use super::neighbour::Neighbour;
 use super::routes::{Child, Routes, Way};
 use super::tunnels::Tunnels;
 use crate::link::{Interest, Link, LinkError, Poller};
+use crate::membership::{self, Membership};
+use anyhow::Context;
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::net::{TcpListener, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tutti_core::{Nanos, NodeId};
 use tutti_linux::clock::monotonic_ns;
 use tutti_linux::{peer, proc};
+use tutti_secure::Endpoint;
 use tutti_wire::Role;
 use tutti_wire::branch::{
     ClockReply, FromBranch, Order, Part, Place, Report, Through, ToBranch, TunnelId, Tunnelled,
     Vouch, batches,
 };
-use tutti_wire::limits::{BATCH_MAX, NEWCOMER_FRAME_BYTES_MAX};
+use tutti_wire::join::{Redeem, Redeemed};
+use tutti_wire::limits::{
+    BATCH_MAX, FRAME_BYTES_MAX, NEWCOMER_FRAME_BYTES_MAX, STRANGER_FRAME_BYTES_MAX,
+};
 use tutti_wire::tree::{FromAgent, ToAgent};
 
 /// The parent's connection.
 pub(super) const UP: u64 = 0;
 /// Users who want to be connected with a daemon of another node.
 const GATE: u64 = 2;
+/// Users who want the controller, where it is on another machine.
+const DOOR: u64 = 3;
+/// Agents of other machines.
+const PORT: u64 = 4;
 /// The first number of a connection that is not there from the beginning.
 const FIRST_TOKEN: u64 = 16;
 
-/// What an agent is to its machine's part of the cluster.
+/// How long somebody who has come may take to say who he is.
+const STRANGER_PATIENCE_NS: u64 = 5_000_000_000;
+
+/// Those who have not said yet, at once.
+const STRANGERS_MAX: usize = 512;
+
+/// Where an agent is.
 #[derive(Clone, Debug)]
 pub(super) struct TreeOptions {
     /// The node's name.
     pub(super) name: String,
-    /// Where the controller listens, if it is on this machine.
+    /// Where the controller listens; on a member, where its clients knock.
     pub(super) controller: PathBuf,
     /// Where the node's keeper listens.
     pub(super) keeper: PathBuf,
     /// Where users find the agent.
     pub(super) gate: PathBuf,
+    /// Whether the instance is one user's own.
+    pub(super) private: bool,
+    /// What the machine is in its cluster, if it is in one.
+    pub(super) membership: Option<Membership>,
+    /// Where that is kept.
+    pub(super) place: membership::Place,
+}
+
+impl TreeOptions {
+    /// Whether the controller is on this machine.
+    fn is_root(&self) -> bool {
+        self.membership.as_ref().is_none_or(|membership| membership.head.is_empty())
+    }
 }
 
 /// What the tree has for the agent itself.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a few at a time, used at once")]
 pub(super) enum Heard {
     /// Something to do.
     Order(ToAgent),
@@ -52,9 +86,10 @@ pub(super) enum Heard {
     ParentLost(String),
 }
 
-/// A client at the gate that has not said yet where it wants to.
-struct Newcomer {
-    link: Link,
+/// Somebody from another machine who has not said yet what he wants.
+struct Stranger {
+    link: Link<Carrier>,
+    until_ns: u64,
 }
 
 /// See the head of the file.
@@ -63,13 +98,22 @@ pub(super) struct Tree {
     routes: Routes,
     up: Option<Neighbour>,
     children: BTreeMap<Child, Neighbour>,
+    /// What their certificates call them.
+    names: BTreeMap<Child, String>,
     reports: Vec<Report>,
     gone: Vec<NodeId>,
     orders: BTreeMap<Child, Vec<Order>>,
     tunnels: Tunnels,
     tunnelled: Vec<Tunnelled>,
     gate: Option<UnixListener>,
-    newcomers: BTreeMap<u64, Newcomer>,
+    door: Option<UnixListener>,
+    port: Option<TcpListener>,
+    endpoint: Option<Endpoint>,
+    strangers: BTreeMap<u64, Stranger>,
+    /// Clients at the gate that have not said yet where they want to.
+    guests: BTreeMap<u64, Link>,
+    /// How often a parent was dialled in vain.
+    dialled: usize,
     next_token: u64,
     next_tunnel: u64,
     clock: ClusterClock,
@@ -81,35 +125,59 @@ impl Tree {
     /// An agent that knows nobody yet.
     pub(super) fn new(options: TreeOptions, clock: ClusterClock, poller: &Poller) -> Self {
         let mut tree = Self {
-            routes: Routes::new(options.name.clone(), true),
+            routes: Routes::new(options.name.clone(), options.is_root()),
             options,
             up: None,
             children: BTreeMap::new(),
+            names: BTreeMap::new(),
             reports: Vec::new(),
             gone: Vec::new(),
             orders: BTreeMap::new(),
             tunnels: Tunnels::default(),
             tunnelled: Vec::new(),
             gate: None,
-            newcomers: BTreeMap::new(),
+            door: None,
+            port: None,
+            endpoint: None,
+            strangers: BTreeMap::new(),
+            guests: BTreeMap::new(),
+            dialled: 0,
             next_token: FIRST_TOKEN,
             next_tunnel: tutti_linux::clock::monotonic_ns(),
             clock,
             estimator: Estimator::default(),
             heard: Vec::new(),
         };
-        if let Err(error) = tree.open_gate(poller) {
-            say!("tutti agent: no client can reach other nodes from here: {error:#}");
+        if let Err(error) = tree.open_doors(poller) {
+            say!("tutti agent: nobody can reach other nodes from here: {error:#}");
+        }
+        if let Err(error) = tree.open_port(poller) {
+            say!("tutti agent: no other machine can reach this one: {error:#}");
         }
         tree
     }
 
-    fn open_gate(&mut self, poller: &Poller) -> anyhow::Result<()> {
-        let _ = std::fs::remove_file(&self.options.gate);
-        let gate = UnixListener::bind(&self.options.gate)?;
-        gate.set_nonblocking(true)?;
-        poller.add(&gate, GATE, Interest::READ)?;
-        self.gate = Some(gate);
+    fn open_doors(&mut self, poller: &Poller) -> anyhow::Result<()> {
+        let mode = if self.options.private { 0o600 } else { 0o666 };
+        let Some(membership) = &self.options.membership else { return Ok(()) };
+        self.gate = Some(listen(&self.options.gate, mode, GATE, poller)?);
+        if !membership.head.is_empty() {
+            self.door = Some(listen(&self.options.controller, mode, DOOR, poller)?);
+        }
+        Ok(())
+    }
+
+    fn open_port(&mut self, poller: &Poller) -> anyhow::Result<()> {
+        let Some(membership) = &self.options.membership else { return Ok(()) };
+        self.endpoint = Some(self.options.place.endpoint()?);
+        if let Some(address) = &membership.listen {
+            let port = TcpListener::bind(address).with_context(|| {
+                format!("cannot listen at {address}; `tutti up --listen` takes another address")
+            })?;
+            port.set_nonblocking(true)?;
+            poller.add(&port, PORT, Interest::READ)?;
+            self.port = Some(port);
+        }
         Ok(())
     }
 
@@ -118,6 +186,9 @@ impl Tree {
         if self.gate.take().is_some() {
             let _ = std::fs::remove_file(&self.options.gate);
         }
+        if self.door.take().is_some() {
+            let _ = std::fs::remove_file(&self.options.controller);
+        }
     }
 
     /// Whether there is a parent.
@@ -125,42 +196,75 @@ impl Tree {
         self.up.is_some()
     }
 
-    /// Connects to the parent and asks to be taken in with this.
-    pub(super) fn join(&mut self, join: FromAgent, poller: &Poller) -> bool {
-        let Ok(stream) = UnixStream::connect(&self.options.controller) else { return false };
-        let Ok(mut link) = Link::new(stream) else { return false };
+    /// Begins to connect to the parent, and asks to be taken in with this. Whether it can be reached is
+    /// known later.
+    pub(super) fn join(&mut self, join: FromAgent, poller: &Poller) {
+        let carrier = match self.dial() {
+            Ok(carrier) => carrier,
+            Err(error) => {
+                // On this machine the controller may only be starting, and will be there in a moment.
+                if !self.options.is_root() {
+                    say!("tutti agent: cannot reach the cluster: {error:#}");
+                }
+                return;
+            }
+        };
+        let mut link = Link::over(carrier);
         link.greet(Role::Agent);
         if poller.add(&link, UP, Interest::READ).is_err() {
-            return false;
+            return;
         }
         let mut up = Neighbour::new(link, UP);
-        up.send(&FromBranch::Here { name: self.options.name.clone(), address: String::new() });
+        let address = self.options.membership.as_ref().and_then(|m| m.address.clone());
+        let name = self.options.name.clone();
+        up.send(&FromBranch::Here { name, address: address.unwrap_or_default() });
         up.send(&FromBranch::Reports(vec![Report { from: None, report: join }]));
         self.routes.forget_all();
         self.reports.clear();
         self.gone.clear();
+        self.estimator.another_parent();
+        for child in self.children.values_mut() {
+            child.send(&ToBranch::JoinAgain);
+        }
         self.up = Some(up);
-        true
+    }
+
+    fn dial(&mut self) -> anyhow::Result<Carrier> {
+        let Some(membership) = self.options.membership.as_ref().filter(|m| !m.head.is_empty())
+        else {
+            let stream = UnixStream::connect(&self.options.controller)?;
+            stream.set_nonblocking(true)?;
+            return Ok(Carrier::Local(stream));
+        };
+        let address = &membership.head[self.dialled % membership.head.len()];
+        self.dialled += 1;
+        let found = address.to_socket_addrs().ok().and_then(|mut found| found.next());
+        let found = found.with_context(|| format!("no such address: {address}"))?;
+        let endpoint = self.endpoint.as_ref().context("there are no credentials")?;
+        let stream = carrier::dial(found).and_then(|socket| endpoint.connect(socket));
+        let stream = stream.with_context(|| format!("cannot connect to {address}"))?;
+        Ok(Carrier::Far(Box::new(stream)))
     }
 
     /// When [`Self::on_time`] has something to do.
     pub(super) fn due_ns(&self) -> Option<u64> {
-        (!self.is_root() && self.up.is_some()).then(|| self.estimator.due_ns())
+        let ask = (!self.options.is_root() && self.routes.own().is_some())
+            .then(|| self.estimator.due_ns());
+        let strangers = self.strangers.values().map(|stranger| stranger.until_ns);
+        strangers.chain(ask).min()
     }
 
     /// Asks what time it is, when it is time to ask.
     pub(super) fn on_time(&mut self, now_ns: u64) {
-        if self.due_ns().is_some_and(|due| due <= now_ns)
+        self.strangers.retain(|_, stranger| stranger.until_ns > now_ns);
+        let is_due = !self.options.is_root() && self.estimator.due_ns() <= now_ns;
+        if is_due
+            && self.routes.own().is_some()
             && let Some(up) = &mut self.up
         {
             self.estimator.asked(now_ns);
             up.send(&FromBranch::Clock { asked_ns: monotonic_ns() });
         }
-    }
-
-    /// Whether the controller is on this machine, so that its clock is cluster time.
-    const fn is_root(&self) -> bool {
-        true
     }
 
     /// Queues a report of this node.
@@ -174,10 +278,13 @@ impl Tree {
         match token {
             UP => self.on_up(),
             GATE => self.on_gate(poller),
+            DOOR => self.on_door(poller),
+            PORT => self.on_port(poller),
+            token if self.strangers.contains_key(&token) => self.on_stranger(token),
             token if self.tunnels.is_end(token) => {
                 self.tunnels.on_ready(token, &mut self.tunnelled);
             }
-            token if self.newcomers.contains_key(&token) => self.on_newcomer(token, poller),
+            token if self.guests.contains_key(&token) => self.on_guest(token, poller),
             token => self.on_child(token),
         }
         self.pass_on(poller);
@@ -218,6 +325,7 @@ impl Tree {
                     self.clock.correct(correction);
                 }
             }
+            ToBranch::JoinAgain => self.lose_parent("it has another parent itself"),
             ToBranch::Ancestors(_) | ToBranch::Elsewhere { .. } => {}
         }
     }
@@ -275,14 +383,22 @@ impl Tree {
                 }
             }
             FromBranch::Clock { asked_ns } => self.tell_time(child, asked_ns),
-            FromBranch::Here { .. } => {}
+            FromBranch::Here { name, .. } => {
+                if self.names.get(&child).is_none_or(|certified| *certified != name) {
+                    let reason = format!("its certificate is not that of a node named {name}");
+                    if let Some(neighbour) = self.children.get_mut(&child) {
+                        neighbour.send(&ToBranch::Refused { reason });
+                    }
+                }
+            }
         }
     }
 
     fn tell_time(&mut self, child: Child, asked_ns: u64) {
         let now = monotonic_ns();
         // Who doesn't know what time it is can't tell others.
-        let error = if self.is_root() { Some(Nanos::ZERO) } else { self.estimator.error(now) };
+        let error =
+            if self.options.is_root() { Some(Nanos::ZERO) } else { self.estimator.error(now) };
         if let Some(error) = error
             && let Some(neighbour) = self.children.get_mut(&child)
         {
@@ -308,6 +424,7 @@ impl Tree {
         }
         say!("tutti agent: lost a branch of the tree: {error}");
         self.orders.remove(&child);
+        self.names.remove(&child);
         let nodes = self.routes.lose(child);
         self.lose_nodes(nodes);
     }
@@ -320,6 +437,104 @@ impl Tree {
         self.gone.extend(nodes);
     }
 
+    // ------------------------------------------------------------------ strangers
+
+    fn on_port(&mut self, poller: &Poller) {
+        while let Some(Ok((socket, _))) = self.port.as_ref().map(TcpListener::accept) {
+            if self.strangers.len() >= STRANGERS_MAX {
+                continue;
+            }
+            let Some(endpoint) = &self.endpoint else { continue };
+            let stream = carrier::end_when_silent(&socket).and_then(|()| endpoint.accept(socket));
+            let Ok(stream) = stream else { continue };
+            let mut link = Link::over(Carrier::Far(Box::new(stream)));
+            link.limit(STRANGER_FRAME_BYTES_MAX);
+            link.greet(Role::Server);
+            let token = self.token();
+            if poller.add(&link, token, Interest::READ).is_ok() {
+                let until_ns = monotonic_ns() + STRANGER_PATIENCE_NS;
+                self.strangers.insert(token, Stranger { link, until_ns });
+            }
+        }
+    }
+
+    fn on_stranger(&mut self, token: u64) {
+        let Some(Stranger { link, .. }) = self.strangers.get_mut(&token) else { return };
+        let received = link.receive();
+        let role = match link.next_greeting() {
+            Ok(Some(role)) => role,
+            Ok(None) if received.is_ok() => return,
+            Ok(None) => return drop(self.strangers.remove(&token)),
+            Err(error) => return self.turn_away(token, &error.to_string()),
+        };
+        let peer = match link.transport() {
+            Carrier::Far(stream) => stream.peer().map(|peer| peer.member.clone()),
+            Carrier::Local(_) => None,
+        };
+        match (role, peer) {
+            (Role::Newcomer, None) => match link.next::<Redeem>() {
+                Ok(Some(asked)) => self.admit(token, &asked),
+                Ok(None) if received.is_ok() => {}
+                Ok(None) => drop(self.strangers.remove(&token)),
+                Err(error) => self.turn_away(token, &error.to_string()),
+            },
+            (Role::Agent, Some(member)) if member.role == tutti_secure::Role::Node => {
+                self.adopt(token, member.name.as_str());
+            }
+            _ => self.turn_away(token, "it has not the certificate for what it wants"),
+        }
+    }
+
+    fn turn_away(&mut self, token: u64, why: &str) {
+        say!("tutti agent: turned away somebody at the port: {why}");
+        self.strangers.remove(&token);
+    }
+
+    /// Takes a token for a certificate.
+    fn admit(&mut self, token: u64, asked: &Redeem) {
+        let Some(mut stranger) = self.strangers.remove(&token) else { return };
+        let Some(membership) = &self.options.membership else { return };
+        let signed = if self.options.is_root() {
+            self.options.place.admit(&asked.secret, &asked.name, &asked.request)
+        } else {
+            Err(anyhow::anyhow!("join at the head of the cluster: {}", membership.head.join(", ")))
+        };
+        let answer = match signed {
+            Ok((certificate, authority)) => {
+                say!("tutti agent: {} is a machine of the cluster now", asked.name);
+                Redeemed::Taken {
+                    cluster: membership.cluster.clone(),
+                    certificate: certificate.into(),
+                    authority: authority.into(),
+                    addresses: membership.address.iter().cloned().collect(),
+                }
+            }
+            Err(error) => Redeemed::Refused { reason: format!("{error:#}") },
+        };
+        stranger.link.send(&answer);
+        // So little always fits.
+        let _ = stranger.link.flush();
+    }
+
+    /// Another agent wants to be a child of this one.
+    fn adopt(&mut self, token: u64, name: &str) {
+        if self.options.is_root() && !self.options.place.is_member(name) {
+            return self.turn_away(token, &format!("{name} was removed from the cluster"));
+        }
+        let Some(mut stranger) = self.strangers.remove(&token) else { return };
+        stranger.link.limit(FRAME_BYTES_MAX);
+        let mut child = Neighbour::new(stranger.link, token);
+        if self.routes.own().is_none() {
+            // Nobody here could answer; it will ask again.
+            child.send(&ToBranch::Refused { reason: "its parent has no controller yet".into() });
+            let _ = child.link.flush();
+            return;
+        }
+        self.children.insert(token, child);
+        self.names.insert(token, name.to_owned());
+        self.on_child(token);
+    }
+
     // ------------------------------------------------------------------ streams
 
     fn on_gate(&mut self, poller: &Poller) {
@@ -329,9 +544,16 @@ impl Tree {
             link.one_at_a_time();
             let token = self.token();
             if poller.add(&link, token, Interest::READ).is_ok() {
-                self.newcomers.insert(token, Newcomer { link });
-                self.on_newcomer(token, poller);
+                self.guests.insert(token, link);
+                self.on_guest(token, poller);
             }
+        }
+    }
+
+    /// All that is said here is for the controller.
+    fn on_door(&mut self, poller: &Poller) {
+        while let Some(Ok((stream, _))) = self.door.as_ref().map(UnixListener::accept) {
+            self.open(stream, Vec::new(), Place::Controller, poller);
         }
     }
 
@@ -340,28 +562,22 @@ impl Tree {
         self.next_token
     }
 
-    fn on_newcomer(&mut self, token: u64, poller: &Poller) {
-        let Some(newcomer) = self.newcomers.get_mut(&token) else { return };
-        let received = newcomer.link.receive();
-        let asked = newcomer.link.next_greeting().and_then(|role| match role {
-            Some(Role::Gate) => newcomer.link.next::<Through>(),
+    fn on_guest(&mut self, token: u64, poller: &Poller) {
+        let Some(link) = self.guests.get_mut(&token) else { return };
+        let received = link.receive();
+        let asked = link.next_greeting().and_then(|role| match role {
+            Some(Role::Gate) => link.next::<Through>(),
             Some(_) => Err(tutti_wire::DecodeError::NotTutti.into()),
             None => Ok(None),
         });
-        match asked {
-            Ok(Some(through)) => {
-                if let Some(newcomer) = self.newcomers.remove(&token) {
-                    poller.remove(&newcomer.link);
-                    let (stream, said) = newcomer.link.into_rest();
-                    self.open(stream, said, Place::Node(through.node), poller);
-                }
-            }
-            Ok(None) if received.is_ok() => {}
-            Ok(None) | Err(_) => {
-                if let Some(newcomer) = self.newcomers.remove(&token) {
-                    poller.remove(&newcomer.link);
-                }
-            }
+        if matches!(asked, Ok(None)) && received.is_ok() {
+            return;
+        }
+        let Some(link) = self.guests.remove(&token) else { return };
+        poller.remove(&link);
+        if let Ok(Some(through)) = asked {
+            let (stream, said) = link.into_rest();
+            self.open(stream, said, Place::Node(through.node), poller);
         }
     }
 
@@ -446,12 +662,23 @@ impl Tree {
 
     /// Sends all that has gathered. Gives what concerns the agent itself.
     pub(super) fn settle(&mut self, poller: &Poller) -> Vec<Heard> {
+        self.send_gathered();
+        self.settle_neighbours(poller);
+        // Only now is known where there is room for more of streams: who is told here that there is
+        // none hears from the poller when there is.
         let mut tunnels = std::mem::take(&mut self.tunnels);
         let mut parts = Vec::new();
         tunnels.settle(poller, |place| self.is_busy(place), &mut parts);
         self.tunnels = tunnels;
-        self.tunnelled.extend(parts);
-        self.pass_on(poller);
+        if !parts.is_empty() {
+            self.tunnelled.extend(parts);
+            self.pass_on(poller);
+            self.settle_neighbours(poller);
+        }
+        std::mem::take(&mut self.heard)
+    }
+
+    fn send_gathered(&mut self) {
         for (child, orders) in std::mem::take(&mut self.orders) {
             if let Some(neighbour) = self.children.get_mut(&child) {
                 for batch in batches(orders) {
@@ -459,19 +686,24 @@ impl Tree {
                 }
             }
         }
-        if let Some(up) = &mut self.up {
-            if !self.gone.is_empty() {
-                up.send(&FromBranch::Gone(std::mem::take(&mut self.gone)));
-            }
-            while !self.reports.is_empty() {
-                let rest = self.reports.split_off(self.reports.len().min(BATCH_MAX));
-                let batch = std::mem::replace(&mut self.reports, rest);
-                up.send(&FromBranch::Reports(batch));
-            }
-            if let Err(error) = up.settle::<FromBranch>(poller) {
-                self.lose_parent(&error.to_string());
-            }
+        let Some(up) = &mut self.up else { return };
+        if !self.gone.is_empty() {
+            up.send(&FromBranch::Gone(std::mem::take(&mut self.gone)));
         }
+        while !self.reports.is_empty() {
+            let rest = self.reports.split_off(self.reports.len().min(BATCH_MAX));
+            let batch = std::mem::replace(&mut self.reports, rest);
+            up.send(&FromBranch::Reports(batch));
+        }
+    }
+
+    fn settle_neighbours(&mut self, poller: &Poller) {
+        if let Some(up) = &mut self.up
+            && let Err(error) = up.settle::<FromBranch>(poller)
+        {
+            self.lose_parent(&error.to_string());
+        }
+        self.strangers.retain(|&token, stranger| stranger.link.settle(poller, token).is_ok());
         let broken: Vec<(Child, LinkError)> = self
             .children
             .iter_mut()
@@ -480,8 +712,17 @@ impl Tree {
         for (child, error) in broken {
             self.lose_child(child, &error);
         }
-        std::mem::take(&mut self.heard)
     }
+}
+
+fn listen(path: &Path, mode: u32, token: u64, poller: &Poller) -> anyhow::Result<UnixListener> {
+    let _ = std::fs::remove_file(path);
+    let listener =
+        UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    listener.set_nonblocking(true)?;
+    std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+    poller.add(&listener, token, Interest::READ)?;
+    Ok(listener)
 }
 
 /// Who is at the other end, as the kernel says.

@@ -5,6 +5,7 @@ use crate::controller::{self, ControllerOptions};
 use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::keeper::{self, KeeperOptions};
+use crate::membership::Place;
 use clap::Args;
 use std::path::PathBuf;
 use tutti_linux::cgroup::Hierarchy;
@@ -53,12 +54,18 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
     prepare();
     let instance = Instance::at(args.daemon.directory);
     let host = || nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
+    let place = Place::of(&instance);
+    let membership = place.membership()?;
+    let member = membership.as_ref().map(|membership| membership.name.clone());
     agent::main(AgentOptions {
         controller: instance.controller_socket(),
         keeper: instance.keeper_socket(),
         gate: instance.gate_socket(),
         cgroup_name: instance.cgroup_name(),
-        node: args.node.unwrap_or_else(host),
+        node: args.node.or(member).unwrap_or_else(host),
+        private: instance.private,
+        membership,
+        place,
     })?;
     Ok(Exit::OK)
 }

@@ -4,6 +4,7 @@ mod adopt;
 mod bank;
 mod bench;
 mod busy;
+mod cluster;
 mod daemons;
 mod demo;
 mod doctor;
@@ -68,6 +69,12 @@ pub(crate) enum Verb {
     Up(up::UpArgs),
     /// End all jobs and the instance
     Down(up::DownArgs),
+    /// Print what to run on another machine so that it joins this one's cluster
+    Invite(cluster::InviteArgs),
+    /// Make this machine a node of a cluster
+    Join(cluster::JoinArgs),
+    /// Take this machine out of its cluster
+    Leave(cluster::LeaveArgs),
     /// Say what of this machine works for Tutti, and how to mend what does not
     Doctor(doctor::DoctorArgs),
     /// See two jobs take turns, on an instance of its own that leaves nothing behind
@@ -155,6 +162,9 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Switches(args) => list::switches(&args),
         Verb::Up(args) => up::up(&args),
         Verb::Down(args) => up::down(&args),
+        Verb::Invite(args) => cluster::invite(&args),
+        Verb::Join(args) => cluster::join(&args),
+        Verb::Leave(args) => cluster::leave(&args),
         Verb::Doctor(args) => doctor::execute(&args),
         Verb::Demo(args) => demo::execute(&args),
         Verb::Sim(args) => sim::execute(*args),

@@ -1,9 +1,11 @@
 //! `tutti up` and `tutti down`.
 
+use super::cluster::{host_name, invitation, with_port};
 use super::submit::order;
 use crate::exit::Exit;
 use crate::front::start_daemon;
 use crate::instance::Instance;
+use crate::membership::{Membership, Place};
 use crate::output::print;
 use crate::supervise;
 use clap::Args;
@@ -16,6 +18,18 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     foreground: bool,
 
+    /// Be the head of a cluster that other machines can join: listen at this address of this machine
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+
+    /// The name that this machine has in the cluster; its host name unless given
+    #[arg(long, value_name = "NAME", requires = "listen")]
+    name: Option<String>,
+
+    /// Let root of other machines be root in the cluster
+    #[arg(long, requires = "listen")]
+    trust_root: bool,
+
     #[arg(long, hide = true)]
     daemon: bool,
 }
@@ -25,6 +39,7 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
     if args.daemon {
         return supervise::daemon(&instance);
     }
+    let membership = args.membership(&instance)?;
     if args.foreground {
         return supervise::foreground(&instance);
     }
@@ -43,7 +58,54 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
         "the {kind} instance in {directory} is up, {whom}\n\
          next: `tutti run -n 2 COMMAND`, `tutti ps`, `tutti doctor`; `tutti down` ends it\n"
     ))?;
+    if let Some(membership) = membership.filter(|membership| membership.head.is_empty()) {
+        let token = Place::of(&instance).invite(INVITATION)?;
+        print(&invitation(&membership, &token, INVITATION))?;
+    }
     Ok(Exit::OK)
+}
+
+/// How long the token is good for that is printed at the beginning.
+const INVITATION: Duration = Duration::from_secs(3600);
+
+impl UpArgs {
+    /// What the machine is in a cluster, from now on: what it was, or the head of a new one.
+    fn membership(&self, instance: &Instance) -> anyhow::Result<Option<Membership>> {
+        let place = Place::of(instance);
+        let known = place.membership()?;
+        let Some(listen) = &self.listen else { return Ok(known) };
+        let address = with_port(listen);
+        let wanted = Membership {
+            cluster: cluster_name(),
+            name: self.name.clone().unwrap_or_else(host_name),
+            listen: Some(address.clone()),
+            address: Some(address),
+            head: Vec::new(),
+            trusts_root: self.trust_root,
+        };
+        match known {
+            Some(known) if !known.head.is_empty() => anyhow::bail!(
+                "this machine is a node of cluster {}; `tutti leave` takes it out",
+                known.cluster
+            ),
+            Some(known) if known.name != wanted.name => anyhow::bail!(
+                "this machine is called {} in cluster {}; leave --name out, or `tutti leave` and \
+                 begin a new one",
+                known.name,
+                known.cluster
+            ),
+            Some(known) => place.keep(&Membership { cluster: known.cluster, ..wanted.clone() })?,
+            None => {
+                instance.prepare()?;
+                place.found(&wanted)?;
+            }
+        }
+        Ok(Some(wanted))
+    }
+}
+
+fn cluster_name() -> String {
+    std::env::var("TUTTI_CLUSTER").ok().filter(|name| !name.is_empty()).unwrap_or("tutti".into())
 }
 
 #[derive(Args, Debug)]
@@ -56,6 +118,11 @@ pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
     while !instance.answers() && supervise::is_supervised(&instance) {
         anyhow::ensure!(Instant::now() < patience, "the instance does not answer; see its log");
         std::thread::sleep(Duration::from_millis(10));
+    }
+    if Place::of(&instance).membership()?.is_some_and(|membership| !membership.head.is_empty()) {
+        supervise::end(&instance)?;
+        print(&format!("the node in {} is down\n", instance.directory().display()))?;
+        return Ok(Exit::OK);
     }
     if !instance.answers() {
         // Whoever finds its sockets would wait for it.

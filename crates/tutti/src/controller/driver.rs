@@ -538,7 +538,12 @@ impl Driver {
                 Kind::Branch(Branch::default())
             }
             Role::Proxy if trusted && connection.vouch.is_none() => Kind::Proxy,
-            Role::Agent | Role::Proxy | Role::FrontEnd | Role::Server | Role::Gate => {
+            Role::Agent
+            | Role::Proxy
+            | Role::FrontEnd
+            | Role::Server
+            | Role::Gate
+            | Role::Newcomer => {
                 return Err(tutti_wire::DecodeError::NotTutti.into());
             }
         };

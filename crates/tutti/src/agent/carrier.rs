@@ -1,0 +1,95 @@
+//! What carries a connection of the control tree: a Unix socket to the controller on this machine, or
+//! TLS to an agent on another.
+
+use crate::link::Transport;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, setsockopt, socket,
+    sockopt,
+};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use tutti_secure::SecureStream;
+
+/// A neighbour that acknowledges nothing for so long is out of reach.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// One of the two.
+#[derive(Debug)]
+pub(super) enum Carrier {
+    /// On this machine.
+    Local(UnixStream),
+    /// To another.
+    Far(Box<SecureStream>),
+}
+
+impl Read for Carrier {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Local(stream) => stream.read(room),
+            Self::Far(stream) => stream.read(room),
+        }
+    }
+}
+
+impl Write for Carrier {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Local(stream) => stream.write(data),
+            Self::Far(stream) => stream.write(data),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Local(stream) => stream.flush(),
+            Self::Far(stream) => stream.flush(),
+        }
+    }
+}
+
+impl AsFd for Carrier {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Local(stream) => stream.as_fd(),
+            Self::Far(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Transport for Carrier {
+    fn wants_write(&self) -> bool {
+        matches!(self, Self::Far(stream) if stream.wants_write())
+    }
+
+    fn has_more(&self) -> bool {
+        matches!(self, Self::Far(stream) if stream.has_unread())
+    }
+}
+
+/// Begins a connection without waiting for it; that it failed is known when something is read.
+pub(super) fn dial(address: SocketAddr) -> io::Result<TcpStream> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let socket = socket(family, SockType::Stream, flags, SockProtocol::Tcp)?;
+    match connect(socket.as_raw_fd(), &SockaddrStorage::from(address)) {
+        Ok(()) | Err(nix::errno::Errno::EINPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let socket = TcpStream::from(socket);
+    end_when_silent(&socket)?;
+    Ok(socket)
+}
+
+/// Has the kernel end a connection whose other end is out of reach, also if nothing is said.
+pub(super) fn end_when_silent(socket: &TcpStream) -> io::Result<()> {
+    let millis = u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX);
+    setsockopt(socket, sockopt::TcpUserTimeout, &millis)?;
+    setsockopt(socket, sockopt::KeepAlive, &true)?;
+    setsockopt(socket, sockopt::TcpKeepIdle, &1)?;
+    setsockopt(socket, sockopt::TcpKeepInterval, &1)?;
+    setsockopt(socket, sockopt::TcpKeepCount, &4)?;
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! `tutti invite`, `tutti join`, `tutti leave`: which machines make up the cluster.
+
+use crate::exit::Exit;
+use crate::front::start_daemon;
+use crate::instance::Instance;
+use crate::link::FarLink;
+use crate::membership::{Membership, PORT, Place};
+use crate::output::print;
+use crate::supervise;
+use anyhow::{Context, bail};
+use clap::Args;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+use tutti_secure::{Clock, Credentials, Key, Name, Newcomer, Token};
+use tutti_wire::Role;
+use tutti_wire::join::{Redeem, Redeemed};
+use tutti_wire::limits::PROTOCOL_VERSION;
+use tutti_wire::units::{format_seconds, parse_duration};
+
+/// How long a machine may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Args, Debug)]
+pub(crate) struct InviteArgs {
+    /// How long the token is good for
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    r#for: String,
+
+    /// Print the token alone
+    #[arg(long)]
+    parsable: bool,
+}
+
+pub(crate) fn invite(args: &InviteArgs) -> anyhow::Result<Exit> {
+    let instance = Instance::locate();
+    let lifetime = Duration::from_nanos(parse_duration(&args.r#for)?.0);
+    let place = Place::of(&instance);
+    let Some(membership) = place.membership()? else {
+        bail!(
+            "this machine is in no cluster; `tutti up --listen ADDRESS` makes it the head of one"
+        );
+    };
+    if !membership.head.is_empty() {
+        bail!("machines are invited at the head of the cluster: {}", membership.head.join(", "));
+    }
+    let token = place.invite(lifetime)?;
+    if args.parsable {
+        print(&format!("{token}\n"))?;
+    } else {
+        print(&invitation(&membership, &token, lifetime))?;
+    }
+    Ok(Exit::OK)
+}
+
+/// What to do elsewhere with a token.
+pub(crate) fn invitation(membership: &Membership, token: &Token, lifetime: Duration) -> String {
+    let address = membership.address.as_deref().unwrap_or("ADDRESS");
+    let address = address.strip_suffix(&format!(":{PORT}")).unwrap_or(address);
+    format!(
+        "to add a machine, within {}, run there:\n\n    tutti join {address} {token}\n\n",
+        format_seconds(lifetime.as_secs())
+    )
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct JoinArgs {
+    /// The head of the cluster: HOST, or HOST:PORT
+    #[arg(value_name = "HOST")]
+    head: String,
+
+    /// What `tutti invite` printed there; good for one machine
+    #[arg(value_name = "TOKEN")]
+    token: String,
+
+    /// The name that this machine has in the cluster; its host name unless given
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
+    let instance = Instance::to_start();
+    if supervise::is_supervised(&instance) {
+        bail!("an instance runs here; end it first with `tutti down`");
+    }
+    let place = Place::of(&instance);
+    if let Some(membership) = place.membership()? {
+        bail!(
+            "this machine is {} of cluster {} already: `tutti up` starts it, `tutti leave` takes it \
+             out of the cluster",
+            membership.name,
+            membership.cluster
+        );
+    }
+    let token: Token = args.token.parse()?;
+    let name = args.name.clone().unwrap_or_else(host_name);
+    Name::new(&name)?;
+    let head = with_port(&args.head);
+    let (membership, credentials) = redeem(&head, &token, name)?;
+    instance.prepare()?;
+    place.join(&membership, &credentials)?;
+    start_daemon(&instance).with_context(|| {
+        format!("{} is in cluster {}, but", membership.name, membership.cluster)
+    })?;
+    print(&format!(
+        "{} is a node of cluster {}\nnext: `tutti nodes`, `tutti run -n 2 COMMAND`; `tutti down` \
+         takes it out of service, `tutti leave` out of the cluster\n",
+        membership.name, membership.cluster
+    ))?;
+    Ok(Exit::OK)
+}
+
+pub(crate) fn host_name() -> String {
+    nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The address with the usual port, if it has none.
+pub(crate) fn with_port(address: &str) -> String {
+    let has_port = address.parse::<SocketAddr>().is_ok()
+        || address
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.contains(':') && port.parse::<u16>().is_ok());
+    match address.parse::<std::net::Ipv6Addr>() {
+        Ok(_) => format!("[{address}]:{PORT}"),
+        Err(_) if has_port => address.to_owned(),
+        Err(_) => format!("{address}:{PORT}"),
+    }
+}
+
+/// Takes the token to the head, for a certificate of a key that is made here and never leaves.
+fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership, Credentials)> {
+    let found = head.to_socket_addrs().with_context(|| format!("no such machine: {head}"))?;
+    let socket = found
+        .map(|address| TcpStream::connect_timeout(&address, PATIENCE))
+        .reduce(|first, second| first.or(second))
+        .context("it has no address")
+        .and_then(|socket| Ok(socket?))
+        .with_context(|| format!("cannot reach {head}"))?;
+    let local = socket.local_addr()?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    let newcomer = Newcomer::new(token, PROTOCOL_VERSION, Clock::system())?;
+    let mut stream = newcomer.connect(socket)?;
+    stream.set_nonblocking(false)?;
+    let key = Key::generate()?;
+    let mut link = FarLink::over(stream);
+    link.greet(Role::Newcomer);
+    link.send(&Redeem {
+        secret: token.secret().as_bytes().to_vec().into(),
+        name: name.clone(),
+        request: key.request()?.into(),
+    });
+    let answer =
+        link.call().with_context(|| format!("the machine at {head} did not answer well"))?;
+    match answer {
+        Redeemed::Refused { reason } => bail!("{reason}"),
+        Redeemed::Taken { cluster, certificate, authority, addresses } => {
+            let credentials = Credentials::new(key, &certificate, &authority)?;
+            let mut heads = vec![head.to_owned()];
+            heads.extend(addresses.into_iter().filter(|address| address != head));
+            let address = SocketAddr::new(local.ip(), PORT);
+            let membership = Membership {
+                cluster,
+                name,
+                listen: None,
+                address: Some(address.to_string()),
+                head: heads,
+                trusts_root: false,
+            };
+            Ok((membership, credentials))
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LeaveArgs {}
+
+pub(crate) fn leave(_args: &LeaveArgs) -> anyhow::Result<Exit> {
+    let instance = Instance::to_start();
+    let place = Place::of(&instance);
+    let Some(membership) = place.membership()? else {
+        bail!("this machine is in no cluster");
+    };
+    if supervise::is_supervised(&instance) {
+        bail!("the instance runs; end it first with `tutti down`");
+    }
+    place.forget()?;
+    print(&format!("this machine has left cluster {}\n", membership.cluster))?;
+    if !membership.head.is_empty() {
+        print(&format!("at the head, `tutti nodes remove {}` forgets it\n", membership.name))?;
+    }
+    Ok(Exit::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_port;
+
+    #[test]
+    fn an_address_without_a_port_gets_the_usual_one() {
+        for (given, whole) in [
+            ("head", "head:7716"),
+            ("head:80", "head:80"),
+            ("10.0.0.1", "10.0.0.1:7716"),
+            ("10.0.0.1:80", "10.0.0.1:80"),
+            ("::1", "[::1]:7716"),
+            ("[::1]:80", "[::1]:80"),
+        ] {
+            assert_eq!(with_port(given), whole, "{given}");
+        }
+    }
+}

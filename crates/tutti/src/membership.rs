@@ -1,0 +1,226 @@
+//! What a machine keeps of the cluster that it is part of: its name there, its credentials, where the
+//! head is; and on the head, the authority and the tokens that were given out.
+//!
+//! The head is the machine with the controller. All of it lies in a directory that only the owner of
+//! the instance can read, and that outlives the instance.
+
+use crate::instance::Instance;
+use anyhow::{Context, bail};
+use nix::fcntl::{Flock, FlockArg};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tutti_secure::{
+    Authority, Clock, Credentials, Endpoint, Key, Name, Role, Secret, Token, Tokens,
+};
+use tutti_wire::limits::PROTOCOL_VERSION;
+
+/// The port that agents listen at, unless another is named.
+pub(crate) const PORT: u16 = 7716;
+
+/// What a machine is in its cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Membership {
+    /// The cluster's name.
+    pub(crate) cluster: String,
+    /// The machine's name in it.
+    pub(crate) name: String,
+    /// Where its agent listens for others, if it does: an address and a port.
+    pub(crate) listen: Option<String>,
+    /// Where others reach it.
+    pub(crate) address: Option<String>,
+    /// Where the head is reached; empty on the head itself.
+    pub(crate) head: Vec<String>,
+    /// Whether root of other machines is root in the cluster.
+    pub(crate) trusts_root: bool,
+}
+
+/// What the head remembers of the machines that have joined.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Register {
+    tokens: Tokens,
+    /// When each machine was given its certificate, in seconds since 1970, by its name.
+    members: BTreeMap<String, u64>,
+}
+
+/// Where it is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    /// That of an instance.
+    pub(crate) fn of(instance: &Instance) -> Self {
+        Self(instance.cluster_directory())
+    }
+
+    /// What this machine is; `None`: nothing but itself.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub(crate) fn membership(&self) -> anyhow::Result<Option<Membership>> {
+        self.read("member.json")
+    }
+
+    /// Keeps what this machine is.
+    pub(crate) fn keep(&self, membership: &Membership) -> anyhow::Result<()> {
+        self.write("member.json", membership)
+    }
+
+    /// The machine leaves the cluster: it has nothing of it any more.
+    pub(crate) fn forget(&self) -> anyhow::Result<()> {
+        match fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", self.0.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes this machine the head of a new cluster.
+    pub(crate) fn found(&self, membership: &Membership) -> anyhow::Result<()> {
+        self.make()?;
+        let now = Clock::system().now();
+        let (cluster, name) = (Name::new(&membership.cluster)?, Name::new(&membership.name)?);
+        let authority = Authority::create(&cluster, now)?;
+        authority.save(&self.0)?;
+        let key = Key::generate()?;
+        let certificate = authority.sign(&key.request()?, Role::Node, &name, now)?;
+        Credentials::new(key, &certificate, authority.certificate())?.save(&self.0)?;
+        let members = BTreeMap::from([(membership.name.clone(), now.as_secs())]);
+        self.write("register.json", &Register { tokens: Tokens::default(), members })?;
+        self.keep(membership)
+    }
+
+    /// Makes this machine a member.
+    pub(crate) fn join(
+        &self,
+        membership: &Membership,
+        credentials: &Credentials,
+    ) -> anyhow::Result<()> {
+        self.make()?;
+        credentials.save(&self.0)?;
+        self.keep(membership)
+    }
+
+    /// This machine's end of connections with others.
+    pub(crate) fn endpoint(&self) -> anyhow::Result<Endpoint> {
+        let credentials = Credentials::load(&self.0)?;
+        Ok(Endpoint::new(&credentials, PROTOCOL_VERSION, Clock::system())?)
+    }
+
+    /// Gives out a token.
+    pub(crate) fn invite(&self, lifetime: Duration) -> anyhow::Result<Token> {
+        let authority = Authority::load(&self.0)?;
+        self.with_register(|register| {
+            let now = Clock::system().now();
+            let fingerprint = authority.fingerprint();
+            Ok(register.tokens.issue(&fingerprint, Role::Node, now, lifetime)?)
+        })
+    }
+
+    /// Takes a token for a certificate: that, and the authority's.
+    ///
+    /// # Errors
+    /// What the newcomer should know.
+    pub(crate) fn admit(
+        &self,
+        secret: &[u8],
+        name: &str,
+        request: &[u8],
+    ) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
+        let name = Name::new(name)?;
+        let secret: Secret = Secret::from_bytes(secret).context("the token is cut")?;
+        let authority = Authority::load(&self.0)?;
+        self.with_register(|register| {
+            if register.members.contains_key(name.as_str()) {
+                bail!(
+                    "the cluster has a node named {name}: take another name with --name, or have \
+                     that one removed with `tutti nodes remove {name}`"
+                );
+            }
+            let now = Clock::system().now();
+            // A bad request must not cost the token.
+            let certificate = authority.sign(request, Role::Node, &name, now)?;
+            register.tokens.redeem(&secret, now)?;
+            register.members.insert(name.to_string(), now.as_secs());
+            Ok((certificate, authority.certificate().to_vec()))
+        })
+    }
+
+    /// Signs the request of a machine that has a certificate.
+    pub(crate) fn renew(&self, name: &str, request: &[u8]) -> anyhow::Result<Vec<u8>> {
+        let authority = Authority::load(&self.0)?;
+        self.with_register(|register| {
+            anyhow::ensure!(register.members.contains_key(name), "node {name} was removed");
+            Ok(authority.sign(request, Role::Node, &Name::new(name)?, Clock::system().now())?)
+        })
+    }
+
+    /// Whether a machine of this name belongs to the cluster.
+    pub(crate) fn is_member(&self, name: &str) -> bool {
+        let register = self.read::<Register>("register.json").ok().flatten();
+        register.is_some_and(|register| register.members.contains_key(name))
+    }
+
+    /// A machine belongs to the cluster no more; whether it did.
+    pub(crate) fn expel(&self, name: &str) -> anyhow::Result<bool> {
+        self.with_register(|register| Ok(register.members.remove(name).is_some()))
+    }
+
+    fn with_register<T>(
+        &self,
+        change: impl FnOnce(&mut Register) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let path = self.0.join("lock");
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+        let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
+        let mut register = self.read::<Register>("register.json")?.unwrap_or_default();
+        let result = change(&mut register)?;
+        self.write("register.json", &register)?;
+        Ok(result)
+    }
+
+    fn make(&self) -> anyhow::Result<()> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.0)
+            .with_context(|| format!("cannot make {}", self.0.display()))
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> anyhow::Result<Option<T>> {
+        let path = self.0.join(name);
+        match fs::read(&path) {
+            Ok(text) => Ok(Some(serde_json::from_slice(&text).with_context(|| {
+                format!(
+                    "{} is damaged; restore it, or `tutti leave` and join again",
+                    path.display()
+                )
+            })?)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// The old file stays until the new one is whole.
+    fn write(&self, name: &str, what: &impl Serialize) -> anyhow::Result<()> {
+        let path = self.0.join(name);
+        let new = self.0.join(format!("{name}.new"));
+        write_whole(&new, &serde_json::to_vec_pretty(what)?)
+            .and_then(|()| fs::rename(&new, &path))
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    let mut file =
+        OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    file.write_all(text)?;
+    file.sync_all()
+}
