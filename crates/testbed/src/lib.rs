@@ -1,0 +1,174 @@
+//! A cluster on one machine: each node is a network namespace with an address, a host name, a state
+//! directory, a cgroup subtree and, if wanted, a monotonic clock of its own.
+//!
+//! ```text
+//!   switch namespace: a bridge      n1 10.77.0.1   n2 10.77.0.2   ...
+//!            '--- veth ---'-------------'--------------'
+//! ```
+//!
+//! Nothing outside the namespaces is touched, so several test beds can stand beside each other. All
+//! of it goes when the [`Testbed`] is dropped. It needs root, `ip` (iproute2), `nsenter` and `unshare`
+//! (util-linux).
+
+#![forbid(unsafe_code)]
+
+mod node;
+
+pub use node::Node;
+
+use anyhow::{Context, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The most nodes: the last number of an address.
+pub const NODES_MAX: usize = 200;
+
+/// What a test bed is to be like.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A short name, different from those of other test beds on the machine.
+    pub name: String,
+    /// The `tutti` program.
+    pub program: PathBuf,
+    /// Where state directories are made.
+    pub directory: PathBuf,
+    /// How many nodes.
+    pub nodes: usize,
+    /// By how many seconds the monotonic clock of each node is ahead of the machine's, if at all; the
+    /// last counts for all that follow.
+    pub clocks_ahead_s: Vec<i64>,
+}
+
+/// A standing test bed.
+#[derive(Debug)]
+pub struct Testbed {
+    switch: String,
+    directory: PathBuf,
+    nodes: Vec<Node>,
+}
+
+impl Testbed {
+    /// Makes the namespaces, and nothing in them.
+    ///
+    /// # Errors
+    /// If that needs what is not there: root, a program.
+    pub fn new(options: &Options) -> anyhow::Result<Self> {
+        ensure!(nix::unistd::geteuid().is_root(), "a test bed needs root");
+        ensure!((1..=NODES_MAX).contains(&options.nodes), "a test bed has 1 to {NODES_MAX} nodes");
+        let switch = format!("tb-{}", options.name);
+        let directory = options.directory.join(&switch);
+        std::fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+        let mut bed = Self { switch: switch.clone(), directory, nodes: Vec::new() };
+        ip(&["netns", "add", &switch])?;
+        in_switch(&switch, &["link", "add", "br0", "type", "bridge"])?;
+        in_switch(&switch, &["link", "set", "br0", "up"])?;
+        for number in 1..=options.nodes {
+            let ahead = options.clocks_ahead_s.get(number - 1).or(options.clocks_ahead_s.last());
+            let node = Node::new(&bed, number, &options.program, ahead.copied().unwrap_or(0))?;
+            bed.nodes.push(node);
+        }
+        Ok(bed)
+    }
+
+    /// Makes the first node the head of a cluster, and the others join it.
+    ///
+    /// # Errors
+    /// With what `tutti` says.
+    pub fn up(&self) -> anyhow::Result<()> {
+        let (head, members) = self.nodes.split_first().context("there is no node")?;
+        let address = head.address();
+        expect(head.tutti(&["up", "--listen", &address, "--name", head.name(), "--trust-root"]))?;
+        for member in members {
+            self.join(member)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a node join.
+    ///
+    /// # Errors
+    /// With what `tutti` says.
+    pub fn join(&self, member: &Node) -> anyhow::Result<()> {
+        let head = self.head();
+        let token = expect(head.tutti(&["invite", "--parsable"]))?;
+        let token = String::from_utf8_lossy(&token.stdout).trim().to_owned();
+        expect(member.tutti(&["join", &head.address(), &token, "--name", member.name()]))?;
+        Ok(())
+    }
+
+    /// The node with the controller.
+    ///
+    /// # Panics
+    /// Never: there is a node.
+    #[must_use]
+    pub fn head(&self) -> &Node {
+        &self.nodes[0]
+    }
+
+    /// All nodes.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Where state directories and logs are.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Takes a node off the network, in both directions.
+    ///
+    /// # Errors
+    /// If `ip` does not do it.
+    pub fn cut(&self, node: &Node) -> anyhow::Result<()> {
+        in_switch(&self.switch, &["link", "set", node.port(), "down"])
+    }
+
+    /// Puts it back.
+    ///
+    /// # Errors
+    /// If `ip` does not do it.
+    pub fn mend(&self, node: &Node) -> anyhow::Result<()> {
+        in_switch(&self.switch, &["link", "set", node.port(), "up"])
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        // The head first: its end is that of all jobs.
+        for node in &self.nodes {
+            node.end();
+        }
+        for node in &self.nodes {
+            let _ = ip(&["netns", "del", node.namespace()]);
+        }
+        let _ = ip(&["netns", "del", &self.switch]);
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Runs a command to its end, which must be a good one.
+///
+/// # Errors
+/// With what it said.
+pub fn expect(mut command: Command) -> anyhow::Result<Output> {
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{command:?} ended with {}: {}", output.status, said.trim());
+    }
+    Ok(output)
+}
+
+fn ip(args: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new("ip");
+    command.args(args);
+    expect(command).map(drop)
+}
+
+fn in_switch(switch: &str, args: &[&str]) -> anyhow::Result<()> {
+    let args: Vec<&str> = ["-n", switch].iter().chain(args).copied().collect();
+    ip(&args)
+}
