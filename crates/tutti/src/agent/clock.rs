@@ -28,6 +28,9 @@ const DRIFT_PPB_KNOWN: i64 = 5_000;
 /// Exchanges must be so far apart for the drift to be more than their noise.
 const BASELINE_NS: u64 = 4_000_000_000;
 
+/// Corrections smaller than this are not worth waking anybody for.
+const STEP_NS: u64 = 10_000;
+
 /// When to ask: often at first, so that the first timetable finds a good estimate.
 const ASK_FIRST_NS: u64 = 2_000_000;
 const ASK_FIRST_COUNT: u32 = 8;
@@ -109,13 +112,17 @@ impl ClusterClock {
         }
     }
 
-    /// From now on this is the correction.
-    pub(super) fn correct(&self, correction: Correction) {
+    /// From now on this is the correction; whether that makes it another time, by more than a wake-up
+    /// is late anyway.
+    pub(super) fn correct(&self, correction: Correction) -> bool {
+        let now = clock::monotonic_ns();
+        let before = self.at(now);
         self.0.changes.fetch_add(1, Ordering::AcqRel);
         self.0.base_ns.store(correction.base_ns, Ordering::Release);
         self.0.offset_ns.store(correction.offset_ns, Ordering::Release);
         self.0.drift_ppb.store(correction.drift_ppb, Ordering::Release);
         self.0.changes.fetch_add(1, Ordering::AcqRel);
+        self.at(now).0.abs_diff(before.0) > STEP_NS
     }
 }
 
@@ -275,7 +282,7 @@ mod tests {
             for way in ways {
                 estimator.asked(own);
                 let (reply, came) = exchange(own, ahead, ppb, way);
-                clock.correct(estimator.answered(&reply, came).unwrap());
+                let _ = clock.correct(estimator.answered(&reply, came).unwrap());
                 own = estimator.due_ns().max(came);
                 for later in [came, own] {
                     let said = clock.at(later).0;

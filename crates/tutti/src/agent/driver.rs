@@ -264,6 +264,7 @@ impl Agent {
             match heard {
                 Heard::Order(order) => self.on_order(order),
                 Heard::ParentLost(reason) => self.on_parent_lost(&reason),
+                Heard::ClockStepped => self.switch.look_again(),
             }
         }
     }

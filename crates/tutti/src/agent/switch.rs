@@ -167,6 +167,11 @@ impl Switch {
         self.order(Order::Joined);
     }
 
+    /// Has the thread look at the clock again.
+    pub(crate) fn look_again(&self) {
+        self.bell.ring();
+    }
+
     /// Changes the settings.
     pub(crate) fn settings(&self, settings: Settings) {
         self.order(Order::Settings(settings));
@@ -344,9 +349,13 @@ impl Thread {
         self.pending.push_back(timetable);
     }
 
-    /// Cluster time, which never goes back here.
+    /// Cluster time. It does not go back behind a switch when the clock is corrected a little; where
+    /// it is another time altogether, it is.
     fn now(&mut self) -> ClusterTime {
-        self.latest = self.latest.max(self.clock.now());
+        let now = self.clock.now();
+        if now > self.latest || now.0 + STEP_BACK_NS < self.latest.0 {
+            self.latest = now;
+        }
         self.latest
     }
 
@@ -437,6 +446,9 @@ impl Thread {
         stragglers + u32::try_from(late).unwrap_or(u32::MAX)
     }
 }
+
+/// Corrections of the clock are smaller than this, once it is right.
+const STEP_BACK_NS: u64 = 2_000_000;
 
 /// A timetable that arrives so long after its activation counts as late.
 const LATE_NS: u64 = 1_000_000;

@@ -84,6 +84,8 @@ pub(super) enum Heard {
     Order(ToAgent),
     /// The parent is gone.
     ParentLost(String),
+    /// It is another time than was thought: what waits for a moment must look again.
+    ClockStepped,
 }
 
 /// Somebody from another machine who has not said yet what he wants.
@@ -112,6 +114,8 @@ pub(super) struct Tree {
     strangers: BTreeMap<u64, Stranger>,
     /// Clients at the gate that have not said yet where they want to.
     guests: BTreeMap<u64, Link>,
+    /// The request to join, until it is known what time it is: who joins gets a timetable.
+    asking: Option<Report>,
     /// How often a parent was dialled in vain.
     dialled: usize,
     next_token: u64,
@@ -141,6 +145,7 @@ impl Tree {
             endpoint: None,
             strangers: BTreeMap::new(),
             guests: BTreeMap::new(),
+            asking: None,
             dialled: 0,
             next_token: FIRST_TOKEN,
             next_tunnel: tutti_linux::clock::monotonic_ns(),
@@ -218,7 +223,12 @@ impl Tree {
         let address = self.options.membership.as_ref().and_then(|m| m.address.clone());
         let name = self.options.name.clone();
         up.send(&FromBranch::Here { name, address: address.unwrap_or_default() });
-        up.send(&FromBranch::Reports(vec![Report { from: None, report: join }]));
+        let report = Report { from: None, report: join };
+        if self.options.is_root() {
+            up.send(&FromBranch::Reports(vec![report]));
+        } else {
+            self.asking = Some(report);
+        }
         self.routes.forget_all();
         self.reports.clear();
         self.gone.clear();
@@ -248,8 +258,7 @@ impl Tree {
 
     /// When [`Self::on_time`] has something to do.
     pub(super) fn due_ns(&self) -> Option<u64> {
-        let ask = (!self.options.is_root() && self.routes.own().is_some())
-            .then(|| self.estimator.due_ns());
+        let ask = (!self.options.is_root() && self.up.is_some()).then(|| self.estimator.due_ns());
         let strangers = self.strangers.values().map(|stranger| stranger.until_ns);
         strangers.chain(ask).min()
     }
@@ -258,10 +267,7 @@ impl Tree {
     pub(super) fn on_time(&mut self, now_ns: u64) {
         self.strangers.retain(|_, stranger| stranger.until_ns > now_ns);
         let is_due = !self.options.is_root() && self.estimator.due_ns() <= now_ns;
-        if is_due
-            && self.routes.own().is_some()
-            && let Some(up) = &mut self.up
-        {
+        if is_due && let Some(up) = &mut self.up {
             self.estimator.asked(now_ns);
             up.send(&FromBranch::Clock { asked_ns: monotonic_ns() });
         }
@@ -322,7 +328,10 @@ impl Tree {
             ToBranch::Refused { reason } => self.lose_parent(&reason),
             ToBranch::Clock(reply) => {
                 if let Some(correction) = self.estimator.answered(&reply, monotonic_ns()) {
-                    self.clock.correct(correction);
+                    if self.clock.correct(correction) {
+                        self.heard.push(Heard::ClockStepped);
+                    }
+                    self.reports.extend(self.asking.take());
                 }
             }
             ToBranch::JoinAgain => self.lose_parent("it has another parent itself"),
@@ -342,6 +351,7 @@ impl Tree {
     pub(super) fn lose_parent(&mut self, reason: &str) {
         self.up = None;
         self.reports.clear();
+        self.asking = None;
         self.tunnels.lose(|_, _| true);
         self.heard.push(Heard::ParentLost(reason.to_owned()));
     }
