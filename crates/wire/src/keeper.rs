@@ -4,6 +4,7 @@
 //! agent is told of it all in `Welcome`, so no end of a task is lost with an agent.
 
 use crate::launch::{Launch, Usage};
+use crate::pmi::Exchange;
 use crate::report::Target;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -50,6 +51,8 @@ pub enum ToKeeper {
         /// Which job.
         job: JobId,
     },
+    /// All nodes of a job have completed a barrier.
+    Exchanged(Exchange),
     /// End all jobs and exit.
     Stop,
 }
@@ -89,6 +92,8 @@ pub enum FromKeeper {
         /// What it used.
         usage: Usage,
     },
+    /// All tasks here have entered a barrier in which those of other nodes take part.
+    Exchange(Exchange),
     /// All tasks here have ended, nothing of the job is left, its output has been delivered or
     /// nobody is there to take it.
     Cleared {

@@ -130,6 +130,17 @@ pub struct Credentials {
     pub groups: Vec<u32>,
 }
 
+/// A node of a job, as its tasks know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobNode {
+    /// Its name.
+    pub name: String,
+    /// Where other nodes reach it: an address of the network; empty if there are none.
+    pub address: String,
+    /// How many of the job's tasks it has; those with the lower ranks are on the nodes before.
+    pub tasks: u32,
+}
+
 /// One node's part of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
@@ -152,8 +163,8 @@ pub struct Launch {
     pub size: u32,
     /// What of it is this node's.
     pub share: Share,
-    /// Names of all nodes of the job, in the order of their ranks.
-    pub nodes: Vec<String>,
+    /// All nodes of the job, in the order of their ranks.
+    pub nodes: Vec<JobNode>,
     /// The class, for the environment.
     pub class: String,
     /// The quantum at launch, for the environment.

@@ -67,6 +67,9 @@ pub const PROCESSES_REPORTED_MAX: usize = 20_000;
 /// See [`PROCESSES_REPORTED_MAX`].
 pub const COMMAND_BYTES_MAX: usize = 500;
 
+/// What the tasks of a job may store for each other before one barrier: it travels in one message.
+pub const EXCHANGE_BYTES_MAX: usize = 12 << 20;
+
 /// Switch records that one answer carries.
 pub const SWITCH_RECORDS_MAX: usize = 65_536;
 

@@ -18,7 +18,7 @@ mod server;
 
 pub use line::{Command, LineBuffer, PmiError, parse_line};
 pub use names::{NameError, Names};
-pub use server::{Barrier, BarrierGroup, Effect, Server, ServerSpec, TaskState};
+pub use server::{Barrier, BarrierGroup, Effect, Exchange, Server, ServerSpec, TaskState};
 
 use alloc::format;
 use alloc::string::String;

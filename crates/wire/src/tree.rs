@@ -1,6 +1,7 @@
 //! Messages between the controller and an agent.
 
 use crate::launch::{Launch, Share, Usage};
+use crate::pmi::Exchange;
 use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -60,6 +61,8 @@ pub enum ToAgent {
         /// Which job.
         job: JobId,
     },
+    /// All nodes of a job have completed a barrier.
+    Exchanged(Exchange),
     /// A question or an order about a part of a job, answered by `Answer` with the same number.
     Ask {
         /// Ties the answer to it.
@@ -144,6 +147,8 @@ pub struct Join {
     pub held: Vec<JobId>,
     /// Where a front end on this node reaches the keeper.
     pub attach: ByteBuf,
+    /// Where other nodes reach this one; empty if there are none.
+    pub address: String,
     /// How many tasks the keeper can hold at once.
     pub tasks_max: u32,
 }
@@ -182,6 +187,8 @@ pub enum FromAgent {
         /// What it used here.
         usage: Usage,
     },
+    /// All tasks of a job here have entered a barrier in which those of other nodes take part.
+    Exchange(Exchange),
     /// How busy the node is, otherwise than when it was last told.
     Load(LoadAverages),
     /// The answer to `Ask`.

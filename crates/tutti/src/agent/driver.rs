@@ -47,6 +47,15 @@ pub(crate) struct AgentOptions {
     pub(crate) node: String,
 }
 
+impl AgentOptions {
+    /// Where tasks of other nodes reach those of this one: the address without the agent's port.
+    fn address(&self) -> String {
+        let address = self.membership.as_ref().and_then(|membership| membership.address.as_ref());
+        let host = address.and_then(|address| Some(address.rsplit_once(':')?.0));
+        host.unwrap_or_default().trim_matches(['[', ']']).to_owned()
+    }
+}
+
 /// How long to wait before another attempt to reach the controller or the keeper: soon at first,
 /// since at the start of an instance they are only milliseconds behind, then twice as long each time.
 const RETRY_MIN_NS: u64 = 2_000_000;
@@ -230,6 +239,7 @@ impl Agent {
             },
             held: self.jobs.keys().copied().collect(),
             attach: bytes_of(&self.options.keeper),
+            address: self.options.address(),
             tasks_max: self.tasks_max,
         });
         self.tree.join(join, &self.poller);
@@ -300,6 +310,12 @@ impl Agent {
             }
             ToAgent::Kill { job } => self.on_kill(job),
             ToAgent::Forget { job } => self.on_forget(job),
+            ToAgent::Exchanged(exchange) => {
+                if let Some(job) = self.jobs.get_mut(&exchange.job) {
+                    job.exchanges.retain(|waiting| waiting.barrier != exchange.barrier);
+                }
+                self.tell_keeper(&ToKeeper::Exchanged(exchange));
+            }
             ToAgent::Ask { query, question } => {
                 let answer = self.answer(&question);
                 self.tell_controller(FromAgent::Answer { query, answer });
@@ -357,6 +373,7 @@ impl Agent {
             let (status, detail, usage) = (*status, detail.clone(), *usage);
             messages.push(FromAgent::TaskEnded { job: id, rank, status, detail, usage });
         }
+        messages.extend(job.exchanges.iter().cloned().map(FromAgent::Exchange));
         if let Some(usage) = job.cleared {
             messages.push(FromAgent::Cleared { job: id, usage });
         }
@@ -392,6 +409,7 @@ impl Agent {
             switches: Arc::default(),
             counted: Usage::default(),
             cleared: None,
+            exchanges: Vec::new(),
             strange: false,
         };
         job.switches = self.switch.add(id, grip(&job));
@@ -455,6 +473,12 @@ impl Agent {
             }
             FromKeeper::TaskEnded { job, rank, status, detail, usage } => {
                 self.on_task_ended((job, rank), status, detail, usage);
+            }
+            FromKeeper::Exchange(exchange) => {
+                if let Some(job) = self.jobs.get_mut(&exchange.job) {
+                    job.exchanges.push(exchange.clone());
+                }
+                self.tell_controller(FromAgent::Exchange(exchange));
             }
             FromKeeper::Cleared { job, usage } => self.on_cleared(job, usage),
         }
@@ -562,6 +586,7 @@ impl Agent {
             // What was before nobody has counted.
             counted: Usage::unknown(),
             cleared: held.cleared,
+            exchanges: Vec::new(),
             strange: false,
         };
         if job.cleared.is_none() {

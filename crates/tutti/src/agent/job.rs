@@ -9,6 +9,7 @@ use tutti_core::{ControlMethod, JobId, Rank, TaskStatus};
 use tutti_linux::cgroup::Cgroup;
 use tutti_linux::signal::Root;
 use tutti_wire::launch::Usage;
+use tutti_wire::pmi::Exchange;
 use tutti_wire::report::Target;
 
 /// A job with tasks on this node, until the controller says that its end is known.
@@ -29,6 +30,8 @@ pub(super) struct Job {
     /// What the tasks that have ended used, as far as the agent counts it.
     pub(super) counted: Usage,
     pub(super) cleared: Option<Usage>,
+    /// Barriers that other nodes have not completed yet, as far as is known here.
+    pub(super) exchanges: Vec<Exchange>,
     /// The controller never heard of it, so nobody will say `Forget`.
     pub(super) strange: bool,
 }

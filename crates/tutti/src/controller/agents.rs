@@ -41,6 +41,8 @@ pub(super) struct NodeEntry {
     pub(super) is_here: bool,
     /// Where front ends on it reach its keeper.
     pub(super) attach: ByteBuf,
+    /// Where other nodes reach it.
+    pub(super) address: String,
     /// How many tasks its keeper can hold.
     pub(super) tasks_max: u32,
     /// The latest timetable, for an agent that comes back.
@@ -217,6 +219,7 @@ impl Driver {
                 }
                 self.apply(&Event::JobCleared { job, nodes: [node].into() });
             }
+            FromAgent::Exchange(exchange) => self.on_exchange(node, exchange),
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
             FromAgent::Answer { query, answer } => self.on_answer(query, answer),
             FromAgent::Join(_) => {
@@ -232,7 +235,7 @@ impl Driver {
     }
 
     fn on_join(&mut self, token: u64, join: Join) {
-        let Join { spec, held, attach, tasks_max } = join;
+        let Join { spec, held, attach, address, tasks_max } = join;
         let known = self.nodes.iter().find(|(_, node)| node.name == spec.name);
         let node = match known {
             Some((_, entry)) if entry.agent.is_some() => {
@@ -252,6 +255,7 @@ impl Driver {
             agent: None,
             is_here,
             attach: attach.clone(),
+            address: address.clone(),
             tasks_max,
             timetable: None,
             launched: BTreeSet::new(),
@@ -260,6 +264,7 @@ impl Driver {
         });
         entry.agent = Some(token);
         entry.attach = attach;
+        entry.address = address;
         entry.tasks_max = tasks_max;
         entry.lost_at = ClusterTime::NEVER;
         let timetable = entry.timetable.clone();

@@ -280,6 +280,7 @@ impl Driver {
             suspended: BTreeSet::new(),
             statuses: BTreeMap::new(),
             failures: Failures::default(),
+            exchanges: BTreeMap::new(),
             started_on: Vec::new(),
         };
         self.submitting = Some(Submission { token, front, entry: Some(entry), accepted: None });

@@ -20,7 +20,7 @@ use tutti_core::{
 use tutti_linux::{clock, peer, proc};
 use tutti_wire::Role;
 use tutti_wire::branch::Vouch;
-use tutti_wire::launch::{Launch, Share};
+use tutti_wire::launch::{JobNode, Launch, Share};
 use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
 use tutti_wire::local::Reply;
 use tutti_wire::tree::ToAgent;
@@ -350,7 +350,7 @@ impl Driver {
             credentials: entry.credentials.clone(),
             size: view.spec.tasks,
             share: Share::default(),
-            nodes: parts.iter().map(|part| self.node_name(part.node)).collect(),
+            nodes: parts.iter().map(|part| self.job_node(part)).collect(),
             class: view.spec.class.to_string(),
             quantum: self.core.params().quantum(),
             processors_per_task: view.spec.processors_per_task.unwrap_or(1),
@@ -363,6 +363,14 @@ impl Driver {
         let mut shares: Vec<_> = (0..).zip(parts).map(share).collect();
         shares.sort_by_key(|(node, _)| *node);
         Some((launch, shares))
+    }
+
+    fn job_node(&self, part: &tutti_core::Part) -> JobNode {
+        JobNode {
+            name: self.node_name(part.node),
+            address: self.nodes.get(&part.node).map_or_else(String::new, |n| n.address.clone()),
+            tasks: u32::try_from(part.placements().len()).unwrap_or(u32::MAX),
+        }
     }
 
     fn on_ended(&mut self, job: JobId, outcome: Outcome) {

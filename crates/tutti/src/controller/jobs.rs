@@ -1,10 +1,12 @@
 //! What the controller keeps of a job beside what the core decides on.
 
 use super::failures::Failures;
+use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{ClusterTime, EndReason, JobId, NodeId, Outcome, Rank, TaskStatus};
 use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
+use tutti_wire::pmi::Barrier;
 use tutti_wire::report::{JobReport, Target, TaskHistory};
 
 /// Jobs that ended and can still be shown; older ones are forgotten.
@@ -44,6 +46,8 @@ pub(super) struct Entry {
     pub(super) statuses: BTreeMap<Rank, TaskStatus>,
     /// Which of them ended badly.
     pub(super) failures: Failures,
+    /// Barriers that some of its nodes have completed, and what they stored before.
+    pub(super) exchanges: BTreeMap<Barrier, Gathered>,
     /// The nodes that it was started on.
     pub(super) started_on: Vec<NodeId>,
 }
@@ -53,6 +57,14 @@ pub(super) const TASKS_KEPT_MAX: usize = 1 << 10;
 
 /// The same of all jobs that have ended.
 const TASKS_KEPT_IN_ALL_MAX: usize = 100_000;
+
+/// What the nodes of a job have said of a barrier so far.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub(super) nodes: BTreeSet<NodeId>,
+    pub(super) stored: Vec<(ByteBuf, ByteBuf)>,
+    pub(super) bytes: usize,
+}
 
 /// Different texts about the tasks of a job; a reader learns nothing from more.
 const DETAILS_MAX: usize = 64;

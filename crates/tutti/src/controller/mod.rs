@@ -11,6 +11,7 @@ mod agents;
 mod bank;
 mod clients;
 mod driver;
+mod exchange;
 mod failures;
 mod jobs;
 mod report;

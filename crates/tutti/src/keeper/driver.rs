@@ -514,6 +514,9 @@ impl Keeper {
                 self.with(job, |job, c| job.signal(&ranks, signal, c));
             }
             ToKeeper::Stopped { job, parts } => self.with(job, |job, _| job.stopped = parts),
+            ToKeeper::Exchanged(exchange) => {
+                self.with(exchange.job, |job, c| job.on_exchanged(exchange, c));
+            }
             ToKeeper::Forget { job } => self.with(job, |job, c| {
                 job.forgotten = true;
                 c.touched.insert(job.launch.job);

@@ -3,7 +3,7 @@
 
 use std::ffi::CString;
 use std::path::Path;
-use tutti_wire::launch::Launch;
+use tutti_wire::launch::{JobNode, Launch};
 
 /// The descriptor at which a task finds its PMI server.
 pub(super) const PMI_FD: i32 = 3;
@@ -51,7 +51,8 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     set("TUTTI_LOCAL_SIZE", &launch.share.tasks.len().to_string());
     set("TUTTI_NODE_RANK", &launch.share.node_rank.to_string());
     set("TUTTI_NODES", &launch.nodes.len().to_string());
-    set("TUTTI_NODELIST", &launch.nodes.join(","));
+    let names: Vec<&str> = launch.nodes.iter().map(|node| node.name.as_str()).collect();
+    set("TUTTI_NODELIST", &names.join(","));
     set("TUTTI_CLASS", &launch.class);
     set("TUTTI_QUANTUM", &launch.quantum.to_string());
     set("MASTER_ADDR", master(&launch.nodes));
@@ -110,9 +111,10 @@ pub(super) fn value_of<'a>(launch: &'a Launch, name: &str) -> Option<&'a [u8]> {
 
 /// Where the first node is reached; loopback where there is no other, since a machine need not be
 /// able to resolve its own name.
-fn master(nodes: &[String]) -> &str {
+fn master(nodes: &[JobNode]) -> &str {
     match nodes {
-        [first, _, ..] => first,
+        [first, _, ..] if first.address.is_empty() => &first.name,
+        [first, _, ..] => &first.address,
         _ => "127.0.0.1",
     }
 }
@@ -138,7 +140,7 @@ fn push(environment: &mut Vec<CString>, name: &str, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keeper::fixture::launch;
+    use crate::keeper::fixture::{launch, node};
     use serde_bytes::ByteBuf;
 
     fn environment(users: &[&str], local_rank: usize) -> Vec<String> {
@@ -221,7 +223,7 @@ WORLD_SIZE=2";
     #[test]
     fn several_nodes_meet_at_the_first() {
         let mut launch = launch(7, 2, &["true"]);
-        launch.nodes = vec!["a".into(), "b".into()];
+        launch.nodes = vec![node("a", 1), node("b", 1)];
         let job = of_job(&launch, None);
         assert!(job.contains(&CString::new("MASTER_ADDR=a").unwrap()));
         assert!(job.contains(&CString::new("TUTTI_NODELIST=a,b").unwrap()));

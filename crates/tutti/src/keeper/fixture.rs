@@ -21,7 +21,7 @@ use tutti_linux::pass;
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::frame::{decode, encode};
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
-use tutti_wire::launch::{Credentials, InputTo, Launch, LaunchSpec, Share, Stdio, Usage};
+use tutti_wire::launch::{Credentials, InputTo, JobNode, Launch, LaunchSpec, Share, Stdio, Usage};
 use tutti_wire::{FrameBuffer, Hello, Role};
 
 /// How long anything may take here before the test has failed.
@@ -32,6 +32,11 @@ const ROLE_VARIABLE: &str = "TUTTI_TEST_KEEPER";
 
 pub(super) fn bytes(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes().to_vec())
+}
+
+/// A node of a job, with so many of its tasks.
+pub(super) fn node(name: &str, tasks: u32) -> JobNode {
+    JobNode { name: name.into(), address: String::new(), tasks }
 }
 
 /// A job of so many tasks on one node, with a front end and no input.
@@ -51,7 +56,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
                 .collect(),
             node_rank: 0,
         },
-        nodes: vec!["here".into()],
+        nodes: vec![node("here", tasks)],
         class: "interactive".into(),
         quantum: Nanos::from_millis(100),
         processors_per_task: 1,

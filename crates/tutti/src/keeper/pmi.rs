@@ -11,8 +11,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use tutti_core::{TaskPlacement, UserId};
+use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::Launch;
-use tutti_wire::pmi::{Effect, LineBuffer, Server, ServerSpec, process_mapping};
+use tutti_wire::pmi::{Effect, Exchange, LineBuffer, Server, ServerSpec, process_mapping};
 
 /// Answers that a task has not read. It speaks and listens in turn, so more than a few is a fault.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
@@ -33,11 +34,8 @@ struct Connection {
 
 impl PmiJob {
     fn new(launch: &Launch) -> Self {
-        // Where the ranks of other nodes are is not known here; then MPI libraries ask around.
-        let mapping = match launch.nodes.len() {
-            0 | 1 => process_mapping((0..launch.size).map(|_| 0)),
-            _ => None,
-        };
+        let nodes = (0_u32..).zip(&launch.nodes);
+        let of_ranks = nodes.flat_map(|(place, node)| (0..node.tasks).map(move |_| place));
         Self {
             server: Server::new(ServerSpec {
                 job: launch.job,
@@ -45,7 +43,7 @@ impl PmiJob {
                 size: launch.size,
                 ranks: launch.share.tasks.iter().map(|task: &TaskPlacement| task.rank).collect(),
                 space_name: format!("kvs_{}", launch.job),
-                process_mapping: mapping,
+                process_mapping: process_mapping(of_ranks),
                 attributes: Vec::new(),
             }),
             connections: launch.share.tasks.iter().map(|_| None).collect(),
@@ -159,8 +157,10 @@ impl Job {
                     say!("tutti keeper: job {}: task at {task}: {error}", self.launch.job);
                     open &= task != index;
                 }
-                Effect::BarrierComplete { .. } => {
-                    say!("tutti keeper: job {}: PMI between nodes is missing", self.launch.job);
+                Effect::BarrierComplete { barrier } => {
+                    let (job, stored) = (self.launch.job, pmi.server.take_stored());
+                    let exchange = Exchange { job, barrier, stored };
+                    context.reports.push(FromKeeper::Exchange(exchange));
                 }
                 Effect::Finalized { .. } => {}
             }
@@ -173,6 +173,20 @@ impl Job {
         }
         if let Some((task, code, message)) = abort {
             self.abort(task, code, message, context);
+        }
+    }
+
+    /// All nodes have completed a barrier.
+    pub(super) fn on_exchanged(&mut self, exchange: Exchange, context: &mut Context) {
+        let Some(pmi) = &mut self.pmi else { return };
+        let mut effects = Vec::new();
+        pmi.server.release(&exchange.barrier, exchange.stored, &mut effects);
+        for effect in effects {
+            let Effect::Reply { task, line } = effect else { continue };
+            pmi.queue(task, &line);
+            if !pmi.flush(task, context) {
+                pmi.close(task, context);
+            }
         }
     }
 

@@ -339,7 +339,8 @@ impl Job {
         // Whoever it is: asking the machine's user database could take long.
         let user = environment::value_of(launch, "USER").map(String::from_utf8_lossy);
         let uid = launch.credentials.uid.to_string();
-        let node = launch.nodes.get(launch.share.node_rank as usize).map_or("", String::as_str);
+        let node =
+            launch.nodes.get(launch.share.node_rank as usize).map_or("", |node| node.name.as_str());
         let name = pattern::expand(
             pattern,
             &PatternValues {

@@ -16,6 +16,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 use tutti_core::{JobId, Rank, UserId};
 
 /// What a server must know of its job.
@@ -77,7 +79,7 @@ pub enum Effect {
 }
 
 /// One of the barriers that a job's tasks can wait in at the same time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Barrier {
     /// Who takes part.
     pub group: BarrierGroup,
@@ -85,8 +87,20 @@ pub struct Barrier {
     pub tag: u32,
 }
 
+/// What the servers of a job tell each other: that a barrier is complete on a node, or on all, and
+/// what was stored before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exchange {
+    /// Whose.
+    pub job: JobId,
+    /// Which barrier.
+    pub barrier: Barrier,
+    /// Keys and values.
+    pub stored: Vec<(ByteBuf, ByteBuf)>,
+}
+
 /// Who takes part in a barrier.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BarrierGroup {
     /// All tasks of the job.
     World,
@@ -133,7 +147,7 @@ pub struct Server {
     spaces_created: u64,
     stored_bytes: usize,
     /// What was put since the last barrier, for the other nodes.
-    fresh: Vec<(Vec<u8>, Vec<u8>)>,
+    fresh: Vec<(ByteBuf, ByteBuf)>,
     /// The local tasks that wait.
     barriers: BTreeMap<Barrier, BTreeSet<usize>>,
 }
@@ -186,7 +200,7 @@ impl Server {
     }
 
     /// Takes what was stored since the last call, for the other nodes of the job.
-    pub fn take_stored(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub fn take_stored(&mut self) -> Vec<(ByteBuf, ByteBuf)> {
         core::mem::take(&mut self.fresh)
     }
 
@@ -195,7 +209,7 @@ impl Server {
     pub fn release(
         &mut self,
         barrier: &Barrier,
-        stored: Vec<(Vec<u8>, Vec<u8>)>,
+        stored: Vec<(ByteBuf, ByteBuf)>,
         out: &mut Vec<Effect>,
     ) {
         for (key, value) in stored {
@@ -281,7 +295,7 @@ impl Server {
             Ok(()) => {
                 let is_own = space.is_none_or(|space| space == self.space_name);
                 if is_own && self.ranks.len() < self.size as usize {
-                    self.fresh.push((key.to_vec(), value.to_vec()));
+                    self.fresh.push((ByteBuf::from(key), ByteBuf::from(value)));
                 }
                 Answer::done("put_result")
             }
