@@ -9,6 +9,7 @@ mod accounts;
 mod adopt;
 mod classes;
 mod cli;
+mod cluster;
 mod control;
 mod deadline;
 mod env;

@@ -1,0 +1,293 @@
+//! A cluster: nodes with networks, host names and clocks of their own, on one machine.
+
+use crate::harness::{Done, Instance, Running, compile, eventually};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use tutti_testbed::{Node, Options, Testbed};
+
+static BEDS: AtomicU32 = AtomicU32::new(0);
+
+/// A test bed, and an instance that is never started: it keeps tests that measure away, and its audit
+/// finds what the test bed leaves.
+struct Bed {
+    bed: Option<Testbed>,
+    audit: Instance,
+}
+
+impl Bed {
+    /// Namespaces, and nothing in them.
+    fn of(nodes: usize, clocks_ahead_s: &[i64]) -> Self {
+        let audit = Instance::new();
+        let number = BEDS.fetch_add(1, Ordering::SeqCst);
+        let options = Options {
+            name: format!("{}-{number}", std::process::id()),
+            program: audit.program.clone(),
+            directory: std::env::temp_dir(),
+            nodes,
+            clocks_ahead_s: clocks_ahead_s.to_vec(),
+        };
+        Self { bed: Some(Testbed::new(&options).unwrap()), audit }
+    }
+
+    /// A cluster.
+    fn up(nodes: usize, clocks_ahead_s: &[i64]) -> Self {
+        let bed = Self::of(nodes, clocks_ahead_s);
+        bed.bed().up().unwrap();
+        bed
+    }
+
+    fn bed(&self) -> &Testbed {
+        self.bed.as_ref().unwrap()
+    }
+
+    /// The node of this number, from 1.
+    fn node(&self, number: usize) -> &Node {
+        &self.bed().nodes()[number - 1]
+    }
+
+    #[track_caller]
+    fn start(&self, number: usize, args: &[&str]) -> Running {
+        let mut command = self.node(number).tutti(args);
+        command.current_dir(&self.audit.work).env("NAP", &self.audit.nap);
+        Running::start(command)
+    }
+
+    #[track_caller]
+    fn tutti(&self, number: usize, args: &[&str]) -> Done {
+        self.start(number, args).wait()
+    }
+
+    #[track_caller]
+    fn states(&self) -> BTreeMap<String, String> {
+        let Value::Array(nodes) = self.tutti(1, &["nodes", "--json"]).expect(0).json() else {
+            panic!("no list of nodes")
+        };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        nodes.iter().map(|node| (text(&node["name"]), text(&node["state"]))).collect()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(bed) = &self.bed
+        {
+            for node in bed.nodes() {
+                let log = std::fs::read_to_string(node.directory().join("log"));
+                eprintln!("---- log of {} ----\n{}----", node.name(), log.unwrap_or_default());
+            }
+        }
+        self.bed = None;
+    }
+}
+
+#[test]
+fn a_job_runs_on_all_nodes_and_is_served_from_any() {
+    let bed = Bed::up(4, &[0, 3600, -900, 86_400]);
+    let hosts: Vec<String> = (0..8).map(|rank| format!("{rank}: n{}", rank / 2 + 1)).collect();
+    for number in [1, 3] {
+        let done = bed.tutti(number, &["run", "-n", "8", "--label", "--", "hostname"]).expect(0);
+        assert_eq!(done.sorted(), hosts, "from n{number}");
+    }
+    // Input to a rank far away, and its answer.
+    let mut command = bed.node(4).tutti(&["run", "-n", "8", "-i", "2", "--", "wc", "-l"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut counting = command.spawn().unwrap();
+    let lines = "a line\n".repeat(100_000);
+    counting.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let said = String::from_utf8(counting.wait_with_output().unwrap().stdout).unwrap();
+    let mut counts: Vec<&str> = said.lines().collect();
+    counts.sort_unstable();
+    assert_eq!(counts, ["0", "0", "0", "0", "0", "0", "0", "100000"]);
+    // How a rank far away ended.
+    let fails = "test $TUTTI_NODE_RANK = 3 && exit 7; sleep $NAP";
+    bed.tutti(
+        2,
+        &["run", "-n", "8", "--kill-on-bad-exit", "--grace", "100ms", "--", "sh", "-c", fails],
+    )
+    .expect(7)
+    .says("rank");
+}
+
+#[test]
+fn output_in_bulk_of_many_nodes_is_whole() {
+    let bed = Bed::up(3, &[0]);
+    let print =
+        "i=0; while [ $i -lt 300 ]; do echo $TUTTI_RANK $i $(printf '%02000d' 0); i=$((i+1)); done";
+    let done = bed.tutti(2, &["run", "-n", "6", "--", "sh", "-c", print]).expect(0);
+    let text = done.text();
+    let mut next = [0_u32; 6];
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (rank, number): (usize, u32) = (words[0].parse().unwrap(), words[1].parse().unwrap());
+        assert_eq!(words[2].len(), 2000, "a line was cut");
+        assert_eq!(number, next[rank], "rank {rank}: lines lost or out of order");
+        next[rank] += 1;
+    }
+    assert_eq!(next, [300; 6]);
+}
+
+/// What switches each node made: when due, who left, who came.
+fn switches(bed: &Bed) -> BTreeMap<String, BTreeSet<(u64, String, String)>> {
+    let Value::Array(nodes) = bed.tutti(2, &["switches", "-n", "1000", "--json"]).expect(0).json()
+    else {
+        panic!("no list of switches")
+    };
+    let is_both = |record: &&Value| {
+        ["left", "came"].iter().all(|who| record[*who].as_array().is_some_and(|w| !w.is_empty()))
+    };
+    let entry = |record: &Value| {
+        (record["due_ns"].as_u64().unwrap(), record["left"].to_string(), record["came"].to_string())
+    };
+    nodes
+        .iter()
+        .map(|node| {
+            let records = node[1].as_array().unwrap().iter().filter(is_both).map(entry);
+            (node[0].as_str().unwrap().to_owned(), records.collect())
+        })
+        .collect()
+}
+
+#[test]
+fn gangs_switch_at_the_same_instants_on_nodes_whose_clocks_differ() {
+    let bed = Bed::up(3, &[0, 7200, -5000]);
+    bed.tutti(1, &["params", "quantum=20ms"]).expect(0);
+    for _ in 0..2 {
+        bed.tutti(1, &["submit", "-n", "6", "-o", "/dev/null", "--", "sleep", &bed.audit.nap])
+            .expect(0);
+    }
+    // The same moments, by the same clock, with the same jobs, on all three.
+    eventually("thirty switches together", || {
+        let nodes = switches(&bed);
+        let mut all = nodes.values();
+        let mut common = all.next()?.clone();
+        for of_node in all {
+            common.retain(|record| of_node.contains(record));
+        }
+        (nodes.len() == 3 && common.len() >= 30).then_some(())
+    });
+    // The controller has no part in it.
+    bed.node(1).signal("controller", Signal::SIGSTOP).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    bed.node(1).signal("controller", Signal::SIGCONT).unwrap();
+    let nodes = switches(&bed);
+    let latest = nodes.values().filter_map(|of_node| of_node.last()).map(|last| last.0);
+    let (first, last) = (latest.clone().min().unwrap(), latest.max().unwrap());
+    assert!(last - first < 1_000_000_000, "a node stood still: {first} and {last}");
+    bed.tutti(1, &["cancel", "--now", "1", "2"]).expect(0);
+}
+
+#[test]
+fn agents_that_end_cost_no_job() {
+    let bed = Bed::up(3, &[0, 100]);
+    let job =
+        bed.tutti(1, &["submit", "--parsable", "-n", "6", "-o", "/dev/null", "--", "sleep", "2"]);
+    let job = job.expect(0).text().trim().to_owned();
+    let waiting = bed.start(3, &["wait", &job]);
+    for number in [2, 1, 3] {
+        let node = bed.node(number);
+        let agent = node.daemon("agent").unwrap();
+        node.signal("agent", Signal::SIGKILL).unwrap();
+        eventually("another agent", || node.daemon("agent").filter(|&new| new != agent));
+    }
+    // Who waited was connected through one of them, and is told that he is not any more.
+    drop(waiting);
+    eventually("all nodes back", || bed.states().values().all(|state| state == "up").then_some(()));
+    bed.tutti(1, &["wait", &job]).expect(0);
+    bed.tutti(2, &["run", "-n", "6", "true"]).expect(0);
+}
+
+#[test]
+fn nobody_joins_without_a_good_token() {
+    let bed = Bed::of(3, &[0]);
+    let (head, address) = (bed.node(1).name().to_owned(), bed.node(1).address());
+    bed.tutti(1, &["up", "--listen", &address, "--name", &head]).expect(0);
+    let invite = |args: &[&str]| {
+        let done = bed.tutti(1, &[&["invite", "--parsable"], args].concat()).expect(0);
+        done.text().trim().to_owned()
+    };
+    let join = |number: usize, token: &str, name: &str| {
+        bed.tutti(number, &["join", &address, token, "--name", name])
+    };
+    let token = invite(&[]);
+    let typo =
+        format!("{}{}", &token[..token.len() - 1], if token.ends_with('a') { 'b' } else { 'a' });
+    join(2, &typo, "n2").expect(1).says("mistyped");
+    join(2, "tutti1", "n2").expect(1).says("token");
+    join(2, &token, "n1").expect(1).says("has a node named n1");
+    join(2, &token, "no/name").expect(1).says("is no name");
+    // None of that has cost the token, but using it does.
+    join(2, &token, "n2").expect(0);
+    join(3, &token, "n3").expect(1).says("used already");
+    let short = invite(&["--for", "1s"]);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    join(3, &short, "n3").expect(1).says("expired");
+    // The same words at another cluster are a stranger's.
+    let other = bed.node(3).address();
+    bed.tutti(3, &["up", "--listen", &other, "--name", "n3"]).expect(0);
+    let token = bed.tutti(3, &["invite", "--parsable"]).expect(0).text();
+    bed.tutti(2, &["down"]).expect(0);
+    bed.tutti(2, &["leave"]).expect(0).text();
+    join(2, token.trim(), "n4").expect(1);
+    bed.tutti(3, &["down"]).expect(0);
+}
+
+#[test]
+fn noise_at_the_port_costs_only_its_own_connection() {
+    let bed = Bed::up(2, &[0]);
+    let job = bed.start(2, &["run", "-n", "4", "--", "sh", "-c", "sleep 1; hostname"]);
+    for noise in [
+        "head -c 300000 /dev/urandom",
+        "printf 'GET / HTTP/1.1\\r\\n\\r\\n'",
+        "printf '\\026\\003\\001\\377\\377'",
+    ] {
+        let line = format!("{noise} > /dev/tcp/10.77.0.1/7716");
+        let mut command = bed.node(2).command("bash");
+        command.args(["-c", &line]).stdout(Stdio::null()).stderr(Stdio::null());
+        // That its connection is closed is its own affair.
+        let _ = command.status().unwrap();
+    }
+    let mut idle: Command = bed.node(2).command("bash");
+    idle.args(["-c", "exec 3<>/dev/tcp/10.77.0.1/7716; sleep 3"]);
+    let mut idle = idle.spawn().unwrap();
+    assert_eq!(job.wait().expect(0).sorted(), ["n1", "n1", "n2", "n2"]);
+    bed.tutti(2, &["run", "-n", "4", "true"]).expect(0);
+    idle.kill().unwrap();
+    idle.wait().unwrap();
+}
+
+#[test]
+fn mpi_programs_find_each_other_across_nodes() {
+    let bed = Bed::up(4, &[0, 50]);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi");
+    for (name, args, says) in
+        [("ring", &["50"][..], "8 ranks, 50 rounds, ok"), ("alltoall", &["100", "3"], "ok")]
+    {
+        let program =
+            compile("mpicc.mpich", &sources.join(format!("{name}.c")), &format!("{name}-far"));
+        let program = program.display().to_string();
+        let done = bed.tutti(3, &[&["run", "-n", "8", &program], args].concat()).expect(0);
+        assert!(done.text().contains(says), "{name}: {}", done.text());
+    }
+}
+
+#[test]
+fn a_node_goes_down_and_comes_back_and_leaves() {
+    let bed = Bed::up(3, &[0]);
+    bed.tutti(3, &["down"]).expect(0);
+    assert!(!bed.node(3).directory().join("lock").exists());
+    bed.tutti(3, &["leave"]).expect(0);
+    let other = Bed::of(1, &[0]);
+    other.tutti(1, &["invite"]).expect(1).says("in no cluster");
+    bed.tutti(2, &["invite"]).expect(1).says("at the head");
+    bed.tutti(2, &["down"]).expect(0);
+    bed.tutti(2, &["up"]).expect(0);
+    eventually("n2 is back", || (bed.states().get("n2")? == "up").then_some(()));
+    let done = bed.tutti(2, &["run", "-n", "4", "--", "hostname"]).expect(0);
+    assert_eq!(done.sorted(), ["n1", "n1", "n2", "n2"]);
+}
