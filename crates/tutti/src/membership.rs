@@ -152,24 +152,10 @@ impl Place {
         })
     }
 
-    /// Signs the request of a machine that has a certificate.
-    pub(crate) fn renew(&self, name: &str, request: &[u8]) -> anyhow::Result<Vec<u8>> {
-        let authority = Authority::load(&self.0)?;
-        self.with_register(|register| {
-            anyhow::ensure!(register.members.contains_key(name), "node {name} was removed");
-            Ok(authority.sign(request, Role::Node, &Name::new(name)?, Clock::system().now())?)
-        })
-    }
-
     /// Whether a machine of this name belongs to the cluster.
     pub(crate) fn is_member(&self, name: &str) -> bool {
         let register = self.read::<Register>("register.json").ok().flatten();
         register.is_some_and(|register| register.members.contains_key(name))
-    }
-
-    /// A machine belongs to the cluster no more; whether it did.
-    pub(crate) fn expel(&self, name: &str) -> anyhow::Result<bool> {
-        self.with_register(|register| Ok(register.members.remove(name).is_some()))
     }
 
     fn with_register<T>(

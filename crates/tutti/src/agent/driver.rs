@@ -1,8 +1,8 @@
 //! The agent's main thread: between the controller, the keeper and the switch thread.
 
+use super::clock::ClusterClock;
 use super::ipc;
 use super::job::{Job, grip, group_name, remove_group};
-use super::clock::ClusterClock;
 use super::load::LoadReports;
 use super::parts::Ending;
 use super::switch::Switch;

@@ -281,11 +281,11 @@ fn a_barrier_of_several_nodes_waits_for_the_others() {
         complete 0
         ",
     );
-    assert_eq!(server.take_stored(), [(b"a".to_vec(), b"1".to_vec())]);
+    assert_eq!(server.take_stored(), [(ByteBuf::from(*b"a"), ByteBuf::from(*b"1"))]);
     assert_eq!(server.take_stored(), []);
     let barrier = Barrier { group: BarrierGroup::World, tag: 0 };
     let mut effects = Vec::new();
-    server.release(&barrier, vec![(b"b".to_vec(), b"2".to_vec())], &mut effects);
+    server.release(&barrier, vec![(ByteBuf::from(*b"b"), ByteBuf::from(*b"2"))], &mut effects);
     let shown: Vec<_> = effects.iter().map(shown).collect();
     assert_eq!(shown, ["0< cmd=barrier_out rc=0 tag=0", "1< cmd=barrier_out rc=0 tag=0"]);
     play(&mut server, &mut names, "1> cmd=get key=b\n1< cmd=get_result rc=0 value=2");
