@@ -83,8 +83,8 @@ pub struct Life {
     pub ended_ns: u64,
 }
 
-/// Processes that have ended of which a task remembers when they lived.
-const PAST_MAX: usize = 1 << 16;
+/// Processes that have ended of which it is remembered when they lived, of all tasks together.
+const PAST_MAX: usize = 1 << 17;
 
 struct Task {
     past: BTreeMap<i32, Life>,
@@ -99,11 +99,18 @@ pub struct Forest<K> {
     orphans: Orphans,
     tasks: BTreeMap<K, Task>,
     processes: HashMap<i32, Process<K>>,
+    /// How many lives are remembered.
+    past: usize,
 }
 
 impl<K> Default for Forest<K> {
     fn default() -> Self {
-        Self { orphans: Orphans::default(), tasks: BTreeMap::new(), processes: HashMap::new() }
+        Self {
+            orphans: Orphans::default(),
+            tasks: BTreeMap::new(),
+            processes: HashMap::new(),
+            past: 0,
+        }
     }
 }
 
@@ -137,6 +144,7 @@ impl<K: Copy + Ord> Forest<K> {
     /// Forgets a task and its processes; says how many it had.
     pub fn remove_task(&mut self, task: K) -> Tally {
         let Some(removed) = self.tasks.remove(&task) else { return Tally::default() };
+        self.past -= removed.past.len();
         for pid in &removed.members {
             self.processes.remove(pid);
         }
@@ -225,9 +233,9 @@ impl<K: Copy + Ord> Forest<K> {
         }
         let life = Life { born_ns: process.born_ns, ended_ns: at_ns };
         if let Some(task) = self.tasks.get_mut(&process.task)
-            && task.past.len() < PAST_MAX
+            && self.past < PAST_MAX
         {
-            task.past.insert(pid, life);
+            self.past += usize::from(task.past.insert(pid, life).is_none());
         }
         self.end(pid);
     }

@@ -29,6 +29,9 @@ const SCAN_NS: u64 = 1_000_000_000;
 /// Room for events between two reads: those of 2,000,000 births and ends a second.
 const BUFFER_BYTES: i32 = 16 << 20;
 
+/// Processes of ended tasks of a job of which it is remembered when they lived.
+const PAST_MAX: usize = 1 << 17;
+
 /// Events that are read at once.
 const BATCH_MAX: usize = 100_000;
 
@@ -192,7 +195,13 @@ impl Tracker {
     pub(super) fn end_task(&mut self, task: TaskId) -> (Option<u64>, Option<u64>) {
         self.take_in_all();
         let place = self.places.remove(&task);
-        self.past.entry(task.0).or_default().extend(self.forest.lives(task, boot_ns()));
+        let past = self.past.entry(task.0).or_default();
+        past.extend(
+            self.forest
+                .lives(task, boot_ns())
+                .into_iter()
+                .take(PAST_MAX.saturating_sub(past.len())),
+        );
         let Tally { created, peak, .. } = self.forest.remove_task(task);
         let minder = u64::from(matches!(place, Some(Place::Minder(_))));
         let is_known = matches!(self.source, Source::Events(_)) && !self.missed.contains(&task.0);

@@ -105,14 +105,27 @@ fn a_number_that_is_used_again_is_another_process() {
     assert_eq!(pairs(&forest, 0).len(), 1);
 }
 
+#[test]
+fn when_processes_lived_is_remembered_until_their_task_is_forgotten() {
+    let mut forest = forest(Orphans::Ancestor);
+    forest.forked(10, 11, 2 * SECOND);
+    forest.exited(11, 3 * SECOND);
+    let life = |born, ended| Life { born_ns: born * SECOND, ended_ns: ended * SECOND };
+    let expected = BTreeMap::from([(10, life(1, 9)), (11, life(2, 3))]);
+    assert_eq!(forest.lives(0, 9 * SECOND), expected);
+    assert_eq!(forest.past, 1);
+    forest.remove_task(0);
+    assert!(forest.past == 0 && forest.lives(0, 9 * SECOND).is_empty());
+}
+
 /// What is true: every process there ever was, with its parent by place in the list.
 #[derive(Default)]
 struct World {
-    all: Vec<Life>,
+    all: Vec<Lived>,
     now: u64,
 }
 
-struct Life {
+struct Lived {
     pid: i32,
     parent: Option<usize>,
     born: u64,
@@ -124,12 +137,12 @@ impl World {
         (0..self.all.len()).filter(|&at| self.all[at].lives).collect()
     }
 
-    fn birth(&mut self, parent: Option<usize>) -> &Life {
+    fn birth(&mut self, parent: Option<usize>) -> &Lived {
         let used: BTreeSet<i32> = self.living().iter().map(|&at| self.all[at].pid).collect();
         // Numbers come round quickly.
         let last = self.all.last().map_or(99, |life| life.pid);
         let next = (1..).map(|n| 100 + (last - 100 + n) % 40).find(|pid| !used.contains(pid));
-        self.all.push(Life { pid: next.unwrap(), parent, born: self.now, lives: true });
+        self.all.push(Lived { pid: next.unwrap(), parent, born: self.now, lives: true });
         self.all.last().unwrap()
     }
 
