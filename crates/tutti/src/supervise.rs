@@ -272,7 +272,8 @@ impl<'a> Supervisor<'a> {
     fn ask_for_the_end(&mut self) {
         self.ending = Some(Instant::now() + Duration::from_secs(20));
         if self.daemons.len() == ROLES_OF_MEMBER.len() {
-            return self.terminate(&ROLES_OF_MEMBER);
+            // It tells the keeper, once the controller knows.
+            return self.terminate(&["agent"]);
         }
         let asked = std::os::unix::net::UnixStream::connect(self.instance.controller_socket())
             .and_then(crate::link::Link::new)

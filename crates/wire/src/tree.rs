@@ -189,6 +189,8 @@ pub enum FromAgent {
     },
     /// All tasks of a job here have entered a barrier in which those of other nodes take part.
     Exchange(Exchange),
+    /// The node goes out of service, and its tasks are being ended.
+    Leaving,
     /// How busy the node is, otherwise than when it was last told.
     Load(LoadAverages),
     /// The answer to `Ask`.

@@ -11,6 +11,8 @@ use super::tree::{Heard, Tree, TreeOptions};
 use crate::link::{Interest, Link, Poller, Ready};
 use crate::membership::{Membership, Place};
 use anyhow::Context;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getppid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -47,6 +49,14 @@ pub(crate) struct AgentOptions {
     pub(crate) node: String,
 }
 
+/// SIGTERM, to be read when it comes.
+fn signals() -> anyhow::Result<SignalFd> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTERM);
+    set.thread_block()?;
+    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+}
+
 impl AgentOptions {
     /// Where tasks of other nodes reach those of this one: the address without the agent's port.
     fn address(&self) -> String {
@@ -63,10 +73,12 @@ const RETRY_MAX_NS: u64 = 1_000_000_000;
 
 const KEEPER: u64 = 1;
 const EVENTS: u64 = 5;
+const SIGNALS: u64 = 6;
 
 pub(super) struct Agent {
     pub(super) options: AgentOptions,
     poller: Poller,
+    signals: SignalFd,
     pub(super) hierarchy: Option<Hierarchy>,
     pub(super) no_cgroup: String,
     pub(super) switch: Switch,
@@ -106,6 +118,8 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         Err(reason) => (None, reason.to_string()),
     };
     let poller = Poller::new()?;
+    let signals = signals()?;
+    poller.add(&signals, SIGNALS, Interest::READ)?;
     let clock = ClusterClock::default();
     let tree = TreeOptions {
         name: options.node.clone(),
@@ -120,6 +134,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         switch: Switch::start(settings, clock.clone()).context("cannot start the switch thread")?,
         tree: Tree::new(tree, clock, &poller),
         poller,
+        signals,
         hierarchy,
         no_cgroup,
         settings,
@@ -158,6 +173,7 @@ impl Agent {
             for event in &ready {
                 match event.token {
                     KEEPER => self.on_keeper(),
+                    SIGNALS => self.on_signals(),
                     EVENTS => self.tracker.on_ready(&self.poller, EVENTS),
                     token => {
                         let heard = self.tree.on_ready(token, &self.poller);
@@ -321,6 +337,17 @@ impl Agent {
                 self.tell_controller(FromAgent::Answer { query, answer });
             }
             ToAgent::Stop => {
+                self.stopping = true;
+                self.tell_keeper(&ToKeeper::Stop);
+            }
+        }
+    }
+
+    /// The node goes out of service, by the word of its supervisor.
+    fn on_signals(&mut self) {
+        while let Ok(Some(_)) = self.signals.read_signal() {
+            if !self.stopping {
+                self.tell_controller(FromAgent::Leaving);
                 self.stopping = true;
                 self.tell_keeper(&ToKeeper::Stop);
             }

@@ -4,6 +4,9 @@
 //! from below goes up, all that has gathered in a round of the loop together. Nothing here decides
 //! anything: [`super::routes`] knows the ways.
 
+mod strangers;
+mod streams;
+
 use super::carrier::{self, Carrier};
 use super::clock::{ClusterClock, Estimator};
 use super::neighbour::Neighbour;
@@ -20,17 +23,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use tutti_core::{Nanos, NodeId};
 use tutti_linux::clock::monotonic_ns;
-use tutti_linux::{peer, proc};
 use tutti_secure::Endpoint;
 use tutti_wire::Role;
 use tutti_wire::branch::{
-    ClockReply, FromBranch, Order, Part, Place, Report, Through, ToBranch, TunnelId, Tunnelled,
-    Vouch, batches,
+    ClockReply, FromBranch, Order, Part, Place, Report, ToBranch, Tunnelled, batches,
 };
-use tutti_wire::join::{Redeem, Redeemed};
-use tutti_wire::limits::{
-    BATCH_MAX, FRAME_BYTES_MAX, NEWCOMER_FRAME_BYTES_MAX, STRANGER_FRAME_BYTES_MAX,
-};
+use tutti_wire::limits::BATCH_MAX;
 use tutti_wire::tree::{FromAgent, ToAgent};
 
 /// The parent's connection.
@@ -43,12 +41,6 @@ const DOOR: u64 = 3;
 const PORT: u64 = 4;
 /// The first number of a connection that is not there from the beginning.
 const FIRST_TOKEN: u64 = 16;
-
-/// How long somebody who has come may take to say who he is.
-const STRANGER_PATIENCE_NS: u64 = 5_000_000_000;
-
-/// Those who have not said yet, at once.
-const STRANGERS_MAX: usize = 512;
 
 /// Where an agent is.
 #[derive(Clone, Debug)]
@@ -447,227 +439,6 @@ impl Tree {
         self.gone.extend(nodes);
     }
 
-    // ------------------------------------------------------------------ strangers
-
-    fn on_port(&mut self, poller: &Poller) {
-        while let Some(Ok((socket, _))) = self.port.as_ref().map(TcpListener::accept) {
-            if self.strangers.len() >= STRANGERS_MAX {
-                continue;
-            }
-            let Some(endpoint) = &self.endpoint else { continue };
-            let stream = carrier::end_when_silent(&socket).and_then(|()| endpoint.accept(socket));
-            let Ok(stream) = stream else { continue };
-            let mut link = Link::over(Carrier::Far(Box::new(stream)));
-            link.limit(STRANGER_FRAME_BYTES_MAX);
-            link.greet(Role::Server);
-            let token = self.token();
-            if poller.add(&link, token, Interest::READ).is_ok() {
-                let until_ns = monotonic_ns() + STRANGER_PATIENCE_NS;
-                self.strangers.insert(token, Stranger { link, until_ns });
-            }
-        }
-    }
-
-    fn on_stranger(&mut self, token: u64) {
-        let Some(Stranger { link, .. }) = self.strangers.get_mut(&token) else { return };
-        let received = link.receive();
-        let role = match link.next_greeting() {
-            Ok(Some(role)) => role,
-            Ok(None) if received.is_ok() => return,
-            Ok(None) => return drop(self.strangers.remove(&token)),
-            Err(error) => return self.turn_away(token, &error.to_string()),
-        };
-        let peer = match link.transport() {
-            Carrier::Far(stream) => stream.peer().map(|peer| peer.member.clone()),
-            Carrier::Local(_) => None,
-        };
-        match (role, peer) {
-            (Role::Newcomer, None) => match link.next::<Redeem>() {
-                Ok(Some(asked)) => self.admit(token, &asked),
-                Ok(None) if received.is_ok() => {}
-                Ok(None) => drop(self.strangers.remove(&token)),
-                Err(error) => self.turn_away(token, &error.to_string()),
-            },
-            (Role::Agent, Some(member)) if member.role == tutti_secure::Role::Node => {
-                self.adopt(token, member.name.as_str());
-            }
-            _ => self.turn_away(token, "it has not the certificate for what it wants"),
-        }
-    }
-
-    fn turn_away(&mut self, token: u64, why: &str) {
-        say!("tutti agent: turned away somebody at the port: {why}");
-        self.strangers.remove(&token);
-    }
-
-    /// Takes a token for a certificate.
-    fn admit(&mut self, token: u64, asked: &Redeem) {
-        let Some(mut stranger) = self.strangers.remove(&token) else { return };
-        let Some(membership) = &self.options.membership else { return };
-        let signed = if self.options.is_root() {
-            self.options.place.admit(&asked.secret, &asked.name, &asked.request)
-        } else {
-            Err(anyhow::anyhow!("join at the head of the cluster: {}", membership.head.join(", ")))
-        };
-        let answer = match signed {
-            Ok((certificate, authority)) => {
-                say!("tutti agent: {} is a machine of the cluster now", asked.name);
-                Redeemed::Taken {
-                    cluster: membership.cluster.clone(),
-                    certificate: certificate.into(),
-                    authority: authority.into(),
-                    addresses: membership.address.iter().cloned().collect(),
-                }
-            }
-            Err(error) => Redeemed::Refused { reason: format!("{error:#}") },
-        };
-        stranger.link.send(&answer);
-        // So little always fits.
-        let _ = stranger.link.flush();
-    }
-
-    /// Another agent wants to be a child of this one.
-    fn adopt(&mut self, token: u64, name: &str) {
-        if self.options.is_root() && !self.options.place.is_member(name) {
-            return self.turn_away(token, &format!("{name} was removed from the cluster"));
-        }
-        let Some(mut stranger) = self.strangers.remove(&token) else { return };
-        stranger.link.limit(FRAME_BYTES_MAX);
-        let mut child = Neighbour::new(stranger.link, token);
-        if self.routes.own().is_none() {
-            // Nobody here could answer; it will ask again.
-            child.send(&ToBranch::Refused { reason: "its parent has no controller yet".into() });
-            let _ = child.link.flush();
-            return;
-        }
-        self.children.insert(token, child);
-        self.names.insert(token, name.to_owned());
-        self.on_child(token);
-    }
-
-    // ------------------------------------------------------------------ streams
-
-    fn on_gate(&mut self, poller: &Poller) {
-        while let Some(Ok((stream, _))) = self.gate.as_ref().map(UnixListener::accept) {
-            let Ok(mut link) = Link::new(stream) else { continue };
-            link.limit(NEWCOMER_FRAME_BYTES_MAX);
-            link.one_at_a_time();
-            let token = self.token();
-            if poller.add(&link, token, Interest::READ).is_ok() {
-                self.guests.insert(token, link);
-                self.on_guest(token, poller);
-            }
-        }
-    }
-
-    /// All that is said here is for the controller.
-    fn on_door(&mut self, poller: &Poller) {
-        while let Some(Ok((stream, _))) = self.door.as_ref().map(UnixListener::accept) {
-            self.open(stream, Vec::new(), Place::Controller, poller);
-        }
-    }
-
-    fn token(&mut self) -> u64 {
-        self.next_token += 1;
-        self.next_token
-    }
-
-    fn on_guest(&mut self, token: u64, poller: &Poller) {
-        let Some(link) = self.guests.get_mut(&token) else { return };
-        let received = link.receive();
-        let asked = link.next_greeting().and_then(|role| match role {
-            Some(Role::Gate) => link.next::<Through>(),
-            Some(_) => Err(tutti_wire::DecodeError::NotTutti.into()),
-            None => Ok(None),
-        });
-        if matches!(asked, Ok(None)) && received.is_ok() {
-            return;
-        }
-        let Some(link) = self.guests.remove(&token) else { return };
-        poller.remove(&link);
-        if let Ok(Some(through)) = asked {
-            let (stream, said) = link.into_rest();
-            self.open(stream, said, Place::Node(through.node), poller);
-        }
-    }
-
-    /// Begins a stream from a client here, who has said this much already.
-    fn open(&mut self, stream: UnixStream, said: Vec<u8>, to: Place, poller: &Poller) {
-        let Some(node) = self.routes.own() else { return };
-        let vouch = match vouch(&stream, node) {
-            Ok(vouch) => vouch,
-            Err(error) => return say!("tutti agent: who is at the gate? {error:#}"),
-        };
-        self.next_tunnel += 1;
-        let tunnel = TunnelId { opener: node, number: self.next_tunnel };
-        let token = self.token();
-        if let Err(error) = self.tunnels.add(tunnel, to, (stream, token), Vec::new(), poller) {
-            return say!("tutti agent: cannot pass a client on: {error}");
-        }
-        self.tunnelled.push(Tunnelled { to, tunnel, part: Part::Open(vouch) });
-        if !said.is_empty() {
-            self.tunnelled.push(Tunnelled { to, tunnel, part: Part::Bytes(said.into()) });
-        }
-    }
-
-    /// Somebody far away wants to speak with a daemon of this machine.
-    fn arrive(&mut self, to: Place, tunnel: TunnelId, mut vouch: Vouch, poller: &Poller) {
-        let daemon = match to {
-            Place::Controller => &self.options.controller,
-            Place::Node(_) => {
-                // A keeper asks for nothing but the user, and takes nothing long from a newcomer.
-                vouch.groups.clear();
-                vouch.hard_limits.clear();
-                &self.options.keeper
-            }
-        };
-        let back = Place::Node(tunnel.opener);
-        let mut introduction = tutti_wire::Hello { role: Role::Proxy }.to_frame().to_vec();
-        let added = tutti_wire::frame::encode(&vouch, &mut introduction)
-            .map_err(std::io::Error::other)
-            .and_then(|()| UnixStream::connect(daemon))
-            .and_then(|stream| {
-                let token = self.token();
-                self.tunnels.add(tunnel, back, (stream, token), introduction, poller)
-            });
-        if let Err(error) = added {
-            let reason = format!("node {} cannot take it: {error}", self.options.name);
-            self.tunnelled.push(Tunnelled { to: back, tunnel, part: Part::End(reason) });
-        }
-    }
-
-    /// Brings parts of streams on their way, or to their end here.
-    fn pass_on(&mut self, poller: &Poller) {
-        let mut parts = std::mem::take(&mut self.tunnelled);
-        while !parts.is_empty() {
-            for Tunnelled { to, tunnel, part } in parts.drain(..) {
-                match (self.routes.way(to), part) {
-                    (Way::Here, Part::Open(vouch)) => self.arrive(to, tunnel, vouch, poller),
-                    (Way::Here, part) => self.tunnels.on_part(tunnel, part),
-                    (Way::Down(child), part) => {
-                        if let Some(neighbour) = self.children.get_mut(&child) {
-                            neighbour.send_bulk(Tunnelled { to, tunnel, part });
-                        }
-                    }
-                    (Way::Up, part) => {
-                        if let Some(up) = &mut self.up {
-                            up.send_bulk(Tunnelled { to, tunnel, part });
-                        }
-                    }
-                }
-            }
-            std::mem::swap(&mut parts, &mut self.tunnelled);
-        }
-    }
-
-    fn is_busy(&self, place: Place) -> bool {
-        match self.routes.way(place) {
-            Way::Here => false,
-            Way::Up => self.up.as_ref().is_some_and(Neighbour::is_busy),
-            Way::Down(child) => self.children.get(&child).is_some_and(Neighbour::is_busy),
-        }
-    }
-
     // ------------------------------------------------------------------ the end of a round
 
     /// Sends all that has gathered. Gives what concerns the agent itself.
@@ -733,17 +504,4 @@ fn listen(path: &Path, mode: u32, token: u64, poller: &Poller) -> anyhow::Result
     std::fs::set_permissions(path, Permissions::from_mode(mode))?;
     poller.add(&listener, token, Interest::READ)?;
     Ok(listener)
-}
-
-/// Who is at the other end, as the kernel says.
-fn vouch(stream: &UnixStream, node: NodeId) -> anyhow::Result<Vouch> {
-    let who = peer::peer_credentials(stream)?;
-    Ok(Vouch {
-        node,
-        uid: who.uid,
-        gid: who.gid,
-        groups: peer::peer_groups(stream)?,
-        pid: who.pid,
-        hard_limits: proc::hard_limits(who.pid, who.uid).unwrap_or_default(),
-    })
 }

@@ -220,6 +220,7 @@ impl Driver {
                 self.apply(&Event::JobCleared { job, nodes: [node].into() });
             }
             FromAgent::Exchange(exchange) => self.on_exchange(node, exchange),
+            FromAgent::Leaving => self.on_node_lost(node),
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
             FromAgent::Answer { query, answer } => self.on_answer(query, answer),
             FromAgent::Join(_) => {

@@ -16,7 +16,7 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use tutti_core::{EndReason, JobId, Outcome, Rank};
+use tutti_core::{EndReason, JobId, NodeId, Outcome, Rank};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
 use tutti_wire::branch::Through;
@@ -41,6 +41,8 @@ const INPUT_UNSENT_MAX: usize = 256 << 10;
 struct Keeper {
     link: Link,
     pipes: Pipes,
+    /// The node that it is on, if that is another one.
+    far: Option<NodeId>,
     /// Whether it took us in. It starts no task before, so one that did not has no output of ours.
     attached: bool,
     finished: bool,
@@ -59,6 +61,8 @@ struct Front {
     wants_summary: bool,
     /// The exit code that a failure of the front end itself calls for.
     failed: Option<Exit>,
+    /// Whether output of tasks on another node did not come through.
+    output_lost: bool,
 }
 
 /// Runs a job to its end and gives the exit code of the whole.
@@ -96,6 +100,7 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         summary: None,
         wants_summary: options.summary,
         failed: None,
+        output_lost: false,
     };
     front.serve()
 }
@@ -298,11 +303,11 @@ impl Front {
             link.greet(Role::FrontEnd);
             link.send(&FromFrontEnd::Attach { job: self.job });
             link.flush().context("the keeper went away")?;
-            let pipes = match keeper {
-                KeeperAt::Here(_) => Pipes::default(),
-                KeeperAt::Node(_) => Pipes::far(),
+            let (pipes, far) = match keeper {
+                KeeperAt::Here(_) => (Pipes::default(), None),
+                KeeperAt::Node(node) => (Pipes::far(), Some(*node)),
             };
-            self.keepers.push(Keeper { link, pipes, attached: false, finished: false });
+            self.keepers.push(Keeper { link, pipes, far, attached: false, finished: false });
         }
         if !self.input_open && self.input.wanted() {
             for message in self.input.take(b"", &mut Vec::new()) {
@@ -329,8 +334,17 @@ impl Front {
         match self.read_keeper(index).and(received) {
             Ok(()) => {}
             Err(error) => {
-                if !matches!(error, LinkError::Closed) {
-                    say!("tutti: lost the output of job {}: {error}", self.job);
+                match (&error, self.keepers[index].far) {
+                    (_, Some(node)) if self.ended.is_none() => {
+                        say!(
+                            "tutti: lost the connection with node {node}: what its tasks of job {} \
+                             write from now on, or have just written, is not shown",
+                            self.job
+                        );
+                        self.output_lost = true;
+                    }
+                    (LinkError::Closed, _) => {}
+                    _ => say!("tutti: lost the output of job {}: {error}", self.job),
                 }
                 self.keepers[index].finished = true;
                 self.end_pipes(index, None);
@@ -432,6 +446,9 @@ impl Front {
         }
         if let Some(summary) = &self.summary {
             say!("tutti: {summary}");
+        }
+        if self.output_lost && outcome.exit_code == 0 {
+            return Exit::OUTPUT_LOST;
         }
         Exit::of_job(outcome.exit_code)
     }

@@ -200,6 +200,11 @@ fn agents_that_end_cost_no_job() {
     eventually("all nodes back", || bed.states().values().all(|state| state == "up").then_some(()));
     bed.tutti(1, &["wait", &job]).expect(0);
     bed.tutti(2, &["run", "-n", "6", "true"]).expect(0);
+    // A front end whose way to a node breaks says that it does not show everything.
+    let talking = bed.start(1, &["run", "-n", "6", "--", "sh", "-c", "echo begun; sleep 2"]);
+    eventually("all have begun", || (talking.out().lines().count() == 6).then_some(()));
+    bed.node(2).signal("agent", Signal::SIGKILL).unwrap();
+    talking.wait().expect(119).says("lost the connection with node");
 }
 
 #[test]
@@ -279,7 +284,14 @@ fn mpi_programs_find_each_other_across_nodes() {
 #[test]
 fn a_node_goes_down_and_comes_back_and_leaves() {
     let bed = Bed::up(3, &[0]);
+    // Jobs there end with the reason, at once.
+    let running = bed.start(1, &["run", "-n", "6", "--", "sleep", &bed.audit.nap]);
+    eventually("it runs", || {
+        bed.tutti(1, &["ps"]).expect(0).text().contains("running").then_some(())
+    });
     bed.tutti(3, &["down"]).expect(0);
+    running.wait().expect(121).says("was lost");
+    assert_eq!(bed.states()["n3"], "lost");
     assert!(!bed.node(3).directory().join("lock").exists());
     bed.tutti(3, &["leave"]).expect(0);
     let other = Bed::of(1, &[0]);

@@ -1,0 +1,147 @@
+//! Streams between users and daemons of different nodes: where they begin and end at an agent, and which
+//! way their parts go. The connections themselves are the affair of [`crate::agent::tunnels`].
+
+use super::{Neighbour, Tree, Way};
+use crate::link::{Interest, Link, Poller};
+use std::os::unix::net::{UnixListener, UnixStream};
+use tutti_core::NodeId;
+use tutti_linux::{peer, proc};
+use tutti_wire::Role;
+use tutti_wire::branch::{Part, Place, Through, TunnelId, Tunnelled, Vouch};
+use tutti_wire::limits::NEWCOMER_FRAME_BYTES_MAX;
+
+impl Tree {
+    pub(super) fn on_gate(&mut self, poller: &Poller) {
+        while let Some(Ok((stream, _))) = self.gate.as_ref().map(UnixListener::accept) {
+            let Ok(mut link) = Link::new(stream) else { continue };
+            link.limit(NEWCOMER_FRAME_BYTES_MAX);
+            link.one_at_a_time();
+            let token = self.token();
+            if poller.add(&link, token, Interest::READ).is_ok() {
+                self.guests.insert(token, link);
+                self.on_guest(token, poller);
+            }
+        }
+    }
+
+    /// All that is said here is for the controller.
+    pub(super) fn on_door(&mut self, poller: &Poller) {
+        while let Some(Ok((stream, _))) = self.door.as_ref().map(UnixListener::accept) {
+            self.open(stream, Vec::new(), Place::Controller, poller);
+        }
+    }
+
+    pub(super) fn token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+
+    pub(super) fn on_guest(&mut self, token: u64, poller: &Poller) {
+        let Some(link) = self.guests.get_mut(&token) else { return };
+        let received = link.receive();
+        let asked = link.next_greeting().and_then(|role| match role {
+            Some(Role::Gate) => link.next::<Through>(),
+            Some(_) => Err(tutti_wire::DecodeError::NotTutti.into()),
+            None => Ok(None),
+        });
+        if matches!(asked, Ok(None)) && received.is_ok() {
+            return;
+        }
+        let Some(link) = self.guests.remove(&token) else { return };
+        poller.remove(&link);
+        if let Ok(Some(through)) = asked {
+            let (stream, said) = link.into_rest();
+            self.open(stream, said, Place::Node(through.node), poller);
+        }
+    }
+
+    /// Begins a stream from a client here, who has said this much already.
+    fn open(&mut self, stream: UnixStream, said: Vec<u8>, to: Place, poller: &Poller) {
+        let Some(node) = self.routes.own() else { return };
+        let vouch = match vouch(&stream, node) {
+            Ok(vouch) => vouch,
+            Err(error) => return say!("tutti agent: who is at the gate? {error:#}"),
+        };
+        self.next_tunnel += 1;
+        let tunnel = TunnelId { opener: node, number: self.next_tunnel };
+        let token = self.token();
+        if let Err(error) = self.tunnels.add(tunnel, to, (stream, token), Vec::new(), poller) {
+            return say!("tutti agent: cannot pass a client on: {error}");
+        }
+        self.tunnelled.push(Tunnelled { to, tunnel, part: Part::Open(vouch) });
+        if !said.is_empty() {
+            self.tunnelled.push(Tunnelled { to, tunnel, part: Part::Bytes(said.into()) });
+        }
+    }
+
+    /// Somebody far away wants to speak with a daemon of this machine.
+    fn arrive(&mut self, to: Place, tunnel: TunnelId, mut vouch: Vouch, poller: &Poller) {
+        let daemon = match to {
+            Place::Controller => &self.options.controller,
+            Place::Node(_) => {
+                // A keeper asks for nothing but the user, and takes nothing long from a newcomer.
+                vouch.groups.clear();
+                vouch.hard_limits.clear();
+                &self.options.keeper
+            }
+        };
+        let back = Place::Node(tunnel.opener);
+        let mut introduction = tutti_wire::Hello { role: Role::Proxy }.to_frame().to_vec();
+        let added = tutti_wire::frame::encode(&vouch, &mut introduction)
+            .map_err(std::io::Error::other)
+            .and_then(|()| UnixStream::connect(daemon))
+            .and_then(|stream| {
+                let token = self.token();
+                self.tunnels.add(tunnel, back, (stream, token), introduction, poller)
+            });
+        if let Err(error) = added {
+            let reason = format!("node {} cannot take it: {error}", self.options.name);
+            self.tunnelled.push(Tunnelled { to: back, tunnel, part: Part::End(reason) });
+        }
+    }
+
+    /// Brings parts of streams on their way, or to their end here.
+    pub(super) fn pass_on(&mut self, poller: &Poller) {
+        let mut parts = std::mem::take(&mut self.tunnelled);
+        while !parts.is_empty() {
+            for Tunnelled { to, tunnel, part } in parts.drain(..) {
+                match (self.routes.way(to), part) {
+                    (Way::Here, Part::Open(vouch)) => self.arrive(to, tunnel, vouch, poller),
+                    (Way::Here, part) => self.tunnels.on_part(tunnel, part),
+                    (Way::Down(child), part) => {
+                        if let Some(neighbour) = self.children.get_mut(&child) {
+                            neighbour.send_bulk(Tunnelled { to, tunnel, part });
+                        }
+                    }
+                    (Way::Up, part) => {
+                        if let Some(up) = &mut self.up {
+                            up.send_bulk(Tunnelled { to, tunnel, part });
+                        }
+                    }
+                }
+            }
+            std::mem::swap(&mut parts, &mut self.tunnelled);
+        }
+    }
+
+    pub(super) fn is_busy(&self, place: Place) -> bool {
+        match self.routes.way(place) {
+            Way::Here => false,
+            Way::Up => self.up.as_ref().is_some_and(Neighbour::is_busy),
+            Way::Down(child) => self.children.get(&child).is_some_and(Neighbour::is_busy),
+        }
+    }
+}
+
+/// Who is at the other end, as the kernel says.
+fn vouch(stream: &UnixStream, node: NodeId) -> anyhow::Result<Vouch> {
+    let who = peer::peer_credentials(stream)?;
+    Ok(Vouch {
+        node,
+        uid: who.uid,
+        gid: who.gid,
+        groups: peer::peer_groups(stream)?,
+        pid: who.pid,
+        hard_limits: proc::hard_limits(who.pid, who.uid).unwrap_or_default(),
+    })
+}
