@@ -3,6 +3,7 @@
 use super::submit::order;
 use super::{ask, unexpected};
 use crate::exit::Exit;
+use crate::output::ended;
 use anyhow::bail;
 use clap::Args;
 use nix::sys::signal::Signal;
@@ -27,10 +28,8 @@ pub(super) fn job_number(text: &str) -> Result<u64, String> {
 
 pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
     match ask(&Request::Wait { job: JobId(args.job) })? {
-        Reply::Ended { outcome, detail, .. } => {
-            for line in detail.lines() {
-                say!("tutti: {line}");
-            }
+        Reply::Ended { outcome, report, .. } => {
+            ended::say_how(&report, outcome);
             Ok(Exit::of_job(outcome.exit_code))
         }
         _ => unexpected(),

@@ -14,7 +14,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use tutti_core::{
-    Action, ClusterTime, Core, Event, JobId, Nanos, NodeId, Outcome, Params, RequestId,
+    Action, ClusterTime, Core, EndReason, Event, JobId, Nanos, NodeId, Outcome, Params, RequestId,
     default_classes,
 };
 use tutti_linux::{clock, peer, proc};
@@ -382,7 +382,11 @@ impl Driver {
             }
         }
         let detail = entry.detail_of_end(outcome);
-        let report = report::ended_job(job, &entry, outcome, self.now());
+        let reason = match outcome.reason {
+            EndReason::NodeLost(node) => format!("node {} was lost", self.node_name(node)),
+            reason => reason.to_string(),
+        };
+        let report = report::ended_job(job, &entry, outcome, reason, self.now());
         let mut tasks = entry.tasks_ended;
         tasks.sort_by_key(|task| task.rank);
         if entry.tasks as usize > TASKS_KEPT_MAX {

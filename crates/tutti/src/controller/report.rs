@@ -143,6 +143,7 @@ pub(super) fn ended_job(
     job: JobId,
     entry: &Entry,
     outcome: Outcome,
+    reason: String,
     now: ClusterTime,
 ) -> JobReport {
     JobReport {
@@ -152,7 +153,7 @@ pub(super) fn ended_job(
         class: entry.class.clone(),
         former_class: None,
         state: "ended".into(),
-        reason: outcome.reason.to_string(),
+        reason,
         detail: entry.detail_of_end(outcome),
         suspended: Vec::new(),
         tasks: entry.tasks,

@@ -8,7 +8,7 @@ use super::start::connect_or_start;
 use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::link::{Link, LinkError};
-use crate::output::account;
+use crate::output::{account, ended};
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_bytes::Bytes;
@@ -16,12 +16,13 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use tutti_core::{EndReason, JobId, NodeId, Outcome, Rank};
+use tutti_core::{JobId, NodeId, Outcome, Rank};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
 use tutti_wire::branch::Through;
 use tutti_wire::launch::InputTo;
 use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request};
+use tutti_wire::report::JobReport;
 
 /// How `run` shows the job, beyond what the job is.
 #[derive(Clone, Debug)]
@@ -55,7 +56,7 @@ struct Front {
     input: Input,
     input_open: bool,
     job: JobId,
-    ended: Option<(Outcome, String)>,
+    ended: Option<(Outcome, Box<JobReport>)>,
     /// What is said in the end beside what went wrong.
     summary: Option<String>,
     wants_summary: bool,
@@ -280,9 +281,9 @@ impl Front {
         while let Some(reply) = self.controller.next().context("the controller went away")? {
             match reply {
                 Reply::Starting { attach, .. } => self.attach(&attach)?,
-                Reply::Ended { outcome, detail, report, .. } => {
-                    self.ended = Some((outcome, detail));
+                Reply::Ended { outcome, report, .. } => {
                     self.summary = self.wants_summary.then(|| account::summary(&report));
+                    self.ended = Some((outcome, report));
                 }
                 other => {
                     say!("tutti: the controller said {}; ignored", reply_name(&other));
@@ -426,24 +427,11 @@ impl Front {
 
     /// Says what the exit code alone does not, and gives it.
     fn report(&self) -> Exit {
-        let Some((outcome, detail)) = &self.ended else { return Exit::FAILED };
+        let Some((outcome, report)) = &self.ended else { return Exit::FAILED };
         if let Some(failed) = self.failed {
             return failed;
         }
-        for line in detail.lines() {
-            say!("tutti: {line}");
-        }
-        match outcome.reason {
-            EndReason::Completed | EndReason::TaskFailed => {}
-            EndReason::Cancelled
-            | EndReason::TimedOut
-            | EndReason::OutOfMemory
-            | EndReason::FrontEndLost
-            | EndReason::NodeLost(_)
-            | EndReason::ShutDown => {
-                say!("tutti: job {} ended: {}", self.job, outcome.reason);
-            }
-        }
+        ended::say_how(report, *outcome);
         if let Some(summary) = &self.summary {
             say!("tutti: {summary}");
         }

@@ -1,6 +1,7 @@
 //! How answers are shown: as a table for people or as JSON for programs, from the same structs.
 
 pub(crate) mod account;
+pub(crate) mod ended;
 mod table;
 
 pub(crate) use table::{Align, Table, fold};

@@ -303,3 +303,31 @@ fn a_node_goes_down_and_comes_back_and_leaves() {
     let done = bed.tutti(2, &["run", "-n", "4", "--", "hostname"]).expect(0);
     assert_eq!(done.sorted(), ["n1", "n1", "n2", "n2"]);
 }
+
+#[test]
+fn a_node_that_is_taken_down_is_out_of_service_at_once() {
+    let bed = Bed::up(3, &[0]);
+    let sleep = ["sleep", bed.audit.nap.as_str()];
+    let far = bed.start(1, &[&["run", "-n", "6", "--"][..], &sleep].concat());
+    let near = ["submit", "--parsable", "-n", "2", "-o", "/dev/null", "--"];
+    let near = bed.tutti(1, &[&near[..], &sleep].concat()).expect(0).text();
+    eventually("two jobs on it", || {
+        let Value::Array(jobs) = bed.tutti(1, &["ps", "--json"]).expect(0).json() else {
+            panic!("no list of jobs")
+        };
+        (jobs.len() == 2 && jobs.iter().all(|job| job["state"] == "running")).then_some(())
+    });
+    let begun = std::time::Instant::now();
+    bed.tutti(3, &["down"]).expect(0);
+    assert_eq!(bed.states()["n3"], "lost");
+    // The job is not said to have failed by what was done to its tasks there.
+    far.wait().expect(121).says("node n3 was lost");
+    bed.tutti(1, &["wait", "1"]).expect(121).says("node n3 was lost");
+    // Long before anybody would miss it, and others are not placed there.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(15), "{:?}", begun.elapsed());
+    let done = bed.tutti(1, &["run", "-n", "6", "--", "hostname"]).expect(0);
+    assert_eq!(done.sorted(), ["n1", "n1", "n1", "n2", "n2", "n2"]);
+    bed.tutti(1, &["cancel", "--now", near.trim()]).expect(0);
+    bed.tutti(3, &["up"]).expect(0);
+    eventually("n3 is back", || (bed.states().get("n3")? == "up").then_some(()));
+}
