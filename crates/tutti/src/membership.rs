@@ -152,6 +152,11 @@ impl Place {
         })
     }
 
+    /// No machine of this name belongs to the cluster any more; whether one did.
+    pub(crate) fn remove(&self, name: &str) -> anyhow::Result<bool> {
+        self.with_register(|register| Ok(register.members.remove(name).is_some()))
+    }
+
     /// Whether a machine of this name belongs to the cluster.
     pub(crate) fn is_member(&self, name: &str) -> bool {
         let register = self.read::<Register>("register.json").ok().flatten();

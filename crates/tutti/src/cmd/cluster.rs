@@ -1,5 +1,6 @@
 //! `tutti invite`, `tutti join`, `tutti leave`: which machines make up the cluster.
 
+use super::{ask, unexpected};
 use crate::exit::Exit;
 use crate::front::start_daemon;
 use crate::instance::Instance;
@@ -15,10 +16,14 @@ use tutti_secure::{Clock, Credentials, Key, Name, Newcomer, Token};
 use tutti_wire::Role;
 use tutti_wire::join::{Redeem, Redeemed};
 use tutti_wire::limits::PROTOCOL_VERSION;
+use tutti_wire::local::{Reply, Request};
 use tutti_wire::units::{format_seconds, parse_duration};
 
 /// How long a machine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Certificates and tokens know no less than seconds.
+const LIFETIME_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Args, Debug)]
 pub(crate) struct InviteArgs {
@@ -34,15 +39,11 @@ pub(crate) struct InviteArgs {
 pub(crate) fn invite(args: &InviteArgs) -> anyhow::Result<Exit> {
     let instance = Instance::locate();
     let lifetime = Duration::from_nanos(parse_duration(&args.r#for)?.0);
-    let place = Place::of(&instance);
-    let Some(membership) = place.membership()? else {
-        bail!(
-            "this machine is in no cluster; `tutti up --listen ADDRESS` makes it the head of one"
-        );
-    };
-    if !membership.head.is_empty() {
-        bail!("machines are invited at the head of the cluster: {}", membership.head.join(", "));
+    if lifetime < LIFETIME_MIN {
+        bail!("--for {}: nobody can use a token so soon; it may be 1s or more", args.r#for);
     }
+    let place = Place::of(&instance);
+    let membership = membership_of_head(&place, "machines are invited")?;
     let token = place.invite(lifetime)?;
     if args.parsable {
         print(&format!("{token}\n"))?;
@@ -50,6 +51,19 @@ pub(crate) fn invite(args: &InviteArgs) -> anyhow::Result<Exit> {
         print(&invitation(&membership, &token, lifetime))?;
     }
     Ok(Exit::OK)
+}
+
+/// What the machine is, which must be the head: this is `done` there alone.
+fn membership_of_head(place: &Place, done: &str) -> anyhow::Result<Membership> {
+    let Some(membership) = place.membership()? else {
+        bail!(
+            "this machine is in no cluster; `tutti up --listen ADDRESS` makes it the head of one"
+        );
+    };
+    if !membership.head.is_empty() {
+        bail!("{done} at the head of the cluster: {}", membership.head.join(", "));
+    }
+    Ok(membership)
 }
 
 /// What to do elsewhere with a token.
@@ -188,6 +202,37 @@ pub(crate) fn leave(_args: &LeaveArgs) -> anyhow::Result<Exit> {
     if !membership.head.is_empty() {
         print(&format!("at the head, `tutti nodes remove {}` forgets it\n", membership.name))?;
     }
+    Ok(Exit::OK)
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RemoveArgs {
+    /// Its name in the cluster
+    #[arg(value_name = "NODE")]
+    name: String,
+}
+
+pub(crate) fn remove(args: &RemoveArgs) -> anyhow::Result<Exit> {
+    let name = &args.name;
+    let instance = Instance::locate();
+    let place = Place::of(&instance);
+    let membership = membership_of_head(&place, "nodes are removed")?;
+    if *name == membership.name {
+        bail!("{name} is this machine, the head; `tutti leave` ends the cluster");
+    }
+    if instance.answers() {
+        let Reply::Nodes(nodes) = ask(&Request::Nodes)? else { return unexpected() };
+        if nodes.iter().any(|node| node.name == *name && node.state == "up") {
+            bail!("{name} is up: `tutti down` there first, or wait until `tutti nodes` says lost");
+        }
+    }
+    if !place.remove(name)? {
+        bail!("the cluster has no node named {name}; `tutti nodes` shows which there are");
+    }
+    print(&format!(
+        "{name} is let in no more, and another machine may join by that name; until the head is \
+         started again, `tutti nodes` shows it as lost\n"
+    ))?;
     Ok(Exit::OK)
 }
 

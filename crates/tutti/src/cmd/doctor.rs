@@ -325,12 +325,14 @@ fn describe(status: &StatusReport) -> Vec<Finding> {
             status.queued
         ),
     )];
-    findings.extend(status.agents.iter().map(describe_agent));
+    let several = status.agents.len() > 1;
+    findings.extend(status.agents.iter().map(|agent| describe_agent(agent, several)));
     findings
 }
 
-fn describe_agent(agent: &AgentStatus) -> Finding {
-    let mut text = format!("switches so far: {}", agent.switches);
+fn describe_agent(agent: &AgentStatus, several: bool) -> Finding {
+    let on = if several { format!(" on {}", agent.node) } else { String::new() };
+    let mut text = format!("switches so far{on}: {}", agent.switches);
     if agent.stragglers > 0 {
         text.push_str(&format!(
             "; at {} of them a process had not stopped in time",

@@ -1,9 +1,10 @@
 //! Verbs that show: `ps`, `nodes`, `switches`.
 
+use super::cluster::{RemoveArgs, remove};
 use super::{ask, unexpected};
 use crate::exit::Exit;
 use crate::output::{Align, Table, account, fold, print, print_json, print_table, terminal_width};
-use clap::Args;
+use clap::{Args, Subcommand};
 use tutti_core::Nanos;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, NodeReport, SwitchRecord, Target};
@@ -179,14 +180,26 @@ PROMISED  memory that jobs in the matrix have by --memory
 JOBS      jobs with tasks there";
 
 #[derive(Args, Debug)]
-#[command(after_help = NODE_COLUMNS)]
+#[command(args_conflicts_with_subcommands = true, after_help = NODE_COLUMNS)]
 pub(crate) struct NodesArgs {
+    #[command(subcommand)]
+    verb: Option<NodesVerb>,
+
     /// As JSON
     #[arg(long)]
     json: bool,
 }
 
+#[derive(Subcommand, Debug)]
+enum NodesVerb {
+    /// At the head of a cluster: let a node that is down not come back, and its name be taken again
+    Remove(RemoveArgs),
+}
+
 pub(crate) fn nodes(args: &NodesArgs) -> anyhow::Result<Exit> {
+    if let Some(NodesVerb::Remove(args)) = &args.verb {
+        return remove(args);
+    }
     let Reply::Nodes(nodes) = ask(&Request::Nodes)? else { return unexpected() };
     if args.json {
         print_json(&nodes)?;

@@ -232,6 +232,16 @@ fn nobody_joins_without_a_good_token() {
     let short = invite(&["--for", "1s"]);
     std::thread::sleep(std::time::Duration::from_millis(1100));
     join(3, &short, "n3").expect(1).says("expired");
+    bed.tutti(1, &["invite", "--for", "0s"]).expect(1).says("1s or more");
+    // Who was removed does not come back, and his name can be taken again.
+    bed.tutti(1, &["nodes", "remove", "n2"]).expect(1).says("n2 is up");
+    bed.tutti(1, &["nodes", "remove", "n9"]).expect(1).says("no node named n9");
+    bed.tutti(1, &["nodes", "remove", "n1"]).expect(1).says("the head");
+    bed.tutti(2, &["nodes", "remove", "n2"]).expect(1).says("at the head");
+    bed.tutti(2, &["down"]).expect(0);
+    bed.tutti(1, &["nodes", "remove", "n2"]).expect(0);
+    bed.tutti(2, &["leave"]).expect(0);
+    join(2, &invite(&[]), "n2").expect(0);
     // The same words at another cluster are a stranger's.
     let other = bed.node(3).address();
     bed.tutti(3, &["up", "--listen", &other, "--name", "n3"]).expect(0);
