@@ -30,6 +30,8 @@ struct End {
     token: u64,
     /// Where the other end is.
     to: Place,
+    /// What was read from the socket before it became an end, and has not been sent.
+    said: Vec<u8>,
     /// Bytes for the socket that it has not taken yet.
     pending: Vec<u8>,
     /// What of them it has taken.
@@ -79,6 +81,7 @@ impl Tunnels {
             socket,
             token,
             to,
+            said: Vec::new(),
             pending: unsaid,
             written: 0,
             credit: TUNNEL_WINDOW_BYTES,
@@ -89,6 +92,14 @@ impl Tunnels {
         };
         self.ends.insert(tunnel, end);
         Ok(())
+    }
+
+    /// What was read from a connection before it became an end goes ahead of all else, by the same
+    /// rules.
+    pub(super) fn say_first(&mut self, tunnel: TunnelId, said: Vec<u8>) {
+        if let Some(end) = self.ends.get_mut(&tunnel) {
+            end.said = said;
+        }
     }
 
     /// Whether this is the number of an end.
@@ -105,7 +116,7 @@ impl Tunnels {
 
     fn read(&mut self, tunnel: TunnelId, out: &mut Vec<Tunnelled>) {
         let Some(end) = self.ends.get_mut(&tunnel) else { return };
-        if end.read_all || end.credit == 0 {
+        if end.read_all || end.credit == 0 || !end.said.is_empty() {
             return;
         }
         let mut data = vec![0; TUNNEL_CHUNK_BYTES.min(end.credit)];
@@ -175,6 +186,7 @@ impl Tunnels {
     ) {
         let mut over = Vec::new();
         for (&tunnel, end) in &mut self.ends {
+            end.send_said(tunnel, out);
             if end.write().is_err() {
                 end.got_all = true;
                 if !end.read_all {
@@ -198,7 +210,8 @@ impl Tunnels {
                 over.push(tunnel);
                 continue;
             }
-            let read = !end.read_all && end.credit > 0 && !is_busy(end.to);
+            let may_read = !end.read_all && end.said.is_empty();
+            let read = may_read && end.credit > 0 && !is_busy(end.to);
             let interest = Interest { read, write: !end.pending.is_empty() };
             if interest != end.interest {
                 end.interest = interest;
@@ -215,6 +228,15 @@ impl Tunnels {
 }
 
 impl End {
+    fn send_said(&mut self, tunnel: TunnelId, out: &mut Vec<Tunnelled>) {
+        let most = self.said.len().min(self.credit);
+        self.credit -= most;
+        for chunk in self.said.drain(..most).as_slice().chunks(TUNNEL_CHUNK_BYTES) {
+            let part = Part::Bytes(chunk.to_vec().into());
+            out.push(Tunnelled { to: self.to, tunnel, part });
+        }
+    }
+
     fn write(&mut self) -> io::Result<()> {
         while self.written < self.pending.len() {
             match self.socket.write(&self.pending[self.written..]) {
@@ -230,5 +252,45 @@ impl End {
         self.pending.clear();
         self.written = 0;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tutti_core::NodeId;
+
+    fn settled(tunnels: &mut Tunnels, poller: &Poller) -> Vec<usize> {
+        let mut parts = Vec::new();
+        tunnels.settle(poller, |_| false, &mut parts);
+        let length = |part: &Tunnelled| match &part.part {
+            Part::Bytes(data) => Some(data.len()),
+            Part::Open(_) | Part::Taken(_) | Part::End(_) => None,
+        };
+        assert!(parts.iter().all(|part| part.part.is_proper()), "a parent would not pass it on");
+        parts.iter().filter_map(length).collect()
+    }
+
+    #[test]
+    fn what_a_client_says_at_once_is_sent_in_proper_parts_and_no_more_than_the_window() {
+        let poller = Poller::new().unwrap();
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        let (mut tunnels, node) = (Tunnels::default(), NodeId(1));
+        let tunnel = TunnelId { opener: NodeId(0), number: 1 };
+        let to = Place::Node(node);
+        tunnels.add(tunnel, to, (socket, 7), Vec::new(), &poller).unwrap();
+        tunnels.say_first(tunnel, vec![b'a'; TUNNEL_WINDOW_BYTES + 5]);
+        client.write_all(b"later").unwrap();
+        assert_eq!(settled(&mut tunnels, &poller).iter().sum::<usize>(), TUNNEL_WINDOW_BYTES);
+        tunnels.on_part(tunnel, Part::Taken(100));
+        // What came later waits for what came first.
+        let mut parts = Vec::new();
+        tunnels.on_ready(7, &mut parts);
+        assert!(parts.is_empty(), "{parts:?}");
+        assert_eq!(settled(&mut tunnels, &poller), [5]);
+        tunnels.on_ready(7, &mut parts);
+        assert!(
+            matches!(&parts[..], [Tunnelled { part: Part::Bytes(data), .. }] if data == b"later")
+        );
     }
 }

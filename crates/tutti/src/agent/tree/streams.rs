@@ -69,9 +69,7 @@ impl Tree {
             return say!("tutti agent: cannot pass a client on: {error}");
         }
         self.tunnelled.push(Tunnelled { to, tunnel, part: Part::Open(vouch) });
-        if !said.is_empty() {
-            self.tunnelled.push(Tunnelled { to, tunnel, part: Part::Bytes(said.into()) });
-        }
+        self.tunnels.say_first(tunnel, said);
     }
 
     /// Somebody far away wants to speak with a daemon of this machine.
