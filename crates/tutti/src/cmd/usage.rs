@@ -2,6 +2,7 @@
 //! wrong and one for where to look.
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use clap::{Command, CommandFactory};
 use std::ffi::OsString;
 
 /// What people type who come from elsewhere, and which verb it is here.
@@ -20,19 +21,30 @@ const KNOWN_ELSEWHERE: &[(&str, &[&str])] = &[
 
 /// The text for what was typed, the name of the program first.
 pub(super) fn explain(error: &Error, words: &[OsString]) -> String {
-    let verb = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
-    if error.kind() == ErrorKind::InvalidSubcommand && verb != "bench" {
+    let cli = super::Cli::command();
+    let verb = typed_verb(&cli, words);
+    if error.kind() == ErrorKind::InvalidSubcommand && verb.is_empty() {
         return format!("tutti: {}", unknown_verb(error));
     }
-    let (subject, command) = match verb {
+    let (subject, command) = match verb.as_str() {
         "" => ("tutti", "tutti".to_owned()),
-        option if option.starts_with('-') => ("tutti", "tutti".to_owned()),
         verb => (verb, format!("tutti {verb}")),
     };
     format!(
         "tutti: {}\n`{command} --help` shows what {subject} takes",
         what_is_wrong(error, subject)
     )
+}
+
+/// Which verb was typed, with that of its own, such as `sim compare`; empty: none that there is.
+fn typed_verb(cli: &Command, words: &[OsString]) -> String {
+    let (mut command, mut verbs) = (cli, Vec::new());
+    for word in words.iter().skip(1) {
+        let Some(verb) = command.find_subcommand(word) else { break };
+        verbs.push(verb.get_name());
+        command = verb;
+    }
+    verbs.join(" ")
 }
 
 /// In one line, for a verb.
@@ -48,7 +60,10 @@ pub(super) fn what_is_wrong(error: &Error, verb: &str) -> String {
         ErrorKind::ArgumentConflict => {
             let with = context(error, ContextKind::PriorArg);
             let with: Vec<&str> = with.iter().map(|name| bare(name)).collect();
-            format!("{} can't go with {}", named(error), with.join(", "))
+            match (named(error), with.join(", ")) {
+                (twice, same) if twice == same => format!("{twice} is given twice"),
+                (one, others) => format!("{one} can't go with {others}"),
+            }
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => wrong_value(error),
         _ => first_line(error),
@@ -122,8 +137,8 @@ fn first_line(error: &Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{KNOWN_ELSEWHERE, explain};
-    use clap::{CommandFactory, Parser};
+    use super::*;
+    use clap::Parser;
 
     #[track_caller]
     fn check(line: &str, says: &str) {
@@ -150,7 +165,10 @@ mod tests {
         check("tutti down 7", "down does not take 7");
         check("tutti cancel x", "TARGET: \"x\" names no job");
         check("tutti cancel x", "`tutti cancel --help` shows what cancel takes");
+        check("tutti run -n 1 -n 2 true", "--tasks is given twice");
         check("tutti bench speed", "bench has no speed");
+        check("tutti nodes drop x", "nodes has no drop\n`tutti nodes --help`");
+        check("tutti sim compare x", "sim compare needs --policy\n`tutti sim compare --help`");
         check("tutti --frobnicate", "tutti has no option --frobnicate\n`tutti --help`");
     }
 
