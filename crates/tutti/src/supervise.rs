@@ -149,6 +149,8 @@ fn has_node(instance: &Instance) -> anyhow::Result<bool> {
     link.send(&Request::Nodes);
     match link.call()? {
         Reply::Nodes(nodes) => Ok(nodes.iter().any(|node| node.state == "up")),
+        // Whatever it is that the head does not let us know, it is the head that says so.
+        Reply::Failed { .. } => is_member(instance),
         _ => Ok(false),
     }
 }

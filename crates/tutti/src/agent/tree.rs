@@ -379,11 +379,13 @@ impl Tree {
                 let nodes = self.routes.gone(child, nodes);
                 self.lose_nodes(nodes);
             }
-            FromBranch::Tunnel(part) => {
-                if self.may_speak_for(child, &part) {
-                    self.tunnelled.push(part);
+            FromBranch::Tunnel(part) => match self.objection(child, &part) {
+                None => self.tunnelled.push(part),
+                Some(reason) => {
+                    let (to, tunnel) = (Place::Node(part.tunnel.opener), part.tunnel);
+                    self.tunnelled.push(Tunnelled { to, tunnel, part: Part::End(reason) });
                 }
-            }
+            },
             FromBranch::Clock { asked_ns } => self.tell_time(child, asked_ns),
             FromBranch::Here { name, .. } => {
                 if self.names.get(&child).is_none_or(|certified| *certified != name) {
@@ -410,14 +412,20 @@ impl Tree {
         }
     }
 
-    /// Whether a part of a stream can be from this child's branch.
-    fn may_speak_for(&self, child: Child, part: &Tunnelled) -> bool {
-        match &part.part {
-            Part::Open(vouch) => {
-                vouch.node == part.tunnel.opener && self.routes.is_below(vouch.node, child)
-            }
-            part => part.is_proper(),
+    /// Why a part of a stream from this child's branch is not passed on, if it is not.
+    fn objection(&self, child: Child, part: &Tunnelled) -> Option<String> {
+        let Part::Open(vouch) = &part.part else {
+            return (!part.part.is_proper()).then(|| "it says too much at once".into());
+        };
+        if vouch.node != part.tunnel.opener || !self.routes.is_below(vouch.node, child) {
+            return Some("its agent speaks for another node".into());
         }
+        let is_trusted = self.options.membership.as_ref().is_some_and(|m| m.trusts_root);
+        (self.options.is_root() && vouch.uid == 0 && !is_trusted).then(|| {
+            "root of this machine is not root in the cluster: ask as another user, or have the head \
+             started with `tutti up --listen ADDRESS --trust-root`"
+                .into()
+        })
     }
 
     fn lose_child(&mut self, child: Child, error: &LinkError) {

@@ -15,7 +15,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use tutti_wire::branch::{Part, Place, TunnelId, Tunnelled};
+use tutti_wire::frame::encode;
 use tutti_wire::limits::{TUNNEL_CHUNK_BYTES, TUNNEL_WINDOW_BYTES};
+use tutti_wire::local::Reply;
+use tutti_wire::{Hello, Role};
 
 /// Streams that end at one agent, at once.
 const ENDS_MAX: usize = 4096;
@@ -44,6 +47,8 @@ struct End {
     read_all: bool,
     /// Nothing more comes from the other end.
     got_all: bool,
+    /// Nothing has come from it at all.
+    is_untouched: bool,
     interest: Interest,
 }
 
@@ -88,6 +93,7 @@ impl Tunnels {
             taken: 0,
             read_all: false,
             got_all: false,
+            is_untouched: true,
             interest,
         };
         self.ends.insert(tunnel, end);
@@ -145,6 +151,7 @@ impl Tunnels {
         let Some(end) = self.ends.get_mut(&tunnel) else { return };
         match part {
             Part::Bytes(data) => {
+                end.is_untouched = false;
                 // Whoever sends more than he may gets his stream cut, and nobody else's.
                 if end.pending.len() - end.written + data.len() > TUNNEL_WINDOW_BYTES {
                     end.read_all = true;
@@ -162,7 +169,13 @@ impl Tunnels {
             Part::Taken(bytes) => {
                 end.credit = (end.credit + bytes as usize).min(TUNNEL_WINDOW_BYTES);
             }
-            Part::End(_) | Part::Open(_) => end.got_all = true,
+            Part::End(reason) => {
+                if !reason.is_empty() && end.is_untouched && end.to == Place::Controller {
+                    end.pending = refusal(reason);
+                }
+                end.got_all = true;
+            }
+            Part::Open(_) => end.got_all = true,
         }
     }
 
@@ -225,6 +238,14 @@ impl Tunnels {
             }
         }
     }
+}
+
+/// What a client of the controller is told that does not reach it.
+fn refusal(reason: String) -> Vec<u8> {
+    let mut answer = Hello { role: Role::Server }.to_frame().to_vec();
+    // So short a message always fits.
+    let _ = encode(&Reply::Failed { reason }, &mut answer);
+    answer
 }
 
 impl End {

@@ -229,6 +229,9 @@ fn nobody_joins_without_a_good_token() {
     // None of that has cost the token, but using it does.
     join(2, &token, "n2").expect(0);
     join(3, &token, "n3").expect(1).says("used already");
+    // Its root is not root here unless the head says so.
+    bed.tutti(2, &["nodes"]).expect(1).says("is not root in the cluster");
+    bed.tutti(2, &["run", "true"]).expect(125).says("is not root in the cluster");
     let short = invite(&["--for", "1s"]);
     std::thread::sleep(std::time::Duration::from_millis(1100));
     join(3, &short, "n3").expect(1).says("expired");
