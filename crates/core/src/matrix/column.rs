@@ -1,6 +1,7 @@
 //! One node of the matrix, over all rows.
 
 use super::Cells;
+use super::index::Shift;
 use crate::ids::{JobId, ProcessorSet, RowId};
 use alloc::vec::Vec;
 
@@ -64,24 +65,25 @@ impl Column {
         self.cells.retain(|(id, cells)| *id != row || !cells.unused());
     }
 
-    /// Processors go to a job at home in a row. Says how many are free there now.
-    pub(super) fn take(&mut self, home: (RowId, JobId), set: &ProcessorSet) -> u32 {
+    /// Processors go to a job at home in a row.
+    pub(super) fn take(&mut self, home: (RowId, JobId), set: &ProcessorSet) -> Shift {
         let after = self.residents.partition_point(|&other| other < home);
         self.residents.insert(after, home);
-        self.load += set.count();
-        let width = self.width;
+        let (count, load, width) = (set.count(), self.load, self.width);
+        self.load += count;
         let cells = self.cells_mut(home.0);
         cells.taken.union_with(set);
-        width - cells.taken.count()
+        let free = width - cells.taken.count();
+        Shift { free: (free + count, free), load: (load, load + count) }
     }
 
-    /// Processors come back from a job at home in a row. Says how many are free there now.
-    pub(super) fn give_back(&mut self, home: (RowId, JobId), set: &ProcessorSet) -> u32 {
+    /// Processors come back from a job at home in a row.
+    pub(super) fn give_back(&mut self, home: (RowId, JobId), set: &ProcessorSet) -> Shift {
         if let Ok(at) = self.residents.binary_search(&home) {
             self.residents.remove(at);
         }
-        self.load -= set.count();
-        let width = self.width;
+        let (count, load, width) = (set.count(), self.load, self.width);
+        self.load -= count;
         let cells = self.cells_mut(home.0);
         cells.taken.subtract(set);
         cells.suspended.subtract(set);
@@ -89,6 +91,6 @@ impl Column {
         if cells.unused() {
             self.prune(home.0);
         }
-        free
+        Shift { free: (free - count, free), load: (load, load - count) }
     }
 }

@@ -1,5 +1,6 @@
 //! Homes: where they begin and end, and whether they take their turns.
 
+use super::index::Shifts;
 use super::{Matrix, Parts, Seat};
 use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use alloc::vec::Vec;
@@ -191,30 +192,28 @@ impl Matrix {
     /// A home begins on these processors of a row.
     pub(super) fn occupy(&mut self, home: (RowId, JobId), parts: &[(NodeId, ProcessorSet)]) {
         let row = self.rows.get_mut(&home.0).expect("homes are only placed in rows that exist");
+        let mut shifts = Shifts::new(&mut row.index, &mut self.loads);
         for (node, set) in parts {
-            let column = self.columns.get_mut(node.0 as usize).and_then(Option::as_mut);
-            let Some(column) = column else { continue };
-            let (load, count) = (column.load, set.count());
-            let free = column.take(home, set);
-            row.index.shift(*node, free + count, free);
-            self.loads.shift(*node, load, column.load);
+            if let Some(Some(column)) = self.columns.get_mut(node.0 as usize) {
+                shifts.add(*node, column.take(home, set));
+            }
         }
+        shifts.enter();
     }
 
     /// A home on these processors of a row has ended.
     pub(super) fn release(&mut self, home: (RowId, JobId), parts: &[(NodeId, ProcessorSet)]) {
         let may_unify = self.rows.len() > 1;
         let row = self.rows.get_mut(&home.0).expect("a row lives as long as its homes");
+        let mut shifts = Shifts::new(&mut row.index, &mut self.loads);
         for (node, set) in parts {
-            let column = self.columns.get_mut(node.0 as usize).and_then(Option::as_mut);
-            let Some(column) = column else { continue };
-            let (load, count) = (column.load, set.count());
-            let free = column.give_back(home, set);
-            row.index.shift(*node, free - count, free);
-            self.loads.shift(*node, load, column.load);
-            if may_unify {
-                row.vacated.insert(*node);
+            if let Some(Some(column)) = self.columns.get_mut(node.0 as usize) {
+                shifts.add(*node, column.give_back(home, set));
+                if may_unify {
+                    row.vacated.insert(*node);
+                }
             }
         }
+        shifts.enter();
     }
 }

@@ -24,31 +24,55 @@ pub struct Loads {
     present: NodeSet,
 }
 
+/// Where a node stands before and after a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shift {
+    /// So many processors are free in the row.
+    pub(super) free: (u32, u32),
+    /// How loaded it is.
+    pub(super) load: (u32, u32),
+}
+
+/// Gathers nodes of one row that shift. Of a wide job many shift alike and stand side by side: they
+/// are entered together.
+pub(super) struct Shifts<'a> {
+    index: &'a mut Index,
+    loads: &'a mut Loads,
+    shift: Shift,
+    /// Who does, in a word of the sets.
+    word: usize,
+    bits: u64,
+}
+
 /// Sets of nodes this much loaded, or less, keep their storage when they have no node, so that it
 /// need not be made anew.
 const LOAD_LEVELS_KEPT: u32 = 1024;
 
 impl Index {
     pub(super) fn insert(&mut self, free: u32, node: NodeId) {
+        let (word, bit) = NodeSet::place(node);
+        self.insert_all(free, word, bit);
+    }
+
+    pub(super) fn remove(&mut self, free: u32, node: NodeId) {
+        let (word, bit) = NodeSet::place(node);
+        self.remove_all(free, word, bit);
+    }
+
+    fn insert_all(&mut self, free: u32, word: usize, bits: u64) {
         let level = free as usize;
         if self.levels.len() <= level {
             self.levels.resize_with(level + 1, NodeSet::default);
         }
-        self.levels[level].insert(node);
-        self.free += u64::from(free);
+        self.levels[level].insert_all(word, bits);
+        self.free += u64::from(free * bits.count_ones());
     }
 
-    pub(super) fn remove(&mut self, free: u32, node: NodeId) {
+    fn remove_all(&mut self, free: u32, word: usize, bits: u64) {
         if let Some(level) = self.levels.get_mut(free as usize) {
-            level.remove(node);
-            self.free -= u64::from(free);
+            level.remove_all(word, bits);
+            self.free -= u64::from(free * bits.count_ones());
         }
-    }
-
-    /// Another number of its processors is free than before.
-    pub(super) fn shift(&mut self, node: NodeId, before: u32, after: u32) {
-        self.remove(before, node);
-        self.insert(after, node);
     }
 
     /// All free processors of the row.
@@ -88,6 +112,16 @@ impl Index {
 
 impl Loads {
     pub(super) fn insert(&mut self, load: u32, node: NodeId) {
+        let (word, bit) = NodeSet::place(node);
+        self.insert_all(load, word, bit);
+    }
+
+    pub(super) fn remove(&mut self, load: u32, node: NodeId) {
+        let (word, bit) = NodeSet::place(node);
+        self.remove_all(load, word, bit);
+    }
+
+    fn insert_all(&mut self, load: u32, word: usize, bits: u64) {
         let level = load as usize;
         if self.levels.len() <= level {
             self.levels.resize_with(level + 1, NodeSet::default);
@@ -95,24 +129,18 @@ impl Loads {
         if self.levels[level].is_empty() {
             self.present.insert(NodeId(load));
         }
-        self.levels[level].insert(node);
+        self.levels[level].insert_all(word, bits);
     }
 
-    pub(super) fn remove(&mut self, load: u32, node: NodeId) {
+    fn remove_all(&mut self, load: u32, word: usize, bits: u64) {
         let Some(level) = self.levels.get_mut(load as usize) else { return };
-        level.remove(node);
+        level.remove_all(word, bits);
         if level.is_empty() {
             self.present.remove(NodeId(load));
             if load > LOAD_LEVELS_KEPT {
                 *level = NodeSet::default();
             }
         }
-    }
-
-    /// It is otherwise loaded than before.
-    pub(super) fn shift(&mut self, node: NodeId, before: u32, after: u32) {
-        self.remove(before, node);
-        self.insert(after, node);
     }
 
     /// How loaded a node is, for those who check.
@@ -132,5 +160,33 @@ impl Loads {
     /// The nodes of each load, least first.
     fn by_load(&self) -> impl Iterator<Item = &NodeSet> {
         self.present.iter().map(|load| &self.levels[load.0 as usize])
+    }
+}
+
+impl<'a> Shifts<'a> {
+    pub(super) fn new(index: &'a mut Index, loads: &'a mut Loads) -> Self {
+        Self { index, loads, shift: Shift::default(), word: 0, bits: 0 }
+    }
+
+    pub(super) fn add(&mut self, node: NodeId, shift: Shift) {
+        let (word, bit) = NodeSet::place(node);
+        if (word, shift) != (self.word, self.shift) {
+            self.enter();
+            (self.word, self.shift) = (word, shift);
+        }
+        self.bits |= bit;
+    }
+
+    /// Enters those who were gathered.
+    pub(super) fn enter(&mut self) {
+        if self.bits == 0 {
+            return;
+        }
+        let (word, bits) = (self.word, core::mem::take(&mut self.bits));
+        let Shift { free, load } = self.shift;
+        self.index.remove_all(free.0, word, bits);
+        self.index.insert_all(free.1, word, bits);
+        self.loads.remove_all(load.0, word, bits);
+        self.loads.insert_all(load.1, word, bits);
     }
 }

@@ -33,39 +33,54 @@ impl NodeSet {
         word >> (node.0 % 64) & 1 == 1
     }
 
+    /// The word that tells of a node, and its bit there.
+    pub(super) const fn place(node: NodeId) -> (usize, u64) {
+        (node.0 as usize / 64, 1 << (node.0 % 64))
+    }
+
     pub(super) fn insert(&mut self, node: NodeId) {
-        let mut index = node.0 as usize;
+        let (word, bit) = Self::place(node);
+        self.insert_all(word, bit);
+    }
+
+    pub(super) fn remove(&mut self, node: NodeId) {
+        let (word, bit) = Self::place(node);
+        self.remove_all(word, bit);
+    }
+
+    /// Enters all nodes of these bits of a word, at least one.
+    pub(super) fn insert_all(&mut self, mut word: usize, mut bits: u64) {
         for (height, layer) in self.layers.iter_mut().enumerate() {
-            let (word, bit) = (index / 64, 1 << (index % 64));
             if layer.len() <= word {
                 layer.resize(word + 1, 0);
             }
             let before = layer[word];
-            layer[word] |= bit;
+            layer[word] |= bits;
             if height == 0 {
-                self.len += u32::from(before & bit == 0);
+                self.len += (bits & !before).count_ones();
             }
             if before != 0 {
                 // The layers above know of this word.
                 return;
             }
-            index = word;
+            (word, bits) = (word / 64, 1 << (word % 64));
         }
     }
 
-    pub(super) fn remove(&mut self, node: NodeId) {
-        let mut index = node.0 as usize;
+    /// Takes out all nodes of these bits of a word.
+    pub(super) fn remove_all(&mut self, mut word: usize, mut bits: u64) {
         for (height, layer) in self.layers.iter_mut().enumerate() {
-            let (word, bit) = (index / 64, 1 << (index % 64));
-            let Some(bits) = layer.get_mut(word).filter(|bits| **bits & bit != 0) else { return };
-            *bits &= !bit;
+            let Some(found) = layer.get_mut(word).filter(|found| **found & bits != 0) else {
+                return;
+            };
             if height == 0 {
-                self.len -= 1;
+                self.len -= (*found & bits).count_ones();
             }
-            if *bits != 0 {
+            *found &= !bits;
+            if *found != 0 {
                 return;
             }
-            index = word;
+            (word, bits) = (word / 64, 1 << (word % 64));
         }
     }
 
