@@ -307,12 +307,14 @@ impl Core {
         for &job in jobs {
             let Some(seat) = self.matrix.seat(job) else {
                 // Nothing is said of who has ended.
-                runs.push((job, Runs::default()));
+                if self.ledger.has(job) {
+                    runs.push((job, Runs::default()));
+                }
                 continue;
             };
-            let home = seat.active.then_some(seat.row);
-            let mut rows: Vec<RowId> =
-                home.into_iter().chain(seat.guest_in.iter().copied()).collect();
+            let mut rows = Vec::with_capacity(usize::from(seat.active) + seat.guest_in.len());
+            rows.extend(seat.active.then_some(seat.row));
+            rows.extend_from_slice(&seat.guest_in);
             rows.sort_unstable();
             runs.push((job, Runs { home: seat.row, rows }));
         }

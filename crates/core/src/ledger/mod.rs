@@ -120,10 +120,18 @@ impl Ledger {
 
     /// Opens a job's account.
     pub fn open(&mut self, job: JobId, opening: Opening) {
+        // Who gets his turns at once will most likely run at home and nowhere else, and stands there
+        // from the beginning.
+        let home = Some(opening.home).filter(|row| {
+            let at_once = opening.begins <= self.now && self.stages.is_empty();
+            at_once && self.clocks.contains_key(row)
+        });
+        let rows: Vec<RowId> = home.into_iter().collect();
+        let began = clock_of(&self.clocks, &rows);
         let account = Account {
             settled: 0,
-            runs: Runs { home: opening.home, rows: Vec::new() },
-            began: 0,
+            runs: Runs { home: opening.home, rows },
+            began,
             begins: opening.begins,
             processors: opening.processors,
             limit: opening.limit.map(|limit| limit.0),
@@ -353,6 +361,10 @@ impl Ledger {
                 self.clocks.entry(row).or_default();
             }
             let began = clock_of(&self.clocks, &runs.rows);
+            self.moved.jobs.push(job);
+            if self.begin_where_listed(job, &runs, began) {
+                continue;
+            }
             self.change(job, |account, clock| {
                 if account.standing == Standing::Halted {
                     account.runs.home = runs.home;
@@ -365,7 +377,6 @@ impl Ledger {
                     account.standing = Standing::Open;
                 }
             });
-            self.moved.jobs.push(job);
         }
         if let Some((frame, rows)) = stage.frame {
             // Every account that counted by a row that is gone was settled just now, since its job
@@ -375,6 +386,18 @@ impl Ledger {
             self.moved.frame = true;
             self.paces.foretell_anew();
         }
+    }
+
+    /// A new job begins; says whether it runs where it stands already.
+    fn begin_where_listed(&mut self, job: JobId, runs: &Runs, clock: u64) -> bool {
+        let account = self.accounts.get_mut(&job).filter(|account| {
+            account.standing == Standing::New && account.runs == *runs && account.began == clock
+        });
+        let is_new = account.is_some();
+        if let Some(account) = account {
+            account.standing = Standing::Open;
+        }
+        is_new
     }
 
     /// Changes an account, given what the clocks of its rows show, and lists it anew.

@@ -49,8 +49,8 @@ struct Pace {
 /// All jobs by what is to be expected of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Paces {
-    /// The jobs with a limit that are not ending, by where they run. New ones stand under no rows, by
-    /// when they would end if they ran all the time.
+    /// The jobs with a limit that are not ending, by where they run. New ones whose turns begin later
+    /// stand under no rows, by when they would end if they ran all the time.
     by_runs: BTreeMap<Runs, Pace>,
     /// The processors of jobs that may be gone any moment, by home row.
     leaving: BTreeMap<RowId, u64>,
