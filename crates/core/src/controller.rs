@@ -80,6 +80,8 @@ pub struct Core {
     /// Who goes on on other processors.
     pub(crate) migration: Migration,
     stopping: bool,
+    /// Whether the driver wants to be told which nodes need timetables.
+    pub(crate) tells_nodes: bool,
     /// The wish that the driver holds.
     pub(crate) wake: ClusterTime,
 }
@@ -122,8 +124,16 @@ impl Core {
             jobs_made: 0,
             migration: Migration::default(),
             stopping: false,
+            tells_nodes: true,
             wake: ClusterTime::NEVER,
         }
+    }
+
+    /// Leaves out which nodes need timetables ([`Action::Timetable`] and [`Action::Timetables`]): for
+    /// a driver without nodes, which asks the core itself who runs when.
+    #[must_use]
+    pub fn without_timetables(self) -> Self {
+        Self { tells_nodes: false, ..self }
     }
 
     /// Takes in one event that happened at `now` and appends what must be done to `actions`.

@@ -139,11 +139,13 @@ impl Core {
         let mut changes = core::mem::take(&mut self.outbox.changes);
         let mut nodes = core::mem::take(&mut self.outbox.nodes);
         self.matrix.settle(&mut changes);
-        nodes.extend_from_slice(&changes.nodes);
-        // It finds the runs in it.
-        nodes.sort();
-        nodes.dedup();
-        self.tell(now, all_nodes || reframed, &nodes, actions);
+        if self.tells_nodes {
+            nodes.extend_from_slice(&changes.nodes);
+            // It finds the runs in it.
+            nodes.sort();
+            nodes.dedup();
+            self.tell(now, all_nodes || reframed, &nodes, actions);
+        }
         nodes.clear();
         self.outbox.nodes = nodes;
         let mut runs = Vec::with_capacity(changes.jobs.len());

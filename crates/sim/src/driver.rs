@@ -196,9 +196,10 @@ struct Simulation<'a, P, O> {
 
 impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
     fn new(settings: &'a Settings, progress: P, observer: &'a mut O) -> Self {
+        let core = Core::new(settings.params.clone(), settings.class_rules.clone());
         Self {
             settings,
-            core: Core::new(settings.params.clone(), settings.class_rules.clone()),
+            core: core.without_timetables(),
             progress,
             observer,
             jobs: Jobs::default(),
@@ -472,8 +473,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 Action::MoveOut { job } => self.move_out(job),
                 Action::MoveIn { job } => self.move_in(job),
                 Action::WakeAt { at } => self.wake = at,
-                // Who runs when is asked of the core; and what is signalled or killed is at its
-                // time limit, where it is ended anyhow.
+                // What is signalled or killed is at its time limit, where it is ended anyhow.
                 Action::Timetable { .. }
                 | Action::Timetables { .. }
                 | Action::Signal { .. }
