@@ -30,6 +30,8 @@ pub(crate) struct Ordered<T: Entry> {
 /// Entries, never none, with their summary.
 #[derive(Clone, Debug)]
 pub(crate) struct Block<T: Entry> {
+    /// The first of them, beside those of the other blocks: most of a search looks at nothing else.
+    first: T,
     pub(crate) entries: Vec<T>,
     pub(crate) summary: T::Summary,
 }
@@ -42,7 +44,7 @@ impl<T: Entry> Default for Ordered<T> {
 
 impl<T: Entry> Ordered<T> {
     pub(crate) fn insert(&mut self, entry: T) {
-        let after = self.blocks.partition_point(|block| block.entries[0] <= entry);
+        let after = self.blocks.partition_point(|block| block.first <= entry);
         let index = after.saturating_sub(1);
         let Some(block) = self.blocks.get_mut(index) else {
             self.blocks.push(Block::new([entry].into()));
@@ -53,6 +55,7 @@ impl<T: Entry> Ordered<T> {
             return;
         }
         block.entries.insert(place, entry);
+        block.first = block.entries[0];
         entry.enter(&mut block.summary);
         if block.entries.len() > BLOCK_MAX {
             // A list that only grows at its end keeps its blocks full.
@@ -65,20 +68,23 @@ impl<T: Entry> Ordered<T> {
 
     /// Takes an entry out, if it is there.
     pub(crate) fn remove(&mut self, entry: T) {
-        let after = self.blocks.partition_point(|block| block.entries[0] <= entry);
+        let after = self.blocks.partition_point(|block| block.first <= entry);
         let Some(index) = after.checked_sub(1) else { return };
         let block = &mut self.blocks[index];
         let Ok(place) = block.entries.binary_search(&entry) else { return };
         block.entries.remove(place);
-        if block.entries.is_empty() {
+        let Some(&first) = block.entries.first() else {
             self.blocks.remove(index);
-        } else if !entry.leave(&mut block.summary) {
+            return;
+        };
+        block.first = first;
+        if !entry.leave(&mut block.summary) {
             block.summarise();
         }
     }
 
     pub(crate) fn first(&self) -> Option<T> {
-        self.blocks.first().map(|block| block.entries[0])
+        self.blocks.first().map(|block| block.first)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -113,7 +119,7 @@ impl<T: Entry> Ordered<T> {
 
 impl<T: Entry> Block<T> {
     fn new(entries: Vec<T>) -> Self {
-        let mut block = Self { entries, summary: T::Summary::default() };
+        let mut block = Self { first: entries[0], entries, summary: T::Summary::default() };
         block.summarise();
         block
     }
@@ -186,7 +192,7 @@ mod tests {
             prop_assert!(list.iter().eq(plain.iter().copied()));
             prop_assert_eq!(list.first(), plain.first().copied());
             for block in list.blocks() {
-                prop_assert!(!block.entries.is_empty());
+                prop_assert_eq!(Some(&block.first), block.entries.first());
                 let sum: u64 = block.entries.iter().map(|entry| u64::from(entry.1)).sum();
                 prop_assert_eq!(block.summary, sum);
             }
