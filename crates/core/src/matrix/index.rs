@@ -90,8 +90,8 @@ impl Index {
     /// The nodes with the most free processors first; among equals the least loaded, then by
     /// number.
     pub fn widest<'a>(&'a self, loads: &'a Loads) -> impl Iterator<Item = (u32, NodeId)> + 'a {
-        let levels = (0..).zip(&self.levels).collect::<Vec<(u32, &NodeSet)>>().into_iter().rev();
-        levels.flat_map(|(free, nodes)| loads.in_order(nodes).map(move |node| (free, node)))
+        let levels = (0..u32::try_from(self.levels.len()).unwrap_or(u32::MAX)).zip(&self.levels);
+        levels.rev().flat_map(|(free, nodes)| loads.in_order(nodes).map(move |node| (free, node)))
     }
 
     /// The least loaded node with at least `free` processors free that is `good`.

@@ -179,15 +179,36 @@ fn packed(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>) -> Result<Ve
     if index.free() < asked {
         return Err(Lack::Nodes);
     }
-    let counts = counts(machine, spec, index, each)?;
-    let mut first = 0;
-    let part = |(node, tasks): (NodeId, u32)| {
+    let part = |node, tasks, first| {
         let processors = choose(machine, row, node, tasks * each);
-        let part = Part::new(node, processors, first, tasks);
-        first += tasks;
-        Part { binding: Binding::Own(each), ..part }
+        Part { binding: Binding::Own(each), ..Part::new(node, processors, first, tasks) }
     };
-    Ok(counts.into_iter().map(part).collect())
+    if let Some(node) = one_node(machine, spec, index, each) {
+        return Ok([part(node, spec.tasks, 0)].into());
+    }
+    let counts = counts(machine, spec, index, each)?;
+    let mut parts = Vec::with_capacity(counts.len());
+    let mut first = 0;
+    for (node, tasks) in counts {
+        parts.push(part(node, tasks, first));
+        first += tasks;
+    }
+    Ok(parts)
+}
+
+/// How many tasks of a job the memory of a node holds.
+fn room_in_memory(machine: Machine<'_>, spec: &JobSpec, node: NodeId) -> u32 {
+    match spec.memory_per_task_bytes {
+        None | Some(0) => u32::MAX,
+        Some(_) => tasks_by_memory(machine.nodes.free_bytes(node), spec),
+    }
+}
+
+/// The node that takes all tasks of a job, if one does.
+fn one_node(machine: Machine<'_>, spec: &JobSpec, index: &Index, each: u32) -> Option<NodeId> {
+    let width = spec.tasks.checked_mul(each)?;
+    let fits = |node| room_in_memory(machine, spec, node) >= spec.tasks;
+    index.least_loaded(machine.matrix.loads(), width, fits)
 }
 
 /// How many tasks go to which nodes, by node number.
@@ -197,23 +218,19 @@ fn counts(
     index: &Index,
     each: u32,
 ) -> Result<Vec<(NodeId, u32)>, Lack> {
-    let loads = machine.matrix.loads();
-    let memory = |node| match spec.memory_per_task_bytes {
-        None | Some(0) => u32::MAX,
-        Some(_) => tasks_by_memory(machine.nodes.free_bytes(node), spec),
-    };
-    if let Some(width) = spec.tasks.checked_mul(each)
-        && let Some(node) = index.least_loaded(loads, width, |node| memory(node) >= spec.tasks)
-    {
-        return Ok([(node, spec.tasks)].into());
-    }
     let mut left = spec.tasks;
     let mut room = 0u64;
     let mut counts = Vec::new();
-    for (free, node) in index.widest(loads).take_while(|&(free, _)| free >= each) {
-        room += u64::from(free / each);
-        let tasks = (free / each).min(memory(node)).min(left);
+    let widest = index.widest(machine.matrix.loads());
+    for (free, node) in widest.take_while(|&(free, _)| free >= each) {
+        let most = free / each;
+        room += u64::from(most);
+        let tasks = most.min(room_in_memory(machine, spec, node)).min(left);
         if tasks > 0 {
+            if counts.is_empty() {
+                // No later one takes more than this one could.
+                counts.reserve(left.div_ceil(most) as usize);
+            }
             counts.push((node, tasks));
             left -= tasks;
         }
