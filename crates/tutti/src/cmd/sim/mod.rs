@@ -4,6 +4,7 @@
 //! described, [`run`] one simulation; [`table`], [`files`] and [`pictures`] show what came of it.
 //! [`fuzz`] tries the scheduler itself.
 
+mod ahead;
 mod files;
 mod fuzz;
 mod model;

@@ -2,23 +2,24 @@
 
 use super::source::Origin;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A bar on standard error, if that is a terminal, and the run is long enough to see it.
+/// A bar on standard error, if that is a terminal, and the run is long enough to see it. Those who
+/// read and those who simulate tell it of what they did, from their threads.
 #[derive(Clone)]
-pub(super) struct Progress(Rc<Bar>);
+pub(super) struct Progress(Arc<Bar>);
 
 struct Bar {
     bar: ProgressBar,
     unit: Unit,
     begun: Instant,
-    shown: Cell<bool>,
+    shown: AtomicBool,
     /// What the bar was not told yet.
-    untold: Cell<u64>,
+    untold: AtomicU64,
 }
 
 /// What is counted.
@@ -60,8 +61,8 @@ impl Progress {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.set_message(what.to_owned());
-        let (begun, shown) = (Instant::now(), Cell::new(false));
-        Self(Rc::new(Bar { bar, unit, begun, shown, untold: Cell::new(0) }))
+        let (begun, shown) = (Instant::now(), AtomicBool::new(false));
+        Self(Arc::new(Bar { bar, unit, begun, shown, untold: AtomicU64::new(0) }))
     }
 
     /// Another job was taken.
@@ -74,15 +75,12 @@ impl Progress {
         if bar.unit != unit {
             return;
         }
-        let untold = bar.untold.get() + more;
-        if untold < at_once {
-            bar.untold.set(untold);
+        if bar.untold.fetch_add(more, Relaxed) + more < at_once {
             return;
         }
-        bar.untold.set(0);
-        bar.bar.inc(untold);
-        if !bar.shown.get() && bar.begun.elapsed() > QUIET {
-            bar.shown.set(true);
+        bar.bar.inc(bar.untold.swap(0, Relaxed));
+        if !bar.shown.load(Relaxed) && bar.begun.elapsed() > QUIET {
+            bar.shown.store(true, Relaxed);
             bar.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
         }
     }

@@ -1,6 +1,7 @@
 //! Where jobs come from, and what becomes of them before they are simulated: filtered, stretched,
 //! cut off after so many. All of it is a stream.
 
+use super::ahead::{Ahead, End};
 use super::model::Model;
 use super::options::Options;
 use super::progress::{Counted, Progress};
@@ -9,7 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::rc::Rc;
 use tutti_core::{ClusterTime, Nanos};
@@ -33,7 +34,7 @@ pub(super) enum Origin {
 pub(super) struct Line {
     pub(super) record: Record,
     /// 0: it is not known.
-    line: u64,
+    pub(super) line: u64,
 }
 
 /// What was not simulated, for one line each.
@@ -169,7 +170,7 @@ impl Origin {
                 (
                     header,
                     Box::new(FileLines {
-                        reader,
+                        ahead: Ahead::new(reader),
                         lenient: options.lenient,
                         told: Rc::clone(&passed_over),
                     }),
@@ -368,30 +369,30 @@ impl Iterator for Usable {
 }
 
 /// The lines of a file.
-struct FileLines<R: std::io::BufRead> {
-    reader: Reader<R>,
+struct FileLines<R: BufRead> {
+    ahead: Ahead<R>,
     lenient: bool,
     told: Shared<PassedOver>,
 }
 
-impl<R: std::io::BufRead> Iterator for FileLines<R> {
+impl<R: BufRead + Send + 'static> Iterator for FileLines<R> {
     type Item = anyhow::Result<Line>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.reader.next();
-        if !matches!(next, Some(Ok(_))) {
-            self.told.borrow_mut().tolerated = self.reader.tolerated().clone();
-        }
-        let line = self.reader.line();
-        match next? {
-            Ok(record) => Some(Ok(Line { record, line })),
-            Err(TraceError::CutOff { line, .. }) if self.lenient => {
-                self.told.borrow_mut().cut_off = Some(line);
+        let End { error, tolerated } = match self.ahead.next()? {
+            Ok(line) => return Some(Ok(line)),
+            Err(end) => end,
+        };
+        let mut told = self.told.borrow_mut();
+        told.tolerated = tolerated;
+        match error? {
+            TraceError::CutOff { line, .. } if self.lenient => {
+                told.cut_off = Some(line);
                 None
             }
-            Err(error @ TraceError::OutOfOrder { .. }) => Some(Err(anyhow!("{error} (--sort)"))),
-            Err(error @ TraceError::Line { .. }) => Some(Err(anyhow!("{error} (--lenient)"))),
-            Err(error) => Some(Err(error.into())),
+            error @ TraceError::OutOfOrder { .. } => Some(Err(anyhow!("{error} (--sort)"))),
+            error @ TraceError::Line { .. } => Some(Err(anyhow!("{error} (--lenient)"))),
+            error => Some(Err(error.into())),
         }
     }
 }
