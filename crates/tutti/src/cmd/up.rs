@@ -26,7 +26,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "NAME", requires = "listen")]
     name: Option<String>,
 
-    /// Let root of other machines be root in the cluster; it is so yet without this, too
+    /// Let root of other machines be root in the cluster; otherwise only their other users are served
     #[arg(long, requires = "listen")]
     trust_root: bool,
 

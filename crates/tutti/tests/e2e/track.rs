@@ -117,7 +117,9 @@ fn a_frozen_job_is_shown_as_frozen() {
 fn without_cgroups_the_tree_is_known_too() {
     let instance = Instance::of_nobody().up();
     let player = instance.share(&player()).display().to_string();
-    let line = format!("{player} daemon $NAP; echo up; exec sleep $NAP");
+    // What forks before the agent has heard of the task is found by a scan, which doesn't know whom
+    // the dead descended from.
+    let line = format!("sleep 0.5; {player} daemon $NAP; echo up; exec sleep $NAP");
     let running = instance.start(&["run", "sh", "-c", &line]);
     running.wait_for("up");
     eventually("two sleeps", || (instance.nappers().len() == 2).then_some(()));
