@@ -20,8 +20,6 @@ pub enum Recipients {
     Nodes(Vec<NodeId>),
     /// The node of this name: the answer to its request to join, before it has a number.
     Joiner(String),
-    /// All nodes of the branch.
-    All,
 }
 
 /// An order on its way.
@@ -68,16 +66,8 @@ pub enum ToBranch {
     Tunnel(Tunnelled),
     /// The answer to `Clock`.
     Clock(ClockReply),
-    /// The addresses at which the agents between this one and the root listen, nearest first: whom to
-    /// ask when the parent is gone.
-    Ancestors(Vec<String>),
     /// The parent has lost its own parent, and has another: every node of the branch asks again to join.
     JoinAgain,
-    /// The branch is not taken in here: go to these instead, the first that answers.
-    Elsewhere {
-        /// Their addresses.
-        addresses: Vec<String>,
-    },
     /// The branch may not join, and why.
     Refused {
         /// Why.

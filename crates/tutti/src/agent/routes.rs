@@ -1,6 +1,6 @@
 //! Which way anything goes in the control tree: up to the parent, down to a child, or no further.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use tutti_core::NodeId;
 use tutti_wire::branch::{Order, Place, Recipients, Report};
 use tutti_wire::tree::{FromAgent, ToAgent};
@@ -75,11 +75,6 @@ impl Routes {
         let Order { to, order } = order;
         match to {
             Recipients::Joiner(name) => self.split_joiner(name, order),
-            Recipients::All => {
-                let children: BTreeSet<Child> = self.nodes.values().copied().collect();
-                let ways = children.into_iter().map(Way::Down).chain([Way::Here]);
-                ways.map(|way| (way, Order { to: Recipients::All, order: order.clone() })).collect()
-            }
             Recipients::Nodes(nodes) => {
                 let mut ways: BTreeMap<Way, Vec<NodeId>> = BTreeMap::new();
                 for node in nodes {

@@ -327,7 +327,6 @@ impl Tree {
                 }
             }
             ToBranch::JoinAgain => self.lose_parent("it has another parent itself"),
-            ToBranch::Ancestors(_) | ToBranch::Elsewhere { .. } => {}
         }
     }
 
