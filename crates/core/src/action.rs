@@ -3,6 +3,7 @@
 use crate::ids::{CircuitName, ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId};
 use crate::job::{ControlMethod, Outcome};
 use crate::time::{ClusterTime, Nanos};
+use crate::wish::WishRefusal;
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -118,6 +119,10 @@ pub enum Refusal {
         /// Nodes that can take a task.
         available: u64,
     },
+    /// What is wished of nodes can't be had.
+    Wish(WishRefusal),
+    /// All nodes are drained.
+    AllDrained,
     /// A task asks for more processors than any one node has.
     TaskTooWide {
         /// Asked for a task.
@@ -229,6 +234,12 @@ fn write_deadline(
     }
 }
 
+impl From<WishRefusal> for Refusal {
+    fn from(refusal: WishRefusal) -> Self {
+        Self::Wish(refusal)
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -245,6 +256,10 @@ impl fmt::Display for Refusal {
                 "{asked} tasks were asked for, and placement=low-load gives each a node of its own, of \
                  which there are {available}; ask for at most {available}, or have the placement \
                  changed (tutti params placement=high-load)"
+            ),
+            Self::Wish(refusal) => refusal.fmt(f),
+            Self::AllDrained => f.write_str(
+                "all nodes are drained (tutti nodes); try again when one takes jobs",
             ),
             Self::TaskTooWide { asked, available } => write!(
                 f,

@@ -15,7 +15,7 @@ use crate::matrix::Seat;
 use crate::params::Discipline;
 use crate::plan::{NodePlan, node_plan};
 use crate::policy::{Decision, Preemption};
-use crate::record::{Phase, Record, Residence};
+use crate::record::{Part, Phase, Record, Residence};
 use crate::time::{ClusterTime, Nanos};
 use crate::timetable::{IfAbsent, Slot, Timetable};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,10 @@ pub enum Rule {
     OneHome,
     /// Who is set aside is noted as such; nobody is under a policy that sets nobody aside.
     Aside,
+    /// Who has a wish about its nodes has them as wished.
+    Wish,
+    /// Whatever node is drained takes nobody new, and none else.
+    Drained,
     /// The counts by which processors are found agree with who has them.
     FreeProcessors,
     /// No home could move to another row where it should be, and no job could be a guest where it isn't.
@@ -90,6 +94,8 @@ pub fn check(core: &Core) -> Vec<Violation> {
     check_aside(core, &mut report);
     check_holds(core, &mut report);
     check_rows(core, &mut report);
+    check_wishes(core, &mut report);
+    check_drained(core, &mut report);
     check_free_processors(core, &mut report);
     check_compact(core, &mut report);
     check_timetables(core, &mut report);
@@ -226,13 +232,62 @@ fn check_rows(core: &Core, report: &mut Report<'_>) {
     }
 }
 
+fn check_wishes(core: &Core, report: &mut Report<'_>) {
+    for (job, record) in core.jobs.iter() {
+        let (wish, Some(residence)) = (&record.spec.nodes, record.residence()) else { continue };
+        let parts = &residence.parts;
+        let counts = || parts.iter().map(|part| part.tasks);
+        let uneven = counts().max().unwrap_or(0) - counts().min().unwrap_or(0) > 1;
+        let all = |part: &Part| {
+            let column = core.matrix.column(part.node);
+            part.lost || column.is_some_and(|column| part.processors == column.processors)
+        };
+        let amiss = match wish.count {
+            _ if parts.iter().any(|part| !wish.allows(part.node)) => "where it may not be",
+            Some(count) if parts.len() != count as usize => "on another number of nodes",
+            Some(_) if uneven => "unevenly on its nodes",
+            Some(_) | None if wish.exclusive && !parts.iter().all(all) => "not alone on its nodes",
+            Some(_) | None => continue,
+        };
+        report(Rule::Wish, format!("job {job} wants {wish:?} and is {amiss}: {parts:?}"));
+    }
+}
+
+fn check_drained(core: &Core, report: &mut Report<'_>) {
+    let (mut width, mut drained) = (0, BTreeSet::new());
+    for (node, column) in core.matrix.columns() {
+        width += u64::from(column.width);
+        let is_drained = core.nodes.get(node).is_some_and(|record| record.drained.is_some());
+        if is_drained != core.matrix.is_closed(node) {
+            report(Rule::Drained, format!("node {node} is drained: {is_drained}"));
+        }
+        drained.extend(is_drained.then_some(node));
+    }
+    if core.matrix.width() != width {
+        report(Rule::FreeProcessors, format!("{width} processors, not {}", core.matrix.width()));
+    }
+    for (id, row) in core.matrix.rows() {
+        let free = core.matrix.columns().map(|(_, column)| u64::from(column.free(id))).sum::<u64>();
+        if row.all_free() != free {
+            report(Rule::FreeProcessors, format!("row {id} has {free}, not {}", row.all_free()));
+        }
+    }
+    let promises = core.plans.rows.values().flat_map(|plan| plan.promises.iter());
+    for (job, promise) in promises {
+        let is_queued = core.jobs.get(&job).is_some_and(|it| it.residence().is_none());
+        if is_queued && promise.parts.iter().any(|part| drained.contains(&part.node)) {
+            report(Rule::Drained, format!("job {job} is to begin on one of {drained:?}"));
+        }
+    }
+}
+
 fn check_free_processors(core: &Core, report: &mut Report<'_>) {
     for (id, row) in core.matrix.rows() {
         let found: BTreeMap<NodeId, u32> =
             row.index.widest(core.matrix.loads()).map(|(free, node)| (node, free)).collect();
         let counted: BTreeMap<NodeId, u32> = core
             .matrix
-            .columns()
+            .open_columns()
             .map(|(node, _)| (node, core.matrix.free_on(Some(id), node).count()))
             .collect();
         let sum: u64 = counted.values().map(|&free| u64::from(free)).sum();

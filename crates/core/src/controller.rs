@@ -17,7 +17,7 @@ use crate::ending::ENDED_BY_KILL;
 use crate::event::Event;
 use crate::frame::Frame;
 use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId};
-use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
+use crate::job::{EndReason, JobSpec, TaskStatus};
 use crate::ledger::Ledger;
 use crate::limits::{JOB_NUMBER_MAX, JOBS_MAX};
 use crate::matrix::Matrix;
@@ -28,7 +28,7 @@ use crate::period::{Calendar, Period};
 use crate::plan::{Outbox, Sent};
 use crate::policy::{Machine, POLICIES, Policy};
 use crate::queue::Queue;
-use crate::record::{Course, Deaths, Phase, Record, Residence, TaskEnd};
+use crate::record::{Deaths, Phase, Record, Residence, TaskEnd};
 use crate::settings::{Overrides, Settings};
 use crate::table::Table;
 use crate::time::ClusterTime;
@@ -154,6 +154,11 @@ impl Core {
             Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
             Event::Held { job } => self.jobs_made = self.jobs_made.max(job.0.min(JOB_NUMBER_MAX)),
             Event::NodeLost { node } => self.on_node_lost(now, *node, actions),
+            Event::SetDrained { node, reason } => {
+                self.on_set_drained(now, *node, reason.as_deref())
+            }
+            Event::NodeRemoved { node } => self.on_node_removed(now, *node, actions),
+            Event::SetNodeSet { name, nodes } => self.nodes.set_named(name, nodes),
             Event::NodeMeasured { node, figures } => self.nodes.measure(*node, *figures),
             Event::NodeLoad { node, averages } => self.nodes.load(*node, *averages),
             Event::Submit { request, spec } => self.on_submit(now, *request, spec, actions),
@@ -267,63 +272,6 @@ impl Core {
         POLICIES.get(self.params.policy()).unwrap_or(&POLICIES[0])
     }
 
-    /// A node that is up already has a new agent, which adopts what the node's keeper holds: it
-    /// needs its timetable and what it may have missed. With other processors than before, it is
-    /// another node.
-    fn on_node_joined(&mut self, node: NodeId, spec: &NodeSpec, actions: &mut Vec<Action>) {
-        let known = self.nodes.get(node).filter(|record| record.up).map(|record| &record.spec);
-        match known.map(|known| known.processors == spec.processors && known.name == spec.name) {
-            Some(true) => {
-                self.nodes.set_memory(node, spec.memory_bytes);
-                self.queue.reconsider();
-                self.outbox.nodes.push(node);
-                self.kill_again(node, actions);
-                return;
-            }
-            Some(false) => self.on_node_lost(self.now, node, actions),
-            None => {}
-        }
-        self.nodes.join(node, spec.clone());
-        self.matrix.add_node(node, &spec.processors);
-        self.queue.waiting.append(&mut self.queue.parked);
-        self.forget_promises();
-    }
-
-    /// Jobs that were killed while the node's agent was away may not have been killed there.
-    fn kill_again(&self, node: NodeId, actions: &mut Vec<Action>) {
-        let Some(column) = self.matrix.column(node) else { return };
-        let homes = column.residents.iter().map(|&(_, job)| job);
-        for job in homes.chain(self.aside_on(node)) {
-            if let Some(residence) = self.residence(job)
-                && matches!(residence.course, Course::Killed { .. })
-                && residence.nodes_left().any(|left| left == node)
-            {
-                actions.push(Action::Kill { job, node });
-            }
-        }
-    }
-
-    /// A gang without one of its nodes can't run: it ends whole, with the reason.
-    fn on_node_lost(&mut self, now: ClusterTime, node: NodeId, actions: &mut Vec<Action>) {
-        let Some(column) = self.matrix.column(node) else { return };
-        let homes = column.residents.iter().map(|&(_, job)| job);
-        let residents: Vec<JobId> = homes.chain(self.aside_on(node)).collect();
-        self.matrix.remove_node(node);
-        self.break_promises_on(now, node);
-        self.nodes.lose(node);
-        self.absent.retain(|&(other, _)| other != node);
-        self.forget_promises();
-        for job in residents {
-            let was_there = self.residence_mut(job).is_some_and(|residence| residence.lose(node));
-            if was_there {
-                let reason = EndReason::NodeLost(node);
-                self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
-                self.after_part_ended(job, node);
-            }
-            self.finish_if_cleared(job, actions);
-        }
-    }
-
     fn on_submit(
         &mut self,
         now: ClusterTime,
@@ -394,7 +342,7 @@ impl Core {
     }
 
     /// A job's tasks on a node have all ended: others run in its place from now on.
-    fn after_part_ended(&mut self, job: JobId, node: NodeId) {
+    pub(crate) fn after_part_ended(&mut self, job: JobId, node: NodeId) {
         let Some(residence) = self.residence(job) else { return };
         let present = residence.present();
         if !residence.part(node).is_some_and(|part| part.lost) {
@@ -592,6 +540,7 @@ impl Core {
 const fn may_break_promises(event: &Event) -> bool {
     match event {
         Event::Held { .. }
+        | Event::SetNodeSet { .. }
         | Event::NodeMeasured { .. }
         | Event::NodeLoad { .. }
         | Event::Submit { .. }
@@ -603,6 +552,8 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::Tick => false,
         Event::NodeJoined { .. }
         | Event::NodeLost { .. }
+        | Event::SetDrained { .. }
+        | Event::NodeRemoved { .. }
         | Event::JobCleared { .. }
         | Event::JobsEnded { .. }
         | Event::Cancel { .. }
@@ -624,6 +575,8 @@ const fn is_interference(event: &Event) -> bool {
     match event {
         Event::NodeJoined { .. }
         | Event::NodeLost { .. }
+        | Event::SetDrained { .. }
+        | Event::NodeRemoved { .. }
         | Event::Suspend { .. }
         | Event::Resume { .. }
         | Event::MovedOut { .. }
@@ -633,6 +586,7 @@ const fn is_interference(event: &Event) -> bool {
         | Event::SetPeriod { .. }
         | Event::Calendar { .. } => true,
         Event::Held { .. }
+        | Event::SetNodeSet { .. }
         | Event::NodeMeasured { .. }
         | Event::NodeLoad { .. }
         | Event::Submit { .. }

@@ -3,12 +3,16 @@
 use crate::bank::{BankAccount, ProcessorTime};
 use crate::class::ClassSpec;
 use crate::figures::{Figures, LoadAverages};
-use crate::ids::{CircuitName, ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId};
+use crate::ids::{
+    CircuitName, ClassName, JobId, NodeId, NodeSetName, ProcessorSet, Rank, RequestId,
+};
 use crate::job::{CircuitSpec, EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::params::Params;
 use crate::period::Period;
 use crate::settings::Overrides;
 use crate::time::Nanos;
+use alloc::collections::BTreeSet;
+use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +37,26 @@ pub enum Event {
     NodeLost {
         /// Which one.
         node: NodeId,
+    },
+    /// An administrator has a node take no new jobs, or take some again. Those who are there run on.
+    SetDrained {
+        /// Which one.
+        node: NodeId,
+        /// Why it takes none, which may be no words; `None`: it takes jobs again.
+        reason: Option<String>,
+    },
+    /// An administrator takes a node out of the cluster: it is lost, if it was up, and nothing is kept
+    /// of it.
+    NodeRemoved {
+        /// Which one.
+        node: NodeId,
+    },
+    /// An administrator gives a set of nodes a name.
+    SetNodeSet {
+        /// The name.
+        name: NodeSetName,
+        /// The nodes, those that ever joined; none: there is no such set any more.
+        nodes: BTreeSet<NodeId>,
     },
     /// A node was measured, by a benchmark.
     NodeMeasured {

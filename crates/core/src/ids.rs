@@ -99,6 +99,11 @@ name!(
     CircuitName
 );
 
+name!(
+    /// The name of a set of nodes, such as `gpu`.
+    NodeSetName
+);
+
 /// A set of processors of one node, by the kernel's processor numbers.
 ///
 /// A bit per processor, 64 to a word. The first word is kept apart, so that the sets of most nodes

@@ -3,6 +3,7 @@
 use crate::figures::Weights;
 use crate::ids::{CircuitName, ClassName, GroupId, NodeId, ProcessorSet, UserId};
 use crate::time::Nanos;
+use crate::wish::NodeWish;
 use alloc::string::String;
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,8 @@ pub struct JobSpec {
     /// How much each figure of a node counts where nodes are chosen by their performance; `None`:
     /// as the parameters say.
     pub weights: Option<Weights>,
+    /// On which nodes it wants to be.
+    pub nodes: NodeWish,
     /// What it needs besides processors, under the policy `classes`.
     pub circuit: Option<CircuitWish>,
     /// What an unsuccessful task means for the others.

@@ -14,7 +14,7 @@
 //! and for which hours; [`policy`] decides which jobs get into the matrix and where; `queue` in
 //! what order, and who may pass whom; `by_class` who is set aside for whom, `deadline` who is
 //! promised to be done by when; `aside` is how a job gives its processors up and gets some again;
-//! [`check`] holds the invariants.
+//! `attendance` is which nodes there are; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
@@ -23,6 +23,7 @@ extern crate alloc;
 
 pub mod action;
 mod aside;
+mod attendance;
 pub mod bank;
 mod by_class;
 pub mod check;
@@ -57,6 +58,7 @@ pub mod table;
 pub mod time;
 pub mod timetable;
 pub mod view;
+mod wish;
 
 pub use action::{Action, Refusal, TaskPlacement};
 pub use aside::Place;
@@ -67,7 +69,8 @@ pub use deadline::Expected;
 pub use event::Event;
 pub use figures::{Figures, LoadAverages, Weights};
 pub use ids::{
-    CircuitName, ClassName, GroupId, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId, UserId,
+    CircuitName, ClassName, GroupId, JobId, NodeId, NodeSetName, ProcessorSet, Rank, RequestId,
+    RowId, UserId,
 };
 pub use job::{
     CircuitSpec, CircuitWish, ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome,
@@ -83,3 +86,4 @@ pub use settings::{Overrides, Settings, SettingsError};
 pub use time::{ClusterTime, Nanos};
 pub use timetable::{Candidate, IfAbsent, Position, Slot, Timetable};
 pub use view::{CellView, JobState, JobView, NodeView, PlacementView, RowView};
+pub use wish::{NodeWish, WishRefusal};

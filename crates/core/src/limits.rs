@@ -36,6 +36,12 @@ pub const FORECAST_STEPS_MAX: usize = 1000;
 /// Nodes of one instance, and their numbers: far more than any machine has, few enough for a table.
 pub const NODES_MAX: u32 = 1 << 20;
 
+/// Sets of nodes with a name: as many as one would remember.
+pub const NODE_SETS_MAX: usize = 256;
+
+/// Numbers of nodes that are tried to find one that a declined job could ask for.
+pub const NEAREST_TRIES_MAX: u32 = 64;
+
 /// Processors of one instance: what all its nodes can have.
 pub const PROCESSORS_MAX: u64 = NODES_MAX as u64 * PROCESSORS_PER_NODE_MAX as u64;
 

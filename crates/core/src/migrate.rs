@@ -183,7 +183,7 @@ impl Core {
             (!idle.is_empty()).then_some((idle.count(), node, idle))
         };
         let mut nodes: Vec<(u32, NodeId, ProcessorSet)> =
-            self.matrix.columns().filter_map(|(node, _)| idle(node)).collect();
+            self.matrix.open_columns().filter_map(|(node, _)| idle(node)).collect();
         nodes.sort_unstable_by_key(|&(count, node, _)| (u32::MAX - count, node));
         let mut left = tasks;
         let mut chosen = Vec::new();

@@ -5,9 +5,11 @@
 //! business, since there each row has them all).
 
 use crate::figures::{Figures, LoadAverages};
-use crate::ids::NodeId;
+use crate::ids::{NodeId, NodeSetName};
 use crate::job::NodeSpec;
-use alloc::collections::BTreeMap;
+use crate::limits::NODE_SETS_MAX;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 
 /// One node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +24,8 @@ pub struct Node {
     pub figures: Option<Figures>,
     /// How busy it is, once it was told.
     pub averages: Option<LoadAverages>,
+    /// Why it takes no new jobs, if it takes none: what an administrator said, which may be nothing.
+    pub drained: Option<Arc<str>>,
 }
 
 /// All nodes that ever joined.
@@ -30,15 +34,19 @@ pub struct Nodes {
     nodes: BTreeMap<NodeId, Node>,
     /// Whose turn it is where nodes take turns, or that of the next one.
     in_turn: NodeId,
+    sets: BTreeMap<NodeSetName, BTreeSet<NodeId>>,
 }
 
 impl Nodes {
-    /// A node joins with nothing on it. One of the same name as before is as fast as before.
+    /// A node joins with nothing on it. One of the same name as before is as fast as before, and drained
+    /// if it was.
     pub fn join(&mut self, node: NodeId, spec: NodeSpec) {
         let before = self.nodes.get(&node).filter(|before| before.spec.name == spec.name);
         let figures = before.and_then(|before| before.figures);
-        let averages = None;
-        self.nodes.insert(node, Node { spec, up: true, admitted_bytes: 0, figures, averages });
+        let drained = before.and_then(|before| before.drained.clone());
+        let (up, admitted_bytes, averages) = (true, 0, None);
+        let record = Node { spec, up, admitted_bytes, figures, averages, drained };
+        self.nodes.insert(node, record);
     }
 
     /// A node was measured.
@@ -53,6 +61,41 @@ impl Nodes {
         if let Some(record) = self.nodes.get_mut(&node) {
             record.averages = Some(averages);
         }
+    }
+
+    /// A node takes no new jobs, for this reason; `None`: it does again. Nothing of a node that never
+    /// joined.
+    pub fn set_drained(&mut self, node: NodeId, reason: Option<Arc<str>>) {
+        if let Some(record) = self.nodes.get_mut(&node) {
+            record.drained = reason;
+        }
+    }
+
+    /// A node is none any more, and in no set.
+    pub fn remove(&mut self, node: NodeId) {
+        self.nodes.remove(&node);
+        self.sets.retain(|_, set| {
+            set.remove(&node);
+            !set.is_empty()
+        });
+    }
+
+    /// Gives a set of nodes a name; without any node, there is no such set any more. Nothing new if
+    /// there are as many sets as may be.
+    pub fn set_named(&mut self, name: &NodeSetName, nodes: &BTreeSet<NodeId>) {
+        let known: BTreeSet<NodeId> =
+            nodes.iter().copied().filter(|node| self.nodes.contains_key(node)).collect();
+        if known.is_empty() {
+            self.sets.remove(name);
+        } else if self.sets.contains_key(name) || self.sets.len() < NODE_SETS_MAX {
+            self.sets.insert(name.clone(), known);
+        }
+    }
+
+    /// The sets with a name.
+    #[must_use]
+    pub const fn sets(&self) -> &BTreeMap<NodeSetName, BTreeSet<NodeId>> {
+        &self.sets
     }
 
     /// The node whose turn it is where nodes take turns; if it is not up, the next one's.

@@ -190,7 +190,7 @@ impl Core {
     ) {
         let nodes = || nodes.iter().copied().filter(|&node| self.matrix.column(node).is_some());
         let anybody = if all_nodes {
-            self.matrix.blank().levels().next().is_some()
+            self.matrix.columns().next().is_some()
         } else {
             nodes().next().is_some()
         };

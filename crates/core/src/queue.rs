@@ -25,7 +25,8 @@
 //! either could delay the rows it is not in.
 //!
 //! Counting processors is exact for a job whose tasks take one processor each and no memory, unless
-//! it wants a block of them (`packing=buddy`). For other jobs it says too much: processors may be free
+//! it wants a block of them (`packing=buddy`), or certain nodes, and while nobody is on a drained node.
+//! For other jobs it says too much: processors may be free
 //! on many nodes, a few on each, and memory is promised over all rows. Then `at` is merely a moment before which the first in line can't start,
 //! and only who reaches its limit by then is let by, in any row: so it is never delayed, but nothing
 //! is said to the user of when it starts.
@@ -336,14 +337,15 @@ impl Core {
                 return None;
             }
             let parts = lay(machine, &record.spec, Some(row)).ok()?;
-            Some((row, parts, !open && !gone))
+            // Who wants nodes to itself takes more than it needs.
+            let taken = parts.iter().map(|part| u64::from(part.processors.count())).sum();
+            let keeps = !open && !gone;
+            (!keeps || taken <= promise.extra).then_some((row, parts, keeps.then_some(taken)))
         };
         let Some((row, parts, keeps)) = machine.rows_for(&record.spec).find_map(fits) else {
             return false;
         };
-        if keeps {
-            promise.extra -= entry.processors;
-        }
+        promise.extra -= keeps.unwrap_or(0);
         self.start(now, entry.job, Some(row), parts);
         true
     }
@@ -377,7 +379,7 @@ impl Core {
             Promise { job, row: None, at: ClusterTime::NEVER, extra: 0, first: ClusterTime::NEVER };
         let Some(record) = self.jobs.get(&job) else { return best };
         let needs = self.machine().least_processors(&record.spec);
-        let counts = self.machine().counts_suffice(&record.spec);
+        let counts = self.counts_tell(&record.spec);
         let memory = self.queue.blocked == Some(WaitReason::Memory);
         // Memory comes free in whatever row.
         let rows = if memory { usize::MAX } else { self.machine().rows as usize };
@@ -398,9 +400,14 @@ impl Core {
     /// Whether what is said of a job's start can be kept to if jobs end by their limits: not while
     /// somebody is just leaving, or a change of the timetable is still to come.
     pub(crate) fn can_keep_to(&self, job: JobId) -> bool {
-        let machine = self.machine();
-        let counts = self.jobs.get(&job).is_some_and(|record| machine.counts_suffice(&record.spec));
+        let counts = self.jobs.get(&job).is_some_and(|record| self.counts_tell(&record.spec));
         counts && !self.ledger.anybody_leaves() && self.ledger.next_stage() == ClusterTime::NEVER
+    }
+
+    /// Whether counting processors tells when a job fits: not while anybody is on a node that takes
+    /// no new jobs, who leaves his processors to nobody.
+    fn counts_tell(&self, spec: &JobSpec) -> bool {
+        self.machine().counts_suffice(spec) && !self.matrix.closed_in_use()
     }
 
     /// When so much more of a row's slot will have passed.

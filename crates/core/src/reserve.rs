@@ -241,7 +241,11 @@ impl Core {
             if self.queue.reservations.contains_key(&job) {
                 continue;
             }
-            let (needs, estimate) = (processors(&record.spec, machine), estimate(&record.spec));
+            let estimate = estimate(&record.spec);
+            let needs = match record.spec.nodes.is_none() {
+                true => processors(&record.spec, machine),
+                false => self.machine().most_processors(&record.spec),
+            };
             if (self.policy().placement)(self.machine(), &record.spec, None) == Err(Lack::Nodes) {
                 parked.push(job);
             } else if !(endless && estimate == u64::MAX)

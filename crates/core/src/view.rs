@@ -11,7 +11,7 @@ use crate::class::Classes;
 use crate::controller::Core;
 use crate::figures::{Figures, LoadAverages};
 use crate::frame::Frame;
-use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RowId};
+use crate::ids::{ClassName, JobId, NodeId, NodeSetName, ProcessorSet, Rank, RowId};
 use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::ledger::Moved;
 use crate::matrix::{Column, Seat};
@@ -20,6 +20,7 @@ use crate::policy::WaitReason;
 use crate::record::{Course, Part, Phase, Record};
 use crate::settings::Settings;
 use crate::time::{ClusterTime, Nanos};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// A job.
@@ -115,6 +116,8 @@ pub struct NodeView<'a> {
     pub figures: Option<Figures>,
     /// How busy it is, once it was told.
     pub averages: Option<LoadAverages>,
+    /// Why it takes no new jobs, if it takes none; may be no words.
+    pub drained: Option<&'a str>,
     /// The resident jobs with tasks there.
     pub jobs: Vec<JobId>,
 }
@@ -236,9 +239,16 @@ impl Core {
                 admitted_bytes: node.admitted_bytes,
                 figures: node.figures,
                 averages: node.averages,
+                drained: node.drained.as_deref(),
                 jobs: column.map_or(Vec::new(), |column| self.jobs_on(id, column)),
             }
         })
+    }
+
+    /// The sets of nodes that have a name.
+    #[must_use]
+    pub const fn node_sets(&self) -> &BTreeMap<NodeSetName, BTreeSet<NodeId>> {
+        self.nodes.sets()
     }
 
     /// The rows of the matrix, oldest first; slots held for absent classes come last.

@@ -22,8 +22,8 @@ use crate::slots::SlotBySlot;
 use crate::uneven::Uneven;
 use tutti_core::{
     Action, BankAccount, ClassName, Classes, ClusterTime, Core, Event, GroupId, JobId, JobSpec,
-    Nanos, OnBadExit, Overrides, Params, Period, ProcessorTime, Refusal, RequestId, TaskStatus,
-    UserId, Weights, check,
+    Nanos, NodeWish, OnBadExit, Overrides, Params, Period, ProcessorTime, Refusal, RequestId,
+    TaskStatus, UserId, Weights, check,
 };
 
 /// How a workload is simulated.
@@ -387,6 +387,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 deadline: None,
                 weights: self.settings.weights,
                 circuit: None,
+                nodes: NodeWish::default(),
                 on_bad_exit: OnBadExit::Continue,
             };
             self.submit = Event::Submit { request: RequestId(0), spec };

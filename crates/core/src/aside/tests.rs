@@ -50,6 +50,7 @@ impl Machine {
             weights: None,
             circuit: None,
             deadline: None,
+            nodes: crate::NodeWish::default(),
             on_bad_exit: OnBadExit::Continue,
         };
         self.apply(&Event::Submit { request: RequestId(0), spec });

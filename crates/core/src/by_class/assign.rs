@@ -24,7 +24,7 @@ use crate::controller::Core;
 use crate::ids::{JobId, NodeId, ProcessorSet};
 use crate::job::JobSpec;
 use crate::limits::{BUMP_COST, POSITIONS_MAX};
-use crate::policy::{shared, tasks_by_memory};
+use crate::policy::{lay_on, shared, tasks_by_memory};
 use crate::record::{Binding, Part, Residence};
 use crate::time::ClusterTime;
 use alloc::vec::Vec;
@@ -38,11 +38,11 @@ impl Core {
         let row = self.first_row();
         if row
             .and_then(|row| self.matrix.row(row))
-            .is_some_and(|it| it.index.free() < contender.processors)
+            .is_some_and(|it| it.all_free() < contender.processors)
         {
             return None;
         }
-        let free = self.floor(|node| {
+        let free = self.floor(contender.job, |node| {
             let reserved = self.reserved(contender.job, node);
             self.matrix.free_on(row, node).without(&reserved)
         });
@@ -56,7 +56,7 @@ impl Core {
 
     /// The cheapest assignment for a bumper, if there is a possible one.
     pub(super) fn cheapest(&self, contender: &Contender) -> Option<Vec<Part>> {
-        let floor = self.floor(|node| self.eligible(node, contender.priority));
+        let floor = self.floor(contender.job, |node| self.eligible(node, contender.priority));
         let positions = self.positions(contender.job, &floor);
         let assignments =
             positions.into_iter().filter_map(|from| self.assignment(contender.job, &floor, from));
@@ -68,12 +68,12 @@ impl Core {
     pub(super) fn cost(&self, contender: &Contender, parts: &[Part]) -> Option<u128> {
         for part in parts {
             let eligible = self.eligible(part.node, contender.priority);
-            if !part.processors.is_subset(&eligible) {
+            if !part.processors.is_subset(&eligible) || !self.may_be_on(contender.job, part.node) {
                 return None;
             }
         }
         let holders = self.holders(parts);
-        if self.lacks_without(contender, &holders).is_some() {
+        if self.lacks_without(&contender.with(parts), &holders).is_some() {
             return None;
         }
         Some(holders.into_iter().map(|job| self.cost_of(job)).sum())
@@ -142,9 +142,17 @@ impl Core {
         reserved
     }
 
-    fn floor(&self, processors: impl Fn(NodeId) -> ProcessorSet) -> Floor {
-        let nodes = self.matrix.columns().map(|(node, _)| (node, processors(node)));
+    fn floor(&self, job: JobId, processors: impl Fn(NodeId) -> ProcessorSet) -> Floor {
+        let nodes = self.matrix.columns().filter(|&(node, _)| self.may_be_on(job, node));
+        let nodes = nodes.map(|(node, _)| (node, processors(node)));
         nodes.filter(|(_, set)| !set.is_empty()).collect()
+    }
+
+    /// Whether a job may get processors of a node: who was there before comes back, though the node
+    /// takes nobody new.
+    fn may_be_on(&self, job: JobId, node: NodeId) -> bool {
+        let comes_back = || self.residence(job).is_some() && !self.is_movable(job);
+        !self.matrix.is_closed(node) || comes_back()
     }
 
     /// The jobs that hold any of these processors.
@@ -174,6 +182,10 @@ impl Core {
         if let Some(size) = self.jobs.get(&job).and_then(|it| self.machine().block(&it.spec)) {
             return self.blocks(floor, size as usize);
         }
+        if self.jobs.get(&job).is_some_and(|it| !it.spec.nodes.is_none()) {
+            // It has the best of all nodes that follow.
+            return floor.iter().map(|&(node, _)| Some((node, 0))).take(POSITIONS_MAX).collect();
+        }
         let all = floor.iter().flat_map(|(node, set)| set.iter().map(|it| Some((*node, it))));
         all.take(POSITIONS_MAX).collect()
     }
@@ -188,7 +200,7 @@ impl Core {
             let set = floor.iter().find(|&&(other, _)| other == node).map(|(_, set)| set);
             set.is_some_and(|set| set.contains(processor))
         };
-        let line = self.matrix.columns().flat_map(|(node, column)| {
+        let line = self.matrix.open_columns().flat_map(|(node, column)| {
             column.processors.iter().map(move |processor| (node, processor))
         });
         let line: Vec<(NodeId, u32)> = line.collect();
@@ -212,12 +224,19 @@ impl Core {
             return residence.parts.iter().all(all_there).then(|| residence.parts.clone());
         }
         let spec = &record.spec;
+        let memory = |node| self.memory_for(own, spec, node);
+        if !spec.nodes.is_none() {
+            let from = from.unwrap_or_default().0;
+            let begin = floor.partition_point(|&(node, _)| node < from);
+            return lay_on(self.machine(), spec, &floor[begin..], memory);
+        }
         let machine = self.matrix.blank().free();
         if spec.processors_per_task.is_none() && u64::from(spec.tasks) > machine {
-            let parts = shared(self.machine(), spec).ok()?;
+            let free = |node| self.nodes.free_bytes(node);
+            let parts = shared(self.machine(), spec, &free).ok()?;
             return parts.iter().all(all_there).then_some(parts);
         }
-        let room = |node| tasks_by_memory(self.memory_for(own, spec, node), spec);
+        let room = |node| tasks_by_memory(memory(node), spec);
         first_enough(spec, floor, from.unwrap_or_default(), room)
     }
 

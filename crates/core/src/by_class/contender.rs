@@ -4,7 +4,7 @@ use crate::aside::Place;
 use crate::controller::Core;
 use crate::ids::JobId;
 use crate::policy::processors;
-use crate::record::{Course, Phase, Residence};
+use crate::record::{Course, Part, Phase, Residence};
 use crate::time::ClusterTime;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -26,6 +26,14 @@ impl Contender {
     const fn rank(&self) -> impl Ord + use<> {
         let Self { job, priority, since, processors, ending } = *self;
         (Reverse(ending), Reverse(priority), since, Reverse(processors), job)
+    }
+
+    /// The same with as many processors as it would get: a job that wants nodes to itself gets more
+    /// than it needs.
+    pub(super) fn with(self, parts: &[Part]) -> Self {
+        let processors = parts.iter().filter(|part| !part.lost);
+        let processors = processors.map(|part| u64::from(part.processors.count())).sum();
+        Self { processors, ..self }
     }
 
     /// From when on others may be set aside for it; `None`: never.

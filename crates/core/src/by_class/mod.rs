@@ -180,7 +180,9 @@ impl Core {
         if !contender.ending && self.lacks(contender).is_some() {
             return None;
         }
-        self.closest(contender)
+        let parts = self.closest(contender)?;
+        let lacks = !contender.ending && self.lacks(&contender.with(&parts)).is_some();
+        (!lacks).then_some(parts)
     }
 
     /// Until when nobody may set a job aside.

@@ -9,7 +9,7 @@ impl Core {
     /// What keeps a job from its processors.
     pub(crate) fn why_by_class(&self, job: JobId, now: ClusterTime) -> WaitReason {
         let Some(contender) = self.contender(job) else { return WaitReason::Suspended };
-        if contender.processors > self.matrix.blank().free() {
+        if contender.processors > self.matrix.width() {
             return WaitReason::Nodes;
         }
         if let Some(lack) = self.lacks(&contender) {

@@ -70,7 +70,7 @@ impl Core {
         sharers: &Sharers,
         wish: Wish<'_>,
     ) -> Result<Promise, Option<u64>> {
-        if self.shares_processors(wish.spec) {
+        if self.shares_processors(wish.spec) || !wish.spec.nodes.names_only() {
             let parts = (self.policy().placement)(self.machine(), wish.spec, None);
             return self.promise_on(ahead, sharers, wish, parts.map_err(|_| None)?);
         }
@@ -129,9 +129,11 @@ impl Core {
         (at(deadline - self.plans.basis.slack), at(deadline))
     }
 
-    /// Whether a job has more tasks than there are processors, so that some share one.
+    /// Whether a job has more tasks than there are processors for it, so that some share one.
     fn shares_processors(&self, spec: &JobSpec) -> bool {
-        spec.processors_per_task.is_none() && u64::from(spec.tasks) > self.matrix.blank().free()
+        let nodes = self.matrix.open_columns().filter(|&(node, _)| spec.nodes.allows(node));
+        let there = || nodes.map(|(_, column)| u64::from(column.width)).sum::<u64>();
+        spec.processors_per_task.is_none() && u64::from(spec.tasks) > there()
     }
 
     fn offers<'a>(
@@ -139,7 +141,8 @@ impl Core {
         sharers: &'a Sharers,
         spec: &'a JobSpec,
     ) -> impl Iterator<Item = Offer> + 'a {
-        let nodes = self.matrix.columns().filter(|(_, column)| column.width > 0);
+        let nodes = self.matrix.open_columns().filter(|(_, column)| column.width > 0);
+        let nodes = nodes.filter(|&(node, _)| spec.nodes.allows(node));
         nodes.map(move |(node, column)| Offer {
             node,
             processors: column.processors.clone(),

@@ -56,7 +56,8 @@ impl Core {
         }
     }
 
-    fn break_promise(&mut self, now: ClusterTime, job: JobId) {
+    /// What a job was promised holds no more; it is at risk until it is promised something else.
+    pub(crate) fn break_promise(&mut self, now: ClusterTime, job: JobId) {
         self.drop_promise(job);
         if self.jobs.get(&job).is_some_and(wants_promise) {
             self.plans.at_risk.entry(job).or_insert(now);

@@ -56,7 +56,7 @@ impl Matrix {
             && seat.row != row
             && !target.classes.is_empty()
             && !seat.parts.is_empty()
-            && target.busy + seat.processors <= self.blank.free()
+            && target.busy + seat.processors <= self.width()
             && !seat.guest_in.contains(&row)
             && seat.parts.iter().all(|(node, set)| {
                 let cells = self.column(*node).and_then(|column| column.cells(row));

@@ -195,7 +195,11 @@ impl Matrix {
         let mut shifts = Shifts::new(&mut row.index, &mut self.loads);
         for (node, set) in parts {
             if let Some(Some(column)) = self.columns.get_mut(node.0 as usize) {
-                shifts.add(*node, column.take(home, set));
+                let shift = column.take(home, set);
+                match self.closed.contains(*node) {
+                    true => shifts.add_closed(*node, shift, &mut row.closed_free),
+                    false => shifts.add(*node, shift),
+                }
             }
         }
         shifts.enter();
@@ -208,7 +212,11 @@ impl Matrix {
         let mut shifts = Shifts::new(&mut row.index, &mut self.loads);
         for (node, set) in parts {
             if let Some(Some(column)) = self.columns.get_mut(node.0 as usize) {
-                shifts.add(*node, column.give_back(home, set));
+                let shift = column.give_back(home, set);
+                match self.closed.contains(*node) {
+                    true => shifts.add_closed(*node, shift, &mut row.closed_free),
+                    false => shifts.add(*node, shift),
+                }
                 if may_unify {
                     row.vacated.insert(*node);
                 }

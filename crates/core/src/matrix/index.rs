@@ -177,6 +177,13 @@ impl<'a> Shifts<'a> {
         self.bits |= bit;
     }
 
+    /// A node that takes no jobs from outside is in no index; its free processors are counted apart.
+    pub(super) fn add_closed(&mut self, node: NodeId, shift: Shift, closed_free: &mut u64) {
+        *closed_free = *closed_free + u64::from(shift.free.1) - u64::from(shift.free.0);
+        self.loads.remove(shift.load.0, node);
+        self.loads.insert(shift.load.1, node);
+    }
+
     /// Enters those who were gathered.
     pub(super) fn enter(&mut self) {
         if self.bits == 0 {

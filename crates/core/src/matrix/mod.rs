@@ -23,6 +23,7 @@
 //! was tried before. Work per change grows with the jobs on the nodes that it touches, not with the
 //! machine, except for a new row (every node gets a new slot then anyhow).
 
+mod closed;
 mod column;
 mod guests;
 mod homes;
@@ -102,8 +103,11 @@ pub struct Matrix {
     /// By node number; nothing for nodes that are not up.
     columns: Vec<Option<Column>>,
     seats: Table<Seat>,
-    /// What a row would have free in which nobody is at home.
+    /// What a row would have free in which nobody is at home, but for closed nodes.
     blank: Index,
+    /// Nodes that take no new homes from outside, and how many processors they have in all.
+    closed: NodeSet,
+    closed_width: u64,
     loads: Loads,
     changes: Changes,
     /// Rows came or went, or classes in a row: slots may be others.
@@ -163,7 +167,7 @@ impl Matrix {
         nodes.filter_map(|(node, column)| Some((node, column.as_ref()?)))
     }
 
-    /// What a row in which nobody is at home has free.
+    /// What a row in which nobody is at home has free for jobs that come.
     #[must_use]
     pub const fn blank(&self) -> &Index {
         &self.blank
@@ -206,7 +210,7 @@ impl Matrix {
 
     fn make_row(&mut self) -> RowId {
         let row = self.make_row_id();
-        self.rows.insert(row, Row::new(self.blank.clone()));
+        self.rows.insert(row, Row::new(self.blank.clone(), self.closed_width));
         row
     }
 
@@ -232,6 +236,10 @@ impl Matrix {
 
     /// Removes a node with the parts of jobs on it; the jobs keep their other parts.
     pub fn remove_node(&mut self, node: NodeId) {
+        if self.column(node).is_none() {
+            return;
+        }
+        self.open(node);
         let Some(column) = self.column(node) else { return };
         for (row, job) in column.residents.clone() {
             self.evict_everywhere(job);

@@ -13,8 +13,10 @@ pub struct Row {
     pub guests: BTreeSet<JobId>,
     /// How many active homes there are of each class. Empty: the row has no slot.
     pub classes: BTreeMap<ClassName, u32>,
-    /// Nodes by free processors.
+    /// Nodes by free processors, but for closed ones.
     pub index: Index,
+    /// Free processors of closed nodes.
+    pub(super) closed_free: u64,
     /// The processors of active homes and of guests.
     pub(super) busy: u64,
     /// Where homes ended since unification was last tried.
@@ -35,8 +37,13 @@ pub struct Cells {
 }
 
 impl Row {
-    pub(super) fn new(index: Index) -> Self {
-        Self { index, ..Self::default() }
+    pub(super) fn new(index: Index, closed_free: u64) -> Self {
+        Self { index, closed_free, ..Self::default() }
+    }
+
+    /// Free processors of all nodes.
+    pub(crate) const fn all_free(&self) -> u64 {
+        self.index.free() + self.closed_free
     }
 
     /// Notes that room for guests may have come free, which is of interest while there are other

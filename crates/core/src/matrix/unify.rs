@@ -50,7 +50,7 @@ impl Matrix {
         let mut settled = 0;
         for &job in jobs.iter().cycle() {
             let wanted = self.rows.keys().filter(|&&row| self.wants_home(job, row, packing));
-            match wanted.min_by_key(|&&row| (self.blank.free() - self.used(row), row)).copied() {
+            match wanted.min_by_key(|&&row| (self.width() - self.used(row), row)).copied() {
                 Some(row) => {
                     self.move_home(job, row);
                     moved.push((job, row));
@@ -84,7 +84,7 @@ impl Matrix {
         };
         before
             && !seat.parts.is_empty()
-            && seat.processors <= target.index.free()
+            && seat.processors <= target.all_free()
             && seat.parts.iter().all(|(node, set)| {
                 let cells = self.column(*node).and_then(|column| column.cells(row));
                 cells.is_none_or(|cells| !cells.taken.overlaps(set))
@@ -93,7 +93,7 @@ impl Matrix {
 
     /// How many processors have a home in a row.
     pub(crate) fn used(&self, row: RowId) -> u64 {
-        self.rows.get(&row).map_or(0, |row| self.blank.free() - row.index.free())
+        self.rows.get(&row).map_or(0, |row| self.width() - row.all_free())
     }
 
     fn move_home(&mut self, job: JobId, to: RowId) {

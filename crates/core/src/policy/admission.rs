@@ -1,18 +1,24 @@
 //! Admission: a job is declined if it could not start even with the machine to itself.
 
 use super::placement::{most_tasks, most_tasks_of_all, shares_all, tasks_by_memory};
-use super::{Machine, Placement};
+use super::{Machine, Placement, chosen};
 use crate::action::Refusal;
 use crate::ids::NodeId;
 use crate::job::JobSpec;
-use crate::limits::{TASKS_PER_JOB_MAX, TIME_LIMIT_MIN};
+use crate::limits::{NEAREST_TRIES_MAX, TASKS_PER_JOB_MAX, TIME_LIMIT_MIN};
+use crate::wish::{NodeWish, WishRefusal};
 
 /// See the module.
 pub(super) fn if_it_can_ever_fit(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
     check_request(machine, spec)?;
     let blank = machine.matrix.blank();
     if blank.free() == 0 {
-        return Err(Refusal::NoNodes);
+        let any = machine.matrix.columns().any(|(_, column)| column.width > 0);
+        return Err(if any { Refusal::AllDrained } else { Refusal::NoNodes });
+    }
+    if !spec.nodes.is_none() {
+        check_wish(machine, spec)?;
+        return check_memory(machine, spec);
     }
     match spec.processors_per_task {
         Some(each) => check_processors(machine, spec, each)?,
@@ -59,6 +65,44 @@ fn check_processors(machine: Machine<'_>, spec: &JobSpec, each: u32) -> Result<(
     Ok(())
 }
 
+/// Whether the nodes that a job wants have enough processors for it.
+fn check_wish(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
+    let (wish, tasks) = (&spec.nodes, spec.tasks);
+    if let Some(nodes) = wish.count
+        && (nodes == 0 || nodes > tasks)
+    {
+        return Err(match nodes {
+            0 => Refusal::NothingAsked,
+            nodes => WishRefusal::MoreNodesThanTasks { nodes, tasks }.into(),
+        });
+    }
+    let columns = machine.matrix.open_columns().filter(|(_, column)| column.width > 0);
+    let widths = columns.filter(|&(node, _)| wish.allows(node)).map(|(_, column)| column.width);
+    let Some(widest) = widths.max() else { return Err(WishRefusal::NoneAmong.into()) };
+    if let Some(each) = spec.processors_per_task
+        && each > widest
+    {
+        return Err(Refusal::TaskTooWide { asked: each, available: widest });
+    }
+    let fits = |count| {
+        let nodes = NodeWish { count, ..wish.clone() };
+        chosen::fits(machine, &JobSpec { nodes, memory_per_task_bytes: None, ..spec.clone() })
+    };
+    if fits(wish.count) {
+        return Ok(());
+    }
+    let seats = chosen::blank_seats(machine, spec);
+    let Some(asked) = wish.count else {
+        let room = seats.iter().map(|seats| u64::from(seats.count)).sum();
+        return Err(WishRefusal::NoRoomAmong { tasks, room }.into());
+    };
+    let most = asked.min(u32::try_from(seats.len()).unwrap_or(u32::MAX));
+    let fewer = (1..=most).rev().take(NEAREST_TRIES_MAX as usize);
+    let more = (asked + 1..=tasks).take(NEAREST_TRIES_MAX as usize);
+    let nearest = fewer.chain(more).find(|&count| fits(Some(count)));
+    Err(WishRefusal::NotSoManyNodes { asked, among: wish.among.is_some(), nearest }.into())
+}
+
 fn check_memory(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
     let Some(asked_bytes) = spec.memory_per_task_bytes.filter(|&bytes| bytes > 0) else {
         return Ok(());
@@ -82,6 +126,9 @@ fn check_memory(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
 /// Whether all tasks would fit if each had so many bytes and nothing else ran.
 fn fits_memory(machine: Machine<'_>, spec: &JobSpec, bytes: u64) -> bool {
     let spec = JobSpec { memory_per_task_bytes: Some(bytes), ..spec.clone() };
+    if !spec.nodes.is_none() {
+        return chosen::fits(machine, &spec);
+    }
     let shared = shares_all(machine, &spec);
     let room = |(width, node): (u32, NodeId)| {
         let memory = machine.nodes.get(node).map_or(0, |node| node.spec.memory_bytes);

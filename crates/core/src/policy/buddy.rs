@@ -71,7 +71,7 @@ pub(super) fn lay(
     let mut begin = 0;
     let mut rank = 0;
     let mut parts = Vec::new();
-    for (node, column) in machine.matrix.columns() {
+    for (node, column) in machine.matrix.open_columns() {
         let (from, end) = (block.first.max(begin), begin + column.width as usize);
         let wanted = (block.first + spec.tasks as usize).min(end).saturating_sub(from);
         if wanted > 0 {
@@ -102,7 +102,7 @@ impl Line {
     fn of(machine: Machine<'_>, row: Option<RowId>) -> Self {
         let (mut taken, mut loads) = (alloc::vec![0], alloc::vec![0]);
         let (mut taken_sum, mut load_sum) = (0, 0);
-        for (_, column) in machine.matrix.columns() {
+        for (_, column) in machine.matrix.open_columns() {
             let here = row.and_then(|row| column.cells(row)).map(|cells| &cells.taken);
             for processor in column.processors.iter() {
                 taken_sum += usize::from(here.is_some_and(|taken| taken.contains(processor)));

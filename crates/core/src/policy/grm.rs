@@ -15,19 +15,20 @@
 
 use super::placement::{Lack, choose, most_tasks, share_all, shares_all, tasks_by_memory};
 use super::{Machine, Placement};
-use crate::figures::{Means, Prospect, loading};
+use crate::figures::{Means, Prospect, Weights, loading};
 use crate::ids::{NodeId, RowId};
 use crate::job::JobSpec;
+use crate::matrix::Column;
 use crate::record::{Binding, Part};
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 /// A node that can take tasks.
-struct Place {
-    node: NodeId,
+pub(super) struct Place {
+    pub(super) node: NodeId,
     /// How many tasks it can take.
-    most: u32,
+    pub(super) most: u32,
     prospect: Prospect,
     /// In how many rows its processors are taken, added up.
     rows_taken: u32,
@@ -35,6 +36,44 @@ struct Place {
 
 /// What a node is chosen by, the least first: how good it is, and two ways to break ties.
 type Key = (u64, u64, NodeId);
+
+/// By what nodes are compared for a job.
+pub(super) struct Scale {
+    means: Means,
+    weights: Weights,
+}
+
+impl Scale {
+    pub(super) fn of(machine: Machine<'_>, spec: &JobSpec) -> Self {
+        let means = Means::of(machine.nodes.up().filter_map(|(_, node)| node.figures));
+        Self { means, weights: spec.weights.unwrap_or(machine.params.weights()) }
+    }
+
+    /// A node with so many processors free that can take so many tasks, if that is any.
+    pub(super) fn place(
+        &self,
+        machine: Machine<'_>,
+        (node, column): (NodeId, &Column),
+        (free, most): (u32, u32),
+    ) -> Option<Place> {
+        let record = machine.nodes.get(node).filter(|_| most > 0)?;
+        let prospect = Prospect {
+            peak: self.means.peak(record.figures, self.weights),
+            loading: loading(record.averages.unwrap_or_default(), machine.params),
+            width: column.width,
+            free,
+            tasks: 0,
+        };
+        Some(Place { node, most, prospect, rows_taken: column.load })
+    }
+}
+
+impl Place {
+    /// How many tasks it was given.
+    pub(super) const fn tasks(&self) -> u32 {
+        self.prospect.tasks
+    }
+}
 
 /// See the module.
 pub(super) fn lay(
@@ -79,28 +118,19 @@ pub(super) fn lay(
 /// The nodes that can take any tasks, by number; and, in `room`, how many they could all take if
 /// memory were no matter.
 fn places(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>, room: &mut u64) -> Vec<Place> {
-    let means = Means::of(machine.nodes.up().filter_map(|(_, node)| node.figures));
-    let weights = spec.weights.unwrap_or(machine.params.weights());
-    let place = |(node, column): (NodeId, &crate::matrix::Column)| {
+    let scale = Scale::of(machine, spec);
+    let place = |(node, column): (NodeId, &Column)| {
         let free = row.map_or(column.width, |row| column.free(row));
         let most = most_tasks(machine, spec, free, column.width);
         *room += u64::from(most);
         let most = most.min(tasks_by_memory(machine.nodes.free_bytes(node), spec));
-        let record = machine.nodes.get(node).filter(|_| most > 0)?;
-        let prospect = Prospect {
-            peak: means.peak(record.figures, weights),
-            loading: loading(record.averages.unwrap_or_default(), machine.params),
-            width: column.width,
-            free,
-            tasks: 0,
-        };
-        Some(Place { node, most, prospect, rows_taken: column.load })
+        scale.place(machine, (node, column), (free, most))
     };
-    machine.matrix.columns().filter_map(place).collect()
+    machine.matrix.open_columns().filter_map(place).collect()
 }
 
 /// Gives the tasks to the nodes, which can take them all.
-fn deal(machine: Machine<'_>, tasks: u32, places: &mut [Place]) {
+pub(super) fn deal(machine: Machine<'_>, tasks: u32, places: &mut [Place]) {
     let indices = 0..places.len();
     let entry = |(index, place): (usize, &Place)| Reverse((key(machine, place), index));
     let mut best: BinaryHeap<_> = indices.zip(&*places).map(entry).collect();
@@ -114,7 +144,8 @@ fn deal(machine: Machine<'_>, tasks: u32, places: &mut [Place]) {
     }
 }
 
-fn key(machine: Machine<'_>, place: &Place) -> Key {
+/// How good a place is for one more task, the best first.
+pub(super) fn key(machine: Machine<'_>, place: &Place) -> Key {
     let Place { node, prospect, rows_taken, .. } = *place;
     match machine.params.placement() {
         Placement::RoundRobin => {

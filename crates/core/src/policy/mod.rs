@@ -10,12 +10,14 @@
 
 mod admission;
 mod buddy;
+mod chosen;
 mod classes;
 mod gang;
 mod grm;
 mod packing;
 mod placement;
 
+pub(crate) use chosen::lay_on;
 pub use classes::CLASSES;
 pub use gang::{DEADLINE, GANG, SPACE};
 pub(crate) use grm::after;
@@ -158,6 +160,11 @@ pub enum WaitReason {
         /// How many it needs.
         nodes: u32,
     },
+    /// No row has enough free on the nodes that it wants, and there are as many rows as may be.
+    Wish {
+        /// As many as may be.
+        limit: u32,
+    },
     /// The resident jobs have been promised too much of the memory that it asks for.
     Memory,
     /// The nodes that are up have less than it asks for, even with nothing else on them.
@@ -250,6 +257,11 @@ impl fmt::Display for WaitReason {
             Self::IdleNodes { nodes } => {
                 write!(f, "no row has {nodes} nodes that no other job uses (placement=low-load)")
             }
+            Self::Wish { limit: 1 } => f.write_str("too little is free on the nodes that it wants"),
+            Self::Wish { limit } => write!(
+                f,
+                "all {limit} rows are in use and none has enough free on the nodes that it wants"
+            ),
             Self::Memory => f.write_str("the resident jobs leave too little memory"),
             Self::Nodes => f.write_str("the nodes that are up are too few"),
             Self::Behind(job) => write!(f, "behind job {job}"),

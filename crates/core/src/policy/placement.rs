@@ -1,11 +1,12 @@
 //! Placement: which processors of a row a job gets. Here is `packed`: as few nodes as possible, and on
-//! them the least loaded processors. The others are in [`super::grm`] and [`super::buddy`].
+//! them the least loaded processors. The others are in [`super::grm`] and [`super::buddy`]; jobs with a
+//! wish about their nodes are in [`super::chosen`].
 //!
 //! Whether a job fits a row at all depends on counts alone: a node can take as many tasks as its
 //! free processors and its unpromised memory allow, and the job fits if the nodes together can take
 //! all. So what is found here is found whenever there is anything to find.
 
-use super::{Machine, WaitReason, buddy, grm};
+use super::{Machine, WaitReason, buddy, chosen, grm};
 use crate::ids::{NodeId, ProcessorSet, RowId};
 use crate::job::JobSpec;
 use crate::matrix::Index;
@@ -56,7 +57,9 @@ pub enum Lack {
 
 /// Whether any processors will do for a job: its tasks take one each, and no memory.
 pub(crate) fn is_plain(spec: &JobSpec) -> bool {
-    spec.processors_per_task.unwrap_or(1) == 1 && spec.memory_per_task_bytes.unwrap_or(0) == 0
+    spec.nodes.is_none()
+        && spec.processors_per_task.unwrap_or(1) == 1
+        && spec.memory_per_task_bytes.unwrap_or(0) == 0
 }
 
 impl Machine<'_> {
@@ -78,8 +81,29 @@ impl Machine<'_> {
         }
     }
 
+    /// A job with a wish has no more processors than so many, of all that there are.
+    pub(crate) fn most_processors(self, spec: &JobSpec) -> u64 {
+        let own = u64::from(spec.processors_per_task.unwrap_or(1).max(1));
+        if !spec.nodes.exclusive && spec.processors_per_task.is_some() {
+            return u64::from(spec.tasks) * own;
+        }
+        // Its nodes may be any, and it may have all of their processors.
+        let mut left = u64::from(spec.nodes.count.unwrap_or(spec.tasks));
+        let mut levels: Vec<(u32, u64)> = self.matrix.blank().levels().collect();
+        levels.reverse();
+        let widest = levels.into_iter().map(|(width, nodes)| {
+            let taken = nodes.min(left);
+            left -= taken;
+            u64::from(width) * taken
+        });
+        widest.sum()
+    }
+
     /// Why a job waits that fits none of the rows, of which there are as many as may be.
     pub(super) fn lack_of_room(self, spec: &JobSpec) -> WaitReason {
+        if !spec.nodes.is_none() {
+            return WaitReason::Wish { limit: self.rows };
+        }
         if buddy::applies(self, spec) {
             return WaitReason::Block { size: buddy::size(spec) };
         }
@@ -99,7 +123,9 @@ pub(crate) fn processors(spec: &JobSpec, machine: u64) -> u64 {
     match spec.processors_per_task {
         Some(each) => tasks * u64::from(each.max(1)),
         // Where there are not so many, tasks share what there is.
-        None => tasks.min(machine),
+        None if spec.nodes.is_none() => tasks.min(machine),
+        // On the nodes that it wants there may be only few.
+        None => 1,
     }
 }
 
@@ -115,6 +141,9 @@ pub(super) fn lay(
     spec: &JobSpec,
     row: Option<RowId>,
 ) -> Result<Vec<Part>, Lack> {
+    if !spec.nodes.is_none() {
+        return chosen::lay(machine, spec, row);
+    }
     if buddy::applies(machine, spec) {
         return buddy::lay(machine, spec, row);
     }
@@ -160,7 +189,7 @@ pub(super) fn share_all(
     spec: &JobSpec,
     row: Option<RowId>,
 ) -> Result<Vec<Part>, Lack> {
-    let parts = shared(machine, spec)?;
+    let parts = shared(machine, spec, &|node| machine.nodes.free_bytes(node))?;
     let free = |part: &Part| machine.matrix.free_on(row, part.node) == part.processors;
     if parts.iter().all(free) { Ok(parts) } else { Err(Lack::Nodes) }
 }
@@ -265,10 +294,17 @@ pub(super) fn choose(
 
 /// More tasks than the machine has processors: all processors of all nodes, the tasks in blocks in
 /// proportion to the nodes' processors (largest remainder, ties by number) as far as memory allows,
-/// the rest where there is memory left. A node that gets no task is not taken up.
-pub(crate) fn shared(machine: Machine<'_>, spec: &JobSpec) -> Result<Vec<Part>, Lack> {
-    let columns: Vec<_> = machine.matrix.columns().filter(|(_, c)| c.width > 0).collect();
-    let all = machine.matrix.blank().free();
+/// the rest where there is memory left. A node that gets no task is not taken up, nor one where the job
+/// does not want to be. `memory`: what each node has for it, in bytes.
+pub(crate) fn shared(
+    machine: Machine<'_>,
+    spec: &JobSpec,
+    memory: &dyn Fn(NodeId) -> u64,
+) -> Result<Vec<Part>, Lack> {
+    let columns = machine.matrix.open_columns();
+    let columns: Vec<_> =
+        columns.filter(|&(node, c)| c.width > 0 && spec.nodes.allows(node)).collect();
+    let all: u64 = columns.iter().map(|(_, column)| u64::from(column.width)).sum();
     if all == 0 {
         return Err(Lack::Nodes);
     }
@@ -283,9 +319,7 @@ pub(crate) fn shared(machine: Machine<'_>, spec: &JobSpec) -> Result<Vec<Part>, 
         counts[i] += 1;
     }
     let mut spill = 0;
-    let rooms = columns
-        .iter()
-        .map(|&(node, _)| u64::from(tasks_by_memory(machine.nodes.free_bytes(node), spec)));
+    let rooms = columns.iter().map(|&(node, _)| u64::from(tasks_by_memory(memory(node), spec)));
     let rooms: Vec<u64> = rooms.collect();
     for (count, &room) in counts.iter_mut().zip(&rooms) {
         spill += count.saturating_sub(room);

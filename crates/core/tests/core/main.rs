@@ -11,5 +11,6 @@ mod periods;
 mod placement;
 mod queues;
 mod scenarios;
+mod wishes;
 
 use tutti_sim::fuzz as cluster;

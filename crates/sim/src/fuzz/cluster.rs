@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::policy::{CLASSES, POLICIES};
 use tutti_core::{
     Action, ClassName, ClassSpec, ClusterTime, Core, EndReason, Event, GroupId, IfAbsent, JobId,
-    JobSpec, JobState, Nanos, NodeId, NodeSpec, OnBadExit, Outcome, Params, Part, Place,
+    JobSpec, JobState, Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, Outcome, Params, Part, Place,
     ProcessorSet, Rank, Refusal, RequestId, RowId, TaskStatus, Timetable, UserId, check,
     default_classes,
 };
@@ -29,6 +29,7 @@ pub fn job(tasks: u32) -> JobSpec {
         weights: None,
         circuit: None,
         deadline: None,
+        nodes: NodeWish::default(),
         on_bad_exit: OnBadExit::KillOnSignal,
     }
 }
@@ -133,6 +134,15 @@ impl Cluster {
 
     /// A node is lost, with all that it holds.
     pub fn lose(&mut self, node: u32) {
+        self.lose_by(node, Event::NodeLost { node: NodeId(node) });
+    }
+
+    /// A node is taken out, with all that it holds.
+    pub fn remove(&mut self, node: u32) {
+        self.lose_by(node, Event::NodeRemoved { node: NodeId(node) });
+    }
+
+    fn lose_by(&mut self, node: u32, event: Event) {
         self.timetables.remove(&NodeId(node));
         let mut victims = Vec::new();
         for (&job, held) in &mut self.held {
@@ -140,7 +150,7 @@ impl Cluster {
                 victims.push(job);
             }
         }
-        self.event(Event::NodeLost { node: NodeId(node) });
+        self.event(event);
         for job in victims {
             let view = self.core.job(job, ClusterTime(self.now));
             let ends = view.is_none_or(|view| matches!(view.state, JobState::Ending { .. }));

@@ -7,7 +7,10 @@ use super::step::{CIRCUITS, Step, class_name};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tutti_core::param::{Param, ParamKind, UNBOUNDED};
-use tutti_core::{CircuitName, CircuitWish, JobSpec, Nanos, OnBadExit, TaskStatus, class, params};
+use tutti_core::{
+    CircuitName, CircuitWish, JobSpec, Nanos, NodeId, NodeWish, OnBadExit, TaskStatus, class,
+    params,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -51,6 +54,8 @@ const KINDS: &[Kind] = &[
     }),
     (51, Who::Everybody, |random| Step::Lose(random.number(3))),
     (51, Who::Everybody, |random| Step::Join(random.number(3), 1 + random.number(5))),
+    (34, Who::Everybody, |random| Step::Drain(random.number(3), random.one_in(2))),
+    (17, Who::Everybody, |random| Step::Remove(random.number(3))),
     (51, Who::Everybody, |random| Step::Node(random.number(4), random.number(9), random.number(9))),
     (51, Who::Everybody, |random| Step::Hold(random.below(200))),
     (51, Who::Everybody, |random| set(random, &["policy"])),
@@ -126,8 +131,22 @@ fn spec(random: &mut Random) -> JobSpec {
             CircuitWish { name: CircuitName::new(CIRCUITS), number }
         }),
         on_bad_exit: *random.any(&[OnBadExit::Kill, OnBadExit::KillOnSignal, OnBadExit::Continue]),
+        nodes: wish(random),
         // Now and then more tasks than there are processors.
         ..job(if tasks == 7 { 11 } else { tasks })
+    }
+}
+
+fn wish(random: &mut Random) -> NodeWish {
+    if random.plain || random.one_in(2) {
+        return NodeWish::default();
+    }
+    let among = (0..4).filter(|_| random.one_in(2)).map(NodeId).collect();
+    NodeWish {
+        count: random.one_in(2).then(|| 1 + random.number(4)),
+        among: random.one_in(3).then_some(among),
+        spread: random.one_in(3),
+        exclusive: random.one_in(3),
     }
 }
 

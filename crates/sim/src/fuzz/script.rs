@@ -78,9 +78,13 @@ impl Step {
     /// Whether it may change how many rows there are, or how long their slots are.
     const fn changes_turns(&self) -> bool {
         match self {
-            Self::Lose(_) | Self::Join(..) | Self::Set(..) | Self::Rule(..) | Self::Bank(..) => {
-                true
-            }
+            Self::Drain(..)
+            | Self::Remove(_)
+            | Self::Lose(_)
+            | Self::Join(..)
+            | Self::Set(..)
+            | Self::Rule(..)
+            | Self::Bank(..) => true,
             Self::Pass(_)
             | Self::Submit(_)
             | Self::EndTask(..)

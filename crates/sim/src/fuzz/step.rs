@@ -7,7 +7,8 @@ use std::fmt;
 use tutti_core::param::{Param, Shown};
 use tutti_core::{
     BankAccount, CircuitName, CircuitSpec, ClassName, ClusterTime, Event, Figures, JobId, JobSpec,
-    LoadAverages, Nanos, NodeId, ProcessorSet, ProcessorTime, Rank, TaskStatus, class, params,
+    LoadAverages, Nanos, NodeId, NodeSetName, ProcessorSet, ProcessorTime, Rank, TaskStatus, class,
+    params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -44,6 +45,10 @@ pub enum Step {
     Lose(u32),
     /// A node joins, with so many processors.
     Join(u32, u32),
+    /// An administrator drains a node, or has it take jobs again.
+    Drain(u32, bool),
+    /// An administrator takes a node out.
+    Remove(u32),
     /// A node was measured, and says how busy it is.
     Node(u32, u32, u32),
     /// A parameter gets a value.
@@ -103,12 +108,13 @@ impl Step {
             }
             Self::Lose(node) => cluster.lose(*node),
             Self::Join(node, width) => join(cluster, *node, *width),
+            Self::Drain(node, drained) => {
+                let reason = drained.then(|| "broken".to_owned());
+                cluster.event(Event::SetDrained { node: NodeId(*node), reason });
+            }
+            Self::Remove(node) => cluster.remove(*node),
             Self::Node(node, speed, load) => {
-                let node = NodeId(*node);
-                let figures = Figures { int: *speed, float: 1, double: 7 * speed, memory: 0 };
-                cluster.event(Event::NodeMeasured { node, figures });
-                let averages = LoadAverages { now: 500 * load, ..LoadAverages::default() };
-                cluster.event(Event::NodeLoad { node, averages });
+                tell_of_node(cluster, NodeId(*node), *speed, *load);
             }
             Self::Set(name, value) => {
                 let mut params = cluster.core.params().clone();
@@ -164,12 +170,24 @@ fn join(cluster: &mut Cluster, node: u32, width: u32) {
     cluster.join(node, width);
 }
 
+/// How fast and how busy a node is.
+fn tell_of_node(cluster: &mut Cluster, node: NodeId, speed: u32, load: u32) {
+    let figures = Figures { int: speed, float: 1, double: 7 * speed, memory: 0 };
+    cluster.event(Event::NodeMeasured { node, figures });
+    let averages = LoadAverages { now: 500 * load, ..LoadAverages::default() };
+    cluster.event(Event::NodeLoad { node, averages });
+}
+
 fn nonsense(cluster: &mut Cluster, job: JobId, node: NodeId) {
     let (status, rank) = (TaskStatus::Exited(1), Rank(node.0));
     for event in [
         Event::JobCleared { job, nodes: vec![node] },
         Event::JobCleared { job, nodes: vec![] },
         Event::NodeLost { node },
+        Event::NodeRemoved { node },
+        Event::SetDrained { node, reason: Some(String::new()) },
+        Event::SetDrained { node, reason: None },
+        Event::SetNodeSet { name: NodeSetName::new("gpu"), nodes: [node].into() },
         Event::TasksEnded { job, ranks: vec![rank], status },
         Event::TasksEnded { job, ranks: vec![], status },
         Event::JobsEnded { jobs: vec![job, job], status },

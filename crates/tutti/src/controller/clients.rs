@@ -260,6 +260,7 @@ impl Driver {
             // Tasks can't be moved to other processors while they run.
             movable: false,
             weights: request.weights,
+            nodes: tutti_core::NodeWish::default(),
             circuit: None,
             on_bad_exit: request.on_bad_exit,
         };

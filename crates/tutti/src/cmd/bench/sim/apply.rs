@@ -111,6 +111,7 @@ impl Full {
             weights: None,
             circuit: None,
             deadline: None,
+            nodes: tutti_core::NodeWish::default(),
             on_bad_exit: OnBadExit::KillOnSignal,
         };
         Event::Submit { request: RequestId(self.requests), spec }

@@ -1,0 +1,125 @@
+//! Which nodes are there, and which of them take jobs: what happens when one joins, is lost, is
+//! drained, or is removed.
+//!
+//! A drained node takes no new jobs. Those who are there run on, keep their processors through all
+//! turns, and come back to them if they were set aside; it stays drained until an administrator says
+//! otherwise, also if it is lost and joins again.
+
+use crate::action::Action;
+use crate::controller::Core;
+use crate::ids::{JobId, NodeId};
+use crate::job::{EndReason, NodeSpec};
+use crate::record::{Course, Deaths, Phase};
+use crate::time::ClusterTime;
+use alloc::vec::Vec;
+
+impl Core {
+    /// A node that is up already has a new agent, which adopts what the node's keeper holds: it
+    /// needs its timetable and what it may have missed. With other processors than before, it is
+    /// another node.
+    pub(crate) fn on_node_joined(
+        &mut self,
+        node: NodeId,
+        spec: &NodeSpec,
+        actions: &mut Vec<Action>,
+    ) {
+        let known = self.nodes.get(node).filter(|record| record.up).map(|record| &record.spec);
+        match known.map(|known| known.processors == spec.processors && known.name == spec.name) {
+            Some(true) => {
+                self.nodes.set_memory(node, spec.memory_bytes);
+                self.queue.reconsider();
+                self.outbox.nodes.push(node);
+                self.kill_again(node, actions);
+                return;
+            }
+            Some(false) => self.on_node_lost(self.now, node, actions),
+            None => {}
+        }
+        self.nodes.join(node, spec.clone());
+        self.matrix.add_node(node, &spec.processors);
+        if self.nodes.get(node).is_some_and(|record| record.drained.is_some()) {
+            self.matrix.close(node);
+        }
+        self.queue.waiting.append(&mut self.queue.parked);
+        self.forget_promises();
+    }
+
+    /// Jobs that were killed while the node's agent was away may not have been killed there.
+    fn kill_again(&self, node: NodeId, actions: &mut Vec<Action>) {
+        let Some(column) = self.matrix.column(node) else { return };
+        let homes = column.residents.iter().map(|&(_, job)| job);
+        for job in homes.chain(self.aside_on(node)) {
+            if let Some(residence) = self.residence(job)
+                && matches!(residence.course, Course::Killed { .. })
+                && residence.nodes_left().any(|left| left == node)
+            {
+                actions.push(Action::Kill { job, node });
+            }
+        }
+    }
+
+    /// A gang without one of its nodes can't run: it ends whole, with the reason.
+    pub(crate) fn on_node_lost(
+        &mut self,
+        now: ClusterTime,
+        node: NodeId,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(column) = self.matrix.column(node) else { return };
+        let homes = column.residents.iter().map(|&(_, job)| job);
+        let residents: Vec<JobId> = homes.chain(self.aside_on(node)).collect();
+        self.matrix.remove_node(node);
+        self.break_promises_on(now, node);
+        self.nodes.lose(node);
+        self.absent.retain(|&(other, _)| other != node);
+        self.forget_promises();
+        for job in residents {
+            let was_there = self.residence_mut(job).is_some_and(|residence| residence.lose(node));
+            if was_there {
+                let reason = EndReason::NodeLost(node);
+                self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
+                self.after_part_ended(job, node);
+            }
+            self.finish_if_cleared(job, actions);
+        }
+    }
+
+    /// Nothing comes to a node any more, or again.
+    pub(crate) fn on_set_drained(&mut self, now: ClusterTime, node: NodeId, reason: Option<&str>) {
+        self.nodes.set_drained(node, reason.map(Into::into));
+        if reason.is_none() {
+            self.matrix.open(node);
+            self.queue.waiting.append(&mut self.queue.parked);
+        } else {
+            self.matrix.close(node);
+            self.call_off_starts_on(now, node);
+        }
+        // What was promised rests on other nodes than there are now.
+        self.forget_promises();
+        self.migration.rows = true;
+    }
+
+    /// Who was promised to begin on a node begins elsewhere, if there is time.
+    fn call_off_starts_on(&mut self, now: ClusterTime, node: NodeId) {
+        let plans = self.plans.rows.values();
+        let here = plans.flat_map(|plan| plan.promises.on(node)).map(|(job, _)| job);
+        let is_queued = |job: &JobId| {
+            self.jobs.get(job).is_some_and(|it| matches!(it.phase, Phase::Queued { .. }))
+        };
+        for job in here.filter(is_queued).collect::<Vec<JobId>>() {
+            self.break_promise(now, job);
+        }
+    }
+
+    /// A node is none of ours any more.
+    pub(crate) fn on_node_removed(
+        &mut self,
+        now: ClusterTime,
+        node: NodeId,
+        actions: &mut Vec<Action>,
+    ) {
+        self.on_node_lost(now, node, actions);
+        self.nodes.remove(node);
+        self.foreign.remove(&node);
+    }
+}

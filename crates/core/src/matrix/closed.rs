@@ -1,0 +1,66 @@
+//! Closed nodes: those who are there stay, take their turns and move from row to row as before; but no
+//! job comes from outside, so their processors are in no index by which such jobs find theirs.
+
+use super::{Column, Matrix};
+use crate::ids::NodeId;
+
+impl Matrix {
+    /// Closes a node that is up.
+    pub fn close(&mut self, node: NodeId) {
+        let Some(column) = self.columns.get(node.0 as usize).and_then(Option::as_ref) else {
+            return;
+        };
+        if self.closed.contains(node) {
+            return;
+        }
+        self.closed.insert(node);
+        self.closed_width += u64::from(column.width);
+        self.blank.remove(column.width, node);
+        for (&id, row) in &mut self.rows {
+            let free = column.free(id);
+            row.index.remove(free, node);
+            row.closed_free += u64::from(free);
+        }
+    }
+
+    /// Opens it again.
+    pub fn open(&mut self, node: NodeId) {
+        let Some(column) = self.columns.get(node.0 as usize).and_then(Option::as_ref) else {
+            return;
+        };
+        if !self.closed.contains(node) {
+            return;
+        }
+        self.closed.remove(node);
+        self.closed_width -= u64::from(column.width);
+        self.blank.insert(column.width, node);
+        for (&id, row) in &mut self.rows {
+            let free = column.free(id);
+            row.index.insert(free, node);
+            row.closed_free -= u64::from(free);
+        }
+    }
+
+    /// Whether a node takes no jobs from outside.
+    #[must_use]
+    pub fn is_closed(&self, node: NodeId) -> bool {
+        self.closed.contains(node)
+    }
+
+    /// Whether anybody is at home on a node that takes no jobs from outside.
+    #[must_use]
+    pub fn closed_in_use(&self) -> bool {
+        let mut closed = self.closed.iter().filter_map(|node| self.column(node));
+        closed.any(|column| !column.residents.is_empty())
+    }
+
+    /// All nodes that are up and take jobs, by number.
+    pub fn open_columns(&self) -> impl Iterator<Item = (NodeId, &Column)> {
+        self.columns().filter(|&(node, _)| !self.is_closed(node))
+    }
+
+    /// How many processors all nodes have, closed ones too.
+    pub(crate) const fn width(&self) -> u64 {
+        self.blank.free() + self.closed_width
+    }
+}

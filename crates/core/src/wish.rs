@@ -1,0 +1,113 @@
+//! What a job may say of the nodes that it runs on, besides how much it needs of them.
+
+use crate::ids::NodeId;
+use alloc::collections::BTreeSet;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// On which nodes a job wants to be, and how its tasks are to lie there. By default it has no wish.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NodeWish {
+    /// Exactly so many nodes, none with more than one task more than another; `None`: any number.
+    pub count: Option<u32>,
+    /// None but these; `None`: any.
+    pub among: Option<BTreeSet<NodeId>>,
+    /// As few tasks on each node as can be.
+    pub spread: bool,
+    /// Nobody else at home on its nodes in its row: it has all their processors there.
+    pub exclusive: bool,
+}
+
+impl NodeWish {
+    /// Whether any nodes will do, and any number of tasks on each.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether it wants nothing but to be kept to certain nodes.
+    #[must_use]
+    pub const fn names_only(&self) -> bool {
+        self.count.is_none() && !self.spread && !self.exclusive
+    }
+
+    /// Whether it may be on a node.
+    #[must_use]
+    pub fn allows(&self, node: NodeId) -> bool {
+        self.among.as_ref().is_none_or(|among| among.contains(&node))
+    }
+}
+
+/// Why what a job wishes of its nodes can't be had, with the nearest wish that can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WishRefusal {
+    /// More nodes than tasks.
+    MoreNodesThanTasks {
+        /// Nodes asked for.
+        nodes: u32,
+        /// Tasks asked for.
+        tasks: u32,
+    },
+    /// Fewer nodes than were asked for can take their share of the tasks.
+    NotSoManyNodes {
+        /// Asked for.
+        asked: u32,
+        /// Whether only some nodes were allowed.
+        among: bool,
+        /// The nearest number of nodes that would be accepted; `None`: none was found.
+        nearest: Option<u32>,
+    },
+    /// The nodes that were allowed have too little room for the tasks.
+    NoRoomAmong {
+        /// Tasks asked for.
+        tasks: u32,
+        /// As many as there is room for.
+        room: u64,
+    },
+    /// None of the nodes that were allowed is up and takes jobs.
+    NoneAmong,
+}
+
+fn write_nodes(
+    f: &mut fmt::Formatter<'_>,
+    asked: u32,
+    among: bool,
+    nearest: Option<u32>,
+) -> fmt::Result {
+    let of = if among { "of the nodes that the job may be on, " } else { "" };
+    match asked {
+        1 => write!(f, "one node was asked for, and {of}none has room for all tasks; ")?,
+        _ => write!(
+            f,
+            "{asked} nodes were asked for, and {of}fewer can take their share of the tasks; "
+        )?,
+    }
+    match nearest {
+        Some(nearest) => write!(f, "ask for -N {nearest}"),
+        None => f.write_str("ask for fewer tasks (-n) or processors (-c)"),
+    }
+}
+
+impl fmt::Display for WishRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MoreNodesThanTasks { nodes, tasks } => write!(
+                f,
+                "{nodes} nodes were asked for and {tasks} tasks; ask for at most -N {tasks}, or for \
+                 at least -n {nodes}"
+            ),
+            Self::NotSoManyNodes { asked, among, nearest } => {
+                write_nodes(f, *asked, *among, *nearest)
+            }
+            Self::NoRoomAmong { tasks, room } => write!(
+                f,
+                "{tasks} tasks were asked for, and the nodes that the job may be on have room for \
+                 {room}; ask for at most -n {room}, or allow more nodes"
+            ),
+            Self::NoneAmong => f.write_str(
+                "none of the nodes that the job may be on is up and takes jobs (tutti nodes); allow \
+                 others, or try again later",
+            ),
+        }
+    }
+}
