@@ -18,6 +18,7 @@ extern crate alloc;
 pub mod attach;
 pub mod branch;
 pub mod frame;
+pub mod host_list;
 pub mod join;
 pub mod keeper;
 pub mod launch;

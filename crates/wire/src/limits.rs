@@ -76,6 +76,15 @@ pub const SWITCH_RECORDS_MAX: usize = 65_536;
 /// Jobs that all of these records together name.
 pub const SWITCH_RECORD_JOBS_MAX: usize = 1 << 20;
 
+/// A list of nodes as somebody types it.
+pub const HOST_LIST_BYTES_MAX: usize = 64 << 10;
+
+/// Names that such a list stands for.
+pub const HOST_LIST_NAMES_MAX: usize = 1 << 16;
+
+/// A piece of a node's name: as long as a whole one can be (RFC 1035).
+pub const HOST_NAME_BYTES_MAX: usize = 253;
+
 const _: () = assert!(STDIO_CHUNK_BYTES < FRAME_BYTES_MAX);
 const _: () = assert!(SCRIPT_BYTES_MAX + (2 << 20) < JOB_REQUEST_BYTES_MAX);
 // A place: a rank, and a set of up to 128 words of which most are zero.
