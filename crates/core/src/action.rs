@@ -77,6 +77,12 @@ pub enum Action {
         /// On which node.
         node: NodeId,
     },
+    /// A job has lost a node, nothing of it is left on any, and it is in line again: forget how its tasks
+    /// ended, and expect another `Launch`.
+    Requeued {
+        /// Which job.
+        job: JobId,
+    },
     /// Tell whoever waits that the job has ended. Nothing of it is left on any node.
     Ended {
         /// Which job.

@@ -8,8 +8,8 @@
 use crate::action::Action;
 use crate::controller::Core;
 use crate::ids::{JobId, NodeId};
-use crate::job::{EndReason, NodeSpec};
-use crate::record::{Course, Deaths, Phase};
+use crate::job::NodeSpec;
+use crate::record::{Course, Phase};
 use crate::time::ClusterTime;
 use alloc::vec::Vec;
 
@@ -58,7 +58,7 @@ impl Core {
         }
     }
 
-    /// A gang without one of its nodes can't run: it ends whole, with the reason.
+    /// What was on a node is gone; what becomes of the jobs, each said itself.
     pub(crate) fn on_node_lost(
         &mut self,
         now: ClusterTime,
@@ -74,10 +74,9 @@ impl Core {
         self.absent.retain(|&(other, _)| other != node);
         self.forget_promises();
         for job in residents {
-            let was_there = self.residence_mut(job).is_some_and(|residence| residence.lose(node));
-            if was_there {
-                let reason = EndReason::NodeLost(node);
-                self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
+            let loss = self.loss_on(job, node);
+            if self.residence_mut(job).is_some_and(|residence| residence.lose(node)) {
+                self.answer_loss(now, (job, node, loss), actions);
                 self.after_part_ended(job, node);
             }
             self.finish_if_cleared(job, actions);

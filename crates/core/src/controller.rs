@@ -22,13 +22,14 @@ use crate::ledger::Ledger;
 use crate::limits::{JOB_NUMBER_MAX, JOBS_MAX};
 use crate::matrix::Matrix;
 use crate::migrate::Migration;
+use crate::node_loss::Loss;
 use crate::nodes::Nodes;
 use crate::params::Params;
 use crate::period::{Calendar, Period};
 use crate::plan::{Outbox, Sent};
 use crate::policy::{Machine, POLICIES, Policy};
 use crate::queue::Queue;
-use crate::record::{Deaths, Phase, Record, Residence, TaskEnd};
+use crate::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
 use crate::settings::{Overrides, Settings};
 use crate::table::Table;
 use crate::time::ClusterTime;
@@ -298,7 +299,9 @@ impl Core {
         let id = JobId(self.jobs_made + 1);
         let (phase, deadline) = (Phase::Queued { since: now }, spec.deadline.map(|it| now + it));
         let (spec, former) = (spec.clone(), None);
-        let mut record = Record { id, spec, former, deadline, suspended: false, phase };
+        let (suspended, requeues, asked_to_end) = (false, 0, false);
+        let mut record =
+            Record { id, spec, former, deadline, suspended, requeues, asked_to_end, phase };
         self.bank.reclassify(&mut record);
         self.update_promises(now);
         let promise = self.promise_for(now, &record)?;
@@ -320,13 +323,13 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let Some(record) = self.jobs.get_mut(&job) else { return };
-        let rule = record.spec.on_bad_exit;
+        let rules = Rules::of(&record.spec);
         let Phase::Resident(residence) = &mut record.phase else { return };
         let mut emptied = BTreeSet::new();
         let mut fatal = None;
         let all: Vec<Rank> = if ranks.is_empty() { residence.left().collect() } else { Vec::new() };
         for &rank in all.iter().chain(ranks) {
-            let (end, node) = residence.task_ended(rank, status, rule);
+            let (end, node) = residence.task_ended(rank, status, rules);
             emptied.extend(node);
             match end {
                 TaskEnd::Unknown | TaskEnd::Noted => {}
@@ -367,13 +370,17 @@ impl Core {
         let all: Vec<NodeId> =
             if nodes.is_empty() { residence.nodes_left().collect() } else { Vec::new() };
         for &node in all.iter().chain(nodes) {
+            let unaccounted = self.residence(job).and_then(|it| it.part(node)).map(|it| it.left);
+            // An end that nobody saw is no success.
+            let loss = match unaccounted {
+                Some(1..) => self.loss_on(job, node),
+                Some(0) | None => Loss::Nothing,
+            };
             let Some(residence) = self.residence_mut(job) else { return };
-            let Some(unaccounted) = residence.clear(node) else { continue };
-            if unaccounted > 0 {
-                // An end that nobody saw is no success.
-                let reason = EndReason::NodeLost(node);
-                self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
+            if residence.clear(node).is_none() {
+                continue;
             }
+            self.answer_loss(now, (job, node, loss), actions);
             self.after_part_ended(job, node);
         }
         self.finish_if_cleared(job, actions);
@@ -387,13 +394,19 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let Some(record) = self.jobs.get_mut(&job) else { return };
-        let rule = record.spec.on_bad_exit;
+        let rules = Rules::of(&record.spec);
         let Phase::Resident(residence) = &mut record.phase else { return };
-        residence.end(status, rule, now);
+        residence.end(status, rules, now);
         self.finish_if_cleared(job, actions);
     }
 
-    fn on_signal(&self, job: JobId, ranks: &[Rank], signal: u8, actions: &mut Vec<Action>) {
+    pub(crate) fn on_signal(
+        &self,
+        job: JobId,
+        ranks: &[Rank],
+        signal: u8,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(residence) = self.residence(job) else { return };
         for part in residence.parts.iter().filter(|part| !part.cleared) {
             let here = ranks.iter().filter(|&&rank| part.has(rank));

@@ -29,6 +29,7 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let Some(record) = self.jobs.get_mut(&job) else { return };
+        record.asked_to_end = true;
         let kill_at = now + record.spec.grace;
         match &mut record.phase {
             Phase::Queued { .. } => self.end_queued(job, reason, ENDED_BY_TERM, actions),
@@ -58,6 +59,9 @@ impl Core {
         reason: EndReason,
         actions: &mut Vec<Action>,
     ) {
+        if let Some(record) = self.jobs.get_mut(&job) {
+            record.asked_to_end = true;
+        }
         match self.jobs.get(&job).map(|record| &record.phase) {
             Some(Phase::Queued { .. }) => self.end_queued(job, reason, ENDED_BY_KILL, actions),
             Some(Phase::Resident(_)) => {
@@ -121,7 +125,7 @@ impl Core {
         self.migration.turns = true;
         let service = self.ledger.close(job);
         let Some(record) = self.jobs.remove(&job) else { return };
-        let Phase::Resident(residence) = record.phase else { return };
+        let Phase::Resident(residence) = &record.phase else { return };
         let memory = record.spec.memory_per_task_bytes.is_some();
         for part in residence.parts.iter().filter(|part| !part.lost) {
             if memory {
@@ -132,6 +136,10 @@ impl Core {
             }
         }
         self.queue.reconsider();
+        if record.goes_on_in_line(residence) {
+            self.drop_promise(job);
+            return self.queue_again(record, actions);
+        }
         actions.push(Action::Ended { job, outcome: residence.outcome(service) });
     }
 

@@ -3,7 +3,7 @@
 use crate::figures::Weights;
 use crate::ids::{CircuitName, ClassName, GroupId, NodeId, ProcessorSet, UserId};
 use crate::time::Nanos;
-use crate::wish::NodeWish;
+use crate::wish::{NodeWish, OnNodeLoss};
 use alloc::string::String;
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,8 @@ pub struct JobSpec {
     pub circuit: Option<CircuitWish>,
     /// What an unsuccessful task means for the others.
     pub on_bad_exit: OnBadExit,
+    /// What becomes of it when a node is lost.
+    pub on_node_loss: OnNodeLoss,
 }
 
 /// A circuit that a job asks for: something of which there are several alike, and which a job has

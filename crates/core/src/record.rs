@@ -8,13 +8,15 @@
 //!    \--asked to end--> (gone)                          all parts cleared: the reason
 //! ```
 //!
-//! All transitions are methods of [`Residence`]; none of them goes back.
+//! All transitions are methods of [`Residence`]; none of them goes back. A job that is to be in line again
+//! after a node was lost comes to its end as any other that is killed, and is then queued anew.
 
 use crate::action::TaskPlacement;
 use crate::aside::Place;
 use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank};
 use crate::job::{EndReason, JobSpec, OnBadExit, Outcome, TaskStatus};
 use crate::time::{ClusterTime, Nanos};
+use crate::wish::OnNodeLoss;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -32,6 +34,10 @@ pub struct Record {
     pub deadline: Option<ClusterTime>,
     /// Whether a user has it suspended.
     pub suspended: bool,
+    /// How often it was in line again since a node was lost.
+    pub requeues: u32,
+    /// Whether somebody asked that it end: then it is not in line again.
+    pub asked_to_end: bool,
     /// Where it stands.
     pub phase: Phase,
 }
@@ -161,6 +167,23 @@ pub enum Deaths {
     Meant,
     /// They die because of another task, whose status is the job's: they don't.
     Collateral,
+}
+
+/// What the end of a task means for the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// If it ended badly.
+    pub on_bad_exit: OnBadExit,
+    /// If it was lost.
+    pub on_node_loss: OnNodeLoss,
+}
+
+impl Rules {
+    /// Those of a job.
+    #[must_use]
+    pub const fn of(spec: &JobSpec) -> Self {
+        Self { on_bad_exit: spec.on_bad_exit, on_node_loss: spec.on_node_loss }
+    }
 }
 
 /// What a task's end means for its job.
@@ -297,12 +320,28 @@ impl Residence {
         ranks.filter(|rank| !self.ended.contains_key(rank))
     }
 
+    /// What was on a node is lost: the tasks there that had not ended count as such.
+    pub fn lose_tasks(&mut self, node: NodeId) {
+        let Some(part) = self.part(node).filter(|part| !part.cleared && part.left > 0) else {
+            return;
+        };
+        let ranks = (part.first..part.first + part.tasks).map(Rank);
+        let lost: Vec<Rank> = ranks.filter(|rank| !self.ended.contains_key(rank)).collect();
+        for rank in lost {
+            self.ended.insert(rank, TaskStatus::Lost);
+            self.hear(TaskStatus::Lost);
+        }
+        if let Some(part) = self.part_mut(node) {
+            part.left = 0;
+        }
+    }
+
     /// A task has ended. Names its node if it was the last one there.
     pub fn task_ended(
         &mut self,
         rank: Rank,
         status: TaskStatus,
-        rule: OnBadExit,
+        rules: Rules,
     ) -> (TaskEnd, Option<NodeId>) {
         let after = self.parts.partition_point(|part| part.first <= rank.0);
         let part = after.checked_sub(1).and_then(|index| self.parts.get_mut(index));
@@ -317,18 +356,18 @@ impl Residence {
         let emptied = (part.left == 0).then_some(node);
         self.ended.insert(rank, status);
         self.hear(status);
-        match fatal(status, rule, node) {
+        match fatal(status, rules, node) {
             Some(reason) if !self.ending() => (TaskEnd::Fatal(reason), emptied),
             _ => (TaskEnd::Noted, emptied),
         }
     }
 
     /// All tasks that are left have ended like this, and nothing of the job is on any node.
-    pub fn end(&mut self, status: TaskStatus, rule: OnBadExit, now: ClusterTime) {
+    pub fn end(&mut self, status: TaskStatus, rules: Rules, now: ClusterTime) {
         let first = self.parts.iter().find(|part| part.left > 0).map(|part| part.node);
         if let Some(node) = first {
             self.hear(status);
-            if let Some(reason) = fatal(status, rule, node).filter(|_| !self.ending()) {
+            if let Some(reason) = fatal(status, rules, node).filter(|_| !self.ending()) {
                 self.kill(reason, now, Deaths::Collateral);
             }
         }
@@ -375,7 +414,8 @@ impl Residence {
 }
 
 /// Whether a task's end takes the job with it, and for which reason.
-fn fatal(status: TaskStatus, rule: OnBadExit, node: NodeId) -> Option<EndReason> {
+fn fatal(status: TaskStatus, rules: Rules, node: NodeId) -> Option<EndReason> {
+    let rule = rules.on_bad_exit;
     let failed = match rule {
         OnBadExit::Continue => None,
         OnBadExit::Kill | OnBadExit::KillOnSignal => Some(EndReason::TaskFailed),
@@ -390,17 +430,24 @@ fn fatal(status: TaskStatus, rule: OnBadExit, node: NodeId) -> Option<EndReason>
         | TaskStatus::NotFound
         | TaskStatus::NotExecutable => failed,
         TaskStatus::OutOfMemory => failed.map(|_| EndReason::OutOfMemory),
-        // Nobody can tell any more what the tasks there do, so no rule can apply to them.
-        TaskStatus::Lost => Some(EndReason::NodeLost(node)),
+        TaskStatus::Lost => match rules.on_node_loss {
+            OnNodeLoss::Notify { .. } => None,
+            // Nobody can tell any more what the tasks there do, so no other rule can apply to them.
+            OnNodeLoss::Kill | OnNodeLoss::Requeue => Some(EndReason::NodeLost(node)),
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Binding, Course, Deaths, Part, Residence, TaskEnd};
+    use super::{Binding, Course, Deaths, Part, Residence, Rules, TaskEnd};
     use crate::ids::{NodeId, ProcessorSet, Rank};
     use crate::job::{EndReason, OnBadExit, TaskStatus};
     use crate::time::{ClusterTime, Nanos};
+
+    fn rules(on_bad_exit: OnBadExit) -> Rules {
+        Rules { on_bad_exit, ..Rules::default() }
+    }
 
     fn residence(tasks: &[u32]) -> Residence {
         let mut first = 0;
@@ -428,11 +475,11 @@ mod tests {
     #[test]
     fn the_exit_code_is_that_of_the_task_that_failed_not_of_its_victims() {
         let mut job = residence(&[2, 1]);
-        let end = job.task_ended(Rank(2), TaskStatus::Exited(3), OnBadExit::Kill);
+        let end = job.task_ended(Rank(2), TaskStatus::Exited(3), rules(OnBadExit::Kill));
         assert_eq!(end, (TaskEnd::Fatal(EndReason::TaskFailed), Some(NodeId(1))));
         job.kill(EndReason::TaskFailed, ClusterTime(1), Deaths::Collateral);
         for rank in [0, 1] {
-            job.task_ended(Rank(rank), TaskStatus::Signaled(9), OnBadExit::Kill);
+            job.task_ended(Rank(rank), TaskStatus::Signaled(9), rules(OnBadExit::Kill));
         }
         assert_eq!(job.outcome(Nanos(0)).exit_code, 3);
     }
@@ -441,10 +488,10 @@ mod tests {
     fn tasks_that_die_of_what_the_user_asked_for_speak_for_the_job() {
         let mut job = residence(&[2]);
         job.terminate(EndReason::Cancelled, ClusterTime(1), ClusterTime(9));
-        let end = job.task_ended(Rank(0), TaskStatus::Signaled(15), OnBadExit::Kill);
+        let end = job.task_ended(Rank(0), TaskStatus::Signaled(15), rules(OnBadExit::Kill));
         assert_eq!(end, (TaskEnd::Noted, None));
         job.kill(EndReason::Cancelled, ClusterTime(9), Deaths::Meant);
-        job.task_ended(Rank(1), TaskStatus::Signaled(9), OnBadExit::Kill);
+        job.task_ended(Rank(1), TaskStatus::Signaled(9), rules(OnBadExit::Kill));
         assert_eq!(job.outcome(Nanos(0)).exit_code, 143, "the highest");
         assert_eq!(job.outcome(Nanos(0)).reason, EndReason::Cancelled);
     }
@@ -466,7 +513,7 @@ mod tests {
             (Kill, TaskStatus::Unknown, TaskEnd::Noted),
             (Continue, TaskStatus::Lost, TaskEnd::Fatal(EndReason::NodeLost(NodeId(0)))),
         ] {
-            let (end, _) = residence(&[2]).task_ended(Rank(1), status, rule);
+            let (end, _) = residence(&[2]).task_ended(Rank(1), status, rules(rule));
             assert_eq!(end, expected, "{status:?}");
         }
     }
@@ -475,13 +522,13 @@ mod tests {
     fn unknown_and_repeated_reports_change_nothing() {
         let mut job = residence(&[1, 1]);
         let before = job.clone();
-        let end = job.task_ended(Rank(2), TaskStatus::Exited(1), OnBadExit::Kill);
+        let end = job.task_ended(Rank(2), TaskStatus::Exited(1), rules(OnBadExit::Kill));
         assert_eq!(end, (TaskEnd::Unknown, None));
         assert_eq!(job.clear(NodeId(5)), None);
         assert_eq!(job, before);
         assert_eq!(job.clear(NodeId(0)), Some(1));
         assert_eq!(job.clear(NodeId(0)), None);
-        let late = job.task_ended(Rank(0), TaskStatus::Exited(9), OnBadExit::Kill);
+        let late = job.task_ended(Rank(0), TaskStatus::Exited(9), rules(OnBadExit::Kill));
         assert_eq!((late, job.exit_code), ((TaskEnd::Unknown, None), 0));
     }
 

@@ -40,6 +40,8 @@ pub struct JobView<'a> {
     pub at_risk: Option<ClusterTime>,
     /// Whether a user has it suspended.
     pub suspended: bool,
+    /// How often it was in line again since a node was lost.
+    pub requeues: u32,
     /// Whether it is in the matrix, or set aside; counts once it has been placed.
     pub place: Place,
     /// Which circuit it has of those that it asked for, if it has one.
@@ -328,6 +330,7 @@ impl Core {
             deadline: record.deadline,
             at_risk: self.at_risk(record.id),
             suspended: record.suspended,
+            requeues: record.requeues,
             place: record.residence().map(|residence| residence.place).unwrap_or_default(),
             circuit: record.residence().and_then(|residence| residence.circuit),
             why_aside: None,

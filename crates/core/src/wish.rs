@@ -12,6 +12,8 @@ pub struct NodeWish {
     pub count: Option<u32>,
     /// None but these; `None`: any.
     pub among: Option<BTreeSet<NodeId>>,
+    /// None of these.
+    pub except: BTreeSet<NodeId>,
     /// As few tasks on each node as can be.
     pub spread: bool,
     /// Nobody else at home on its nodes in its row: it has all their processors there.
@@ -31,11 +33,35 @@ impl NodeWish {
         self.count.is_none() && !self.spread && !self.exclusive
     }
 
+    /// Whether there are nodes that it may not be on, up or not.
+    #[must_use]
+    pub fn is_choosy(&self) -> bool {
+        self.among.is_some() || !self.except.is_empty()
+    }
+
     /// Whether it may be on a node.
     #[must_use]
     pub fn allows(&self, node: NodeId) -> bool {
-        self.among.as_ref().is_none_or(|among| among.contains(&node))
+        let named = self.among.as_ref().is_none_or(|among| among.contains(&node));
+        named && !self.except.contains(&node)
     }
+}
+
+/// What becomes of a job when a node that runs some of it is lost, or what held its tasks there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum OnNodeLoss {
+    /// It ends whole.
+    #[default]
+    Kill,
+    /// It ends on its other nodes, and when nothing of it is left there it is in line again, in its old
+    /// place; at most [`REQUEUES_MAX`](crate::limits::REQUEUES_MAX) times, and only if no front end
+    /// waits for it.
+    Requeue,
+    /// The tasks there count as lost; the others go on, and get this signal, if one is named.
+    Notify {
+        /// The signal's number.
+        signal: Option<u8>,
+    },
 }
 
 /// Why what a job wishes of its nodes can't be had, with the nearest wish that can.

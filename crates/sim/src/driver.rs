@@ -22,8 +22,8 @@ use crate::slots::SlotBySlot;
 use crate::uneven::Uneven;
 use tutti_core::{
     Action, BankAccount, ClassName, Classes, ClusterTime, Core, Event, GroupId, JobId, JobSpec,
-    Nanos, NodeWish, OnBadExit, Overrides, Params, Period, ProcessorTime, Refusal, RequestId,
-    TaskStatus, UserId, Weights, check,
+    Nanos, NodeWish, OnBadExit, OnNodeLoss, Overrides, Params, Period, ProcessorTime, Refusal,
+    RequestId, TaskStatus, UserId, Weights, check,
 };
 
 /// How a workload is simulated.
@@ -388,6 +388,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 weights: self.settings.weights,
                 circuit: None,
                 nodes: NodeWish::default(),
+                on_node_loss: OnNodeLoss::default(),
                 on_bad_exit: OnBadExit::Continue,
             };
             self.submit = Event::Submit { request: RequestId(0), spec };
@@ -479,6 +480,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 | Action::Timetables { .. }
                 | Action::Signal { .. }
                 | Action::Kill { .. }
+                | Action::Requeued { .. }
                 | Action::Accept { .. }
                 | Action::Decline { .. } => {}
             }

@@ -152,15 +152,18 @@ impl Place {
         })
     }
 
-    /// No machine of this name belongs to the cluster any more; whether one did.
-    pub(crate) fn remove(&self, name: &str) -> anyhow::Result<bool> {
-        self.with_register(|register| Ok(register.members.remove(name).is_some()))
-    }
-
     /// Whether a machine of this name belongs to the cluster.
     pub(crate) fn is_member(&self, name: &str) -> bool {
         let register = self.read::<Register>("register.json").ok().flatten();
         register.is_some_and(|register| register.members.contains_key(name))
+    }
+
+    /// A machine belongs to the cluster no more; whether it did.
+    pub(crate) fn expel(&self, name: &str) -> anyhow::Result<bool> {
+        if self.membership()?.is_none() {
+            return Ok(false);
+        }
+        self.with_register(|register| Ok(register.members.remove(name).is_some()))
     }
 
     fn with_register<T>(

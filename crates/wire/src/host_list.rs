@@ -8,7 +8,7 @@
 use crate::limits::{HOST_LIST_BYTES_MAX, HOST_LIST_NAMES_MAX, HOST_NAME_BYTES_MAX};
 use crate::units::shown;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -210,7 +210,7 @@ fn ranges(numbers: impl Iterator<Item = u64>, width: usize) -> String {
         true => format!("{first:0width$}"),
         false => format!("{first:0width$}-{last:0width$}"),
     };
-    ranges.into_iter().map(show).collect::<Vec<String>>().join(",").to_string()
+    ranges.into_iter().map(show).collect::<Vec<String>>().join(",")
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{ClassName, Figures, JobId, Nanos, NodeId, OnBadExit, Outcome, Weights};
+use tutti_core::{
+    ClassName, Figures, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome, Weights,
+};
 
 /// What a client can ask for. Each request gets one reply; `Run` gets more as the job goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +47,18 @@ pub enum Request {
     },
     /// `Nodes`.
     Nodes,
+    /// Give names to sets of nodes: `Nodes`.
+    SetNodeSets {
+        /// Names of sets, and lists of nodes ([`crate::host_list`]) or `none`; all are set or none.
+        settings: Vec<(String, String)>,
+    },
+    /// Change which nodes take jobs, or belong to the cluster: `Nodes`.
+    ChangeNodes {
+        /// Which, as a list; all are changed or none.
+        nodes: String,
+        /// How.
+        change: NodeChange,
+    },
     /// End a job, a task, or a process with all below it: `Done`.
     Cancel {
         /// Which.
@@ -124,6 +138,38 @@ pub enum Request {
     Down,
 }
 
+/// What is to become of nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodeChange {
+    /// They take no new jobs.
+    Drain {
+        /// Why; may be empty.
+        reason: String,
+    },
+    /// They take jobs again.
+    Resume,
+    /// They are none of the cluster's any more.
+    Remove {
+        /// Whether even if they have jobs, which end.
+        now: bool,
+    },
+}
+
+/// On which nodes a job is to run; see [`tutti_core::NodeWish`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodesRequest {
+    /// How many.
+    pub count: Option<u32>,
+    /// None but these, as a list ([`crate::host_list`]).
+    pub only: Option<String>,
+    /// None of these.
+    pub exclude: Option<String>,
+    /// With as few tasks each as can be.
+    pub spread: bool,
+    /// With nobody else in its row.
+    pub exclusive: bool,
+}
+
 /// A job as a client asks for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRequest {
@@ -143,8 +189,12 @@ pub struct JobRequest {
     pub grace: Nanos,
     /// See [`tutti_core::JobSpec::weights`].
     pub weights: Option<Weights>,
+    /// See [`tutti_core::JobSpec::nodes`].
+    pub nodes: NodesRequest,
     /// See [`tutti_core::JobSpec::on_bad_exit`].
     pub on_bad_exit: OnBadExit,
+    /// See [`tutti_core::JobSpec::on_node_loss`].
+    pub on_node_loss: OnNodeLoss,
     /// What to run.
     pub launch: LaunchSpec,
 }

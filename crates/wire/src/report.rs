@@ -126,8 +126,13 @@ pub struct ProcessReport {
 pub struct NodeReport {
     /// Its name.
     pub name: String,
-    /// `up` or `lost`.
+    /// `up`, `drained` (up, and takes no new jobs) or `lost`.
     pub state: String,
+    /// Why it takes no new jobs, as an administrator said, perhaps nothing; `null` if it takes some, or
+    /// will when it is up.
+    pub drained: Option<String>,
+    /// The sets that it is in.
+    pub sets: Vec<String>,
     /// How many processors it has for tasks.
     pub processors: u32,
     /// How many of them some job has been given.

@@ -258,6 +258,8 @@ enum Meaning {
     Time,
     /// Memory, to be reckoned when all lines are read.
     Memory(fn(&mut SlurmMemory, u64)),
+    /// Ours of this name; neither has a value.
+    Flag(&'static str),
     /// `append` or `truncate`.
     OpenMode,
     /// Only the value that is the case here anyway.
@@ -268,7 +270,7 @@ const fn option(long: &'static str, short: Option<char>, meaning: Meaning) -> Sl
     SlurmOption { long, short, meaning }
 }
 
-const SLURM_OPTIONS: [SlurmOption; 14] = [
+const SLURM_OPTIONS: [SlurmOption; 21] = [
     option("ntasks", Some('n'), Meaning::Count("-n", |memory, n| memory.tasks = Some(n))),
     option("cpus-per-task", Some('c'), Meaning::Count("-c", |memory, n| memory.processors = n)),
     option("time", Some('t'), Meaning::Time),
@@ -280,11 +282,18 @@ const SLURM_OPTIONS: [SlurmOption; 14] = [
     option("open-mode", None, Meaning::OpenMode),
     option("mem", None, Meaning::Memory(|memory, bytes| memory.for_all = Some(bytes))),
     option("mem-per-cpu", None, Meaning::Memory(|memory, bytes| memory.for_each = Some(bytes))),
+    option("nodes", Some('N'), Meaning::Count("-N", |memory, n| memory.nodes = Some(n))),
     option(
-        "nodes",
-        Some('N'),
-        Meaning::Only { value: "1", hint: "ask for tasks with -n, which are spread as they fit" },
+        "ntasks-per-node",
+        None,
+        Meaning::Count("--tasks-per-node", |memory, n| memory.tasks_per_node = Some(n)),
     ),
+    option("nodelist", Some('w'), Meaning::Same("--nodes")),
+    option("exclude", Some('x'), Meaning::Same("--exclude")),
+    option("exclusive", None, Meaning::Flag("--exclusive")),
+    option("spread-job", None, Meaning::Flag("--spread")),
+    option("requeue", None, Meaning::Flag("--on-node-loss=requeue")),
+    option("no-kill", Some('k'), Meaning::Flag("--on-node-loss=notify")),
     option(
         "export",
         None,
@@ -301,11 +310,10 @@ const SLURM_OPTIONS: [SlurmOption; 14] = [
 ];
 
 /// What to do about options that have no counterpart but for which there is something to say.
-const HINTS: [(&str, &str); 6] = [
+const HINTS: [(&str, &str); 5] = [
     ("--partition", "choose a class with '#TUTTI --class NAME'"),
     ("-p", "choose a class with '#TUTTI --class NAME'"),
     ("--qos", "choose a class with '#TUTTI --class NAME'"),
-    ("--ntasks-per-node", "ask for tasks with -n, which are spread as they fit"),
     ("--array", "submit the script once for each element"),
     ("-a", "submit the script once for each element"),
 ];
@@ -321,6 +329,14 @@ fn translate(
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let (name, known, value) = find_option(word)?;
+        if let Meaning::Flag(flag) = known.meaning {
+            if let Some(value) = value {
+                let (value, hint) = (shown(value), "write it without a value");
+                return Err(LineProblem::BadValue { option: name, value, hint });
+            }
+            ours.push(flag.into());
+            continue;
+        }
         let value = match value {
             Some(value) => value.to_owned(),
             None => words.next().cloned().ok_or(LineProblem::NoValue { option: name.clone() })?,
@@ -367,6 +383,7 @@ fn translate_one(
 ) -> Result<Vec<String>, LineProblem> {
     let bad_unit = |option, reason| LineProblem::BadUnit { option, reason };
     match meaning {
+        Meaning::Flag(ours) => Ok(vec![ours.into()]),
         Meaning::Same(ours) => Ok(pair(ours, value)),
         Meaning::Count(ours, note) => match parse_count(&value) {
             Ok(count) => {
@@ -434,12 +451,14 @@ fn slurm_bytes(value: &str) -> Result<u64, UnitError> {
 }
 
 /// Slurm asks for memory by node or by processor, Tutti by task. One becomes the other when all
-/// lines are known: `--mem` is divided by the tasks (all on one node, as far as a script can say),
-/// `--mem-per-cpu` multiplied by the processors of a task.
+/// lines are known: `--mem` is divided by the tasks on a node (all on one, unless the script says how
+/// many nodes or how many tasks on each), `--mem-per-cpu` multiplied by the processors of a task.
 #[derive(Debug)]
 struct SlurmMemory {
     line: u32,
     tasks: Option<u32>,
+    nodes: Option<u32>,
+    tasks_per_node: Option<u32>,
     processors: u32,
     for_all: Option<u64>,
     for_each: Option<u64>,
@@ -447,7 +466,9 @@ struct SlurmMemory {
 
 impl Default for SlurmMemory {
     fn default() -> Self {
-        Self { line: 0, tasks: None, processors: 1, for_all: None, for_each: None }
+        let (tasks, nodes, tasks_per_node) = (None, None, None);
+        let (line, processors, for_all, for_each) = (0, 1, None, None);
+        Self { line, tasks, nodes, tasks_per_node, processors, for_all, for_each }
     }
 }
 
@@ -464,15 +485,29 @@ impl SlurmMemory {
                 }
                 None => (word.as_str(), None),
             };
-            if !matches!(name, "-n" | "--tasks" | "-c" | "--processors") {
+            let counts = ["-n", "--tasks", "-c", "--processors", "-N", "--node-count"];
+            if !counts.contains(&name) && name != "--tasks-per-node" {
                 continue;
             }
             let value = value.or_else(|| words.next().map(String::as_str));
             let Some(count) = value.and_then(|value| parse_count(value).ok()) else { continue };
             match name {
                 "-n" | "--tasks" => self.tasks = Some(count),
+                "-N" | "--node-count" => self.nodes = Some(count),
+                "--tasks-per-node" => self.tasks_per_node = Some(count),
                 _ => self.processors = count,
             }
+        }
+    }
+
+    /// How many tasks share a node's memory at most.
+    fn tasks_on_a_node(&self) -> u32 {
+        let nodes = self.nodes.unwrap_or(1).max(1);
+        let even = self.tasks.map(|tasks| tasks.div_ceil(nodes));
+        match (even, self.tasks_per_node) {
+            (Some(even), Some(each)) if self.nodes.is_some() => even.min(each),
+            (_, Some(each)) => each,
+            (even, None) => even.unwrap_or(1),
         }
     }
 
@@ -489,7 +524,7 @@ impl SlurmMemory {
                     hint: "it excludes --mem-per-cpu; keep one of them",
                 }));
             }
-            (Some(bytes), None) => bytes / u64::from(self.tasks.unwrap_or(1).max(1)),
+            (Some(bytes), None) => bytes / u64::from(self.tasks_on_a_node().max(1)),
             (None, Some(bytes)) => bytes.saturating_mul(u64::from(self.processors.max(1))),
         };
         Ok(Some(Directive { line, words: pair("--memory", bytes.to_string()) }))
@@ -572,7 +607,7 @@ mod tests {
             "2: -n|4|-c|2\n\
              3: --time=90m|--name=name\n\
              4: --output=out-%4j-%t.txt|--error=e %x|--input=in\n\
-             5: --append|--directory=/data\n\
+             5: --append|--directory=/data|-N|1\n\
              6: --memory=1048576000\n",
         );
         check("#SBATCH -t 1-12:00:00", "1: --time=1-12:00:00\n");
@@ -581,6 +616,16 @@ mod tests {
         check("#SBATCH --mem=8G\n#SBATCH -n 4", "1: --memory=2147483648\n2: -n|4\n");
         check("#SBATCH --mem=8G\n#TUTTI -n4", "1: --memory=2147483648\n2: -n4\n");
         check("#SBATCH --mem=8G\n#TUTTI --tasks=2", "1: --memory=4294967296\n2: --tasks=2\n");
+        check(
+            "#SBATCH -N2 --ntasks-per-node=4 -w a[1-4] -x a3 --exclusive --spread-job --requeue\n",
+            "1: -N|2|--tasks-per-node=4|--nodes=a[1-4]|--exclude=a3|--exclusive|--spread|\
+             --on-node-loss=requeue\n",
+        );
+        check("#SBATCH --mem=8G -N 2 -n 8", "1: -N|2|-n|8\n1: --memory=2147483648\n");
+        check(
+            "#SBATCH --mem=8G --ntasks-per-node 2",
+            "1: --tasks-per-node=2\n1: --memory=4294967296\n",
+        );
     }
 
     #[test]
@@ -601,9 +646,12 @@ mod tests {
              %N node, %u user, %% a percent sign, and numbers padded as in %4r\n",
         );
         check(
-            "#SBATCH --nodes=2",
-            "line 1: --nodes=2 can't be had here; ask for tasks with -n, which are spread as they \
-             fit\n",
+            "#SBATCH --nodes=2-4",
+            "line 1: --nodes: '2-4' is no count; accepted is a whole number such as 4\n",
+        );
+        check(
+            "#SBATCH --exclusive=user",
+            "line 1: --exclusive=user can't be had here; write it without a value\n",
         );
         check("#SBATCH -n", "line 1: -n needs a value\n");
         check(

@@ -51,6 +51,7 @@ impl Machine {
             circuit: None,
             deadline: None,
             nodes: crate::NodeWish::default(),
+            on_node_loss: crate::OnNodeLoss::default(),
             on_bad_exit: OnBadExit::Continue,
         };
         self.apply(&Event::Submit { request: RequestId(0), spec });

@@ -100,7 +100,7 @@ fn check_wish(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
     let fewer = (1..=most).rev().take(NEAREST_TRIES_MAX as usize);
     let more = (asked + 1..=tasks).take(NEAREST_TRIES_MAX as usize);
     let nearest = fewer.chain(more).find(|&count| fits(Some(count)));
-    Err(WishRefusal::NotSoManyNodes { asked, among: wish.among.is_some(), nearest }.into())
+    Err(WishRefusal::NotSoManyNodes { asked, among: wish.is_choosy(), nearest }.into())
 }
 
 fn check_memory(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {

@@ -6,6 +6,7 @@ mod classes;
 mod deadlines;
 mod in_time;
 mod migration;
+mod node_loss;
 mod packing;
 mod periods;
 mod placement;

@@ -4,12 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a check that fails panics")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tutti_core::limits::REQUEUES_MAX;
 use tutti_core::policy::{CLASSES, POLICIES};
 use tutti_core::{
     Action, ClassName, ClassSpec, ClusterTime, Core, EndReason, Event, GroupId, IfAbsent, JobId,
-    JobSpec, JobState, Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, Outcome, Params, Part, Place,
-    ProcessorSet, Rank, Refusal, RequestId, RowId, TaskStatus, Timetable, UserId, check,
-    default_classes,
+    JobSpec, JobState, JobView, Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, OnNodeLoss, Outcome,
+    Params, Part, Place, ProcessorSet, Rank, Refusal, RequestId, RowId, TaskStatus, Timetable,
+    UserId, check, default_classes,
 };
 
 /// A job of one processor a task, with nothing special.
@@ -30,6 +31,7 @@ pub fn job(tasks: u32) -> JobSpec {
         circuit: None,
         deadline: None,
         nodes: NodeWish::default(),
+        on_node_loss: OnNodeLoss::default(),
         on_bad_exit: OnBadExit::KillOnSignal,
     }
 }
@@ -84,6 +86,8 @@ pub struct Cluster {
     since: BTreeMap<JobId, u64>,
     /// In whose slots each job runs, as far as we were told.
     runs: BTreeMap<JobId, Vec<RowId>>,
+    /// How often jobs were in line again.
+    pub requeued: BTreeMap<JobId, u32>,
     /// Everything the core ever asked for.
     pub log: Vec<Action>,
     /// Jobs of an earlier controller had numbers up to this.
@@ -111,6 +115,7 @@ impl Cluster {
             moves: Vec::new(),
             since: BTreeMap::new(),
             runs: BTreeMap::new(),
+            requeued: BTreeMap::new(),
             log: Vec::new(),
             spent: 0,
             requests: 0,
@@ -153,7 +158,14 @@ impl Cluster {
         self.event(event);
         for job in victims {
             let view = self.core.job(job, ClusterTime(self.now));
-            let ends = view.is_none_or(|view| matches!(view.state, JobState::Ending { .. }));
+            let goes_on = |view: &JobView<'_>| {
+                matches!(view.spec.on_node_loss, OnNodeLoss::Notify { .. })
+                    || matches!(view.state, JobState::Queued { .. })
+                    // Nothing of it was left elsewhere, and it began again at once.
+                    || self.requeued.contains_key(&job)
+            };
+            let ends = view
+                .is_none_or(|view| matches!(view.state, JobState::Ending { .. }) || goes_on(&view));
             assert!(ends, "job {job} goes on without node {node}");
         }
     }
@@ -384,6 +396,20 @@ impl Cluster {
                     assert_eq!(outcome.service, Nanos(ours), "service of job {job}");
                 }
                 assert!(self.outcomes.insert(*job, *outcome).is_none(), "ended twice");
+            }
+            Action::Requeued { job } => {
+                let left = self.held.remove(job).unwrap_or_default();
+                assert!(
+                    left.tasks.is_empty(),
+                    "job {job} is queued before it was cleared: {left:?}"
+                );
+                let again = self.requeued.entry(*job).or_default();
+                *again += 1;
+                assert!(*again <= REQUEUES_MAX, "job {job} goes round");
+                // It begins anew.
+                self.service.remove(job);
+                self.runs.remove(job);
+                self.since.remove(job);
             }
             Action::MoveOut { job } => self.begin_move_out(*job),
             Action::MoveIn { job } => self.begin_move_in(*job),

@@ -8,8 +8,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tutti_core::param::{Param, ParamKind, UNBOUNDED};
 use tutti_core::{
-    CircuitName, CircuitWish, JobSpec, Nanos, NodeId, NodeWish, OnBadExit, TaskStatus, class,
-    params,
+    CircuitName, CircuitWish, JobSpec, Nanos, NodeId, NodeWish, OnBadExit, OnNodeLoss, TaskStatus,
+    class, params,
 };
 
 const MS: u64 = 1_000_000;
@@ -132,6 +132,12 @@ fn spec(random: &mut Random) -> JobSpec {
         }),
         on_bad_exit: *random.any(&[OnBadExit::Kill, OnBadExit::KillOnSignal, OnBadExit::Continue]),
         nodes: wish(random),
+        on_node_loss: *random.any(&[
+            OnNodeLoss::Kill,
+            OnNodeLoss::Requeue,
+            OnNodeLoss::Notify { signal: None },
+            OnNodeLoss::Notify { signal: Some(10) },
+        ]),
         // Now and then more tasks than there are processors.
         ..job(if tasks == 7 { 11 } else { tasks })
     }
@@ -145,6 +151,7 @@ fn wish(random: &mut Random) -> NodeWish {
     NodeWish {
         count: random.one_in(2).then(|| 1 + random.number(4)),
         among: random.one_in(3).then_some(among),
+        except: (0..4).filter(|_| random.one_in(9)).map(NodeId).collect(),
         spread: random.one_in(3),
         exclusive: random.one_in(3),
     }

@@ -11,7 +11,7 @@ use tutti_core::{ClassName, Nanos, OnBadExit};
 use tutti_linux::proc::{ProcessStat, command_line};
 use tutti_wire::launch::{AdoptedProcess, LaunchSpec, Stdio, cut};
 use tutti_wire::limits::NAME_BYTES_MAX;
-use tutti_wire::local::{JobRequest, Reply, Request};
+use tutti_wire::local::{JobRequest, NodesRequest, Reply, Request};
 
 #[derive(Args, Debug)]
 pub(crate) struct AdoptArgs {
@@ -95,7 +95,9 @@ fn request(
         deadline: None,
         grace: args.grace,
         weights: None,
+        nodes: NodesRequest::default(),
         on_bad_exit: OnBadExit::default(),
+        on_node_loss: tutti_core::OnNodeLoss::default(),
         launch: LaunchSpec {
             name,
             argv: vec![ByteBuf::from(command.as_bytes())],

@@ -1,6 +1,5 @@
 //! `tutti invite`, `tutti join`, `tutti leave`: which machines make up the cluster.
 
-use super::{ask, unexpected};
 use crate::exit::Exit;
 use crate::front::start_daemon;
 use crate::instance::Instance;
@@ -16,7 +15,6 @@ use tutti_secure::{Clock, Credentials, Key, Name, Newcomer, Token};
 use tutti_wire::Role;
 use tutti_wire::join::{Redeem, Redeemed};
 use tutti_wire::limits::PROTOCOL_VERSION;
-use tutti_wire::local::{Reply, Request};
 use tutti_wire::units::{format_seconds, parse_duration};
 
 /// How long a machine may take to answer.
@@ -202,37 +200,6 @@ pub(crate) fn leave(_args: &LeaveArgs) -> anyhow::Result<Exit> {
     if !membership.head.is_empty() {
         print(&format!("at the head, `tutti nodes remove {}` forgets it\n", membership.name))?;
     }
-    Ok(Exit::OK)
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct RemoveArgs {
-    /// Its name in the cluster
-    #[arg(value_name = "NODE")]
-    name: String,
-}
-
-pub(crate) fn remove(args: &RemoveArgs) -> anyhow::Result<Exit> {
-    let name = &args.name;
-    let instance = Instance::locate();
-    let place = Place::of(&instance);
-    let membership = membership_of_head(&place, "nodes are removed")?;
-    if *name == membership.name {
-        bail!("{name} is this machine, the head; `tutti leave` ends the cluster");
-    }
-    if instance.answers() {
-        let Reply::Nodes(nodes) = ask(&Request::Nodes)? else { return unexpected() };
-        if nodes.iter().any(|node| node.name == *name && node.state == "up") {
-            bail!("{name} is up: `tutti down` there first, or wait until `tutti nodes` says lost");
-        }
-    }
-    if !place.remove(name)? {
-        bail!("the cluster has no node named {name}; `tutti nodes` shows which there are");
-    }
-    print(&format!(
-        "{name} is let in no more, and another machine may join by that name; until the head is \
-         started again, `tutti nodes` shows it as lost\n"
-    ))?;
     Ok(Exit::OK)
 }
 

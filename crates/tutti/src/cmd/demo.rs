@@ -99,7 +99,7 @@ impl<'a> Demo<'a> {
         quantum: Nanos,
     ) -> anyhow::Result<Self> {
         let mut options = Defaults::try_parse_from(["demo"])?.job;
-        options.tasks = u32::try_from(processors)?;
+        options.tasks = Some(u32::try_from(processors)?);
         options.processors = Some(1);
         let rounds = rounds_for(Duration::from_nanos(length.0)).to_string();
         let argv = vec![std::env::current_exe()?.into_os_string(), "work".into(), rounds.into()];

@@ -3,10 +3,9 @@
 use super::submit::order;
 use super::{ask, unexpected};
 use crate::exit::Exit;
+use crate::front::parse_signal;
 use crate::output::ended;
-use anyhow::bail;
 use clap::Args;
-use nix::sys::signal::Signal;
 use tutti_core::JobId;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::Target;
@@ -66,21 +65,9 @@ pub(crate) struct SignalArgs {
 }
 
 pub(crate) fn signal(args: &SignalArgs) -> anyhow::Result<Exit> {
-    let signal = parse_signal(&args.signal)?;
+    let signal = parse_signal(&args.signal).map_err(anyhow::Error::msg)?;
     let every_process = args.all;
     each(&args.targets, |&target| order(&Request::Signal { target, signal, every_process }))
-}
-
-fn parse_signal(text: &str) -> anyhow::Result<u8> {
-    let upper = text.to_uppercase();
-    let name = if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") };
-    if let Ok(signal) = name.parse::<Signal>() {
-        return Ok(signal as u8);
-    }
-    match text.parse::<u8>() {
-        Ok(number @ 1..=64) => Ok(number),
-        _ => bail!("{text:?} is no signal; write a name such as TERM, or a number from 1 to 64"),
-    }
 }
 
 #[derive(Args, Debug)]

@@ -1,14 +1,13 @@
-//! Verbs that show: `ps`, `nodes`, `switches`.
+//! Verbs that show: `ps`, `switches`.
 
-use super::cluster::{RemoveArgs, remove};
 use super::{ask, unexpected};
 use crate::exit::Exit;
 use crate::output::{Align, Table, account, fold, print, print_json, print_table, terminal_width};
-use clap::{Args, Subcommand};
+use clap::Args;
 use tutti_core::Nanos;
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::{JobReport, NodeReport, SwitchRecord, Target};
-use tutti_wire::units::{format_bytes, format_duration_short, format_seconds};
+use tutti_wire::report::{JobReport, SwitchRecord, Target};
+use tutti_wire::units::{format_duration_short, format_seconds};
 
 /// What the columns of a job mean.
 const JOB_COLUMNS: &str = "\
@@ -171,67 +170,6 @@ fn whereabouts(job: &JobReport) -> String {
         text.push_str(&format!(": {first}"));
     }
     text
-}
-
-/// What the columns of a node mean.
-const NODE_COLUMNS: &str = "\
-USED      processors that some job has
-PROMISED  memory that jobs in the matrix have by --memory
-JOBS      jobs with tasks there";
-
-#[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true, after_help = NODE_COLUMNS)]
-pub(crate) struct NodesArgs {
-    #[command(subcommand)]
-    verb: Option<NodesVerb>,
-
-    /// As JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Subcommand, Debug)]
-enum NodesVerb {
-    /// At the head of a cluster: let a node that is down not come back, and its name be taken again
-    Remove(RemoveArgs),
-}
-
-pub(crate) fn nodes(args: &NodesArgs) -> anyhow::Result<Exit> {
-    if let Some(NodesVerb::Remove(args)) = &args.verb {
-        return remove(args);
-    }
-    let Reply::Nodes(nodes) = ask(&Request::Nodes)? else { return unexpected() };
-    if args.json {
-        print_json(&nodes)?;
-    } else {
-        print_table(&nodes_table(&nodes))?;
-    }
-    Ok(Exit::OK)
-}
-
-fn nodes_table(nodes: &[NodeReport]) -> Table {
-    let mut table = Table::new(&[
-        ("NODE", Align::Left),
-        ("STATE", Align::Left),
-        ("PROCESSORS", Align::Right),
-        ("USED", Align::Right),
-        ("MEMORY", Align::Right),
-        ("PROMISED", Align::Right),
-        ("JOBS", Align::Right),
-    ])
-    .can_spare(&["PROMISED", "STATE"]);
-    for node in nodes {
-        table.row([
-            node.name.clone(),
-            node.state.clone(),
-            node.processors.to_string(),
-            node.processors_used.to_string(),
-            format_bytes(node.memory_bytes),
-            format_bytes(node.memory_promised_bytes),
-            node.jobs.to_string(),
-        ]);
-    }
-    table
 }
 
 #[derive(Args, Debug)]

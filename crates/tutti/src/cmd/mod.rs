@@ -12,6 +12,7 @@ mod history;
 mod jobs;
 mod leftovers;
 mod list;
+mod nodes;
 mod own;
 mod params;
 mod run;
@@ -49,8 +50,8 @@ pub(crate) enum Verb {
     Ps(list::PsArgs),
     /// Show jobs that have ended, and what they used
     History(history::HistoryArgs),
-    /// Show nodes
-    Nodes(list::NodesArgs),
+    /// Show nodes; have them take no new jobs, take them out, give names to sets of them
+    Nodes(nodes::NodesArgs),
     /// End jobs: SIGTERM, and SIGKILL after their grace
     Cancel(jobs::CancelArgs),
     /// Send a signal to a job, a task or a process of it
@@ -152,7 +153,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Wait(args) => jobs::wait(&args),
         Verb::Ps(args) => list::ps(&args),
         Verb::History(args) => history::execute(&args),
-        Verb::Nodes(args) => list::nodes(&args),
+        Verb::Nodes(args) => nodes::execute(args),
         Verb::Cancel(args) => jobs::cancel(&args),
         Verb::Signal(args) => jobs::signal(&args),
         Verb::Suspend(args) => jobs::suspend(&args),

@@ -56,10 +56,11 @@ impl RunArgs {
     /// # Errors
     /// If input is for a rank that the job has not.
     pub(super) fn check(&self) -> Result<(), clap::Error> {
+        let Ok(tasks) = self.job.tasks() else { return Ok(()) };
         match self.input {
-            InputTo::Rank(rank) if rank >= self.job.tasks => Err(clap::Error::raw(
+            InputTo::Rank(rank) if rank >= tasks => Err(clap::Error::raw(
                 clap::error::ErrorKind::ValueValidation,
-                match self.job.tasks {
+                match tasks {
                     1 => format!("--input {rank}: a job of one task has rank 0 only"),
                     n => format!("--input {rank}: {n} tasks have the ranks 0 to {}", n - 1),
                 },

@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use tutti_core::{
-    ClusterTime, Event, JobId, JobState, JobView, Nanos, NodeId, PlacementView, Rank, TaskStatus,
-    Timetable,
+    ClusterTime, Event, JobId, JobState, JobView, Nanos, NodeId, NodeSpec, OnNodeLoss,
+    PlacementView, Rank, TaskStatus, Timetable,
 };
 use tutti_wire::Role;
 use tutti_wire::branch::{ClockReply, FromBranch, Order, Recipients, Report, ToBranch, batches};
@@ -53,6 +53,9 @@ pub(super) struct NodeEntry {
     unconfirmed: BTreeMap<JobId, Launch>,
     /// When it counts as lost; never while its agent is there.
     pub(super) lost_at: ClusterTime,
+    /// What it has, and jobs that are in line again and of which it still ends what is left from before
+    /// it was lost: until then it has not joined.
+    residue: Option<(NodeSpec, BTreeSet<JobId>)>,
 }
 
 /// An agent's connection, and through it that of all below it in the tree.
@@ -207,6 +210,10 @@ impl Driver {
 
     fn on_node_report(&mut self, node: NodeId, report: FromAgent) {
         match report {
+            FromAgent::Cleared { job, .. } if self.is_residue(node, job) => {
+                self.on_residue_cleared(node, job);
+            }
+            FromAgent::TaskEnded { job, .. } if self.is_residue(node, job) => {}
             FromAgent::TaskStarted { job, .. } => self.confirm(node, job),
             FromAgent::TaskEnded { job, rank, status, detail, usage } => {
                 self.confirm(node, job);
@@ -245,7 +252,10 @@ impl Driver {
                 return self.send_order(token, Recipients::Joiner(spec.name), order);
             }
             Some((&node, _)) => node,
-            None => NodeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)),
+            None => {
+                self.next_node = self.next_node.saturating_add(1);
+                NodeId(self.next_node - 1)
+            }
         };
         let is_here = matches!(
             self.connections.get(&token),
@@ -262,12 +272,14 @@ impl Driver {
             launched: BTreeSet::new(),
             unconfirmed: BTreeMap::new(),
             lost_at: ClusterTime::NEVER,
+            residue: None,
         });
         entry.agent = Some(token);
         entry.attach = attach;
         entry.address = address;
         entry.tasks_max = tasks_max;
         entry.lost_at = ClusterTime::NEVER;
+        entry.residue = None;
         let timetable = entry.timetable.clone();
         let launched = entry.launched.clone();
         let up = self.core.nodes().any(|view| view.id == node && view.up);
@@ -284,9 +296,33 @@ impl Driver {
             if let Some(&job) = held.iter().max() {
                 self.apply(&Event::Held { job });
             }
-            self.apply(&Event::NodeJoined { node, spec });
+            let again = held.into_iter().filter(|job| self.jobs.contains_key(job)).collect();
+            self.join_when_clear(node, spec, again);
         }
         self.take_early();
+    }
+
+    /// A node joins when nothing is left on it of jobs that it may be given again.
+    fn join_when_clear(&mut self, node: NodeId, spec: NodeSpec, residue: BTreeSet<JobId>) {
+        if residue.is_empty() {
+            self.apply(&Event::NodeJoined { node, spec });
+        } else if let Some(entry) = self.nodes.get_mut(&node) {
+            entry.residue = Some((spec, residue));
+        }
+    }
+
+    /// Whether a report is of what a lost node brought back, which nobody waits for.
+    fn is_residue(&self, node: NodeId, job: JobId) -> bool {
+        let residue = self.nodes.get(&node).and_then(|entry| entry.residue.as_ref());
+        residue.is_some_and(|(_, jobs)| jobs.contains(&job))
+    }
+
+    fn on_residue_cleared(&mut self, node: NodeId, job: JobId) {
+        let Some(entry) = self.nodes.get_mut(&node) else { return };
+        if let Some((spec, mut residue)) = entry.residue.take() {
+            residue.remove(&job);
+            self.join_when_clear(node, spec, residue);
+        }
     }
 
     /// Jobs that were launched on a node and that its keeper does not hold are launched again if
@@ -375,9 +411,28 @@ impl Driver {
             entry.unconfirmed.clear();
             say!("tutti controller: node {} is lost", entry.name);
         }
+        self.note_lost_tasks(node);
         self.apply(&Event::NodeLost { node });
         if self.is_abandoned() {
             self.give_up(node);
+        }
+    }
+
+    /// Jobs that go on without a node say at their end which of their tasks it took along.
+    pub(super) fn note_lost_tasks(&mut self, node: NodeId) {
+        let mut lost = Vec::new();
+        for view in self.core.jobs(self.now()) {
+            let goes_on = matches!(view.spec.on_node_loss, OnNodeLoss::Notify { .. });
+            let here = view.placements.iter().filter(|part| part.node == node && !part.cleared);
+            lost.extend(here.filter(|_| goes_on).flat_map(ranks_of).map(|rank| (view.id, rank)));
+        }
+        let why = format!("lost with node {}", self.node_name(node));
+        for (job, rank) in lost {
+            let Some(entry) = self.jobs.get_mut(&job) else { continue };
+            if entry.statuses.insert(rank, TaskStatus::Lost).is_none() {
+                entry.failures.note(rank, TaskStatus::Lost);
+                entry.note_detail(rank, why.clone());
+            }
         }
     }
 

@@ -8,8 +8,8 @@ use super::jobs::Entry;
 use super::report;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
-    ClusterTime, EndReason, Event, Figures, GroupId, JobId, JobSpec, JobState, Nanos, NodeId, Rank,
-    Refusal, UserId,
+    ClusterTime, EndReason, Event, Figures, GroupId, JobId, JobSpec, JobState, Nanos, NodeId,
+    OnNodeLoss, Rank, Refusal, UserId,
 };
 use tutti_linux::{peer, proc};
 use tutti_wire::branch::Vouch;
@@ -85,6 +85,11 @@ pub(super) enum Forbidden {
 enum Improper {
     #[error("a job with a front end must say so, and no other")]
     Stdio,
+    #[error(
+        "a job that its front end waits for can't be queued again when a node is lost; hand it in with \
+         `tutti submit`, or choose another --on-node-loss"
+    )]
+    RequeueWithFront,
     #[error(transparent)]
     Adopt(#[from] CannotAdopt),
     #[error("a connection is the front end of one job; this one has one already")]
@@ -128,9 +133,10 @@ impl Driver {
             Request::Processes { target } => {
                 self.on_part(token, uid, target, Question::Processes(target));
             }
-            Request::Nodes => {
-                let nodes = report::nodes(self);
-                self.reply(token, &Reply::Nodes(nodes));
+            Request::Nodes => self.reply_nodes(token),
+            Request::SetNodeSets { settings } => self.on_set_node_sets(token, uid, &settings),
+            Request::ChangeNodes { nodes, change } => {
+                self.on_change_nodes(token, uid, &nodes, &change);
             }
             Request::Cancel { target, at_once } => self.on_cancel(token, uid, target, at_once),
             Request::Signal { target, signal, every_process } => {
@@ -246,6 +252,10 @@ impl Driver {
             self.reply(token, &Reply::Declined { reason });
             return;
         }
+        let nodes = match self.node_wish(&request.nodes) {
+            Ok(nodes) => nodes,
+            Err(error) => return self.reply(token, &Reply::Declined { reason: error.to_string() }),
+        };
         let spec = JobSpec {
             owner: UserId(uid),
             group: GroupId(credentials.gid),
@@ -260,9 +270,10 @@ impl Driver {
             // Tasks can't be moved to other processors while they run.
             movable: false,
             weights: request.weights,
-            nodes: tutti_core::NodeWish::default(),
+            nodes,
             circuit: None,
             on_bad_exit: request.on_bad_exit,
+            on_node_loss: request.on_node_loss,
         };
         let entry = Entry {
             credentials,
@@ -281,6 +292,7 @@ impl Driver {
             suspended: BTreeSet::new(),
             statuses: BTreeMap::new(),
             failures: Failures::default(),
+            requeues: 0,
             exchanges: BTreeMap::new(),
             started_on: Vec::new(),
         };
@@ -301,6 +313,9 @@ impl Driver {
     ) -> Result<(), Improper> {
         if front != matches!(request.launch.stdio, Stdio::FrontEnd { .. }) {
             return Err(Improper::Stdio);
+        }
+        if front && request.on_node_loss == OnNodeLoss::Requeue {
+            return Err(Improper::RequeueWithFront);
         }
         if let Some(Connection { kind: Kind::Client(client), .. }) = self.connections.get(&token)
             && front

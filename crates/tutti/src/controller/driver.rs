@@ -93,6 +93,8 @@ pub(super) struct Driver {
     unread: BTreeSet<u64>,
     next_token: u64,
     pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
+    /// The number of the next node that is new: none is given twice.
+    pub(super) next_node: u32,
     pub(super) jobs: BTreeMap<JobId, Entry>,
     pub(super) ended: EndedJobs,
     /// What the jobs of each user take here, in bytes.
@@ -160,6 +162,7 @@ impl Driver {
             unread: BTreeSet::new(),
             next_token: LISTENER + 1,
             nodes: BTreeMap::new(),
+            next_node: 0,
             jobs: BTreeMap::new(),
             ended: EndedJobs::default(),
             kept_bytes: BTreeMap::new(),
@@ -321,6 +324,7 @@ impl Driver {
             Action::MoveOut { job } => self.follow_ups.push_back(Event::MovedOut { job }),
             Action::MoveIn { job } => self.follow_ups.push_back(Event::MovedIn { job }),
             Action::Kill { job, node } => self.tell_node(node, ToAgent::Kill { job }),
+            Action::Requeued { job } => self.on_requeued(job),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),
             Action::WakeAt { at } => self.wake_at = at,
         }
@@ -373,14 +377,27 @@ impl Driver {
         }
     }
 
-    fn on_ended(&mut self, job: JobId, outcome: Outcome) {
-        let Some(entry) = self.jobs.remove(&job) else { return };
-        self.count_out(&entry);
+    /// Nodes need keep nothing of a job any more.
+    fn forget_on_nodes(&mut self, job: JobId) {
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             if self.nodes.get_mut(&node).is_some_and(|node| node.forget(job)) {
                 self.tell_node(node, ToAgent::Forget { job });
             }
         }
+    }
+
+    /// A job is in line again, after a node was lost.
+    fn on_requeued(&mut self, job: JobId) {
+        self.forget_on_nodes(job);
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.begin_anew();
+        }
+    }
+
+    fn on_ended(&mut self, job: JobId, outcome: Outcome) {
+        let Some(entry) = self.jobs.remove(&job) else { return };
+        self.count_out(&entry);
+        self.forget_on_nodes(job);
         let detail = entry.detail_of_end(outcome);
         let reason = match outcome.reason {
             EndReason::NodeLost(node) => format!("node {} was lost", self.node_name(node)),

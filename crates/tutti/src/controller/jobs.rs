@@ -46,6 +46,8 @@ pub(super) struct Entry {
     pub(super) statuses: BTreeMap<Rank, TaskStatus>,
     /// Which of them ended badly.
     pub(super) failures: Failures,
+    /// How often it was queued again since a node was lost.
+    pub(super) requeues: u32,
     /// Barriers that some of its nodes have completed, and what they stored before.
     pub(super) exchanges: BTreeMap<Barrier, Gathered>,
     /// The nodes that it was started on.
@@ -70,6 +72,20 @@ pub(super) struct Gathered {
 const DETAILS_MAX: usize = 64;
 
 impl Entry {
+    /// Its tasks are to be started once more: what was reported of the earlier ones is over. What they
+    /// used stays used.
+    pub(super) fn begin_anew(&mut self) {
+        self.requeues += 1;
+        self.started = None;
+        self.tasks_ended.clear();
+        self.details.clear();
+        self.suspended.clear();
+        self.statuses.clear();
+        self.failures = Failures::default();
+        self.exchanges.clear();
+        self.started_on.clear();
+    }
+
     /// Keeps what a reader should know of a task.
     pub(super) fn note_detail(&mut self, rank: Rank, detail: String) {
         let known = self.details.contains_key(&detail);
@@ -81,6 +97,11 @@ impl Entry {
     /// What a reader should know: each different text once, with the ranks it holds for.
     pub(super) fn detail(&self) -> String {
         let mut lines = Vec::new();
+        match self.requeues {
+            0 => {}
+            1 => lines.push("queued again once, since a node was lost".into()),
+            times => lines.push(format!("queued again {times} times, since nodes were lost")),
+        }
         for (text, ranks) in &self.details {
             match ranks.as_slice() {
                 _ if self.tasks as usize == ranks.len() => lines.push(text.clone()),

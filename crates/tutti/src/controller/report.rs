@@ -7,8 +7,8 @@ use tutti_core::class::RULES;
 use tutti_core::param::{Range, Shown};
 use tutti_core::params::TABLE;
 use tutti_core::{
-    ClassName, ClassSpec, ClusterTime, JobId, JobState, JobView, Nanos, Outcome, Overrides, Param,
-    Period, Place, RowView, default_classes,
+    ClassName, ClassSpec, ClusterTime, JobId, JobState, JobView, Nanos, NodeId, Outcome, Overrides,
+    Param, Period, Place, RowView, default_classes,
 };
 use tutti_wire::launch::Usage;
 use tutti_wire::local::Reply;
@@ -183,6 +183,11 @@ pub(super) fn why_it_waits(driver: &Driver, job: JobId) -> String {
     }
 }
 
+fn sets_of(driver: &Driver, node: NodeId) -> Vec<String> {
+    let sets = driver.core.node_sets().iter().filter(|(_, nodes)| nodes.contains(&node));
+    sets.map(|(name, _)| name.to_string()).collect()
+}
+
 /// The nodes, by number.
 pub(super) fn nodes(driver: &Driver) -> Vec<NodeReport> {
     driver
@@ -190,7 +195,14 @@ pub(super) fn nodes(driver: &Driver) -> Vec<NodeReport> {
         .nodes()
         .map(|view| NodeReport {
             name: view.spec.name.clone(),
-            state: if view.up { "up" } else { "lost" }.into(),
+            state: match (view.up, view.drained) {
+                (true, None) => "up",
+                (true, Some(_)) => "drained",
+                (false, _) => "lost",
+            }
+            .into(),
+            drained: view.drained.map(Into::into),
+            sets: sets_of(driver, view.id),
             processors: view.spec.processors.count(),
             processors_used: view.used.count(),
             memory_bytes: view.spec.memory_bytes,

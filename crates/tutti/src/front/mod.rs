@@ -7,6 +7,7 @@
 
 mod foresight;
 mod input;
+mod nodes;
 mod output;
 mod pipes;
 mod relay;
@@ -18,6 +19,7 @@ mod weights;
 
 pub(crate) use foresight::{check_launch, output_file};
 pub(crate) use input::parse_input;
+pub(crate) use nodes::{list as node_list, parse_signal};
 pub(crate) use output::OutputOptions;
 pub(crate) use request::{FILE_LETTERS, JobOptions, duration, job_request, pattern_parser};
 pub(crate) use run::{RunOptions, run};

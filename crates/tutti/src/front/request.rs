@@ -1,5 +1,6 @@
 //! Makes a request for a job from what the user typed and where they stand.
 
+use super::nodes::NodeOptions;
 use super::weights::weights;
 use anyhow::Context;
 use clap::Args;
@@ -8,7 +9,7 @@ use nix::sys::stat::{Mode, umask};
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use tutti_core::{ClassName, Nanos, OnBadExit, Weights};
+use tutti_core::{ClassName, Nanos, OnBadExit, OnNodeLoss, Weights};
 use tutti_wire::launch::{LaunchSpec, Stdio, cut};
 use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
 use tutti_wire::local::JobRequest;
@@ -17,14 +18,17 @@ use tutti_wire::units::{parse_bytes, parse_count, parse_duration};
 // What `run` and `submit` have in common. No doc comment: clap would show it as the verb's own text.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct JobOptions {
-    /// Number of tasks
-    #[arg(short = 'n', long = "tasks", value_name = "N", default_value_t = 1, value_parser = count)]
-    pub(crate) tasks: u32,
+    /// Number of tasks [default: 1, or one for each node of -N]
+    #[arg(short = 'n', long = "tasks", value_name = "N", value_parser = count)]
+    pub(crate) tasks: Option<u32>,
 
     /// Processors of its own for each task; without it, tasks get one each, and share where the
     /// machine has fewer
     #[arg(short = 'c', long = "processors", value_name = "C", value_parser = count)]
     pub(crate) processors: Option<u32>,
+
+    #[command(flatten)]
+    pub(crate) nodes: NodeOptions,
 
     /// Memory that each task may use, such as 512M or 4G
     #[arg(short = 'm', long = "memory", value_name = "SIZE", value_parser = memory)]
@@ -64,6 +68,11 @@ pub(crate) struct JobOptions {
     #[arg(long)]
     pub(crate) keep_going: bool,
 
+    /// What to do when a node is lost: kill (end the job), requeue (queue it again, up to three times;
+    /// submit only) or notify (its other tasks go on; notify=USR1 sends them a signal)
+    #[arg(long, value_name = "HOW", default_value = "kill", value_parser = super::nodes::on_node_loss)]
+    pub(crate) on_node_loss: OnNodeLoss,
+
     /// The most processes that each task may have at once
     #[arg(long, value_name = "N")]
     pub(crate) max_processes: Option<u64>,
@@ -102,7 +111,7 @@ fn memory(text: &str) -> Result<u64, String> {
     Err(error)
 }
 
-fn count(text: &str) -> Result<u32, String> {
+pub(super) fn count(text: &str) -> Result<u32, String> {
     match parse_count(text) {
         Ok(0) => Err("the least is 1".into()),
         Ok(count) => Ok(count),
@@ -141,13 +150,15 @@ pub(crate) fn job_request(
     });
     let request = JobRequest {
         class: ClassName::new(options.class.as_deref().unwrap_or(class)),
-        tasks: options.tasks,
+        tasks: options.tasks()?,
         processors_per_task: options.processors,
         memory_per_task_bytes: options.memory,
         time_limit: options.time,
         deadline: options.deadline,
         grace: options.grace,
         weights: options.weights,
+        nodes: options.nodes_request()?,
+        on_node_loss: options.on_node_loss,
         on_bad_exit: match (options.kill_on_bad_exit, options.keep_going) {
             (true, _) => OnBadExit::Kill,
             (false, true) => OnBadExit::Continue,

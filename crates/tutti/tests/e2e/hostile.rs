@@ -82,7 +82,9 @@ fn request() -> JobRequest {
         deadline: None,
         grace: Nanos::from_millis(100),
         weights: None,
+        nodes: tutti_wire::local::NodesRequest::default(),
         on_bad_exit: OnBadExit::default(),
+        on_node_loss: tutti_core::OnNodeLoss::default(),
         launch: LaunchSpec {
             name: "x".into(),
             argv: vec![ByteBuf::from("/bin/true")],

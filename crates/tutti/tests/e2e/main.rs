@@ -21,6 +21,7 @@ mod harness;
 mod hostile;
 mod leftovers;
 mod mpi;
+mod nodes;
 mod recovery;
 mod run;
 mod sim;

@@ -130,7 +130,7 @@ struct Defaults {
 /// A job as `run` and `submit` make it without options, but for its size.
 fn options(tasks: u32, processors: Option<u32>) -> anyhow::Result<JobOptions> {
     let job = Defaults::try_parse_from(["bench"])?.job;
-    Ok(JobOptions { tasks, processors, ..job })
+    Ok(JobOptions { tasks: Some(tasks), processors, ..job })
 }
 
 /// How many processors this machine has for tasks.

@@ -112,6 +112,7 @@ impl Full {
             circuit: None,
             deadline: None,
             nodes: tutti_core::NodeWish::default(),
+            on_node_loss: tutti_core::OnNodeLoss::default(),
             on_bad_exit: OnBadExit::KillOnSignal,
         };
         Event::Submit { request: RequestId(self.requests), spec }

@@ -1,0 +1,106 @@
+//! What becomes of a job when one of its nodes is lost, or what held its tasks there is: as it asked
+//! ([`OnNodeLoss`]).
+//!
+//! By default a gang without one of its nodes can't run: it ends whole, with the reason. A job that is
+//! to be in line again ends in the same way first, and is queued anew only when every other node has
+//! said that nothing of it is left: so it never runs twice at a time. It keeps its number, and with it
+//! its place in line, and begins from the start, with all of its time limit before it. Whoever asks
+//! meanwhile that it end has it end. A job that wants to be told goes on without the tasks that were
+//! there.
+
+use crate::action::Action;
+use crate::controller::Core;
+use crate::ids::{JobId, NodeId};
+use crate::job::{EndReason, JobSpec};
+use crate::limits::REQUEUES_MAX;
+use crate::record::{Course, Deaths, Phase, Record, Residence};
+use crate::time::ClusterTime;
+use crate::wish::OnNodeLoss;
+use alloc::vec::Vec;
+
+/// What a loss asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Nothing: the job had nothing there to lose.
+    Nothing,
+    /// That the job end.
+    End,
+    /// That its other tasks be told, by this signal if by any.
+    Tell(Option<u8>),
+}
+
+/// How often a job may be in line again.
+const fn requeues_max(spec: &JobSpec) -> u32 {
+    match spec.on_node_loss {
+        OnNodeLoss::Requeue if !spec.attached => REQUEUES_MAX,
+        OnNodeLoss::Requeue | OnNodeLoss::Kill | OnNodeLoss::Notify { .. } => 0,
+    }
+}
+
+impl Record {
+    /// Whether a job that has come to this end is to be in line again.
+    pub(crate) const fn goes_on_in_line(&self, residence: &Residence) -> bool {
+        let lost =
+            matches!(residence.course, Course::Killed { reason: EndReason::NodeLost(_), .. });
+        lost && !self.asked_to_end && self.requeues < requeues_max(&self.spec)
+    }
+}
+
+impl Core {
+    /// A job has lost what it had on a node. To be called before nothing of it is there.
+    pub(crate) fn loss_on(&mut self, job: JobId, node: NodeId) -> Loss {
+        let Some(record) = self.jobs.get_mut(&job) else { return Loss::Nothing };
+        let rule = record.spec.on_node_loss;
+        let Phase::Resident(residence) = &mut record.phase else { return Loss::Nothing };
+        let Some(part) = residence.part(node).filter(|part| !part.cleared) else {
+            return Loss::Nothing;
+        };
+        match rule {
+            OnNodeLoss::Notify { .. } if part.left == 0 => Loss::Nothing,
+            OnNodeLoss::Notify { signal } => {
+                residence.lose_tasks(node);
+                Loss::Tell(signal)
+            }
+            OnNodeLoss::Kill | OnNodeLoss::Requeue => Loss::End,
+        }
+    }
+
+    /// Does what a loss asks for, once nothing of the job is on that node.
+    pub(crate) fn answer_loss(
+        &mut self,
+        now: ClusterTime,
+        (job, node, loss): (JobId, NodeId, Loss),
+        actions: &mut Vec<Action>,
+    ) {
+        match loss {
+            Loss::End => {
+                let order = (EndReason::NodeLost(node), Deaths::Collateral);
+                self.kill_resident(now, job, order, actions);
+            }
+            Loss::Tell(Some(signal)) if self.residence(job).is_some_and(|it| !it.ending()) => {
+                self.on_signal(job, &[], signal, actions);
+            }
+            Loss::Tell(_) | Loss::Nothing => {}
+        }
+    }
+
+    /// Puts a job in line again of which nothing is left anywhere.
+    pub(crate) fn queue_again(&mut self, mut record: Record, actions: &mut Vec<Action>) {
+        let (job, now) = (record.id, self.now);
+        record.requeues += 1;
+        record.phase = Phase::Queued { since: now };
+        if record.deadline.is_some() {
+            self.plans.at_risk.entry(job).or_insert(now);
+        }
+        if record.suspended {
+            self.queue.suspended.insert(job);
+        } else {
+            self.queue.add(job, &record.spec, self.matrix.blank().free());
+        }
+        self.jobs.insert(job, record);
+        // It may come before others who were promised something.
+        self.queue.disturbed = true;
+        self.queue.reconsider();
+        actions.push(Action::Requeued { job });
+    }
+}

@@ -1,0 +1,106 @@
+//! What becomes of jobs when nodes are lost, as they asked.
+
+use crate::cluster::{Cluster, job};
+use crate::scenarios::why;
+use tutti_core::{
+    Action, Event, JobId, JobSpec, JobState, NodeWish, OnNodeLoss, Rank, TaskStatus, WaitReason,
+};
+
+/// A job with a task on each of so many nodes.
+fn spec(nodes: u32, on_node_loss: OnNodeLoss) -> JobSpec {
+    let wish = NodeWish { count: Some(nodes), ..NodeWish::default() };
+    JobSpec { nodes: wish, on_node_loss, ..job(nodes) }
+}
+
+fn is_running(c: &Cluster, job: JobId) -> bool {
+    let view = c.core.job(job, tutti_core::ClusterTime(c.now));
+    view.is_some_and(|view| matches!(view.state, JobState::Running { .. }))
+}
+
+/// Where a job is.
+fn nodes(c: &Cluster, job: JobId) -> Vec<u32> {
+    c.core.parts(job).iter().map(|part| part.node.0).collect()
+}
+
+#[test]
+fn a_job_ends_whole_by_default() {
+    let mut c = Cluster::with_nodes(&[1, 1, 1]);
+    let id = c.submit(spec(2, OnNodeLoss::Kill));
+    c.lose(1);
+    c.deliver_kills();
+    let outcome = c.outcomes[&id];
+    assert_eq!((&*outcome.reason.to_string(), outcome.exit_code), ("node 1 was lost", 121));
+}
+
+#[test]
+fn a_job_is_in_line_again_once_its_other_nodes_are_clear() {
+    let mut c = Cluster::with_nodes(&[1, 1, 1]);
+    let again = c.submit(spec(2, OnNodeLoss::Requeue));
+    assert_eq!(nodes(&c, again), [0, 1]);
+    c.event(Event::SetParams { params: crate::cluster::params(&[("rows", 1)]) });
+    let later = c.submit(job(2));
+    c.lose(0);
+    // Something of it may be left on node 1, so it is nowhere else.
+    assert!(!is_running(&c, again) && !is_running(&c, later));
+    c.deliver_kills();
+    assert_eq!(nodes(&c, again), [1, 2], "before who came later");
+    assert!(is_running(&c, again));
+    assert_eq!(why(&c, later), Some(WaitReason::Rows { limit: 1 }));
+    assert_eq!(c.core.job(again, tutti_core::ClusterTime(c.now)).unwrap().requeues, 1);
+    let outcome = c.finish(again);
+    assert_eq!((&*outcome.reason.to_string(), outcome.exit_code), ("completed", 0));
+}
+
+#[test]
+fn a_job_that_takes_nodes_down_does_not_go_round_for_ever() {
+    let mut c = Cluster::with_nodes(&[1]);
+    let id = c.submit(spec(1, OnNodeLoss::Requeue));
+    for _ in 0..3 {
+        c.lose(0);
+        assert!(!c.outcomes.contains_key(&id));
+        c.join(0, 1);
+        assert!(is_running(&c, id));
+    }
+    c.lose(0);
+    assert_eq!(c.outcomes[&id].exit_code, 121);
+    assert_eq!(c.requeued[&id], 3);
+}
+
+#[test]
+fn who_asks_that_it_end_has_it_end() {
+    let mut c = Cluster::with_nodes(&[1, 1]);
+    let id = c.submit(spec(2, OnNodeLoss::Requeue));
+    c.lose(0);
+    c.cancel(id, false);
+    c.deliver_kills();
+    assert_eq!(c.outcomes[&id].exit_code, 121);
+    // A job that its front end waits for is not in line again either.
+    c.join(0, 1);
+    let attached = c.submit(JobSpec { attached: true, ..spec(1, OnNodeLoss::Requeue) });
+    c.lose(0);
+    assert_eq!(c.outcomes[&attached].exit_code, 121);
+}
+
+#[test]
+fn others_go_on_and_are_told() {
+    let mut c = Cluster::with_nodes(&[1, 1, 1]);
+    let id = c.submit(spec(3, OnNodeLoss::Notify { signal: Some(10) }));
+    let from = c.log.len();
+    c.lose(1);
+    let told = c.log[from..].iter().filter_map(|action| match action {
+        Action::Signal { node, signal, .. } => Some((node.0, *signal)),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [(0, 10), (2, 10)]);
+    let view = c.core.job(id, tutti_core::ClusterTime(c.now)).unwrap();
+    assert_eq!(view.ended, [(Rank(1), TaskStatus::Lost)]);
+    assert!(is_running(&c, id));
+    c.advance_ms(5);
+    let outcome = c.finish(id);
+    assert_eq!((&*outcome.reason.to_string(), outcome.exit_code), ("completed", 121));
+    // So too if it is the keeper that lost them.
+    let id = c.submit(spec(2, OnNodeLoss::Notify { signal: None }));
+    c.end_task(id, 0, TaskStatus::Lost);
+    assert!(is_running(&c, id));
+    assert_eq!(c.finish(id).exit_code, 121);
+}

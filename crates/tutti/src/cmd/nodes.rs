@@ -1,0 +1,158 @@
+//! `tutti nodes`: which there are, which take jobs, and sets of them.
+
+use super::{ask, unexpected};
+use crate::exit::Exit;
+use crate::front::node_list;
+use crate::output::{Align, Table, print_json, print_table};
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use std::collections::BTreeMap;
+use tutti_wire::host_list::format_host_list;
+use tutti_wire::local::{NodeChange, Reply, Request};
+use tutti_wire::report::NodeReport;
+use tutti_wire::units::format_bytes;
+
+/// What the columns of a node mean.
+const COLUMNS: &str = "\
+STATE     up, drained (takes no new jobs) or lost
+USED      processors that some job has
+PROMISED  memory that jobs in the matrix have by --memory
+JOBS      jobs with tasks there
+
+A list of nodes, as in a[1-8],b,set:gpu: a1 to a8, b, and those of the set gpu.";
+
+#[derive(Args, Debug)]
+#[command(after_help = COLUMNS, args_conflicts_with_subcommands = true)]
+pub(crate) struct NodesArgs {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(subcommand)]
+    order: Option<Order>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Order {
+    /// Let nodes take no new jobs; those that are there run on
+    Drain {
+        /// Which
+        #[arg(value_name = "NODES", value_parser = node_list)]
+        nodes: String,
+        /// Why, for those who ask
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        reason: String,
+    },
+    /// Let drained nodes take jobs again
+    Resume {
+        /// Which
+        #[arg(value_name = "NODES", value_parser = node_list)]
+        nodes: String,
+    },
+    /// Take nodes out of the cluster
+    Remove {
+        /// Which
+        #[arg(value_name = "NODES", value_parser = node_list)]
+        nodes: String,
+        /// Even if they have jobs: these end as if the node were lost
+        #[arg(long)]
+        now: bool,
+    },
+    /// Show sets of nodes, or give names to some
+    Set {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// Which set is to be which nodes: gpu=a[1-4]; gpu=none for no such set any more
+        #[arg(value_name = "NAME=NODES")]
+        settings: Vec<String>,
+    },
+}
+
+pub(crate) fn execute(args: NodesArgs) -> anyhow::Result<Exit> {
+    let (request, is_order) = match args.order {
+        None => (Request::Nodes, false),
+        Some(Order::Set { json, settings }) => return sets(json, &settings),
+        Some(Order::Drain { nodes, reason }) => {
+            (Request::ChangeNodes { nodes, change: NodeChange::Drain { reason } }, true)
+        }
+        Some(Order::Resume { nodes }) => {
+            (Request::ChangeNodes { nodes, change: NodeChange::Resume }, true)
+        }
+        Some(Order::Remove { nodes, now }) => {
+            (Request::ChangeNodes { nodes, change: NodeChange::Remove { now } }, true)
+        }
+    };
+    let Reply::Nodes(nodes) = ask(&request)? else { return unexpected() };
+    match (args.json, is_order) {
+        (true, _) => print_json(&nodes)?,
+        (false, false) => print_table(&table(&nodes))?,
+        // Done, and no more to be said.
+        (false, true) => {}
+    }
+    Ok(Exit::OK)
+}
+
+fn sets(json: bool, settings: &[String]) -> anyhow::Result<Exit> {
+    let mut orders = Vec::new();
+    for setting in settings {
+        match setting.split_once('=') {
+            Some((name, nodes)) => orders.push((name.trim().into(), nodes.trim().into())),
+            None => bail!("{setting:?} sets nothing; write NAME=NODES, such as gpu=a[1-4]"),
+        }
+    }
+    let request = match orders.is_empty() {
+        true => Request::Nodes,
+        false => Request::SetNodeSets { settings: orders },
+    };
+    let Reply::Nodes(nodes) = ask(&request)? else { return unexpected() };
+    let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in &nodes {
+        for set in &node.sets {
+            sets.entry(set).or_default().push(&node.name);
+        }
+    }
+    if json {
+        print_json(&sets)?;
+        return Ok(Exit::OK);
+    }
+    let mut table = Table::new(&[("SET", Align::Left), ("NODES", Align::Left)]);
+    for (set, nodes) in sets {
+        table.row([set.to_owned(), format_host_list(nodes)]);
+    }
+    print_table(&table)?;
+    Ok(Exit::OK)
+}
+
+fn table(nodes: &[NodeReport]) -> Table {
+    // What most clusters never use takes no room there.
+    let sets = nodes.iter().any(|node| !node.sets.is_empty());
+    let reasons = nodes.iter().any(|node| node.drained.is_some());
+    let mut columns = vec![
+        ("NODE", Align::Left),
+        ("STATE", Align::Left),
+        ("PROCESSORS", Align::Right),
+        ("USED", Align::Right),
+        ("MEMORY", Align::Right),
+        ("PROMISED", Align::Right),
+        ("JOBS", Align::Right),
+    ];
+    columns.extend(sets.then_some(("SETS", Align::Left)));
+    columns.extend(reasons.then_some(("REASON", Align::Left)));
+    let mut table = Table::new(&columns).can_spare(&["PROMISED", "SETS", "STATE"]);
+    for node in nodes {
+        let mut row = vec![
+            node.name.clone(),
+            node.state.clone(),
+            node.processors.to_string(),
+            node.processors_used.to_string(),
+            format_bytes(node.memory_bytes),
+            format_bytes(node.memory_promised_bytes),
+            node.jobs.to_string(),
+        ];
+        row.extend(sets.then(|| node.sets.join(",")));
+        row.extend(reasons.then(|| node.drained.clone().unwrap_or_default()));
+        table.row(row);
+    }
+    table
+}

@@ -1,0 +1,99 @@
+//! What can be said of nodes, as far as one node shows it.
+
+use crate::harness::Instance;
+
+/// The name of the only node.
+fn only_node(instance: &Instance) -> String {
+    let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
+    nodes[0]["name"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_job_may_say_on_which_nodes_it_wants_to_be() {
+    let instance = Instance::new().up();
+    let name = only_node(&instance);
+    let size = ["sh", "-c", "echo $TUTTI_SIZE"];
+    let run = |options: &[&str]| instance.tutti(&[&["run"], options, &["--"], &size].concat());
+    assert_eq!(run(&["-N", "1", "--tasks-per-node", "2"]).expect(0).text(), "2\n2\n");
+    assert_eq!(run(&["-N", "1", "-n", "2", "--spread", "--exclusive"]).expect(0).text(), "2\n2\n");
+    assert_eq!(run(&["--nodes", &name]).expect(0).text(), "1\n");
+    let two = run(&["-N", "2"]).expect(120);
+    two.says("2 nodes were asked for, and fewer can take their share of the tasks; ask for -N 1");
+    run(&["-N", "2", "-n", "1"]).expect(120).says("ask for at most -N 1");
+    let strange = run(&["--nodes", "nowhere[1-2]"]).expect(120);
+    strange.says("there is no node nowhere1; the nodes are").says(&name);
+    run(&["--nodes", "4"]).expect(120).says("how many nodes is said by -N");
+    run(&["--nodes", "set:gpu"]).expect(120).says("there is no set gpu; none is defined");
+    run(&["--exclude", &name]).expect(120).says("none of the nodes that the job may be on");
+    run(&["--nodes", "a[1-"]).expect(2).says("brackets must be closed");
+    let many = run(&["-N", "1", "--tasks-per-node", "2", "-n", "3"]);
+    let many = many.expect(125);
+    many.says("have room for 2, and 3 were asked for");
+}
+
+#[test]
+fn a_script_may_say_it_as_for_sbatch() {
+    let instance = Instance::new().up();
+    let name = only_node(&instance);
+    let lines = format!("#SBATCH -N 1 --ntasks-per-node=2 --nodelist={name} --exclusive\n");
+    instance.script("job.sh", &format!("#!/bin/sh\n{lines}echo $TUTTI_RANK\n"));
+    let job = instance.submit(&["-o", "out", "./job.sh"]).to_string();
+    instance.tutti(&["wait", &job]).expect(0);
+    let mut ranks: Vec<String> =
+        instance.shell("cat out").expect(0).text().lines().map(Into::into).collect();
+    ranks.sort();
+    assert_eq!(ranks, ["0", "1"]);
+}
+
+#[test]
+fn sets_of_nodes_have_names() {
+    let instance = Instance::new().up();
+    let name = only_node(&instance);
+    let sets = instance.tutti(&["nodes", "set", &format!("gpu={name}")]).expect(0).text();
+    assert!(sets.contains("gpu") && sets.contains(&name), "{sets}");
+    let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
+    assert_eq!(nodes[0]["sets"][0], "gpu");
+    instance.tutti(&["run", "--nodes", "set:gpu", "true"]).expect(0);
+    let other = instance.tutti(&["run", "--nodes", "set:cpu", "true"]).expect(120);
+    other.says("there is no set cpu; the sets are gpu");
+    instance.tutti(&["nodes", "set", "gpu=nowhere"]).expect(1).says("there is no node nowhere");
+    instance.tutti(&["nodes", "set", "gpu"]).expect(1).says("write NAME=NODES");
+    instance.tutti(&["nodes", "set", "g,p=none"]).expect(1).says("can't be the name of a set");
+    instance.tutti(&["nodes", "set", "gpu=none"]).expect(0);
+    instance.tutti(&["run", "--nodes", "set:gpu", "true"]).expect(120);
+}
+
+#[test]
+fn a_drained_node_takes_no_new_jobs_and_keeps_those_it_has() {
+    let instance = Instance::alone().up();
+    let name = only_node(&instance);
+    let stays = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
+    instance.wait_for_state(stays, "running");
+    instance.tutti(&["nodes", "drain", &name, "--reason", "a new fan"]).expect(0);
+    let table = instance.tutti(&["nodes"]).expect(0).text();
+    assert!(table.contains("drained") && table.contains("a new fan"), "{table}");
+    let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
+    assert_eq!(
+        (&nodes[0]["state"], &nodes[0]["drained"]),
+        (&"drained".into(), &"a new fan".into())
+    );
+    instance.tutti(&["run", "true"]).expect(120).says("all nodes are drained");
+    assert_eq!(instance.job(stays)["state"], "running");
+    instance.tutti(&["nodes", "resume", &name]).expect(0);
+    instance.tutti(&["run", "true"]).expect(0);
+    instance.tutti(&["nodes", "drain", "nowhere"]).expect(1).says("there is no node nowhere");
+    instance.tutti(&["nodes", "remove", &name]).expect(1).says("`tutti down` ends it");
+    instance.tutti(&["cancel", "--now", &stays.to_string()]).expect(0);
+}
+
+#[test]
+fn what_is_to_be_when_a_node_is_lost_may_be_said() {
+    let instance = Instance::new().up();
+    instance.tutti(&["run", "--on-node-loss", "notify=USR1", "true"]).expect(0);
+    let job = instance.submit(&["--on-node-loss", "requeue", "-o", "/dev/null", "true"]);
+    instance.tutti(&["wait", &job.to_string()]).expect(0);
+    let run = instance.tutti(&["run", "--on-node-loss", "requeue", "true"]);
+    run.expect(125).says("hand it in with `tutti submit`");
+    let strange = instance.tutti(&["run", "--on-node-loss", "notify=NOSUCH", "true"]).expect(2);
+    strange.says("is no signal");
+}
