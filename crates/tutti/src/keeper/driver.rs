@@ -495,6 +495,7 @@ impl Keeper {
         match order {
             ToKeeper::Launch { launch, cgroup } => {
                 let id = launch.job;
+                self.remove_if_over(id);
                 if self.jobs.contains_key(&id) || self.stop_at_ns.is_some() {
                     say!("tutti keeper: job {id} is not launched: it is known, or we stop");
                     return;
@@ -526,6 +527,14 @@ impl Keeper {
             }),
             ToKeeper::Stop => self.stop(),
         }
+    }
+
+    /// A job that is queued again may be launched in the same breath in which it was forgotten.
+    fn remove_if_over(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_over()) else { return };
+        job.settle_front(&mut self.context);
+        job.detach(&mut self.context);
+        self.jobs.remove(&id);
     }
 
     fn on_launched(&mut self, id: JobId) {

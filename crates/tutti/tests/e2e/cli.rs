@@ -102,6 +102,8 @@ fn json_has_the_documented_keys() {
     let node_keys = [
         "name",
         "state",
+        "drained",
+        "sets",
         "processors",
         "processors_used",
         "memory_bytes",

@@ -14,9 +14,9 @@ static BEDS: AtomicU32 = AtomicU32::new(0);
 
 /// A test bed, and an instance that is never started: it keeps tests that measure away, and its audit
 /// finds what the test bed leaves.
-struct Bed {
+pub(crate) struct Bed {
     bed: Option<Testbed>,
-    audit: Instance,
+    pub(crate) audit: Instance,
 }
 
 impl Bed {
@@ -35,7 +35,7 @@ impl Bed {
     }
 
     /// A cluster.
-    fn up(nodes: usize, clocks_ahead_s: &[i64]) -> Self {
+    pub(crate) fn up(nodes: usize, clocks_ahead_s: &[i64]) -> Self {
         let bed = Self::of(nodes, clocks_ahead_s);
         bed.bed().up().unwrap();
         bed
@@ -46,24 +46,24 @@ impl Bed {
     }
 
     /// The node of this number, from 1.
-    fn node(&self, number: usize) -> &Node {
+    pub(crate) fn node(&self, number: usize) -> &Node {
         &self.bed().nodes()[number - 1]
     }
 
     #[track_caller]
-    fn start(&self, number: usize, args: &[&str]) -> Running {
+    pub(crate) fn start(&self, number: usize, args: &[&str]) -> Running {
         let mut command = self.node(number).tutti(args);
         command.current_dir(&self.audit.work).env("NAP", &self.audit.nap);
         Running::start(command)
     }
 
     #[track_caller]
-    fn tutti(&self, number: usize, args: &[&str]) -> Done {
+    pub(crate) fn tutti(&self, number: usize, args: &[&str]) -> Done {
         self.start(number, args).wait()
     }
 
     #[track_caller]
-    fn states(&self) -> BTreeMap<String, String> {
+    pub(crate) fn states(&self) -> BTreeMap<String, String> {
         let Value::Array(nodes) = self.tutti(1, &["nodes", "--json"]).expect(0).json() else {
             panic!("no list of nodes")
         };

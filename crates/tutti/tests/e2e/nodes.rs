@@ -1,6 +1,7 @@
-//! What can be said of nodes, as far as one node shows it.
+//! What can be said of nodes, on one and on several.
 
-use crate::harness::Instance;
+use crate::cluster::Bed;
+use crate::harness::{Instance, eventually};
 
 /// The name of the only node.
 fn only_node(instance: &Instance) -> String {
@@ -96,4 +97,88 @@ fn what_is_to_be_when_a_node_is_lost_may_be_said() {
     run.expect(125).says("hand it in with `tutti submit`");
     let strange = instance.tutti(&["run", "--on-node-loss", "notify=NOSUCH", "true"]).expect(2);
     strange.says("is no signal");
+}
+
+#[test]
+fn jobs_get_the_nodes_of_a_cluster_that_they_ask_for() {
+    let bed = Bed::up(3, &[0]);
+    let hosts = |options: &[&str]| {
+        let done = bed.tutti(1, &[&["run"], options, &["--", "hostname"]].concat());
+        done.expect(0).sorted().join(" ")
+    };
+    assert_eq!(hosts(&["-N", "3"]), "n1 n2 n3");
+    assert_eq!(hosts(&["-N", "2", "-n", "3", "--exclude", "n1"]), "n2 n2 n3");
+    assert_eq!(hosts(&["-n", "2"]), "n1 n1");
+    assert_eq!(hosts(&["-n", "2", "--spread", "--nodes", "n[2-3]"]), "n2 n3");
+    bed.tutti(1, &["nodes", "set", "far=n[2-3]"]).expect(0);
+    assert_eq!(hosts(&["--tasks-per-node", "1", "-n", "2", "--nodes", "set:far"]), "n2 n3");
+    bed.tutti(2, &["run", "-N", "9", "true"]).expect(120).says("ask for -N 3");
+    bed.tutti(1, &["run", "--nodes", "n4", "true"]).expect(120).says("the nodes are n[1-3]");
+    bed.tutti(1, &["nodes", "drain", "n2"]).expect(0);
+    assert_eq!(bed.states()["n2"], "drained");
+    bed.tutti(1, &["run", "-N", "3", "true"]).expect(120).says("ask for -N 2");
+    assert_eq!(hosts(&["-N", "2"]), "n1 n3");
+    bed.tutti(1, &["nodes", "resume", "n2"]).expect(0);
+    assert_eq!(hosts(&["-N", "3"]), "n1 n2 n3");
+}
+
+#[test]
+fn a_job_whose_node_is_lost_does_what_it_asked_for() {
+    let bed = Bed::up(3, &[0]);
+    let submit = |how: &str, command: &str| {
+        let options = ["-N", "2", "--nodes", "n[2-3]", "--on-node-loss", how, "-o", "/dev/null"];
+        let verb = ["submit", "--parsable"];
+        let done = bed.tutti(1, &[&verb[..], &options, &["sh", "-c", command]].concat());
+        done.expect(0).text().trim().to_owned()
+    };
+    let runs = |rank: u32| {
+        let text = std::fs::read_to_string(bed.audit.work.join(format!("runs.{rank}")));
+        text.map_or(0, |text| text.lines().count())
+    };
+    // Sleeps when it is run for the first time only.
+    let again = submit(
+        "requeue",
+        "echo >> runs.$TUTTI_RANK; test $(wc -l < runs.$TUTTI_RANK) = 2 || sleep $NAP",
+    );
+    let told =
+        submit("notify=USR1", "trap 'echo told > told; exit 0' USR1; while :; do sleep 0.1; done");
+    let killed = submit("kill", "sleep $NAP");
+    eventually("both ranks have begun", || (runs(0) == 1 && runs(1) == 1).then_some(()));
+    eventually("all run", || {
+        let jobs = bed.tutti(1, &["ps", "--json"]).expect(0).json();
+        let running = |job: &serde_json::Value| job["state"] == "running";
+        jobs.as_array().is_some_and(|jobs| jobs.iter().all(running)).then_some(())
+    });
+    bed.tutti(3, &["down"]).expect(0);
+    bed.tutti(1, &["wait", &killed]).expect(121);
+    bed.tutti(1, &["wait", &told]).expect(121);
+    assert!(bed.audit.work.join("told").exists());
+    eventually("it is queued again", || {
+        let jobs = bed.tutti(1, &["ps", "--json", &again]).expect(0).json();
+        (jobs[0]["state"] == "queued").then_some(())
+    });
+    assert_eq!(runs(0), 1);
+    bed.tutti(3, &["up"]).expect(0);
+    bed.tutti(1, &["wait", &again]).expect(0);
+    assert_eq!((runs(0), runs(1)), (2, 2));
+    let job = bed.tutti(1, &["ps", "--json", &again]).expect(0).json();
+    assert!(job[0]["detail"].as_str().unwrap().contains("queued again once"), "{job}");
+}
+
+#[test]
+fn a_node_that_is_removed_is_none_of_the_cluster() {
+    let bed = Bed::up(3, &[0]);
+    bed.tutti(1, &["nodes", "remove", "n1"]).expect(1).says("the one that the controller runs on");
+    let busy = bed.start(1, &["run", "--nodes", "n2", "--", "sleep", &bed.audit.nap]);
+    eventually("it runs", || {
+        bed.tutti(1, &["ps"]).expect(0).text().contains("running").then_some(())
+    });
+    bed.tutti(1, &["nodes", "remove", "n2"]).expect(1).says("has jobs: 1; have it take no more");
+    bed.tutti(1, &["nodes", "remove", "n2", "--now"]).expect(0);
+    busy.wait().expect(121);
+    bed.tutti(3, &["down"]).expect(0);
+    bed.tutti(1, &["nodes", "remove", "n3"]).expect(0);
+    assert_eq!(bed.states().into_keys().collect::<Vec<_>>(), ["n1"]);
+    eventually("n2 has ended", || bed.node(2).daemon("agent").is_none().then_some(()));
+    bed.tutti(1, &["run", "true"]).expect(0);
 }
