@@ -239,7 +239,7 @@ fn nobody_joins_without_a_good_token() {
     // Who was removed does not come back, and his name can be taken again.
     bed.tutti(1, &["nodes", "remove", "n9"]).expect(1).says("there is no node n9");
     bed.tutti(1, &["nodes", "remove", "n1"]).expect(1).says("the controller runs on");
-    bed.tutti(2, &["nodes", "remove", "n2"]).expect(1).says("only root");
+    bed.tutti(2, &["nodes", "remove", "n2"]).expect(1).says("root of this machine is not root");
     bed.tutti(2, &["down"]).expect(0);
     bed.tutti(1, &["nodes", "remove", "n2"]).expect(0);
     bed.tutti(2, &["leave"]).expect(0);
