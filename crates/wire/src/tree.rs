@@ -189,7 +189,7 @@ pub enum FromAgent {
     },
     /// All tasks of a job here have entered a barrier in which those of other nodes take part.
     Exchange(Exchange),
-    /// The node goes out of service, and its tasks are being ended.
+    /// The node goes out of service. It ends its tasks when it is told to stop, or soon in any case.
     Leaving,
     /// How busy the node is, otherwise than when it was last told.
     Load(LoadAverages),

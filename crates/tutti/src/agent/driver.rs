@@ -71,6 +71,9 @@ impl AgentOptions {
 const RETRY_MIN_NS: u64 = 2_000_000;
 const RETRY_MAX_NS: u64 = 1_000_000_000;
 
+/// The longest that a node which goes out of service waits for the controller to know.
+const LEAVE_NS: u64 = 2_000_000_000;
+
 const KEEPER: u64 = 1;
 const EVENTS: u64 = 5;
 const SIGNALS: u64 = 6;
@@ -98,6 +101,8 @@ pub(super) struct Agent {
     retry_ns: u64,
     pub(super) jobs: BTreeMap<JobId, Job>,
     stopping: bool,
+    /// Until when it waits to be told that the controller knows of its leaving.
+    leaves_by_ns: Option<u64>,
     /// Who started it: the supervisor.
     parent: Pid,
 }
@@ -151,6 +156,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         retry_ns: RETRY_MIN_NS,
         jobs: BTreeMap::new(),
         stopping: false,
+        leaves_by_ns: None,
         parent: getppid(),
         options,
     };
@@ -187,6 +193,9 @@ impl Agent {
                 }
             }
             self.end_due(clock::monotonic_ns());
+            if self.leaves_by_ns.is_some_and(|by| by <= clock::monotonic_ns()) {
+                self.close_down();
+            }
             self.flush();
         }
         self.switch.stop();
@@ -201,7 +210,8 @@ impl Agent {
     fn due_ns(&self) -> Option<u64> {
         let endings = self.endings.iter().map(|ending| ending.due_ns);
         let trees = [self.tracker.due_ns(), self.tree.due_ns()];
-        let due = [self.retry_at_ns, self.load.due_ns()].into_iter().chain(trees);
+        let own = [self.retry_at_ns, self.load.due_ns(), self.leaves_by_ns];
+        let due = own.into_iter().chain(trees);
         due.flatten().chain(endings).min()
     }
 
@@ -300,6 +310,9 @@ impl Agent {
             say!("tutti agent: lost the controller: {reason}; jobs go on taking turns");
             reason.clone_into(&mut self.loss);
         }
+        if self.leaves_by_ns.is_some() {
+            self.close_down();
+        }
         if self.welcomed {
             self.welcomed = false;
             self.retry_soon();
@@ -336,22 +349,34 @@ impl Agent {
                 let answer = self.answer(&question);
                 self.tell_controller(FromAgent::Answer { query, answer });
             }
-            ToAgent::Stop => {
-                self.stopping = true;
-                self.tell_keeper(&ToKeeper::Stop);
+            ToAgent::Stop => self.close_down(),
+        }
+    }
+
+    /// The node goes out of service, by the word of its supervisor. The controller takes note before
+    /// anything is ended here: no task is said to have failed by it, and whoever asks after the end
+    /// hears that the node is gone.
+    fn on_signals(&mut self) {
+        while let Ok(Some(_)) = self.signals.read_signal() {
+            if self.stopping || self.leaves_by_ns.is_some() {
+                continue;
+            }
+            if self.welcomed {
+                self.tell_controller(FromAgent::Leaving);
+                self.leaves_by_ns = Some(clock::monotonic_ns() + LEAVE_NS);
+            } else {
+                self.close_down();
             }
         }
     }
 
-    /// The node goes out of service, by the word of its supervisor.
-    fn on_signals(&mut self) {
-        while let Ok(Some(_)) = self.signals.read_signal() {
-            if !self.stopping {
-                self.tell_controller(FromAgent::Leaving);
-                self.stopping = true;
-                self.tell_keeper(&ToKeeper::Stop);
-            }
+    fn close_down(&mut self) {
+        self.stopping = true;
+        if self.leaves_by_ns.take().is_some() {
+            // What ends here from now on is nobody's business.
+            self.welcomed = false;
         }
+        self.tell_keeper(&ToKeeper::Stop);
     }
 
     fn take_settings(&mut self, settings: Settings) {

@@ -227,7 +227,7 @@ impl Driver {
                 self.apply(&Event::JobCleared { job, nodes: [node].into() });
             }
             FromAgent::Exchange(exchange) => self.on_exchange(node, exchange),
-            FromAgent::Leaving => self.on_node_lost(node),
+            FromAgent::Leaving => self.on_leaving(node),
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
             FromAgent::Answer { query, answer } => self.on_answer(query, answer),
             FromAgent::Join(_) => {
@@ -416,6 +416,17 @@ impl Driver {
         if self.is_abandoned() {
             self.give_up(node);
         }
+    }
+
+    /// A node goes out of service. What ends there from now on ends because of that, and is not asked
+    /// for any more.
+    fn on_leaving(&mut self, node: NodeId) {
+        self.on_node_lost(node);
+        self.tell_node(node, ToAgent::Stop);
+        if let Some(entry) = self.nodes.get_mut(&node) {
+            entry.agent = None;
+        }
+        self.answer_for_lost(node);
     }
 
     /// Jobs that go on without a node say at their end which of their tasks it took along.

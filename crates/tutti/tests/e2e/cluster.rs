@@ -321,14 +321,17 @@ fn a_node_that_is_taken_down_is_out_of_service_at_once() {
     let bed = Bed::up(3, &[0]);
     let sleep = ["sleep", bed.audit.nap.as_str()];
     let far = bed.start(1, &[&["run", "-n", "6", "--"][..], &sleep].concat());
-    let near = ["submit", "--parsable", "-n", "2", "-o", "/dev/null", "--"];
-    let near = bed.tutti(1, &[&near[..], &sleep].concat()).expect(0).text();
-    eventually("two jobs on it", || {
-        let Value::Array(jobs) = bed.tutti(1, &["ps", "--json"]).expect(0).json() else {
+    let running = |jobs: usize| {
+        let Value::Array(found) = bed.tutti(1, &["ps", "--json"]).expect(0).json() else {
             panic!("no list of jobs")
         };
-        (jobs.len() == 2 && jobs.iter().all(|job| job["state"] == "running")).then_some(())
-    });
+        let all = found.len() == jobs && found.iter().all(|job| job["state"] == "running");
+        all.then_some(())
+    };
+    eventually("it runs", || running(1));
+    let near = ["submit", "--parsable", "-n", "2", "-o", "/dev/null", "--"];
+    let near = bed.tutti(1, &[&near[..], &sleep].concat()).expect(0).text();
+    eventually("two jobs on it", || running(2));
     let begun = std::time::Instant::now();
     bed.tutti(3, &["down"]).expect(0);
     assert_eq!(bed.states()["n3"], "lost");
