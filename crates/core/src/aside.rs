@@ -26,12 +26,13 @@ use crate::ending::memory_of;
 use crate::ids::{JobId, NodeId, RowId};
 use crate::record::{Course, Part, Record, Residence};
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 #[cfg(test)]
 mod tests;
 
 /// Where a resident job is on its way out of the matrix and back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Place {
     /// In the matrix, with its turns unless a user suspended it.
     #[default]

@@ -51,7 +51,7 @@ impl ProcessorTime {
 }
 
 /// What an account has and had.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Balance {
     /// What may be used in all.
     pub allowance: ProcessorTime,
@@ -74,7 +74,7 @@ impl Balance {
 }
 
 /// All accounts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Bank {
     pub(crate) accounts: BTreeMap<BankAccount, Balance>,
     /// Those that had nothing left when this was last looked at.

@@ -36,9 +36,10 @@ use crate::time::ClusterTime;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
+use serde::{Deserialize, Serialize};
 
 /// Everything that decides.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Core {
     pub(crate) now: ClusterTime,
     /// What an administrator has set.
@@ -194,6 +195,7 @@ impl Core {
             Event::Foreign { node, processors } => self.on_foreign(*node, processors),
             Event::SetCircuits { name, circuits } => self.circuits.set(name, *circuits),
             Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
+            Event::Began => self.stopping = false,
             Event::ShutDown => self.on_shut_down(now, actions),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
@@ -234,6 +236,24 @@ impl Core {
             self.ledger.rehome(job, home);
         }
         !moved.is_empty()
+    }
+
+    /// When the latest event happened.
+    #[must_use]
+    pub const fn now(&self) -> ClusterTime {
+        self.now
+    }
+
+    /// When an [`Event::Tick`] is wanted; never, if none is.
+    #[must_use]
+    pub const fn wake_at(&self) -> ClusterTime {
+        self.wake
+    }
+
+    /// Whether the instance was told to end.
+    #[must_use]
+    pub const fn is_stopping(&self) -> bool {
+        self.stopping
     }
 
     /// A number for the whole state: equal for equal states, on every machine.
@@ -579,6 +599,7 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::SetClass { .. }
         | Event::SetPeriod { .. }
         | Event::Calendar { .. }
+        | Event::Began
         | Event::ShutDown => true,
     }
 }
@@ -612,6 +633,7 @@ const fn is_interference(event: &Event) -> bool {
         | Event::Foreign { .. }
         | Event::SetCircuits { .. }
         | Event::FrontEndLost { .. }
+        | Event::Began
         | Event::ShutDown
         | Event::Tick => false,
     }

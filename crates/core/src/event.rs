@@ -199,6 +199,8 @@ pub enum Event {
         /// How much in all; `None`: there is to be no account, so as much as they like.
         allowance: Option<ProcessorTime>,
     },
+    /// A driver begins, with what an earlier one left: if that was told to end the instance, it has.
+    Began,
     /// The instance is to end: no job is accepted any more, and all are ended.
     ShutDown,
     /// The time that an action `WakeAt` asked for has come.

@@ -20,6 +20,7 @@ use crate::slices::{Turns, spread};
 use crate::time::{ClusterTime, Nanos};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// How long all slots of each row shall be together; rows without one are left out.
 pub type Lengths = BTreeMap<RowId, Nanos>;
@@ -43,7 +44,7 @@ impl Layout {
 }
 
 /// One slot of the frame: the same on every node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FrameSlot {
     /// Whose turn it is.
     pub row: RowId,
@@ -54,7 +55,7 @@ pub struct FrameSlot {
 }
 
 /// The cycle of all slots.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Frame {
     /// When it replaces the one before.
     pub activates: ClusterTime,

@@ -118,7 +118,7 @@ pub struct ProcessorSet {
 }
 
 /// The words from the second on.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 struct High(Vec<u64>);
 
 impl ProcessorSet {

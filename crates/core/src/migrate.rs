@@ -27,9 +27,10 @@ use crate::policy::{Machine, Packing, Placement, is_plain};
 use crate::record::{Binding, Part, Record};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// Who is on his way, and what there is to try.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Migration {
     /// The jobs that leave, each with where it goes.
     pub(crate) leaving: BTreeMap<JobId, Vec<Part>>,

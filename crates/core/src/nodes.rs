@@ -10,9 +10,10 @@ use crate::job::NodeSpec;
 use crate::limits::NODE_SETS_MAX;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
+use serde::{Deserialize, Serialize};
 
 /// One node.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Node {
     /// What it has.
     pub spec: NodeSpec,
@@ -29,7 +30,7 @@ pub struct Node {
 }
 
 /// All nodes that ever joined.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Nodes {
     nodes: BTreeMap<NodeId, Node>,
     /// Whose turn it is where nodes take turns, or that of the next one.

@@ -6,6 +6,7 @@
 //! of them side by side in memory: for the lengths that queues have, that beats a tree.
 
 use alloc::vec::Vec;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const BLOCK_MAX: usize = 128;
 
@@ -146,6 +147,23 @@ impl<T: Entry + core::hash::Hash> core::hash::Hash for Ordered<T> {
         for entry in self.iter() {
             entry.hash(state);
         }
+    }
+}
+
+/// As a list of the entries: how they stand in blocks is nobody's business.
+impl<T: Entry + Serialize> Serialize for Ordered<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter().collect::<Vec<_>>())
+    }
+}
+
+impl<'de, T: Entry + Deserialize<'de>> Deserialize<'de> for Ordered<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut list = Self::default();
+        for entry in Vec::<T>::deserialize(deserializer)? {
+            list.insert(entry);
+        }
+        Ok(list)
     }
 }
 

@@ -12,7 +12,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 /// What becomes of the jobs behind the first in line, while it waits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Discipline {
     /// They wait too.
     #[default]

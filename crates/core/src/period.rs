@@ -31,7 +31,7 @@ pub fn parse_week(text: &str) -> Result<Nanos, PeriodError> {
 }
 
 /// What people's clocks say, as far as the core needs it: how far the week was at some moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Calendar {
     /// What to add to a moment to get the time since some Monday 00:00, in nanoseconds.
     offset: u64,

@@ -18,6 +18,7 @@ use crate::class::Classes;
 use crate::controller::Core;
 use crate::frame::Layout;
 use crate::ids::{JobId, NodeId, RowId};
+use crate::job::ControlMethod;
 use crate::ledger::{Runs, Stage};
 use crate::limits::SUBSTITUTES_PER_SLOT_MAX;
 use crate::matrix::{Changes, Column, Matrix};
@@ -27,12 +28,13 @@ use crate::time::ClusterTime;
 use crate::timetable::{Candidate, IfAbsent, Slot, Timetable};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// The candidates of a node, for every row that has a slot or may get one.
 pub(crate) type NodePlan = BTreeMap<RowId, Vec<Candidate>>;
 
 /// What remains to be sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Outbox {
     /// Nodes that need a timetable whether or not it changed.
     pub(crate) nodes: Vec<NodeId>,
@@ -53,7 +55,7 @@ pub(crate) struct Outbox {
 }
 
 /// When a node was last told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Sent {
     pub(crate) version: u64,
     pub(crate) activates: ClusterTime,
@@ -334,9 +336,15 @@ impl Core {
     }
 
     fn launch(&self, job: JobId, actions: &mut Vec<Action>) {
-        let Some(record) = self.jobs.get(&job) else { return };
-        let class = self.classes.get(&record.spec.class);
-        let control = class.map(|class| class.control()).unwrap_or_default();
-        actions.push(Action::Launch { job, control });
+        if let Some(control) = self.control_of(job) {
+            actions.push(Action::Launch { job, control });
+        }
+    }
+
+    /// How a job's processes are suspended and resumed, if there is such a job.
+    #[must_use]
+    pub fn control_of(&self, job: JobId) -> Option<ControlMethod> {
+        let class = self.classes.get(&self.jobs.get(&job)?.spec.class);
+        Some(class.map(|class| class.control()).unwrap_or_default())
     }
 }

@@ -50,9 +50,10 @@ use crate::time::{ClusterTime, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// The jobs that wait, each in one of three places.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Queue {
     /// In line, in the order of acceptance.
     pub(crate) waiting: BTreeSet<JobId>,
@@ -80,7 +81,7 @@ pub(crate) struct Queue {
 }
 
 /// A job in line, for who looks for one that fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Waiting {
     /// What it is tried by, before the order of acceptance.
     key: u64,
@@ -112,7 +113,7 @@ impl Entry for Waiting {
 }
 
 /// What the first in line is promised; see the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Promise {
     pub(crate) job: JobId,
     /// Where; `None`: in whatever row, so that all are kept clear.

@@ -20,9 +20,10 @@ use crate::wish::OnNodeLoss;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// A job.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {
     /// Its number.
     pub id: JobId,
@@ -62,7 +63,7 @@ impl Record {
 }
 
 /// Where a job stands.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
     /// It waits to be placed.
     Queued {
@@ -74,7 +75,7 @@ pub enum Phase {
 }
 
 /// How the tasks of a part share its processors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Binding {
     /// Each task has this many of its own, in order.
     Own(u32),
@@ -83,7 +84,7 @@ pub enum Binding {
 }
 
 /// The tasks of a job on one node: ranks without a gap.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Part {
     /// The node.
     pub node: NodeId,
@@ -131,7 +132,7 @@ impl Part {
 }
 
 /// What is to become of a resident job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Course {
     /// It runs until its tasks end.
     Running,
@@ -161,7 +162,7 @@ pub enum Course {
 }
 
 /// Whether tasks that die of a kill speak for the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Deaths {
     /// The kill is what was asked for: they do.
     Meant,
@@ -198,7 +199,7 @@ pub enum TaskEnd {
 }
 
 /// A job that has been placed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Residence {
     /// Since when.
     pub since: ClusterTime,

@@ -20,9 +20,10 @@ use crate::policy::{Lack, WaitReason, processors};
 use crate::queue::estimate;
 use crate::time::{ClusterTime, Nanos};
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// A place in the future of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Reservation {
     /// `None`: a row that does not exist yet.
     pub(crate) row: Option<RowId>,

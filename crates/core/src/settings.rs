@@ -35,7 +35,7 @@ impl Overrides {
 }
 
 /// See the module.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Settings {
     /// The parameters that hold when no period says otherwise.
     pub params: Params,

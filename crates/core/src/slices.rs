@@ -14,9 +14,10 @@ use crate::ids::ClassName;
 use crate::limits::QUANTUM_MIN;
 use crate::time::Nanos;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// What a row has of each frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Turns {
     /// All its slots together.
     pub length: Nanos,
@@ -35,7 +36,7 @@ impl Turns {
 }
 
 /// How the time of a row is to be cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Cut {
     pub(crate) slots: u32,
     /// How long each is at least.

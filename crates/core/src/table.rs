@@ -12,6 +12,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use core::ops::Index;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const PAGE: usize = 512;
 
@@ -175,6 +176,23 @@ impl<T: Hash> Hash for Table<T> {
         for entry in self.iter() {
             entry.hash(state);
         }
+    }
+}
+
+/// As a list of the records with their numbers: where they lie is nobody's business.
+impl<T: Serialize> Serialize for Table<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter().collect::<Vec<_>>())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut table = Self::default();
+        for (job, record) in Vec::<(JobId, T)>::deserialize(deserializer)? {
+            table.insert(job, record);
+        }
+        Ok(table)
     }
 }
 

@@ -10,14 +10,15 @@ use crate::ids::{CircuitName, JobId};
 use crate::job::{CircuitSpec, CircuitWish};
 use crate::limits::CIRCUITS_MAX;
 use alloc::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
 
 /// All kinds of circuits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Circuits {
     kinds: BTreeMap<CircuitName, Kind>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Kind {
     spec: CircuitSpec,
     /// Where the search for one begins.

@@ -44,6 +44,7 @@ mod why;
 
 pub(crate) use circuits::Circuits;
 use contender::Contender;
+use serde::{Deserialize, Serialize};
 
 use crate::aside::Place;
 use crate::controller::Core;
@@ -54,7 +55,7 @@ use crate::time::ClusterTime;
 use alloc::vec::Vec;
 
 /// What the policy keeps in mind.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ByClass {
     pub(crate) bumper: Option<Bumper>,
     /// When something must be decided anew though nothing happens.
@@ -68,7 +69,7 @@ impl Default for ByClass {
 }
 
 /// Who has processors reserved, and which.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Bumper {
     pub(crate) job: JobId,
     pub(crate) priority: u64,

@@ -1,9 +1,10 @@
 //! Time that is taken: stretches of a row's clock, in order, apart from each other.
 
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// From one reading of a row's clock to a later one, in nanoseconds; the end is not part of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Stretch {
     pub(crate) from: u64,
     pub(crate) to: u64,
@@ -16,7 +17,7 @@ impl Stretch {
 }
 
 /// See the module. No two stretches touch, and none is empty: equal times are equal values.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Busy(Vec<Stretch>);
 
 impl Busy {

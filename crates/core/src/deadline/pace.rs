@@ -6,9 +6,10 @@
 //! time it gets at least what is beyond that in each cycle.
 
 use crate::time::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// The slots of one row in the longest cycle that can be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Pace {
     /// The row's own, in nanoseconds.
     pub(crate) slot: u64,

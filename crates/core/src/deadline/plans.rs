@@ -13,16 +13,17 @@ use crate::slices::Cut;
 use crate::time::{ClusterTime, Nanos};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// The plan of a row.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct RowPlan {
     pub(crate) row: RowId,
     pub(crate) promises: Promises,
 }
 
 /// See the module.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Plans {
     pub(crate) rows: BTreeMap<Sharers, RowPlan>,
     /// Jobs whose deadline may be missed, and since when.
@@ -34,7 +35,7 @@ pub(crate) struct Plans {
 }
 
 /// What promises rest on besides what jobs do.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Basis {
     pub(crate) paces: BTreeMap<Sharers, Pace>,
     pub(crate) cuts: BTreeMap<Sharers, Cut>,

@@ -6,9 +6,10 @@ use crate::record::Part;
 use crate::time::ClusterTime;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// What a job was promised.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Promise {
     /// When it is done at the latest.
     pub(crate) deadline: ClusterTime,
@@ -23,7 +24,7 @@ pub(crate) struct Promise {
 }
 
 /// The promises of one row. No two of them have a processor at the same time.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Promises {
     by_job: BTreeMap<JobId, Promise>,
     by_node: BTreeMap<NodeId, Vec<JobId>>,

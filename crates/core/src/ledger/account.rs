@@ -4,9 +4,10 @@ use super::Runs;
 use super::paces::Due;
 use crate::ids::JobId;
 use crate::time::ClusterTime;
+use serde::{Deserialize, Serialize};
 
 /// One job's account.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Account {
     /// Of slots that it runs in no more.
     pub(super) settled: u64,
@@ -23,7 +24,7 @@ pub(super) struct Account {
 }
 
 /// What is to be expected of an account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Standing {
     /// No timetable that gives the job its turns, or gives them back, has activated yet.
     New,

@@ -18,6 +18,7 @@ mod account;
 mod paces;
 
 pub use paces::Release;
+use serde::{Deserialize, Serialize};
 
 use crate::frame::Frame;
 use crate::ids::{JobId, RowId};
@@ -42,7 +43,7 @@ pub struct Opening {
 }
 
 /// In whose slots a job runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Runs {
     /// The row where it is at home.
     pub home: RowId,
@@ -51,7 +52,7 @@ pub struct Runs {
 }
 
 /// What changes when a timetable activates.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stage {
     /// When.
     pub at: ClusterTime,
@@ -62,7 +63,7 @@ pub struct Stage {
 }
 
 /// The accounts of all resident jobs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ledger {
     /// Up to when the clocks are right.
     now: ClusterTime,
@@ -78,7 +79,7 @@ pub struct Ledger {
 }
 
 /// Whose service grows otherwise than before, so that a moment foretold for it is stale.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Moved {
     /// The frame in effect is another one: everybody's.
     pub frame: bool,

@@ -9,6 +9,7 @@ use crate::time::{ClusterTime, Nanos};
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use serde::{Deserialize, Serialize};
 
 /// For each row how long its slot has lasted in all, in nanoseconds.
 pub(super) type Clocks = BTreeMap<RowId, u64>;
@@ -19,7 +20,7 @@ pub(super) fn clock_of(clocks: &Clocks, rows: &[RowId]) -> u64 {
 }
 
 /// A job in the order in which the jobs of a pace reach their limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct Due {
     /// What the clocks of the pace's rows will show, added up.
     pub(super) mark: u64,
@@ -39,7 +40,7 @@ impl Entry for Due {
 }
 
 /// Jobs that run in exactly the same rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Pace {
     jobs: Ordered<Due>,
     /// When the first reaches its limit; nothing if that must be found anew.
@@ -47,7 +48,7 @@ struct Pace {
 }
 
 /// All jobs by what is to be expected of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Paces {
     /// The jobs with a limit that are not ending, by where they run. New ones whose turns begin later
     /// stand under no rows, by when they would end if they ran all the time.

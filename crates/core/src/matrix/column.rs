@@ -4,9 +4,10 @@ use super::Cells;
 use super::index::Shift;
 use crate::ids::{JobId, ProcessorSet, RowId};
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// A node over all rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Column {
     /// Its processors.
     pub processors: ProcessorSet,

@@ -6,9 +6,10 @@
 use super::NodeSet;
 use crate::ids::NodeId;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// The nodes of one row, by how many processors are free there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Index {
     /// Under each number of free processors, the nodes with that many.
     levels: Vec<NodeSet>,
@@ -16,7 +17,7 @@ pub struct Index {
 }
 
 /// All nodes, by in how many rows their processors are taken, added up over the processors.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Loads {
     /// Under each load, the nodes with that much.
     levels: Vec<NodeSet>,

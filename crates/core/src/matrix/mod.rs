@@ -23,6 +23,8 @@
 //! was tried before. Work per change grows with the jobs on the nodes that it touches, not with the
 //! machine, except for a new row (every node gets a new slot then anyhow).
 
+use serde::{Deserialize, Serialize};
+
 mod closed;
 mod column;
 mod guests;
@@ -50,7 +52,7 @@ use alloc::vec::Vec;
 pub type Parts = Arc<[(NodeId, ProcessorSet)]>;
 
 /// A job's place.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Seat {
     /// Its home row.
     pub row: RowId,
@@ -77,7 +79,7 @@ impl Seat {
 
 /// What became different. Nodes may stand in it twice, and in any order, but mostly in long runs
 /// by number.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Changes {
     /// Nodes where somebody runs in other slots than before.
     pub nodes: Vec<NodeId>,
@@ -94,7 +96,7 @@ impl Changes {
 }
 
 /// The matrix.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Matrix {
     rows_made: u64,
     rows: BTreeMap<RowId, Row>,

@@ -5,9 +5,10 @@
 
 use crate::ids::NodeId;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// See the module.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeSet {
     layers: [Vec<u64>; 3],
     len: u32,

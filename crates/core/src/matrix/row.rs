@@ -3,9 +3,10 @@
 use super::{Index, NodeSet, Parts};
 use crate::ids::{ClassName, JobId, ProcessorSet};
 use alloc::collections::{BTreeMap, BTreeSet};
+use serde::{Deserialize, Serialize};
 
 /// A row: the jobs at home in it, and the guests on what they leave idle.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Row {
     /// How many jobs are at home.
     pub homes: u64,
@@ -26,7 +27,7 @@ pub struct Row {
 }
 
 /// A row's processors on one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cells {
     /// Those of all homes.
     pub taken: ProcessorSet,

@@ -12,9 +12,10 @@ use super::{Machine, buddy};
 use crate::ids::RowId;
 use crate::job::JobSpec;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// Which row a job joins; see the module.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Packing {
     /// The oldest with room.
     #[default]

@@ -12,9 +12,10 @@ use crate::job::JobSpec;
 use crate::matrix::Index;
 use crate::record::{Binding, Part};
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// Which nodes a job gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Placement {
     /// As few as possible.
     #[default]

@@ -2,8 +2,8 @@
 //! from a seed, with everything checked after every event.
 //!
 //! A [`Script`] is what happens, step by step. [`Script::random`] makes one; [`play`] plays it in a
-//! pretended [`Cluster`], twice, since the same events must give the same actions, and ends
-//! everything, since nothing must be left; [`shrink()`] makes one that fails as short as it can. Scripts
+//! pretended [`Cluster`], twice, since the same events must give the same actions, also from a core that was
+//! stored and read in between, and ends everything, since nothing must be left; [`shrink()`] makes one that fails as short as it can. Scripts
 //! are text, a line a step, so that one that failed can be kept and played again.
 //!
 //! Parameters and rules of classes are set by their tables: what is added there is tried here
@@ -26,6 +26,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
+use tutti_core::Core;
 
 /// Why a script failed: what was wrong, and after how many steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub struct Failure {
 /// # Errors
 /// If anything is wrong at any time.
 pub fn play(script: &Script) -> Result<(), Failure> {
-    let played = Cell::new(0);
+    let played = Cell::new(0_usize);
     quietly(|| {
         let mut first = script.begin();
         let mut second = script.begin();
@@ -49,6 +50,9 @@ pub fn play(script: &Script) -> Result<(), Failure> {
             played.set(played.get() + 1);
             step.take(&mut first);
             step.take(&mut second);
+            if played.get().is_multiple_of(STORED_EVERY) {
+                second.core = stored_and_read(&second.core);
+            }
             assert_eq!(first.log, second.log, "the same events gave other actions");
             first.log.clear();
             second.log.clear();
@@ -61,6 +65,15 @@ pub fn play(script: &Script) -> Result<(), Failure> {
         first.drain();
     })
     .map_err(|what| Failure { steps: played.get(), what })
+}
+
+/// After so many steps the second core is stored and read again: one that a controller takes over must
+/// go on as the one that was never away.
+const STORED_EVERY: usize = 7;
+
+fn stored_and_read(core: &Core) -> Core {
+    let stored = postcard::to_allocvec(core).expect("all of a core can be written");
+    postcard::from_bytes(&stored).expect("all of a core can be read")
 }
 
 thread_local! {

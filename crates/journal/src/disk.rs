@@ -1,0 +1,125 @@
+//! The thread that brings a journal to disk, for as many at once as wait for it.
+
+use crate::store::{Number, Sync as BringToDisk};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// How far the others are.
+#[derive(Debug, Default)]
+struct State {
+    /// The last entry that somebody wants on disk; it is stored already.
+    wanted: Number,
+    /// The last that is there.
+    reached: Number,
+    /// What the disk said when it was asked last.
+    failure: Option<String>,
+    ending: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nobody panics while holding it; if somebody did, the numbers are still numbers.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See the module.
+pub(crate) struct Disk {
+    shared: Arc<Shared>,
+    wake: UnixStream,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Disk {
+    /// Starts the thread; the entries up to this one are of an earlier controller, and on disk.
+    pub(crate) fn start(sync: Box<dyn BringToDisk>, reached: Number) -> std::io::Result<Self> {
+        let state = State { wanted: reached, reached, ..State::default() };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let (wake, waker) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        // One byte that nobody has read is as good as many.
+        waker.set_nonblocking(true)?;
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("journal".into())
+            .spawn(move || run(&of_thread, sync, &waker))?;
+        Ok(Self { shared, wake, thread: Some(thread) })
+    }
+
+    /// Asks for all entries up to this one, which must be stored.
+    pub(crate) fn want(&self, number: Number) {
+        let mut state = self.shared.lock();
+        if number > state.wanted {
+            state.wanted = number;
+            self.shared.changed.notify_one();
+        }
+    }
+
+    /// The last entry on disk; the reason why it is not the last one wanted, if the disk gave one.
+    pub(crate) fn reached(&self) -> (Number, Option<String>) {
+        let state = self.shared.lock();
+        (state.reached, state.failure.clone())
+    }
+
+    pub(crate) fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    pub(crate) fn woken(&self) {
+        let mut bytes = [0; 64];
+        while matches!((&self.wake).read(&mut bytes), Ok(count) if count > 0) {}
+    }
+
+    /// Returns when what is wanted is on disk, or can't be brought there.
+    pub(crate) fn finish(&mut self) {
+        self.shared.lock().ending = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn run(shared: &Shared, mut sync: Box<dyn BringToDisk>, waker: &UnixStream) {
+    let mut tried = 0;
+    loop {
+        let wanted = {
+            let mut state = shared.lock();
+            // What the disk refused is tried again when somebody wants more, not over and over.
+            while state.wanted <= state.reached.max(tried) && !state.ending {
+                state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.wanted <= state.reached.max(tried) {
+                return;
+            }
+            state.wanted
+        };
+        let synced = sync.sync();
+        let mut state = shared.lock();
+        tried = wanted;
+        match synced {
+            Ok(()) => {
+                state.reached = wanted;
+                state.failure = None;
+            }
+            Err(error) => state.failure = Some(error.to_string()),
+        }
+        drop(state);
+        let _ = (&*waker).write(&[0]);
+    }
+}

@@ -1,0 +1,106 @@
+//! What is in a journal.
+
+use postcard::ser_flavors::Flavor;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use tutti_core::{Action, ClusterTime, Event, JobId, NodeId, Outcome};
+use tutti_wire::launch::{Credentials, LaunchSpec};
+use tutti_wire::report::{JobReport, TaskHistory};
+
+/// One event, and what it led to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// When it was applied.
+    pub at: ClusterTime,
+    /// What happened.
+    pub event: Event,
+    /// A digest of the actions that followed ([`Entry::digest_of`]).
+    pub actions: u64,
+    /// The digest of the core's state after it, where it was taken.
+    pub state: Option<u64>,
+}
+
+/// What the controller keeps beside the core of a job that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Which.
+    pub job: JobId,
+    /// Who it runs as.
+    pub credentials: Credentials,
+    /// The owner's name.
+    pub user: String,
+    /// What to run.
+    pub launch: LaunchSpec,
+    /// When it was accepted.
+    pub accepted: ClusterTime,
+    /// When people's clocks said that, in milliseconds since 1970.
+    pub accepted_ms: u64,
+}
+
+/// How a node's keeper can be reached, and whether it is still the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeper {
+    /// Of which node.
+    pub node: NodeId,
+    /// What tells it from an earlier one.
+    pub incarnation: u64,
+    /// Where front ends on its node reach it.
+    pub attach: ByteBuf,
+    /// Where other nodes reach its node.
+    pub address: String,
+    /// Whether the node is the controller's machine.
+    pub is_here: bool,
+}
+
+/// What is kept of a job that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedJob {
+    /// What tables show of it.
+    pub report: JobReport,
+    /// Whose it was.
+    pub uid: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// When it was accepted.
+    pub accepted: ClusterTime,
+    /// When it had ended.
+    pub at: ClusterTime,
+    /// When people's clocks said so, in milliseconds since 1970.
+    pub accepted_ms: u64,
+    /// The same of its end.
+    pub ended_ms: u64,
+    /// Its tasks by rank; none where there were too many to be remembered.
+    pub tasks: Vec<TaskHistory>,
+}
+
+impl Entry {
+    /// A digest of actions, in their order: FNV-1a, 64 bits, of how they are written.
+    #[must_use]
+    pub fn digest_of(actions: &[Action]) -> u64 {
+        let mut digest = FNV_BASIS;
+        for action in actions {
+            // Nothing of an action can't be written, and a digest has no end that could be reached.
+            digest = postcard::serialize_with_flavor(action, Fnv(digest)).unwrap_or(digest);
+        }
+        digest
+    }
+}
+
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// Writes nowhere, and knows what was written by its digest.
+struct Fnv(u64);
+
+impl Flavor for Fnv {
+    type Output = u64;
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<u64> {
+        Ok(self.0)
+    }
+}

@@ -1,0 +1,43 @@
+//! What can be wrong with a journal.
+
+use std::path::PathBuf;
+
+/// Why a journal can't be used. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// It can't be opened, read or written.
+    #[error("the journal {path} can't be {what}: {why}; make room or mend the permissions")]
+    Storage {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the library says.
+        why: String,
+    },
+    /// What it holds is not what was written.
+    #[error(
+        "the journal {path} is damaged: {what}; `tutti replay {path}` shows how far it is good. To go on \
+         without it, end the instance's jobs if any run, and move the file away: what was queued, set and \
+         recorded is then forgotten"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        what: String,
+    },
+    /// It is of a later Tutti.
+    #[error(
+        "the journal {path} has form {found}, and this Tutti knows those up to {known}: start the Tutti \
+         that wrote it, or a later one"
+    )]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// Its form.
+        found: u32,
+        /// The latest that is known.
+        known: u32,
+    },
+}

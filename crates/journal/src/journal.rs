@@ -1,0 +1,312 @@
+//! Appending, taking snapshots, and having the state again.
+
+use crate::disk::Disk;
+use crate::entry::{EndedJob, Entry, Job, Keeper};
+use crate::seal::seal;
+use crate::store::{Append, Loaded, Number, Row, Snapshot, Store};
+use crate::{JournalError, SqliteStore};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use tutti_core::{Action, ClusterTime, Core, Event, JobId};
+
+/// After so many entries the state is stored: replaying them takes a fraction of a second.
+const SNAPSHOT_EVERY: u64 = 20_000;
+
+/// Every so many entries the digest of the whole state stands beside one.
+const STATE_DIGEST_EVERY: u64 = 1_000;
+
+/// The journal of a controller that runs.
+pub struct Journal {
+    path: PathBuf,
+    store: Box<dyn Store>,
+    disk: Disk,
+    /// The last entry, whether it is stored or still gathered, and its checksum.
+    last: (Number, u32),
+    /// What is not stored yet.
+    gathered: Append,
+    since_snapshot: u64,
+    /// Set while the store can't be written.
+    failure: Option<String>,
+}
+
+/// What a journal tells of the time before.
+pub struct History {
+    /// The state of the core after the last entry; nothing if there is none at all.
+    pub core: Option<Core>,
+    /// When that was.
+    pub until: ClusterTime,
+    /// What is kept of jobs that have not ended, and when each was launched, if it was.
+    pub jobs: Vec<(Job, Option<ClusterTime>)>,
+    /// The latest keeper of each node.
+    pub keepers: Vec<Keeper>,
+    /// How many entries were applied to the latest snapshot.
+    pub replayed: u64,
+    /// What is to be reported: that the tail was damaged, and what was cut back.
+    pub remark: Option<String>,
+}
+
+impl Journal {
+    /// Opens the journal at a path, and makes it if there is none. `blank` is the state before the first
+    /// entry.
+    ///
+    /// # Errors
+    /// If it can't be used: see [`JournalError`].
+    pub fn open(
+        path: &Path,
+        blank: impl FnOnce() -> Core,
+    ) -> Result<(Self, History), JournalError> {
+        Self::with(Box::new(SqliteStore::open(path)?), path, blank)
+    }
+
+    /// As [`Self::open`], with another store.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn with(
+        mut store: Box<dyn Store>,
+        path: &Path,
+        blank: impl FnOnce() -> Core,
+    ) -> Result<(Self, History), JournalError> {
+        let loaded = store.load()?;
+        let Good { last, entries, bad } = check(path, &loaded)?;
+        let remark = match bad {
+            None => None,
+            Some(from) => {
+                store.cut_back(from)?;
+                Some(format!(
+                    "the journal {} ends with entries that are not whole, from {from} on; they were cut \
+                     off, and with them what happened last",
+                    path.display()
+                ))
+            }
+        };
+        let known = loaded.snapshot.is_some() || !entries.is_empty();
+        let mut core = match &loaded.snapshot {
+            Some(snapshot) => decode(path, "the state at entry", snapshot.number, &snapshot.body)?,
+            None => blank(),
+        };
+        let mut actions = Vec::new();
+        let mut until = core.now();
+        for entry in &entries {
+            core.apply(entry.at, &entry.event, &mut actions);
+            actions.clear();
+            until = entry.at;
+        }
+        let jobs = loaded.jobs.iter().map(|(body, launched)| {
+            Ok((decode(path, "a job", 0, body)?, launched.map(ClusterTime)))
+        });
+        let jobs = jobs.collect::<Result<_, JournalError>>()?;
+        let replayed = entries.len() as u64;
+        let disk = Disk::start(store.syncer()?, last.0).map_err(|error| {
+            let why = error.to_string();
+            JournalError::Storage { path: path.into(), what: "brought to disk", why }
+        })?;
+        let journal = Self {
+            path: path.into(),
+            store,
+            disk,
+            last,
+            gathered: Append::default(),
+            since_snapshot: replayed,
+            failure: None,
+        };
+        let core = known.then_some(core);
+        let keepers = loaded.keepers.iter().map(|body| decode(path, "a keeper", 0, body));
+        let keepers = keepers.collect::<Result<_, _>>()?;
+        Ok((journal, History { core, until, jobs, keepers, replayed, remark }))
+    }
+
+    /// Notes an event that `core` has just been applied to, and what it led to. To be called before any of
+    /// that is done.
+    pub fn note(&mut self, at: ClusterTime, event: &Event, actions: &[Action], core: &Core) {
+        let number = self.last.0 + 1;
+        let state = number.is_multiple_of(STATE_DIGEST_EVERY).then(|| core.digest());
+        let entry = Entry { at, event: event.clone(), actions: Entry::digest_of(actions), state };
+        let body = encode(&entry);
+        let seal = seal(self.last.1, number, &body);
+        self.gathered.rows.push(Row { number, body, seal });
+        self.last = (number, seal);
+        self.since_snapshot += 1;
+    }
+
+    /// Notes a job that was accepted.
+    pub fn note_job(&mut self, job: &Job) {
+        self.gathered.accepted.push((job.job, encode(job)));
+    }
+
+    /// Notes that a job was launched at this time, or is in line again.
+    pub fn note_launch(&mut self, job: JobId, at: Option<ClusterTime>) {
+        self.gathered.launched.push((job, at.map(|at| at.0)));
+    }
+
+    /// Notes the keeper of a node.
+    pub fn note_keeper(&mut self, keeper: &Keeper) {
+        self.gathered.keepers.push((keeper.node, encode(keeper)));
+    }
+
+    /// Notes how a job ended.
+    pub fn note_end(&mut self, job: &EndedJob) {
+        let number = job.report.job;
+        self.gathered.ended.push((number, job.ended_ms, job.uid, encode(job)));
+    }
+
+    /// Stores what was noted, for a process that is killed afterwards. If it can't be written it stays
+    /// noted, and [`Self::failure`] says why.
+    pub fn store(&mut self, core: &Core) {
+        if self.gathered.is_empty() {
+            return;
+        }
+        if self.since_snapshot >= SNAPSHOT_EVERY {
+            self.add_snapshot(core);
+        }
+        self.write();
+    }
+
+    /// Stores all, with the state, so that nothing is to be replayed by the next controller.
+    pub fn close(&mut self, core: &Core) {
+        if self.since_snapshot > 0 {
+            self.add_snapshot(core);
+        }
+        if !self.gathered.is_empty() {
+            self.write();
+        }
+        self.disk.finish();
+    }
+
+    fn add_snapshot(&mut self, core: &Core) {
+        let (number, seal) = self.last;
+        self.gathered.snapshot = Some(Snapshot { number, seal, body: encode(core) });
+        self.since_snapshot = 0;
+    }
+
+    fn write(&mut self) {
+        match self.store.append(&self.gathered) {
+            Ok(()) => {
+                self.gathered = Append::default();
+                self.failure = None;
+            }
+            Err(error) => self.failure = Some(error.to_string()),
+        }
+    }
+
+    /// Why nothing can be stored at present.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// The last entry that was noted.
+    #[must_use]
+    pub const fn noted(&self) -> Number {
+        self.last.0
+    }
+
+    /// Asks that all that is stored be brought to disk soon; [`Self::wake`] becomes readable when it is, or
+    /// can't be.
+    pub fn want_on_disk(&self) {
+        if self.failure.is_none() {
+            self.disk.want(self.last.0);
+        }
+    }
+
+    /// The last entry that a loss of power leaves there, and what the disk says if it takes no more.
+    #[must_use]
+    pub fn on_disk(&self) -> (Number, Option<String>) {
+        self.disk.reached()
+    }
+
+    /// Readable when [`Self::on_disk`] says something new; [`Self::woken`] makes it unreadable.
+    #[must_use]
+    pub fn wake(&self) -> BorrowedFd<'_> {
+        self.disk.wake()
+    }
+
+    /// Takes note of that.
+    pub fn woken(&self) {
+        self.disk.woken();
+    }
+
+    /// Jobs that ended, latest first, at most so many.
+    ///
+    /// # Errors
+    /// If they can't be read.
+    pub fn ended(&mut self, most: usize) -> Result<Vec<EndedJob>, JournalError> {
+        let bodies = self.store.ended(most)?;
+        bodies.iter().map(|body| decode(&self.path, "a job that ended", 0, body)).collect()
+    }
+
+    /// A job that ended.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub fn ended_job(&mut self, job: JobId) -> Result<Option<EndedJob>, JournalError> {
+        let body = self.store.ended_job(job)?;
+        body.map(|body| decode(&self.path, "a job that ended", 0, &body)).transpose()
+    }
+
+    /// Forgets what ended before, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// If that can't be written.
+    pub fn forget_ended(&mut self, before_ms: u64) -> Result<(), JournalError> {
+        self.store.forget_ended(before_ms)
+    }
+}
+
+/// Entries that are whole.
+pub(crate) struct Good {
+    last: (Number, u32),
+    pub(crate) entries: Vec<Entry>,
+    /// The first one of a tail that is not.
+    pub(crate) bad: Option<Number>,
+}
+
+/// What of it is good. A tail that is not is said to be so; anything else that is wrong is an error, since
+/// what came after it can't be trusted to fit.
+pub(crate) fn check(path: &Path, loaded: &Loaded) -> Result<Good, JournalError> {
+    let mut last = loaded.snapshot.as_ref().map_or((0, 0), |s| (s.number, s.seal));
+    let mut entries = Vec::with_capacity(loaded.rows.len());
+    let mut bad = None;
+    for row in &loaded.rows {
+        let whole = row.number == last.0 + 1 && row.seal == seal(last.1, row.number, &row.body);
+        match postcard::from_bytes(&row.body) {
+            Ok(entry) if whole && bad.is_none() => {
+                entries.push(entry);
+                last = (row.number, row.seal);
+            }
+            _ => bad = bad.or(Some(row.number)),
+        }
+    }
+    // In a tail that was torn nothing fits; after damage elsewhere, rows still fit each other.
+    if let Some(from) = bad {
+        let fits = |pair: &[Row]| {
+            let next = &pair[1];
+            next.number == pair[0].number + 1
+                && next.seal == seal(pair[0].seal, next.number, &next.body)
+        };
+        let start = loaded.rows.partition_point(|row| row.number < from);
+        if loaded.rows[start..].windows(2).any(fits) {
+            let what =
+                format!("entry {} is not what was written, and others follow it", last.0 + 1);
+            return Err(JournalError::Damaged { path: path.into(), what });
+        }
+    }
+    Ok(Good { last, entries, bad })
+}
+
+fn encode<T: serde::Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_allocvec(value).expect("what we keep has no parts that can't be written")
+}
+
+pub(crate) fn decode<T: serde::de::DeserializeOwned>(
+    path: &Path,
+    what: &str,
+    number: Number,
+    body: &[u8],
+) -> Result<T, JournalError> {
+    postcard::from_bytes(body).map_err(|error| {
+        let number = if number == 0 { String::new() } else { format!(" {number}") };
+        let what = format!("{what}{number} can't be read: {error}");
+        JournalError::Damaged { path: path.into(), what }
+    })
+}

@@ -1,0 +1,294 @@
+//! A journal in a file of SQLite: no server, and readable by whoever knows SQL.
+//!
+//! The write-ahead log is on, and nothing waits for the disk when it commits: a commit is in the kernel's
+//! hands then, which outlives the process. What brings it to disk is [`WalSync`], from another thread, on
+//! the log's own descriptor: SQLite's way would hold the lock meanwhile, and with it the next commit.
+//! The log is copied into the file by that thread, too, when it has grown.
+
+use crate::store::{Append, Loaded, Number, Row, Snapshot, Store, Sync};
+use crate::{JournalError, SCHEMA_VERSION};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use tutti_core::JobId;
+
+/// How much the log may have grown when it is copied into the file, in bytes.
+const LOG_BYTES: u64 = 8 << 20;
+
+/// How long a command of another process, which only reads, may hold us up, in milliseconds.
+const BUSY_MS: u32 = 2_000;
+
+/// A file only its owner may read: it holds the environments of jobs.
+const MODE: u32 = 0o600;
+
+const SCHEMA: &str = "
+    CREATE TABLE entry (number INTEGER PRIMARY KEY, seal INTEGER NOT NULL, body BLOB NOT NULL);
+    CREATE TABLE snapshot (number INTEGER PRIMARY KEY, seal INTEGER NOT NULL, body BLOB NOT NULL);
+    CREATE TABLE job (job INTEGER PRIMARY KEY, launched INTEGER, body BLOB NOT NULL);
+    CREATE TABLE keeper (node INTEGER PRIMARY KEY, body BLOB NOT NULL);
+    CREATE TABLE ended (job INTEGER PRIMARY KEY, ended_ms INTEGER NOT NULL, uid INTEGER NOT NULL, body BLOB NOT NULL);
+    CREATE INDEX ended_by_time ON ended (ended_ms);
+    CREATE INDEX ended_by_user ON ended (uid, ended_ms);
+";
+
+/// See the module.
+pub struct SqliteStore {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl SqliteStore {
+    /// Opens the journal at this path, and makes it if there is none.
+    ///
+    /// # Errors
+    /// If it can't be opened, is no journal, or is that of a later Tutti.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        let failed = |why: String| JournalError::Storage { path: path.into(), what: "opened", why };
+        // SQLite would make it readable to others.
+        let made = OpenOptions::new().create(true).append(true).mode(MODE).open(path);
+        made.map_err(|error| failed(error.to_string()))?;
+        if let Some(directory) = path.parent() {
+            // The name of a new file must not be lost, either.
+            let synced = File::open(directory).and_then(|directory| directory.sync_all());
+            synced.map_err(|error| failed(error.to_string()))?;
+        }
+        Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+    }
+
+    /// Opens a journal to be read, also one that a controller writes just now.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; also if there is none.
+    pub fn open_to_read(path: &Path) -> Result<Self, JournalError> {
+        if let Err(error) = File::open(path) {
+            let why = error.to_string();
+            return Err(JournalError::Storage { path: path.into(), what: "opened", why });
+        }
+        Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+    }
+
+    fn connect(path: &Path, access: OpenFlags) -> Result<Self, JournalError> {
+        let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags);
+        let connection = connection.map_err(|error| explained(path, "opened", &error))?;
+        let mut store = Self { path: path.into(), connection };
+        let writes = access.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
+        store.prepare(writes).map_err(|error| explained(path, "opened", &error))??;
+        Ok(store)
+    }
+
+    fn prepare(&mut self, writes: bool) -> rusqlite::Result<Result<(), JournalError>> {
+        self.connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS.into()))?;
+        if writes {
+            self.connection.pragma_update(None, "journal_mode", "wal")?;
+            self.connection.pragma_update(None, "synchronous", "normal")?;
+            self.connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+            self.connection.pragma_update(None, "journal_size_limit", stored(LOG_BYTES))?;
+        }
+        let found: u32 = self.connection.pragma_query_value(None, "user_version", |r| r.get(0))?;
+        match found {
+            SCHEMA_VERSION => {}
+            0 if writes => {
+                let made = self.connection.transaction()?;
+                made.execute_batch(SCHEMA)?;
+                made.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+                made.commit()?;
+            }
+            0 => {
+                let (path, what) = (self.path.clone(), "it is no journal of Tutti's".into());
+                return Ok(Err(JournalError::Damaged { path, what }));
+            }
+            found => {
+                let (path, known) = (self.path.clone(), SCHEMA_VERSION);
+                return Ok(Err(JournalError::TooNew { path, found, known }));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn explain<T>(
+        &self,
+        what: &'static str,
+        result: rusqlite::Result<T>,
+    ) -> Result<T, JournalError> {
+        result.map_err(|error| explained(&self.path, what, &error))
+    }
+
+    fn read(&self, snapshot: &str) -> rusqlite::Result<Loaded> {
+        let snapshot = self
+            .connection
+            .query_row(snapshot, [], |row| {
+                Ok(Snapshot { number: number(row.get(0)?), seal: row.get(1)?, body: row.get(2)? })
+            })
+            .optional()?;
+        let after = snapshot.as_ref().map_or(0, |snapshot| stored(snapshot.number));
+        let mut rows = self
+            .connection
+            .prepare("SELECT number, seal, body FROM entry WHERE number > ? ORDER BY number")?;
+        let rows = rows.query_map([after], |row| {
+            Ok(Row { number: number(row.get(0)?), seal: row.get(1)?, body: row.get(2)? })
+        })?;
+        let rows = rows.collect::<rusqlite::Result<_>>()?;
+        let mut jobs = self.connection.prepare("SELECT body, launched FROM job ORDER BY job")?;
+        let jobs =
+            jobs.query_map([], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.map(number))))?;
+        let jobs = jobs.collect::<rusqlite::Result<_>>()?;
+        let mut keepers = self.connection.prepare("SELECT body FROM keeper ORDER BY node")?;
+        let keepers = keepers.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        Ok(Loaded { snapshot, rows, jobs, keepers })
+    }
+
+    fn write(&mut self, append: &Append) -> rusqlite::Result<()> {
+        let all = self.connection.transaction()?;
+        {
+            let mut put = all.prepare_cached("INSERT INTO entry VALUES (?, ?, ?)")?;
+            for row in &append.rows {
+                put.execute(params![stored(row.number), row.seal, row.body])?;
+            }
+            let mut put = all.prepare_cached("INSERT OR REPLACE INTO job VALUES (?, NULL, ?)")?;
+            for (job, body) in &append.accepted {
+                put.execute(params![stored(job.0), body])?;
+            }
+            let mut put = all.prepare_cached("UPDATE job SET launched = ? WHERE job = ?")?;
+            for (job, launched) in &append.launched {
+                put.execute(params![launched.map(stored), stored(job.0)])?;
+            }
+            let mut put = all.prepare_cached("INSERT OR REPLACE INTO keeper VALUES (?, ?)")?;
+            for (node, body) in &append.keepers {
+                put.execute(params![node.0, body])?;
+            }
+            let mut put = all.prepare_cached("INSERT OR REPLACE INTO ended VALUES (?, ?, ?, ?)")?;
+            let mut take = all.prepare_cached("DELETE FROM job WHERE job = ?")?;
+            for (job, ended_ms, uid, body) in &append.ended {
+                put.execute(params![stored(job.0), stored(*ended_ms), uid, body])?;
+                take.execute([stored(job.0)])?;
+            }
+            if let Some(Snapshot { number, seal, body }) = &append.snapshot {
+                let put = "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)";
+                all.execute(put, params![stored(*number), seal, body])?;
+                // The one before stays, with what followed it: something to compare with.
+                let kept = "(SELECT number FROM snapshot ORDER BY number DESC LIMIT 1 OFFSET 1)";
+                all.execute(&format!("DELETE FROM entry WHERE number <= {kept}"), [])?;
+                all.execute(&format!("DELETE FROM snapshot WHERE number < {kept}"), [])?;
+            }
+        }
+        all.commit()
+    }
+}
+
+impl Store for SqliteStore {
+    fn load(&mut self) -> Result<Loaded, JournalError> {
+        let latest = "SELECT number, seal, body FROM snapshot ORDER BY number DESC LIMIT 1";
+        self.explain("read", self.read(latest))
+    }
+
+    fn load_all(&mut self) -> Result<Loaded, JournalError> {
+        let first = "SELECT number, seal, body FROM snapshot ORDER BY number LIMIT 1";
+        let whole: rusqlite::Result<bool> = self.connection.query_row(
+            "SELECT EXISTS (SELECT 1 FROM entry WHERE number = 1)",
+            [],
+            |row| row.get(0),
+        );
+        let first = match self.explain("read", whole)? {
+            // All entries are there: no snapshot is needed.
+            true => "SELECT 0, 0, x'' WHERE 0",
+            false => first,
+        };
+        self.explain("read", self.read(first))
+    }
+
+    fn append(&mut self, append: &Append) -> Result<(), JournalError> {
+        let written = self.write(append);
+        self.explain("written", written)
+    }
+
+    fn cut_back(&mut self, from: Number) -> Result<(), JournalError> {
+        let cut = self.connection.execute("DELETE FROM entry WHERE number >= ?", [stored(from)]);
+        self.explain("written", cut).map(drop)
+    }
+
+    fn forget_ended(&mut self, before_ms: u64) -> Result<(), JournalError> {
+        let forget = "DELETE FROM ended WHERE ended_ms < ?";
+        let forgotten = self.connection.execute(forget, [stored(before_ms)]);
+        self.explain("written", forgotten).map(drop)
+    }
+
+    fn ended(&mut self, most: usize) -> Result<Vec<Vec<u8>>, JournalError> {
+        let read = || -> rusqlite::Result<Vec<Vec<u8>>> {
+            let latest = "SELECT body FROM ended ORDER BY ended_ms DESC, job DESC LIMIT ?";
+            let mut rows = self.connection.prepare(latest)?;
+            rows.query_map([stored(most as u64)], |row| row.get(0))?.collect()
+        };
+        self.explain("read", read())
+    }
+
+    fn ended_job(&mut self, job: JobId) -> Result<Option<Vec<u8>>, JournalError> {
+        let one = "SELECT body FROM ended WHERE job = ?";
+        let found = self.connection.query_row(one, [stored(job.0)], |row| row.get(0)).optional();
+        self.explain("read", found)
+    }
+
+    fn syncer(&mut self) -> Result<Box<dyn Sync>, JournalError> {
+        let mut log = OsString::from(&self.path);
+        log.push("-wal");
+        Ok(Box::new(WalSync { log: log.into(), open: None, path: self.path.clone() }))
+    }
+}
+
+/// Brings the write-ahead log to disk. It is the only file that a commit writes to, and what it holds is
+/// found again after a loss of power as far as its own checksums are right.
+struct WalSync {
+    path: PathBuf,
+    log: PathBuf,
+    open: Option<File>,
+}
+
+impl Sync for WalSync {
+    fn sync(&mut self) -> std::io::Result<()> {
+        let there = std::fs::metadata(&self.log)?;
+        let same = |file: &File| file.metadata().is_ok_and(|open| open.ino() == there.ino());
+        if !self.open.as_ref().is_some_and(same) {
+            self.open = Some(File::open(&self.log)?);
+        }
+        if let Some(log) = &self.open {
+            log.sync_data()?;
+        }
+        if there.len() > LOG_BYTES {
+            self.copy_back().map_err(std::io::Error::other)?;
+        }
+        Ok(())
+    }
+}
+
+impl WalSync {
+    /// Copies the log into the file, so that it begins anew.
+    fn copy_back(&self) -> rusqlite::Result<()> {
+        let connection = Connection::open_with_flags(
+            &self.path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?;
+        connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+    }
+}
+
+/// SQLite's numbers have a sign; ours never come near where it matters.
+fn stored(number: u64) -> i64 {
+    number.cast_signed()
+}
+
+fn number(stored: i64) -> u64 {
+    stored.cast_unsigned()
+}
+
+fn explained(path: &Path, what: &'static str, error: &rusqlite::Error) -> JournalError {
+    let path = path.into();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            JournalError::Damaged { path, what: error.to_string() }
+        }
+        _ => JournalError::Storage { path, what, why: error.to_string() },
+    }
+}

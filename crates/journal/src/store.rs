@@ -1,0 +1,130 @@
+//! Where a journal lies: as little as is needed, so that it can be elsewhere than in a file.
+
+use crate::JournalError;
+use tutti_core::{JobId, NodeId};
+
+/// The place of an entry in the journal, from 1, without gaps.
+pub type Number = u64;
+
+/// One entry, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its place.
+    pub number: Number,
+    /// The entry.
+    pub body: Vec<u8>,
+    /// The checksum of this and of all before.
+    pub seal: u32,
+}
+
+/// The state after an entry, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The entry.
+    pub number: Number,
+    /// The checksum of that entry: the next one is sealed with it.
+    pub seal: u32,
+    /// The state.
+    pub body: Vec<u8>,
+}
+
+/// What is stored together or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Append {
+    /// New entries.
+    pub rows: Vec<Row>,
+    /// Jobs that were accepted, with what is kept of each.
+    pub accepted: Vec<(JobId, Vec<u8>)>,
+    /// Jobs that were launched, and when, as cluster time; `None`: they are in line again.
+    pub launched: Vec<(JobId, Option<u64>)>,
+    /// What is kept of nodes' keepers.
+    pub keepers: Vec<(NodeId, Vec<u8>)>,
+    /// Jobs that ended, with what is kept of each from now on: the time of its end, in milliseconds since
+    /// 1970, its owner, and the rest.
+    pub ended: Vec<(JobId, u64, u32, Vec<u8>)>,
+    /// The state after all that.
+    pub snapshot: Option<Snapshot>,
+}
+
+impl Append {
+    /// Whether there is nothing to store.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let Self { rows, accepted, launched, keepers, ended, snapshot } = self;
+        let jobs = accepted.is_empty() && launched.is_empty() && ended.is_empty();
+        rows.is_empty() && jobs && keepers.is_empty() && snapshot.is_none()
+    }
+}
+
+/// What is found when a store is opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// The latest state that is stored.
+    pub snapshot: Option<Snapshot>,
+    /// All entries after it.
+    pub rows: Vec<Row>,
+    /// What is kept of jobs that have not ended, and when each was launched, if it was.
+    pub jobs: Vec<(Vec<u8>, Option<u64>)>,
+    /// The latest keeper of each node.
+    pub keepers: Vec<Vec<u8>>,
+}
+
+/// Brings to disk what was appended; used by a thread of its own.
+pub trait Sync: Send {
+    /// Returns when all that was appended before the call would survive a loss of power.
+    ///
+    /// # Errors
+    /// If the disk says that it can't.
+    fn sync(&mut self) -> std::io::Result<()>;
+}
+
+/// A place for a journal.
+pub trait Store: Send {
+    /// The latest snapshot and what follows it.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    fn load(&mut self) -> Result<Loaded, JournalError>;
+
+    /// The first snapshot that is still there and what follows it; for a replay from the beginning.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    fn load_all(&mut self) -> Result<Loaded, JournalError>;
+
+    /// Stores it all, or nothing. A process that is killed afterwards does not lose it.
+    ///
+    /// # Errors
+    /// If it can't be written; nothing was.
+    fn append(&mut self, append: &Append) -> Result<(), JournalError>;
+
+    /// Takes out all entries from this one on: they are not whole.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    fn cut_back(&mut self, from: Number) -> Result<(), JournalError>;
+
+    /// Takes out what ended before, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    fn forget_ended(&mut self, before_ms: u64) -> Result<(), JournalError>;
+
+    /// Jobs that ended, latest first, at most so many.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    fn ended(&mut self, most: usize) -> Result<Vec<Vec<u8>>, JournalError>;
+
+    /// What is kept of one job that ended.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    fn ended_job(&mut self, job: JobId) -> Result<Option<Vec<u8>>, JournalError>;
+
+    /// What brings it to disk.
+    ///
+    /// # Errors
+    /// If that can't be had.
+    fn syncer(&mut self) -> Result<Box<dyn Sync>, JournalError>;
+}

@@ -1,0 +1,272 @@
+//! What is stored is found again, all of it; and what is not whole is noticed.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+use std::path::{Path, PathBuf};
+use tutti_core::{
+    Action, ClassName, ClusterTime, Core, EndReason, Event, GroupId, JobId, JobSpec, Nanos, NodeId,
+    NodeSpec, NodeWish, OnBadExit, OnNodeLoss, Params, Rank, RequestId, TaskStatus, UserId,
+    default_classes,
+};
+use tutti_journal::{Append, Entry, History, Journal, JournalError, Row, SqliteStore, Store};
+
+fn blank() -> Core {
+    Core::new(Params::default(), default_classes())
+}
+
+/// A controller with a journal, and nothing else.
+struct Controller {
+    core: Core,
+    journal: Journal,
+    at: u64,
+    actions: Vec<Vec<Action>>,
+}
+
+impl Controller {
+    fn at(path: &Path) -> (Self, History) {
+        let (journal, mut history) = Journal::open(path, blank).unwrap();
+        let core = history.core.take().unwrap_or_else(blank);
+        let at = history.until.0;
+        (Self { core, journal, at, actions: Vec::new() }, history)
+    }
+
+    fn apply(&mut self, event: &Event) {
+        self.at += 1_000_000;
+        let mut actions = Vec::new();
+        self.core.apply(ClusterTime(self.at), event, &mut actions);
+        self.journal.note(ClusterTime(self.at), event, &actions, &self.core);
+        self.actions.push(actions);
+    }
+
+    /// Two nodes, and jobs that come and go.
+    fn live(&mut self, jobs: u64) {
+        for node in 0..2 {
+            let processors = [0, 1, 2, 3].into_iter().collect();
+            let spec = NodeSpec { name: format!("n{node}"), processors, memory_bytes: 1 << 30 };
+            self.apply(&Event::NodeJoined { node: NodeId(node), spec });
+        }
+        for number in 1..=jobs {
+            let spec = spec(1 + u32::try_from(number % 8).unwrap());
+            let request = RequestId(number);
+            self.apply(&Event::Submit { request, spec });
+            if number > 6 {
+                let job = JobId(number - 6);
+                match number % 3 {
+                    0 => self.apply(&Event::Suspend { job }),
+                    1 => self.apply(&Event::Cancel {
+                        job,
+                        reason: EndReason::Cancelled,
+                        at_once: true,
+                    }),
+                    _ => {
+                        let (ranks, status) = (Vec::<Rank>::new(), TaskStatus::Exited(0));
+                        self.apply(&Event::TasksEnded { job, ranks, status });
+                        self.apply(&Event::JobCleared { job, nodes: Vec::new() });
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn spec(tasks: u32) -> JobSpec {
+    JobSpec {
+        owner: UserId(1000),
+        group: GroupId(1000),
+        class: ClassName::new("production"),
+        tasks,
+        processors_per_task: None,
+        memory_per_task_bytes: None,
+        time_limit: Some(Nanos::from_secs(60)),
+        deadline: None,
+        grace: Nanos::from_secs(1),
+        attached: false,
+        movable: false,
+        weights: None,
+        nodes: NodeWish::default(),
+        circuit: None,
+        on_bad_exit: OnBadExit::default(),
+        on_node_loss: OnNodeLoss::default(),
+    }
+}
+
+fn journal_in(directory: &tempfile::TempDir) -> PathBuf {
+    directory.path().join("journal.db")
+}
+
+#[test]
+fn the_next_controller_has_the_state_of_the_last_one_bit_for_bit() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut first, history) = Controller::at(&path);
+    assert!(history.replayed == 0 && history.jobs.is_empty());
+    first.live(300);
+    first.journal.store(&first.core);
+    // Not closed: as if it was killed.
+    let (mut second, history) = Controller::at(&path);
+    assert_eq!(history.until, ClusterTime(first.at));
+    assert_eq!(second.core.digest(), first.core.digest());
+    for _ in 0..3 {
+        first.apply(&Event::Tick);
+        second.apply(&Event::Tick);
+    }
+    assert_eq!(first.actions.last(), second.actions.last());
+    assert_eq!(second.core.digest(), first.core.digest());
+}
+
+#[test]
+fn a_state_that_was_stored_goes_on_as_the_one_that_was_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut first, _) = Controller::at(&path);
+    first.live(200);
+    first.journal.close(&first.core);
+    let (mut second, history) = Controller::at(&path);
+    assert_eq!(history.replayed, 0);
+    assert_eq!(second.core.digest(), first.core.digest());
+    // What only the behaviour would show: whatever is derived, and not in the digest.
+    for controller in [&mut first, &mut second] {
+        controller.actions.clear();
+        for job in 195..=200 {
+            let job = JobId(job);
+            let (reason, at_once) = (EndReason::Cancelled, true);
+            controller.apply(&Event::Cancel { job, reason, at_once });
+            controller.apply(&Event::JobCleared { job, nodes: Vec::new() });
+            controller.apply(&Event::Tick);
+        }
+    }
+    assert_eq!(first.actions, second.actions);
+    assert_eq!(second.core.digest(), first.core.digest());
+}
+
+#[test]
+fn what_was_only_noted_is_not_there_after_a_kill() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut first, _) = Controller::at(&path);
+    first.live(10);
+    first.journal.store(&first.core);
+    let digest = first.core.digest();
+    first.live(10);
+    let (second, _) = Controller::at(&path);
+    assert_eq!(second.core.digest(), digest);
+}
+
+#[test]
+fn old_entries_go_when_the_state_is_stored() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut controller, _) = Controller::at(&path);
+    for _ in 0..3 {
+        for _ in 0..25_000 {
+            controller.apply(&Event::Tick);
+        }
+        controller.journal.store(&controller.core);
+    }
+    controller.journal.close(&controller.core);
+    drop(controller);
+    let rows = SqliteStore::open_to_read(&path).unwrap().load_all().unwrap().rows;
+    assert!(rows.len() <= 50_000, "{}", rows.len());
+    let (_, history) = Controller::at(&path);
+    assert_eq!(history.replayed, 0);
+}
+
+/// Rows as somebody else might have left them.
+fn store_rows(path: &Path, change: impl FnOnce(&mut Vec<Row>)) {
+    let mut store = SqliteStore::open(path).unwrap();
+    let mut rows = store.load_all().unwrap().rows;
+    store.cut_back(1).unwrap();
+    change(&mut rows);
+    store.append(&Append { rows, ..Append::default() }).unwrap();
+}
+
+fn with_entries(path: &Path) {
+    let (mut controller, _) = Controller::at(path);
+    controller.live(20);
+    controller.journal.store(&controller.core);
+}
+
+#[test]
+fn a_tail_that_is_not_whole_is_cut_back_and_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    with_entries(&path);
+    store_rows(&path, |rows| rows.last_mut().unwrap().body.truncate(2));
+    let (_, history) = Controller::at(&path);
+    let remark = history.remark.unwrap();
+    assert!(remark.contains("cut off"), "{remark}");
+    let (_, history) = Controller::at(&path);
+    assert_eq!(history.remark, None, "once");
+}
+
+#[test]
+fn damage_in_the_middle_stops_with_what_to_do() {
+    let changes: [fn(&mut Vec<Row>); 3] = [
+        |rows| rows[5].body[0] ^= 1,
+        |rows| drop(rows.remove(5)),
+        |rows| {
+            let body = rows[6].body.clone();
+            rows[6].body = std::mem::replace(&mut rows[5].body, body);
+        },
+    ];
+    for change in changes {
+        let directory = tempfile::tempdir().unwrap();
+        let path = journal_in(&directory);
+        with_entries(&path);
+        store_rows(&path, change);
+        let error = Journal::open(&path, blank).err().expect("it is damaged");
+        let text = error.to_string();
+        assert!(matches!(error, JournalError::Damaged { .. }), "{text}");
+        assert!(text.contains("tutti replay") && text.contains("move the file away"), "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_is_none_of_ours_is_refused_and_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let text = "no journal, but somebody's thesis".repeat(100);
+    std::fs::write(&path, &text).unwrap();
+    let error = Journal::open(&path, blank).err().expect("no journal").to_string();
+    assert!(error.contains("journal.db"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn one_of_a_later_form_is_refused_with_both_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    with_entries(&path);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.pragma_update(None, "user_version", 99).unwrap();
+    drop(connection);
+    let error = Journal::open(&path, blank).err().expect("too new").to_string();
+    assert!(error.contains("99") && error.contains(" 1:"), "{error}");
+}
+
+#[test]
+fn what_is_wanted_on_disk_comes_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut controller, _) = Controller::at(&path);
+    controller.live(5);
+    controller.journal.store(&controller.core);
+    let wanted = controller.journal.noted();
+    controller.journal.want_on_disk();
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while controller.journal.on_disk().0 < wanted {
+        assert!(std::time::Instant::now() < patience, "{:?}", controller.journal.on_disk());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn digests_tell_actions_apart() {
+    let one = Action::Kill { job: JobId(1), node: NodeId(0) };
+    let other = Action::Kill { job: JobId(0), node: NodeId(1) };
+    assert_ne!(
+        Entry::digest_of(std::slice::from_ref(&one)),
+        Entry::digest_of(std::slice::from_ref(&other))
+    );
+    let both = Entry::digest_of(&[one.clone(), other.clone()]);
+    assert_ne!(both, Entry::digest_of(&[other, one]));
+}
