@@ -88,6 +88,38 @@ impl Instance {
         }
     }
 
+    /// The controller's journal. Like what the machine is in a cluster, that of the system's instance
+    /// outlives it.
+    ///
+    /// # Errors
+    /// If its directory can't be made.
+    pub(crate) fn make_journal_place(&self) -> anyhow::Result<PathBuf> {
+        let path = self.journal_path();
+        if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
+            DirBuilder::new().mode(0o755).recursive(true).create(directory).with_context(|| {
+                format!("cannot make {directory:?}, where the journal of the instance belongs")
+            })?;
+        }
+        Ok(path)
+    }
+
+    /// The journal, whether it is there or not.
+    pub(crate) fn journal_path(&self) -> PathBuf {
+        let directory =
+            if self.private { self.directory.clone() } else { self.cluster_directory() };
+        directory.join("journal.db")
+    }
+
+    /// Forgets what was queued, set and recorded; nobody may write the journal any more.
+    pub(crate) fn remove_journal(&self) {
+        let journal = self.journal_path();
+        for suffix in ["", "-wal", "-shm"] {
+            let mut file = journal.clone().into_os_string();
+            file.push(suffix);
+            let _ = fs::remove_file(file);
+        }
+    }
+
     /// Where the keeper puts scripts of jobs.
     pub(crate) fn spool(&self) -> PathBuf {
         self.directory.join("jobs")

@@ -88,7 +88,7 @@ pub(crate) fn foreground(instance: &Instance) -> anyhow::Result<Exit> {
         instance.directory().display()
     );
     let mut supervisor = Supervisor::start(instance, None)?;
-    wait_until_it_answers(instance)?;
+    supervisor.wait_until_up()?;
     say!("tutti: the instance in {} is up", instance.directory().display());
     supervisor.serve()
 }
@@ -116,8 +116,14 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     };
     let log = OpenOptions::new().create(true).append(true).open(instance.log_file())?;
     nix::unistd::setsid().context("cannot leave the session")?;
+    let begins = log.metadata().map_or(0, |log| log.len());
     let mut supervisor = Supervisor::start(instance, Some(log.try_clone()?))?;
-    wait_until_it_answers(instance)?;
+    if let Err(error) = supervisor.wait_until_up() {
+        let said = said_since(instance, begins);
+        supervisor.kill_all();
+        clean_up(instance);
+        return Err(if said.is_empty() { error } else { anyhow::anyhow!("{said}") });
+    }
     // Whoever waits for this pipe to close must not wait for the supervisor's end.
     print("ready\n")?;
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
@@ -126,13 +132,29 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     supervisor.serve()
 }
 
+/// What the daemons have said since the log had this length, in bytes.
+fn said_since(instance: &Instance, begins: u64) -> String {
+    let log = std::fs::read(instance.log_file()).unwrap_or_default();
+    let begins = usize::try_from(begins).unwrap_or(usize::MAX).min(log.len());
+    String::from_utf8_lossy(&log[begins..]).trim().to_owned()
+}
+
 /// Up means: a job can be submitted. So there must be a controller, and a node with it.
 fn wait_until_it_answers(instance: &Instance) -> anyhow::Result<()> {
+    wait_while(instance, || Ok(()))
+}
+
+/// The same, as long as nothing is wrong.
+fn wait_while(
+    instance: &Instance,
+    mut check: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let patience = Instant::now() + Duration::from_secs(20);
     loop {
         if has_node(instance).unwrap_or(false) {
             return Ok(());
         }
+        check()?;
         anyhow::ensure!(
             Instant::now() < patience,
             "it did not come up within 20 s; see {}",
@@ -225,6 +247,21 @@ impl<'a> Supervisor<'a> {
         daemon.child =
             Some(command.spawn().with_context(|| format!("cannot start the {}", daemon.role))?);
         Ok(())
+    }
+
+    /// A daemon that can't begin is not started again: what is wrong must be mended first.
+    fn wait_until_up(&mut self) -> anyhow::Result<()> {
+        let (instance, daemons) = (self.instance, &mut self.daemons);
+        wait_while(instance, || {
+            for daemon in daemons.iter_mut() {
+                if let Some(child) = &mut daemon.child
+                    && let Ok(Some(status)) = child.try_wait()
+                {
+                    anyhow::bail!("the {} ended ({status})", daemon.role);
+                }
+            }
+            Ok(())
+        })
     }
 
     fn serve(&mut self) -> anyhow::Result<Exit> {
@@ -374,11 +411,15 @@ fn own_program() -> anyhow::Result<PathBuf> {
     Ok(if std::fs::metadata(&path).is_ok_and(same) { path } else { RUNNING.into() })
 }
 
-/// Clears away what a supervisor that was killed has left; nothing if one lives.
+/// Clears away what a supervisor that was killed has left, also what was queued in an instance of a
+/// user's own; nothing if one lives.
 pub(crate) fn clean_up_for_dead(instance: &Instance) {
     if instance.lock_file().exists()
         && let Ok(Some(_lock)) = lock(instance)
     {
+        if instance.private {
+            instance.remove_journal();
+        }
         clean_up(instance);
     }
 }

@@ -1,7 +1,7 @@
 //! Every maximum of the wire, with its reason.
 
 /// The version of the messages; peers of another version are refused with both versions named.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// A control frame: a job's arguments and environment (at most 2 MiB each for the kernel to accept
 /// them), a script, or the list of many jobs.

@@ -21,6 +21,12 @@ pub enum Request {
     /// Run a job whose front end this client is: `Accepted`, then `Ended`. A client that closes
     /// the connection before that has vanished.
     Run(JobRequest),
+    /// Be the front end of a job again, whose controller ended and is back: `Accepted`, then as with `Run`;
+    /// `Ended` at once if it has.
+    Return {
+        /// Which job.
+        job: JobId,
+    },
     /// Run a job without a front end: `Accepted`.
     Submit(JobRequest),
     /// `Ended` when the job has ended, at once if it has already.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_core::{
-    ClusterTime, JobId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, Rank, TaskStatus, Timetable,
+    JobId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, Rank, TaskStatus, Timetable,
 };
 
 /// What a controller tells an agent.
@@ -19,8 +19,9 @@ pub enum ToAgent {
     Welcome {
         /// The number of the node.
         node: NodeId,
-        /// Cluster time as this is sent.
-        now: ClusterTime,
+        /// How far cluster time is ahead of the monotonic clock of the controller's machine, in nanoseconds;
+        /// only an agent there can use it.
+        clock_ahead_ns: u64,
         /// How to switch.
         settings: Settings,
         /// Jobs that the agent's keeper holds and the controller knows; all others are to be ended.
@@ -151,6 +152,8 @@ pub struct Join {
     pub address: String,
     /// How many tasks the keeper can hold at once.
     pub tasks_max: u32,
+    /// What tells the keeper from an earlier one.
+    pub keeper: u64,
 }
 
 /// What an agent tells its controller.

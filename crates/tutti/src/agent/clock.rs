@@ -49,6 +49,12 @@ pub(super) struct Correction {
 }
 
 impl Correction {
+    /// That of a clock which goes as cluster time does, and is behind it by so much.
+    pub(super) fn ahead(ahead_ns: u64) -> Self {
+        let offset_ns = i64::try_from(ahead_ns).unwrap_or(i64::MAX);
+        Self { base_ns: 0, offset_ns, drift_ppb: 0 }
+    }
+
     fn at(&self, own_ns: u64) -> ClusterTime {
         let since = i128::from(own_ns) - i128::from(self.base_ns);
         let drifted = since * i128::from(self.drift_ppb) / 1_000_000_000;

@@ -267,6 +267,7 @@ impl Agent {
             attach: bytes_of(&self.options.keeper),
             address: self.options.address(),
             tasks_max: self.tasks_max,
+            keeper: self.keeper_incarnation.unwrap_or_default(),
         });
         self.tree.join(join, &self.poller);
     }
@@ -323,7 +324,10 @@ impl Agent {
 
     fn on_order(&mut self, order: ToAgent) {
         match order {
-            ToAgent::Welcome { settings, known, .. } => self.on_welcome(settings, &known),
+            ToAgent::Welcome { clock_ahead_ns, settings, known, .. } => {
+                self.tree.learn_time(clock_ahead_ns);
+                self.on_welcome(settings, &known);
+            }
             ToAgent::Refused { reason } => self.tree.lose_parent(&reason),
             ToAgent::Settings(settings) => self.take_settings(settings),
             ToAgent::Timetable(timetable) => self.switch.timetable(timetable),

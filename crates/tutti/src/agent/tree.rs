@@ -8,7 +8,7 @@ mod strangers;
 mod streams;
 
 use super::carrier::{self, Carrier};
-use super::clock::{ClusterClock, Estimator};
+use super::clock::{ClusterClock, Correction, Estimator};
 use super::neighbour::Neighbour;
 use super::routes::{Child, Routes, Way};
 use super::tunnels::Tunnels;
@@ -246,6 +246,13 @@ impl Tree {
         let stream = carrier::dial(found).and_then(|socket| endpoint.connect(socket));
         let stream = stream.with_context(|| format!("cannot connect to {address}"))?;
         Ok(Carrier::Far(Box::new(stream)))
+    }
+
+    /// On the controller's machine: cluster time is so far ahead of the clock that both have.
+    pub(super) fn learn_time(&mut self, ahead_ns: u64) {
+        if self.options.is_root() && self.clock.correct(Correction::ahead(ahead_ns)) {
+            self.heard.push(Heard::ClockStepped);
+        }
     }
 
     /// When [`Self::on_time`] has something to do.

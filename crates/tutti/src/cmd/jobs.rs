@@ -1,7 +1,7 @@
 //! Verbs that act on jobs: `wait`, `cancel`, `signal`, `suspend`, `resume`.
 
 use super::submit::order;
-use super::{ask, unexpected};
+use super::{ask_until_answered, unexpected};
 use crate::exit::Exit;
 use crate::front::parse_signal;
 use crate::output::ended;
@@ -26,7 +26,7 @@ pub(super) fn job_number(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
-    match ask(&Request::Wait { job: JobId(args.job) })? {
+    match ask_until_answered(&Request::Wait { job: JobId(args.job) })? {
         Reply::Ended { outcome, report, .. } => {
             ended::say_how(&report, outcome);
             Ok(Exit::of_job(outcome.exit_code))

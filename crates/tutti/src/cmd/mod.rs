@@ -15,6 +15,7 @@ mod list;
 mod nodes;
 mod own;
 mod params;
+mod replay;
 mod run;
 mod sim;
 mod submit;
@@ -50,6 +51,8 @@ pub(crate) enum Verb {
     Ps(list::PsArgs),
     /// Show jobs that have ended, and what they used
     History(history::HistoryArgs),
+    /// Play the controller's journal again, and see whether the scheduler decides as it did
+    Replay(replay::ReplayArgs),
     /// Show nodes; have them take no new jobs, take them out, give names to sets of them
     Nodes(nodes::NodesArgs),
     /// End jobs: SIGTERM, and SIGKILL after their grace
@@ -153,6 +156,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Wait(args) => jobs::wait(&args),
         Verb::Ps(args) => list::ps(&args),
         Verb::History(args) => history::execute(&args),
+        Verb::Replay(args) => replay::execute(&args),
         Verb::Nodes(args) => nodes::execute(args),
         Verb::Cancel(args) => jobs::cancel(&args),
         Verb::Signal(args) => jobs::signal(&args),
@@ -186,6 +190,42 @@ fn ask(request: &tutti_wire::local::Request) -> anyhow::Result<tutti_wire::local
     match link.call().context("the controller went away")? {
         Reply::Failed { reason } => anyhow::bail!("{reason}"),
         reply => Ok(reply),
+    }
+}
+
+/// As [`ask`], and once more when the controller goes away before it has answered: the one after it knows
+/// what is asked about.
+fn ask_until_answered(
+    request: &tutti_wire::local::Request,
+) -> anyhow::Result<tutti_wire::local::Reply> {
+    use crate::link::LinkError;
+    use std::time::{Duration, Instant};
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const PAUSE: Duration = Duration::from_millis(10);
+    let mut away_since: Option<Instant> = None;
+    loop {
+        let connected = crate::front::connect();
+        let is_away = match connected {
+            Err(error) => away_since.is_none().then_some(error),
+            Ok(mut link) => {
+                away_since = None;
+                link.send(request);
+                match link.call() {
+                    Ok(tutti_wire::local::Reply::Failed { reason }) => anyhow::bail!("{reason}"),
+                    Ok(reply) => return Ok(reply),
+                    Err(LinkError::Closed | LinkError::Io(_)) => None,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        };
+        if let Some(error) = is_away {
+            return Err(error);
+        }
+        anyhow::ensure!(
+            away_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE,
+            "the controller went away and did not come back"
+        );
+        std::thread::sleep(PAUSE);
     }
 }
 

@@ -26,7 +26,7 @@ const LOAD_INTERVAL: Nanos = Nanos::from_secs(5);
 
 /// How long a node may be without an agent before its jobs are lost: an agent that is started again
 /// is back long before.
-const LEASE: Nanos = Nanos::from_secs(30);
+pub(super) const LEASE: Nanos = Nanos::from_secs(30);
 
 /// The same when there is no supervisor to start it: it may only have lost its connection.
 const LEASE_ABANDONED: Nanos = Nanos::from_secs(3);
@@ -50,12 +50,16 @@ pub(super) struct NodeEntry {
     /// Jobs that were launched there and have not been forgotten.
     pub(super) launched: BTreeSet<JobId>,
     /// Launches of which nothing was heard yet: an agent that ended may not have read them.
-    unconfirmed: BTreeMap<JobId, Launch>,
+    pub(super) unconfirmed: BTreeMap<JobId, Launch>,
+    /// Those by an earlier controller, of which it may never have heard.
+    pub(super) remembered: BTreeSet<JobId>,
+    /// What tells its keeper from an earlier one.
+    pub(super) keeper: Option<u64>,
     /// When it counts as lost; never while its agent is there.
     pub(super) lost_at: ClusterTime,
     /// What it has, and jobs that are in line again and of which it still ends what is left from before
     /// it was lost: until then it has not joined.
-    residue: Option<(NodeSpec, BTreeSet<JobId>)>,
+    pub(super) residue: Option<(NodeSpec, BTreeSet<JobId>)>,
 }
 
 /// An agent's connection, and through it that of all below it in the tree.
@@ -78,6 +82,7 @@ impl NodeEntry {
     /// Nothing more is to be known of the job there; whether it was launched at all.
     pub(super) fn forget(&mut self, job: JobId) -> bool {
         self.unconfirmed.remove(&job);
+        self.remembered.remove(&job);
         self.launched.remove(&job)
     }
 }
@@ -221,7 +226,9 @@ impl Driver {
             }
             FromAgent::Cleared { job, usage } => {
                 self.confirm(node, job);
-                if let Some(entry) = self.jobs.get_mut(&job) {
+                if let Some(entry) = self.jobs.get_mut(&job)
+                    && entry.cleared.insert(node)
+                {
                     entry.usage.add(&usage);
                 }
                 self.apply(&Event::JobCleared { job, nodes: [node].into() });
@@ -239,11 +246,12 @@ impl Driver {
     fn confirm(&mut self, node: NodeId, job: JobId) {
         if let Some(entry) = self.nodes.get_mut(&node) {
             entry.unconfirmed.remove(&job);
+            entry.remembered.remove(&job);
         }
     }
 
     fn on_join(&mut self, token: u64, join: Join) {
-        let Join { spec, held, attach, address, tasks_max } = join;
+        let Join { spec, held, attach, address, tasks_max, keeper } = join;
         let known = self.nodes.iter().find(|(_, node)| node.name == spec.name);
         let node = match known {
             Some((_, entry)) if entry.agent.is_some() => {
@@ -268,30 +276,36 @@ impl Driver {
             attach: attach.clone(),
             address: address.clone(),
             tasks_max,
+            keeper: None,
             timetable: None,
             launched: BTreeSet::new(),
             unconfirmed: BTreeMap::new(),
+            remembered: BTreeSet::new(),
             lost_at: ClusterTime::NEVER,
             residue: None,
         });
+        let same_keeper = entry.keeper.replace(keeper) == Some(keeper);
         entry.agent = Some(token);
+        entry.is_here = is_here;
         entry.attach = attach;
         entry.address = address;
         entry.tasks_max = tasks_max;
         entry.lost_at = ClusterTime::NEVER;
         entry.residue = None;
+        self.note_keeper(node);
+        let Some(entry) = self.nodes.get(&node) else { return };
         let timetable = entry.timetable.clone();
         let launched = entry.launched.clone();
         let up = self.core.nodes().any(|view| view.id == node && view.up);
         let known = held.iter().copied().filter(|job| launched.contains(job)).collect();
-        let (now, settings) = (self.now(), self.agent_settings());
-        let welcome = ToAgent::Welcome { node, now, settings, known };
+        let (clock_ahead_ns, settings) = (self.clock_ahead.0, self.agent_settings());
+        let welcome = ToAgent::Welcome { node, clock_ahead_ns, settings, known };
         self.send_order(token, Recipients::Joiner(spec.name.clone()), welcome);
         if up {
             if let Some(timetable) = timetable {
                 self.tell_node(node, ToAgent::Timetable(timetable));
             }
-            self.reconcile(node, &launched, &held);
+            self.reconcile(node, &launched, &held, same_keeper);
         } else {
             if let Some(&job) = held.iter().max() {
                 self.apply(&Event::Held { job });
@@ -327,11 +341,16 @@ impl Driver {
 
     /// Jobs that were launched on a node and that its keeper does not hold are launched again if
     /// nothing was ever heard of them; the others went with an earlier keeper.
-    fn reconcile(&mut self, node: NodeId, launched: &BTreeSet<JobId>, held: &[JobId]) {
+    fn reconcile(
+        &mut self,
+        node: NodeId,
+        launched: &BTreeSet<JobId>,
+        held: &[JobId],
+        same_keeper: bool,
+    ) {
         let now = self.now();
         for &job in launched.iter().filter(|job| !held.contains(job)) {
-            let unread =
-                self.nodes.get(&node).and_then(|entry| entry.unconfirmed.get(&job)).cloned();
+            let unread = self.unread_launch(node, job, same_keeper);
             let running = |view: JobView| matches!(view.state, JobState::Running { .. });
             if let Some(launch) = unread
                 && self.core.job(job, now).is_some_and(running)
@@ -361,6 +380,21 @@ impl Driver {
                 self.tell_node(node, ToAgent::Kill { job });
             }
         }
+    }
+
+    /// A launch that the node's agent has not read: it or the controller ended before. A keeper that is
+    /// the same as then would hold what it had been given.
+    fn unread_launch(&self, node: NodeId, job: JobId, same_keeper: bool) -> Option<Launch> {
+        let entry = self.nodes.get(&node)?;
+        if let Some(launch) = entry.unconfirmed.get(&job) {
+            return Some(launch.clone());
+        }
+        if !same_keeper || !entry.remembered.contains(&job) {
+            return None;
+        }
+        let (launch, shares) = self.make_launch(job, self.core.control_of(job)?)?;
+        let share = shares.into_iter().find_map(|(of, share)| (of == node).then_some(share))?;
+        Some(Launch { share, ..launch })
     }
 
     fn on_task_ended(
@@ -409,6 +443,7 @@ impl Driver {
             entry.lost_at = ClusterTime::NEVER;
             entry.launched.clear();
             entry.unconfirmed.clear();
+            entry.remembered.clear();
             say!("tutti controller: node {} is lost", entry.name);
         }
         self.note_lost_tasks(node);

@@ -3,17 +3,18 @@
 use super::adopt::CannotAdopt;
 use super::agents::ranks_of;
 use super::driver::{Connection, Driver, Kind};
-use super::failures::Failures;
 use super::jobs::Entry;
+use super::memory::wall_ms;
 use super::report;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
     ClusterTime, EndReason, Event, Figures, GroupId, JobId, JobSpec, JobState, Nanos, NodeId,
     OnNodeLoss, Rank, Refusal, UserId,
 };
+use tutti_journal::Job;
 use tutti_linux::{peer, proc};
 use tutti_wire::branch::Vouch;
-use tutti_wire::launch::{Credentials, LaunchSpec, Stdio, Usage};
+use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
 use tutti_wire::limits::NAME_BYTES_MAX;
 use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request};
 use tutti_wire::report::{HistoryReport, Target};
@@ -122,6 +123,7 @@ impl Driver {
         let uid = self.connections.get(&token).map_or(u32::MAX, |connection| connection.uid);
         match request {
             Request::Run(job) => self.on_submit(token, uid, job, true),
+            Request::Return { job } => self.on_return(token, uid, job),
             Request::Submit(job) => self.on_submit(token, uid, job, false),
             Request::Wait { job } => self.on_wait(token, uid, job),
             Request::Jobs { ended } => {
@@ -243,6 +245,10 @@ impl Driver {
             self.early.push(Early { token, uid, request, front });
             return;
         }
+        if let Some(reason) = self.memory.journal.failure() {
+            let reason = format!("no job is accepted at present: {reason}");
+            return self.reply(token, &Reply::Failed { reason });
+        }
         let Some(credentials) = self.credentials(token, uid) else { return };
         if let Err(error) = self.check_request(token, uid, &request, front) {
             self.fail(token, &error);
@@ -275,32 +281,25 @@ impl Driver {
             on_bad_exit: request.on_bad_exit,
             on_node_loss: request.on_node_loss,
         };
-        let entry = Entry {
+        let job = Job {
+            // Its number is the core's to give.
+            job: JobId(0),
             credentials,
             user: self.user_name(uid),
-            class: spec.class.to_string(),
-            tasks: spec.tasks,
-            processors: spec.tasks.saturating_mul(spec.processors_per_task.unwrap_or(1)),
             launch: request.launch,
             accepted: self.now(),
-            started: None,
-            front: front.then_some(token),
-            waiting: Vec::new(),
-            usage: Usage::default(),
-            tasks_ended: Vec::new(),
-            details: BTreeMap::new(),
-            suspended: BTreeSet::new(),
-            statuses: BTreeMap::new(),
-            failures: Failures::default(),
-            requeues: 0,
-            exchanges: BTreeMap::new(),
-            started_on: Vec::new(),
+            accepted_ms: wall_ms(),
         };
+        let mut entry = Entry::new(job, &spec);
+        entry.front = front.then_some(token);
         self.submitting = Some(Submission { token, front, entry: Some(entry), accepted: None });
         let request = self.next_request();
         self.apply(&Event::Submit { request, spec });
-        if let Some(Submission { accepted: Some(job), .. }) = self.submitting.take() {
-            self.tell_why_it_waits(token, job);
+        match self.submitting.take() {
+            Some(Submission { accepted: Some(job), front: false, .. }) => self.promise(token, job),
+            // It would end with its front end in any case.
+            Some(Submission { accepted: Some(job), .. }) => self.tell_why_it_waits(token, job),
+            _ => {}
         }
     }
 
@@ -378,7 +377,7 @@ impl Driver {
     }
 
     /// Counts what a job takes here, until [`Driver::count_out`].
-    fn count_in(&mut self, entry: &Entry) {
+    pub(super) fn count_in(&mut self, entry: &Entry) {
         *self.kept_bytes.entry(entry.credentials.uid).or_default() +=
             KEPT_PER_JOB_BYTES + entry.launch.bytes();
     }
@@ -422,10 +421,17 @@ impl Driver {
         let (token, front) = (*token, *front);
         let Some(entry) = entry.take() else { return };
         self.count_in(&entry);
+        self.note_job(job, &entry);
         self.jobs.insert(job, entry);
-        if front
-            && let Some(Connection { kind: Kind::Client(client), .. }) =
-                self.connections.get_mut(&token)
+        if front {
+            self.be_front(token, job);
+        }
+    }
+
+    /// The connection is that of the job's front end.
+    pub(super) fn be_front(&mut self, token: u64, job: JobId) {
+        if let Some(Connection { kind: Kind::Client(client), .. }) =
+            self.connections.get_mut(&token)
         {
             client.front_of = Some(job);
         }
@@ -438,7 +444,7 @@ impl Driver {
         }
     }
 
-    fn tell_why_it_waits(&mut self, token: u64, job: JobId) {
+    pub(super) fn tell_why_it_waits(&mut self, token: u64, job: JobId) {
         let waits = report::why_it_waits(self, job);
         self.reply(token, &Reply::Accepted { job, waits });
         self.tell_front_where(job);
@@ -474,15 +480,23 @@ impl Driver {
         self.reply(front, &Reply::Starting { job, attach });
     }
 
-    fn on_wait(&mut self, token: u64, uid: u32, job: JobId) {
+    /// Answers a client whose job has ended, or is not his.
+    pub(super) fn is_ended_for(&mut self, token: u64, uid: u32, job: JobId) -> bool {
         match (self.owned(uid, job), self.ended.get(job)) {
             (Err(Forbidden::Ended { .. }), Some(ended)) => {
                 let (outcome, detail) = (ended.outcome, ended.report.detail.clone());
                 let report = Box::new(ended.report.clone());
-                return self.reply(token, &Reply::Ended { job, outcome, detail, report });
+                self.reply(token, &Reply::Ended { job, outcome, detail, report });
             }
-            (Err(error), _) => return self.fail(token, &error),
-            (Ok(()), _) => {}
+            (Err(error), _) => self.fail(token, &error),
+            (Ok(()), _) => return false,
+        }
+        true
+    }
+
+    fn on_wait(&mut self, token: u64, uid: u32, job: JobId) {
+        if self.is_ended_for(token, uid, job) {
+            return;
         }
         if let Some(Connection { kind: Kind::Client(client), .. }) =
             self.connections.get_mut(&token)

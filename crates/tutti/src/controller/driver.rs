@@ -3,6 +3,7 @@
 use super::agents::{Branch, NodeEntry};
 use super::clients::Client;
 use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
+use super::memory::{Memory, clock_ahead, wall_ms};
 use super::report;
 use crate::instance::Instance;
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
@@ -17,6 +18,7 @@ use tutti_core::{
     Action, ClusterTime, Core, EndReason, Event, JobId, Nanos, NodeId, Outcome, Params, RequestId,
     default_classes,
 };
+use tutti_journal::Journal;
 use tutti_linux::{clock, peer, proc};
 use tutti_wire::Role;
 use tutti_wire::branch::Vouch;
@@ -54,6 +56,7 @@ const PENDING_FREE_BYTES: usize = 64 << 10;
 const CLIENT_UNSENT_MAX: usize = 64 << 20;
 
 const LISTENER: u64 = 0;
+const DISK: u64 = 1;
 
 /// How long an ending instance waits for its jobs to be cleared away.
 const STOP_PATIENCE_NS: u64 = 15_000_000_000;
@@ -83,6 +86,9 @@ pub(super) enum Kind {
 /// The controller.
 pub(super) struct Driver {
     pub(super) core: Core,
+    pub(super) memory: Memory,
+    /// How far cluster time is ahead of this machine's clock.
+    pub(super) clock_ahead: Nanos,
     pub(super) instance: Instance,
     pub(super) poller: Poller,
     pub(super) connections: BTreeMap<u64, Connection>,
@@ -108,7 +114,7 @@ pub(super) struct Driver {
     pub(super) early: Vec<super::clients::Early>,
     next_request: u64,
     pub(super) questions: super::agents::Questions,
-    wake_at: ClusterTime,
+    pub(super) wake_at: ClusterTime,
     /// When people's clocks are looked at.
     pub(super) calendar_due: ClusterTime,
     /// What agents were told of parameters.
@@ -145,22 +151,36 @@ pub(crate) fn main(options: ControllerOptions) -> anyhow::Result<()> {
     let mut driver = Driver::new(options.instance)?;
     driver.poller.add(&listener, LISTENER, Interest::READ)?;
     driver.run(&listener)?;
+    driver.memory.journal.close(&driver.core);
+    if driver.instance.private {
+        // One of a user's own that ended as it was told to leaves nothing.
+        let instance = driver.instance.clone();
+        drop(driver);
+        instance.remove_journal();
+    }
     let _ = std::fs::remove_file(&path);
     Ok(())
 }
 
 impl Driver {
     fn new(instance: Instance) -> anyhow::Result<Self> {
-        let now = ClusterTime(clock::monotonic_ns());
-        Ok(Self {
-            core: Core::new(Params::default(), default_classes()),
+        let blank = || Core::new(Params::default(), default_classes());
+        let (journal, history) = Journal::open(&instance.make_journal_place()?, blank)?;
+        let clock_ahead = clock_ahead(history.until);
+        let now = ClusterTime(clock::monotonic_ns()) + clock_ahead;
+        let poller = Poller::new()?;
+        poller.add(journal.wake(), DISK, Interest::READ)?;
+        let mut driver = Self {
+            core: blank(),
+            memory: Memory::new(journal),
+            clock_ahead,
             instance,
-            poller: Poller::new()?,
+            poller,
             connections: BTreeMap::new(),
             connections_max: connections_max(),
             accept_again: ClusterTime::NEVER,
             unread: BTreeSet::new(),
-            next_token: LISTENER + 1,
+            next_token: DISK + 1,
             nodes: BTreeMap::new(),
             next_node: 0,
             jobs: BTreeMap::new(),
@@ -182,19 +202,22 @@ impl Driver {
             stop_sent: false,
             actions: Vec::new(),
             follow_ups: VecDeque::new(),
-        })
+        };
+        driver.remember(history);
+        Ok(driver)
     }
 
     fn run(&mut self, listener: &UnixListener) -> anyhow::Result<()> {
         let mut ready: Vec<Ready> = Vec::new();
         while !self.finished() {
             let deadline = self.deadline();
-            self.poller.wait((deadline != ClusterTime::NEVER).then_some(deadline.0), &mut ready)?;
+            let own_ns = deadline.0.saturating_sub(self.clock_ahead.0);
+            self.poller.wait((deadline != ClusterTime::NEVER).then_some(own_ns), &mut ready)?;
             for event in &ready {
-                if event.token == LISTENER {
-                    self.accept(listener);
-                } else {
-                    self.on_ready(event.token);
+                match event.token {
+                    LISTENER => self.accept(listener),
+                    DISK => self.on_disk(),
+                    token => self.on_ready(token),
                 }
             }
             for token in std::mem::take(&mut self.unread) {
@@ -212,7 +235,7 @@ impl Driver {
 
     /// The moment of an event: the controller's clock is what cluster time is.
     pub(super) fn now(&self) -> ClusterTime {
-        ClusterTime(clock::monotonic_ns())
+        ClusterTime(clock::monotonic_ns()) + self.clock_ahead
     }
 
     /// Whether the supervisor, who would start again what fails, has ended itself.
@@ -230,6 +253,9 @@ impl Driver {
         }
         if !self.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
+        }
+        for until in self.memory.abandoned.values() {
+            deadline = deadline.min(*until);
         }
         if let Some((_, patience)) = &self.stopping {
             deadline = deadline.min(*patience);
@@ -264,6 +290,7 @@ impl Driver {
         if now >= self.nodes_due() {
             self.take_early();
         }
+        self.give_up_fronts(now);
         if self.stopping.is_none() && self.idle_end().is_some_and(|idle| idle <= now) {
             say!("tutti controller: idle for long enough; ending");
             self.stop(None);
@@ -285,6 +312,7 @@ impl Driver {
         let now = self.now();
         self.active = now;
         self.core.apply(now, event, &mut actions);
+        self.memory.journal.note(now, event, &actions, &self.core);
         for action in actions.drain(..) {
             self.carry_out(action);
         }
@@ -311,6 +339,7 @@ impl Driver {
                 let now = self.now();
                 if let Some(entry) = self.jobs.get_mut(&job) {
                     entry.started.get_or_insert(now);
+                    self.memory.journal.note_launch(job, entry.started);
                 }
                 let Some((launch, shares)) = self.make_launch(job, control) else { return };
                 let nodes: Vec<NodeId> = shares.iter().map(|(node, _)| *node).collect();
@@ -340,7 +369,7 @@ impl Driver {
     }
 
     /// What all nodes of a job are told, and the share of each.
-    fn make_launch(
+    pub(super) fn make_launch(
         &self,
         job: JobId,
         control: tutti_core::ControlMethod,
@@ -391,6 +420,7 @@ impl Driver {
         self.forget_on_nodes(job);
         if let Some(entry) = self.jobs.get_mut(&job) {
             entry.begin_anew();
+            self.memory.journal.note_launch(job, None);
         }
     }
 
@@ -409,14 +439,18 @@ impl Driver {
         if entry.tasks as usize > TASKS_KEPT_MAX {
             tasks.clear();
         }
-        self.ended.push(Ended {
+        let ended = Ended {
             report: report.clone(),
             accepted: entry.accepted,
             at: self.now(),
+            accepted_ms: entry.accepted_ms,
+            ended_ms: wall_ms(),
             uid: entry.credentials.uid,
             outcome,
             tasks,
-        });
+        };
+        self.note_end(&ended);
+        self.ended.push(ended);
         for token in entry.front.into_iter().chain(entry.waiting) {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
                 self.connections.get_mut(&token)
@@ -524,6 +558,7 @@ impl Driver {
     /// waits for himself, not everybody for him.
     fn may_ask(&self, token: u64) -> bool {
         !self.questions.is_open_for(token)
+            && !self.memory.has_promised(token)
             && !self.early.iter().any(|early| early.token == token)
             && self.connections.get(&token).is_some_and(|connection| !connection.link.is_behind())
     }
@@ -624,7 +659,9 @@ impl Driver {
         }
     }
 
+    /// Ends a round: what happened is stored, and only then sent.
     fn settle(&mut self) {
+        self.store();
         self.send_orders();
         let mut broken = Vec::new();
         let waits = |(token, connection): (&u64, &Connection)| {

@@ -3,14 +3,15 @@
 use super::failures::Failures;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use tutti_core::{ClusterTime, EndReason, JobId, NodeId, Outcome, Rank, TaskStatus};
+use tutti_core::{ClusterTime, EndReason, JobId, JobSpec, NodeId, Outcome, Rank, TaskStatus};
+use tutti_journal::Job;
 use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::pmi::Barrier;
 use tutti_wire::report::{JobReport, Target, TaskHistory};
 
 /// Jobs that ended and can still be shown; older ones are forgotten.
-const ENDED_MAX: usize = 10_000;
+pub(super) const ENDED_MAX: usize = 10_000;
 
 /// A job that has not ended.
 pub(super) struct Entry {
@@ -28,6 +29,8 @@ pub(super) struct Entry {
     pub(super) launch: LaunchSpec,
     /// When it was accepted.
     pub(super) accepted: ClusterTime,
+    /// When people's clocks said that, in milliseconds since 1970.
+    pub(super) accepted_ms: u64,
     /// When it was launched, if it was.
     pub(super) started: Option<ClusterTime>,
     /// Whether a front end must be told where its output is.
@@ -36,6 +39,8 @@ pub(super) struct Entry {
     pub(super) waiting: Vec<u64>,
     /// What its nodes reported so far.
     pub(super) usage: Usage,
+    /// The nodes of which that is all.
+    pub(super) cleared: BTreeSet<NodeId>,
     /// What its tasks used that have ended; of the first [`TASKS_KEPT_MAX`] of them.
     pub(super) tasks_ended: Vec<TaskHistory>,
     /// What a reader should know beyond the outcome, and of which ranks.
@@ -72,11 +77,40 @@ pub(super) struct Gathered {
 const DETAILS_MAX: usize = 64;
 
 impl Entry {
+    /// A job of which nothing has happened yet.
+    pub(super) fn new(job: Job, spec: &JobSpec) -> Self {
+        let Job { job: _, credentials, user, launch, accepted, accepted_ms } = job;
+        Self {
+            credentials,
+            user,
+            class: spec.class.to_string(),
+            tasks: spec.tasks,
+            processors: spec.tasks.saturating_mul(spec.processors_per_task.unwrap_or(1)),
+            launch,
+            accepted,
+            accepted_ms,
+            started: None,
+            front: None,
+            waiting: Vec::new(),
+            usage: Usage::default(),
+            cleared: BTreeSet::new(),
+            tasks_ended: Vec::new(),
+            details: BTreeMap::new(),
+            suspended: BTreeSet::new(),
+            statuses: BTreeMap::new(),
+            failures: Failures::default(),
+            requeues: 0,
+            exchanges: BTreeMap::new(),
+            started_on: Vec::new(),
+        }
+    }
+
     /// Its tasks are to be started once more: what was reported of the earlier ones is over. What they
     /// used stays used.
     pub(super) fn begin_anew(&mut self) {
         self.requeues += 1;
         self.started = None;
+        self.cleared.clear();
         self.tasks_ended.clear();
         self.details.clear();
         self.suspended.clear();
@@ -147,6 +181,9 @@ pub(super) struct Ended {
     pub(super) accepted: ClusterTime,
     /// When it had ended.
     pub(super) at: ClusterTime,
+    /// Both by people's clocks, in milliseconds since 1970.
+    pub(super) accepted_ms: u64,
+    pub(super) ended_ms: u64,
     /// Whose it was.
     pub(super) uid: u32,
     /// How it ended.

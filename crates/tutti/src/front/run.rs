@@ -16,6 +16,7 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 use tutti_core::{JobId, NodeId, Outcome, Rank};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
@@ -38,6 +39,10 @@ pub(crate) struct RunOptions {
 /// Input that waits for slow tasks before more is read.
 const INPUT_UNSENT_MAX: usize = 256 << 10;
 
+/// How long a controller that went away is looked for, and how often, in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+const RETRY_MS: u8 = 10;
+
 /// A keeper that holds some of the tasks.
 struct Keeper {
     link: Link,
@@ -50,7 +55,10 @@ struct Keeper {
 }
 
 struct Front {
-    controller: Link,
+    /// Nothing while it is away: its supervisor starts another.
+    controller: Option<Link>,
+    /// When it went away.
+    away_since: Option<Instant>,
     keepers: Vec<Keeper>,
     output: Output,
     input: Input,
@@ -91,7 +99,8 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
     };
     let input = Input::new(options.input, size);
     let front = Front {
-        controller,
+        controller: Some(controller),
+        away_since: None,
         keepers: Vec::new(),
         output: Output::new(options.output, size, job, name),
         input_open: input.wanted() && may_read_terminal(),
@@ -212,8 +221,8 @@ impl Front {
         let unsent = self.keepers.iter().map(|k| k.link.unsent()).sum::<usize>();
         let read_input = self.input_open && unsent < INPUT_UNSENT_MAX && !self.keepers.is_empty();
         let mut fds = Vec::with_capacity(2 + self.keepers.len());
-        if self.ended.is_none() {
-            fds.push(PollFd::new(self.controller.as_fd(), PollFlags::POLLIN));
+        if let Some(controller) = self.controller.as_ref().filter(|_| self.ended.is_none()) {
+            fds.push(PollFd::new(controller.as_fd(), PollFlags::POLLIN));
         }
         for keeper in self.keepers.iter().filter(|keeper| !keeper.finished) {
             let mut flags = PollFlags::POLLIN;
@@ -226,7 +235,9 @@ impl Front {
         if read_input {
             fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
         }
-        match poll(&mut fds, PollTimeout::NONE) {
+        let is_away = self.ended.is_none() && self.controller.is_none();
+        let timeout = if is_away { RETRY_MS.into() } else { PollTimeout::NONE };
+        match poll(&mut fds, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -277,25 +288,68 @@ impl Front {
         if self.ended.is_some() {
             return Ok(());
         }
-        let received = self.controller.receive();
-        while let Some(reply) = self.controller.next().context("the controller went away")? {
-            match reply {
-                Reply::Starting { attach, .. } => self.attach(&attach)?,
-                Reply::Ended { outcome, report, .. } => {
-                    self.summary = self.wants_summary.then(|| account::summary(&report));
-                    self.ended = Some((outcome, report));
+        let Some(controller) = &mut self.controller else { return self.look_for_controller() };
+        let received = controller.receive();
+        loop {
+            let Some(controller) = &mut self.controller else { return Ok(()) };
+            match controller.next() {
+                Ok(Some(reply)) => self.on_reply(reply)?,
+                Ok(None) => break,
+                Err(LinkError::Closed | LinkError::Io(_)) => {
+                    self.lose_controller();
+                    return Ok(());
                 }
-                other => {
-                    say!("tutti: the controller said {}; ignored", reply_name(&other));
-                }
+                Err(error) => return Err(error).context("the controller can't be understood"),
             }
         }
-        if self.ended.is_none() {
-            received.with_context(|| {
-                format!("the controller went away; what became of job {} is not known", self.job)
-            })?;
+        if self.ended.is_none() && received.is_err() {
+            self.lose_controller();
         }
         Ok(())
+    }
+
+    fn on_reply(&mut self, reply: Reply) -> anyhow::Result<()> {
+        self.away_since = None;
+        match reply {
+            // It may say so again after it was away.
+            Reply::Starting { attach, .. } if self.keepers.is_empty() => self.attach(&attach)?,
+            Reply::Starting { .. } | Reply::Accepted { .. } => {}
+            Reply::Ended { outcome, report, .. } => {
+                self.summary = self.wants_summary.then(|| account::summary(&report));
+                self.ended = Some((outcome, report));
+            }
+            Reply::Failed { reason } => {
+                anyhow::bail!("what became of job {} is not known: {reason}", self.job)
+            }
+            other => {
+                say!("tutti: the controller said {}; ignored", reply_name(&other));
+            }
+        }
+        Ok(())
+    }
+
+    fn lose_controller(&mut self) {
+        self.controller = None;
+        self.away_since.get_or_insert_with(Instant::now);
+    }
+
+    /// The one after it knows the job, which goes on meanwhile.
+    fn look_for_controller(&mut self) -> anyhow::Result<()> {
+        let in_time = self.away_since.is_some_and(|since| since.elapsed() < PATIENCE);
+        match super::start::connect() {
+            Ok(mut controller) if in_time => {
+                controller.send(&Request::Return { job: self.job });
+                // One that has ended meanwhile is found out when it does not answer.
+                let _ = controller.flush();
+                self.controller = Some(controller);
+                Ok(())
+            }
+            Err(_) if in_time => Ok(()),
+            _ => anyhow::bail!(
+                "the controller went away and did not come back; what became of job {} is not known",
+                self.job
+            ),
+        }
     }
 
     fn attach(&mut self, keepers: &[KeeperAt]) -> anyhow::Result<()> {

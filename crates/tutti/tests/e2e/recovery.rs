@@ -66,40 +66,140 @@ fn a_job_that_is_launched_while_there_is_no_agent_runs_when_there_is_one() {
 }
 
 #[test]
-fn nothing_is_left_when_the_controller_is_killed_and_a_new_run_works() {
+fn jobs_and_their_front_ends_outlive_the_controller() {
     let instance = Instance::new().up();
-    let front = instance.start(&["run", "-n", "2", "sh", "-c", "echo up; sleep $NAP"]);
+    instance.tutti(&["params", "quantum=20ms", "rows=3"]).expect(0);
+    instance.tutti(&["params", "--class", "nightly", "share=7%"]).expect(0);
+    let line = "echo up; cat; exit 6";
+    let front = instance.start_typing(&["run", "-n", "2", "-i", "all", "sh", "-c", line]);
     front.wait_for("up\nup\n");
-    instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", "sleep $NAP"]);
-    eventually("both jobs", || (instance.nappers().len() >= 4).then_some(()));
+    let running = instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", "sleep $NAP"]);
+    instance.wait_for_state(running, "running");
+    let third = instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", "sleep $NAP"]);
+    let queued = instance.submit(&["-n", "2", "-o", "queued-%j", "sh", "-c", "pwd; exit 9"]);
+    instance.wait_for_state(queued, "queued");
+    let waiting = instance.start(&["wait", &queued.to_string()]);
+    let nappers =
+        eventually("all of them", || Some(instance.nappers()).filter(|nappers| nappers.len() == 4));
+    for _ in 0..3 {
+        kill_daemon(&instance, "controller");
+        within(Duration::from_secs(20), "the same jobs", || {
+            let states: Vec<(u64, String)> = instance
+                .jobs()
+                .iter()
+                .map(|job| (job["job"].as_u64().unwrap(), job["state"].as_str().unwrap().into()))
+                .collect();
+            let expected =
+                [(1, "running"), (running, "running"), (third, "running"), (queued, "queued")];
+            states.iter().map(|(job, state)| (*job, state.as_str())).eq(expected).then_some(())
+        });
+    }
+    assert_eq!(instance.nappers(), nappers, "a task was ended or started again");
+    let params = instance.tutti(&["params"]).expect(0).text();
+    assert!(params.contains("20ms"), "{params}");
+    let class = instance.tutti(&["params", "--class", "nightly"]).expect(0).text();
+    assert!(class.contains("7%"), "{class}");
+    // The front end gets its output and exit code, the one in line its turn.
+    let done = front.wait().expect(6);
+    assert_eq!(done.text(), "up\nup\n");
+    waiting.wait().expect(9);
+    let history = instance.tutti(&["history", &queued.to_string()]).expect(0).text();
     kill_daemon(&instance, "controller");
-    front.wait().expect(125).says("controller went away");
-    within(Duration::from_secs(20), "the end of jobs that nobody knows", || {
-        instance.nappers().is_empty().then_some(())
+    eventually("the history", || {
+        let again = instance.tutti(&["history", &queued.to_string()]);
+        (again.code == 0).then(|| assert_eq!(again.text().lines().nth(1), history.lines().nth(1)))
     });
-    within(Duration::from_secs(20), "a new controller with a node", || {
-        let done = instance.tutti(&["nodes", "--json"]);
-        (done.code == 0 && done.text().contains("\"up\"")).then_some(())
-    });
-    let done = instance.tutti(&["run", "-n", "2", "echo", "again"]).expect(0);
-    assert_eq!(done.text(), "again\nagain\n");
+    for job in [running, third] {
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+        instance.tutti(&["wait", &job.to_string()]).expect(137);
+    }
+    instance.expect_no_nappers();
 }
 
 #[test]
-fn jobs_of_a_dead_controller_are_not_mistaken_for_those_of_the_next() {
+fn each_job_that_was_accepted_runs_once_however_often_the_controller_is_killed() {
     let instance = Instance::new().up();
-    let old: Vec<u64> = (0..4)
-        .map(|_| {
-            instance.submit(&["-n", "2", "-o", "old-%j", "sh", "-c", "sleep $NAP & sleep $NAP"])
+    let line = "echo >> ran-$TUTTI_JOB.$TUTTI_RANK; sleep 0.05; exit 4";
+    let mut accepted = Vec::new();
+    for round in 0..3 {
+        // Some come before it, some meet it, some come to the next.
+        let submitting: Vec<_> = (0..8)
+            .map(|number| {
+                if number == 4 {
+                    send(instance.daemon("controller"), Signal::SIGKILL);
+                }
+                let submit =
+                    ["submit", "--parsable", "-n", "2", "-o", "/dev/null", "sh", "-c", line];
+                instance.start(&submit)
+            })
+            .collect();
+        for submit in submitting {
+            let done = submit.wait();
+            if done.code == 0 {
+                accepted.push(done.text().trim().to_owned());
+            }
+        }
+        assert!(accepted.len() > 3 * (round + 1), "{accepted:?}");
+    }
+    for job in &accepted {
+        instance.tutti(&["wait", job]).expect(4);
+        for rank in 0..2 {
+            let ran = std::fs::read_to_string(instance.work.join(format!("ran-{job}.{rank}")));
+            assert_eq!(ran.unwrap(), "\n", "rank {rank} of job {job}");
+        }
+    }
+}
+
+#[test]
+fn a_journal_taken_under_load_replays_as_it_was() {
+    let instance = Instance::new().up();
+    let jobs: Vec<u64> = (0..30)
+        .map(|number| {
+            if number == 15 {
+                kill_daemon(&instance, "controller");
+            }
+            instance.submit(&["-n", "2", "-o", "/dev/null", "true"])
         })
         .collect();
-    eventually("the old jobs", || (instance.nappers().len() == 4 * old.len()).then_some(()));
-    kill_daemon(&instance, "controller");
-    for _ in 0..6 {
-        let done = instance.tutti(&["run", "-n", "2", "echo", "new"]).expect(0);
-        assert_eq!(done.text(), "new\nnew\n");
+    instance.tutti(&["params", "quantum=30ms"]).expect(0);
+    for job in jobs {
+        instance.tutti(&["wait", &job.to_string()]).expect(0);
     }
-    eventually("the end of the old jobs", || instance.nappers().is_empty().then_some(()));
+    let report = instance.tutti(&["replay", "--json"]).expect(0).json();
+    assert!(report["agrees"] == true && report["entries"].as_u64() > Some(100), "{report}");
+    let copy = instance.work.join("copy.db");
+    let list = instance.tutti(&["replay", "--until", "20", "--list"]).expect(0).text();
+    assert!(list.contains("Submit") && list.contains("Launch"), "{list}");
+    std::fs::write(&copy, "").unwrap();
+    instance.tutti(&["replay", "copy.db"]).expect(1).says("no journal");
+}
+
+#[test]
+fn a_journal_that_is_damaged_or_can_not_be_written_is_said_to_be() {
+    let instance = Instance::new();
+    std::fs::create_dir(&instance.dir).unwrap();
+    std::fs::set_permissions(&instance.dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
+    let journal = instance.dir.join("journal.db");
+    std::fs::write(&journal, "somebody's thesis".repeat(400)).unwrap();
+    instance.tutti(&["up"]).expect(1).says("journal.db is damaged").says("move the file away");
+    assert!(std::fs::read_to_string(&journal).unwrap().starts_with("somebody's thesis"));
+    std::fs::remove_file(&journal).unwrap();
+    instance.tutti(&["run", "echo", "works"]).expect(0);
+}
+
+#[test]
+fn a_front_end_that_does_not_come_back_takes_its_job_along() {
+    let instance = Instance::new().up();
+    let front = instance.start(&["run", "-n", "2", "sh", "-c", "echo up; sleep $NAP"]);
+    front.wait_for("up\nup\n");
+    let controller = instance.daemon("controller");
+    send(controller, Signal::SIGSTOP);
+    send(front.pid(), Signal::SIGKILL);
+    send(controller, Signal::SIGKILL);
+    within(Duration::from_secs(40), "the end of the job", || {
+        instance.nappers().is_empty().then_some(())
+    });
 }
 
 #[test]

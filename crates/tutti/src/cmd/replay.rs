@@ -1,0 +1,135 @@
+//! `tutti replay`: a controller's journal, played again by the core that wrote it.
+
+use crate::exit::Exit;
+use crate::instance::Instance;
+use anyhow::Context;
+use clap::Args;
+use serde::Serialize;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+use tutti_core::{Action, Core, Params, default_classes};
+use tutti_journal::{Difference, Entry, replay};
+use tutti_wire::units::format_seconds;
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplayArgs {
+    /// The journal; the instance's own if none is named, which may be in use
+    journal: Option<PathBuf>,
+
+    /// Up to this entry only
+    #[arg(long, value_name = "ENTRY")]
+    until: Option<u64>,
+
+    /// Also show each entry: its number, when it was, what happened, and what was done about it
+    #[arg(long)]
+    list: bool,
+
+    /// The result as JSON
+    #[arg(long, conflicts_with = "list")]
+    json: bool,
+}
+
+/// As JSON.
+#[derive(Serialize)]
+struct Report {
+    journal: String,
+    entries: u64,
+    first: Option<u64>,
+    from_stored_state: bool,
+    states_compared: u64,
+    agrees: bool,
+    differs_at: Option<u64>,
+    torn_from: Option<u64>,
+    entries_per_second: u64,
+}
+
+pub(crate) fn execute(args: &ReplayArgs) -> anyhow::Result<Exit> {
+    let path = match &args.journal {
+        Some(path) => path.clone(),
+        None => Instance::locate().journal_path(),
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut written = Ok(());
+    let begun = Instant::now();
+    let blank = || Core::new(Params::default(), default_classes());
+    let result = replay(&path, args.until, blank, |number, entry, actions| {
+        if args.list && written.is_ok() {
+            written = list(&mut out, number, entry, actions);
+        }
+    })?;
+    written.context("cannot write the list")?;
+    let seconds = begun.elapsed().as_secs_f64();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a rate, to be read by people"
+    )]
+    let rate = (result.entries as f64 / seconds.max(1e-9)) as u64;
+    let difference = result.difference;
+    let report = Report {
+        journal: path.display().to_string(),
+        entries: result.entries,
+        first: result.first,
+        from_stored_state: result.from_stored,
+        states_compared: result.states,
+        agrees: difference.is_none(),
+        differs_at: difference.map(|(number, _)| number),
+        torn_from: result.torn,
+        entries_per_second: rate,
+    };
+    if args.json {
+        serde_json::to_writer(&mut out, &report)?;
+        writeln!(out)?;
+    } else {
+        say(&mut out, &report, difference.map(|(_, what)| what))?;
+    }
+    out.flush()?;
+    Ok(if report.agrees { Exit::OK } else { Exit::FAILED })
+}
+
+fn say(
+    out: &mut impl Write,
+    report: &Report,
+    difference: Option<Difference>,
+) -> std::io::Result<()> {
+    let Report { journal, entries, entries_per_second: rate, .. } = report;
+    let first = report.first.unwrap_or(1);
+    writeln!(out, "{journal}: {entries} entries from {first} on, {rate} a second")?;
+    if report.from_stored_state {
+        writeln!(out, "begun from the state stored before: earlier entries are not kept")?;
+    }
+    if let Some(torn) = report.torn_from {
+        writeln!(out, "from {torn} on entries are not whole; the next controller cuts them off")?;
+    }
+    let (Some(what), Some(number)) = (difference, report.differs_at) else {
+        let states = report.states_compared;
+        return writeln!(
+            out,
+            "agrees: the actions of every entry, and {states} states, are what they were"
+        );
+    };
+    let what = match what {
+        Difference::Actions => "actions",
+        Difference::State => "state",
+    };
+    writeln!(
+        out,
+        "differs: the {what} at entry {number}; was the journal written by another release?"
+    )
+}
+
+fn list(
+    out: &mut impl Write,
+    number: u64,
+    entry: &Entry,
+    actions: &[Action],
+) -> std::io::Result<()> {
+    let seconds = format_seconds(entry.at.0 / 1_000_000_000);
+    writeln!(out, "{number} at {seconds}: {:?}", entry.event)?;
+    for action in actions {
+        writeln!(out, "    {action:?}")?;
+    }
+    Ok(())
+}

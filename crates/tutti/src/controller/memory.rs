@@ -1,0 +1,276 @@
+//! What a controller remembers of the one before it, and how it makes sure that the next one will.
+//!
+//! Every event goes into the journal before anything is done about it: what is to be sent waits in the
+//! connections until the journal has it ([`Driver::settle`](super::driver::Driver)). A controller that was
+//! killed is followed by one with the same core, the same jobs and the same nodes; the agents, who went
+//! on meanwhile, join again and tell what it missed.
+
+use super::agents::NodeEntry;
+use super::driver::Driver;
+use super::jobs::{Ended, Entry};
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tutti_core::{ClusterTime, Event, JobId, JobState, Nanos, NodeId};
+use tutti_journal::{EndedJob, History, Job, Journal, Keeper, Number};
+use tutti_linux::clock;
+use tutti_wire::local::Reply;
+
+/// How long a job waits for its front end after its controller has come back: it tries again and again.
+const FRONT_PATIENCE: Nanos = Nanos::from_secs(20);
+
+/// By how much time goes on at least when the machine was started anew.
+const TIME_GAP: Nanos = Nanos::from_secs(1);
+
+/// What the controller remembers by.
+pub(super) struct Memory {
+    pub(super) journal: Journal,
+    /// Clients who are to hear that their job is accepted when that is on disk.
+    promises: VecDeque<Promise>,
+    /// Jobs whose front ends have not come back, and until when they may.
+    pub(super) abandoned: BTreeMap<JobId, ClusterTime>,
+}
+
+struct Promise {
+    number: Number,
+    token: u64,
+    job: JobId,
+}
+
+impl Memory {
+    pub(super) fn new(journal: Journal) -> Self {
+        Self { journal, promises: VecDeque::new(), abandoned: BTreeMap::new() }
+    }
+
+    /// Whether this client waits for the disk.
+    pub(super) fn has_promised(&self, token: u64) -> bool {
+        self.promises.iter().any(|promise| promise.token == token)
+    }
+}
+
+/// How far cluster time must be ahead of this machine's clock so that it goes on after `until`. The clock
+/// begins anew when the machine does.
+pub(super) fn clock_ahead(until: ClusterTime) -> Nanos {
+    let now = ClusterTime(clock::monotonic_ns());
+    if until <= now { Nanos::ZERO } else { until.since(now) + TIME_GAP }
+}
+
+/// What people's clocks say, in milliseconds since 1970.
+pub(super) fn wall_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl Driver {
+    /// Takes over what an earlier controller left.
+    pub(super) fn remember(&mut self, history: History) {
+        if let Some(remark) = &history.remark {
+            say!("tutti controller: {remark}");
+        }
+        let Some(core) = history.core else { return };
+        let ended_well = core.is_stopping();
+        self.core = core;
+        for (job, launched) in history.jobs {
+            self.remember_job(job, launched);
+        }
+        self.remember_nodes(history.keepers);
+        self.remember_ended();
+        let (jobs, entries) = (self.jobs.len(), history.replayed);
+        say!(
+            "tutti controller: took over {jobs} jobs; {entries} entries of the journal were replayed"
+        );
+        self.apply(&Event::Began);
+        if ended_well {
+            // It told all agents to end.
+            for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+                self.on_node_lost(node);
+            }
+        }
+        self.wake_at = self.core.wake_at();
+        self.watch_calendar();
+    }
+
+    fn remember_job(&mut self, job: Job, launched: Option<ClusterTime>) {
+        let (id, now) = (job.job, self.now());
+        let Some(view) = self.core.job(id, now) else { return };
+        let mut entry = Entry::new(job, view.spec);
+        entry.started = launched;
+        entry.started_on = view.placements.iter().map(|part| part.node).collect();
+        if view.spec.attached {
+            self.memory.abandoned.insert(id, now + FRONT_PATIENCE);
+        }
+        self.count_in(&entry);
+        self.jobs.insert(id, entry);
+    }
+
+    /// Their agents are on their way.
+    fn remember_nodes(&mut self, keepers: Vec<Keeper>) {
+        let mut keepers: BTreeMap<NodeId, Keeper> =
+            keepers.into_iter().map(|keeper| (keeper.node, keeper)).collect();
+        let lost_at = self.now() + super::agents::LEASE;
+        for view in self.core.nodes() {
+            let keeper = keepers.remove(&view.id);
+            let entry = NodeEntry {
+                name: view.spec.name.clone(),
+                agent: None,
+                is_here: keeper.as_ref().is_some_and(|keeper| keeper.is_here),
+                attach: keeper.as_ref().map_or_else(ByteBuf::new, |keeper| keeper.attach.clone()),
+                address: keeper.as_ref().map_or_else(String::new, |keeper| keeper.address.clone()),
+                tasks_max: u32::MAX,
+                keeper: keeper.map(|keeper| keeper.incarnation),
+                timetable: self.core.timetable(view.id),
+                launched: BTreeSet::new(),
+                unconfirmed: BTreeMap::new(),
+                remembered: BTreeSet::new(),
+                lost_at: if view.up { lost_at } else { ClusterTime::NEVER },
+                residue: None,
+            };
+            self.nodes.insert(view.id, entry);
+            self.next_node = self.next_node.max(view.id.0.saturating_add(1));
+        }
+        for view in self.core.jobs(self.now()) {
+            if matches!(view.state, JobState::Queued { .. }) {
+                continue;
+            }
+            for part in &view.placements {
+                if let Some(entry) = self.nodes.get_mut(&part.node) {
+                    entry.launched.insert(view.id);
+                    entry.remembered.insert(view.id);
+                }
+            }
+        }
+    }
+
+    fn remember_ended(&mut self) {
+        match self.memory.journal.ended(super::jobs::ENDED_MAX) {
+            Ok(ended) => {
+                for job in ended.into_iter().rev() {
+                    self.ended.push(Ended::from(job));
+                }
+            }
+            Err(error) => say!("tutti controller: {error}"),
+        }
+    }
+
+    // ------------------------------------------------------------------ what the next one will need
+
+    /// Notes a job that was accepted.
+    pub(super) fn note_job(&mut self, job: JobId, entry: &Entry) {
+        self.memory.journal.note_job(&Job {
+            job,
+            credentials: entry.credentials.clone(),
+            user: entry.user.clone(),
+            launch: entry.launch.clone(),
+            accepted: entry.accepted,
+            accepted_ms: entry.accepted_ms,
+        });
+    }
+
+    /// Notes how a node that has joined is reached.
+    pub(super) fn note_keeper(&mut self, node: NodeId) {
+        let Some(entry) = self.nodes.get(&node) else { return };
+        let (attach, address) = (entry.attach.clone(), entry.address.clone());
+        let (incarnation, is_here) = (entry.keeper.unwrap_or_default(), entry.is_here);
+        let keeper = Keeper { node, incarnation, attach, address, is_here };
+        self.memory.journal.note_keeper(&keeper);
+    }
+
+    /// Tells a client that his job is accepted, as soon as a loss of power would not change that.
+    pub(super) fn promise(&mut self, token: u64, job: JobId) {
+        let number = self.memory.journal.noted();
+        self.memory.promises.push_back(Promise { number, token, job });
+    }
+
+    /// Stores what was noted; nothing that rests on it may have been sent before.
+    pub(super) fn store(&mut self) {
+        let failed_before = self.memory.journal.failure().is_some();
+        self.memory.journal.store(&self.core);
+        match self.memory.journal.failure() {
+            None if self.memory.promises.is_empty() => {}
+            None => self.memory.journal.want_on_disk(),
+            Some(reason) => {
+                if !failed_before {
+                    say!("tutti controller: {reason}; no job is accepted until then");
+                }
+                let reason = reason.to_owned();
+                self.break_promises(&reason);
+            }
+        }
+    }
+
+    /// More has reached the disk.
+    pub(super) fn on_disk(&mut self) {
+        self.memory.journal.woken();
+        let (reached, failure) = self.memory.journal.on_disk();
+        while self.memory.promises.front().is_some_and(|promise| promise.number <= reached) {
+            if let Some(promise) = self.memory.promises.pop_front() {
+                self.tell_why_it_waits(promise.token, promise.job);
+            }
+        }
+        if let Some(failure) = failure {
+            let reason = format!("the journal can't be brought to disk: {failure}");
+            say!("tutti controller: {reason}");
+            self.break_promises(&reason);
+        }
+    }
+
+    /// Jobs that could be forgotten are not begun, or not gone on with.
+    fn break_promises(&mut self, reason: &str) {
+        for promise in std::mem::take(&mut self.memory.promises) {
+            let (job, token) = (promise.job, promise.token);
+            let reason = format!("job {job} is cancelled, since {reason}");
+            self.reply(token, &Reply::Failed { reason });
+            let reason = tutti_core::EndReason::Cancelled;
+            self.apply(&Event::Cancel { job, reason, at_once: true });
+        }
+    }
+
+    /// A front end is back at the job whose controller ended.
+    pub(super) fn on_return(&mut self, token: u64, uid: u32, job: JobId) {
+        if self.is_ended_for(token, uid, job) {
+            return;
+        }
+        let now = self.now();
+        let front = self.core.job(job, now).is_some_and(|view| view.spec.attached);
+        let taken = self.jobs.get(&job).is_none_or(|entry| entry.front.is_some());
+        if !front || taken {
+            return self.fail(token, &format!("job {job} does not wait for a front end"));
+        }
+        self.memory.abandoned.remove(&job);
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.front = Some(token);
+        }
+        self.be_front(token, job);
+        self.tell_why_it_waits(token, job);
+    }
+
+    /// Front ends that have not come back will not.
+    pub(super) fn give_up_fronts(&mut self, now: ClusterTime) {
+        let late = self.memory.abandoned.iter().filter(|(_, until)| **until <= now);
+        for job in late.map(|(&job, _)| job).collect::<Vec<_>>() {
+            self.memory.abandoned.remove(&job);
+            self.apply(&Event::FrontEndLost { job });
+        }
+    }
+
+    /// What a job that has ended leaves.
+    pub(super) fn note_end(&mut self, ended: &Ended) {
+        self.memory.abandoned.remove(&ended.report.job);
+        self.memory.journal.note_end(&EndedJob {
+            report: ended.report.clone(),
+            uid: ended.uid,
+            outcome: ended.outcome,
+            accepted: ended.accepted,
+            at: ended.at,
+            accepted_ms: ended.accepted_ms,
+            ended_ms: ended.ended_ms,
+            tasks: ended.tasks.clone(),
+        });
+    }
+}
+
+impl From<EndedJob> for Ended {
+    fn from(job: EndedJob) -> Self {
+        let EndedJob { report, uid, outcome, accepted, at, accepted_ms, ended_ms, tasks } = job;
+        Self { report, accepted, at, accepted_ms, ended_ms, uid, outcome, tasks }
+    }
+}
