@@ -7,6 +7,7 @@
 mod contend;
 mod figures;
 mod idle;
+mod journal;
 mod launch;
 mod levels;
 mod mpi;
@@ -52,6 +53,8 @@ enum What {
     Stdio,
     /// Memory and wake-ups of an instance that has nothing to do
     Idle,
+    /// Submits that are on disk, a controller's return, replay
+    Journal,
     /// Knowing of every process that begins and ends
     Track,
     /// Simulations: time and memory, and how long one decision takes on a large machine
@@ -83,6 +86,7 @@ pub(crate) fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
         Some(What::Overhead(what)) => overhead::measure(&bench, &what)?.show(args.json)?,
         Some(What::Stdio) => stdio::measure(&bench)?.show(args.json)?,
         Some(What::Idle) => idle::measure(&bench)?.show(args.json)?,
+        Some(What::Journal) => figures::show(&journal::measure(&bench)?, args.json)?,
         Some(What::Track) => track::measure(&bench)?.show(args.json)?,
         Some(What::Sim(what)) => figures::show(&sim::measure(&bench, &what)?, args.json)?,
         Some(What::Node) => node::execute(&bench, args.json)?,
@@ -111,6 +115,7 @@ fn all(bench: &Bench, json: bool) -> anyhow::Result<Exit> {
     take("overhead", overhead::measure(bench, &what).map(|report| report.figures()));
     take("idle", idle::measure(bench).map(|report| report.figures()));
     take("track", track::measure(bench).map(|report| report.figures()));
+    take("journal", journal::measure(bench));
     take("sim", sim::measure(bench, &sim::SimArgs::default()));
     figures::show(&figures, json)?;
     Ok(if failed { Exit::FAILED } else { Exit::OK })
