@@ -558,7 +558,7 @@ impl Driver {
     /// waits for himself, not everybody for him.
     fn may_ask(&self, token: u64) -> bool {
         !self.questions.is_open_for(token)
-            && !self.memory.has_promised(token)
+            && !self.memory.has_promised_enough(token)
             && !self.early.iter().any(|early| early.token == token)
             && self.connections.get(&token).is_some_and(|connection| !connection.link.is_behind())
     }
@@ -650,7 +650,14 @@ impl Driver {
         self.active = self.now();
     }
 
+    /// Answers a client, in the order of what he asked.
     pub(super) fn reply(&mut self, token: u64, reply: &Reply) {
+        if !self.memory.defer(token, reply) {
+            self.send_reply(token, reply);
+        }
+    }
+
+    pub(super) fn send_reply(&mut self, token: u64, reply: &Reply) {
         if let Some(connection) = self.connections.get_mut(&token)
             && connection.link.try_send(reply).is_err()
         {

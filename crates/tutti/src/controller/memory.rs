@@ -8,9 +8,10 @@
 use super::agents::NodeEntry;
 use super::driver::Driver;
 use super::jobs::{Ended, Entry};
+use super::report;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use tutti_core::{ClusterTime, Event, JobId, JobState, Nanos, NodeId};
+use tutti_core::{ClusterTime, EndReason, Event, JobId, JobState, Nanos, NodeId};
 use tutti_journal::{EndedJob, History, Job, Journal, Keeper, Number};
 use tutti_linux::clock;
 use tutti_wire::local::Reply;
@@ -24,8 +25,10 @@ const TIME_GAP: Nanos = Nanos::from_secs(1);
 /// What the controller remembers by.
 pub(super) struct Memory {
     pub(super) journal: Journal,
-    /// Clients who are to hear that their job is accepted when that is on disk.
+    /// What clients are to hear when that is on disk.
     promises: VecDeque<Promise>,
+    /// How much of it is for each client.
+    promised: BTreeMap<u64, usize>,
     /// Jobs whose front ends have not come back, and until when they may.
     pub(super) abandoned: BTreeMap<JobId, ClusterTime>,
 }
@@ -33,17 +36,60 @@ pub(super) struct Memory {
 struct Promise {
     number: Number,
     token: u64,
-    job: JobId,
+    what: Promised,
 }
+
+enum Promised {
+    /// That a job is accepted.
+    Job(JobId),
+    /// Something else, which must not pass that.
+    Reply(Box<Reply>),
+}
+
+/// What one client may have been promised before he must wait.
+const PROMISES_MAX: usize = 256;
 
 impl Memory {
     pub(super) fn new(journal: Journal) -> Self {
-        Self { journal, promises: VecDeque::new(), abandoned: BTreeMap::new() }
+        Self {
+            journal,
+            promises: VecDeque::new(),
+            promised: BTreeMap::new(),
+            abandoned: BTreeMap::new(),
+        }
     }
 
-    /// Whether this client waits for the disk.
-    pub(super) fn has_promised(&self, token: u64) -> bool {
-        self.promises.iter().any(|promise| promise.token == token)
+    /// Whether nothing more is taken from this client until the disk has come on.
+    pub(super) fn has_promised_enough(&self, token: u64) -> bool {
+        self.promised.get(&token).is_some_and(|count| *count >= PROMISES_MAX)
+    }
+
+    fn promise(&mut self, token: u64, what: Promised) {
+        let number = self.journal.noted();
+        *self.promised.entry(token).or_default() += 1;
+        self.promises.push_back(Promise { number, token, what });
+    }
+
+    /// Has a reply wait for those before it to this client, if there are any.
+    pub(super) fn defer(&mut self, token: u64, reply: &Reply) -> bool {
+        let waits = self.promised.contains_key(&token);
+        if waits {
+            self.promise(token, Promised::Reply(Box::new(reply.clone())));
+        }
+        waits
+    }
+
+    /// The next that may be kept.
+    fn next_kept(&mut self, reached: Number) -> Option<Promise> {
+        self.promises.front().filter(|promise| promise.number <= reached)?;
+        let promise = self.promises.pop_front()?;
+        if let Some(count) = self.promised.get_mut(&promise.token) {
+            *count -= 1;
+            if *count == 0 {
+                self.promised.remove(&promise.token);
+            }
+        }
+        Some(promise)
     }
 }
 
@@ -94,6 +140,7 @@ impl Driver {
         let Some(view) = self.core.job(id, now) else { return };
         let mut entry = Entry::new(job, view.spec);
         entry.started = launched;
+        entry.requeues = view.requeues;
         entry.started_on = view.placements.iter().map(|part| part.node).collect();
         if view.spec.attached {
             self.memory.abandoned.insert(id, now + FRONT_PATIENCE);
@@ -176,8 +223,7 @@ impl Driver {
 
     /// Tells a client that his job is accepted, as soon as a loss of power would not change that.
     pub(super) fn promise(&mut self, token: u64, job: JobId) {
-        let number = self.memory.journal.noted();
-        self.memory.promises.push_back(Promise { number, token, job });
+        self.memory.promise(token, Promised::Job(job));
     }
 
     /// Stores what was noted; nothing that rests on it may have been sent before.
@@ -201,9 +247,13 @@ impl Driver {
     pub(super) fn on_disk(&mut self) {
         self.memory.journal.woken();
         let (reached, failure) = self.memory.journal.on_disk();
-        while self.memory.promises.front().is_some_and(|promise| promise.number <= reached) {
-            if let Some(promise) = self.memory.promises.pop_front() {
-                self.tell_why_it_waits(promise.token, promise.job);
+        while let Some(Promise { token, what, .. }) = self.memory.next_kept(reached) {
+            match what {
+                Promised::Reply(reply) => self.send_reply(token, &reply),
+                Promised::Job(job) => {
+                    let waits = report::why_it_waits(self, job);
+                    self.send_reply(token, &Reply::Accepted { job, waits });
+                }
             }
         }
         if let Some(failure) = failure {
@@ -215,12 +265,16 @@ impl Driver {
 
     /// Jobs that could be forgotten are not begun, or not gone on with.
     fn break_promises(&mut self, reason: &str) {
-        for promise in std::mem::take(&mut self.memory.promises) {
-            let (job, token) = (promise.job, promise.token);
-            let reason = format!("job {job} is cancelled, since {reason}");
-            self.reply(token, &Reply::Failed { reason });
-            let reason = tutti_core::EndReason::Cancelled;
-            self.apply(&Event::Cancel { job, reason, at_once: true });
+        while let Some(Promise { token, what, .. }) = self.memory.next_kept(Number::MAX) {
+            match what {
+                Promised::Reply(reply) => self.send_reply(token, &reply),
+                Promised::Job(job) => {
+                    let reason = format!("job {job} is cancelled, since {reason}");
+                    self.send_reply(token, &Reply::Failed { reason });
+                    let reason = EndReason::Cancelled;
+                    self.apply(&Event::Cancel { job, reason, at_once: true });
+                }
+            }
         }
     }
 

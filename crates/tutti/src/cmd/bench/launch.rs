@@ -28,6 +28,9 @@ pub(super) struct Report {
     submit_per_s: f64,
 }
 
+/// Requests that are sent before the first of them is answered.
+const IN_FLIGHT: usize = 32;
+
 /// The names of the contenders, by which the figures find them.
 const PLAIN: &str = "plain fork, exec, wait";
 const TUTTI: &str = "tutti run";
@@ -99,8 +102,13 @@ fn submitted(own: &OwnInstance, count: u32) -> anyhow::Result<f64> {
     let mut link = own.connect()?;
     let begin = Instant::now();
     let mut jobs = Vec::new();
-    for _ in 0..count {
-        link.send(&Request::Submit(request.clone()));
+    let mut sent = 0;
+    while jobs.len() < count as usize {
+        // Each is answered when it is on disk; whoever has many does not wait for each.
+        while sent < count && (sent as usize) < jobs.len() + IN_FLIGHT {
+            link.send(&Request::Submit(request.clone()));
+            sent += 1;
+        }
         match link.call()? {
             Reply::Accepted { job, .. } => jobs.push(job),
             Reply::Failed { reason } | Reply::Declined { reason } => bail!("{reason}"),
