@@ -201,22 +201,56 @@ impl std::fmt::Display for Step {
 /// to pass that collide; what pipe and clone say. `EAGAIN`: too many processes. `ENOSYS` and
 /// `EPERM` from clone3 with a group: the kernel is too old, or a filter forbids it.
 pub fn spawn(spawn: &Spawn) -> io::Result<Child> {
-    let (report, report_child) = pipe()?;
-    let status = if spawn.minder { Some(pipe()?) } else { None };
-    let status_child = status.as_ref().map(|(_, write)| write.as_raw_fd());
-    let mut plan = prepare::Plan::new(spawn, report_child.as_raw_fd(), status_child)?;
-    let mask = child::block_signals()?;
-    // SAFETY: the child only enters `child::run`, which keeps to what is safe after a fork.
-    let fork = unsafe { fork_into(spawn.cgroup, libc::SIGCHLD) };
-    if matches!(fork, Ok(Fork::Child)) {
-        child::run(&mut plan);
+    let inherited = prepare::Inherited::look_up();
+    let mut ready = Ready::new(spawn, &inherited)?;
+    let _held = child::hold_signals();
+    ready.fork().map(|made| ready.child(made))
+}
+
+/// Starts several processes, each as [`spawn`] does; the results are in their order.
+///
+/// All is made ready before the first fork. Whatever page the caller writes to after a fork is copied
+/// at that moment, and again after the next fork: so next to nothing is written in between.
+pub fn spawn_all(spawns: &[Spawn]) -> Vec<io::Result<Child>> {
+    let inherited = prepare::Inherited::look_up();
+    let ready = spawns.iter().map(|spawn| Ready::new(spawn, &inherited));
+    let mut ready: Vec<io::Result<Ready>> = ready.collect();
+    let mut made = Vec::with_capacity(ready.len());
+    {
+        let _held = child::hold_signals();
+        made.extend(ready.iter_mut().map(|one| one.as_mut().ok().map(Ready::fork)));
     }
-    child::restore_signals(&mask);
-    match fork? {
-        Fork::Child => unreachable!("the child does not return"),
-        Fork::Parent { pid, pidfd } => {
-            Ok(Child { pid, pidfd, report, status: status.map(|(read, _)| read) })
+    let children = ready.into_iter().zip(made);
+    children.map(|(ready, made)| Ok(ready?.child(made.expect("it was ready")?))).collect()
+}
+
+/// A process that only has to be forked.
+struct Ready<'a> {
+    plan: prepare::Plan<'a>,
+    report: (OwnedFd, OwnedFd),
+    status: Option<(OwnedFd, OwnedFd)>,
+}
+
+impl<'a> Ready<'a> {
+    fn new(spawn: &'a Spawn<'a>, inherited: &'a prepare::Inherited) -> io::Result<Self> {
+        let report = pipe()?;
+        let status = if spawn.minder { Some(pipe()?) } else { None };
+        let status_child = status.as_ref().map(|(_, write)| write.as_raw_fd());
+        let plan = prepare::Plan::new(spawn, inherited, report.1.as_raw_fd(), status_child)?;
+        Ok(Self { plan, report, status })
+    }
+
+    /// To be called while signals are held.
+    fn fork(&mut self) -> io::Result<(i32, OwnedFd)> {
+        // SAFETY: the child only enters `child::run`, which keeps to what is safe after a fork.
+        match unsafe { fork_into(self.plan.spawn.cgroup, libc::SIGCHLD) }? {
+            Fork::Child => child::run(&mut self.plan),
+            Fork::Parent { pid, pidfd } => Ok((pid, pidfd)),
         }
+    }
+
+    fn child(self, (pid, pidfd): (i32, OwnedFd)) -> Child {
+        Child { pid, pidfd, report: self.report.0, status: self.status.map(|(read, _)| read) }
     }
 }
 

@@ -78,23 +78,26 @@ pub(crate) unsafe fn fork_into(cgroup: Option<BorrowedFd>, exit_signal: c_int) -
     }
 }
 
-/// Blocks all signals of this thread, so that no handler of the parent runs in the child.
-pub(super) fn block_signals() -> io::Result<libc::sigset_t> {
+/// The signals that this thread had blocked before all were; blocked as before when dropped.
+pub(super) struct HeldSignals(libc::sigset_t);
+
+/// Blocks all signals of this thread, so that no handler of the parent runs in a child.
+pub(super) fn hold_signals() -> HeldSignals {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets can be written, and are before they are read.
+    let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: both sets can be written, and all zero is a set. It fails for no mask there is.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
-        match libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) {
-            0 => Ok(before.assume_init()),
-            errno => Err(io::Error::from_raw_os_error(errno)),
-        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        HeldSignals(before.assume_init())
     }
 }
 
-pub(super) fn restore_signals(mask: &libc::sigset_t) {
-    // SAFETY: `mask` is a valid set; the old one is not asked for.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
+impl Drop for HeldSignals {
+    fn drop(&mut self) {
+        // SAFETY: the mask is a valid set; the old one is not asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+    }
 }
 
 struct Failure {
@@ -142,7 +145,7 @@ fn complain(text: &CStr, errno: c_int) {
 }
 
 fn set_up_and_execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failure> {
-    reset_signal_actions();
+    reset_signal_actions(&plan.inherited.signals);
     if let Some(status) = plan.status {
         split_off_minder(status)?;
     }
@@ -151,7 +154,7 @@ fn set_up_and_execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failu
         // SAFETY: takes no pointer.
         check(Step::Session, unsafe { libc::setsid() })?;
     }
-    reset_scheduling();
+    reset_scheduling(plan.inherited.oom_score);
     arrange_descriptors(plan)?;
     set_limits(plan.spawn.rlimits)?;
     if let Some(words) = &plan.processors {
@@ -172,13 +175,13 @@ fn set_up_and_execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failu
 
 /// Exec resets handlers but keeps what is ignored; a task must not inherit that we ignore SIGPIPE.
 /// Not by the C library, which spares the two signals that it uses itself.
-fn reset_signal_actions() {
+fn reset_signal_actions(signals: &[c_int]) {
     // The kernel's sigaction: handler, flags, restorer (on some machines) and mask. All zero is
     // the default.
     let default = [0_u64; 4];
     let none: *mut u64 = ptr::null_mut();
-    for signal in 1..=64 {
-        // SAFETY: `default` is as long as the kernel reads. KILL and STOP fail, as they should.
+    for &signal in signals {
+        // SAFETY: `default` is as long as the kernel reads.
         unsafe {
             libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, size_of::<u64>());
         }
@@ -217,7 +220,7 @@ fn write_file(path: &CStr, content: &[u8]) -> Result<(), c_int> {
 
 /// The child must not profit, or suffer, from what a daemon of ours has set for itself. Failing is
 /// no reason not to run: nothing of it can be the user's loss.
-fn reset_scheduling() {
+fn reset_scheduling(oom_score: bool) {
     let ordinary = libc::sched_param { sched_priority: 0 };
     // SAFETY: `ordinary` is valid for the call; the others take no pointer.
     unsafe {
@@ -234,7 +237,9 @@ fn reset_scheduling() {
             libc::prctl(libc::PR_SET_TIMERSLACK, TIMER_SLACK_NS);
         }
     }
-    let _ = write_file(c"/proc/self/oom_score_adj", b"0");
+    if oom_score {
+        let _ = write_file(c"/proc/self/oom_score_adj", b"0");
+    }
 }
 
 /// Afterwards exactly these are open: 0 to 2, the targets, and the report at `first_free`, which

@@ -1,7 +1,7 @@
 //! What is made ready before the fork, since the child must not allocate.
 
 use super::{Spawn, StdioFd};
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
@@ -9,9 +9,42 @@ use std::ptr;
 /// Where programs are searched for when `PATH` is not set, as the C library does.
 const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
 
+/// What of the caller's own its children must not have; looked up once for many of them.
+pub(super) struct Inherited {
+    /// Signals that are not at their default.
+    pub(super) signals: Vec<c_int>,
+    /// Whether its OOM score is another than that of ordinary processes.
+    pub(super) oom_score: bool,
+}
+
+impl Inherited {
+    pub(super) fn look_up() -> Self {
+        let oom_score = std::fs::read("/proc/self/oom_score_adj");
+        Self {
+            signals: (1..=SIGNALS).filter(|&signal| !is_default(signal)).collect(),
+            oom_score: oom_score.map_or(true, |score| score != b"0\n"),
+        }
+    }
+}
+
+const SIGNALS: c_int = 64;
+
+/// Not by the C library, which spares the two signals that it uses itself.
+fn is_default(signal: c_int) -> bool {
+    // The kernel's sigaction: handler, flags, restorer (on some machines) and mask.
+    let mut now = [0_u64; 4];
+    let none: *const u64 = ptr::null();
+    // SAFETY: `now` is as long as the kernel writes.
+    let result = unsafe {
+        libc::syscall(libc::SYS_rt_sigaction, signal, none, now.as_mut_ptr(), size_of::<u64>())
+    };
+    result == 0 && now[0] == libc::SIG_DFL as u64
+}
+
 /// Everything for the child, in the form that system calls want.
 pub(super) struct Plan<'a> {
     pub(super) spawn: &'a Spawn<'a>,
+    pub(super) inherited: &'a Inherited,
     /// Null-terminated, as `execve` wants it.
     pub(super) argv: Vec<*const c_char>,
     pub(super) env: Vec<*const c_char>,
@@ -34,6 +67,7 @@ impl<'a> Plan<'a> {
     /// `EINVAL` for what cannot be carried out.
     pub(super) fn new(
         spawn: &'a Spawn<'a>,
+        inherited: &'a Inherited,
         report: RawFd,
         status: Option<RawFd>,
     ) -> io::Result<Self> {
@@ -55,6 +89,7 @@ impl<'a> Plan<'a> {
         shell_argv.extend(&argv[1..]);
         Ok(Self {
             spawn,
+            inherited,
             argv,
             shell_argv,
             env: pointers(spawn.env),

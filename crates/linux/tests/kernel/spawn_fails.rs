@@ -3,9 +3,11 @@
 use crate::support::{Directory, Forked, LATE, Launch, NOBODY, c_string, need_root, open};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
+use std::ffi::{CStr, CString};
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use tutti_linux::spawn::{Identity, Report, Spawn, StdioFd, Step, spawn};
+use tutti_linux::spawn::{Identity, Report, Spawn, StdioFd, Step, read_report, spawn, spawn_all};
 
 fn check(launch: &Launch, step: Step, errno: i32) {
     let mut process = launch.start(None);
@@ -140,12 +142,11 @@ fn the_user_must_be_allowed_to_become_another() {
     assert_ne!(NOBODY, 0);
 }
 
-#[test]
-fn what_makes_no_sense_is_refused_at_once() {
-    let base = Spawn {
-        argv: &[c"true".to_owned()],
+fn plain<'a>(program: &'a [CString], argv: &'a [CString]) -> Spawn<'a> {
+    Spawn {
+        argv,
         env: &[],
-        program: &[c"/bin/true".to_owned()],
+        program,
         cwd: c"/",
         umask: 0,
         rlimits: &[],
@@ -158,7 +159,13 @@ fn what_makes_no_sense_is_refused_at_once() {
         new_session: false,
         minder: false,
         complaint: None,
-    };
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_at_once() {
+    let (program, argv) = ([c"/bin/true".to_owned()], [c"true".to_owned()]);
+    let base = plain(&program, &argv);
     let refused = |made: Spawn| {
         assert_eq!(spawn(&made).unwrap_err().raw_os_error(), Some(libc::EINVAL), "{made:?}");
     };
@@ -168,6 +175,43 @@ fn what_makes_no_sense_is_refused_at_once() {
     refused(Spawn { pass: &[(0, 5), (1, 5)], ..base.clone() });
     let stdio = [StdioFd::Null, StdioFd::Stdout, StdioFd::Null];
     refused(Spawn { stdio, ..base.clone() });
+}
+
+#[test]
+fn of_several_each_starts_or_fails_by_itself() {
+    let program = [c"/bin/sh".to_owned()];
+    let argv = |script: &CStr| [c"sh".to_owned(), c"-c".to_owned(), script.to_owned()];
+    let (three, none, five) = (argv(c"exit 3"), [], argv(c"exit 5"));
+    let nowhere = [c"/nonexistent".to_owned()];
+    let made = spawn_all(&[
+        plain(&program, &three),
+        plain(&program, &none),
+        plain(&nowhere, &three),
+        plain(&program, &five),
+    ]);
+    let ends: Vec<_> = made
+        .into_iter()
+        .map(|made| {
+            let child = made.map_err(|error| error.raw_os_error())?;
+            let status = nix::sys::wait::waitpid(Pid::from_raw(child.pid), None).unwrap();
+            let WaitStatus::Exited(_, status) = status else { panic!("{status:?}") };
+            Ok((status, read_report(child.report.as_fd()).ok()))
+        })
+        .collect();
+    let failed = Report::Failed { step: Step::Execute, errno: libc::ENOENT };
+    let expected = [
+        Ok((3, Some(Report::Running))),
+        Err(Some(libc::EINVAL)),
+        Ok((127, Some(failed))),
+        Ok((5, Some(Report::Running))),
+    ];
+    // While others of them are being set up they hold its report open.
+    for (index, (end, expected)) in ends.into_iter().zip(expected).enumerate() {
+        match (end, expected) {
+            (Ok((status, None)), Ok((wanted, _))) => assert_eq!(status, wanted, "{index}"),
+            (end, expected) => assert_eq!(end, expected, "{index}"),
+        }
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 use super::context::{Context, chain};
 use super::job::{Job, Phase};
-use super::start::Refusal;
+use super::program::Refusal;
 use super::watch::{Token, Watch};
 use crate::instance::is_in_a_job;
 use crate::link::Interest;

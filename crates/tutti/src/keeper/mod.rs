@@ -31,6 +31,7 @@ mod front;
 mod job;
 mod outlet;
 mod pmi;
+mod program;
 mod scratch;
 mod script;
 mod start;

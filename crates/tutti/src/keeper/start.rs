@@ -4,7 +4,7 @@ use super::context::Context;
 use super::environment::{self, PMI_FD};
 use super::job::{Job, Minder, Phase, Process};
 use super::pmi;
-use super::script;
+use super::program::{Program, Refusal, without_zero_byte};
 use super::stdio::{InPipe, OutPipe, input_pipe, output_pipe};
 use super::watch::Watch;
 use crate::link::Interest;
@@ -12,17 +12,16 @@ use nix::errno::Errno;
 use nix::libc;
 use std::ffi::{CString, OsStr};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use tutti_core::TaskStatus;
 use tutti_linux::cgroup::Cgroup;
-use tutti_linux::spawn::{
-    Identity, Report, Spawn, StdioFd, Step, program_candidates, read_report, spawn,
-};
+use tutti_linux::spawn::{Child, Report, Spawn, StdioFd, Step, read_report, spawn_all};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::FromKeeper;
-use tutti_wire::launch::{Credentials, InputTo, Launch, Stdio};
+use tutti_wire::launch::{InputTo, Stdio};
 use tutti_wire::pattern::{self, PatternValues};
 
 /// Where most output of no interest goes; there is nothing in it to lose.
@@ -31,105 +30,9 @@ const NULL: &[u8] = b"/dev/null";
 /// Permissions of output files, before the user's mask.
 const FILE_MODE: u32 = 0o666;
 
-/// Why a task can't be started.
-#[derive(Clone, Debug)]
-pub(super) struct Refusal {
-    pub(super) status: TaskStatus,
-    pub(super) detail: String,
-}
-
-impl Refusal {
-    pub(super) const fn new(detail: String) -> Self {
-        Self { status: TaskStatus::NotExecutable, detail }
-    }
-
-    fn io(what: &str, error: &io::Error) -> Self {
-        Self::new(format!("{what}: {}", reason(error)))
-    }
-}
-
-/// What all tasks of a job run, in the form that starting a process wants.
-pub(super) struct Program {
-    argv: Vec<CString>,
-    candidates: Vec<CString>,
-    environment: Vec<CString>,
-    directory: CString,
-    rlimits: Vec<(i32, u64, u64)>,
-    identity: Option<Identity>,
-}
-
-impl Program {
-    /// Prepares a launch; writes its script, if it has one.
-    pub(super) fn new(
-        launch: &Launch,
-        scratch: Option<&Path>,
-        context: &Context,
-    ) -> Result<Self, Refusal> {
-        let spec = &launch.spec;
-        let identity = identity(&launch.credentials, context.uid)?;
-        let mut argv = Vec::new();
-        let mut name = spec.argv.first().map_or(&b""[..], |name| name);
-        let (script_path, command);
-        if let Some(text) = &spec.script {
-            let owner = identity.is_some().then_some(&launch.credentials);
-            script_path =
-                script::write(&context.spool, launch.job, text, owner).map_err(Refusal::new)?;
-            command = script::command(text, script_path.as_os_str().as_bytes());
-            name = &command[0];
-            for word in &command {
-                argv.push(without_zero_byte("an argument", word)?);
-            }
-        } else {
-            argv.push(without_zero_byte("the program's name", name)?);
-        }
-        for word in spec.argv.iter().skip(1) {
-            argv.push(without_zero_byte("an argument", word)?);
-        }
-        let name = without_zero_byte("the program's name", name)?;
-        let candidates = match spec.script {
-            // An interpreter is never searched for.
-            Some(_) => vec![name],
-            None => program_candidates(&name, environment::value_of(launch, "PATH")),
-        };
-        Ok(Self {
-            argv,
-            candidates,
-            environment: environment::of_job(launch, scratch),
-            directory: without_zero_byte("the directory's name", &spec.directory)?,
-            rlimits: rlimits(launch, context.descriptors),
-            identity,
-        })
-    }
-}
-
-/// Root becomes whoever the job is of; others can only start their own.
-fn identity(credentials: &Credentials, uid: u32) -> Result<Option<Identity>, Refusal> {
-    let Credentials { uid: wanted, gid, ref groups } = *credentials;
-    match uid {
-        0 => Ok(Some(Identity { uid: wanted, gid, groups: groups.clone() })),
-        _ if uid == wanted => Ok(None),
-        _ => Err(Refusal::new(format!(
-            "this instance runs as user {uid} and can't start programs as user {wanted}"
-        ))),
-    }
-}
-
-fn rlimits(launch: &Launch, descriptors: (u64, u64)) -> Vec<(i32, u64, u64)> {
-    let of_user = &launch.spec.rlimits;
-    let mut limits: Vec<(i32, u64, u64)> = of_user
-        .iter()
-        .filter_map(|&(resource, soft, hard)| Some((i32::try_from(resource).ok()?, soft, hard)))
-        .collect();
-    let nofile = libc::RLIMIT_NOFILE.cast_signed();
-    if !limits.iter().any(|&(resource, ..)| resource == nofile) {
-        limits.push((nofile, descriptors.0, descriptors.1));
-    }
-    limits
-}
-
-fn without_zero_byte(what: &str, text: &[u8]) -> Result<CString, Refusal> {
-    CString::new(text).map_err(|_| Refusal::new(format!("{what} has a zero byte in it")))
-}
+/// Tasks that are made ready before the first of them is forked: so many have all their descriptors
+/// open at once, twice as many each as later.
+const FORKED_AT_ONCE: usize = 32;
 
 /// The task's side of one of its standard streams.
 enum Source {
@@ -152,6 +55,19 @@ impl Source {
     }
 }
 
+/// A task for which only the process is missing.
+struct Ready {
+    index: usize,
+    streams: [Source; 3],
+    /// Its connection with the PMI server, open until it has it.
+    _pmi: OwnedFd,
+    pass: [(RawFd, RawFd); 1],
+    companions: Vec<CString>,
+    environment: Vec<CString>,
+    processors: Vec<u32>,
+    complaint: Option<CString>,
+}
+
 impl Job {
     /// Starts all tasks, once; those that can't be started end at once with the reason.
     pub(super) fn start(&mut self, context: &mut Context) {
@@ -161,72 +77,107 @@ impl Job {
         self.clear_if_empty(context);
         self.held_back = self.must_empty_first();
         let count = if self.held_back { 1 } else { self.tasks.len() };
-        for index in 0..count {
-            self.start_task(index, context);
-        }
+        self.start_tasks(0..count, context);
     }
 
     /// Starts the tasks that waited for the first one.
     pub(super) fn start_rest(&mut self, context: &mut Context) {
         if std::mem::take(&mut self.held_back) {
-            for index in 1..self.tasks.len() {
-                self.start_task(index, context);
-            }
+            self.start_tasks(1..self.tasks.len(), context);
         }
     }
 
-    fn start_task(&mut self, index: usize, context: &mut Context) {
-        if !matches!(self.tasks[index].phase, Phase::Waiting) {
-            return;
-        }
-        if self.is_adopted() {
-            return self.adopt(index, context);
-        }
-        match self.try_to_start(index, context) {
-            Ok(process) => {
-                let (job, rank, root) = (self.launch.job, self.tasks[index].rank, process.pid);
-                context.roots.insert(root, (job, index));
-                context.reports.push(FromKeeper::TaskStarted { job, rank, root });
-                self.tasks[index].phase = Phase::Running(process);
+    fn start_tasks(&mut self, indices: Range<usize>, context: &mut Context) {
+        let mut ready = Vec::new();
+        for index in indices {
+            if !matches!(self.tasks[index].phase, Phase::Waiting) {
+                continue;
             }
-            Err(Refusal { status, detail }) => {
-                self.end_unstarted(index, status, detail, context);
+            if self.is_adopted() {
+                self.adopt(index, context);
+                continue;
+            }
+            match self.make_ready(index, context) {
+                Ok(task) => ready.push(task),
+                Err(refusal) => self.refuse(index, refusal, context),
+            }
+            if ready.len() == FORKED_AT_ONCE {
+                self.fork(std::mem::take(&mut ready), context);
             }
         }
+        self.fork(ready, context);
     }
 
-    fn try_to_start(&mut self, index: usize, context: &mut Context) -> Result<Process, Refusal> {
+    fn refuse(&mut self, index: usize, refusal: Refusal, context: &mut Context) {
+        self.end_unstarted(index, refusal.status, refusal.detail, context);
+    }
+
+    /// All that can be done for a task before its process is made.
+    fn make_ready(&mut self, index: usize, context: &mut Context) -> Result<Ready, Refusal> {
         let streams = self.streams(index, context)?;
         let pmi = pmi::connect(self, index, context)
             .map_err(|error| Refusal::io("cannot connect a PMI server", &error))?;
         let program = self.program.as_ref().map_err(Clone::clone)?;
-        let group = self.tasks[index].group.as_ref();
-        let companions: Vec<CString> = group.map_or_else(Vec::new, |group| {
+        let companions = self.tasks[index].group.as_ref().map_or_else(Vec::new, |group| {
             let files = group.companions();
             files.iter().filter_map(|f| CString::new(f.as_os_str().as_bytes()).ok()).collect()
         });
-        let environment =
-            environment::of_task(&program.environment, &self.launch, index, Some(PMI_FD));
-        let processors: Vec<u32> = self.launch.share.tasks[index].processors.iter().collect();
-        let child = spawn(&Spawn {
+        Ok(Ready {
+            index,
+            streams,
+            pass: [(pmi.as_raw_fd(), PMI_FD)],
+            _pmi: pmi,
+            companions,
+            environment: environment::of_task(
+                &program.environment,
+                &self.launch,
+                index,
+                Some(PMI_FD),
+            ),
+            processors: self.launch.share.tasks[index].processors.iter().collect(),
+            complaint: self.complaint(index),
+        })
+    }
+
+    fn fork(&mut self, ready: Vec<Ready>, context: &mut Context) {
+        let Ok(program) = &self.program else { return };
+        let spawns: Vec<Spawn> = ready.iter().map(|task| self.spawn_of(task, program)).collect();
+        let children = spawn_all(&spawns);
+        drop(spawns);
+        for (Ready { index, .. }, child) in ready.into_iter().zip(children) {
+            match child {
+                Ok(child) => self.on_forked(index, child, context),
+                Err(error) => {
+                    let refusal = Refusal::io("cannot make a process", &error);
+                    self.refuse(index, refusal, context);
+                }
+            }
+        }
+    }
+
+    fn spawn_of<'a>(&'a self, task: &'a Ready, program: &'a Program) -> Spawn<'a> {
+        let group = self.tasks[task.index].group.as_ref();
+        Spawn {
             argv: &program.argv,
-            env: &environment,
+            env: &task.environment,
             program: &program.candidates,
             cwd: &program.directory,
             umask: self.launch.spec.umask & 0o777,
             rlimits: &program.rlimits,
             identity: program.identity.clone(),
             cgroup: group.map(Cgroup::fd),
-            companions: &companions,
-            processors: (!processors.is_empty()).then_some(&processors),
-            stdio: [&streams[0], &streams[1], &streams[2]].map(Source::for_child),
-            pass: &[(pmi.as_raw_fd(), PMI_FD)],
+            companions: &task.companions,
+            processors: (!task.processors.is_empty()).then_some(&task.processors),
+            stdio: [&task.streams[0], &task.streams[1], &task.streams[2]].map(Source::for_child),
+            pass: &task.pass,
             new_session: true,
             minder: group.is_none(),
-            complaint: self.complaint(index).as_deref(),
-        })
-        .map_err(|error| Refusal::io("cannot make a process", &error))?;
-        let job = self.launch.job;
+            complaint: task.complaint.as_deref(),
+        }
+    }
+
+    fn on_forked(&mut self, index: usize, child: Child, context: &mut Context) {
+        let (job, rank, root) = (self.launch.job, self.tasks[index].rank, child.pid);
         let mut watch = |fd: &OwnedFd, what| {
             context.watches.add(fd, what, Interest::READ).inspect_err(|error| {
                 say!("tutti keeper: job {job}: cannot watch a new process: {error}");
@@ -241,7 +192,10 @@ impl Job {
             let token = watch(&fd, Watch::Minder(job, index)).ok();
             Minder::new(fd, token)
         });
-        Ok(Process { pid: child.pid, report: child.report, report_token, minder })
+        context.roots.insert(root, (job, index));
+        context.reports.push(FromKeeper::TaskStarted { job, rank, root });
+        self.tasks[index].phase =
+            Phase::Running(Process { pid: root, report: child.report, report_token, minder });
     }
 
     /// What a task that can't be executed says in its file; with a front end, that says it.
@@ -445,12 +399,5 @@ impl Job {
             return (TaskStatus::NotExecutable, detail);
         }
         (TaskStatus::NotFound, format!("no such program: {shown}"))
-    }
-}
-
-fn reason(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(number) => Errno::from_raw(number).desc().to_owned(),
-        None => error.to_string(),
     }
 }

@@ -1,0 +1,121 @@
+//! What all tasks of a job run, from its launch.
+
+use super::context::Context;
+use super::environment;
+use super::script;
+use nix::errno::Errno;
+use nix::libc;
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use tutti_core::TaskStatus;
+use tutti_linux::spawn::{Identity, program_candidates};
+use tutti_wire::launch::{Credentials, Launch};
+
+/// Why a task can't be started.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) status: TaskStatus,
+    pub(super) detail: String,
+}
+
+impl Refusal {
+    pub(super) const fn new(detail: String) -> Self {
+        Self { status: TaskStatus::NotExecutable, detail }
+    }
+
+    pub(super) fn io(what: &str, error: &io::Error) -> Self {
+        Self::new(format!("{what}: {}", reason(error)))
+    }
+}
+
+/// What all tasks of a job run, in the form that starting a process wants.
+pub(super) struct Program {
+    pub(super) argv: Vec<CString>,
+    pub(super) candidates: Vec<CString>,
+    pub(super) environment: Vec<CString>,
+    pub(super) directory: CString,
+    pub(super) rlimits: Vec<(i32, u64, u64)>,
+    pub(super) identity: Option<Identity>,
+}
+
+impl Program {
+    /// Prepares a launch; writes its script, if it has one.
+    pub(super) fn new(
+        launch: &Launch,
+        scratch: Option<&Path>,
+        context: &Context,
+    ) -> Result<Self, Refusal> {
+        let spec = &launch.spec;
+        let identity = identity(&launch.credentials, context.uid)?;
+        let mut argv = Vec::new();
+        let mut name = spec.argv.first().map_or(&b""[..], |name| name);
+        let (script_path, command);
+        if let Some(text) = &spec.script {
+            let owner = identity.is_some().then_some(&launch.credentials);
+            script_path =
+                script::write(&context.spool, launch.job, text, owner).map_err(Refusal::new)?;
+            command = script::command(text, script_path.as_os_str().as_bytes());
+            name = &command[0];
+            for word in &command {
+                argv.push(without_zero_byte("an argument", word)?);
+            }
+        } else {
+            argv.push(without_zero_byte("the program's name", name)?);
+        }
+        for word in spec.argv.iter().skip(1) {
+            argv.push(without_zero_byte("an argument", word)?);
+        }
+        let name = without_zero_byte("the program's name", name)?;
+        let candidates = match spec.script {
+            // An interpreter is never searched for.
+            Some(_) => vec![name],
+            None => program_candidates(&name, environment::value_of(launch, "PATH")),
+        };
+        Ok(Self {
+            argv,
+            candidates,
+            environment: environment::of_job(launch, scratch),
+            directory: without_zero_byte("the directory's name", &spec.directory)?,
+            rlimits: rlimits(launch, context.descriptors),
+            identity,
+        })
+    }
+}
+
+/// Root becomes whoever the job is of; others can only start their own.
+fn identity(credentials: &Credentials, uid: u32) -> Result<Option<Identity>, Refusal> {
+    let Credentials { uid: wanted, gid, ref groups } = *credentials;
+    match uid {
+        0 => Ok(Some(Identity { uid: wanted, gid, groups: groups.clone() })),
+        _ if uid == wanted => Ok(None),
+        _ => Err(Refusal::new(format!(
+            "this instance runs as user {uid} and can't start programs as user {wanted}"
+        ))),
+    }
+}
+
+fn rlimits(launch: &Launch, descriptors: (u64, u64)) -> Vec<(i32, u64, u64)> {
+    let of_user = &launch.spec.rlimits;
+    let mut limits: Vec<(i32, u64, u64)> = of_user
+        .iter()
+        .filter_map(|&(resource, soft, hard)| Some((i32::try_from(resource).ok()?, soft, hard)))
+        .collect();
+    let nofile = libc::RLIMIT_NOFILE.cast_signed();
+    if !limits.iter().any(|&(resource, ..)| resource == nofile) {
+        limits.push((nofile, descriptors.0, descriptors.1));
+    }
+    limits
+}
+
+pub(super) fn without_zero_byte(what: &str, text: &[u8]) -> Result<CString, Refusal> {
+    CString::new(text).map_err(|_| Refusal::new(format!("{what} has a zero byte in it")))
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => Errno::from_raw(number).desc().to_owned(),
+        None => error.to_string(),
+    }
+}
