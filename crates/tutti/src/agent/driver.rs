@@ -304,6 +304,7 @@ impl Agent {
                 Heard::ClockStepped => self.switch.look_again(),
             }
         }
+        self.switch.wake();
     }
 
     fn on_parent_lost(&mut self, reason: &str) {
@@ -520,8 +521,10 @@ impl Agent {
             FromKeeper::TaskStarted { job, rank, root } => {
                 if let Some(record) = self.jobs.get_mut(&job) {
                     record.roots.insert(rank, root);
-                    for tree in record.trees(root) {
-                        self.switch.root(job, tree);
+                    if !record.is_frozen_as_one() {
+                        for tree in record.trees(root) {
+                            self.switch.root(job, tree);
+                        }
                     }
                 }
                 self.track(job, rank, root, Begun::Now);

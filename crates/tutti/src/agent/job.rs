@@ -41,6 +41,11 @@ impl Job {
         !self.adopted.is_empty()
     }
 
+    /// Whether its cgroup is all that the switch thread needs.
+    pub(super) fn is_frozen_as_one(&self) -> bool {
+        self.group.is_some() && self.control == ControlMethod::Freeze
+    }
+
     /// What is stopped and continued where there is no cgroup, of a task with this root. A minder must
     /// go on itself: it reaps.
     pub(super) fn trees(&self, root: i32) -> Vec<Root> {

@@ -47,8 +47,8 @@ pub(crate) enum Grip {
 
 /// What the main thread tells the switch thread.
 enum Order {
-    /// A job is here from now on. Answered when its processes, present and future, are as its turn
-    /// demands.
+    /// A job is here from now on: without a process yet, or with processes of an earlier agent's time.
+    /// Answered when its processes, present and future, are as its turn demands.
     Add { job: JobId, grip: Grip, fresh: bool, switches: Arc<AtomicU64>, done: SyncSender<()> },
     /// A task of a job without a cgroup has started.
     Root { job: JobId, root: Root },
@@ -90,6 +90,8 @@ pub(crate) struct Report {
 pub(crate) struct Switch {
     orders: Sender<Order>,
     bell: Bell,
+    /// Whether the thread may sleep over an order.
+    unheard: bool,
 }
 
 impl Switch {
@@ -109,7 +111,7 @@ impl Switch {
                 Thread::new(inbox, thread_bell, settings, clock, realtime).run();
             },
         )?;
-        Ok(Self { orders, bell })
+        Ok(Self { orders, bell, unheard: false })
     }
 
     fn order(&self, order: Order) {
@@ -118,24 +120,32 @@ impl Switch {
         self.bell.ring();
     }
 
-    /// Adds a job that has no process yet, and returns when its group is frozen or not as its turn
-    /// demands.
+    /// Adds a job that has no process yet. Its group is frozen at once; the thread thaws it when it is
+    /// its turn, so that nobody need wait for the thread before processes are born into it. Processes
+    /// that are born running are waited for: others may have to stop first.
     pub(crate) fn add(&self, job: JobId, grip: Grip) -> Arc<AtomicU64> {
-        self.add_and_wait(job, grip, true)
+        let frozen = matches!(&grip, Grip::Freeze(group) if group.request_freeze().is_ok());
+        let (switches, added) = self.add_either(job, grip, true);
+        if !frozen {
+            let _ = added.recv();
+        }
+        switches
     }
 
     /// Adds a job with processes, started under an earlier agent.
     pub(crate) fn adopt(&self, job: JobId, grip: Grip) -> Arc<AtomicU64> {
-        self.add_and_wait(job, grip, false)
+        let (switches, added) = self.add_either(job, grip, false);
+        let _ = added.recv();
+        switches
     }
 
-    /// Gives the count of the job's switches, which the thread goes on counting.
-    fn add_and_wait(&self, job: JobId, grip: Grip, fresh: bool) -> Arc<AtomicU64> {
-        let (done, wait) = sync_channel(1);
+    /// Gives the count of the job's switches, which the thread goes on counting, and the thread's word
+    /// that it is done.
+    fn add_either(&self, job: JobId, grip: Grip, fresh: bool) -> (Arc<AtomicU64>, Receiver<()>) {
+        let (done, added) = sync_channel(1);
         let switches = Arc::new(AtomicU64::new(0));
         self.order(Order::Add { job, grip, fresh, switches: Arc::clone(&switches), done });
-        let _ = wait.recv();
-        switches
+        (switches, added)
     }
 
     /// Tells of the root of a task of a job without a cgroup.
@@ -156,9 +166,19 @@ impl Switch {
         self.order(Order::Remove { job });
     }
 
-    /// Hands over a timetable.
-    pub(crate) fn timetable(&self, timetable: Timetable) {
-        self.order(Order::Timetable(timetable));
+    /// Hands over a timetable. The thread hears of it with the next order, or when it is woken:
+    /// mostly there is a job to be added right behind.
+    pub(crate) fn timetable(&mut self, timetable: Timetable) {
+        // As above.
+        let _ = self.orders.send(Order::Timetable(timetable));
+        self.unheard = true;
+    }
+
+    /// Wakes the thread if it has not heard all yet.
+    pub(crate) fn wake(&mut self) {
+        if std::mem::take(&mut self.unheard) {
+            self.bell.ring();
+        }
     }
 
     /// Tells that the next timetable comes from a controller that may be another than before. Jobs
@@ -270,6 +290,7 @@ impl Thread {
         match order {
             Order::Add { job, grip, fresh, switches, done } => {
                 self.add(job, grip, fresh, switches);
+                // Nobody may wait.
                 let _ = done.send(());
             }
             Order::Root { job, root } => {
@@ -316,25 +337,27 @@ impl Thread {
     /// A job without processes yet is put into its state with one write and no record: nothing is
     /// switched. One with processes (of an earlier agent) is switched like any other.
     fn add(&mut self, job: JobId, grip: Grip, fresh: bool, switches: Arc<AtomicU64>) {
-        let frozen = match &grip {
-            Grip::Freeze(group) if !fresh => group.freeze_requested().unwrap_or(false),
-            Grip::Freeze(_) | Grip::SignalGroup(_) | Grip::SignalTrees(_) => false,
+        let group = match &grip {
+            Grip::Freeze(group) => Some(Arc::clone(group)),
+            Grip::SignalGroup(_) | Grip::SignalTrees(_) => None,
         };
-        let member = Member { grip, running: !frozen, stopped: BTreeSet::new(), switches };
-        self.members.insert(job, member);
-        let now = self.now();
-        let wanted = self.running_at(now).contains(&job);
-        if fresh
-            && !wanted
-            && let Some(member) = self.members.get_mut(&job)
-        {
-            if let Grip::Freeze(group) = &member.grip {
-                // A failure shows when the switch thread next looks at the job.
-                let _ = group.request_freeze();
+        let frozen = || group.as_ref().is_some_and(|it| it.freeze_requested().unwrap_or(false));
+        let running = fresh || !frozen();
+        self.members.insert(job, Member { grip, running, stopped: BTreeSet::new(), switches });
+        if fresh {
+            let now = self.now();
+            self.activate(now);
+            let wanted = self.running_at(now).contains(&job);
+            if let Some(member) = self.members.get_mut(&job) {
+                member.running = wanted;
             }
-            member.running = false;
         }
+        // Who makes way for it stops first.
         self.switch(None);
+        if fresh && self.members.get(&job).is_some_and(|member| member.running) {
+            // What can't be thawed has ended; the keeper will say so.
+            let _ = group.map(|group| group.request_thaw());
+        }
     }
 
     fn take_timetable(&mut self, timetable: Timetable) {
@@ -359,12 +382,16 @@ impl Thread {
         self.latest
     }
 
-    /// Makes the node as the timetable wants it now, and says when it must be looked at again.
-    fn switch(&mut self, due: Option<ClusterTime>) -> ClusterTime {
-        let now = self.now();
+    fn activate(&mut self, now: ClusterTime) {
         while self.pending.front().is_some_and(|next| next.activates <= now) {
             self.current = self.pending.pop_front().unwrap_or_default();
         }
+    }
+
+    /// Makes the node as the timetable wants it now, and says when it must be looked at again.
+    fn switch(&mut self, due: Option<ClusterTime>) -> ClusterTime {
+        let now = self.now();
+        self.activate(now);
         let running = self.running_at(now);
         let ends = self.current.position(now).map_or(ClusterTime::NEVER, |position| position.ends);
         let next = self.pending.front().map_or(ends, |next| next.activates.min(ends));
