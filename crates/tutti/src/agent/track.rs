@@ -26,6 +26,12 @@ const SETTLE_NS: u64 = 10_000_000;
 /// as long as it took, so that it costs a hundredth of a processor.
 const SCAN_NS: u64 = 1_000_000_000;
 
+/// How long a subscription is kept when the last job has gone.
+const KEPT_NS: u64 = 1_000_000_000;
+
+/// What was told meanwhile is thrown away; more than so much takes longer than a new subscription.
+const UNWANTED_MAX: usize = 1_000;
+
 /// Room for events between two reads: those of 2,000,000 births and ends a second.
 const BUFFER_BYTES: i32 = 16 << 20;
 
@@ -97,6 +103,8 @@ pub(super) struct Tracker {
     /// Those of which not every process was told.
     missed: BTreeSet<JobId>,
     source: Source,
+    /// A subscription that no job needs now, and until when it is kept.
+    kept: Option<(ProcessEvents, u64)>,
     /// Why there are no events, if they were asked for in vain.
     refusal: Option<String>,
     /// Told, but too young to be taken in.
@@ -114,6 +122,7 @@ impl Tracker {
             past: BTreeMap::new(),
             missed: BTreeSet::new(),
             source: Source::None,
+            kept: None,
             refusal: None,
             late: VecDeque::new(),
             due_ns: None,
@@ -148,7 +157,7 @@ impl Tracker {
         }
         self.source = match self.refusal {
             Some(_) => Source::Scans,
-            None => match ProcessEvents::subscribe(BUFFER_BYTES) {
+            None => match self.subscription() {
                 Ok(events) => {
                     let _ = poller.add(&events, token, Interest::READ);
                     Source::Events(events)
@@ -159,6 +168,18 @@ impl Tracker {
                 }
             },
         };
+    }
+
+    /// The one that was kept, if it is of use, or a new one.
+    fn subscription(&mut self) -> tutti_linux::Result<ProcessEvents> {
+        if let Some((mut events, _)) = self.kept.take() {
+            let mut unwanted = Vec::new();
+            let drained = events.drain(UNWANTED_MAX, &mut unwanted);
+            if drained == Drained::All && unwanted.len() < UNWANTED_MAX {
+                return Ok(events);
+            }
+        }
+        ProcessEvents::subscribe(BUFFER_BYTES)
     }
 
     /// A task of the job has begun, with this root or minder.
@@ -179,7 +200,7 @@ impl Tracker {
         }
         if is_told {
             // One that has ended already can have made children: their births will be told.
-            let born_ns = track::seen(&[root]).first().map_or(0, |seen| seen.born_ns);
+            let born_ns = self.birth_of(root);
             self.forest.began(task, root, born_ns);
         }
         self.places.insert(task, place);
@@ -189,6 +210,25 @@ impl Tracker {
             Source::Scans => self.due_ns = Some(clock::monotonic_ns()),
             Source::None => {}
         }
+    }
+
+    /// When a process was born that exists since a moment ago. The kernel told of it before the keeper
+    /// knew; where it does not tell, `/proc` has it while it lives.
+    fn birth_of(&mut self, pid: i32) -> u64 {
+        self.told_birth(pid)
+            .or_else(|| {
+                self.read();
+                self.told_birth(pid)
+            })
+            .or_else(|| track::seen(&[pid]).first().map(|seen| seen.born_ns))
+            .unwrap_or(0)
+    }
+
+    fn told_birth(&self, pid: i32) -> Option<u64> {
+        self.late.iter().rev().find_map(|event| match *event {
+            ProcessEvent::Forked { child, at_ns, .. } if child == pid => Some(at_ns),
+            _ => None,
+        })
     }
 
     /// Forgets a task; says how many processes it had, and the most at once, where that is known.
@@ -218,10 +258,10 @@ impl Tracker {
         self.jobs.remove(&job);
         self.missed.remove(&job);
         if self.jobs.is_empty() {
-            if let Source::Events(events) = &self.source {
-                poller.remove(events);
+            if let Source::Events(events) = std::mem::replace(&mut self.source, Source::None) {
+                poller.remove(&events);
+                self.kept = Some((events, clock::monotonic_ns() + KEPT_NS));
             }
-            self.source = Source::None;
             self.late.clear();
             self.due_ns = None;
         }
@@ -251,8 +291,9 @@ impl Tracker {
     }
 
     /// When [`Tracker::on_time`] wants to be called.
-    pub(super) const fn due_ns(&self) -> Option<u64> {
-        self.due_ns
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        let kept = self.kept.as_ref().map(|&(_, until_ns)| until_ns);
+        self.due_ns.into_iter().chain(kept).min()
     }
 
     /// There is something to read: it will be, together with what comes soon.
@@ -270,6 +311,7 @@ impl Tracker {
 
     /// Reads what has come, if it is time to; says whether it was.
     pub(super) fn on_time(&mut self, now_ns: u64, poller: &Poller, token: u64) -> bool {
+        self.kept.take_if(|&mut (_, until_ns)| until_ns <= now_ns);
         if self.due_ns.is_none_or(|due| due > now_ns) {
             return false;
         }
