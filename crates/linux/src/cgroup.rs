@@ -21,6 +21,7 @@ pub use freeze::{FreezeError, freeze_all};
 pub use hierarchy::{Attempt, Hierarchy, NoCgroup};
 
 use crate::clock::Naps;
+use crate::text::read_text;
 use crate::{Error, Result};
 use companion::Top;
 use std::fs::{self, File, OpenOptions};
@@ -251,7 +252,7 @@ impl Cgroup {
     /// [`Error::is_gone`] for a removed group.
     pub fn cpu_usage(&self) -> Result<CpuUsage> {
         let path = self.path.join("cpu.stat");
-        let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+        let text = read_text(&path).map_err(Error::file("read", &path))?;
         parse_cpu_stat(&text).ok_or(Error::Malformed { path, wanted: "user_usec and system_usec" })
     }
 
@@ -259,7 +260,7 @@ impl Cgroup {
     /// counts it.
     #[must_use]
     pub fn io_bytes(&self) -> Option<(u64, u64)> {
-        fs::read_to_string(self.path.join("io.stat")).ok().map(|text| parse_io_stat(&text))
+        read_text(&self.path.join("io.stat")).ok().map(|text| parse_io_stat(&text))
     }
 
     /// Takes a process in, with all its threads; one that has ended counts as taken.

@@ -27,6 +27,7 @@ pub mod spawn;
 pub mod stdio;
 pub mod subreaper;
 pub mod sysvipc;
+mod text;
 pub mod track;
 
 pub use error::{Error, Result};

@@ -3,8 +3,8 @@
 //! A segment outlives whoever made it. The kernel remembers the number of its maker, though, and when
 //! that was, so that it can be known whose it is. (Of semaphores and message queues it does not.)
 
+use crate::text::read_text;
 use crate::{Error, Result};
-use std::fs;
 use std::path::Path;
 
 const SHM: &str = "/proc/sysvipc/shm";
@@ -29,7 +29,7 @@ pub struct Segment {
 /// The segments there are; none where the kernel has none.
 #[must_use]
 pub fn segments() -> Vec<Segment> {
-    parse(&fs::read_to_string(SHM).unwrap_or_default())
+    parse(&read_text(Path::new(SHM)).unwrap_or_default())
 }
 
 /// The columns have names, since their number differs.

@@ -43,6 +43,10 @@ const INPUT_UNSENT_MAX: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(20);
 const RETRY_MS: u8 = 10;
 
+/// Room for one read of input, and for one where the first was filled.
+const INPUT_BYTES_FIRST: usize = 4 << 10;
+const INPUT_BYTES_MOST: usize = 64 << 10;
+
 /// A keeper that holds some of the tasks.
 struct Keeper {
     link: Link,
@@ -63,6 +67,7 @@ struct Front {
     output: Output,
     input: Input,
     input_open: bool,
+    input_room: Vec<u8>,
     job: JobId,
     ended: Option<(Outcome, Box<JobReport>)>,
     /// What is said in the end beside what went wrong.
@@ -104,6 +109,7 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         keepers: Vec::new(),
         output: Output::new(options.output, size, job, name),
         input_open: input.wanted() && may_read_terminal(),
+        input_room: Vec::new(),
         input,
         job,
         ended: None,
@@ -254,8 +260,10 @@ impl Front {
     }
 
     fn on_input(&mut self) {
-        let mut data = [0; 64 << 10];
-        let count = match nix::unistd::read(std::io::stdin(), &mut data) {
+        // Most jobs read little or nothing: no page is written to before somebody does.
+        let size = self.input_room.len().clamp(INPUT_BYTES_FIRST, INPUT_BYTES_MOST);
+        self.input_room.resize(size, 0);
+        let count = match nix::unistd::read(std::io::stdin(), &mut self.input_room) {
             Ok(count) => count,
             Err(nix::errno::Errno::EINTR | nix::errno::Errno::EAGAIN) => return,
             // A closed or unreadable standard input is an empty one.
@@ -265,7 +273,10 @@ impl Front {
             self.input_open = false;
         }
         let mut wrong = Vec::new();
-        let messages = self.input.take(&data[..count], &mut wrong);
+        let messages = self.input.take(&self.input_room[..count], &mut wrong);
+        if count == size {
+            self.input_room.resize(INPUT_BYTES_MOST, 0);
+        }
         for line in wrong {
             say!("tutti: {line}");
         }

@@ -3,6 +3,7 @@
 //! It lies where everybody may make one, so nothing is assumed of a name that is taken; and its owner may
 //! put anything in its place, so what is removed is never reached through a link.
 
+use nix::unistd::{getegid, geteuid};
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, lchown};
@@ -27,7 +28,10 @@ pub(super) fn make(prefix: &Path, job: JobId, owner: Option<&Credentials>) -> Op
         let path = PathBuf::from(path);
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => {
-                let given = owner.map_or(Ok(()), |to| lchown(&path, Some(to.uid), Some(to.gid)));
+                let given = match owner {
+                    Some(to) if !is_us(to) => lchown(&path, Some(to.uid), Some(to.gid)),
+                    _ => Ok(()),
+                };
                 if given.is_ok() {
                     return Some(path);
                 }
@@ -43,6 +47,10 @@ pub(super) fn make(prefix: &Path, job: JobId, owner: Option<&Credentials>) -> Op
     }
     say!("tutti keeper: job {job} has no TMPDIR of its own: all its names are taken");
     None
+}
+
+fn is_us(user: &Credentials) -> bool {
+    user.uid == geteuid().as_raw() && user.gid == getegid().as_raw()
 }
 
 /// Whether a `TMPDIR` is that of a job, of whatever instance: it will go with that job.
