@@ -9,7 +9,6 @@
 
 mod group;
 mod group_limits;
-mod priority;
 mod spawn_fails;
 mod spawn_sets;
 mod support;

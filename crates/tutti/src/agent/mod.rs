@@ -20,6 +20,7 @@ mod look;
 mod neighbour;
 mod parts;
 mod questions;
+mod round;
 mod routes;
 mod switch;
 mod track;
