@@ -6,7 +6,7 @@
 //! which are read. If a line ends among them, the rest can follow; if not, all of it is read. So a
 //! byte in bulk has two copies on its way: into the task's pipe, and out of ours.
 
-use super::output::{Output, OutputError, after_write_error};
+use super::output::{Output, OutputError, after_write_error, last_newline};
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::pipe2;
@@ -123,7 +123,7 @@ impl Relay {
             },
             false => &[],
         };
-        if whole_lines && memchr::memrchr(b'\n', tail).is_none() {
+        if whole_lines && last_newline(tail).is_none() {
             self.room.resize(count, 0);
             let read = held.read.read_exact(&mut self.room);
             read.map_err(|error| OutputError::Failed(error.into()))?;
