@@ -29,8 +29,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 pub struct Spawn<'a> {
     /// The arguments, the name of the program first.
     pub argv: &'a [CString],
-    /// The environment, `NAME=value`.
-    pub env: &'a [CString],
+    /// The environment, `NAME=value`: what it shares with others, and what is its own.
+    pub env: [&'a [CString]; 2],
     /// The files to execute, tried in order as `execvp` does (see [`program_candidates`]).
     pub program: &'a [CString],
     /// The directory to start in; entered as the new user.

@@ -84,7 +84,7 @@ impl<'a> Plan<'a> {
         {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        let argv = pointers(spawn.argv);
+        let argv = pointers(&[spawn.argv]);
         let mut shell_argv = vec![c"/bin/sh".as_ptr(), ptr::null()];
         shell_argv.extend(&argv[1..]);
         Ok(Self {
@@ -92,7 +92,7 @@ impl<'a> Plan<'a> {
             inherited,
             argv,
             shell_argv,
-            env: pointers(spawn.env),
+            env: pointers(&spawn.env),
             moves: moves(spawn),
             first_free: kept.last().map_or(3, |last| last.saturating_add(1)),
             kept,
@@ -111,8 +111,9 @@ fn moves(spawn: &Spawn) -> Vec<(RawFd, RawFd)> {
     streams.chain(spawn.pass.iter().copied()).collect()
 }
 
-fn pointers(strings: &[CString]) -> Vec<*const c_char> {
-    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+fn pointers(parts: &[&[CString]]) -> Vec<*const c_char> {
+    let strings = parts.iter().copied().flatten();
+    strings.map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
 /// The bit mask that `sched_setaffinity` takes.

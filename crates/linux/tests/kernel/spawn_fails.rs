@@ -145,7 +145,7 @@ fn the_user_must_be_allowed_to_become_another() {
 fn plain<'a>(program: &'a [CString], argv: &'a [CString]) -> Spawn<'a> {
     Spawn {
         argv,
-        env: &[],
+        env: [&[], &[]],
         program,
         cwd: c"/",
         umask: 0,

@@ -146,7 +146,7 @@ impl Launch {
         let stdout = self.stdout.clone().unwrap_or(StdioFd::Fd(write.as_fd()));
         let child = spawn(&Spawn {
             argv: &self.argv,
-            env: &self.env,
+            env: [&self.env[..1], &self.env[1..]],
             program: &program,
             cwd: &self.cwd,
             umask: 0o027,

@@ -71,17 +71,11 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     environment
 }
 
-/// The whole environment of the task at this place among the job's tasks of this node.
+/// What the task at this place among the job's tasks of this node has beside what the job has.
 ///
 /// `pmi_fd`: where it finds its PMI server, if it has one.
-pub(super) fn of_task(
-    of_job: &[CString],
-    launch: &Launch,
-    local_rank: usize,
-    pmi_fd: Option<i32>,
-) -> Vec<CString> {
-    let mut environment = Vec::with_capacity(of_job.len() + 9);
-    environment.extend_from_slice(of_job);
+pub(super) fn of_task(launch: &Launch, local_rank: usize, pmi_fd: Option<i32>) -> Vec<CString> {
+    let mut environment = Vec::with_capacity(8);
     let mut set = |name: &str, value: &str| push(&mut environment, name, value);
     let local = local_rank.to_string();
     set("TUTTI_LOCAL_RANK", &local);
@@ -148,8 +142,8 @@ mod tests {
         launch.spec.environment =
             users.iter().map(|v| ByteBuf::from(v.as_bytes().to_vec())).collect();
         let job = of_job(&launch, None);
-        let task = of_task(&job, &launch, local_rank, Some(PMI_FD));
-        task.into_iter().map(|v| v.into_string().unwrap()).collect()
+        let task = of_task(&launch, local_rank, Some(PMI_FD));
+        job.into_iter().chain(task).map(|v| v.into_string().unwrap()).collect()
     }
 
     #[test]

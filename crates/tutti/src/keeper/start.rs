@@ -117,7 +117,7 @@ impl Job {
         let streams = self.streams(index, context)?;
         let pmi = pmi::connect(self, index, context)
             .map_err(|error| Refusal::io("cannot connect a PMI server", &error))?;
-        let program = self.program.as_ref().map_err(Clone::clone)?;
+        self.program.as_ref().map_err(Clone::clone)?;
         let companions = self.tasks[index].group.as_ref().map_or_else(Vec::new, |group| {
             let files = group.companions();
             files.iter().filter_map(|f| CString::new(f.as_os_str().as_bytes()).ok()).collect()
@@ -128,12 +128,7 @@ impl Job {
             pass: [(pmi.as_raw_fd(), PMI_FD)],
             _pmi: pmi,
             companions,
-            environment: environment::of_task(
-                &program.environment,
-                &self.launch,
-                index,
-                Some(PMI_FD),
-            ),
+            environment: environment::of_task(&self.launch, index, Some(PMI_FD)),
             processors: self.launch.share.tasks[index].processors.iter().collect(),
             complaint: self.complaint(index),
         })
@@ -159,7 +154,7 @@ impl Job {
         let group = self.tasks[task.index].group.as_ref();
         Spawn {
             argv: &program.argv,
-            env: &task.environment,
+            env: [&program.environment, &task.environment],
             program: &program.candidates,
             cwd: &program.directory,
             umask: self.launch.spec.umask & 0o777,
