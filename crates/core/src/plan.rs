@@ -46,10 +46,11 @@ pub(crate) struct Outbox {
     pub(crate) reshaped: bool,
     /// Nodes where somebody's tasks have all ended, or one such job is gone.
     pub(crate) quieter: BTreeSet<NodeId>,
-    /// Jobs that leave and come, once the timetables without them are out.
-    pub(crate) moves: Vec<JobId>,
     /// Jobs to launch, once their timetables are out.
     pub(crate) launches: Vec<JobId>,
+    /// Jobs that leave and come, once the timetables without them are out, and they are launched:
+    /// one that starts may set out at once.
+    pub(crate) moves: Vec<JobId>,
     /// What became different in the matrix; known while it is being sent.
     changes: Changes,
 }
@@ -133,7 +134,7 @@ impl Core {
         Some(self.timetable_from(&plan, sent))
     }
 
-    /// Sends what changed: timetables, then launches.
+    /// Sends what changed: timetables, then launches, then who leaves and comes.
     pub(crate) fn publish(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
         let reframed = self.reframe(now) | core::mem::take(&mut self.outbox.reframed);
         let all_nodes = core::mem::take(&mut self.outbox.all_nodes);
@@ -170,16 +171,16 @@ impl Core {
         let rows = || self.matrix.rows().map(|(row, _)| row).collect();
         let frame = (reframed).then(|| (self.frame.clone(), rows()));
         self.ledger.stage(Stage { at: self.activated, frame, runs });
-        let mut moves = core::mem::take(&mut self.outbox.moves);
-        for job in moves.drain(..) {
-            self.ask_to_move(job, actions);
-        }
-        self.outbox.moves = moves;
         let mut launches = core::mem::take(&mut self.outbox.launches);
         for job in launches.drain(..) {
             self.launch(job, actions);
         }
         self.outbox.launches = launches;
+        let mut moves = core::mem::take(&mut self.outbox.moves);
+        for job in moves.drain(..) {
+            self.ask_to_move(job, actions);
+        }
+        self.outbox.moves = moves;
     }
 
     /// Says which nodes get new timetables.
