@@ -162,7 +162,11 @@ fn status(random: &mut Random) -> TaskStatus {
     let badly = [
         TaskStatus::Exited(3),
         TaskStatus::Signaled(11),
+        TaskStatus::Aborted(6),
+        TaskStatus::NotFound,
+        TaskStatus::NotExecutable,
         TaskStatus::OutOfMemory,
+        TaskStatus::Unknown,
         TaskStatus::Lost,
     ];
     if random.one_in(2) { well } else { *random.any(&badly) }
