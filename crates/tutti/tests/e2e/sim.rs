@@ -204,6 +204,22 @@ fn jobs_wait_for_those_that_they_name_if_asked_to() {
 }
 
 #[test]
+fn what_is_no_trace_is_not_asked_for_its_machine() {
+    let instance = Instance::new();
+    let none = "tells of a job; name a trace in the Standard Workload Format";
+    for text in ["", "; a comment\n", "\n\n"] {
+        let empty = file_of(&instance, "empty.swf", text);
+        for options in [&[][..], &["--nodes", "4"], &["--lenient"], &["--clean"]] {
+            let args = [&["sim", &empty], options].concat();
+            instance.tutti(&args).expect(1).says(&empty).says(none);
+        }
+    }
+    let letter = file_of(&instance, "letter.txt", "Dear Sir or Madam,\n");
+    instance.tutti(&["sim", &letter]).expect(1).says("letter.txt, line 1: 4 fields instead of 18");
+    instance.tutti(&["sim", &letter, "--lenient"]).expect(1).says(none);
+}
+
+#[test]
 fn the_comparisons_of_the_t3d_are_one_command() {
     let instance = Instance::new();
     let short = ["sim", "t3d", "--horizon", "504h"];

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use tutti_core::{ClusterTime, Nanos};
 use tutti_sim::{Job, Machine, Missing, Workload};
 use tutti_trace::{
-    Arrival, CleanJob, Header, Job as Record, LeftOut, Order, ReadOptions, Reader, Stretch,
+    Arrival, CleanJob, FIELDS, Header, Job as Record, LeftOut, Order, ReadOptions, Reader, Stretch,
     Stretched, Summary, Tally, Tolerance, Tolerated, TraceError,
 };
 
@@ -91,8 +91,13 @@ impl Origin {
     pub(super) fn machine(&self, options: &Options) -> anyhow::Result<Machine> {
         let told = match self {
             Self::File(_) => {
-                let source = self.open(options, &Progress::none(), 0)?;
-                Machine::of_header(&source.header).transpose()?
+                let mut source = self.open(options, &Progress::none(), 0)?;
+                let told = Machine::of_header(&source.header).transpose()?;
+                if told.is_none() {
+                    // Perhaps it is no trace at all.
+                    source.lines.next().transpose()?;
+                }
+                told
             }
             Self::Model(model) => Some(Machine::of_processors(model.processors())?),
         };
@@ -171,6 +176,8 @@ impl Origin {
                     header,
                     Box::new(FileLines {
                         ahead: Ahead::new(reader),
+                        name,
+                        is_empty: true,
                         lenient: options.lenient,
                         told: Rc::clone(&passed_over),
                     }),
@@ -371,6 +378,9 @@ impl Iterator for Usable {
 /// The lines of a file.
 struct FileLines<R: BufRead> {
     ahead: Ahead<R>,
+    name: String,
+    /// No line has told of a job.
+    is_empty: bool,
     lenient: bool,
     told: Shared<PassedOver>,
 }
@@ -380,20 +390,32 @@ impl<R: BufRead + Send + 'static> Iterator for FileLines<R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let End { error, tolerated } = match self.ahead.next()? {
-            Ok(line) => return Some(Ok(line)),
+            Ok(line) => {
+                self.is_empty = false;
+                return Some(Ok(line));
+            }
             Err(end) => end,
         };
         let mut told = self.told.borrow_mut();
         told.tolerated = tolerated;
-        match error? {
-            TraceError::CutOff { line, .. } if self.lenient => {
-                told.cut_off = Some(line);
-                None
+        match error {
+            Some(TraceError::CutOff { line, .. }) if self.lenient => told.cut_off = Some(line),
+            Some(error @ TraceError::OutOfOrder { .. }) => {
+                return Some(Err(anyhow!("{error} (--sort)")));
             }
-            error @ TraceError::OutOfOrder { .. } => Some(Err(anyhow!("{error} (--sort)"))),
-            error @ TraceError::Line { .. } => Some(Err(anyhow!("{error} (--lenient)"))),
-            error => Some(Err(error.into())),
+            Some(error @ TraceError::Line { .. }) => {
+                return Some(Err(anyhow!("{error} (--lenient)")));
+            }
+            Some(error) => return Some(Err(error.into())),
+            None => {}
         }
+        self.is_empty.then(|| {
+            Err(anyhow!(
+                "no line of {} tells of a job; name a trace in the Standard Workload Format, which \
+                 has a line of {FIELDS} numbers for each",
+                self.name
+            ))
+        })
     }
 }
 
