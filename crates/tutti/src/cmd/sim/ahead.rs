@@ -1,83 +1,87 @@
-//! Reading ahead: while a trace is simulated, a thread of its own unpacks and reads what comes next.
+//! Making ahead: while a workload is simulated, a thread of its own makes the jobs that come next:
+//! unpacks the trace, reads it, filters it.
 //!
-//! The thread does nothing else, and what it hands on comes in the order of the file, so a
-//! simulation is the same as if it read by itself. It begins when the first job is asked for, and
-//! is never further ahead than a few batches.
+//! The thread does nothing else, and what it hands on comes in its order, so a simulation is the
+//! same as if it made each job itself when it needs it. It begins when the first one is asked for,
+//! and is never further ahead than a few batches.
 
-use super::source::Line;
-use std::io::BufRead;
+use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::vec;
-use tutti_trace::{Reader, Tally, Tolerated, TraceError};
 
-/// So many jobs are handed on together.
-const BATCH_JOBS: usize = 512;
+/// So many are handed on together.
+const BATCH: usize = 512;
 /// So many batches may wait to be taken.
 const BATCHES_MAX: usize = 4;
 
-/// How a trace ended.
-pub(super) struct End {
-    /// What keeps its rest from being read, if anything does.
-    pub(super) error: Option<TraceError>,
-    /// What a lenient reader mended or skipped.
-    pub(super) tolerated: Tally<Tolerated>,
+/// What an iterator gives, made by another thread.
+pub(super) struct Ahead<I: Iterator> {
+    /// Until the first one is asked for.
+    items: Option<I>,
+    thread: Option<Thread<I::Item>>,
+    batch: vec::IntoIter<I::Item>,
 }
 
-/// Some jobs in their order, and the end if they are the last.
-type Batch = (Vec<Line>, Option<End>);
+/// What comes of a thread, and the thread.
+type Thread<T> = (Receiver<Vec<T>>, JoinHandle<()>);
 
-/// The jobs of a trace, read by another thread.
-pub(super) struct Ahead<R: BufRead> {
-    /// Until the first job is asked for.
-    reader: Option<Reader<R>>,
-    batches: Option<Receiver<Batch>>,
-    lines: vec::IntoIter<Line>,
-    end: Option<End>,
-}
-
-impl<R: BufRead + Send + 'static> Ahead<R> {
-    pub(super) fn new(reader: Reader<R>) -> Self {
-        Self { reader: Some(reader), batches: None, lines: Vec::new().into_iter(), end: None }
+impl<I: Iterator> Ahead<I> {
+    pub(super) fn new(items: I) -> Self {
+        Self { items: Some(items), thread: None, batch: Vec::new().into_iter() }
     }
+}
 
-    /// The next job; after the last one, once, how the trace ended.
-    pub(super) fn next(&mut self) -> Option<Result<Line, End>> {
-        if let Some(reader) = self.reader.take() {
+impl<I: Iterator<Item: Send> + Send + 'static> Iterator for Ahead<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(item) = self.batch.next() {
+            return Some(item);
+        }
+        if let Some(items) = self.items.take() {
             let (sender, batches) = sync_channel(BATCHES_MAX);
-            thread::spawn(move || read(reader, &sender));
-            self.batches = Some(batches);
+            self.thread = Some((batches, thread::spawn(move || make(items, &sender))));
         }
-        loop {
-            if let Some(line) = self.lines.next() {
-                return Some(Ok(line));
-            }
-            if let Some(end) = self.end.take() {
-                return Some(Err(end));
-            }
-            let (lines, end) = self.batches.as_ref()?.recv().ok()?;
-            (self.lines, self.end) = (lines.into_iter(), end);
+        if let Ok(batch) = self.thread.as_ref()?.0.recv() {
+            self.batch = batch.into_iter();
+            return self.batch.next();
         }
+        // It is over, or it broke: then so does who waits for it.
+        let (_, thread) = self.thread.take()?;
+        thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        None
     }
 }
 
-/// Reads to the end, or until nobody takes what is read.
-fn read<R: BufRead>(mut reader: Reader<R>, batches: &SyncSender<Batch>) {
+/// Makes all, or until nobody takes what is made.
+fn make<I: Iterator>(mut items: I, batches: &SyncSender<Vec<I::Item>>) {
     loop {
-        let mut lines = Vec::with_capacity(BATCH_JOBS);
-        let mut end = None;
-        while lines.len() < BATCH_JOBS && end.is_none() {
-            match reader.next() {
-                Some(Ok(record)) => lines.push(Line { record, line: reader.line() }),
-                last => {
-                    let error = last.and_then(Result::err);
-                    end = Some(End { error, tolerated: reader.tolerated().clone() });
-                }
-            }
-        }
-        let is_over = end.is_some();
-        if batches.send((lines, end)).is_err() || is_over {
+        let mut batch = Vec::with_capacity(BATCH);
+        batch.extend(items.by_ref().take(BATCH));
+        if batch.is_empty() || batches.send(batch).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ahead, BATCH};
+
+    #[test]
+    fn everything_comes_in_its_order() {
+        for count in [0, 1, BATCH, 20 * BATCH + 1] {
+            let mut ahead = Ahead::new(0..count);
+            assert!(ahead.by_ref().eq(0..count));
+            assert_eq!(ahead.next(), None);
+        }
+        assert!(Ahead::new(0..).take(3 * BATCH).eq(0..3 * BATCH));
+    }
+
+    #[test]
+    #[should_panic(expected = "it broke")]
+    fn whoever_waits_for_what_broke_breaks() {
+        Ahead::new((0..2000).inspect(|&item| assert!(item < 1000, "it broke"))).count();
     }
 }

@@ -1,7 +1,7 @@
 //! Files with every job of a run, in the order of submission.
 
+use super::making::Shared;
 use super::options::Outputs;
-use super::source::Shared;
 use anyhow::Context;
 use std::collections::VecDeque;
 use std::fs::File;

@@ -1,14 +1,16 @@
 //! `tutti sim`: what the scheduler would do with a workload, without running it.
 //!
 //! [`options`] is what can be asked, [`source`] where jobs come from, [`model`] how models are
-//! described, [`run`] one simulation; [`table`], [`files`] and [`pictures`] show what came of it.
+//! described, [`making`] what becomes of jobs before they are simulated, [`run`] one simulation; [`table`], [`files`] and [`pictures`] show what came of it.
 //! [`fuzz`] tries the scheduler itself.
 
 mod ahead;
 mod files;
 mod fuzz;
+mod making;
 mod model;
 mod options;
+mod passed_over;
 mod pictures;
 mod progress;
 mod run;

@@ -50,7 +50,7 @@ pub(super) enum Arrivals {
 }
 
 /// Jobs of a model.
-pub(super) type Jobs = Box<dyn Iterator<Item = Job>>;
+pub(super) type Jobs = Box<dyn Iterator<Item = Job> + Send>;
 
 impl Model {
     /// The processors of the machine that it is for, unless told otherwise.

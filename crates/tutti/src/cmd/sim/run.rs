@@ -1,11 +1,12 @@
 //! One simulation: what was asked becomes settings, and what came out becomes a report.
 
 use super::files::Files;
+use super::making::{Shared, Wanted};
 use super::options::{Options, Order, Outputs};
 use super::pictures::{Plots, Seen};
 use super::progress::Progress;
 use super::settings::{bank, class_rules, params, periods};
-use super::source::{Origin, Wanted};
+use super::source::Origin;
 use anyhow::{Context, anyhow, bail};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -212,11 +213,12 @@ pub(super) fn simulate(
     let workload = Workload::new(&source.header, options.estimates, &settings.classes)
         .with_deadlines(options.deadlines.unwrap_or_default());
     let workload = counting(workload, &options.as_class, &settings.classes)?;
-    let records = outputs.swf.is_some().then(super::source::Shared::<VecDeque<_>>::default);
+    let records = outputs.swf.is_some().then(Shared::<VecDeque<_>>::default);
     let mut files = Files::create(outputs, &source.header, &policy, records.clone())?;
-    let passed_over = source.passed_over();
     let wanted = Wanted { machine, stretch, jobs: count, records };
-    let mut jobs = source.jobs(options, wanted, workload, &progress)?.peekable();
+    let jobs = source.jobs(options, wanted, workload, &progress)?;
+    let passed_over = jobs.passed_over();
+    let mut jobs = jobs.peekable();
     if let Some(horizon) = options.horizon {
         let first = match jobs.peek() {
             Some(Ok(job)) => job.submit,

@@ -1,23 +1,21 @@
-//! Where jobs come from, and what becomes of them before they are simulated: filtered, stretched,
-//! cut off after so many. All of it is a stream.
+//! Where jobs come from: lines of a trace, or what a model makes. All of it is a stream.
 
-use super::ahead::{Ahead, End};
+use super::ahead::Ahead;
 use super::model::Model;
 use super::options::Options;
+use super::passed_over::PassedOver;
 use super::progress::{Counted, Progress};
 use crate::calendar;
 use anyhow::{Context, anyhow, bail};
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tutti_core::{ClusterTime, Nanos};
-use tutti_sim::{Job, Machine, Missing, Workload};
+use tutti_sim::Machine;
 use tutti_trace::{
-    Arrival, CleanJob, FIELDS, Header, Job as Record, LeftOut, Order, ReadOptions, Reader, Stretch,
-    Stretched, Summary, Tally, Tolerance, Tolerated, TraceError,
+    Arrival, CleanJob, FIELDS, Header, Job as Record, Order, ReadOptions, Reader, Stretch, Summary,
+    Tolerance, TraceError,
 };
 
 /// What is simulated.
@@ -37,29 +35,22 @@ pub(super) struct Line {
     pub(super) line: u64,
 }
 
-/// What was not simulated, for one line each.
-#[derive(Debug, Default)]
-pub(super) struct PassedOver {
-    left_out: Tally<LeftOut>,
-    cut_down: u64,
-    missing: u64,
-    too_wide: u64,
-    tolerated: Tally<Tolerated>,
-    /// The last line of a file that ends too early.
-    cut_off: Option<u64>,
-}
+/// Shared by those who pass lines over.
+pub(super) type Told = Arc<Mutex<PassedOver>>;
 
-/// Shared by those who read and those who tell.
-pub(super) type Shared<T> = Rc<RefCell<T>>;
-
-type Lines = Box<dyn Iterator<Item = anyhow::Result<Line>>>;
+pub(super) type Lines = Box<dyn Iterator<Item = anyhow::Result<Line>> + Send>;
 
 /// A workload that was opened.
 pub(super) struct Source {
     pub(super) header: Header,
-    lines: Lines,
-    name: String,
-    passed_over: Shared<PassedOver>,
+    pub(super) lines: Lines,
+    pub(super) name: String,
+    pub(super) passed_over: Told,
+}
+
+/// What was passed over so far. It is right at any time, so whoever panicked with it does not matter.
+pub(super) fn told(passed_over: &Told) -> MutexGuard<'_, PassedOver> {
+    passed_over.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// So many jobs does a model make if nobody says how many.
@@ -159,7 +150,7 @@ impl Origin {
         progress: &Progress,
         processors: u32,
     ) -> anyhow::Result<Source> {
-        let passed_over = Shared::default();
+        let passed_over = Told::default();
         let (header, lines): (Header, Lines) = match self {
             Self::File(path) => {
                 let read = ReadOptions {
@@ -175,11 +166,11 @@ impl Origin {
                 (
                     header,
                     Box::new(FileLines {
-                        ahead: Ahead::new(reader),
+                        reader,
                         name,
                         is_empty: true,
                         lenient: options.lenient,
-                        told: Rc::clone(&passed_over),
+                        told: Arc::clone(&passed_over),
                     }),
                 )
             }
@@ -213,7 +204,7 @@ impl Origin {
         let mut summary = Summary::default();
         let default = matches!(self, Self::Model(_)).then_some(MODEL_JOBS);
         let mut left = options.jobs.or(default).unwrap_or(u64::MAX);
-        for line in source.lines {
+        for line in Ahead::new(source.lines) {
             if left == 0 {
                 break;
             }
@@ -232,172 +223,29 @@ impl Origin {
     }
 }
 
-/// What one simulation takes its jobs from.
-pub(super) struct Jobs {
-    lines: std::iter::Take<Stretched<Usable>>,
-    workload: Workload,
-    name: String,
-    /// The records of the jobs, if somebody wants them.
-    records: Option<Shared<VecDeque<Record>>>,
-    processors: u32,
-    lenient: bool,
-    passed_over: Shared<PassedOver>,
-    progress: Progress,
-}
-
-/// How a source becomes jobs.
-pub(super) struct Wanted {
-    pub(super) machine: Machine,
-    pub(super) stretch: Option<Stretch>,
-    pub(super) jobs: Option<u64>,
-    pub(super) records: Option<Shared<VecDeque<Record>>>,
-}
-
-impl Source {
-    /// The jobs to be simulated.
-    ///
-    /// # Errors
-    /// If the options make no sense.
-    pub(super) fn jobs(
-        self,
-        options: &Options,
-        wanted: Wanted,
-        workload: Workload,
-        progress: &Progress,
-    ) -> anyhow::Result<Jobs> {
-        let processors = wanted.machine.processors();
-        let usable = Usable {
-            lines: self.lines,
-            clean: options.clean.then_some(processors),
-            passed_over: Rc::clone(&self.passed_over),
-        };
-        let stretch = match wanted.stretch {
-            Some(stretch) => stretch,
-            None => Stretch::by(1.0)?,
-        };
-        let count = wanted.jobs.and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(usize::MAX);
-        Ok(Jobs {
-            lines: Stretched::new(usable, stretch).take(count),
-            workload,
-            name: self.name,
-            records: wanted.records,
-            processors,
-            lenient: options.lenient,
-            passed_over: self.passed_over,
-            progress: progress.clone(),
-        })
-    }
-
-    /// What will not have been simulated.
-    pub(super) fn passed_over(&self) -> Shared<PassedOver> {
-        Rc::clone(&self.passed_over)
-    }
-}
-
-impl Iterator for Jobs {
-    type Item = anyhow::Result<Job>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let Line { record, line } = match self.lines.next()? {
-                Ok(line) => line,
-                Err(error) => return Some(Err(error)),
-            };
-            self.progress.job();
-            match self.job(&record, line) {
-                Ok(job) => {
-                    if let Some(records) = &self.records {
-                        records.borrow_mut().push_back(record);
-                    }
-                    return Some(Ok(job));
-                }
-                Err(_) if self.lenient => {}
-                Err(error) => return Some(Err(error)),
-            }
-        }
-    }
-}
-
-impl Jobs {
-    fn job(&self, record: &Record, line: u64) -> anyhow::Result<Job> {
-        let job = self.workload.job(record, line).map_err(|missing: Missing| {
-            self.passed_over.borrow_mut().missing += 1;
-            anyhow!(
-                "{}, line {line}: job {} can't be simulated, {missing}; leave such jobs out with \
-                 --clean or --lenient",
-                self.name,
-                record.number
-            )
-        })?;
-        if job.processors > self.processors {
-            self.passed_over.borrow_mut().too_wide += 1;
-            bail!(
-                "{}, line {line}: job {} asks for {} processors, and the machine has {}; make it \
-                 larger with --nodes, or leave such jobs out with --clean or --lenient",
-                self.name,
-                job.number,
-                job.processors,
-                self.processors
-            );
-        }
-        Ok(job)
-    }
-}
-
-/// Lines that pass the filter, if there is one.
-struct Usable {
-    lines: Lines,
-    /// The processors of the machine that the filter is for.
-    clean: Option<u32>,
-    passed_over: Shared<PassedOver>,
-}
-
-impl Iterator for Usable {
-    type Item = anyhow::Result<Line>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let Some(processors) = self.clean else { return self.lines.next() };
-        loop {
-            let Line { record, line } = match self.lines.next()? {
-                Ok(line) => line,
-                Err(error) => return Some(Err(error)),
-            };
-            let ran_ns = record.run_ns;
-            let mut passed_over = self.passed_over.borrow_mut();
-            match CleanJob::of(record, processors) {
-                Ok(job) => {
-                    passed_over.cut_down += u64::from(Some(job.run_ns()) != ran_ns);
-                    return Some(Ok(Line { record: job.record().clone(), line }));
-                }
-                Err(reason) => passed_over.left_out.add(reason),
-            }
-        }
-    }
-}
-
 /// The lines of a file.
 struct FileLines<R: BufRead> {
-    ahead: Ahead<R>,
+    reader: Reader<R>,
     name: String,
     /// No line has told of a job.
     is_empty: bool,
     lenient: bool,
-    told: Shared<PassedOver>,
+    told: Told,
 }
 
-impl<R: BufRead + Send + 'static> Iterator for FileLines<R> {
+impl<R: BufRead> Iterator for FileLines<R> {
     type Item = anyhow::Result<Line>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let End { error, tolerated } = match self.ahead.next()? {
-            Ok(line) => {
+        let error = match self.reader.next() {
+            Some(Ok(record)) => {
                 self.is_empty = false;
-                return Some(Ok(line));
+                return Some(Ok(Line { record, line: self.reader.line() }));
             }
-            Err(end) => end,
+            last => last.and_then(Result::err),
         };
-        let mut told = self.told.borrow_mut();
-        told.tolerated = tolerated;
+        let mut told = told(&self.told);
+        told.tolerated = self.reader.tolerated().clone();
         match error {
             Some(TraceError::CutOff { line, .. }) if self.lenient => told.cut_off = Some(line),
             Some(error @ TraceError::OutOfOrder { .. }) => {
@@ -409,7 +257,7 @@ impl<R: BufRead + Send + 'static> Iterator for FileLines<R> {
             Some(error) => return Some(Err(error.into())),
             None => {}
         }
-        self.is_empty.then(|| {
+        core::mem::take(&mut self.is_empty).then(|| {
             Err(anyhow!(
                 "no line of {} tells of a job; name a trace in the Standard Workload Format, which \
                  has a line of {FIELDS} numbers for each",
@@ -426,31 +274,5 @@ impl Arrival for Line {
 
     fn move_to(&mut self, submit_ns: u64) {
         self.record.move_to(submit_ns);
-    }
-}
-
-impl PassedOver {
-    /// What was passed over, a line for each reason.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        for (reason, count) in self.left_out.iter() {
-            lines.push(format!("{count} left out by the filter: {reason}"));
-        }
-        if self.cut_down > 0 {
-            lines.push(format!("{} cut down to their requested time", self.cut_down));
-        }
-        for (reason, count) in self.tolerated.iter() {
-            lines.push(format!("{count} tolerated: {reason}"));
-        }
-        if let Some(line) = self.cut_off {
-            lines.push(format!("1 tolerated: the file is cut off after line {line}"));
-        }
-        if self.missing > 0 {
-            lines.push(format!("{} skipped: no submit time, run time or processors", self.missing));
-        }
-        if self.too_wide > 0 {
-            lines.push(format!("{} skipped: wider than the machine", self.too_wide));
-        }
-        lines
     }
 }
