@@ -158,9 +158,6 @@ impl ProcessorSet {
 
     /// The words from the second on, at least so many; none of the last of them may stay empty.
     fn high_mut(&mut self, least: usize) -> &mut [u64] {
-        if least == 0 && self.high.is_none() {
-            return &mut [];
-        }
         let High(words) = &mut **self.high.get_or_insert_with(|| Box::new(High(Vec::new())));
         if words.len() < least {
             words.resize(least, 0);
@@ -222,14 +219,23 @@ impl ProcessorSet {
     /// Adds every processor of `other`.
     pub fn union_with(&mut self, other: &Self) {
         self.low |= other.low;
-        for (a, b) in self.high_mut(other.high().len()).iter_mut().zip(other.high()) {
-            *a |= b;
+        if let Some(high) = &other.high {
+            for (a, b) in self.high_mut(high.0.len()).iter_mut().zip(&high.0) {
+                *a |= b;
+            }
         }
     }
 
     /// Removes every processor of `other`.
+    #[inline]
     pub fn subtract(&mut self, other: &Self) {
         self.low &= !other.low;
+        if self.high.is_some() {
+            self.subtract_high(other);
+        }
+    }
+
+    fn subtract_high(&mut self, other: &Self) {
         if let Some(mut high) = self.high.take() {
             for (a, b) in high.0.iter_mut().zip(other.high()) {
                 *a &= !b;

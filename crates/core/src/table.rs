@@ -8,7 +8,6 @@
 
 use crate::ids::JobId;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use core::ops::Index;
@@ -26,7 +25,7 @@ const NOWHERE: Place = Place::MAX;
 #[derive(Clone, Debug)]
 pub struct Table<T> {
     /// By their numbers, which stand beside them.
-    pages: VecDeque<(u64, Box<Page>)>,
+    pages: Vec<(u64, Box<Page>)>,
     records: Vec<Option<T>>,
     vacant: Vec<Place>,
 }
@@ -47,7 +46,7 @@ fn place(job: JobId) -> (u64, usize) {
 impl<T> Table<T> {
     /// Where a page stands, or would if there were one.
     fn find(&self, page: u64) -> Result<usize, usize> {
-        let Some(&(last, _)) = self.pages.back() else { return Err(0) };
+        let Some(&(last, _)) = self.pages.last() else { return Err(0) };
         let after = usize::try_from(last.wrapping_sub(page)).unwrap_or(usize::MAX);
         let at = (self.pages.len() - 1).wrapping_sub(after);
         match self.pages.get(at) {
@@ -151,7 +150,7 @@ impl<T> Table<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { pages: VecDeque::new(), records: Vec::new(), vacant: Vec::new() }
+        Self { pages: Vec::new(), records: Vec::new(), vacant: Vec::new() }
     }
 }
 

@@ -51,14 +51,19 @@ impl Column {
     }
 
     pub(super) fn cells_mut(&mut self, row: RowId) -> &mut Cells {
-        let index = match self.cells.binary_search_by_key(&row, |&(id, _)| id) {
+        let index = self.place_of(row);
+        &mut self.cells[index].1
+    }
+
+    /// Where the cells of a row stand, which are made if there are none.
+    fn place_of(&mut self, row: RowId) -> usize {
+        match self.cells.binary_search_by_key(&row, |&(id, _)| id) {
             Ok(index) => index,
             Err(index) => {
                 self.cells.insert(index, (row, Cells::default()));
                 index
             }
-        };
-        &mut self.cells[index].1
+        }
     }
 
     /// Forgets a row that uses nothing any more.
@@ -85,12 +90,13 @@ impl Column {
         }
         let (count, load, width) = (set.count(), self.load, self.width);
         self.load -= count;
-        let cells = self.cells_mut(home.0);
+        let index = self.place_of(home.0);
+        let cells = &mut self.cells[index].1;
         cells.taken.subtract(set);
         cells.suspended.subtract(set);
         let free = width - cells.taken.count();
         if cells.unused() {
-            self.prune(home.0);
+            self.cells.remove(index);
         }
         Shift { free: (free - count, free), load: (load, load - count) }
     }

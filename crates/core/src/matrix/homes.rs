@@ -208,6 +208,7 @@ impl Matrix {
     /// A home on these processors of a row has ended.
     pub(super) fn release(&mut self, home: (RowId, JobId), parts: &[(NodeId, ProcessorSet)]) {
         let may_unify = self.rows.len() > 1;
+        self.vacated |= may_unify;
         let row = self.rows.get_mut(&home.0).expect("a row lives as long as its homes");
         let mut shifts = Shifts::new(&mut row.index, &mut self.loads);
         for (node, set) in parts {

@@ -4,6 +4,7 @@
 //! by how loaded they are over all rows. Nodes with so many free and so loaded are in both sets.
 
 use super::NodeSet;
+use super::node_set::Neighbours;
 use crate::ids::NodeId;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -40,9 +41,8 @@ pub(super) struct Shifts<'a> {
     index: &'a mut Index,
     loads: &'a mut Loads,
     shift: Shift,
-    /// Who does, in a word of the sets.
-    word: usize,
-    bits: u64,
+    /// Who does.
+    nodes: Neighbours,
 }
 
 /// Sets of nodes this much loaded, or less, keep their storage when they have no node, so that it
@@ -51,28 +51,26 @@ const LOAD_LEVELS_KEPT: u32 = 1024;
 
 impl Index {
     pub(super) fn insert(&mut self, free: u32, node: NodeId) {
-        let (word, bit) = NodeSet::place(node);
-        self.insert_all(free, word, bit);
+        self.insert_all(free, Neighbours::of(node));
     }
 
     pub(super) fn remove(&mut self, free: u32, node: NodeId) {
-        let (word, bit) = NodeSet::place(node);
-        self.remove_all(free, word, bit);
+        self.remove_all(free, Neighbours::of(node));
     }
 
-    fn insert_all(&mut self, free: u32, word: usize, bits: u64) {
+    fn insert_all(&mut self, free: u32, nodes: Neighbours) {
         let level = free as usize;
         if self.levels.len() <= level {
             self.levels.resize_with(level + 1, NodeSet::default);
         }
-        self.levels[level].insert_all(word, bits);
-        self.free += u64::from(free * bits.count_ones());
+        self.levels[level].insert_all(nodes);
+        self.free += u64::from(free * nodes.count);
     }
 
-    fn remove_all(&mut self, free: u32, word: usize, bits: u64) {
+    fn remove_all(&mut self, free: u32, nodes: Neighbours) {
         if let Some(level) = self.levels.get_mut(free as usize) {
-            level.remove_all(word, bits);
-            self.free -= u64::from(free * bits.count_ones());
+            level.remove_all(nodes);
+            self.free -= u64::from(free * nodes.count);
         }
     }
 
@@ -113,16 +111,14 @@ impl Index {
 
 impl Loads {
     pub(super) fn insert(&mut self, load: u32, node: NodeId) {
-        let (word, bit) = NodeSet::place(node);
-        self.insert_all(load, word, bit);
+        self.insert_all(load, Neighbours::of(node));
     }
 
     pub(super) fn remove(&mut self, load: u32, node: NodeId) {
-        let (word, bit) = NodeSet::place(node);
-        self.remove_all(load, word, bit);
+        self.remove_all(load, Neighbours::of(node));
     }
 
-    fn insert_all(&mut self, load: u32, word: usize, bits: u64) {
+    fn insert_all(&mut self, load: u32, nodes: Neighbours) {
         let level = load as usize;
         if self.levels.len() <= level {
             self.levels.resize_with(level + 1, NodeSet::default);
@@ -130,12 +126,12 @@ impl Loads {
         if self.levels[level].is_empty() {
             self.present.insert(NodeId(load));
         }
-        self.levels[level].insert_all(word, bits);
+        self.levels[level].insert_all(nodes);
     }
 
-    fn remove_all(&mut self, load: u32, word: usize, bits: u64) {
+    fn remove_all(&mut self, load: u32, nodes: Neighbours) {
         let Some(level) = self.levels.get_mut(load as usize) else { return };
-        level.remove_all(word, bits);
+        level.remove_all(nodes);
         if level.is_empty() {
             self.present.remove(NodeId(load));
             if load > LOAD_LEVELS_KEPT {
@@ -166,16 +162,17 @@ impl Loads {
 
 impl<'a> Shifts<'a> {
     pub(super) fn new(index: &'a mut Index, loads: &'a mut Loads) -> Self {
-        Self { index, loads, shift: Shift::default(), word: 0, bits: 0 }
+        Self { index, loads, shift: Shift::default(), nodes: Neighbours::default() }
     }
 
     pub(super) fn add(&mut self, node: NodeId, shift: Shift) {
-        let (word, bit) = NodeSet::place(node);
-        if (word, shift) != (self.word, self.shift) {
+        let Neighbours { word, bits, count } = Neighbours::of(node);
+        if (word, shift) != (self.nodes.word, self.shift) {
             self.enter();
-            (self.word, self.shift) = (word, shift);
+            (self.nodes.word, self.shift) = (word, shift);
         }
-        self.bits |= bit;
+        self.nodes.bits |= bits;
+        self.nodes.count += count;
     }
 
     /// A node that takes no jobs from outside is in no index; its free processors are counted apart.
@@ -187,14 +184,14 @@ impl<'a> Shifts<'a> {
 
     /// Enters those who were gathered.
     pub(super) fn enter(&mut self) {
-        if self.bits == 0 {
+        let nodes = core::mem::take(&mut self.nodes);
+        if nodes.count == 0 {
             return;
         }
-        let (word, bits) = (self.word, core::mem::take(&mut self.bits));
         let Shift { free, load } = self.shift;
-        self.index.remove_all(free.0, word, bits);
-        self.index.insert_all(free.1, word, bits);
-        self.loads.remove_all(load.0, word, bits);
-        self.loads.insert_all(load.1, word, bits);
+        self.index.remove_all(free.0, nodes);
+        self.index.insert_all(free.1, nodes);
+        self.loads.remove_all(load.0, nodes);
+        self.loads.insert_all(load.1, nodes);
     }
 }

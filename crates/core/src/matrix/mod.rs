@@ -114,6 +114,8 @@ pub struct Matrix {
     changes: Changes,
     /// Rows came or went, or classes in a row: slots may be others.
     reshaped: bool,
+    /// Homes have ended where they may have made room for those of other rows.
+    vacated: bool,
     /// Jobs that may fit as homes in any earlier row, wherever anything ended.
     movers: BTreeSet<JobId>,
     /// Jobs that may be able to be guests in any row.

@@ -14,6 +14,21 @@ pub struct NodeSet {
     len: u32,
 }
 
+/// Nodes that stand side by side in a set: at least one, all in one word. How many they are is known
+/// beforehand: to count bits takes longer than all else that is done with them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Neighbours {
+    pub(super) word: usize,
+    pub(super) bits: u64,
+    pub(super) count: u32,
+}
+
+impl Neighbours {
+    pub(super) const fn of(node: NodeId) -> Self {
+        Self { word: node.0 as usize / 64, bits: 1 << (node.0 % 64), count: 1 }
+    }
+}
+
 impl NodeSet {
     /// How many nodes there are.
     #[must_use]
@@ -34,23 +49,16 @@ impl NodeSet {
         word >> (node.0 % 64) & 1 == 1
     }
 
-    /// The word that tells of a node, and its bit there.
-    pub(super) const fn place(node: NodeId) -> (usize, u64) {
-        (node.0 as usize / 64, 1 << (node.0 % 64))
-    }
-
     pub(super) fn insert(&mut self, node: NodeId) {
-        let (word, bit) = Self::place(node);
-        self.insert_all(word, bit);
+        self.insert_all(Neighbours::of(node));
     }
 
     pub(super) fn remove(&mut self, node: NodeId) {
-        let (word, bit) = Self::place(node);
-        self.remove_all(word, bit);
+        self.remove_all(Neighbours::of(node));
     }
 
-    /// Enters all nodes of these bits of a word, at least one.
-    pub(super) fn insert_all(&mut self, mut word: usize, mut bits: u64) {
+    pub(super) fn insert_all(&mut self, nodes: Neighbours) {
+        let Neighbours { mut word, mut bits, count } = nodes;
         for (height, layer) in self.layers.iter_mut().enumerate() {
             if layer.len() <= word {
                 layer.resize(word + 1, 0);
@@ -58,7 +66,8 @@ impl NodeSet {
             let before = layer[word];
             layer[word] |= bits;
             if height == 0 {
-                self.len += (bits & !before).count_ones();
+                let new = bits & !before;
+                self.len += if new == bits { count } else { new.count_ones() };
             }
             if before != 0 {
                 // The layers above know of this word.
@@ -68,14 +77,15 @@ impl NodeSet {
         }
     }
 
-    /// Takes out all nodes of these bits of a word.
-    pub(super) fn remove_all(&mut self, mut word: usize, mut bits: u64) {
+    pub(super) fn remove_all(&mut self, nodes: Neighbours) {
+        let Neighbours { mut word, mut bits, count } = nodes;
         for (height, layer) in self.layers.iter_mut().enumerate() {
             let Some(found) = layer.get_mut(word).filter(|found| **found & bits != 0) else {
                 return;
             };
             if height == 0 {
-                self.len -= (*found & bits).count_ones();
+                let old = *found & bits;
+                self.len -= if old == bits { count } else { old.count_ones() };
             }
             *found &= !bits;
             if *found != 0 {

@@ -10,8 +10,7 @@ impl Matrix {
     /// Moves homes to rows that they should rather be in, where their own processors are free, as far
     /// as that goes; rows that lose their last home vanish. Says who went where.
     pub fn unify(&mut self, packing: Packing) -> Vec<(JobId, RowId)> {
-        let vacated = self.rows.values().any(|row| !row.vacated.is_empty());
-        if !vacated && self.movers.is_empty() {
+        if !self.vacated && self.movers.is_empty() {
             return Vec::new();
         }
         let movers = core::mem::take(&mut self.movers);
@@ -24,6 +23,7 @@ impl Matrix {
             }
         };
         self.rows.values_mut().for_each(|row| row.vacated.clear());
+        self.vacated = false;
         moved
     }
 
