@@ -19,7 +19,7 @@ use crate::controller::Core;
 use crate::frame::Layout;
 use crate::ids::{JobId, NodeId, RowId};
 use crate::job::ControlMethod;
-use crate::ledger::{Runs, Stage};
+use crate::ledger::{Rows, Runs, Stage};
 use crate::limits::SUBSTITUTES_PER_SLOT_MAX;
 use crate::matrix::{Changes, Column, Matrix};
 use crate::record::Phase;
@@ -289,7 +289,7 @@ impl Core {
         let mut here: BTreeMap<JobId, Runs> = BTreeMap::new();
         for &(_, job) in &column.residents {
             if let Some(seat) = self.matrix.seat(job).filter(|seat| seat.parts.len() == 1) {
-                here.insert(job, Runs { home: seat.row, rows: Vec::new() });
+                here.insert(job, Runs { home: seat.row, ..Runs::default() });
             }
         }
         let mut running = Vec::new();
@@ -317,10 +317,9 @@ impl Core {
                 }
                 continue;
             };
-            let mut rows = Vec::with_capacity(usize::from(seat.active) + seat.guest_in.len());
-            rows.extend(seat.active.then_some(seat.row));
-            rows.extend_from_slice(&seat.guest_in);
-            rows.sort_unstable();
+            let own = seat.active.then_some(seat.row);
+            let mut rows: Rows = own.into_iter().chain(seat.guest_in.iter().copied()).collect();
+            rows.sort();
             runs.push((job, Runs { home: seat.row, rows }));
         }
     }

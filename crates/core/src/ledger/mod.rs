@@ -16,9 +16,10 @@
 
 mod account;
 mod paces;
+mod rows;
 
 pub use paces::Release;
-use serde::{Deserialize, Serialize};
+pub use rows::Rows;
 
 use crate::frame::Frame;
 use crate::ids::{JobId, RowId};
@@ -28,6 +29,7 @@ use account::{Account, Standing};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use paces::{Clocks, Paces, Releases, clock_of};
+use serde::{Deserialize, Serialize};
 
 /// What a new account is opened with.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +50,7 @@ pub struct Runs {
     /// The row where it is at home.
     pub home: RowId,
     /// The rows in whose slots it runs, in any order but always the same.
-    pub rows: Vec<RowId>,
+    pub rows: Rows,
 }
 
 /// What changes when a timetable activates.
@@ -127,7 +129,7 @@ impl Ledger {
             let at_once = opening.begins <= self.now && self.stages.is_empty();
             at_once && self.clocks.contains_key(row)
         });
-        let rows: Vec<RowId> = home.into_iter().collect();
+        let rows: Rows = home.into_iter().collect();
         let began = clock_of(&self.clocks, &rows);
         let account = Account {
             settled: 0,
@@ -194,7 +196,7 @@ impl Ledger {
     pub fn halt(&mut self, job: JobId) {
         self.change(job, |account, clock| {
             account.settle(clock);
-            account.runs.rows.clear();
+            account.runs.rows = Rows::default();
             account.began = 0;
             account.standing = Standing::Halted;
         });
@@ -358,7 +360,7 @@ impl Ledger {
 
     fn enter(&mut self, stage: Stage) {
         for (job, runs) in stage.runs {
-            for &row in &runs.rows {
+            for &row in runs.rows.iter() {
                 self.clocks.entry(row).or_default();
             }
             let began = clock_of(&self.clocks, &runs.rows);
@@ -412,7 +414,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ledger, Opening, Release, Runs, Stage};
+    use super::{Ledger, Opening, Release, Rows, Runs, Stage};
     use crate::frame::{Frame, FrameSlot};
     use crate::ids::{JobId, RowId};
     use crate::time::{ClusterTime, Nanos};
@@ -425,7 +427,7 @@ mod tests {
         let rows = slots.iter().map(|slot| slot.row).collect();
         let frame = Frame { activates: ClusterTime(at), epoch: ClusterTime(at), slots };
         let runs = runs.iter().map(|&(job, rows)| {
-            let rows: Vec<RowId> = rows.iter().copied().map(RowId).collect();
+            let rows: Rows = rows.iter().copied().map(RowId).collect();
             (JobId(job), Runs { home: rows.first().copied().unwrap_or_default(), rows })
         });
         let runs = runs.collect();

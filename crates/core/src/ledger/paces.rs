@@ -158,7 +158,7 @@ pub(super) struct Releases<'a> {
 
 impl<'a> Releases<'a> {
     pub(super) fn new(paces: &'a Paces, clocks: &Clocks, now: ClusterTime, row: RowId) -> Self {
-        let first = Runs { home: row, rows: Vec::new() };
+        let first = Runs { home: row, ..Runs::default() };
         let lists = paces.by_runs.range(first..).take_while(|(runs, _)| runs.home == row);
         let clock = |runs: &Runs| match runs.rows.is_empty() {
             true => now.0,
