@@ -1,0 +1,162 @@
+//! Who waits for what: the queue, reservations, who is set aside for whom, allowances, graces.
+
+use super::{Report, Rule};
+use crate::aside::Place;
+use crate::bank::BankAccount;
+use crate::by_class::ByClass;
+use crate::controller::Core;
+use crate::ids::JobId;
+use crate::params::Discipline;
+use crate::policy::{Decision, Preemption};
+use crate::record::Phase;
+use crate::time::ClusterTime;
+use alloc::collections::BTreeSet;
+use alloc::format;
+
+pub(super) fn check(core: &Core, report: &mut Report<'_>) {
+    check_queue(core, report);
+    check_reservations(core, report);
+    check_by_class(core, report);
+    check_bank(core, report);
+    check_deadlines(core, report);
+}
+
+fn check_queue(core: &Core, report: &mut Report<'_>) {
+    let queue = &core.queue;
+    for (job, record) in core.jobs.iter() {
+        let places = [&queue.waiting, &queue.parked, &queue.suspended];
+        let count = places.iter().filter(|place| place.contains(&job)).count();
+        let queued = matches!(record.phase, Phase::Queued { .. });
+        if count != usize::from(queued)
+            || queue.suspended.contains(&job) != (queued && record.suspended)
+        {
+            report(Rule::Queue, format!("job {job} is in {count} places of the queue"));
+        }
+    }
+    let sum = queue.waiting.len() + queue.parked.len() + queue.suspended.len();
+    if sum > core.jobs.len() {
+        report(Rule::Queue, "somebody waits who is unknown".into());
+    }
+    if queue.waiting.is_empty() == queue.blocked.is_some() {
+        report(Rule::Queue, format!("{:?} is the reason of {:?}", queue.blocked, queue.waiting));
+    }
+    if queue.discipline != Discipline::Conservative
+        && let Some(first) = queue.waiting.first().and_then(|job| core.jobs.get(job))
+        && let Some(Decision::Start { row, .. }) = core.policy().decide(core.machine(), &first.spec)
+    {
+        report(Rule::Queue, format!("job {} could start in row {row:?}", first.id));
+    }
+}
+
+/// What was promised is kept: nobody who was let by moves it back.
+fn check_reservations(core: &Core, report: &mut Report<'_>) {
+    let queue = &core.queue;
+    if let Some(promise) = queue.promise {
+        if queue.waiting.first() != Some(&promise.job) || !queue.discipline.lets_by() {
+            report(Rule::Reservations, format!("{promise:?} is not for the first in line"));
+        }
+        if promise.at > promise.first {
+            report(Rule::Reservations, format!("{promise:?} is later than was promised"));
+        }
+        let anew = core.promise(core.now, promise.job);
+        let settled = core.ledger.next_stage() == ClusterTime::NEVER;
+        if settled && promise.row.is_some() && anew.at > promise.at {
+            report(Rule::Reservations, format!("{promise:?} can't be kept: {anew:?}"));
+        }
+    }
+    for (job, place) in &queue.reservations {
+        if !queue.waiting.contains(job) || queue.discipline != Discipline::Conservative {
+            report(Rule::Reservations, format!("job {job} has {place:?} and is not in line"));
+        }
+        if place.start > place.first {
+            report(Rule::Reservations, format!("job {job}: {place:?} is later than promised"));
+        }
+    }
+    let settled = core.ledger.next_stage() == ClusterTime::NEVER;
+    if settled && core.enter_all(&mut core.profiles(core.now)).is_err() {
+        report(Rule::Reservations, format!("not all can be kept: {:?}", queue.reservations));
+    }
+}
+
+fn check_by_class(core: &Core, report: &mut Report<'_>) {
+    if !matches!(core.policy().preemption, Preemption::ByClass) {
+        if core.by_class != ByClass::default() {
+            report(Rule::ByClass, format!("{:?} under another policy", core.by_class));
+        }
+        return;
+    }
+    for contender in core.contenders() {
+        if core.loadable(&contender).is_some() {
+            report(Rule::ByClass, format!("{contender:?} could be loaded"));
+        }
+    }
+    for (job, record) in core.jobs.iter() {
+        if record.suspended && record.residence().is_some_and(|it| it.place == Place::Home) {
+            report(Rule::ByClass, format!("job {job} is suspended and keeps its processors"));
+        }
+    }
+    let Some(bumper) = &core.by_class.bumper else { return };
+    let contender = core.contender(bumper.job);
+    if !contender.is_some_and(|it| it.is_candidate(core, core.now)) {
+        report(Rule::ByClass, format!("{bumper:?} is for nobody"));
+    }
+    for job in core.in_the_way() {
+        if core.let_alone_until(job) <= core.now {
+            report(Rule::ByClass, format!("job {job} is still in the way of {bumper:?}"));
+        }
+    }
+    for part in &bumper.parts {
+        if core.foreign.get(&part.node).is_some_and(|it| it.overlaps(&part.processors)) {
+            report(Rule::ByClass, format!("{bumper:?} is to get what others use"));
+        }
+    }
+}
+
+fn check_bank(core: &Core, report: &mut Report<'_>) {
+    let spent: BTreeSet<BankAccount> =
+        core.bank().filter(|(_, balance)| balance.is_spent()).map(|(account, _)| account).collect();
+    for (job, record) in core.jobs.iter() {
+        let spec = &record.spec;
+        let accounts = [BankAccount::User(spec.owner), BankAccount::Group(spec.group)];
+        let is_spent = accounts.iter().any(|account| spent.contains(account));
+        let counts = &*spec.class.0 == "standby";
+        if (is_spent && !counts) || (!is_spent && record.former.is_some()) {
+            let what =
+                format!("job {job} is {}, was {:?}; spent: {spent:?}", spec.class, record.former);
+            report(Rule::Bank, what);
+        }
+    }
+    let is_hold = |job| core.migration.holder(job).is_some();
+    for (job, seat) in core.matrix.seats().filter(|&(job, _)| !is_hold(job)) {
+        let class = core.jobs.get(&job).map(|record| &record.spec.class);
+        if class != Some(&seat.class) {
+            report(Rule::Bank, format!("job {job} is {class:?}, and its seat {}", seat.class));
+        }
+    }
+}
+
+fn check_deadlines(core: &Core, report: &mut Report<'_>) {
+    let noted: BTreeSet<(ClusterTime, JobId)> = core
+        .jobs
+        .keys()
+        .filter_map(|job| core.residence(job).map(|residence| (residence.deadline, job)))
+        .filter(|&(at, _)| at < ClusterTime::NEVER)
+        .collect();
+    if noted != core.deadlines {
+        report(Rule::Deadlines, format!("{:?}, not {noted:?}", core.deadlines));
+    }
+    let next = core.ledger.clone().next_due().map_or(ClusterTime::NEVER, |(at, _)| at);
+    for (job, record) in core.jobs.iter() {
+        let (Some(limit), Some(residence)) = (record.spec.time_limit, core.residence(job)) else {
+            continue;
+        };
+        if core.ledger.runs(job).is_empty() {
+            continue;
+        }
+        let reached = core.ledger.reaches(job, limit);
+        if !residence.ending() && record.takes_turns() && next > reached {
+            let what = format!("job {job} reaches its limit at {reached:?}, not {next:?}");
+            report(Rule::Deadlines, what);
+        }
+    }
+}
