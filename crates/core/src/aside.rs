@@ -196,6 +196,9 @@ impl Core {
 
     /// Gives all who were set aside a home again.
     pub(crate) fn bring_back(&mut self) {
+        if self.aside.is_empty() {
+            return;
+        }
         for job in self.aside.clone() {
             if self.residence(job).is_some_and(Residence::may_come_back) {
                 self.move_in(job, self.row_with_its_processors(job));

@@ -24,7 +24,8 @@ impl NodeWish {
     /// Whether any nodes will do, and any number of tasks on each.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        *self == Self::default()
+        let Self { count, among, except, spread, exclusive } = self;
+        count.is_none() && among.is_none() && except.is_empty() && !spread && !exclusive
     }
 
     /// Whether it wants nothing but to be kept to certain nodes.
