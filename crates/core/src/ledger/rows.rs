@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::hash::{Hash, Hasher};
 use core::ops::Deref;
+use serde::{Deserialize, Serialize};
 
 /// See the module. It is used as the slice that it stands for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Rows(Kind);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 enum Kind {
     #[default]
     None,
