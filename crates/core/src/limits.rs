@@ -36,6 +36,9 @@ pub const FORECAST_STEPS_MAX: usize = 1000;
 /// Nodes of one instance, and their numbers: far more than any machine has, few enough for a table.
 pub const NODES_MAX: u32 = 1 << 20;
 
+/// Children of one agent in the control tree: as many connections as a process may always have.
+pub const FAN_OUT_MAX: u64 = 4096;
+
 /// How often a job is put in line again after nodes were lost: one that takes nodes down with it must
 /// not go round for ever.
 pub const REQUEUES_MAX: u32 = 3;

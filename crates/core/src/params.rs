@@ -2,7 +2,7 @@
 
 use crate::figures::Weights;
 use crate::limits::{
-    PROCESSORS_MAX, QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX, TASKS_PER_NODE_MAX, WEIGHT_MAX,
+    FAN_OUT_MAX, PROCESSORS_MAX, QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX, TASKS_PER_NODE_MAX, WEIGHT_MAX,
 };
 use crate::param::{self, Param, ParamError, ParamKind, Takes, UNBOUNDED, bounded};
 use crate::policy::{Packing, Placement};
@@ -76,7 +76,8 @@ mod at {
     pub(super) const MIGRATION: usize = 22;
     pub(super) const DEADLINE_SLACK: usize = 23;
     pub(super) const ORPHANS: usize = 24;
-    pub(super) const COUNT: usize = 25;
+    pub(super) const FAN_OUT: usize = 25;
+    pub(super) const COUNT: usize = 26;
 }
 
 /// All parameters there are.
@@ -292,6 +293,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
                the task. It decides what is below a process (tutti ps --tree, suspend JOB.RANK/PID).",
         takes: Takes::FromThenOn,
     },
+    Param {
+        name: "fan_out",
+        kind: ParamKind::Count,
+        min: 2,
+        max: FAN_OUT_MAX,
+        default: 16,
+        help: "How many agents connect to the same one, in a cluster whose head trusts root of the \
+               others; further ones connect to these. The places that agents have they keep.",
+        takes: Takes::FromThenOn,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -381,6 +392,12 @@ impl Params {
     #[must_use]
     pub fn rows(&self) -> u32 {
         u32::try_from(self.values[at::ROWS]).unwrap_or(ROWS_MAX)
+    }
+
+    /// How many children an agent has in the control tree before it sends others on to them.
+    #[must_use]
+    pub const fn fan_out(&self) -> u64 {
+        self.values[at::FAN_OUT]
     }
 
     /// How far ahead a change of the timetable activates.

@@ -37,6 +37,8 @@ pub struct Options {
     /// By how many seconds the monotonic clock of each node is ahead of the machine's, if at all; the
     /// last counts for all that follow.
     pub clocks_ahead_s: Vec<i64>,
+    /// How many agents connect to the same one, if not as many as usual.
+    pub fan_out: Option<u32>,
 }
 
 /// A standing test bed.
@@ -44,6 +46,7 @@ pub struct Options {
 pub struct Testbed {
     switch: String,
     directory: PathBuf,
+    fan_out: Option<u32>,
     nodes: Vec<Node>,
 }
 
@@ -59,7 +62,8 @@ impl Testbed {
         let directory = options.directory.join(&switch);
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))?;
-        let mut bed = Self { switch: switch.clone(), directory, nodes: Vec::new() };
+        let mut bed =
+            Self { switch: switch.clone(), directory, fan_out: options.fan_out, nodes: Vec::new() };
         ip(&["netns", "add", &switch])?;
         in_switch(&switch, &["link", "add", "br0", "type", "bridge"])?;
         in_switch(&switch, &["link", "set", "br0", "up"])?;
@@ -79,6 +83,9 @@ impl Testbed {
         let (head, members) = self.nodes.split_first().context("there is no node")?;
         let address = head.address();
         expect(head.tutti(&["up", "--listen", &address, "--name", head.name(), "--trust-root"]))?;
+        if let Some(fan_out) = self.fan_out {
+            expect(head.tutti(&["params", &format!("fan_out={fan_out}")]))?;
+        }
         for member in members {
             self.join(member)?;
         }

@@ -36,6 +36,10 @@ struct UpArgs {
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
     clocks: Vec<i64>,
 
+    /// How many agents connect to the same one
+    #[arg(long)]
+    fan_out: Option<u32>,
+
     /// What to run on the first node instead of a shell
     #[arg(last = true)]
     command: Vec<String>,
@@ -64,6 +68,7 @@ fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
         } else {
             [0].into_iter().chain(args.clocks).collect()
         },
+        fan_out: args.fan_out,
     };
     let bed = Testbed::new(&options)?;
     bed.up()?;

@@ -18,8 +18,13 @@ use tutti_core::{ClusterTime, Nanos, NodeId};
 pub enum Recipients {
     /// These nodes, in ascending order.
     Nodes(Vec<NodeId>),
-    /// The node of this name: the answer to its request to join, before it has a number.
-    Joiner(String),
+    /// A node that has asked to join: the answer, before it has a number.
+    Joiner {
+        /// Its name.
+        name: String,
+        /// Which of its requests is answered.
+        attempt: u64,
+    },
 }
 
 /// An order on its way.
@@ -48,13 +53,47 @@ pub fn batches(orders: Vec<Order>) -> Vec<Vec<Order>> {
     batches
 }
 
+/// Whose a report is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    /// A node's.
+    Node(NodeId),
+    /// Of a node that has no number yet: its request to join.
+    Joiner(Joining),
+}
+
+/// Where in the tree, and how, a node joins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joining {
+    /// Which of the agent's requests it is: the answer bears the same number.
+    pub attempt: u64,
+    /// The agent's life: a number that no other agent of the node has had. Who joins twice in one life
+    /// has moved.
+    pub life: u64,
+    /// The name of the node that its parent is on; empty at the root.
+    pub parent: String,
+    /// How many connections are between it and the root.
+    pub depth: u16,
+    /// How far off cluster time may be there.
+    pub time_error: Nanos,
+}
+
 /// A report on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// Whose it is; `None` from a node that has no number yet.
-    pub from: Option<NodeId>,
+    /// Whose it is.
+    pub from: Origin,
     /// What it has to say.
     pub report: FromAgent,
+}
+
+/// An agent that others may connect to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contact {
+    /// The name of its node; empty where it is not known.
+    pub name: String,
+    /// Where it listens.
+    pub address: String,
 }
 
 /// What a parent, or the controller, tells the agent at the head of a branch.
@@ -66,8 +105,22 @@ pub enum ToBranch {
     Tunnel(Tunnelled),
     /// The answer to `Clock`.
     Clock(ClockReply),
+    /// The answer to `Here`: the branch is part of the tree.
+    Taken {
+        /// The agents above, from the root down to who says this.
+        above: Vec<Contact>,
+    },
+    /// The answer to `Here`: this one is to be asked instead.
+    Elsewhere(Contact),
     /// The parent has lost its own parent, and has another: every node of the branch asks again to join.
-    JoinAgain,
+    JoinAgain {
+        /// The agents above, as in `Taken`.
+        above: Vec<Contact>,
+    },
+    /// The parent goes out of service, or finds no way to the controller: another is to be looked for.
+    Leaving,
+    /// These nodes are out of reach, or have gone to another place in the tree: streams to them end.
+    Gone(Vec<NodeId>),
     /// The branch may not join, and why.
     Refused {
         /// Why.
@@ -84,11 +137,16 @@ pub enum FromBranch {
         name: String,
         /// Where children would find it, or empty.
         address: String,
+        /// Where it has looked in vain of late, at most [`crate::limits::UNREACHABLE_MAX`]: it need not
+        /// be sent there.
+        unreachable: Vec<String>,
     },
     /// Reports of the nodes of the branch, in the order of each node.
     Reports(Vec<Report>),
     /// These nodes are out of reach: their connection to the branch broke.
     Gone(Vec<NodeId>),
+    /// How far off cluster time may be at these nodes, where that has changed.
+    Times(Vec<(NodeId, Nanos)>),
     /// Part of a stream.
     Tunnel(Tunnelled),
     /// What time is it?

@@ -53,6 +53,12 @@ pub const TUNNEL_WINDOW_BYTES: usize = 1 << 20;
 /// Orders or reports that travel in one message; a launch travels alone.
 pub const BATCH_MAX: usize = 256;
 
+/// Places where an agent has looked for a parent in vain, as it tells the next: those of a few seconds.
+pub const UNREACHABLE_MAX: usize = 8;
+
+/// Levels of the control tree: with two children each, more than there are nodes for.
+pub const DEPTH_MAX: usize = 32;
+
 /// A job script.
 pub const SCRIPT_BYTES_MAX: usize = 4 << 20;
 

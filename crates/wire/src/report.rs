@@ -133,6 +133,13 @@ pub struct NodeReport {
     pub drained: Option<String>,
     /// The sets that it is in.
     pub sets: Vec<String>,
+    /// The node through which its agent is connected; empty at the root of the control tree, `null`
+    /// while it is not connected.
+    pub parent: Option<String>,
+    /// How many connections are between it and the root.
+    pub depth: Option<u16>,
+    /// How far off cluster time may be there, in nanoseconds.
+    pub clock_error_ns: Option<u64>,
     /// How many processors it has for tasks.
     pub processors: u32,
     /// How many of them some job has been given.
@@ -244,6 +251,10 @@ pub struct AgentStatus {
     pub stragglers: u64,
     /// Timetables that arrived after they should have been active.
     pub late_timetables: u64,
+    /// Nodes that are connected through this one.
+    pub branch_nodes: u32,
+    /// Jobs that have parts here or on these nodes.
+    pub branch_jobs: u32,
 }
 
 /// A controller, as `tutti doctor` shows it.

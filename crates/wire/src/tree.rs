@@ -137,6 +137,8 @@ pub struct Settings {
     pub load_interval: Nanos,
     /// To whom the children of a process go that has ended.
     pub orphans: Orphans,
+    /// How many children an agent has in the control tree before it sends others on to them.
+    pub fan_out: u32,
 }
 
 /// What an agent joins with.

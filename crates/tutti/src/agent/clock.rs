@@ -5,6 +5,11 @@
 //! wrong the middle can be at most. The quickest of the latest exchanges says most. How fast the two
 //! clocks drift apart is the slope between quick exchanges that are far enough from each other.
 //!
+//! The parent has learnt the time in the same way, and says how far off it may be itself: that is added.
+//! So the bound of each level holds for cluster time, and grows from level to level. An exchange with an
+//! earlier parent counts as well as one with the present one, unless what they say excludes each other:
+//! then cluster time is another, that of another controller.
+//!
 //! The switch thread reads the correction without a lock ([`ClusterClock`]); all else is here, and
 //! knows no clock itself ([`Estimator`]), so that tests can turn time as they like.
 
@@ -34,6 +39,8 @@ const STEP_NS: u64 = 10_000;
 /// When to ask: often at first, so that the first timetable finds a good estimate.
 const ASK_FIRST_NS: u64 = 2_000_000;
 const ASK_FIRST_COUNT: u32 = 8;
+/// A parent that does not answer is asked less and less often; so many times the wait is doubled.
+const ASK_DOUBLED_MAX: u32 = 9;
 const ASK_EVERY_NS: u64 = 1_000_000_000;
 
 /// A correction: cluster time is the own clock, plus `offset_ns`, plus what the drift has added
@@ -162,7 +169,11 @@ pub(super) struct Estimator {
     /// A quick exchange of long ago, for the drift.
     anchor: Option<Sample>,
     drift_ppb: Option<i64>,
-    asked: u32,
+    /// Answers of the present parent.
+    answers: u32,
+    /// Questions since its last answer, and when the first of them was asked.
+    unanswered: u32,
+    unanswered_since_ns: Option<u64>,
     ask_at_ns: u64,
 }
 
@@ -172,19 +183,27 @@ impl Estimator {
         self.ask_at_ns
     }
 
+    /// Since when the parent has left questions unanswered, if it has.
+    pub(super) const fn unanswered_since_ns(&self) -> Option<u64> {
+        self.unanswered_since_ns
+    }
+
     /// The parent is being asked now.
-    pub(super) const fn asked(&mut self, own_ns: u64) {
-        self.asked = self.asked.saturating_add(1);
-        let wait = if self.asked < ASK_FIRST_COUNT { ASK_FIRST_NS } else { ASK_EVERY_NS };
+    pub(super) fn asked(&mut self, own_ns: u64) {
+        let wait = match self.answers < ASK_FIRST_COUNT {
+            true => (ASK_FIRST_NS << self.unanswered.min(ASK_DOUBLED_MAX)).min(ASK_EVERY_NS),
+            false => ASK_EVERY_NS,
+        };
+        self.unanswered = self.unanswered.saturating_add(1);
+        self.unanswered_since_ns.get_or_insert(own_ns);
         self.ask_at_ns = own_ns + wait;
     }
 
-    /// Another parent will be asked: what the one before said counts no more, how fast the own clock
-    /// is does.
-    pub(super) fn another_parent(&mut self) {
-        self.samples.clear();
-        self.anchor = None;
-        self.asked = 0;
+    /// Another parent will be asked, or the parent has another place in the tree.
+    pub(super) const fn another_parent(&mut self) {
+        self.answers = 0;
+        self.unanswered = 0;
+        self.unanswered_since_ns = None;
         self.ask_at_ns = 0;
     }
 
@@ -199,6 +218,13 @@ impl Estimator {
         let offset_ns = i64::try_from(i128::from(theirs) - i128::from(at_ns)).ok()?;
         let error_ns = (way / 2 + 1).saturating_add(reply.error.0);
         let sample = Sample { at_ns, offset_ns, error_ns };
+        self.answers = self.answers.saturating_add(1);
+        self.unanswered = 0;
+        self.unanswered_since_ns = None;
+        if self.is_excluded(&sample) {
+            self.samples.clear();
+            self.anchor = None;
+        }
         if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();
         }
@@ -216,6 +242,22 @@ impl Estimator {
     fn best(&self, own_ns: u64) -> Option<Sample> {
         let drift = self.uncertainty_ppb();
         self.samples.iter().copied().min_by_key(|sample| sample.error_at(own_ns, drift))
+    }
+
+    /// Whether this can't be the same time as that of the exchanges before.
+    fn is_excluded(&self, sample: &Sample) -> bool {
+        let drift = self.uncertainty_ppb();
+        self.best(sample.at_ns).is_some_and(|best| {
+            let before = Correction {
+                base_ns: best.at_ns,
+                offset_ns: best.offset_ns,
+                drift_ppb: self.drift_ppb.unwrap_or(0),
+            };
+            let now =
+                Correction { base_ns: sample.at_ns, offset_ns: sample.offset_ns, drift_ppb: 0 };
+            let apart = before.at(sample.at_ns).0.abs_diff(now.at(sample.at_ns).0);
+            apart > best.error_at(sample.at_ns, drift).saturating_add(sample.error_ns)
+        })
     }
 
     /// The slope from the anchor to the best exchange of late. It is taken only where their errors
@@ -299,6 +341,50 @@ mod tests {
             }
         }
 
+        /// A chain of agents, each of which knows the time from the one before and has a clock of its own.
+        #[test]
+        fn at_every_level_cluster_time_is_no_further_off_than_said(
+            aheads in prop::collection::vec(0_u64..1 << 45, 4),
+            ppbs in prop::collection::vec(-50_000_i64..50_000, 4),
+            ways in prop::collection::vec((10_000_u64..2_000_000, 10_000_u64..2_000_000), 60),
+        ) {
+            // What the clock of a level shows at a moment of cluster time.
+            let own = |level: usize, time: u64| {
+                let faster = i128::from(time) * i128::from(ppbs[level]) / 1_000_000_000;
+                u64::try_from(i128::from(time) + i128::from(aheads[level]) + faster).unwrap()
+            };
+            let mut levels: Vec<_> =
+                (0..4).map(|_| (Estimator::default(), ClusterClock::default())).collect();
+            let mut time = 1_u64 << 40;
+            for (number, way) in ways.into_iter().enumerate() {
+                for level in 0..4 {
+                    let asked_ns = own(level, time);
+                    let came = time + way.0;
+                    let (came, error) = match level.checked_sub(1) {
+                        None => (ClusterTime(came), Nanos::ZERO),
+                        Some(above) => {
+                            let (estimator, clock) = &levels[above];
+                            let own = own(above, came);
+                            (clock.at(own), estimator.error(own).unwrap())
+                        }
+                    };
+                    let back = own(level, time + way.0 + way.1);
+                    let reply = ClockReply { asked_ns, came, went: came, error };
+                    let (estimator, clock) = &mut levels[level];
+                    estimator.asked(asked_ns);
+                    let _ = clock.correct(estimator.answered(&reply, back).unwrap());
+                    time += way.0 + way.1 + 1_000;
+                }
+                for (level, (estimator, clock)) in levels.iter().enumerate() {
+                    let own = own(level, time);
+                    let (off, bound) =
+                        (clock.at(own).0.abs_diff(time), estimator.error(own).unwrap().0);
+                    prop_assert!(off <= bound + 2, "level {level}: {off} ns off, {bound} said");
+                }
+                time += if number < 8 { 2_000_000 } else { 1_000_000_000 };
+            }
+        }
+
         #[test]
         fn there_and_back(base in 0_u64..1 << 60, offset in -(1_i64 << 59)..1 << 59,
             drift in -DRIFT_PPB_MAX..DRIFT_PPB_MAX, later in 0_u64..1 << 50) {
@@ -325,6 +411,40 @@ mod tests {
         let later = own + 10_000_000_000;
         let off = correction.at(later).0.abs_diff(true_time(later, ahead, ppb));
         assert!(off < 60_000, "{off} ns off ten seconds later");
+    }
+
+    #[test]
+    fn another_parent_of_the_same_time_takes_nothing_away_and_one_of_another_all() {
+        let mut estimator = Estimator::default();
+        let (reply, came) = exchange(1 << 40, 5_000_000, 0, (10_000, 10_000));
+        estimator.answered(&reply, came).unwrap();
+        let error = estimator.error(came);
+        estimator.another_parent();
+        assert_eq!(estimator.due_ns(), 0, "it is asked at once");
+        // Slow, but it agrees.
+        let (reply, later) = exchange(came, 5_000_000, 0, (900_000, 1_000_000));
+        let correction = estimator.answered(&reply, later).unwrap();
+        assert_eq!(correction.at(later).0, true_time(later, 5_000_000, 0));
+        assert!(estimator.error(came) <= error);
+        let (reply, later) = exchange(later, 7_000_000_000, 0, (900_000, 1_000_000));
+        let correction = estimator.answered(&reply, later).unwrap();
+        assert!(correction.at(later).0.abs_diff(true_time(later, 7_000_000_000, 0)) <= 50_001);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_asked_less_and_less_often() {
+        let mut estimator = Estimator::default();
+        let mut own = 1 << 40;
+        for _ in 0..20 {
+            estimator.asked(own);
+            own = estimator.due_ns();
+        }
+        // Nine waits that double, from two milliseconds, and then seconds.
+        assert_eq!(estimator.due_ns() - (1 << 40), 511 * ASK_FIRST_NS + 11 * ASK_EVERY_NS);
+        assert_eq!(estimator.unanswered_since_ns(), Some(1 << 40));
+        let (reply, came) = exchange(own, 5, 0, (1000, 1000));
+        estimator.answered(&reply, came).unwrap();
+        assert_eq!(estimator.unanswered_since_ns(), None);
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub(super) struct Agent {
     load: LoadReports,
     pub(super) tracker: Tracker,
     pub(super) endings: Vec<Ending>,
-    tree: Tree,
+    pub(super) tree: Tree,
     welcomed: bool,
     /// Why the parent was lost, when that was last said.
     loss: String,
@@ -117,6 +117,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         retry_interval: Nanos::from_millis(1),
         load_interval: Nanos::ZERO,
         orphans: Orphans::default(),
+        fan_out: u32::MAX,
     };
     let (hierarchy, no_cgroup) = match Hierarchy::find(&options.cgroup_name) {
         Ok(hierarchy) => (Some(hierarchy), String::new()),
@@ -126,15 +127,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
     let signals = signals()?;
     poller.add(&signals, SIGNALS, Interest::READ)?;
     let clock = ClusterClock::default();
-    let tree = TreeOptions {
-        name: options.node.clone(),
-        controller: options.controller.clone(),
-        keeper: options.keeper.clone(),
-        gate: options.gate.clone(),
-        private: options.private,
-        membership: options.membership.clone(),
-        place: options.place.clone(),
-    };
+    let tree = TreeOptions::of(&options);
     let mut agent = Agent {
         switch: Switch::start(settings, clock.clone()).context("cannot start the switch thread")?,
         tree: Tree::new(tree, clock, &poller),
@@ -175,7 +168,8 @@ impl Agent {
             if let Some(averages) = self.load.news(clock::monotonic_ns()) {
                 self.tell_controller(FromAgent::Load(averages));
             }
-            self.tree.on_time(clock::monotonic_ns());
+            let heard = self.tree.on_time(clock::monotonic_ns());
+            self.on_heard(heard);
             for event in &ready {
                 match event.token {
                     KEEPER => self.on_keeper(),
@@ -235,7 +229,8 @@ impl Agent {
             return;
         }
         if !self.tree.has_parent() && self.keeper_incarnation.is_some() {
-            self.join();
+            self.welcomed = false;
+            self.tree.connect(&self.poller);
         }
         if self.keeper.is_none() || !self.tree.has_parent() {
             self.retry_later();
@@ -255,7 +250,6 @@ impl Agent {
     }
 
     fn join(&mut self) {
-        self.welcomed = false;
         let processors = proc::online_processors().into_iter().collect();
         let join = FromAgent::Join(Join {
             spec: NodeSpec {
@@ -269,7 +263,7 @@ impl Agent {
             tasks_max: self.tasks_max,
             keeper: self.keeper_incarnation.unwrap_or_default(),
         });
-        self.tree.join(join, &self.poller);
+        self.tree.join(join);
     }
 
     fn flush(&mut self) {
@@ -300,6 +294,9 @@ impl Agent {
         for heard in heard {
             match heard {
                 Heard::Order(order) => self.on_order(order),
+                Heard::Taken => self.join(),
+                Heard::JoinAgain => self.welcomed = false,
+                Heard::AskAnother => self.retry_at_ns = Some(clock::monotonic_ns()),
                 Heard::ParentLost(reason) => self.on_parent_lost(&reason),
                 Heard::ClockStepped => self.switch.look_again(),
             }
@@ -315,8 +312,10 @@ impl Agent {
         if self.leaves_by_ns.is_some() {
             self.close_down();
         }
-        if self.welcomed {
-            self.welcomed = false;
+        let was_welcomed = std::mem::take(&mut self.welcomed);
+        if self.tree.has_another_way() {
+            self.retry_at_ns = Some(clock::monotonic_ns());
+        } else if was_welcomed {
             self.retry_soon();
         } else {
             self.retry_later();
@@ -366,6 +365,7 @@ impl Agent {
             if self.stopping || self.leaves_by_ns.is_some() {
                 continue;
             }
+            self.tree.release_children();
             if self.welcomed {
                 self.tell_controller(FromAgent::Leaving);
                 self.leaves_by_ns = Some(clock::monotonic_ns() + LEAVE_NS);
@@ -386,6 +386,7 @@ impl Agent {
 
     fn take_settings(&mut self, settings: Settings) {
         self.settings = settings;
+        self.tree.set_fan_out(settings.fan_out);
         self.switch.settings(settings);
         self.load.every(settings.load_interval, clock::monotonic_ns());
         self.tracker.set_orphans(settings.orphans);

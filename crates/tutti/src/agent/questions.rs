@@ -123,6 +123,7 @@ impl Agent {
 
     fn status(&self) -> AgentStatus {
         let report = self.switch.report(0);
+        let (below, jobs) = self.tree.branch();
         let limits = self.hierarchy.as_ref().map(Hierarchy::limits);
         AgentStatus {
             node: self.options.node.clone(),
@@ -141,6 +142,8 @@ impl Agent {
             switches: report.switches,
             stragglers: report.stragglers,
             late_timetables: report.late,
+            branch_nodes: u32::try_from(below).unwrap_or(u32::MAX),
+            branch_jobs: u32::try_from(jobs).unwrap_or(u32::MAX),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use tutti_core::NodeId;
-use tutti_wire::branch::{Order, Place, Recipients, Report};
+use tutti_wire::branch::{Order, Origin, Place, Recipients, Report};
 use tutti_wire::tree::{FromAgent, ToAgent};
 
 /// The number of a child's connection.
@@ -19,16 +19,46 @@ pub(super) enum Way {
     Up,
 }
 
+/// Somebody below who has asked to join, and has no answer yet.
+#[derive(Clone, Copy, Debug)]
+struct Joiner {
+    attempt: u64,
+    life: u64,
+    child: Child,
+}
+
+/// Somebody below who has joined.
+#[derive(Clone, Copy, Debug)]
+struct Joined {
+    node: NodeId,
+    life: u64,
+}
+
 /// What an agent knows of the tree below it, learnt from what passes: a node's request to join says
 /// where its name is, the answer to it which number it got.
+///
+/// A node that has moved asks to join from its new place while its old parent may not even have missed
+/// it. So where both ways meet it is taken to be gone before its request is passed on, and what the old
+/// parent says of it later counts no more.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     own: Option<NodeId>,
     own_name: String,
+    own_attempt: u64,
     /// Whether the controller is on this machine.
     is_root: bool,
-    joiners: BTreeMap<String, Child>,
+    joiners: BTreeMap<String, Joiner>,
     nodes: BTreeMap<NodeId, Child>,
+    names: BTreeMap<String, Joined>,
+}
+
+/// What becomes of an order that has come from above.
+#[derive(Debug, Default)]
+pub(super) struct Split {
+    /// Where it goes on, each way its part alone.
+    pub(super) orders: Vec<(Way, Order)>,
+    /// Nodes of which those above must learn that they are out of reach.
+    pub(super) gone: Vec<NodeId>,
 }
 
 impl Routes {
@@ -57,82 +87,141 @@ impl Routes {
         self.nodes.get(&node) == Some(&child)
     }
 
+    /// How many nodes are in each child's branch, or are about to be.
+    pub(super) fn counts(&self) -> BTreeMap<Child, usize> {
+        let mut counts = BTreeMap::new();
+        let joiners = self.joiners.values().map(|joiner| joiner.child);
+        for child in self.nodes.values().copied().chain(joiners) {
+            *counts.entry(child).or_default() += 1;
+        }
+        counts
+    }
+
+    /// This node itself asks to join.
+    pub(super) const fn note_own(&mut self, attempt: u64) {
+        self.own_attempt = attempt;
+    }
+
     /// Takes note of a report of a child's branch; whether it may be what it says.
     pub(super) fn note_report(&mut self, child: Child, report: &Report) -> bool {
-        match (report.from, &report.report) {
-            (None, FromAgent::Join(join)) => {
-                self.joiners.insert(join.spec.name.clone(), child);
+        match (&report.from, &report.report) {
+            (Origin::Joiner(joining), FromAgent::Join(join)) => {
+                let joiner = Joiner { attempt: joining.attempt, life: joining.life, child };
+                self.joiners.insert(join.spec.name.clone(), joiner);
                 true
             }
-            (None, _) => false,
-            (Some(node), _) => self.is_below(node, child),
+            (Origin::Joiner(_), _) | (_, FromAgent::Join(_)) => false,
+            (Origin::Node(node), _) => self.is_below(*node, child),
         }
     }
 
-    /// Splits an order into those for each way; each way gets its part alone. Nodes that are not in
-    /// the branch (any more) get nothing: who lost them has been told.
-    pub(super) fn split(&mut self, order: Order) -> Vec<(Way, Order)> {
+    /// Whether who asks to join so has left a place below, which is this node of this child's branch.
+    pub(super) fn has_left(&self, report: &Report) -> Option<(Child, NodeId)> {
+        let (Origin::Joiner(joining), FromAgent::Join(join)) = (&report.from, &report.report)
+        else {
+            return None;
+        };
+        let joined = self.names.get(&join.spec.name).filter(|it| it.life == joining.life)?;
+        Some((*self.nodes.get(&joined.node)?, joined.node))
+    }
+
+    /// Splits an order into those for each way. Nodes that are not in the branch (any more) get
+    /// nothing: who lost them has been told.
+    pub(super) fn split(&mut self, order: Order) -> Split {
         let Order { to, order } = order;
         match to {
-            Recipients::Joiner(name) => self.split_joiner(name, order),
+            Recipients::Joiner { name, attempt } => self.split_joiner(name, attempt, order),
             Recipients::Nodes(nodes) => {
-                let mut ways: BTreeMap<Way, Vec<NodeId>> = BTreeMap::new();
-                for node in nodes {
-                    match self.way(Place::Node(node)) {
-                        // An order comes from above: who is not below is nowhere.
-                        Way::Up => {}
-                        way => ways.entry(way).or_default().push(node),
-                    }
-                }
-                let mut rest = ways.len();
-                let mut order = Some(order);
-                let mut take = || {
-                    rest -= 1;
-                    if rest == 0 { order.take() } else { order.clone() }
-                };
-                ways.into_iter()
-                    .filter_map(|(way, nodes)| {
-                        let order = narrowed(take()?, &nodes);
-                        Some((way, Order { to: Recipients::Nodes(nodes), order }))
-                    })
-                    .collect()
+                let orders = self.split_nodes(nodes, order);
+                Split { orders, gone: Vec::new() }
             }
         }
     }
 
-    fn split_joiner(&mut self, name: String, order: ToAgent) -> Vec<(Way, Order)> {
+    fn split_nodes(&self, nodes: Vec<NodeId>, order: ToAgent) -> Vec<(Way, Order)> {
+        let mut ways: BTreeMap<Way, Vec<NodeId>> = BTreeMap::new();
+        for node in nodes {
+            match self.way(Place::Node(node)) {
+                // An order comes from above: who is not below is nowhere.
+                Way::Up => {}
+                way => ways.entry(way).or_default().push(node),
+            }
+        }
+        let mut rest = ways.len();
+        let mut order = Some(order);
+        let mut take = || {
+            rest -= 1;
+            if rest == 0 { order.take() } else { order.clone() }
+        };
+        ways.into_iter()
+            .filter_map(|(way, nodes)| {
+                let order = narrowed(take()?, &nodes);
+                Some((way, Order { to: Recipients::Nodes(nodes), order }))
+            })
+            .collect()
+    }
+
+    fn split_joiner(&mut self, name: String, attempt: u64, order: ToAgent) -> Split {
         let number = match &order {
             ToAgent::Welcome { node, .. } => Some(*node),
             _ => None,
         };
+        let to = |name| Recipients::Joiner { name, attempt };
         if name == self.own_name {
+            if attempt != self.own_attempt {
+                return Split::default();
+            }
             self.own = number.or(self.own);
-            return vec![(Way::Here, Order { to: Recipients::Joiner(name), order })];
+            let orders = vec![(Way::Here, Order { to: to(name), order })];
+            return Split { orders, gone: Vec::new() };
         }
-        let Some(child) = self.joiners.remove(&name) else { return Vec::new() };
+        let Some(joiner) = self.joiners.get(&name).copied() else {
+            // Who asked has gone since then, and the controller takes him to be here.
+            return Split { orders: Vec::new(), gone: number.into_iter().collect() };
+        };
+        if joiner.attempt != attempt {
+            // He has asked again, and will be answered again.
+            return Split::default();
+        }
+        self.joiners.remove(&name);
         if let Some(node) = number {
-            self.nodes.insert(node, child);
+            self.nodes.insert(node, joiner.child);
+            self.names.insert(name.clone(), Joined { node, life: joiner.life });
         }
-        vec![(Way::Down(child), Order { to: Recipients::Joiner(name), order })]
+        let orders = vec![(Way::Down(joiner.child), Order { to: to(name), order })];
+        Split { orders, gone: Vec::new() }
     }
 
     /// These nodes of a child's branch are out of reach; gives those that were in reach through it.
     pub(super) fn gone(&mut self, child: Child, nodes: Vec<NodeId>) -> Vec<NodeId> {
         let mut nodes = nodes;
         nodes.retain(|node| self.is_below(*node, child));
-        for node in &nodes {
-            self.nodes.remove(node);
-        }
+        self.forget(&nodes);
         nodes
     }
 
     /// A child's connection broke; gives the nodes of its branch.
     pub(super) fn lose(&mut self, child: Child) -> Vec<NodeId> {
-        self.joiners.retain(|_, of| *of != child);
+        self.joiners.retain(|_, joiner| joiner.child != child);
         let of_child = |(&node, of): (&NodeId, &Child)| (*of == child).then_some(node);
         let nodes: Vec<NodeId> = self.nodes.iter().filter_map(of_child).collect();
-        self.nodes.retain(|_, of| *of != child);
+        self.forget(&nodes);
         nodes
+    }
+
+    fn forget(&mut self, nodes: &[NodeId]) {
+        if nodes.is_empty() {
+            return;
+        }
+        for node in nodes {
+            self.nodes.remove(node);
+        }
+        self.names.retain(|_, joined| self.nodes.contains_key(&joined.node));
+    }
+
+    /// There is no parent, and no number without one.
+    pub(super) const fn leave(&mut self) {
+        self.own = None;
     }
 
     /// The parent is gone, and with it what it knew of this branch: all must join again.
@@ -140,6 +229,7 @@ impl Routes {
         self.own = None;
         self.joiners.clear();
         self.nodes.clear();
+        self.names.clear();
     }
 }
 
@@ -153,3 +243,6 @@ fn narrowed(order: ToAgent, nodes: &[NodeId]) -> ToAgent {
         order => order,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,13 +2,29 @@
 //!
 //! What comes from above is for this node, for children's branches, or for several of them; what comes
 //! from below goes up, all that has gathered in a round of the loop together. Nothing here decides
-//! anything: [`super::routes`] knows the ways.
+//! anything about jobs: [`super::routes`] knows the ways, and what passes can be looked at in [`passing`].
+//!
+//! The tree makes itself. Who has no parent asks the root, is taken or sent on ([`below`]), and knows from
+//! then on who is above him. When his parent is gone he asks the one above that ([`candidates`]), and what
+//! is below him stays with him: all of it joins again, and the controller and the agents tell each other
+//! what may have been lost on the way.
 
+mod above;
+mod below;
+mod candidates;
+mod passing;
 mod strangers;
 mod streams;
+mod upward;
 
-use super::carrier::{self, Carrier};
+use self::above::Up;
+use self::below::Below;
+use self::candidates::Candidates;
+use self::passing::Passing;
+use self::upward::Upward;
+use super::carrier::Carrier;
 use super::clock::{ClusterClock, Correction, Estimator};
+use super::driver::AgentOptions;
 use super::neighbour::Neighbour;
 use super::routes::{Child, Routes, Way};
 use super::tunnels::Tunnels;
@@ -17,19 +33,15 @@ use crate::membership::{self, Membership};
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::fs::Permissions;
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use tutti_core::{Nanos, NodeId};
+use tutti_core::Nanos;
 use tutti_linux::clock::monotonic_ns;
 use tutti_secure::Endpoint;
-use tutti_wire::Role;
-use tutti_wire::branch::{
-    ClockReply, FromBranch, Order, Part, Place, Report, ToBranch, Tunnelled, batches,
-};
-use tutti_wire::limits::BATCH_MAX;
-use tutti_wire::tree::{FromAgent, ToAgent};
+use tutti_wire::branch::{FromBranch, Order, ToBranch, Tunnelled, batches};
+use tutti_wire::tree::ToAgent;
 
 /// The parent's connection.
 pub(super) const UP: u64 = 0;
@@ -62,6 +74,19 @@ pub(super) struct TreeOptions {
 }
 
 impl TreeOptions {
+    /// The part of an agent's options that concerns the tree.
+    pub(super) fn of(options: &AgentOptions) -> Self {
+        Self {
+            name: options.node.clone(),
+            controller: options.controller.clone(),
+            keeper: options.keeper.clone(),
+            gate: options.gate.clone(),
+            private: options.private,
+            membership: options.membership.clone(),
+            place: options.place.clone(),
+        }
+    }
+
     /// Whether the controller is on this machine.
     fn is_root(&self) -> bool {
         self.membership.as_ref().is_none_or(|membership| membership.head.is_empty())
@@ -74,7 +99,13 @@ impl TreeOptions {
 pub(super) enum Heard {
     /// Something to do.
     Order(ToAgent),
-    /// The parent is gone.
+    /// There is a parent, and the time is known: to be answered with [`Tree::join`].
+    Taken,
+    /// The parent has another place in the tree: this node has not joined until it does so again.
+    JoinAgain,
+    /// Who was asked knows somebody else to be asked.
+    AskAnother,
+    /// The parent is gone, or who was asked is of no use.
     ParentLost(String),
     /// It is another time than was thought: what waits for a moment must look again.
     ClockStepped,
@@ -89,14 +120,26 @@ struct Stranger {
 /// See the head of the file.
 pub(super) struct Tree {
     options: TreeOptions,
+    /// Where others reach this agent; empty if they don't.
+    address: String,
     routes: Routes,
-    up: Option<Neighbour>,
-    children: BTreeMap<Child, Neighbour>,
-    /// What their certificates call them.
-    names: BTreeMap<Child, String>,
-    reports: Vec<Report>,
-    gone: Vec<NodeId>,
+    up: Option<Up>,
+    candidates: Candidates,
+    /// The name of the node that is being asked; empty where it is not known.
+    expected: String,
+    /// Since when there has been no parent, while those below have not been told.
+    without_parent_ns: Option<u64>,
+    /// Whether the time is to be known before this node joins: who joins gets a timetable.
+    awaits_time: bool,
+    life: u64,
+    attempt: u64,
+    children: BTreeMap<Child, Below>,
+    fan_out: usize,
+    /// Who was sent on to which child, and has not joined there yet.
+    sent_on: BTreeMap<String, Child>,
+    upward: Upward,
     orders: BTreeMap<Child, Vec<Order>>,
+    passing: Passing,
     tunnels: Tunnels,
     tunnelled: Vec<Tunnelled>,
     gate: Option<UnixListener>,
@@ -106,29 +149,36 @@ pub(super) struct Tree {
     strangers: BTreeMap<u64, Stranger>,
     /// Clients at the gate that have not said yet where they want to.
     guests: BTreeMap<u64, Link>,
-    /// The request to join, until it is known what time it is: who joins gets a timetable.
-    asking: Option<Report>,
-    /// How often a parent was dialled in vain.
-    dialled: usize,
     next_token: u64,
     next_tunnel: u64,
     clock: ClusterClock,
     estimator: Estimator,
+    /// How far off the time may be, as the controller was told.
+    told_error: Nanos,
     heard: Vec<Heard>,
 }
 
 impl Tree {
     /// An agent that knows nobody yet.
     pub(super) fn new(options: TreeOptions, clock: ClusterClock, poller: &Poller) -> Self {
+        let heads = options.membership.as_ref().map(|membership| membership.head.clone());
         let mut tree = Self {
             routes: Routes::new(options.name.clone(), options.is_root()),
             options,
+            address: String::new(),
             up: None,
+            candidates: Candidates::new(heads.unwrap_or_default()),
+            expected: String::new(),
+            without_parent_ns: None,
+            awaits_time: false,
+            life: u64::from(std::process::id()) ^ (monotonic_ns() << 16),
+            attempt: 0,
             children: BTreeMap::new(),
-            names: BTreeMap::new(),
-            reports: Vec::new(),
-            gone: Vec::new(),
+            fan_out: usize::MAX,
+            sent_on: BTreeMap::new(),
+            upward: Upward::default(),
             orders: BTreeMap::new(),
+            passing: Passing::default(),
             tunnels: Tunnels::default(),
             tunnelled: Vec::new(),
             gate: None,
@@ -137,12 +187,11 @@ impl Tree {
             endpoint: None,
             strangers: BTreeMap::new(),
             guests: BTreeMap::new(),
-            asking: None,
-            dialled: 0,
             next_token: FIRST_TOKEN,
-            next_tunnel: tutti_linux::clock::monotonic_ns(),
+            next_tunnel: monotonic_ns(),
             clock,
             estimator: Estimator::default(),
+            told_error: Nanos::ZERO,
             heard: Vec::new(),
         };
         if let Err(error) = tree.open_doors(poller) {
@@ -164,20 +213,6 @@ impl Tree {
         Ok(())
     }
 
-    fn open_port(&mut self, poller: &Poller) -> anyhow::Result<()> {
-        let Some(membership) = &self.options.membership else { return Ok(()) };
-        self.endpoint = Some(self.options.place.endpoint()?);
-        if let Some(address) = &membership.listen {
-            let port = TcpListener::bind(address).with_context(|| {
-                format!("cannot listen at {address}; `tutti up --listen` takes another address")
-            })?;
-            port.set_nonblocking(true)?;
-            poller.add(&port, PORT, Interest::READ)?;
-            self.port = Some(port);
-        }
-        Ok(())
-    }
-
     /// Leaves nothing behind.
     pub(super) fn close(&mut self) {
         if self.gate.take().is_some() {
@@ -188,64 +223,14 @@ impl Tree {
         }
     }
 
-    /// Whether there is a parent.
-    pub(super) const fn has_parent(&self) -> bool {
-        self.up.is_some()
+    /// How many children there may be, from now on; those that are there stay.
+    pub(super) fn set_fan_out(&mut self, fan_out: u32) {
+        self.fan_out = usize::try_from(fan_out).unwrap_or(usize::MAX).max(1);
     }
 
-    /// Begins to connect to the parent, and asks to be taken in with this. Whether it can be reached is
-    /// known later.
-    pub(super) fn join(&mut self, join: FromAgent, poller: &Poller) {
-        let carrier = match self.dial() {
-            Ok(carrier) => carrier,
-            Err(error) => {
-                // On this machine the controller may only be starting, and will be there in a moment.
-                if !self.options.is_root() {
-                    say!("tutti agent: cannot reach the cluster: {error:#}");
-                }
-                return;
-            }
-        };
-        let mut link = Link::over(carrier);
-        link.greet(Role::Agent);
-        if poller.add(&link, UP, Interest::READ).is_err() {
-            return;
-        }
-        let mut up = Neighbour::new(link, UP);
-        let address = self.options.membership.as_ref().and_then(|m| m.address.clone());
-        let name = self.options.name.clone();
-        up.send(&FromBranch::Here { name, address: address.unwrap_or_default() });
-        let report = Report { from: None, report: join };
-        if self.options.is_root() {
-            up.send(&FromBranch::Reports(vec![report]));
-        } else {
-            self.asking = Some(report);
-        }
-        self.routes.forget_all();
-        self.reports.clear();
-        self.gone.clear();
-        self.estimator.another_parent();
-        for child in self.children.values_mut() {
-            child.send(&ToBranch::JoinAgain);
-        }
-        self.up = Some(up);
-    }
-
-    fn dial(&mut self) -> anyhow::Result<Carrier> {
-        let Some(membership) = self.options.membership.as_ref().filter(|m| !m.head.is_empty())
-        else {
-            let stream = UnixStream::connect(&self.options.controller)?;
-            stream.set_nonblocking(true)?;
-            return Ok(Carrier::Local(stream));
-        };
-        let address = &membership.head[self.dialled % membership.head.len()];
-        self.dialled += 1;
-        let found = address.to_socket_addrs().ok().and_then(|mut found| found.next());
-        let found = found.with_context(|| format!("no such address: {address}"))?;
-        let endpoint = self.endpoint.as_ref().context("there are no credentials")?;
-        let stream = carrier::dial(found).and_then(|socket| endpoint.connect(socket));
-        let stream = stream.with_context(|| format!("cannot connect to {address}"))?;
-        Ok(Carrier::Far(Box::new(stream)))
+    /// How many nodes are below this one, and how many jobs have parts here or there.
+    pub(super) fn branch(&self) -> (usize, usize) {
+        (self.routes.counts().values().sum(), self.passing.jobs())
     }
 
     /// On the controller's machine: cluster time is so far ahead of the clock that both have.
@@ -257,25 +242,16 @@ impl Tree {
 
     /// When [`Self::on_time`] has something to do.
     pub(super) fn due_ns(&self) -> Option<u64> {
-        let ask = (!self.options.is_root() && self.up.is_some()).then(|| self.estimator.due_ns());
         let strangers = self.strangers.values().map(|stranger| stranger.until_ns);
-        strangers.chain(ask).min()
+        strangers.chain(self.up_due_ns()).chain(self.down_due_ns()).min()
     }
 
-    /// Asks what time it is, when it is time to ask.
-    pub(super) fn on_time(&mut self, now_ns: u64) {
+    /// Does what is due, and gives what concerns the agent itself.
+    pub(super) fn on_time(&mut self, now_ns: u64) -> Vec<Heard> {
         self.strangers.retain(|_, stranger| stranger.until_ns > now_ns);
-        let is_due = !self.options.is_root() && self.estimator.due_ns() <= now_ns;
-        if is_due && let Some(up) = &mut self.up {
-            self.estimator.asked(now_ns);
-            up.send(&FromBranch::Clock { asked_ns: monotonic_ns() });
-        }
-    }
-
-    /// Queues a report of this node.
-    pub(super) fn report(&mut self, report: FromAgent) {
-        let from = self.routes.own();
-        self.reports.push(Report { from, report });
+        self.look_up(now_ns);
+        self.look_down(now_ns);
+        std::mem::take(&mut self.heard)
     }
 
     /// Something happened on the connection of this number. Gives what concerns the agent itself.
@@ -294,163 +270,6 @@ impl Tree {
         }
         self.pass_on(poller);
         std::mem::take(&mut self.heard)
-    }
-
-    // ------------------------------------------------------------------ orders, downwards
-
-    fn on_up(&mut self) {
-        let Some(up) = &mut self.up else { return };
-        let received = up.link.receive();
-        loop {
-            let Some(up) = &mut self.up else { return };
-            match up.next::<ToBranch>() {
-                Ok(Some(message)) => self.on_order(message),
-                Ok(None) => break,
-                Err(error) => return self.lose_parent(&error.to_string()),
-            }
-        }
-        if let Err(error) = received {
-            self.lose_parent(&error.to_string());
-        }
-    }
-
-    fn on_order(&mut self, message: ToBranch) {
-        match message {
-            ToBranch::Orders(orders) => {
-                for order in orders {
-                    for (way, order) in self.routes.split(order) {
-                        self.send_order(way, order);
-                    }
-                }
-            }
-            ToBranch::Tunnel(part) => self.tunnelled.push(part),
-            ToBranch::Refused { reason } => self.lose_parent(&reason),
-            ToBranch::Clock(reply) => {
-                if let Some(correction) = self.estimator.answered(&reply, monotonic_ns()) {
-                    if self.clock.correct(correction) {
-                        self.heard.push(Heard::ClockStepped);
-                    }
-                    self.reports.extend(self.asking.take());
-                }
-            }
-            ToBranch::JoinAgain => self.lose_parent("it has another parent itself"),
-        }
-    }
-
-    fn send_order(&mut self, way: Way, order: Order) {
-        match way {
-            Way::Here => self.heard.push(Heard::Order(order.order)),
-            Way::Down(child) => self.orders.entry(child).or_default().push(order),
-            Way::Up => {}
-        }
-    }
-
-    /// The parent is of no more use. What is below stays, and joins again with this agent.
-    pub(super) fn lose_parent(&mut self, reason: &str) {
-        self.up = None;
-        self.reports.clear();
-        self.asking = None;
-        self.tunnels.lose(|_, _| true);
-        self.heard.push(Heard::ParentLost(reason.to_owned()));
-    }
-
-    // ------------------------------------------------------------------ reports, upwards
-
-    fn on_child(&mut self, child: Child) {
-        let Some(neighbour) = self.children.get_mut(&child) else { return };
-        let received = neighbour.link.receive();
-        loop {
-            let Some(neighbour) = self.children.get_mut(&child) else { return };
-            match neighbour.next::<FromBranch>() {
-                Ok(Some(message)) => self.on_report(child, message),
-                Ok(None) => break,
-                Err(error) => return self.lose_child(child, &error),
-            }
-        }
-        if let Err(error) = received {
-            self.lose_child(child, &error);
-        }
-    }
-
-    fn on_report(&mut self, child: Child, message: FromBranch) {
-        match message {
-            FromBranch::Reports(reports) => {
-                for report in reports {
-                    if self.routes.note_report(child, &report) {
-                        self.reports.push(report);
-                    }
-                }
-            }
-            FromBranch::Gone(nodes) => {
-                let nodes = self.routes.gone(child, nodes);
-                self.lose_nodes(nodes);
-            }
-            FromBranch::Tunnel(part) => match self.objection(child, &part) {
-                None => self.tunnelled.push(part),
-                Some(reason) => {
-                    let (to, tunnel) = (Place::Node(part.tunnel.opener), part.tunnel);
-                    self.tunnelled.push(Tunnelled { to, tunnel, part: Part::End(reason) });
-                }
-            },
-            FromBranch::Clock { asked_ns } => self.tell_time(child, asked_ns),
-            FromBranch::Here { name, .. } => {
-                if self.names.get(&child).is_none_or(|certified| *certified != name) {
-                    let reason = format!("its certificate is not that of a node named {name}");
-                    if let Some(neighbour) = self.children.get_mut(&child) {
-                        neighbour.send(&ToBranch::Refused { reason });
-                    }
-                }
-            }
-        }
-    }
-
-    fn tell_time(&mut self, child: Child, asked_ns: u64) {
-        let now = monotonic_ns();
-        // Who doesn't know what time it is can't tell others.
-        let error =
-            if self.options.is_root() { Some(Nanos::ZERO) } else { self.estimator.error(now) };
-        if let Some(error) = error
-            && let Some(neighbour) = self.children.get_mut(&child)
-        {
-            let now = self.clock.at(now);
-            let reply = ClockReply { asked_ns, came: now, went: now, error };
-            neighbour.send(&ToBranch::Clock(reply));
-        }
-    }
-
-    /// Why a part of a stream from this child's branch is not passed on, if it is not.
-    fn objection(&self, child: Child, part: &Tunnelled) -> Option<String> {
-        let Part::Open(vouch) = &part.part else {
-            return (!part.part.is_proper()).then(|| "it says too much at once".into());
-        };
-        if vouch.node != part.tunnel.opener || !self.routes.is_below(vouch.node, child) {
-            return Some("its agent speaks for another node".into());
-        }
-        let is_trusted = self.options.membership.as_ref().is_some_and(|m| m.trusts_root);
-        (self.options.is_root() && vouch.uid == 0 && !is_trusted).then(|| {
-            "root of this machine is not root in the cluster: ask as another user, or have the head \
-             started with `tutti up --listen ADDRESS --trust-root`"
-                .into()
-        })
-    }
-
-    fn lose_child(&mut self, child: Child, error: &LinkError) {
-        if self.children.remove(&child).is_none() {
-            return;
-        }
-        say!("tutti agent: lost a branch of the tree: {error}");
-        self.orders.remove(&child);
-        self.names.remove(&child);
-        let nodes = self.routes.lose(child);
-        self.lose_nodes(nodes);
-    }
-
-    fn lose_nodes(&mut self, nodes: Vec<NodeId>) {
-        let is_lost = |node: NodeId| nodes.contains(&node);
-        self.tunnels.lose(|to, tunnel| {
-            is_lost(tunnel.opener) || matches!(to, Place::Node(node) if is_lost(node))
-        });
-        self.gone.extend(nodes);
     }
 
     // ------------------------------------------------------------------ the end of a round
@@ -475,26 +294,18 @@ impl Tree {
 
     fn send_gathered(&mut self) {
         for (child, orders) in std::mem::take(&mut self.orders) {
-            if let Some(neighbour) = self.children.get_mut(&child) {
+            if let Some(below) = self.children.get_mut(&child) {
                 for batch in batches(orders) {
-                    neighbour.send(&ToBranch::Orders(batch));
+                    below.neighbour.send(&ToBranch::Orders(batch));
                 }
             }
         }
-        let Some(up) = &mut self.up else { return };
-        if !self.gone.is_empty() {
-            up.send(&FromBranch::Gone(std::mem::take(&mut self.gone)));
-        }
-        while !self.reports.is_empty() {
-            let rest = self.reports.split_off(self.reports.len().min(BATCH_MAX));
-            let batch = std::mem::replace(&mut self.reports, rest);
-            up.send(&FromBranch::Reports(batch));
-        }
+        self.send_up();
     }
 
     fn settle_neighbours(&mut self, poller: &Poller) {
         if let Some(up) = &mut self.up
-            && let Err(error) = up.settle::<FromBranch>(poller)
+            && let Err(error) = up.neighbour.settle::<FromBranch>(poller)
         {
             self.lose_parent(&error.to_string());
         }
@@ -502,7 +313,9 @@ impl Tree {
         let broken: Vec<(Child, LinkError)> = self
             .children
             .iter_mut()
-            .filter_map(|(&child, link)| Some((child, link.settle::<ToBranch>(poller).err()?)))
+            .filter_map(|(&child, below)| {
+                Some((child, below.neighbour.settle::<ToBranch>(poller).err()?))
+            })
             .collect();
         for (child, error) in broken {
             self.lose_child(child, &error);

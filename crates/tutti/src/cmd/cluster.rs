@@ -87,6 +87,11 @@ pub(crate) struct JoinArgs {
     /// The name that this machine has in the cluster; its host name unless given
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+
+    /// Where other machines reach this one, as HOST or HOST:PORT; `none` if they can't, as behind a
+    /// firewall; where it reaches the head from, unless given
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
 }
 
 pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
@@ -107,7 +112,15 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     let name = args.name.clone().unwrap_or_else(host_name);
     Name::new(&name)?;
     let head = with_port(&args.head);
-    let (membership, credentials) = redeem(&head, &token, name)?;
+    let (mut membership, credentials) = redeem(&head, &token, name)?;
+    match args.listen.as_deref() {
+        None => {}
+        Some("none") => membership.listen = None,
+        Some(listen) => {
+            membership.listen = Some(with_port(listen));
+            membership.address.clone_from(&membership.listen);
+        }
+    }
     instance.prepare()?;
     place.join(&membership, &credentials)?;
     start_daemon(&instance).with_context(|| {
@@ -169,12 +182,12 @@ fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership
             let credentials = Credentials::new(key, &certificate, &authority)?;
             let mut heads = vec![head.to_owned()];
             heads.extend(addresses.into_iter().filter(|address| address != head));
-            let address = SocketAddr::new(local.ip(), PORT);
+            let address = SocketAddr::new(local.ip(), PORT).to_string();
             let membership = Membership {
                 cluster,
                 name,
-                listen: None,
-                address: Some(address.to_string()),
+                listen: Some(address.clone()),
+                address: Some(address),
                 head: heads,
                 trusts_root: false,
             };

@@ -7,10 +7,11 @@ use crate::output::{Align, Table, print_json, print_table};
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
+use tutti_core::Nanos;
 use tutti_wire::host_list::format_host_list;
 use tutti_wire::local::{NodeChange, Reply, Request};
 use tutti_wire::report::NodeReport;
-use tutti_wire::units::format_bytes;
+use tutti_wire::units::{format_bytes, format_duration_short};
 
 /// What the columns of a node mean.
 const COLUMNS: &str = "\
@@ -18,6 +19,8 @@ STATE     up, drained (takes no new jobs) or lost
 USED      processors that some job has
 PROMISED  memory that jobs in the matrix have by --memory
 JOBS      jobs with tasks there
+PARENT    the node through which it is connected with the controller's
+CLOCK     how far off its cluster time may be; switches are no more exact than that
 
 A list of nodes, as in a[1-8],b,set:gpu: a1 to a8, b, and those of the set gpu.";
 
@@ -127,6 +130,7 @@ fn sets(json: bool, settings: &[String]) -> anyhow::Result<Exit> {
 fn table(nodes: &[NodeReport]) -> Table {
     // What most clusters never use takes no room there.
     let sets = nodes.iter().any(|node| !node.sets.is_empty());
+    let cluster = nodes.len() > 1;
     let reasons = nodes.iter().any(|node| node.drained.is_some());
     let mut columns = vec![
         ("NODE", Align::Left),
@@ -137,9 +141,12 @@ fn table(nodes: &[NodeReport]) -> Table {
         ("PROMISED", Align::Right),
         ("JOBS", Align::Right),
     ];
+    columns.extend(cluster.then_some(("PARENT", Align::Left)));
+    columns.extend(cluster.then_some(("CLOCK", Align::Right)));
     columns.extend(sets.then_some(("SETS", Align::Left)));
     columns.extend(reasons.then_some(("REASON", Align::Left)));
-    let mut table = Table::new(&columns).can_spare(&["PROMISED", "SETS", "STATE"]);
+    let mut table =
+        Table::new(&columns).can_spare(&["PROMISED", "CLOCK", "PARENT", "SETS", "STATE"]);
     for node in nodes {
         let mut row = vec![
             node.name.clone(),
@@ -150,6 +157,10 @@ fn table(nodes: &[NodeReport]) -> Table {
             format_bytes(node.memory_promised_bytes),
             node.jobs.to_string(),
         ];
+        if cluster {
+            let clock = node.clock_error_ns.map(|ns| format_duration_short(Nanos(ns)));
+            row.extend([node.parent.clone().unwrap_or_default(), clock.unwrap_or_default()]);
+        }
         row.extend(sets.then(|| node.sets.join(",")));
         row.extend(reasons.then(|| node.drained.clone().unwrap_or_default()));
         table.row(row);

@@ -3,6 +3,7 @@
 use super::driver::{Connection, Driver, Kind};
 use super::jobs::TASKS_KEPT_MAX;
 use crate::link::Link;
+use crate::membership::Place;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -14,7 +15,9 @@ use tutti_core::{
     PlacementView, Rank, TaskStatus, Timetable,
 };
 use tutti_wire::Role;
-use tutti_wire::branch::{ClockReply, FromBranch, Order, Recipients, Report, ToBranch, batches};
+use tutti_wire::branch::{
+    ClockReply, FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch, batches,
+};
 use tutti_wire::keeper::ToKeeper;
 use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::local::Reply;
@@ -39,6 +42,8 @@ pub(super) struct NodeEntry {
     pub(super) agent: Option<u64>,
     /// Whether it is the controller's machine.
     pub(super) is_here: bool,
+    /// Where in the control tree its agent is, and how well it knows the time.
+    pub(super) place: Joining,
     /// Where front ends on it reach its keeper.
     pub(super) attach: ByteBuf,
     /// Where other nodes reach it.
@@ -97,8 +102,8 @@ impl Questions {
 struct Open {
     client: u64,
     question: Question,
-    /// Nodes that have not answered, by the number of their question.
-    missing: BTreeMap<u64, NodeId>,
+    /// Nodes that have not answered.
+    missing: BTreeSet<NodeId>,
     answers: Vec<(NodeId, Answer)>,
 }
 
@@ -168,6 +173,7 @@ impl Driver {
                 false => Nanos::ZERO,
             },
             orphans: params.orphans(),
+            fan_out: u32::try_from(params.fan_out()).unwrap_or(u32::MAX),
         }
     }
 
@@ -197,17 +203,26 @@ impl Driver {
                     connection.link.send(&ToBranch::Clock(reply));
                 }
             }
+            FromBranch::Times(times) => {
+                for (node, error) in times {
+                    if let Some(entry) = self.nodes.get_mut(&node) {
+                        entry.place.time_error = error;
+                    }
+                }
+            }
             // Streams to the controller end at the agent of its machine.
             FromBranch::Tunnel(_) => {}
         }
     }
 
-    fn on_report(&mut self, token: u64, from: Option<NodeId>, report: FromAgent) {
+    fn on_report(&mut self, token: u64, from: Origin, report: FromAgent) {
         let is_there = |node: &NodeId| self.nodes.get(node).is_some_and(|n| n.agent == Some(token));
         match (from, report) {
-            (None, FromAgent::Join(join)) => self.on_join(token, join),
-            (Some(node), report) if is_there(&node) => self.on_node_report(node, report),
-            (None | Some(_), _) => {
+            (Origin::Joiner(place), FromAgent::Join(join)) => self.on_join(token, join, place),
+            (Origin::Node(node), report) if is_there(&node) => self.on_node_report(node, report),
+            // A node that has just gone may have reported something before.
+            (Origin::Node(node), _) if self.nodes.contains_key(&node) => {}
+            (Origin::Joiner(_) | Origin::Node(_), _) => {
                 say!("tutti controller: an agent spoke out of turn; ignored");
             }
         }
@@ -236,7 +251,7 @@ impl Driver {
             FromAgent::Exchange(exchange) => self.on_exchange(node, exchange),
             FromAgent::Leaving => self.on_leaving(node),
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
-            FromAgent::Answer { query, answer } => self.on_answer(query, answer),
+            FromAgent::Answer { query, answer } => self.on_answer(query, node, answer),
             FromAgent::Join(_) => {
                 say!("tutti controller: node {} joined twice; ignored", self.node_name(node));
             }
@@ -250,16 +265,28 @@ impl Driver {
         }
     }
 
-    fn on_join(&mut self, token: u64, join: Join) {
+    fn on_join(&mut self, token: u64, join: Join, place: Joining) {
         let Join { spec, held, attach, address, tasks_max, keeper } = join;
+        let joiner = Recipients::Joiner { name: spec.name.clone(), attempt: place.attempt };
         let known = self.nodes.iter().find(|(_, node)| node.name == spec.name);
-        let node = match known {
-            Some((_, entry)) if entry.agent.is_some() => {
-                let reason = format!("a node named {} has joined already", spec.name);
-                let order = ToAgent::Refused { reason };
-                return self.send_order(token, Recipients::Joiner(spec.name), order);
+        let known = known.map(|(&node, entry)| (node, entry.agent, entry.place.life));
+        let refusal = match known {
+            Some((_, Some(_), life)) if life != place.life => {
+                Some(format!("a node named {} has joined already", spec.name))
             }
-            Some((&node, _)) => node,
+            _ => self.may_not_join(&spec.name),
+        };
+        if let Some(reason) = refusal {
+            return self.send_order(token, joiner, ToAgent::Refused { reason });
+        }
+        let node = match known {
+            Some((node, agent, _)) => {
+                // It has another place in the tree; what it was told at the former one may be lost.
+                if let Some(former) = agent {
+                    self.on_agent_gone(former, node);
+                }
+                node
+            }
             None => {
                 self.next_node = self.next_node.saturating_add(1);
                 NodeId(self.next_node - 1)
@@ -273,6 +300,7 @@ impl Driver {
             name: spec.name.clone(),
             agent: None,
             is_here,
+            place: place.clone(),
             attach: attach.clone(),
             address: address.clone(),
             tasks_max,
@@ -287,6 +315,7 @@ impl Driver {
         let same_keeper = entry.keeper.replace(keeper) == Some(keeper);
         entry.agent = Some(token);
         entry.is_here = is_here;
+        entry.place = place;
         entry.attach = attach;
         entry.address = address;
         entry.tasks_max = tasks_max;
@@ -300,7 +329,7 @@ impl Driver {
         let known = held.iter().copied().filter(|job| launched.contains(job)).collect();
         let (clock_ahead_ns, settings) = (self.clock_ahead.0, self.agent_settings());
         let welcome = ToAgent::Welcome { node, clock_ahead_ns, settings, known };
-        self.send_order(token, Recipients::Joiner(spec.name.clone()), welcome);
+        self.send_order(token, joiner, welcome);
         if up {
             if let Some(timetable) = timetable {
                 self.tell_node(node, ToAgent::Timetable(timetable));
@@ -314,6 +343,14 @@ impl Driver {
             self.join_when_clear(node, spec, again);
         }
         self.take_early();
+    }
+
+    /// Why a node is not let in: it was removed, and inner agents of the tree don't know that.
+    fn may_not_join(&self, name: &str) -> Option<String> {
+        let place = Place::of(&self.instance);
+        let is_cluster = place.membership().is_ok_and(|membership| membership.is_some());
+        (is_cluster && !place.is_member(name))
+            .then(|| format!("node {name} was removed from the cluster"))
     }
 
     /// A node joins when nothing is left on it of jobs that it may be given again.
@@ -502,39 +539,36 @@ impl Driver {
 
     /// Asks these nodes, on behalf of a client that gets one reply when all have answered.
     pub(super) fn ask(&mut self, client: u64, nodes: &[NodeId], question: &Question) {
-        let group = self.questions.next;
-        let (missing, answers) = (BTreeMap::new(), Vec::new());
+        let query = self.questions.next;
+        self.questions.next += 1;
+        let (missing, answers) = (BTreeSet::new(), Vec::new());
         let mut open = Open { client, question: question.clone(), missing, answers };
         for &node in nodes {
-            let query = self.questions.next;
-            self.questions.next += 1;
             if self.nodes.get(&node).is_some_and(|entry| entry.agent.is_some()) {
-                open.missing.insert(query, node);
-                self.tell_node(node, ToAgent::Ask { query, question: question.clone() });
+                open.missing.insert(node);
             } else {
                 let name = self.node_name(node);
                 open.answers.push((node, Answer::Failed(format!("node {name} has no agent now"))));
             }
         }
-        self.questions.open.insert(group, open);
+        let asked = open.missing.iter().copied().collect();
+        self.tell_nodes(asked, ToAgent::Ask { query, question: question.clone() });
+        self.questions.open.insert(query, open);
         self.close_answered();
     }
 
-    fn on_answer(&mut self, query: u64, answer: Answer) {
-        for open in self.questions.open.values_mut() {
-            if let Some(node) = open.missing.remove(&query) {
-                open.answers.push((node, answer));
-                break;
-            }
+    fn on_answer(&mut self, query: u64, node: NodeId, answer: Answer) {
+        if let Some(open) = self.questions.open.get_mut(&query)
+            && open.missing.remove(&node)
+        {
+            open.answers.push((node, answer));
         }
         self.close_answered();
     }
 
     fn answer_for_lost(&mut self, node: NodeId) {
         for open in self.questions.open.values_mut() {
-            let lost = open.missing.iter().filter(|(_, n)| **n == node).count();
-            open.missing.retain(|_, missing| *missing != node);
-            for _ in 0..lost {
+            if open.missing.remove(&node) {
                 open.answers.push((node, Answer::Failed("the agent of the node ended".into())));
             }
         }
@@ -547,10 +581,10 @@ impl Driver {
             .open
             .iter()
             .filter(|(_, open)| open.missing.is_empty())
-            .map(|(&group, _)| group)
+            .map(|(&query, _)| query)
             .collect();
-        for group in done {
-            if let Some(mut open) = self.questions.open.remove(&group) {
+        for query in done {
+            if let Some(mut open) = self.questions.open.remove(&query) {
                 open.answers.sort_by_key(|(node, _)| *node);
                 let reply = match open.question {
                     Question::Usages => self.jobs_with(open.answers),

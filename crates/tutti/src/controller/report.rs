@@ -10,6 +10,7 @@ use tutti_core::{
     ClassName, ClassSpec, ClusterTime, JobId, JobState, JobView, Nanos, NodeId, Outcome, Overrides,
     Param, Period, Place, RowView, default_classes,
 };
+use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
 use tutti_wire::local::Reply;
 use tutti_wire::report::{
@@ -188,6 +189,12 @@ fn sets_of(driver: &Driver, node: NodeId) -> Vec<String> {
     sets.map(|(name, _)| name.to_string()).collect()
 }
 
+/// Where in the control tree a node is, while its agent is there.
+fn place_of(driver: &Driver, node: NodeId) -> Option<&Joining> {
+    let entry = driver.nodes.get(&node).filter(|entry| entry.agent.is_some())?;
+    Some(&entry.place)
+}
+
 /// The nodes, by number.
 pub(super) fn nodes(driver: &Driver) -> Vec<NodeReport> {
     driver
@@ -203,6 +210,9 @@ pub(super) fn nodes(driver: &Driver) -> Vec<NodeReport> {
             .into(),
             drained: view.drained.map(Into::into),
             sets: sets_of(driver, view.id),
+            parent: place_of(driver, view.id).map(|place| place.parent.clone()),
+            depth: place_of(driver, view.id).map(|place| place.depth),
+            clock_error_ns: place_of(driver, view.id).map(|place| place.time_error.0),
             processors: view.spec.processors.count(),
             processors_used: view.used.count(),
             memory_bytes: view.spec.memory_bytes,

@@ -6,6 +6,7 @@ use crate::calendar::local_week;
 use crate::parameter::{override_param, override_rule, set_param, set_rule};
 use tutti_core::{ClassName, ClusterTime, Event, Nanos, Overrides, Period, Settings};
 use tutti_wire::tree::ToAgent;
+use tutti_wire::units::format_duration_short;
 
 /// How often people's clocks are looked at while periods rest on them: they may be set, and are put
 /// forward and back twice a year.
@@ -13,6 +14,10 @@ const CALENDAR_EVERY: Nanos = Nanos::from_secs(3600);
 
 /// What the core's clock may be off before it is told.
 const CALENDAR_SLACK: Nanos = Nanos::from_secs(1);
+
+/// How many times as long as a clock may be off a quantum must be: then at least half of each slot is
+/// the same one everywhere, whatever the errors of two nodes add up to.
+const CLOCKS_APART: u64 = 4;
 
 impl Driver {
     pub(super) fn reply_params(&mut self, token: u64) {
@@ -92,6 +97,7 @@ impl Driver {
         let event = self.admin(uid).map_err(|error| error.to_string()).and_then(|()| {
             let event = change(&mut settings)?;
             settings.check().map_err(|error| error.to_string())?;
+            self.check_quantum(&settings)?;
             Ok(event)
         });
         match event {
@@ -102,6 +108,17 @@ impl Driver {
             }
             Err(reason) => self.fail(token, &reason),
         }
+    }
+
+    /// Nodes whose clocks differ by a good part of a slot would not switch together.
+    fn check_quantum(&self, settings: &Settings) -> Result<(), String> {
+        let quantum = shortest_quantum(settings);
+        if quantum >= shortest_quantum(self.core.settings()) {
+            return Ok(());
+        }
+        let worst = self.nodes.values().max_by_key(|node| node.place.time_error);
+        let refusal = worst.and_then(|node| refusal(quantum, &node.name, node.place.time_error));
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Tells the core what people's clocks say, if anything rests on that and it does not know.
@@ -127,9 +144,45 @@ impl Driver {
     pub(super) fn tell_settings(&mut self) {
         let settings = self.agent_settings();
         if self.told_settings.replace(settings).is_some_and(|told| told != settings) {
-            for node in self.nodes.keys().copied().collect::<Vec<_>>() {
-                self.tell_node(node, ToAgent::Settings(settings));
-            }
+            self.tell_nodes(self.nodes.keys().copied().collect(), ToAgent::Settings(settings));
+        }
+    }
+}
+
+/// The shortest that holds at any hour.
+fn shortest_quantum(settings: &Settings) -> Nanos {
+    let periods = settings.periods.iter().filter_map(|(_, it)| it.params.get("quantum"));
+    let shortest = periods.copied().map(Nanos).min();
+    shortest.map_or(settings.params.quantum(), |it| it.min(settings.params.quantum()))
+}
+
+/// Why a quantum is too short where the clock of this node may be so far off.
+fn refusal(quantum: Nanos, node: &str, time_error: Nanos) -> Option<String> {
+    let least_us = time_error.0.saturating_mul(CLOCKS_APART).div_ceil(1000);
+    let least = Nanos(least_us.next_multiple_of(100).saturating_mul(1000));
+    (quantum < least).then(|| {
+        format!(
+            "a quantum of {} is too short for nodes to switch together: the clock of {node} may be off \
+             by {}; take {} or more (`tutti nodes` shows the clocks)",
+            format_duration_short(quantum),
+            format_duration_short(time_error),
+            format_duration_short(least),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refusal;
+    use tutti_core::Nanos;
+
+    #[test]
+    fn a_quantum_is_four_times_as_long_as_a_clock_may_be_off() {
+        let error = Nanos(1_230_000);
+        assert_eq!(refusal(Nanos(5_000_000), "n3", error), None);
+        let refused = refusal(Nanos(4_000_000), "n3", error).unwrap();
+        for said in ["of 4ms", "of n3 may be off by 1.2ms", "take 5ms or more"] {
+            assert!(refused.contains(said), "{said}: {refused}");
         }
     }
 }

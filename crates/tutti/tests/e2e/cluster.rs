@@ -21,7 +21,11 @@ pub(crate) struct Bed {
 
 impl Bed {
     /// Namespaces, and nothing in them.
-    fn of(nodes: usize, clocks_ahead_s: &[i64]) -> Self {
+    pub(crate) fn of(nodes: usize, clocks_ahead_s: &[i64]) -> Self {
+        Self::with(nodes, clocks_ahead_s, None)
+    }
+
+    fn with(nodes: usize, clocks_ahead_s: &[i64], fan_out: Option<u32>) -> Self {
         let audit = Instance::new();
         let number = BEDS.fetch_add(1, Ordering::SeqCst);
         let options = Options {
@@ -30,6 +34,7 @@ impl Bed {
             directory: std::env::temp_dir(),
             nodes,
             clocks_ahead_s: clocks_ahead_s.to_vec(),
+            fan_out,
         };
         Self { bed: Some(Testbed::new(&options).unwrap()), audit }
     }
@@ -41,7 +46,14 @@ impl Bed {
         bed
     }
 
-    fn bed(&self) -> &Testbed {
+    /// A cluster of which every agent has at most so many children.
+    pub(crate) fn tree(nodes: usize, clocks_ahead_s: &[i64], fan_out: u32) -> Self {
+        let bed = Self::with(nodes, clocks_ahead_s, Some(fan_out));
+        bed.bed().up().unwrap();
+        bed
+    }
+
+    pub(crate) fn bed(&self) -> &Testbed {
         self.bed.as_ref().unwrap()
     }
 

@@ -31,4 +31,5 @@ mod subtree;
 mod switch;
 mod tidy;
 mod track;
+mod tree;
 mod without_cgroups;

@@ -1,13 +1,15 @@
 //! Who comes to the port of an agent: other agents, with the certificate of a node; machines that want to
 //! join, with a token and nothing else; and everybody whom that is none of the business of.
 
-use super::{Carrier, Neighbour, Stranger, Tree};
+use super::below::{Below, PATIENCE_NS};
+use super::{Carrier, Neighbour, PORT, Stranger, Tree};
 use crate::agent::carrier;
 use crate::link::{Interest, Link, Poller};
+use anyhow::Context;
+use std::io::{self, ErrorKind};
 use std::net::TcpListener;
 use tutti_linux::clock::monotonic_ns;
 use tutti_wire::Role;
-use tutti_wire::branch::ToBranch;
 use tutti_wire::join::{Redeem, Redeemed};
 use tutti_wire::limits::{FRAME_BYTES_MAX, STRANGER_FRAME_BYTES_MAX};
 
@@ -18,6 +20,29 @@ const STRANGER_PATIENCE_NS: u64 = 5_000_000_000;
 const STRANGERS_MAX: usize = 512;
 
 impl Tree {
+    pub(super) fn open_port(&mut self, poller: &Poller) -> anyhow::Result<()> {
+        let Some(membership) = &self.options.membership else { return Ok(()) };
+        self.endpoint = Some(self.options.place.endpoint()?);
+        let Some(address) = &membership.listen else { return Ok(()) };
+        let port = TcpListener::bind(address).or_else(|error| match error.kind() {
+            // Another cluster's agent has it. Who is to find the head must know its port; where the
+            // others are, their parents say.
+            ErrorKind::AddrInUse if !self.options.is_root() => listen_anywhere(address),
+            _ => Err(error),
+        });
+        let port = port.with_context(|| {
+            format!("cannot listen at {address}; `tutti up --listen` takes another address")
+        })?;
+        port.set_nonblocking(true)?;
+        poller.add(&port, PORT, Interest::READ)?;
+        self.address = match self.options.is_root() {
+            true => membership.address.clone().unwrap_or_default(),
+            false => port.local_addr()?.to_string(),
+        };
+        self.port = Some(port);
+        Ok(())
+    }
+
     pub(super) fn on_port(&mut self, poller: &Poller) {
         while let Some(Ok((socket, _))) = self.port.as_ref().map(TcpListener::accept) {
             if self.strangers.len() >= STRANGERS_MAX {
@@ -102,15 +127,15 @@ impl Tree {
         }
         let Some(mut stranger) = self.strangers.remove(&token) else { return };
         stranger.link.limit(FRAME_BYTES_MAX);
-        let mut child = Neighbour::new(stranger.link, token);
-        if self.routes.own().is_none() {
-            // Nobody here could answer; it will ask again.
-            child.send(&ToBranch::Refused { reason: "its parent has no controller yet".into() });
-            let _ = child.link.flush();
-            return;
-        }
-        self.children.insert(token, child);
-        self.names.insert(token, name.to_owned());
+        let neighbour = Neighbour::new(stranger.link, token);
+        let below = Below::new(neighbour, name.to_owned(), monotonic_ns() + PATIENCE_NS);
+        self.children.insert(token, below);
         self.on_child(token);
     }
+}
+
+/// At another port of the same address.
+fn listen_anywhere(address: &str) -> io::Result<TcpListener> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    TcpListener::bind(format!("{host}:0"))
 }

@@ -1,7 +1,7 @@
 //! Streams between users and daemons of different nodes: where they begin and end at an agent, and which
 //! way their parts go. The connections themselves are the affair of [`crate::agent::tunnels`].
 
-use super::{Neighbour, Tree, Way};
+use super::{Tree, Way};
 use crate::link::{Interest, Link, Poller};
 use std::os::unix::net::{UnixListener, UnixStream};
 use tutti_core::NodeId;
@@ -107,13 +107,15 @@ impl Tree {
                     (Way::Here, Part::Open(vouch)) => self.arrive(to, tunnel, vouch, poller),
                     (Way::Here, part) => self.tunnels.on_part(tunnel, part),
                     (Way::Down(child), part) => {
-                        if let Some(neighbour) = self.children.get_mut(&child) {
-                            neighbour.send_bulk(Tunnelled { to, tunnel, part });
+                        if let Some(below) = self.children.get_mut(&child) {
+                            below.neighbour.send_bulk(Tunnelled { to, tunnel, part });
                         }
                     }
+                    (Way::Up, Part::End(_)) if self.is_nowhere(to) => {}
+                    (Way::Up, _) if self.is_nowhere(to) => self.say_nowhere(to, tunnel),
                     (Way::Up, part) => {
                         if let Some(up) = &mut self.up {
-                            up.send_bulk(Tunnelled { to, tunnel, part });
+                            up.neighbour.send_bulk(Tunnelled { to, tunnel, part });
                         }
                     }
                 }
@@ -122,11 +124,12 @@ impl Tree {
         }
     }
 
-    pub(super) fn is_busy(&self, place: Place) -> bool {
-        match self.routes.way(place) {
-            Way::Here => false,
-            Way::Up => self.up.as_ref().is_some_and(Neighbour::is_busy),
-            Way::Down(child) => self.children.get(&child).is_some_and(Neighbour::is_busy),
+    /// A part of a stream has come to the root, and its end is out of reach: the other end should know.
+    fn say_nowhere(&mut self, to: Place, tunnel: TunnelId) {
+        let opener = Place::Node(tunnel.opener);
+        if to != opener {
+            let part = Part::End("the node is out of reach".into());
+            self.tunnelled.push(Tunnelled { to: opener, tunnel, part });
         }
     }
 }

@@ -1,0 +1,320 @@
+//! Children: who is taken, who is sent on to another, what they report, and losing them.
+//!
+//! An agent takes as many children as the fan-out says, and sends further ones on to the child with the
+//! fewest nodes in its branch, so that the tree stays about as flat as it can be. Those that nobody can
+//! connect to, being behind a firewall, can't have children: they are counted apart, so that they don't
+//! take the places of those that can. Who finds all places elsewhere out of reach is taken all the same.
+
+use super::Tree;
+use crate::agent::neighbour::Neighbour;
+use crate::agent::routes::{Child, Way};
+use crate::link::LinkError;
+use tutti_core::NodeId;
+use tutti_linux::clock::monotonic_ns;
+use tutti_wire::branch::{
+    ClockReply, Contact, FromBranch, Part, Place, Report, ToBranch, Tunnelled,
+};
+use tutti_wire::tree::FromAgent;
+
+/// Who has come has so long to say where it listens and to be taken, and who was told to go to be gone.
+pub(super) const PATIENCE_NS: u64 = 5_000_000_000;
+
+/// The agent at the head of a branch.
+pub(super) struct Below {
+    pub(super) neighbour: Neighbour,
+    /// The name of its node, as its certificate says.
+    name: String,
+    /// Where it listens, or empty.
+    address: String,
+    stage: Stage,
+    /// Until when it must have got further; `None`: it has.
+    until_ns: Option<u64>,
+    /// When it asked what time it is, by its clock and by the one here, while it has no answer.
+    asked_ns: Option<(u64, u64)>,
+}
+
+/// How far a child has come.
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    /// It has not said where it listens.
+    New,
+    /// It waits to be taken, or sent on: but not to these. This node has not joined itself.
+    Waiting(Vec<String>),
+    /// It is part of the tree.
+    Taken,
+    /// It was told to look for another place, and is to close the connection.
+    Leaving,
+}
+
+impl Below {
+    /// A child that has just come.
+    pub(super) fn new(neighbour: Neighbour, name: String, until_ns: u64) -> Self {
+        let (address, stage, asked_ns) = (String::new(), Stage::New, None);
+        Self { neighbour, name, address, stage, until_ns: Some(until_ns), asked_ns }
+    }
+
+    /// It is told to go, and has so long to do so.
+    fn leave(&mut self, word: &ToBranch) {
+        self.neighbour.send(word);
+        self.stage = Stage::Leaving;
+        self.until_ns = Some(monotonic_ns() + PATIENCE_NS);
+    }
+
+    fn is_taken(&self) -> bool {
+        self.stage == Stage::Taken
+    }
+}
+
+impl Tree {
+    pub(super) fn on_child(&mut self, child: Child) {
+        let Some(below) = self.children.get_mut(&child) else { return };
+        let received = below.neighbour.link.receive();
+        loop {
+            let Some(below) = self.children.get_mut(&child) else { return };
+            match below.neighbour.next::<FromBranch>() {
+                Ok(Some(message)) => self.on_word_from_below(child, message),
+                Ok(None) => break,
+                Err(error) => return self.lose_child(child, &error),
+            }
+        }
+        if let Err(error) = received {
+            self.lose_child(child, &error);
+        }
+    }
+
+    fn on_word_from_below(&mut self, child: Child, message: FromBranch) {
+        let Some(below) = self.children.get_mut(&child) else { return };
+        match (&below.stage, message) {
+            (Stage::New, FromBranch::Here { name, address, unreachable }) => {
+                if name != below.name {
+                    let reason = format!("its certificate is not that of a node named {name}");
+                    return self.refuse(child, reason);
+                }
+                below.address = address;
+                below.stage = Stage::Waiting(unreachable);
+                self.find_place(child);
+            }
+            (Stage::Taken, FromBranch::Reports(reports)) => {
+                for report in reports {
+                    if let Some((left, node)) = self.routes.has_left(&report) {
+                        let nodes = self.routes.gone(left, vec![node]);
+                        self.lose_nodes(left, nodes);
+                    }
+                    if self.routes.note_report(child, &report) {
+                        self.note_arrival(&report);
+                        self.passing.on_report(&report);
+                        self.upward.report(report);
+                    }
+                }
+            }
+            (Stage::Taken, FromBranch::Gone(nodes)) => {
+                let nodes = self.routes.gone(child, nodes);
+                self.lose_nodes(child, nodes);
+            }
+            (Stage::Taken, FromBranch::Times(mut times)) => {
+                times.retain(|(node, _)| self.routes.is_below(*node, child));
+                self.upward.times(times);
+            }
+            (Stage::Taken, FromBranch::Tunnel(part)) => match self.objection(child, &part) {
+                None => self.tunnelled.push(part),
+                Some(reason) => {
+                    let (to, tunnel) = (Place::Node(part.tunnel.opener), part.tunnel);
+                    self.tunnelled.push(Tunnelled { to, tunnel, part: Part::End(reason) });
+                }
+            },
+            (Stage::Taken, FromBranch::Clock { asked_ns }) => {
+                below.asked_ns = Some((asked_ns, monotonic_ns()));
+                self.tell_time();
+            }
+            // Who is not part of the tree has no say; what was on its way when it was told is lost.
+            (Stage::New | Stage::Waiting(_) | Stage::Taken | Stage::Leaving, _) => {}
+        }
+    }
+
+    // ------------------------------------------------------------------ who is taken
+
+    /// This node has joined: those that have waited for it can be given a place.
+    pub(super) fn find_places(&mut self) {
+        let waits = |(&child, below): (&Child, &Below)| {
+            matches!(below.stage, Stage::Waiting(_)).then_some(child)
+        };
+        for child in self.children.iter().filter_map(waits).collect::<Vec<_>>() {
+            self.find_place(child);
+        }
+    }
+
+    fn find_place(&mut self, child: Child) {
+        if self.routes.own().is_none() {
+            if self.up.is_none() {
+                self.refuse(child, "its parent has no controller yet".into());
+            }
+            return;
+        }
+        let elsewhere = self.elsewhere(child);
+        let above = self.above_children();
+        let Some(below) = self.children.get_mut(&child) else { return };
+        match elsewhere {
+            Some((contact, by)) => {
+                below.leave(&ToBranch::Elsewhere(contact));
+                let name = below.name.clone();
+                self.sent_on.insert(name, by);
+            }
+            None => {
+                self.sent_on.remove(&below.name);
+                below.stage = Stage::Taken;
+                below.until_ns = None;
+                below.neighbour.send(&ToBranch::Taken { above });
+            }
+        }
+    }
+
+    /// Which child is to take this one instead.
+    fn elsewhere(&self, child: Child) -> Option<(Contact, Child)> {
+        let newcomer = self.children.get(&child)?;
+        let Stage::Waiting(unreachable) = &newcomer.stage else { return None };
+        let listens = |below: &Below| !below.address.is_empty();
+        let alike = |below: &&Below| below.is_taken() && listens(below) == listens(newcomer);
+        if self.children.values().filter(alike).count() < self.fan_out() {
+            return None;
+        }
+        let mut counts = self.routes.counts();
+        for by in self.sent_on.values() {
+            *counts.entry(*by).or_default() += 1;
+        }
+        let able = |(_, below): &(&Child, &Below)| {
+            below.is_taken() && listens(below) && !unreachable.contains(&below.address)
+        };
+        let count = |(child, _): &(&Child, &Below)| (counts.get(*child).copied(), **child);
+        let (by, below) = self.children.iter().filter(able).min_by_key(count)?;
+        let contact = Contact { name: below.name.clone(), address: below.address.clone() };
+        Some((contact, *by))
+    }
+
+    /// Who was sent on to a child has arrived below.
+    fn note_arrival(&mut self, report: &Report) {
+        if let FromAgent::Join(join) = &report.report {
+            self.sent_on.remove(&join.spec.name);
+        }
+    }
+
+    /// When [`Self::look_down`] has something to do.
+    pub(super) fn down_due_ns(&self) -> Option<u64> {
+        self.children.values().filter_map(|below| below.until_ns).min()
+    }
+
+    /// Lets go of those that take too long.
+    pub(super) fn look_down(&mut self, now_ns: u64) {
+        let is_late = |below: &Below| below.until_ns.is_some_and(|until_ns| until_ns <= now_ns);
+        let late = self.children.iter().filter(|(_, below)| is_late(below));
+        for child in late.map(|(&child, _)| child).collect::<Vec<_>>() {
+            self.lose_child(child, &LinkError::Closed);
+        }
+    }
+
+    /// How many children there may be. Whoever is root on a node with children could give orders to
+    /// those below: where the head does not trust them so far, all are its own children.
+    fn fan_out(&self) -> usize {
+        let is_star = self.options.is_root()
+            && !self.options.membership.as_ref().is_some_and(|m| m.trusts_root);
+        if is_star { usize::MAX } else { self.fan_out }
+    }
+
+    fn refuse(&mut self, child: Child, reason: String) {
+        if let Some(below) = self.children.get_mut(&child) {
+            below.leave(&ToBranch::Refused { reason });
+        }
+    }
+
+    /// Those that wait for this node to join look elsewhere: it has lost its own parent.
+    pub(super) fn turn_away_waiting(&mut self) {
+        self.routes.leave();
+        self.find_places();
+    }
+
+    /// All that is below looks for another parent.
+    pub(in crate::agent) fn release_children(&mut self) {
+        for below in self.children.values_mut() {
+            below.leave(&ToBranch::Leaving);
+        }
+    }
+
+    // ------------------------------------------------------------------ the time
+
+    /// Tells those that have asked what time it is, once that is known here.
+    pub(super) fn tell_time(&mut self) {
+        let now_ns = monotonic_ns();
+        if self.awaits_time {
+            return;
+        }
+        let Some(error) = self.time_error(now_ns) else { return };
+        let went = self.clock.at(now_ns);
+        for below in self.children.values_mut() {
+            if let Some((asked_ns, came_ns)) = below.asked_ns.take() {
+                let came = self.clock.at(came_ns).min(went);
+                below.neighbour.send(&ToBranch::Clock(ClockReply { asked_ns, came, went, error }));
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------ losing them
+
+    /// Why a part of a stream from this child's branch is not passed on, if it is not.
+    fn objection(&self, child: Child, part: &Tunnelled) -> Option<String> {
+        let Part::Open(vouch) = &part.part else {
+            return (!part.part.is_proper()).then(|| "it says too much at once".into());
+        };
+        if vouch.node != part.tunnel.opener || !self.routes.is_below(vouch.node, child) {
+            return Some("its agent speaks for another node".into());
+        }
+        let is_trusted = self.options.membership.as_ref().is_some_and(|m| m.trusts_root);
+        (self.options.is_root() && vouch.uid == 0 && !is_trusted).then(|| {
+            "root of this machine is not root in the cluster: ask as another user, or have the head \
+             started with `tutti up --listen ADDRESS --trust-root`"
+                .into()
+        })
+    }
+
+    pub(super) fn lose_child(&mut self, child: Child, error: &LinkError) {
+        let Some(below) = self.children.remove(&child) else { return };
+        if below.is_taken() {
+            say!("tutti agent: lost the branch of {}: {error}", below.name);
+        }
+        self.orders.remove(&child);
+        self.sent_on.retain(|_, by| *by != child);
+        let nodes = self.routes.lose(child);
+        self.lose_nodes(child, nodes);
+    }
+
+    fn lose_nodes(&mut self, child: Child, nodes: Vec<NodeId>) {
+        if nodes.is_empty() {
+            return;
+        }
+        self.passing.on_gone(&nodes);
+        self.end_streams_of(&nodes, Some(child));
+        self.upward.gone(nodes);
+    }
+
+    /// Streams with nodes that are out of reach end, here and at the children but the one that says so.
+    pub(super) fn end_streams_of(&mut self, nodes: &[NodeId], but: Option<Child>) {
+        let is_lost = |node: NodeId| nodes.contains(&node);
+        self.tunnels.lose(|to, tunnel| {
+            is_lost(tunnel.opener) || matches!(to, Place::Node(node) if is_lost(node))
+        });
+        for (child, below) in &mut self.children {
+            if below.is_taken() && Some(*child) != but {
+                below.neighbour.send(&ToBranch::Gone(nodes.to_vec()));
+            }
+        }
+    }
+
+    /// Whether more of streams that way would only wait.
+    pub(super) fn is_busy(&self, place: Place) -> bool {
+        match self.routes.way(place) {
+            Way::Here => false,
+            Way::Up => self.is_up_busy(),
+            Way::Down(child) => {
+                self.children.get(&child).is_some_and(|below| below.neighbour.is_busy())
+            }
+        }
+    }
+}

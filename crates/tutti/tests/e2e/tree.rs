@@ -1,0 +1,234 @@
+//! A control tree of several levels: seven nodes, of which each has at most two children.
+
+use crate::cluster::Bed;
+use crate::harness::{Running, compile, eventually};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+const NODES: usize = 7;
+
+/// Parent and depth of each node that is connected, by its name.
+fn places(bed: &Bed) -> BTreeMap<String, (String, u64)> {
+    let Value::Array(nodes) = bed.tutti(1, &["nodes", "--json"]).expect(0).json() else {
+        panic!("no list of nodes")
+    };
+    let place = |node: &Value| {
+        let parent = node["parent"].as_str()?.to_owned();
+        Some((node["name"].as_str()?.to_owned(), (parent, node["depth"].as_u64()?)))
+    };
+    nodes.iter().filter(|node| node["state"] == "up").filter_map(place).collect()
+}
+
+/// The number of a node.
+fn number(name: &str) -> usize {
+    name.trim_start_matches('n').parse().unwrap()
+}
+
+fn up() -> Bed {
+    let bed = Bed::tree(NODES, &[0, 3600, -900, 5, 86_400], 2);
+    eventually("all nodes", || (places(&bed).len() == NODES).then_some(()));
+    bed
+}
+
+/// A node between the root and others, and a leaf below it.
+fn inner_and_leaf(bed: &Bed) -> (usize, usize) {
+    let places = places(bed);
+    let (leaf, (inner, _)) = places.iter().find(|(_, (_, depth))| *depth == 2).unwrap();
+    (number(inner), number(leaf))
+}
+
+/// All nodes are there, and every one is below the root by as many connections as it says.
+fn whole(bed: &Bed) {
+    eventually("all nodes are back", || {
+        let places = places(bed);
+        let sound = places.values().all(|(parent, depth)| match depth {
+            0 => parent.is_empty(),
+            depth => places.get(parent).is_some_and(|(_, above)| above + 1 == *depth),
+        });
+        (places.len() == NODES && sound).then_some(())
+    });
+}
+
+#[test]
+fn nodes_join_below_each_other_and_run_as_if_they_did_not() {
+    let bed = up();
+    let places = places(&bed);
+    let at = |depth: u64| places.values().filter(|(_, of_node)| *of_node == depth).count();
+    assert_eq!((at(0), at(1), at(2)), (1, 2, 4), "{places:?}");
+    for (_, (parent, _)) in places.iter().filter(|(_, (_, depth))| *depth > 0) {
+        let children = places.values().filter(|(of, _)| of == parent).count();
+        assert_eq!(children, 2, "{places:?}");
+    }
+    let (_, leaf) = inner_and_leaf(&bed);
+    let hosts: Vec<String> = (0..14).map(|rank| format!("{rank:>2}: n{}", rank / 2 + 1)).collect();
+    for number in [1, leaf] {
+        let done = bed.tutti(number, &["run", "-n", "14", "--label", "--", "hostname"]).expect(0);
+        assert_eq!(done.sorted(), hosts, "from n{number}");
+    }
+    let mut command = bed.node(leaf).tutti(&["run", "-n", "14", "-i", "13", "--", "wc", "-l"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut counting = command.spawn().unwrap();
+    counting.stdin.take().unwrap().write_all("a line\n".repeat(50_000).as_bytes()).unwrap();
+    let said = String::from_utf8(counting.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(said.lines().filter(|line| *line == "50000").count(), 1, "{said}");
+    // Signals, and how a rank far away ended.
+    let script = "trap 'exit 9' USR1; echo ready; while :; do sleep 0.05; done";
+    let trapped = bed.start(leaf, &["run", "-n", "14", "--", "sh", "-c", script]);
+    eventually("all are ready", || (trapped.out().lines().count() == 14).then_some(()));
+    let job = latest_job(&bed);
+    bed.tutti(1, &["signal", "USR1", &job]).expect(0);
+    trapped.wait().expect(9);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi");
+    let ring = compile("mpicc.mpich", &sources.join("ring.c"), "ring-tree");
+    let ring = ring.display().to_string();
+    let done = bed.tutti(leaf, &["run", "-n", "14", &ring, "20"]).expect(0);
+    assert!(done.text().contains("14 ranks, 20 rounds, ok"), "{}", done.text());
+}
+
+fn latest_job(bed: &Bed) -> String {
+    let Value::Array(jobs) = bed.tutti(1, &["ps", "--json"]).expect(0).json() else { panic!() };
+    jobs.iter().map(|job| job["job"].as_u64().unwrap()).max().unwrap().to_string()
+}
+
+fn kill_agent(bed: &Bed, number: usize) {
+    let node = bed.node(number);
+    let agent = node.daemon("agent").unwrap();
+    node.signal("agent", Signal::SIGKILL).unwrap();
+    eventually("another agent", || node.daemon("agent").filter(|&new| new != agent));
+}
+
+#[test]
+fn inner_agents_and_leaves_that_end_cost_no_job() {
+    let bed = up();
+    bed.tutti(1, &["params", "quantum=50ms"]).expect(0);
+    // Two jobs that take turns on all nodes while agents end.
+    let submit = ["submit", "--parsable", "-n", "14", "-o", "/dev/null", "--", "sleep", "6"];
+    let jobs = [(); 2].map(|()| bed.tutti(1, &submit).expect(0).text().trim().to_owned());
+    for _ in 0..2 {
+        let (inner, leaf) = inner_and_leaf(&bed);
+        kill_agent(&bed, inner);
+        whole(&bed);
+        kill_agent(&bed, leaf);
+        whole(&bed);
+    }
+    for job in jobs {
+        bed.tutti(1, &["wait", &job]).expect(0);
+    }
+    let done = bed.tutti(1, &["run", "-n", "14", "--", "hostname"]).expect(0);
+    assert_eq!(done.sorted().len(), 14);
+}
+
+#[test]
+fn launches_while_an_inner_agent_ends_all_happen_once() {
+    let bed = up();
+    let directory = bed.audit.work.join("ran");
+    std::fs::create_dir(&directory).unwrap();
+    let script = format!("echo x >> {}/$TUTTI_JOB.$TUTTI_RANK", directory.display());
+    let submit = ["submit", "--parsable", "-n", "14", "-o", "/dev/null", "--", "sh", "-c", &script];
+    let (inner, _) = inner_and_leaf(&bed);
+    let mut jobs = Vec::new();
+    for count in 0..12 {
+        jobs.push(bed.tutti(1, &submit).expect(0).text().trim().to_owned());
+        if count % 4 == 1 {
+            bed.node(inner).signal("agent", Signal::SIGKILL).unwrap();
+        }
+    }
+    for job in &jobs {
+        bed.tutti(1, &["wait", job]).expect(0);
+        for rank in 0..14 {
+            let ran = std::fs::read_to_string(directory.join(format!("{job}.{rank}")));
+            assert_eq!(ran.unwrap_or_default(), "x\n", "rank {rank} of job {job}");
+        }
+    }
+    whole(&bed);
+}
+
+#[test]
+fn output_through_an_inner_agent_that_ends_is_whole_or_said_to_be_lost() {
+    let bed = up();
+    let (inner, leaf) = inner_and_leaf(&bed);
+    let print = "i=0; while [ $i -lt 2000 ]; do echo $TUTTI_RANK $i $(printf '%0900d' 0); \
+                 i=$((i+1)); done";
+    for victim in [inner, leaf] {
+        let talking: Running = bed.start(1, &["run", "-n", "14", "--", "sh", "-c", print]);
+        eventually("all talk", || (talking.out().lines().count() > 1000).then_some(()));
+        kill_agent(&bed, victim);
+        let done = talking.wait();
+        let mut next = [0_u32; 14];
+        for line in done.text().lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let (rank, number): (usize, u32) =
+                (words[0].parse().unwrap(), words[1].parse().unwrap());
+            assert_eq!(number, next[rank], "rank {rank}: lines lost without a word");
+            next[rank] += 1;
+        }
+        match next == [2000; 14] {
+            true => done.expect(0),
+            false => done.expect(119).says("lost the connection with node"),
+        };
+        whole(&bed);
+    }
+}
+
+#[test]
+fn a_frozen_inner_agent_is_left_by_those_below_it() {
+    let bed = up();
+    let (inner, _) = inner_and_leaf(&bed);
+    let name = format!("n{inner}");
+    bed.node(inner).signal("agent", Signal::SIGSTOP).unwrap();
+    eventually("its children are elsewhere", || {
+        places(&bed).values().all(|(parent, _)| *parent != name).then_some(())
+    });
+    bed.node(inner).signal("agent", Signal::SIGCONT).unwrap();
+    whole(&bed);
+    bed.tutti(1, &["run", "-n", "14", "true"]).expect(0);
+}
+
+#[test]
+fn an_inner_node_that_is_taken_down_takes_nobody_along() {
+    let bed = up();
+    let (inner, leaf) = inner_and_leaf(&bed);
+    let job = ["submit", "--parsable", "-n", "2", "-o", "/dev/null", "-w"];
+    let name = format!("n{leaf}");
+    let job = bed.tutti(1, &[&job[..], &[&name, "--", "sleep", "2"]].concat()).expect(0).text();
+    bed.tutti(inner, &["down"]).expect(0);
+    eventually("six nodes", || (places(&bed).len() == NODES - 1).then_some(()));
+    bed.tutti(1, &["wait", job.trim()]).expect(0);
+    bed.tutti(inner, &["up"]).expect(0);
+    whole(&bed);
+    bed.tutti(leaf, &["run", "-n", "14", "true"]).expect(0);
+}
+
+#[test]
+fn a_head_that_does_not_trust_root_of_the_others_has_all_of_them_itself() {
+    let bed = Bed::of(4, &[0]);
+    let address = bed.node(1).address();
+    bed.tutti(1, &["up", "--listen", &address, "--name", "n1"]).expect(0);
+    bed.tutti(1, &["params", "fan_out=2"]).expect(0);
+    for number in 2..=4 {
+        bed.bed().join(bed.node(number)).unwrap();
+    }
+    eventually("all nodes", || (places(&bed).len() == 4).then_some(()));
+    assert!(places(&bed).values().all(|(_, depth)| *depth <= 1));
+}
+
+#[test]
+fn who_can_not_be_reached_has_no_children() {
+    let bed = Bed::of(4, &[0]);
+    let address = bed.node(1).address();
+    bed.tutti(1, &["up", "--listen", &address, "--name", "n1", "--trust-root"]).expect(0);
+    bed.tutti(1, &["params", "fan_out=2"]).expect(0);
+    for number in 2..=4 {
+        let token = bed.tutti(1, &["invite", "--parsable"]).expect(0).text();
+        let name = format!("n{number}");
+        let join = ["join", &address, token.trim(), "--name", &name, "--listen", "none"];
+        bed.tutti(number, &join).expect(0);
+    }
+    eventually("all nodes", || (places(&bed).len() == 4).then_some(()));
+    assert!(places(&bed).values().all(|(_, depth)| *depth <= 1));
+    bed.tutti(4, &["run", "-n", "8", "true"]).expect(0);
+}
