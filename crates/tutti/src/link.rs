@@ -447,6 +447,12 @@ pub(crate) struct Poller {
     armed: Option<u64>,
 }
 
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
+    }
+}
+
 /// The token of the poller's own timer; not to be used by callers.
 const TIMER_TOKEN: u64 = u64::MAX;
 const EVENTS_MAX: usize = 256;
@@ -522,7 +528,11 @@ impl Poller {
         Ok(())
     }
 
-    fn arm(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
+    /// Sets the deadline without waiting, for who waits for several pollers at once.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn arm(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         if self.armed == deadline_ns {
             return Ok(());
         }

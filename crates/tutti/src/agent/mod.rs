@@ -13,6 +13,7 @@ mod bell;
 mod carrier;
 mod clock;
 mod driver;
+mod hollow;
 mod ipc;
 mod job;
 mod load;
@@ -28,3 +29,4 @@ mod tree;
 mod tunnels;
 
 pub(crate) use driver::{AgentOptions, limit_name, main};
+pub(crate) use hollow::{Hollow, HollowAgents};

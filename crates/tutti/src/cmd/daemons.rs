@@ -29,7 +29,7 @@ pub(crate) struct AgentArgs {
 
 /// What every daemon needs: descriptors for many tasks, and a processor soon, also when all of them
 /// are busy with tasks. Both as far as it is allowed.
-fn prepare() {
+pub(super) fn prepare() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // Root may go beyond the hard limit, others up to it.

@@ -25,10 +25,20 @@ pub(crate) struct OwnInstance {
 impl OwnInstance {
     /// Starts one for this purpose.
     pub(crate) fn start(purpose: &str) -> anyhow::Result<Self> {
+        Self::prepared(purpose, |_| Ok(()))
+    }
+
+    /// Starts one for this purpose, when its directory has been prepared.
+    pub(crate) fn prepared(
+        purpose: &str,
+        prepare: impl FnOnce(&Instance) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
         let name = format!("tutti-{purpose}-{}", std::process::id());
         let instance = Instance::at(std::env::temp_dir().join(name));
         end_on_signals()?;
         leftovers().instances.push(instance.clone());
+        instance.prepare()?;
+        prepare(&instance)?;
         start_daemon(&instance)?;
         Ok(Self { instance, ended: false })
     }

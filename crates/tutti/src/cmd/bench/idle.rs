@@ -97,7 +97,7 @@ fn sleeps(pid: i32) -> anyhow::Result<BTreeMap<i32, u64>> {
     Ok(sleeps)
 }
 
-fn kilobytes(pid: i32, name: &str) -> anyhow::Result<u64> {
+pub(super) fn kilobytes(pid: i32, name: &str) -> anyhow::Result<u64> {
     status_line(&format!("/proc/{pid}/smaps_rollup"), name)
 }
 

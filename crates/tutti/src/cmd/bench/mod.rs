@@ -13,6 +13,7 @@ mod levels;
 mod mpi;
 mod node;
 mod overhead;
+mod processes;
 mod scratch;
 mod sim;
 mod stdio;
@@ -61,8 +62,10 @@ enum What {
     Sim(sim::SimArgs),
     /// What this node can do; the running instance is told, for placements by performance
     Node,
-    #[command(hide = true)]
+    /// The control tree: joining, and a message to all nodes, by nodes and fan-out
     Tree(tree::TreeArgs),
+    #[command(hide = true)]
+    Processes(processes::ProcessesArgs),
 }
 
 /// What all benchmarks share.
@@ -77,7 +80,7 @@ struct Bench {
 /// If something could not be measured.
 pub(crate) fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
     let bench = Bench { quick: args.quick };
-    if !matches!(args.what, Some(What::Tree(_))) {
+    if !matches!(args.what, Some(What::Processes(_))) {
         super::busy::warn("bench");
     }
     match args.what {
@@ -90,7 +93,8 @@ pub(crate) fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
         Some(What::Track) => track::measure(&bench)?.show(args.json)?,
         Some(What::Sim(what)) => figures::show(&sim::measure(&bench, &what)?, args.json)?,
         Some(What::Node) => node::execute(&bench, args.json)?,
-        Some(What::Tree(what)) => return tree::execute(&what),
+        Some(What::Tree(what)) => tree::measure(&bench, &what)?.show(args.json)?,
+        Some(What::Processes(what)) => return processes::execute(&what),
         None => return all(&bench, args.json),
     }
     Ok(Exit::OK)

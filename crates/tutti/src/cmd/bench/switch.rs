@@ -193,7 +193,7 @@ impl Trees<'_> {
         let argv = [
             std::env::current_exe()?.into_os_string(),
             "bench".into(),
-            "tree".into(),
+            "processes".into(),
             self.processes.to_string().into(),
             "busy".into(),
             "--ready".into(),

@@ -1,132 +1,228 @@
-//! A hidden verb: a binary tree of processes that are all busy, or all asleep, from one moment on.
+//! `tutti bench tree`: the control tree at the size of a large cluster.
 //!
-//! Each process starts its two subtrees by running this program again. Nobody is busy before all are
-//! there: a thousand busy processes would keep the last ones from ever starting. So every process
-//! but the root waits on its standard input, a pipe that the root closes when it has read one byte
-//! from each of them through the pipe that is their standard output.
+//! The head is an instance of the benchmark's own, with its controller and agent. The other nodes are
+//! agents in this process that have nothing but their places in the tree, over TLS like all others
+//! (`agent/hollow.rs`). A message to all is a question that the controller asks every node; it counts as
+//! done when the last answer is with who has asked.
 
-use crate::exit::Exit;
+use super::{Bench, progress};
+use crate::agent::{Hollow, HollowAgents};
+use crate::cmd::own::OwnInstance;
+use crate::instance::Instance;
+use crate::membership::{Membership, Place};
+use crate::output::{Align, Table, print_json, print_table};
 use anyhow::{Context, ensure};
-use clap::{Args, ValueEnum};
-use std::hint::black_box;
-use std::io::{PipeReader, Read, Write};
+use clap::Args;
+use serde::Serialize;
+use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tutti_core::Nanos;
+use tutti_secure::{Credentials, Key};
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::units::{format_bytes, format_duration_short};
 
-/// What the processes do once all are there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// Use as much processor time as they get.
-    Busy,
-    /// Sleep.
-    Idle,
-}
+/// How long all may take to join.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Threads that have the agents.
+const THREADS: usize = 2;
 
 #[derive(Args, Debug)]
 pub(super) struct TreeArgs {
-    /// Processes of the tree
-    processes: u32,
+    /// How many nodes besides the head
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 64, 512, 4096])]
+    nodes: Vec<usize>,
 
-    /// What they do
-    #[arg(value_enum)]
-    kind: Kind,
-
-    /// A file to make when all are there
-    #[arg(long)]
-    ready: Option<PathBuf>,
-
-    /// Not the root
-    #[arg(long, hide = true)]
-    inner: bool,
-
-    /// How long they do it
-    #[arg(long, default_value_t = 300)]
-    seconds: u64,
+    /// How many agents connect to the same one
+    #[arg(long, value_delimiter = ',', default_values_t = [4, 8, 16, 32, 64])]
+    fan_out: Vec<u32>,
 }
 
-/// As many as a test can want; a slip of the finger must not fill the machine.
-const PROCESSES_MAX: u32 = 20_000;
+/// What came out.
+#[derive(Debug, Serialize)]
+pub(super) struct Report(Vec<Row>);
 
-pub(super) fn execute(args: &TreeArgs) -> anyhow::Result<Exit> {
-    ensure!((1..=PROCESSES_MAX).contains(&args.processes), "1 to {PROCESSES_MAX} processes");
-    let end = Instant::now() + Duration::from_secs(args.seconds);
-    let children = if args.inner { inner(args)? } else { root(args)? };
-    match args.kind {
-        Kind::Busy => spin(end),
-        Kind::Idle => std::thread::sleep(end.saturating_duration_since(Instant::now())),
-    }
-    for mut child in children {
-        let _ = child.wait();
-    }
-    Ok(Exit::OK)
+#[derive(Debug, Serialize)]
+struct Row {
+    nodes: usize,
+    fan_out: u32,
+    /// The most connections between a node and the head.
+    depth: u16,
+    /// Until all had joined.
+    joining_ms: u64,
+    /// A question to all and all their answers, the median.
+    message_us: u64,
+    /// The same, the slowest.
+    message_max_us: u64,
+    /// The most that the clock of any node may be off.
+    clock_error_us: u64,
+    /// What the controller takes for each node.
+    controller_bytes_per_node: u64,
 }
 
-fn root(args: &TreeArgs) -> anyhow::Result<Vec<Child>> {
-    let (gun, trigger) = std::io::pipe()?;
-    let (mut ready, report) = std::io::pipe()?;
-    let children = subtrees(args, || Ok((gun.try_clone()?.into(), report.try_clone()?.into())))?;
-    drop(report);
-    let mut all = vec![0; args.processes as usize - 1];
-    ready.read_exact(&mut all).context("a process of the tree could not be started")?;
-    if let Some(path) = &args.ready {
-        std::fs::write(path, b"").with_context(|| format!("cannot make {}", path.display()))?;
-    }
-    drop(trigger);
-    wait_for_the_gun(gun)?;
-    Ok(children)
-}
-
-fn wait_for_the_gun(mut gun: PipeReader) -> anyhow::Result<()> {
-    gun.read_to_end(&mut Vec::new())?;
-    Ok(())
-}
-
-fn inner(args: &TreeArgs) -> anyhow::Result<Vec<Child>> {
-    let children = subtrees(args, || Ok((Stdio::inherit(), Stdio::inherit())))?;
-    let mut out = std::io::stdout();
-    out.write_all(b".")?;
-    out.flush()?;
-    std::io::stdin().read_to_end(&mut Vec::new())?;
-    Ok(children)
-}
-
-/// Starts the two halves of what is left below this process.
-fn subtrees(
-    args: &TreeArgs,
-    stdio: impl Fn() -> std::io::Result<(Stdio, Stdio)>,
-) -> anyhow::Result<Vec<Child>> {
-    let below = args.processes - 1;
-    let kind = match args.kind {
-        Kind::Busy => "busy",
-        Kind::Idle => "idle",
-    };
-    let mut children = Vec::new();
-    for half in [below.div_ceil(2), below / 2] {
-        if half == 0 {
-            continue;
+pub(super) fn measure(bench: &Bench, args: &TreeArgs) -> anyhow::Result<Report> {
+    // Each agent has some connections and listeners in this process.
+    crate::cmd::daemons::prepare();
+    let most = args.nodes.iter().copied().max().unwrap_or(0);
+    let cluster = Cluster::found(most)?;
+    let mut rows = Vec::new();
+    for &nodes in &args.nodes {
+        for &fan_out in &args.fan_out {
+            progress(&format!("tree: {nodes} nodes, fan-out {fan_out}"));
+            rows.push(cluster.measure(nodes, fan_out, if bench.quick { 5 } else { 21 })?);
         }
-        let (stdin, stdout) = stdio()?;
-        let child = Command::new("/proc/self/exe")
-            .args(["bench", "tree", "--inner", "--seconds"])
-            .arg(args.seconds.to_string())
-            .arg(half.to_string())
-            .arg(kind)
-            .stdin(stdin)
-            .stdout(stdout)
-            .spawn()
-            .context("cannot start a process of the tree")?;
-        children.push(child);
     }
-    Ok(children)
+    Ok(Report(rows))
 }
 
-/// Looks at the clock now and then: a tree must not outlive its purpose for long.
-fn spin(end: Instant) {
-    let mut state = 1u64;
-    while Instant::now() < end {
-        for step in 0..100_000 {
-            state = black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step));
+impl Report {
+    pub(super) fn show(&self, json: bool) -> anyhow::Result<()> {
+        if json {
+            return print_json(&self.0);
         }
+        let mut table = Table::new(&[
+            ("NODES", Align::Right),
+            ("FAN-OUT", Align::Right),
+            ("DEPTH", Align::Right),
+            ("JOINING", Align::Right),
+            ("MESSAGE", Align::Right),
+            ("SLOWEST", Align::Right),
+            ("CLOCK", Align::Right),
+            ("CONTROLLER", Align::Right),
+        ]);
+        let us = |us: u64| format_duration_short(Nanos(us * 1000));
+        for row in &self.0 {
+            table.row([
+                row.nodes.to_string(),
+                row.fan_out.to_string(),
+                row.depth.to_string(),
+                us(row.joining_ms * 1000),
+                us(row.message_us),
+                us(row.message_max_us),
+                us(row.clock_error_us),
+                format!("{} a node", format_bytes(row.controller_bytes_per_node)),
+            ]);
+        }
+        print_table(&table)
+    }
+}
+
+/// What heads and members are made of: certificates are made once.
+struct Cluster {
+    directory: PathBuf,
+    head: Membership,
+    members: Vec<Hollow>,
+}
+
+impl Cluster {
+    fn found(members: usize) -> anyhow::Result<Self> {
+        progress(&format!("tree: certificates of {members} nodes"));
+        let directory = std::env::temp_dir().join(format!("tutti-tree-{}", std::process::id()));
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let head = Membership {
+            cluster: "bench".into(),
+            name: "head".into(),
+            listen: Some(address.clone()),
+            address: Some(address.clone()),
+            head: Vec::new(),
+            trusts_root: true,
+        };
+        let mut cluster = Self { directory, head, members: Vec::new() };
+        let place = Place::of(&cluster.instance("head"));
+        place.found(&cluster.head)?;
+        for number in 0..members {
+            let name = format!("m{number}");
+            let membership = Membership {
+                name: name.clone(),
+                listen: Some("127.0.0.1:0".into()),
+                address: None,
+                head: vec![address.clone()],
+                trusts_root: false,
+                ..cluster.head.clone()
+            };
+            let (key, token) = (Key::generate()?, place.invite(PATIENCE)?);
+            let secret = token.secret();
+            let (certificate, authority) =
+                place.admit(secret.as_bytes(), &name, &key.request()?)?;
+            let instance = cluster.instance(&name);
+            let own = Place::of(&instance);
+            own.join(&membership, &Credentials::new(key, &certificate, &authority)?)?;
+            cluster.members.push(Hollow {
+                controller: instance.controller_socket(),
+                keeper: instance.keeper_socket(),
+                gate: instance.gate_socket(),
+                private: true,
+                membership: Some(membership),
+                place: own,
+                cgroup_name: String::new(),
+                node: name,
+            });
+        }
+        Ok(cluster)
+    }
+
+    fn instance(&self, name: &str) -> Instance {
+        Instance::at(self.directory.join(name))
+    }
+
+    fn measure(&self, nodes: usize, fan_out: u32, rounds: usize) -> anyhow::Result<Row> {
+        let from = self.instance("head").cluster_directory();
+        let own = OwnInstance::prepared("bench", |instance| {
+            let to = instance.cluster_directory();
+            std::fs::create_dir_all(&to)?;
+            for file in std::fs::read_dir(&from)?.flatten() {
+                std::fs::copy(file.path(), to.join(file.file_name()))?;
+            }
+            Ok(())
+        })?;
+        own.set("fan_out", &fan_out.to_string())?;
+        let Reply::Status(status) = own.ask(&Request::Status)? else {
+            return crate::cmd::unexpected();
+        };
+        let before_kb = super::idle::kilobytes(status.pid, "Rss:")?;
+        let begun = Instant::now();
+        let agents = HollowAgents::start(self.members[..nodes].to_vec(), THREADS);
+        while agents.joined() < nodes {
+            ensure!(begun.elapsed() < PATIENCE, "{} of {nodes} have joined", agents.joined());
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        let joining_ms = u64::try_from(begun.elapsed().as_millis())?;
+        // What joining has begun is to be over.
+        std::thread::sleep(Duration::from_secs(2));
+        let mut times_us = Vec::new();
+        for _ in 0..rounds {
+            let asked = Instant::now();
+            let Reply::Switches(answers) = own.ask(&Request::Switches { count: 1 })? else {
+                return crate::cmd::unexpected();
+            };
+            times_us.push(u64::try_from(asked.elapsed().as_micros())?);
+            ensure!(answers.len() == nodes + 1, "{} of {nodes} nodes answered", answers.len() - 1);
+        }
+        times_us.sort_unstable();
+        let after_kb = super::idle::kilobytes(status.pid, "Rss:")?;
+        let Reply::Nodes(reports) = own.ask(&Request::Nodes)? else {
+            return crate::cmd::unexpected();
+        };
+        own.end()?;
+        agents.end()?;
+        Ok(Row {
+            nodes,
+            fan_out,
+            depth: reports.iter().filter_map(|report| report.depth).max().unwrap_or(0),
+            joining_ms,
+            message_us: times_us.get(rounds / 2).copied().context("there was no round")?,
+            message_max_us: times_us.last().copied().unwrap_or(0),
+            clock_error_us: reports.iter().filter_map(|it| it.clock_error_ns).max().unwrap_or(0)
+                / 1000,
+            controller_bytes_per_node: after_kb.saturating_sub(before_kb) * 1024
+                / u64::try_from(nodes.max(1))?,
+        })
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

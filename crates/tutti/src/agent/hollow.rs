@@ -1,0 +1,188 @@
+//! Agents that are in the control tree and do nothing else: no keeper, no tasks, no switch thread. A
+//! few threads have thousands of them, so that the tree can be measured at the size of a large cluster.
+//!
+//! All that goes over the network is as with others; what a hollow agent is asked it has nothing to say to.
+
+use super::clock::ClusterClock;
+use super::driver::AgentOptions;
+use super::tree::{Heard, Tree, TreeOptions};
+use crate::link::{Interest, Poller, Ready};
+use anyhow::Context;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use tutti_core::NodeSpec;
+use tutti_linux::clock::monotonic_ns;
+use tutti_wire::tree::{Answer, FromAgent, Join, Question, ToAgent};
+
+/// How long one waits that has found no parent.
+const RETRY_NS: u64 = 20_000_000;
+
+/// How often a thread sees whether it is to end.
+const LOOK_NS: u64 = 50_000_000;
+
+/// Many of them.
+pub(crate) struct HollowAgents {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<anyhow::Result<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    joined: AtomicUsize,
+    ends: AtomicBool,
+}
+
+/// What each is told at its start.
+pub(crate) type Hollow = AgentOptions;
+
+impl HollowAgents {
+    /// Starts them in so many threads. They begin to look for their places in the tree at once.
+    pub(crate) fn start(agents: Vec<Hollow>, threads: usize) -> Self {
+        let shared = Arc::<Shared>::default();
+        let share = agents.len().div_ceil(threads.max(1)).max(1);
+        let mut agents = agents.into_iter();
+        let mut running = Vec::new();
+        loop {
+            let some: Vec<Hollow> = agents.by_ref().take(share).collect();
+            if some.is_empty() {
+                return Self { shared, threads: running };
+            }
+            let shared = shared.clone();
+            running.push(std::thread::spawn(move || run(some, &shared)));
+        }
+    }
+
+    /// How often one of them was let in.
+    pub(crate) fn joined(&self) -> usize {
+        self.shared.joined.load(Ordering::Relaxed)
+    }
+
+    /// Ends them.
+    ///
+    /// # Errors
+    /// What any of them met.
+    pub(crate) fn end(self) -> anyhow::Result<()> {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().map_err(|_| anyhow::anyhow!("a thread of agents panicked"))??;
+        }
+        Ok(())
+    }
+}
+
+struct Agent {
+    tree: Tree,
+    poller: Poller,
+    join: FromAgent,
+    connect_at_ns: Option<u64>,
+}
+
+/// The loop of one thread.
+fn run(agents: Vec<Hollow>, shared: &Shared) -> anyhow::Result<()> {
+    let mut poller = Poller::new()?;
+    let mut all = Vec::new();
+    for (number, options) in (0_u64..).zip(agents) {
+        let mut agent = Agent::new(options).context("an agent cannot start")?;
+        agent.connect_at_ns = Some(0);
+        agent.settle(shared)?;
+        poller.add(&agent.poller, number, Interest::READ)?;
+        all.push(agent);
+    }
+    let mut ready: Vec<Ready> = Vec::new();
+    let mut room: Vec<Ready> = Vec::new();
+    while !shared.ends.load(Ordering::Relaxed) {
+        poller.wait(Some(monotonic_ns() + LOOK_NS), &mut ready)?;
+        for event in &ready {
+            let agent = usize::try_from(event.token).ok().and_then(|number| all.get_mut(number));
+            if let Some(agent) = agent {
+                agent.round(&mut room, shared)?;
+            }
+        }
+    }
+    for agent in &mut all {
+        agent.tree.close();
+    }
+    Ok(())
+}
+
+impl Agent {
+    fn new(options: Hollow) -> anyhow::Result<Self> {
+        let spec = NodeSpec {
+            name: options.node.clone(),
+            processors: [0].into_iter().collect(),
+            memory_bytes: 1 << 30,
+        };
+        let join = FromAgent::Join(Join {
+            spec,
+            held: Vec::new(),
+            attach: Vec::new().into(),
+            address: String::new(),
+            tasks_max: 1,
+        });
+        let poller = Poller::new()?;
+        let tree = TreeOptions::of(&options);
+        let tree = Tree::new(tree, ClusterClock::default(), &poller);
+        Ok(Self { tree, poller, join, connect_at_ns: None })
+    }
+
+    /// One round, when something has happened.
+    fn round(&mut self, ready: &mut Vec<Ready>, shared: &Shared) -> anyhow::Result<()> {
+        self.poller.wait(Some(0), ready)?;
+        for event in ready.iter() {
+            let heard = self.tree.on_ready(event.token, &self.poller);
+            self.on_heard(heard, shared);
+        }
+        self.settle(shared)
+    }
+
+    fn settle(&mut self, shared: &Shared) -> anyhow::Result<()> {
+        let now_ns = monotonic_ns();
+        let heard = self.tree.on_time(now_ns);
+        self.on_heard(heard, shared);
+        if self.connect_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.connect_at_ns = None;
+            self.tree.connect(&self.poller);
+            if !self.tree.has_parent() {
+                self.connect_at_ns = Some(now_ns + RETRY_NS);
+            }
+        }
+        let heard = self.tree.settle(&self.poller);
+        self.on_heard(heard, shared);
+        let due_ns = self.tree.due_ns().into_iter().chain(self.connect_at_ns).min();
+        Ok(self.poller.arm(due_ns)?)
+    }
+
+    fn on_heard(&mut self, heard: Vec<Heard>, shared: &Shared) {
+        for heard in heard {
+            match heard {
+                Heard::Taken => self.tree.join(self.join.clone()),
+                Heard::AskAnother => self.connect_at_ns = Some(0),
+                Heard::ParentLost(_) => {
+                    let wait_ns = if self.tree.has_another_way() { 0 } else { RETRY_NS };
+                    self.connect_at_ns = Some(monotonic_ns() + wait_ns);
+                }
+                Heard::Order(order) => self.on_order(order, shared),
+                Heard::JoinAgain | Heard::ClockStepped => {}
+            }
+        }
+    }
+
+    fn on_order(&mut self, order: ToAgent, shared: &Shared) {
+        match order {
+            ToAgent::Welcome { settings, .. } => {
+                self.tree.set_fan_out(settings.fan_out);
+                shared.joined.fetch_add(1, Ordering::Relaxed);
+            }
+            ToAgent::Settings(settings) => self.tree.set_fan_out(settings.fan_out),
+            ToAgent::Ask { query, question } => {
+                let answer = match question {
+                    Question::Switches { .. } => Answer::Switches(Vec::new()),
+                    _ => Answer::Failed("there is nothing here but the tree".into()),
+                };
+                self.tree.report(FromAgent::Answer { query, answer });
+            }
+            _ => {}
+        }
+    }
+}

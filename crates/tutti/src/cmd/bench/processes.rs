@@ -1,0 +1,132 @@
+//! A hidden verb: a binary tree of processes that are all busy, or all asleep, from one moment on.
+//!
+//! Each process starts its two subtrees by running this program again. Nobody is busy before all are
+//! there: a thousand busy processes would keep the last ones from ever starting. So every process
+//! but the root waits on its standard input, a pipe that the root closes when it has read one byte
+//! from each of them through the pipe that is their standard output.
+
+use crate::exit::Exit;
+use anyhow::{Context, ensure};
+use clap::{Args, ValueEnum};
+use std::hint::black_box;
+use std::io::{PipeReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What the processes do once all are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Use as much processor time as they get.
+    Busy,
+    /// Sleep.
+    Idle,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ProcessesArgs {
+    /// Processes of the tree
+    processes: u32,
+
+    /// What they do
+    #[arg(value_enum)]
+    kind: Kind,
+
+    /// A file to make when all are there
+    #[arg(long)]
+    ready: Option<PathBuf>,
+
+    /// Not the root
+    #[arg(long, hide = true)]
+    inner: bool,
+
+    /// How long they do it
+    #[arg(long, default_value_t = 300)]
+    seconds: u64,
+}
+
+/// As many as a test can want; a slip of the finger must not fill the machine.
+const PROCESSES_MAX: u32 = 20_000;
+
+pub(super) fn execute(args: &ProcessesArgs) -> anyhow::Result<Exit> {
+    ensure!((1..=PROCESSES_MAX).contains(&args.processes), "1 to {PROCESSES_MAX} processes");
+    let end = Instant::now() + Duration::from_secs(args.seconds);
+    let children = if args.inner { inner(args)? } else { root(args)? };
+    match args.kind {
+        Kind::Busy => spin(end),
+        Kind::Idle => std::thread::sleep(end.saturating_duration_since(Instant::now())),
+    }
+    for mut child in children {
+        let _ = child.wait();
+    }
+    Ok(Exit::OK)
+}
+
+fn root(args: &ProcessesArgs) -> anyhow::Result<Vec<Child>> {
+    let (gun, trigger) = std::io::pipe()?;
+    let (mut ready, report) = std::io::pipe()?;
+    let children = subtrees(args, || Ok((gun.try_clone()?.into(), report.try_clone()?.into())))?;
+    drop(report);
+    let mut all = vec![0; args.processes as usize - 1];
+    ready.read_exact(&mut all).context("a process of the tree could not be started")?;
+    if let Some(path) = &args.ready {
+        std::fs::write(path, b"").with_context(|| format!("cannot make {}", path.display()))?;
+    }
+    drop(trigger);
+    wait_for_the_gun(gun)?;
+    Ok(children)
+}
+
+fn wait_for_the_gun(mut gun: PipeReader) -> anyhow::Result<()> {
+    gun.read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+fn inner(args: &ProcessesArgs) -> anyhow::Result<Vec<Child>> {
+    let children = subtrees(args, || Ok((Stdio::inherit(), Stdio::inherit())))?;
+    let mut out = std::io::stdout();
+    out.write_all(b".")?;
+    out.flush()?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(children)
+}
+
+/// Starts the two halves of what is left below this process.
+fn subtrees(
+    args: &ProcessesArgs,
+    stdio: impl Fn() -> std::io::Result<(Stdio, Stdio)>,
+) -> anyhow::Result<Vec<Child>> {
+    let below = args.processes - 1;
+    let kind = match args.kind {
+        Kind::Busy => "busy",
+        Kind::Idle => "idle",
+    };
+    let mut children = Vec::new();
+    for half in [below.div_ceil(2), below / 2] {
+        if half == 0 {
+            continue;
+        }
+        let (stdin, stdout) = stdio()?;
+        let child = Command::new("/proc/self/exe")
+            .args(["bench", "processes", "--inner", "--seconds"])
+            .arg(args.seconds.to_string())
+            .arg(half.to_string())
+            .arg(kind)
+            .stdin(stdin)
+            .stdout(stdout)
+            .spawn()
+            .context("cannot start a process of the tree")?;
+        children.push(child);
+    }
+    Ok(children)
+}
+
+/// Looks at the clock now and then: a tree must not outlive its purpose for long.
+fn spin(end: Instant) {
+    let mut state = 1u64;
+    while Instant::now() < end {
+        for step in 0..100_000 {
+            state = black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step));
+        }
+    }
+}
