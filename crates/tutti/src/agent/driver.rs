@@ -267,8 +267,14 @@ impl Agent {
     }
 
     fn flush(&mut self) {
-        let heard = self.tree.settle(&self.poller);
-        self.on_heard(heard);
+        loop {
+            let heard = self.tree.settle(&self.poller);
+            if heard.is_empty() {
+                break;
+            }
+            // What it says to that is to be sent, too.
+            self.on_heard(heard);
+        }
         if let Some(link) = &mut self.keeper
             && link.settle(&self.poller, KEEPER).is_err()
         {
@@ -536,6 +542,8 @@ impl Agent {
             }
             FromKeeper::Exchange(exchange) => {
                 if let Some(job) = self.jobs.get_mut(&exchange.job) {
+                    // The keeper says it again to an agent that may not have heard it.
+                    job.exchanges.retain(|known| known.barrier != exchange.barrier);
                     job.exchanges.push(exchange.clone());
                 }
                 self.tell_controller(FromAgent::Exchange(exchange));

@@ -7,7 +7,7 @@ use tutti_core::{ClusterTime, EndReason, JobId, JobSpec, NodeId, Outcome, Rank, 
 use tutti_journal::Job;
 use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
-use tutti_wire::pmi::Barrier;
+use tutti_wire::pmi::{Barrier, Exchange};
 use tutti_wire::report::{JobReport, Target, TaskHistory};
 
 /// Jobs that ended and can still be shown; older ones are forgotten.
@@ -55,6 +55,8 @@ pub(super) struct Entry {
     pub(super) requeues: u32,
     /// Barriers that some of its nodes have completed, and what they stored before.
     pub(super) exchanges: BTreeMap<Barrier, Gathered>,
+    /// The latest barriers that all have completed, for nodes that have missed it.
+    pub(super) exchanged: VecDeque<Exchange>,
     /// The nodes that it was started on.
     pub(super) started_on: Vec<NodeId>,
 }
@@ -101,6 +103,7 @@ impl Entry {
             failures: Failures::default(),
             requeues: 0,
             exchanges: BTreeMap::new(),
+            exchanged: VecDeque::new(),
             started_on: Vec::new(),
         }
     }
@@ -117,6 +120,7 @@ impl Entry {
         self.statuses.clear();
         self.failures = Failures::default();
         self.exchanges.clear();
+        self.exchanged.clear();
         self.started_on.clear();
     }
 

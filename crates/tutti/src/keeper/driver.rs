@@ -451,7 +451,10 @@ impl Keeper {
         limit_details(&mut held);
         let (incarnation, tasks_max) = (self.incarnation, self.context.room.tasks_max());
         link.send(&FromKeeper::Welcome { incarnation, held, tasks_max });
-        // All of it is in the welcome.
+        for exchange in self.jobs.values().flat_map(Job::unanswered) {
+            link.send(&FromKeeper::Exchange(exchange.clone()));
+        }
+        // All of it is in the welcome, and in what follows it.
         self.context.reports.clear();
         self.context.agent_connected = true;
         self.agent = Some((link, token, Interest::READ));

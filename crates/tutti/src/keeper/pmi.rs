@@ -22,6 +22,8 @@ const UNSENT_BYTES_MAX: usize = 1 << 20;
 pub(super) struct PmiJob {
     server: Server,
     connections: Vec<Option<Connection>>,
+    /// What was said of barriers that are not open yet, for an agent that has not heard it.
+    unanswered: Vec<Exchange>,
 }
 
 struct Connection {
@@ -47,6 +49,7 @@ impl PmiJob {
                 attributes: Vec::new(),
             }),
             connections: launch.share.tasks.iter().map(|_| None).collect(),
+            unanswered: Vec::new(),
         }
     }
 
@@ -160,6 +163,7 @@ impl Job {
                 Effect::BarrierComplete { barrier } => {
                     let (job, stored) = (self.launch.job, pmi.server.take_stored());
                     let exchange = Exchange { job, barrier, stored };
+                    pmi.unanswered.push(exchange.clone());
                     context.reports.push(FromKeeper::Exchange(exchange));
                 }
                 Effect::Finalized { .. } => {}
@@ -176,10 +180,16 @@ impl Job {
         }
     }
 
+    /// What was said of barriers and is not answered yet.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = &Exchange> {
+        self.pmi.iter().flat_map(|pmi| &pmi.unanswered)
+    }
+
     /// All nodes have completed a barrier.
     pub(super) fn on_exchanged(&mut self, exchange: Exchange, context: &mut Context) {
         let Some(pmi) = &mut self.pmi else { return };
         let mut effects = Vec::new();
+        pmi.unanswered.retain(|waiting| waiting.barrier != exchange.barrier);
         pmi.server.release(&exchange.barrier, exchange.stored, &mut effects);
         for effect in effects {
             let Effect::Reply { task, line } = effect else { continue };

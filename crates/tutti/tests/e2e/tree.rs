@@ -148,6 +148,24 @@ fn launches_while_an_inner_agent_ends_all_happen_once() {
 }
 
 #[test]
+fn mpi_programs_find_each_other_though_agents_end_meanwhile() {
+    let bed = up();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi");
+    let ring = compile("mpicc.mpich", &sources.join("ring.c"), "ring-faults").display().to_string();
+    let submit = ["submit", "--parsable", "-N", "7", "-o", "/dev/null", "--", &ring, "20"];
+    let (inner, leaf) = inner_and_leaf(&bed);
+    for victim in [inner, leaf, inner] {
+        // Two, so that one of them is at a barrier when it happens.
+        let jobs = [(); 2].map(|()| bed.tutti(1, &submit).expect(0).text().trim().to_owned());
+        bed.node(victim).signal("agent", Signal::SIGKILL).unwrap();
+        for job in jobs {
+            bed.tutti(1, &["wait", &job]).expect(0);
+        }
+        whole(&bed);
+    }
+}
+
+#[test]
 fn output_through_an_inner_agent_that_ends_is_whole_or_said_to_be_lost() {
     let bed = up();
     let (inner, leaf) = inner_and_leaf(&bed);

@@ -78,6 +78,9 @@ pub enum Effect {
     },
 }
 
+/// Groups of tasks, and tags, of which it is remembered how many barriers they had.
+const GROUPS_MAX: usize = 1 << 16;
+
 /// One of the barriers that a job's tasks can wait in at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Barrier {
@@ -85,6 +88,9 @@ pub struct Barrier {
     pub group: BarrierGroup,
     /// Tells the barriers of one group apart.
     pub tag: u32,
+    /// How often the same one has opened before: what is said once more of an earlier one, by a node that
+    /// was out of reach, does not count for the next.
+    pub round: u32,
 }
 
 /// What the servers of a job tell each other: that a barrier is complete on a node, or on all, and
@@ -150,6 +156,8 @@ pub struct Server {
     fresh: Vec<(ByteBuf, ByteBuf)>,
     /// The local tasks that wait.
     barriers: BTreeMap<Barrier, BTreeSet<usize>>,
+    /// How often the barriers of each group and tag have opened.
+    rounds: BTreeMap<(BarrierGroup, u32), u32>,
 }
 
 impl Server {
@@ -178,6 +186,7 @@ impl Server {
             stored_bytes: 0,
             fresh: Vec::new(),
             barriers: BTreeMap::new(),
+            rounds: BTreeMap::new(),
         }
     }
 
@@ -434,6 +443,10 @@ impl Server {
             BarrierGroup::World | BarrierGroup::Node => true,
             BarrierGroup::Ranks(ranks) => ranks.contains(&self.ranks[task]),
         };
+        if self.rounds.len() >= GROUPS_MAX && barrier.round == 0 {
+            out.push(Effect::Close { task, error: PmiError::TooManyBarriers });
+            return;
+        }
         let inside = self.barriers.entry(barrier.clone()).or_default();
         if !is_member || !inside.insert(task) {
             let reason = if is_member { "already_in_this_barrier" } else { "not_in_this_group" };
@@ -456,7 +469,9 @@ impl Server {
 
     /// Lets the tasks go on that wait, in the order of their numbers.
     fn open(&mut self, barrier: &Barrier, out: &mut Vec<Effect>) {
-        for task in self.barriers.remove(barrier).unwrap_or_default() {
+        let Some(inside) = self.barriers.remove(barrier) else { return };
+        *self.rounds.entry((barrier.group.clone(), barrier.tag)).or_default() = barrier.round + 1;
+        for task in inside {
             self.tasks[task].waiting -= 1;
             // A client with threads tells by the tag whose barrier it was.
             out.push(Answer::done("barrier_out").number("tag", barrier.tag).to(task));
@@ -477,9 +492,7 @@ impl Server {
     /// Reads `WORLD:tag`, `NODE:tag`, `rank,rank,...:tag`; the tag may be absent, and without
     /// anything it is the world.
     fn barrier(&self, group: Option<&[u8]>) -> Option<Barrier> {
-        let Some(text) = group else {
-            return Some(Barrier { group: BarrierGroup::World, tag: 0 });
-        };
+        let Some(text) = group else { return Some(self.this_round(BarrierGroup::World, 0)) };
         let text = core::str::from_utf8(text).ok()?;
         let (members, tag) = match text.split_once(':') {
             Some((members, tag)) => (members, tag.parse().ok()?),
@@ -496,7 +509,13 @@ impl Server {
                 BarrierGroup::Ranks(ranks?)
             }
         };
-        Some(Barrier { group, tag })
+        Some(self.this_round(group, tag))
+    }
+
+    fn this_round(&self, group: BarrierGroup, tag: u32) -> Barrier {
+        let key = (group, tag);
+        let round = self.rounds.get(&key).copied().unwrap_or(0);
+        Barrier { group: key.0, tag, round }
     }
 }
 

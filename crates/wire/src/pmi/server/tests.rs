@@ -283,7 +283,7 @@ fn a_barrier_of_several_nodes_waits_for_the_others() {
     );
     assert_eq!(server.take_stored(), [(ByteBuf::from(*b"a"), ByteBuf::from(*b"1"))]);
     assert_eq!(server.take_stored(), []);
-    let barrier = Barrier { group: BarrierGroup::World, tag: 0 };
+    let barrier = Barrier { group: BarrierGroup::World, tag: 0, round: 0 };
     let mut effects = Vec::new();
     server.release(&barrier, vec![(ByteBuf::from(*b"b"), ByteBuf::from(*b"2"))], &mut effects);
     let shown: Vec<_> = effects.iter().map(shown).collect();
@@ -292,6 +292,13 @@ fn a_barrier_of_several_nodes_waits_for_the_others() {
     effects.clear();
     server.release(&barrier, vec![], &mut effects);
     assert_eq!(effects, [], "nobody waits any more");
+    // The next of the same name is another, which an answer to this one does not open.
+    let both = "0> cmd=barrier_in\n1> cmd=barrier_in\ncomplete 0";
+    play(&mut server, &mut names, both);
+    server.release(&barrier, vec![], &mut effects);
+    assert_eq!(effects, [], "they wait for the next");
+    server.release(&Barrier { round: 1, ..barrier }, vec![], &mut effects);
+    assert_eq!(effects.len(), 2);
 }
 
 /// Lines that are mostly commands, some with fields that belong to them.
