@@ -504,10 +504,22 @@ impl Poller {
         deadline_ns: Option<u64>,
         ready: &mut Vec<Ready>,
     ) -> io::Result<()> {
-        ready.clear();
         self.arm(deadline_ns)?;
+        self.take(EpollTimeout::NONE, ready)
+    }
+
+    /// Puts into `ready` what has happened, without waiting.
+    ///
+    /// # Errors
+    /// If the kernel fails to say.
+    pub(crate) fn look(&mut self, ready: &mut Vec<Ready>) -> io::Result<()> {
+        self.take(EpollTimeout::ZERO, ready)
+    }
+
+    fn take(&mut self, timeout: EpollTimeout, ready: &mut Vec<Ready>) -> io::Result<()> {
+        ready.clear();
         let mut events = [EpollEvent::empty(); EVENTS_MAX];
-        let count = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+        let count = match self.epoll.wait(&mut events, timeout) {
             Ok(count) => count,
             Err(nix::errno::Errno::EINTR) => 0,
             Err(error) => return Err(error.into()),

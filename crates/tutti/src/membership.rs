@@ -9,12 +9,12 @@ use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tutti_secure::{
     Authority, Clock, Credentials, Endpoint, Key, Name, Role, Secret, Token, Tokens,
 };
@@ -46,6 +46,34 @@ struct Register {
     tokens: Tokens,
     /// When each machine was given its certificate, in seconds since 1970, by its name.
     members: BTreeMap<String, u64>,
+}
+
+/// Who belongs to the cluster, as its head has written it down: read again only when it was written
+/// again, since thousands may join at once.
+#[derive(Debug)]
+pub(crate) struct Members {
+    place: Place,
+    /// Which file was read: each writing makes another.
+    file: Option<(u64, SystemTime)>,
+    names: BTreeSet<String>,
+}
+
+impl Members {
+    /// Those of the cluster that is kept there.
+    pub(crate) const fn of(place: Place) -> Self {
+        Self { place, file: None, names: BTreeSet::new() }
+    }
+
+    /// Whether a machine of this name belongs to the cluster.
+    pub(crate) fn contains(&mut self, name: &str) -> bool {
+        let file = fs::metadata(self.place.0.join("register.json"));
+        let file = file.and_then(|file| Ok((file.ino(), file.modified()?))).ok();
+        if file.is_none() || file != self.file {
+            self.names = self.place.members().unwrap_or_default();
+            self.file = file;
+        }
+        self.names.contains(name)
+    }
 }
 
 /// Where it is kept.
@@ -152,10 +180,10 @@ impl Place {
         })
     }
 
-    /// Whether a machine of this name belongs to the cluster.
-    pub(crate) fn is_member(&self, name: &str) -> bool {
-        let register = self.read::<Register>("register.json").ok().flatten();
-        register.is_some_and(|register| register.members.contains_key(name))
+    /// The names of the machines that belong to the cluster.
+    fn members(&self) -> anyhow::Result<BTreeSet<String>> {
+        let register = self.read::<Register>("register.json")?.unwrap_or_default();
+        Ok(register.members.into_keys().collect())
     }
 
     /// A machine belongs to the cluster no more; whether it did.

@@ -56,8 +56,8 @@ pub fn batches(orders: Vec<Order>) -> Vec<Vec<Order>> {
 /// Whose a report is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
-    /// A node's.
-    Node(NodeId),
+    /// These nodes': each of them says the same.
+    Nodes(Vec<NodeId>),
     /// Of a node that has no number yet: its request to join.
     Joiner(Joining),
 }

@@ -128,7 +128,7 @@ impl Agent {
 
     /// One round, when something has happened.
     fn round(&mut self, ready: &mut Vec<Ready>, shared: &Shared) -> anyhow::Result<()> {
-        self.poller.wait(Some(0), ready)?;
+        self.poller.look(ready)?;
         for event in ready.iter() {
             let heard = self.tree.on_ready(event.token, &self.poller);
             self.on_heard(heard, shared);

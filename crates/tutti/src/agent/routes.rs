@@ -102,16 +102,19 @@ impl Routes {
         self.own_attempt = attempt;
     }
 
-    /// Takes note of a report of a child's branch; whether it may be what it says.
-    pub(super) fn note_report(&mut self, child: Child, report: &Report) -> bool {
-        match (&report.from, &report.report) {
+    /// Takes note of a report of a child's branch, and leaves of it what may be so; whether anything is.
+    pub(super) fn note_report(&mut self, child: Child, report: &mut Report) -> bool {
+        match (&mut report.from, &report.report) {
             (Origin::Joiner(joining), FromAgent::Join(join)) => {
                 let joiner = Joiner { attempt: joining.attempt, life: joining.life, child };
                 self.joiners.insert(join.spec.name.clone(), joiner);
                 true
             }
             (Origin::Joiner(_), _) | (_, FromAgent::Join(_)) => false,
-            (Origin::Node(node), _) => self.is_below(*node, child),
+            (Origin::Nodes(nodes), _) => {
+                nodes.retain(|node| self.is_below(*node, child));
+                !nodes.is_empty()
+            }
         }
     }
 

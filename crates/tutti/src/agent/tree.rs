@@ -29,7 +29,7 @@ use super::neighbour::Neighbour;
 use super::routes::{Child, Routes, Way};
 use super::tunnels::Tunnels;
 use crate::link::{Interest, Link, LinkError, Poller};
-use crate::membership::{self, Membership};
+use crate::membership::{self, Members, Membership};
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -146,6 +146,8 @@ pub(super) struct Tree {
     door: Option<UnixListener>,
     port: Option<TcpListener>,
     endpoint: Option<Endpoint>,
+    /// Who may come, at the root.
+    members: Members,
     strangers: BTreeMap<u64, Stranger>,
     /// Clients at the gate that have not said yet where they want to.
     guests: BTreeMap<u64, Link>,
@@ -164,6 +166,7 @@ impl Tree {
         let heads = options.membership.as_ref().map(|membership| membership.head.clone());
         let mut tree = Self {
             routes: Routes::new(options.name.clone(), options.is_root()),
+            members: Members::of(options.place.clone()),
             options,
             address: String::new(),
             up: None,

@@ -3,7 +3,6 @@
 use super::driver::{Connection, Driver, Kind};
 use super::jobs::TASKS_KEPT_MAX;
 use crate::link::Link;
-use crate::membership::Place;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -216,14 +215,19 @@ impl Driver {
     }
 
     fn on_report(&mut self, token: u64, from: Origin, report: FromAgent) {
-        let is_there = |node: &NodeId| self.nodes.get(node).is_some_and(|n| n.agent == Some(token));
-        match (from, report) {
-            (Origin::Joiner(place), FromAgent::Join(join)) => self.on_join(token, join, place),
-            (Origin::Node(node), report) if is_there(&node) => self.on_node_report(node, report),
-            // A node that has just gone may have reported something before.
-            (Origin::Node(node), _) if self.nodes.contains_key(&node) => {}
-            (Origin::Joiner(_) | Origin::Node(_), _) => {
-                say!("tutti controller: an agent spoke out of turn; ignored");
+        let (nodes, report) = match (from, report) {
+            (Origin::Joiner(place), FromAgent::Join(join)) => {
+                return self.on_join(token, join, place);
+            }
+            (Origin::Nodes(nodes), report) => (nodes, report),
+            (Origin::Joiner(_), _) => {
+                return say!("tutti controller: an agent spoke out of turn; ignored");
+            }
+        };
+        for node in nodes {
+            // One that has just gone may have reported something before.
+            if self.nodes.get(&node).is_some_and(|entry| entry.agent == Some(token)) {
+                self.on_node_report(node, report.clone());
             }
         }
     }
@@ -346,11 +350,9 @@ impl Driver {
     }
 
     /// Why a node is not let in: it was removed, and inner agents of the tree don't know that.
-    fn may_not_join(&self, name: &str) -> Option<String> {
-        let place = Place::of(&self.instance);
-        let is_cluster = place.membership().is_ok_and(|membership| membership.is_some());
-        (is_cluster && !place.is_member(name))
-            .then(|| format!("node {name} was removed from the cluster"))
+    fn may_not_join(&mut self, name: &str) -> Option<String> {
+        let is_removed = self.members.as_mut().is_some_and(|members| !members.contains(name));
+        is_removed.then(|| format!("node {name} was removed from the cluster"))
     }
 
     /// A node joins when nothing is left on it of jobs that it may be given again.

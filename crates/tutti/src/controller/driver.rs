@@ -7,6 +7,7 @@ use super::memory::{Memory, clock_ahead, wall_ms};
 use super::report;
 use crate::instance::Instance;
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
+use crate::membership::{Members, Place};
 use anyhow::Context;
 use nix::unistd::{Pid, getppid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -90,6 +91,8 @@ pub(super) struct Driver {
     /// How far cluster time is ahead of this machine's clock.
     pub(super) clock_ahead: Nanos,
     pub(super) instance: Instance,
+    /// Who may join, if there is a cluster.
+    pub(super) members: Option<Members>,
     pub(super) poller: Poller,
     pub(super) connections: BTreeMap<u64, Connection>,
     connections_max: usize,
@@ -170,8 +173,10 @@ impl Driver {
         let now = ClusterTime(clock::monotonic_ns()) + clock_ahead;
         let poller = Poller::new()?;
         poller.add(journal.wake(), DISK, Interest::READ)?;
+        let place = Place::of(&instance);
         let mut driver = Self {
             core: blank(),
+            members: place.membership()?.map(|_| Members::of(place)),
             memory: Memory::new(journal),
             clock_ahead,
             instance,

@@ -57,13 +57,13 @@ fn ways(split: &Split) -> Vec<Way> {
 
 /// Has a node join below a child.
 fn joined(routes: &mut Routes, child: Child, name: &str, node: u32) {
-    assert!(routes.note_report(child, &join(name, 1)));
+    assert!(routes.note_report(child, &mut join(name, 1)));
     assert_eq!(ways(&routes.split(welcome(name, 1, node))), [Way::Down(child)]);
 }
 
 fn report(node: u32) -> Report {
     let report = FromAgent::Cleared { job: JobId(1), usage: Usage::default() };
-    Report { from: Origin::Node(NodeId(node)), report }
+    Report { from: Origin::Nodes(vec![NodeId(node)]), report }
 }
 
 #[test]
@@ -87,20 +87,26 @@ fn an_order_for_many_goes_each_way_once_with_those_that_are_there() {
 fn nobody_reports_for_who_is_not_below_him() {
     let mut routes = routes();
     joined(&mut routes, LEFT, "a", 1);
-    assert!(routes.note_report(LEFT, &report(1)));
-    assert!(!routes.note_report(RIGHT, &report(1)));
-    assert!(!routes.note_report(LEFT, &report(0)), "for this node itself");
+    assert!(routes.note_report(LEFT, &mut report(1)));
+    assert!(!routes.note_report(RIGHT, &mut report(1)));
+    assert!(!routes.note_report(LEFT, &mut report(0)), "for this node itself");
     assert_eq!(routes.gone(RIGHT, vec![NodeId(1)]), []);
+    // Of what several say together, the part that may be so counts.
+    joined(&mut routes, RIGHT, "b", 2);
+    let mut both = report(1);
+    both.from = Origin::Nodes(vec![NodeId(1), NodeId(2)]);
+    assert!(routes.note_report(LEFT, &mut both));
+    assert_eq!(both.from, Origin::Nodes(vec![NodeId(1)]));
 }
 
 #[test]
 fn who_has_moved_is_gone_first_and_the_old_place_has_nothing_more_to_say() {
     let mut routes = routes();
     joined(&mut routes, LEFT, "a", 1);
-    let again = join("a", 2);
+    let mut again = join("a", 2);
     assert_eq!(routes.has_left(&again), Some((LEFT, NodeId(1))));
     assert_eq!(routes.gone(LEFT, vec![NodeId(1)]), [NodeId(1)]);
-    assert!(routes.note_report(RIGHT, &again));
+    assert!(routes.note_report(RIGHT, &mut again));
     assert_eq!(routes.has_left(&again), None);
     assert_eq!(routes.gone(LEFT, vec![NodeId(1)]), []);
     assert_eq!(ways(&routes.split(welcome("a", 2, 1))), [Way::Down(RIGHT)]);
@@ -116,7 +122,7 @@ fn another_agent_of_the_same_name_has_not_moved() {
     let Origin::Joiner(joining) = &mut other.from else { panic!() };
     joining.life += 1;
     assert_eq!(routes.has_left(&other), None);
-    assert!(routes.note_report(RIGHT, &other));
+    assert!(routes.note_report(RIGHT, &mut other));
     // It is refused, and the one that was there first stays.
     assert_eq!(ways(&routes.split(refused("a", 1))), [Way::Down(RIGHT)]);
     assert_eq!(routes.way(Place::Node(NodeId(1))), Way::Down(LEFT));
@@ -125,8 +131,8 @@ fn another_agent_of_the_same_name_has_not_moved() {
 #[test]
 fn an_answer_to_an_earlier_request_is_nobodys() {
     let mut routes = routes();
-    assert!(routes.note_report(LEFT, &join("a", 1)));
-    assert!(routes.note_report(RIGHT, &join("a", 2)));
+    assert!(routes.note_report(LEFT, &mut join("a", 1)));
+    assert!(routes.note_report(RIGHT, &mut join("a", 2)));
     let split = routes.split(welcome("a", 1, 1));
     assert_eq!((ways(&split), split.gone), (vec![], vec![]));
     assert_eq!(ways(&routes.split(welcome("a", 2, 1))), [Way::Down(RIGHT)]);
@@ -138,7 +144,7 @@ fn an_answer_to_an_earlier_request_is_nobodys() {
 #[test]
 fn who_was_welcomed_and_is_not_there_any_more_is_gone() {
     let mut routes = routes();
-    assert!(routes.note_report(LEFT, &join("a", 1)));
+    assert!(routes.note_report(LEFT, &mut join("a", 1)));
     assert_eq!(routes.lose(LEFT), []);
     let split = routes.split(welcome("a", 1, 5));
     assert_eq!((ways(&split), split.gone), (vec![], vec![NodeId(5)]));

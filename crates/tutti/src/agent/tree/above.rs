@@ -132,7 +132,7 @@ impl Tree {
     /// Queues a report of this node.
     pub(in crate::agent) fn report(&mut self, report: FromAgent) {
         if let Some(node) = self.routes.own() {
-            let report = Report { from: Origin::Node(node), report };
+            let report = Report { from: Origin::Nodes(vec![node]), report };
             self.passing.on_report(&report);
             self.upward.report(report);
         }

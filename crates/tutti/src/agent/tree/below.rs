@@ -95,12 +95,12 @@ impl Tree {
                 self.find_place(child);
             }
             (Stage::Taken, FromBranch::Reports(reports)) => {
-                for report in reports {
+                for mut report in reports {
                     if let Some((left, node)) = self.routes.has_left(&report) {
                         let nodes = self.routes.gone(left, vec![node]);
                         self.lose_nodes(left, nodes);
                     }
-                    if self.routes.note_report(child, &report) {
+                    if self.routes.note_report(child, &mut report) {
                         self.note_arrival(&report);
                         self.passing.on_report(&report);
                         self.upward.report(report);

@@ -37,10 +37,13 @@ impl Passing {
 
     /// A report came from below, or from this node.
     pub(super) fn on_report(&mut self, report: &Report) {
-        if let (Origin::Node(node), FromAgent::Cleared { job, .. }) = (&report.from, &report.report)
-            && let Some(nodes) = self.jobs.get_mut(job)
-        {
-            nodes.remove(node);
+        let (Origin::Nodes(cleared), FromAgent::Cleared { job, .. }) =
+            (&report.from, &report.report)
+        else {
+            return;
+        };
+        if let Some(nodes) = self.jobs.get_mut(job) {
+            nodes.retain(|node| !cleared.contains(node));
             if nodes.is_empty() {
                 self.jobs.remove(job);
             }

@@ -122,7 +122,7 @@ impl Tree {
 
     /// Another agent wants to be a child of this one.
     fn adopt(&mut self, token: u64, name: &str) {
-        if self.options.is_root() && !self.options.place.is_member(name) {
+        if self.options.is_root() && !self.members.contains(name) {
             return self.turn_away(token, &format!("{name} was removed from the cluster"));
         }
         let Some(mut stranger) = self.strangers.remove(&token) else { return };

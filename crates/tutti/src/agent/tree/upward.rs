@@ -2,8 +2,12 @@
 //! and what several nodes have in common once.
 
 use tutti_core::{Nanos, NodeId};
-use tutti_wire::branch::{FromBranch, Report};
+use tutti_wire::branch::{FromBranch, Origin, Report};
 use tutti_wire::limits::BATCH_MAX;
+use tutti_wire::tree::FromAgent;
+
+/// So many of the latest reports are looked at for one that says the same.
+const COMPARED_MAX: usize = 16;
 
 /// See the head of the file.
 #[derive(Debug, Default)]
@@ -12,9 +16,30 @@ pub(super) struct Upward(Vec<FromBranch>);
 impl Upward {
     /// A report of this node or of one below.
     pub(super) fn report(&mut self, report: Report) {
+        if let Origin::Nodes(nodes) = &report.from
+            && let Some(known) = self.same(nodes, &report.report)
+        {
+            return known.extend_from_slice(nodes);
+        }
         match self.0.last_mut() {
             Some(FromBranch::Reports(reports)) if reports.len() < BATCH_MAX => reports.push(report),
             _ => self.0.push(FromBranch::Reports(vec![report])),
+        }
+    }
+
+    /// Who says the same already, unless one of these nodes has said something else since.
+    fn same(&mut self, nodes: &[NodeId], report: &FromAgent) -> Option<&mut Vec<NodeId>> {
+        let Some(FromBranch::Reports(reports)) = self.0.last_mut() else { return None };
+        let mut latest = (0..reports.len()).rev().take(COMPARED_MAX);
+        let place = latest.find(|&place| {
+            let said = &reports[place];
+            let speaks = |of: &Vec<NodeId>| nodes.iter().any(|node| of.contains(node));
+            said.report == *report || matches!(&said.from, Origin::Nodes(of) if speaks(of))
+        })?;
+        let said = &mut reports[place];
+        match &mut said.from {
+            Origin::Nodes(of) if said.report == *report => Some(of),
+            Origin::Nodes(_) | Origin::Joiner(_) => None,
         }
     }
 
@@ -49,5 +74,56 @@ impl Upward {
     /// All of it.
     pub(super) fn take(&mut self) -> Vec<FromBranch> {
         std::mem::take(&mut self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tutti_wire::tree::Answer;
+
+    fn done(node: u32, query: u64) -> Report {
+        let report = FromAgent::Answer { query, answer: Answer::Done };
+        Report { from: Origin::Nodes(vec![NodeId(node)]), report }
+    }
+
+    /// Who says which answer, in the order of what is sent; letters for the rest.
+    fn shown(upward: &mut Upward) -> Vec<String> {
+        let report = |report: &Report| match (&report.from, &report.report) {
+            (Origin::Nodes(nodes), FromAgent::Answer { query, .. }) => {
+                let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+                format!("{} by {}", query, nodes.join(","))
+            }
+            _ => "?".to_owned(),
+        };
+        let message = |message: FromBranch| match message {
+            FromBranch::Reports(reports) => reports.iter().map(report).collect(),
+            FromBranch::Gone(nodes) => vec![format!("{} gone", nodes.len())],
+            FromBranch::Times(times) => vec![format!("{} times", times.len())],
+            _ => vec!["?".to_owned()],
+        };
+        upward.take().into_iter().flat_map(message).collect()
+    }
+
+    #[test]
+    fn what_many_say_is_said_once_and_nothing_overtakes_anything_of_its_node() {
+        let mut upward = Upward::default();
+        for (node, query) in [(1, 7), (2, 7), (3, 8), (3, 7), (1, 8), (1, 7), (4, 7)] {
+            upward.report(done(node, query));
+        }
+        assert_eq!(shown(&mut upward), ["7 by 1,2", "8 by 3,1", "7 by 3,1,4"]);
+        assert!(upward.take().is_empty());
+    }
+
+    #[test]
+    fn who_is_gone_has_reported_before_and_joins_after() {
+        let mut upward = Upward::default();
+        upward.report(done(1, 7));
+        upward.times(vec![(NodeId(2), Nanos(5))]);
+        upward.gone(vec![NodeId(1)]);
+        upward.gone(vec![NodeId(2)]);
+        upward.report(done(3, 7));
+        upward.times(vec![(NodeId(3), Nanos(5))]);
+        assert_eq!(shown(&mut upward), ["7 by 1", "2 times", "2 gone", "7 by 3"]);
     }
 }
