@@ -63,7 +63,7 @@ pub enum Origin {
 }
 
 /// Where in the tree, and how, a node joins.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Joining {
     /// Which of the agent's requests it is: the answer bears the same number.
     pub attempt: u64,

@@ -119,6 +119,7 @@ impl Agent {
             attach: Vec::new().into(),
             address: String::new(),
             tasks_max: 1,
+            keeper: 1,
         });
         let poller = Poller::new()?;
         let tree = TreeOptions::of(&options);

@@ -83,6 +83,26 @@ pub(super) struct Questions {
 }
 
 impl NodeEntry {
+    /// A node of which nothing else is known yet.
+    pub(super) fn named(name: String) -> Self {
+        Self {
+            name,
+            agent: None,
+            is_here: false,
+            place: Joining::default(),
+            attach: ByteBuf::new(),
+            address: String::new(),
+            tasks_max: u32::MAX,
+            keeper: None,
+            timetable: None,
+            launched: BTreeSet::new(),
+            unconfirmed: BTreeMap::new(),
+            remembered: BTreeSet::new(),
+            lost_at: ClusterTime::NEVER,
+            residue: None,
+        }
+    }
+
     /// Nothing more is to be known of the job there; whether it was launched at all.
     pub(super) fn forget(&mut self, job: JobId) -> bool {
         self.unconfirmed.remove(&job);
@@ -300,22 +320,7 @@ impl Driver {
             self.connections.get(&token),
             Some(Connection { kind: Kind::Branch(branch), .. }) if branch.head == spec.name
         );
-        let entry = self.nodes.entry(node).or_insert_with(|| NodeEntry {
-            name: spec.name.clone(),
-            agent: None,
-            is_here,
-            place: place.clone(),
-            attach: attach.clone(),
-            address: address.clone(),
-            tasks_max,
-            keeper: None,
-            timetable: None,
-            launched: BTreeSet::new(),
-            unconfirmed: BTreeMap::new(),
-            remembered: BTreeSet::new(),
-            lost_at: ClusterTime::NEVER,
-            residue: None,
-        });
+        let entry = self.nodes.entry(node).or_insert_with(|| NodeEntry::named(spec.name.clone()));
         let same_keeper = entry.keeper.replace(keeper) == Some(keeper);
         entry.agent = Some(token);
         entry.is_here = is_here;

@@ -9,8 +9,7 @@ use super::agents::NodeEntry;
 use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::report;
-use serde_bytes::ByteBuf;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use tutti_core::{ClusterTime, EndReason, Event, JobId, JobState, Nanos, NodeId};
 use tutti_journal::{EndedJob, History, Job, Journal, Keeper, Number};
 use tutti_linux::clock;
@@ -155,22 +154,17 @@ impl Driver {
             keepers.into_iter().map(|keeper| (keeper.node, keeper)).collect();
         let lost_at = self.now() + super::agents::LEASE;
         for view in self.core.nodes() {
-            let keeper = keepers.remove(&view.id);
-            let entry = NodeEntry {
-                name: view.spec.name.clone(),
-                agent: None,
-                is_here: keeper.as_ref().is_some_and(|keeper| keeper.is_here),
-                attach: keeper.as_ref().map_or_else(ByteBuf::new, |keeper| keeper.attach.clone()),
-                address: keeper.as_ref().map_or_else(String::new, |keeper| keeper.address.clone()),
-                tasks_max: u32::MAX,
-                keeper: keeper.map(|keeper| keeper.incarnation),
-                timetable: self.core.timetable(view.id),
-                launched: BTreeSet::new(),
-                unconfirmed: BTreeMap::new(),
-                remembered: BTreeSet::new(),
-                lost_at: if view.up { lost_at } else { ClusterTime::NEVER },
-                residue: None,
-            };
+            let mut entry = NodeEntry::named(view.spec.name.clone());
+            if let Some(keeper) = keepers.remove(&view.id) {
+                entry.is_here = keeper.is_here;
+                entry.attach = keeper.attach;
+                entry.address = keeper.address;
+                entry.keeper = Some(keeper.incarnation);
+            }
+            entry.timetable = self.core.timetable(view.id);
+            if view.up {
+                entry.lost_at = lost_at;
+            }
             self.nodes.insert(view.id, entry);
             self.next_node = self.next_node.max(view.id.0.saturating_add(1));
         }

@@ -1,7 +1,7 @@
 //! One agent's routes, told what passes.
 
 use super::*;
-use tutti_core::{ClusterTime, JobId, Nanos, NodeSpec, Orphans, ProcessorSet};
+use tutti_core::{JobId, Nanos, NodeSpec, Orphans, ProcessorSet};
 use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
 use tutti_wire::tree::{Join, Settings};
@@ -27,6 +27,7 @@ fn join(name: &str, attempt: u64) -> Report {
         attach: Vec::new().into(),
         address: String::new(),
         tasks_max: 1,
+        keeper: 1,
     };
     Report { from: Origin::Joiner(joining), report: FromAgent::Join(join) }
 }
@@ -43,8 +44,8 @@ fn welcome(name: &str, attempt: u64, node: u32) -> Order {
         orphans: Orphans::default(),
         fan_out: 2,
     };
-    let now = ClusterTime(0);
-    answer(name, attempt, ToAgent::Welcome { node: NodeId(node), now, settings, known: Vec::new() })
+    let (node, clock_ahead_ns) = (NodeId(node), 0);
+    answer(name, attempt, ToAgent::Welcome { node, clock_ahead_ns, settings, known: Vec::new() })
 }
 
 fn refused(name: &str, attempt: u64) -> Order {
