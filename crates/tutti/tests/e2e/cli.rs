@@ -111,6 +111,9 @@ fn json_has_the_documented_keys() {
         "jobs",
         "figures",
         "load_averages_milli",
+        "parent",
+        "depth",
+        "clock_error_ns",
     ];
     check_keys(&json(&["nodes", "--json"]), &node_keys);
     let params = json(&["params", "--json"]);
