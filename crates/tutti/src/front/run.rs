@@ -347,7 +347,7 @@ impl Front {
     /// The one after it knows the job, which goes on meanwhile.
     fn look_for_controller(&mut self) -> anyhow::Result<()> {
         let in_time = self.away_since.is_some_and(|since| since.elapsed() < PATIENCE);
-        match super::start::connect() {
+        match super::start::dial(&Instance::locate()) {
             Ok(mut controller) if in_time => {
                 controller.send(&Request::Return { job: self.job });
                 // One that has ended meanwhile is found out when it does not answer.

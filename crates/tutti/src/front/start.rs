@@ -2,6 +2,7 @@
 
 use crate::instance::Instance;
 use crate::link::Link;
+use crate::supervise::is_supervised;
 use anyhow::{Context, bail};
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -18,7 +19,7 @@ use tutti_wire::Role;
 pub(crate) fn connect() -> anyhow::Result<Link> {
     let instance = Instance::locate();
     let directory = instance.directory().display();
-    dial(&instance).map_err(|error| {
+    dial_patiently(&instance).map_err(|error| {
         if error.is::<NotOurs>() {
             return error;
         }
@@ -36,6 +37,26 @@ pub(crate) fn connect() -> anyhow::Result<Link> {
         }
     })
 }
+
+/// A controller that failed is being started again: it is there in a moment.
+fn dial_patiently(instance: &Instance) -> anyhow::Result<Link> {
+    let patience = Instant::now() + RESTART_PATIENCE;
+    loop {
+        match dial(instance) {
+            Err(error)
+                if error.is::<std::io::Error>()
+                    && Instant::now() < patience
+                    && is_supervised(instance) =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// How long a verb waits for a controller that is being started again.
+const RESTART_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Connects to a running instance; starts a private one, and says so, if there is none.
 ///

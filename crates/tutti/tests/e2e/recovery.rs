@@ -140,7 +140,8 @@ fn each_job_that_was_accepted_runs_once_however_often_the_controller_is_killed()
             }
         }
         eventually("the next controller", || instance.daemon_now("controller"));
-        accepted.push(instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", line]).to_string());
+        accepted
+            .push(instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", line]).to_string());
     }
     for job in &accepted {
         instance.tutti(&["wait", job]).expect(4);
