@@ -123,7 +123,9 @@ impl Agent {
         });
         let poller = Poller::new()?;
         let tree = TreeOptions::of(&options);
-        let tree = Tree::new(tree, ClusterClock::default(), &poller);
+        let mut tree = Tree::new(tree, ClusterClock::default(), &poller);
+        // Nobody knocks here, and descriptors are few for so many.
+        tree.close();
         Ok(Self { tree, poller, join, connect_at_ns: None })
     }
 

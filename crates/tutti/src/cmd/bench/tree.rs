@@ -131,8 +131,15 @@ impl Cluster {
         let mut cluster = Self { directory, head, members: Vec::new() };
         let place = Place::of(&cluster.instance("head"));
         place.found(&cluster.head)?;
-        for number in 0..members {
-            let name = format!("m{number}");
+        let names: Vec<String> = (0..members).map(|number| format!("m{number}")).collect();
+        let keys: Vec<Key> = names.iter().map(|_| Key::generate()).collect::<Result<_, _>>()?;
+        let requests: Vec<(String, Vec<u8>)> = names
+            .iter()
+            .zip(&keys)
+            .map(|(name, key)| Ok((name.clone(), key.request()?)))
+            .collect::<anyhow::Result<_>>()?;
+        let (certificates, authority) = place.enrol(&requests)?;
+        for ((name, key), certificate) in names.into_iter().zip(keys).zip(certificates) {
             let membership = Membership {
                 name: name.clone(),
                 listen: Some("127.0.0.1:0".into()),
@@ -141,10 +148,6 @@ impl Cluster {
                 trusts_root: false,
                 ..cluster.head.clone()
             };
-            let (key, token) = (Key::generate()?, place.invite(PATIENCE)?);
-            let secret = token.secret();
-            let (certificate, authority) =
-                place.admit(secret.as_bytes(), &name, &key.request()?)?;
             let instance = cluster.instance(&name);
             let own = Place::of(&instance);
             own.join(&membership, &Credentials::new(key, &certificate, &authority)?)?;
