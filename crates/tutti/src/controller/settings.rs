@@ -181,7 +181,7 @@ mod tests {
         let error = Nanos(1_230_000);
         assert_eq!(refusal(Nanos(5_000_000), "n3", error), None);
         let refused = refusal(Nanos(4_000_000), "n3", error).unwrap();
-        for said in ["of 4ms", "of n3 may be off by 1.2ms", "take 5ms or more"] {
+        for said in ["of 4.0ms", "of n3 may be off by 1.2ms", "take 5.0ms or more"] {
             assert!(refused.contains(said), "{said}: {refused}");
         }
     }
