@@ -202,6 +202,8 @@ struct Supervisor<'a> {
     signals: SignalFd,
     daemons: Vec<Daemon>,
     ending: Option<Instant>,
+    /// Whether it ended because it was told to.
+    ended_well: bool,
 }
 
 impl<'a> Supervisor<'a> {
@@ -218,6 +220,7 @@ impl<'a> Supervisor<'a> {
             signals: SignalFd::with_flags(&set, flags)?,
             daemons: Vec::new(),
             ending: None,
+            ended_well: false,
         };
         let roles: &[&str] = if is_member(instance)? { &ROLES_OF_MEMBER } else { &ROLES };
         for &role in roles {
@@ -274,6 +277,10 @@ impl<'a> Supervisor<'a> {
             if self.ending.is_some_and(|patience| Instant::now() >= patience) {
                 self.kill_all();
             }
+        }
+        if self.ended_well && self.instance.private {
+            // One of a user's own that ended as it was told to leaves nothing.
+            self.instance.remove_journal();
         }
         clean_up(self.instance);
         Ok(Exit::OK)
@@ -364,6 +371,7 @@ impl<'a> Supervisor<'a> {
 
     /// The controller has ended the jobs and told the agent to stop, which told the keeper.
     fn on_orderly_end(&mut self) {
+        self.ended_well = true;
         self.ending.get_or_insert_with(|| Instant::now() + Duration::from_secs(5));
         for daemon in &mut self.daemons {
             daemon.start_at = None;

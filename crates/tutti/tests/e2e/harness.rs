@@ -504,7 +504,9 @@ impl Instance {
             left.push(format!("cgroup {}", found.display()));
         }
         if self.cluster.is_none() && self.dir.exists() {
-            left.push(format!("directory {dir}"));
+            let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+            let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+            left.push(format!("directory {dir} with {names:?}"));
         }
         let appeared = shared_files();
         left.extend(
