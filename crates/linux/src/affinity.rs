@@ -34,62 +34,9 @@ pub fn bind(pid: i32, processors: &[u32]) -> Result<()> {
     }
 }
 
-/// The processors that the calling thread may run on.
-#[must_use]
-pub fn own() -> Vec<u32> {
-    let mut words = [0_u64; WORDS];
-    let bytes = size_of_val(&words);
-    // SAFETY: the mask is as long as said; 0 is this thread.
-    if unsafe { libc::sched_getaffinity(0, bytes, words.as_mut_ptr().cast()) } != 0 {
-        return Vec::new();
-    }
-    (0_u32..)
-        .zip(words)
-        .flat_map(|(word, bits)| {
-            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| 64 * word + bit)
-        })
-        .collect()
-}
-
-/// Room for the mask of the calling thread: 8,192 processors, the most that Linux is built for.
-const WORDS: usize = 128;
-
-/// Moves the calling thread to a processor. It may leave that again: for good it is bound to no other
-/// processors than these.
-///
-/// # Errors
-/// What `sched_setaffinity` says: it may not run there.
-pub fn go_to(processor: u32, bound_to: &[u32]) -> Result<()> {
-    set_own(&[processor])?;
-    set_own(bound_to)
-}
-
-fn set_own(processors: &[u32]) -> Result<()> {
-    let words = mask_of(processors);
-    // SAFETY: the mask is as long as said; 0 is this thread.
-    match unsafe { libc::sched_setaffinity(0, size_of_val(&*words), words.as_ptr().cast()) } {
-        0 => Ok(()),
-        _ => Err(Error::last("sched_setaffinity")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_thread_goes_to_a_processor_and_is_not_bound_to_it() {
-        std::thread::spawn(|| {
-            let all = own();
-            for &processor in &all {
-                go_to(processor, &all).unwrap();
-                assert_eq!(own(), all);
-            }
-            assert_eq!(go_to(9_999, &all).unwrap_err().errno(), Some(libc::EINVAL));
-        })
-        .join()
-        .unwrap();
-    }
 
     #[test]
     fn a_process_is_bound_with_its_threads() {

@@ -46,9 +46,7 @@ pub(crate) fn nap(length: Duration) {
 /// The pauses while waiting for the kernel: short at first, since most waits end within 0.2 ms,
 /// longer later, so that what hangs does not cost a processor. Not shorter than what a process needs
 /// to get into the freezer: a sleeper of real-time priority that wakes before takes its processor away,
-/// and with pauses of 5 us nothing froze for a quarter of a millisecond. (To yield instead, as an
-/// ordinary thread, lets only those run that are of the same session where the kernel groups processes
-/// by their sessions, and tasks never are.)
+/// and with pauses of 5 us nothing froze for a quarter of a millisecond.
 #[derive(Default)]
 pub(crate) struct Naps {
     slept: Duration,
@@ -58,9 +56,7 @@ impl Naps {
     /// Takes the next pause, but does not sleep past `left`.
     pub(crate) fn nap(&mut self, left: Duration) {
         let length = match self.slept.as_micros() {
-            // Enough for one process, or for one on each processor.
-            0 => Duration::from_micros(16),
-            1..200 => Duration::from_micros(30),
+            0..200 => Duration::from_micros(30),
             200..10_000 => Duration::from_micros(50),
             10_000..100_000 => Duration::from_micros(250),
             _ => Duration::from_millis(2),

@@ -10,6 +10,7 @@ const CAP_IPC_LOCK: u64 = 1 << 14;
 ///
 /// What it forks falls back to the ordinary policy by itself. Real-time threads share at most 95 %
 /// of a processor by default (`kernel.sched_rt_runtime_us`), so that a loop cannot take it whole.
+/// Its nice value becomes the best there is, if it may: that counts while it gives way ([`give_way`]).
 ///
 /// # Errors
 /// `EPERM` where neither a capability nor `RLIMIT_RTPRIO` allows it, `EINVAL` for a priority out
@@ -21,7 +22,47 @@ pub fn become_realtime(priority: i32) -> Result<()> {
     if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } == -1 {
         return Err(Error::last("sched_setscheduler"));
     }
+    let _ = set_nice(NICE_BEST);
     Ok(())
+}
+
+/// The nice value that gets a thread of the ordinary policy on first.
+const NICE_BEST: i32 = -20;
+
+/// Lets those run who wait for this processor, until `done` says so, `rounds` times at most; gives
+/// what `done` said last.
+///
+/// A thread of real-time priority makes way only by sleeping, and waking costs some 20 us more than
+/// it sleeps. So it is an ordinary thread for these rounds, and yields: whoever is about to leave
+/// the processor does so at once, and this thread goes on. It has its priority back afterwards.
+pub fn give_way(rounds: u32, mut done: impl FnMut() -> bool) -> bool {
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    let ordinary = parameters;
+    // SAFETY: `parameters` can be written; 0 is the calling thread.
+    let policy = unsafe {
+        libc::sched_getparam(0, &raw mut parameters);
+        libc::sched_getscheduler(0)
+    };
+    let realtime = matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR);
+    if realtime {
+        let reset = policy & libc::SCHED_RESET_ON_FORK;
+        // SAFETY: `ordinary` outlives the call. If it is refused, nobody else runs: then naps help.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER | reset, &raw const ordinary) };
+    }
+    let mut is_done = false;
+    for _ in 0..rounds {
+        // SAFETY: takes no pointer.
+        unsafe { libc::sched_yield() };
+        is_done = done();
+        if is_done {
+            break;
+        }
+    }
+    if realtime {
+        // SAFETY: as above. Whoever was allowed to have it is allowed to have it back.
+        unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    }
+    is_done
 }
 
 /// Keeps all memory of this process, present and future, from being paged out.

@@ -6,11 +6,16 @@ use super::Cgroup;
 use crate::Error;
 use crate::clock::Naps;
 use crate::proc::{Sleepers, StuckProcess};
+use crate::rt::give_way;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How many stuck processes an error names; a group may hold thousands.
 const STUCK_NAMED_MAX: usize = 16;
+
+/// How often processors are given up before it is slept: a few processes have stopped by then, and
+/// for many the sleep does no harm.
+const YIELDS: u32 = 8;
 
 /// Why a group did not freeze.
 #[derive(Debug, thiserror::Error)]
@@ -106,9 +111,10 @@ pub fn freeze_all(groups: &[&Cgroup], deadline: Instant) -> Vec<usize> {
         });
         pending.is_empty()
     };
+    let mut all_frozen = give_way(YIELDS, &mut look);
     let mut naps = Naps::default();
     loop {
-        let all_frozen = look();
+        all_frozen = all_frozen || look();
         let left = deadline.saturating_duration_since(Instant::now());
         if all_frozen || left.is_zero() {
             pending.extend(refused);

@@ -21,7 +21,6 @@ mod look;
 mod neighbour;
 mod parts;
 mod questions;
-mod round;
 mod routes;
 mod switch;
 mod track;

@@ -6,8 +6,9 @@
 //!    say who runs (see [`tutti_core::timetable`]).
 //! 3. Every job that leaves is asked to stop: one write to the freezer of its cgroup each, all writes
 //!    before the first check; a job without a cgroup gets SIGSTOP from the top down.
-//! 4. `stopped`: all of them have stopped, as the kernel confirms it; until then the thread naps, so
-//!    that they can. A straggler at the deadline is a process that sleeps in the kernel and uses no processor: it stays asked to stop, is counted,
+//! 4. `stopped`: all of them have stopped, as the kernel confirms it; until then the thread gives way to
+//!    them ([`tutti_linux::rt::give_way`]), then naps. A straggler at the deadline is
+//!    a process that sleeps in the kernel and uses no processor: it stays asked to stop, is counted,
 //!    and the switch goes on.
 //! 5. Every job that comes is resumed.
 //! 6. `resumed`: done; the record is written, and the thread sleeps until the next slot ends.
@@ -17,7 +18,6 @@
 
 use super::bell::Bell;
 use super::clock::ClusterClock;
-use super::round::Round;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -233,7 +233,6 @@ struct Thread {
     /// How many jobs they name together.
     records_jobs: usize,
     report: Report,
-    round: Round,
     stopping: bool,
 }
 
@@ -264,7 +263,6 @@ impl Thread {
             records: VecDeque::new(),
             records_jobs: 0,
             report: Report { realtime, ..Report::default() },
-            round: Round::new(),
             stopping: false,
         }
     }
@@ -437,7 +435,6 @@ impl Thread {
         }
         let resumed = self.clock.now().0;
         self.report.switches += 1;
-        self.round.count();
         self.report.stragglers += u64::from(stragglers > 0);
         self.records_jobs += change.leave.len() + change.come.len();
         while self.records.len() == RECORDS_MAX || self.records_jobs > SWITCH_RECORD_JOBS_MAX {
