@@ -409,6 +409,8 @@ const PARENT_ENDED: c_int = libc::SIGHUP;
 /// Reaps everything below until nothing is left. All signals stay blocked: only SIGKILL ends it.
 /// When the keeper ends before, nobody knows of the task any more: then all of it is ended.
 fn mind(root: i32, status: RawFd) -> ! {
+    // SAFETY: takes no pointer.
+    let keeper = unsafe { libc::getppid() };
     // SAFETY: the strings are NUL-terminated; what these calls answer changes nothing.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, PARENT_ENDED);
@@ -434,7 +436,9 @@ fn mind(root: i32, status: RawFd) -> ! {
                 unsafe { libc::close(status) };
             }
         }
-        ending |= wait_for_signal() == PARENT_ENDED;
+        // Others may send that signal, too; who has lost its parent has another one.
+        // SAFETY: takes no pointer.
+        ending |= wait_for_signal() == PARENT_ENDED && unsafe { libc::getppid() } != keeper;
     }
 }
 
