@@ -1,5 +1,6 @@
 //! What the jobs of a keeper share: the poller, reports to be sent, who is to be reaped.
 
+use super::scratch::Scratches;
 use super::watch::Watches;
 use std::collections::{BTreeSet, HashMap};
 use std::error::Error;
@@ -30,8 +31,8 @@ pub(super) struct Context {
     /// Room for output that nobody wants.
     pub(super) scratch: Vec<u8>,
     pub(super) spool: PathBuf,
-    /// How the names of directories for temporary files begin.
-    pub(super) scratch_prefix: PathBuf,
+    /// Directories for temporary files.
+    pub(super) scratches: Scratches,
     /// Whether tasks can be started as other users.
     pub(super) uid: u32,
     /// The limit on descriptors that we were started with; ours is higher now.
@@ -98,7 +99,7 @@ impl Context {
             names: Names::new(),
             scratch: vec![0; 64 << 10],
             spool,
-            scratch_prefix,
+            scratches: Scratches::new(scratch_prefix),
             uid: nix::unistd::geteuid().as_raw(),
             descriptors,
             agent_connected: false,

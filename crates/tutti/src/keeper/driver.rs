@@ -503,7 +503,7 @@ impl Keeper {
                     say!("tutti keeper: job {id} is not launched: it is known, or we stop");
                     return;
                 }
-                let job = Job::new(launch, cgroup, &self.context);
+                let job = Job::new(launch, cgroup, &mut self.context);
                 self.jobs.insert(id, job);
                 self.on_launched(id);
             }

@@ -169,7 +169,7 @@ impl Task {
 
 impl Job {
     /// Takes in a launch and makes the tasks' groups; starts nothing yet.
-    pub(super) fn new(launch: Launch, cgroup_path: Option<ByteBuf>, context: &Context) -> Self {
+    pub(super) fn new(launch: Launch, cgroup_path: Option<ByteBuf>, context: &mut Context) -> Self {
         let scratch = Self::make_scratch(&launch, context);
         let mut program = Program::new(&launch, scratch.as_deref(), context);
         let mut cgroup = None;
@@ -211,11 +211,11 @@ impl Job {
     }
 
     /// Whoever has said where temporary files go had a reason, unless it was another job.
-    fn make_scratch(launch: &Launch, context: &Context) -> Option<PathBuf> {
+    fn make_scratch(launch: &Launch, context: &mut Context) -> Option<PathBuf> {
         let is_wanted = launch.spec.adopt.is_empty()
             && environment::value_of(launch, "TMPDIR").is_none_or(scratch::is_a_jobs);
         let owner = (context.uid == 0).then_some(&launch.credentials);
-        is_wanted.then(|| scratch::make(&context.scratch_prefix, launch.job, owner)).flatten()
+        is_wanted.then(|| context.scratches.make(launch.job, owner)).flatten()
     }
 
     fn make_groups(&mut self, room: Room) -> Result<(), Refusal> {
@@ -553,7 +553,7 @@ impl Job {
             let _ = shm::remove_left(&self.shared, self.launch.credentials.uid, self.began);
         }
         if let Some(scratch) = self.scratch.take() {
-            scratch::remove(scratch);
+            context.scratches.take_back(scratch);
         }
         context.names.forget(self.launch.job);
         if self.launch.spec.script.is_some() {
