@@ -1,6 +1,6 @@
 //! Starting a process with everything set, straight in its group, without waiting for it.
 //!
-//! [`spawn`] makes the child by one system call that also puts it into the group, so there is no
+//! [`Nursery::spawn`] makes the child by one system call that also puts it into the group, so there is no
 //! moment at which it, or a child of it, is outside. Everything else is set in the child, in an
 //! order that the comments of `child.rs` explain; whatever fails there comes back through a pipe.
 //! The child may be born frozen: nobody may wait for it, so the pipe is read when it is readable.
@@ -10,13 +10,17 @@
 //! Whatever lives below the minder is the task, and the minder ends when nothing does any more.
 //!
 //! Nothing is allocated and no lock is taken between fork and exec: all that the child needs is
-//! prepared before. The caller should have one thread only, since descriptors that other threads
+//! prepared before. Where it may, the child uses the caller's memory instead of a copy (`nursery.rs`
+//! says when, and why). The caller should have one thread only, since descriptors that other threads
 //! open without `O_CLOEXEC` at the same time might be inherited before they are closed.
 
 mod child;
+mod nursery;
 mod prepare;
+mod raw;
 
 pub(crate) use child::{Fork, fork_into};
+pub use nursery::Nursery;
 pub use prepare::program_candidates;
 pub(crate) use prepare::words as mask_of;
 
@@ -45,6 +49,8 @@ pub struct Spawn<'a> {
     pub cgroup: Option<BorrowedFd<'a>>,
     /// `cgroup.procs` files of v1 groups to join before all else.
     pub companions: &'a [CString],
+    /// Whether one of these groups limits memory, so that the kernel may kill for want of it.
+    pub limits_memory: bool,
     /// The processors to run on; `None`: those of the caller.
     pub processors: Option<&'a [u32]>,
     /// Standard input, output and error.
@@ -188,69 +194,6 @@ impl std::fmt::Display for Step {
             Self::Stderr => "open the file for standard error",
             Self::Execute => "execute the program",
         })
-    }
-}
-
-/// Starts a process. Returns as soon as it exists; never waits for it.
-///
-/// Besides what `spawn` says, the child has all signals unblocked and at their default, the
-/// ordinary scheduling policy, no favourable nice value, timer slack and OOM score like others.
-///
-/// # Errors
-/// `EINVAL` for no program, an empty `argv`, `StdioFd::Stdout` where it means nothing, or targets
-/// to pass that collide; what pipe and clone say. `EAGAIN`: too many processes. `ENOSYS` and
-/// `EPERM` from clone3 with a group: the kernel is too old, or a filter forbids it.
-pub fn spawn(spawn: &Spawn) -> io::Result<Child> {
-    let inherited = prepare::Inherited::look_up();
-    let mut ready = Ready::new(spawn, &inherited)?;
-    let _held = child::hold_signals();
-    ready.fork().map(|made| ready.child(made))
-}
-
-/// Starts several processes, each as [`spawn`] does; the results are in their order.
-///
-/// All is made ready before the first fork. Whatever page the caller writes to after a fork is copied
-/// at that moment, and again after the next fork: so next to nothing is written in between.
-pub fn spawn_all(spawns: &[Spawn]) -> Vec<io::Result<Child>> {
-    let inherited = prepare::Inherited::look_up();
-    let ready = spawns.iter().map(|spawn| Ready::new(spawn, &inherited));
-    let mut ready: Vec<io::Result<Ready>> = ready.collect();
-    let mut made = Vec::with_capacity(ready.len());
-    {
-        let _held = child::hold_signals();
-        made.extend(ready.iter_mut().map(|one| one.as_mut().ok().map(Ready::fork)));
-    }
-    let children = ready.into_iter().zip(made);
-    children.map(|(ready, made)| Ok(ready?.child(made.expect("it was ready")?))).collect()
-}
-
-/// A process that only has to be forked.
-struct Ready<'a> {
-    plan: prepare::Plan<'a>,
-    report: (OwnedFd, OwnedFd),
-    status: Option<(OwnedFd, OwnedFd)>,
-}
-
-impl<'a> Ready<'a> {
-    fn new(spawn: &'a Spawn<'a>, inherited: &'a prepare::Inherited) -> io::Result<Self> {
-        let report = pipe()?;
-        let status = if spawn.minder { Some(pipe()?) } else { None };
-        let status_child = status.as_ref().map(|(_, write)| write.as_raw_fd());
-        let plan = prepare::Plan::new(spawn, inherited, report.1.as_raw_fd(), status_child)?;
-        Ok(Self { plan, report, status })
-    }
-
-    /// To be called while signals are held.
-    fn fork(&mut self) -> io::Result<(i32, OwnedFd)> {
-        // SAFETY: the child only enters `child::run`, which keeps to what is safe after a fork.
-        match unsafe { fork_into(self.plan.spawn.cgroup, libc::SIGCHLD) }? {
-            Fork::Child => child::run(&mut self.plan),
-            Fork::Parent { pid, pidfd } => Ok((pid, pidfd)),
-        }
-    }
-
-    fn child(self, (pid, pidfd): (i32, OwnedFd)) -> Child {
-        Child { pid, pidfd, report: self.report.0, status: self.status.map(|(read, _)| read) }
     }
 }
 

@@ -1,9 +1,9 @@
 //! The child between fork and exec, and the minder.
 //!
 //! After a fork of a process that may have threads, only async-signal-safe calls are allowed: no
-//! allocation, no lock, no panic that unwinds. So everything here is a system call on what
-//! `prepare.rs` has laid out. Where the C library does more than the call (setting ids in all
-//! threads, which it would look for in vain), the call is made directly.
+//! allocation, no lock, no panic that unwinds. And the memory may be the parent's own, which runs on. So
+//! everything here is a system call on what `prepare.rs` has laid out, made without the C library (see
+//! `raw.rs`); but for the minder, which always has a copy of the memory.
 //!
 //! The order matters:
 //! 1. Minder first, since all else is for the process below it.
@@ -14,18 +14,20 @@
 //! 4. Limits and processors before the identity, since raising takes privilege.
 //! 5. Directory and files after the identity: the user's rights decide.
 
-use super::prepare::Plan;
-use super::{Identity, StdioFd, Step};
-use std::ffi::{CStr, CString, c_int, c_long, c_ulong};
+use super::nursery::CLONE_INTO_CGROUP;
+use super::prepare::{Plan, Stream};
+use super::raw::{self, Answer, word};
+use super::{Identity, Step};
+use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-/// Not in libc with its proper type.
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// What other processes have; a caller that keeps exact time may have set less.
-const TIMER_SLACK_NS: c_ulong = 50_000;
+const TIMER_SLACK_NS: usize = 50_000;
+/// The kernel's own `getpriority` says 20 less the nice value, so that nothing it says is an error.
+const NICE_OF_NOBODY_SPECIAL: usize = 20;
 /// As shells do for a command that could not be run.
 const EXIT_NOT_RUN: c_int = 127;
 
@@ -105,32 +107,29 @@ struct Failure {
     errno: c_int,
 }
 
-/// Turns the -1 of a system call into the failure of `step`.
-fn check(step: Step, result: impl Into<c_long>) -> Result<c_long, Failure> {
-    match result.into() {
-        -1 => Err(Failure { step, errno: errno() }),
-        result => Ok(result),
-    }
+/// Turns the error of a system call into the failure of `step`.
+fn check(step: Step, answer: Answer) -> Result<usize, Failure> {
+    answer.map_err(|errno| Failure { step, errno })
 }
 
-fn errno() -> c_int {
-    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+/// A system call whose arguments are numbers.
+fn call(number: c_long, arguments: [c_int; 4]) -> Answer {
+    let [a, b, c, d] = arguments.map(word);
+    // SAFETY: takes no pointer.
+    unsafe { raw::call(number, [a, b, c, d, 0]) }
 }
 
 /// All that the child does. Does not return.
 pub(super) fn run(plan: &mut Plan) -> ! {
     let Err(failure) = set_up_and_execute(plan);
-    if let (Step::Execute, Some(complaint)) = (failure.step, plan.spawn.complaint) {
+    if let (Step::Execute, Some(complaint)) = (failure.step, &plan.complaint) {
         complain(complaint, failure.errno);
     }
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&(failure.step as c_int).to_ne_bytes());
     bytes[4..].copy_from_slice(&failure.errno.to_ne_bytes());
-    // SAFETY: the buffer is eight bytes; nothing of the parent's is run at the end.
-    unsafe {
-        libc::write(plan.report, bytes.as_ptr().cast(), bytes.len());
-        libc::_exit(EXIT_NOT_RUN)
-    }
+    let _ = raw::write(plan.report, &bytes);
+    raw::exit(EXIT_NOT_RUN)
 }
 
 /// In one call, so that tasks that share a file do not write into each other's lines. That it fails
@@ -140,61 +139,57 @@ fn complain(text: &CStr, errno: c_int) {
     let why = nix::errno::Errno::from_raw(errno).desc();
     let parts = [text.to_bytes(), why.as_bytes(), b"\n"]
         .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+    let arguments = [word(libc::STDERR_FILENO), parts.as_ptr() as usize, parts.len(), 0, 0];
     // SAFETY: the parts are valid for the call, which only reads them.
-    unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), 3) };
+    let _ = unsafe { raw::call(libc::SYS_writev, arguments) };
 }
 
 fn set_up_and_execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failure> {
-    reset_signal_actions(&plan.inherited.signals);
+    reset_signal_actions(&plan.signals);
     if let Some(status) = plan.status {
         split_off_minder(status)?;
     }
-    join_companions(plan.spawn.companions)?;
-    if plan.spawn.new_session {
-        // SAFETY: takes no pointer.
-        check(Step::Session, unsafe { libc::setsid() })?;
+    join_companions(&plan.companions)?;
+    if plan.new_session {
+        check(Step::Session, call(libc::SYS_setsid, [0; 4]))?;
     }
-    reset_scheduling(plan.inherited.oom_score);
+    reset_scheduling(plan.oom_score);
     arrange_descriptors(plan)?;
-    set_limits(plan.spawn.rlimits)?;
+    set_limits(&plan.rlimits)?;
     if let Some(words) = &plan.processors {
         bind(words)?;
     }
-    if let Some(identity) = &plan.spawn.identity {
+    if let Some(identity) = &plan.identity {
         become_user(identity)?;
     }
-    // SAFETY: the directory is a NUL-terminated string; umask cannot fail.
-    unsafe {
-        check(Step::Directory, libc::chdir(plan.spawn.cwd.as_ptr()))?;
-        libc::umask(plan.spawn.umask);
-    }
-    open_streams(&plan.spawn.stdio)?;
+    // SAFETY: the directory is a NUL-terminated string.
+    let entered = unsafe { raw::call(libc::SYS_chdir, [plan.cwd.as_ptr() as usize, 0, 0, 0, 0]) };
+    check(Step::Directory, entered)?;
+    // It cannot fail.
+    let _ = call(libc::SYS_umask, [plan.umask.cast_signed(), 0, 0, 0]);
+    open_streams(&plan.stdio)?;
     unblock_signals();
     execute(plan)
 }
 
 /// Exec resets handlers but keeps what is ignored; a task must not inherit that we ignore SIGPIPE.
-/// Not by the C library, which spares the two signals that it uses itself.
 fn reset_signal_actions(signals: &[c_int]) {
     // The kernel's sigaction: handler, flags, restorer (on some machines) and mask. All zero is
     // the default.
     let default = [0_u64; 4];
-    let none: *mut u64 = ptr::null_mut();
     for &signal in signals {
-        // SAFETY: `default` is as long as the kernel reads.
-        unsafe {
-            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, size_of::<u64>());
-        }
+        let arguments = [word(signal), default.as_ptr() as usize, 0, size_of::<u64>(), 0];
+        // SAFETY: `default` is as long as the kernel reads, and the old one is not asked for.
+        let _ = unsafe { raw::call(libc::SYS_rt_sigaction, arguments) };
     }
 }
 
 fn unblock_signals() {
-    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is written before it is read.
-    unsafe {
-        libc::sigemptyset(none.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
-    }
+    // The kernel's set: a bit for each of 64 signals.
+    let none = 0_u64;
+    let set = [word(libc::SIG_SETMASK), (&raw const none) as usize, 0, size_of::<u64>(), 0];
+    // SAFETY: the set is as long as said, and the old one is not asked for.
+    let _ = unsafe { raw::call(libc::SYS_rt_sigprocmask, set) };
 }
 
 fn join_companions(files: &[CString]) -> Result<(), Failure> {
@@ -205,37 +200,33 @@ fn join_companions(files: &[CString]) -> Result<(), Failure> {
 }
 
 fn write_file(path: &CStr, content: &[u8]) -> Result<(), c_int> {
-    // SAFETY: path and content are valid for the calls, and the descriptor is ours to close.
-    unsafe {
-        let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-        if fd == -1 {
-            return Err(errno());
-        }
-        let written = libc::write(fd, content.as_ptr().cast(), content.len());
-        let result = if written == -1 { Err(errno()) } else { Ok(()) };
-        libc::close(fd);
-        result
-    }
+    let fd = raw::open(path, libc::O_WRONLY | libc::O_CLOEXEC, 0)?;
+    let written = raw::write(fd, content);
+    raw::close(fd);
+    written.map(|_| ())
 }
 
 /// The child must not profit, or suffer, from what a daemon of ours has set for itself. Failing is
 /// no reason not to run: nothing of it can be the user's loss.
 fn reset_scheduling(oom_score: bool) {
-    let ordinary = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `ordinary` is valid for the call; the others take no pointer.
-    unsafe {
-        let policy = libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK;
-        if matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR) {
-            libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary);
-        }
-        // A user may have made all of his own processes nicer: that stays.
-        if libc::getpriority(libc::PRIO_PROCESS, 0) < 0 {
-            libc::setpriority(libc::PRIO_PROCESS, 0, 0);
-        }
-        let slack = libc::prctl(libc::PR_GET_TIMERSLACK);
-        if c_ulong::try_from(slack).is_ok_and(|slack| slack < TIMER_SLACK_NS) {
-            libc::prctl(libc::PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-        }
+    let policy = call(libc::SYS_sched_getscheduler, [0; 4]).unwrap_or(0);
+    let policy = policy & !word(libc::SCHED_RESET_ON_FORK);
+    if policy == word(libc::SCHED_FIFO) || policy == word(libc::SCHED_RR) {
+        let ordinary = libc::sched_param { sched_priority: 0 };
+        let arguments = [0, word(libc::SCHED_OTHER), (&raw const ordinary) as usize, 0, 0];
+        // SAFETY: `ordinary` is valid for the call.
+        let _ = unsafe { raw::call(libc::SYS_sched_setscheduler, arguments) };
+    }
+    // A user may have made all of his own processes nicer: that stays.
+    let nice = call(libc::SYS_getpriority, [libc::PRIO_PROCESS.cast_signed(), 0, 0, 0]);
+    if nice.is_ok_and(|nice| nice > NICE_OF_NOBODY_SPECIAL) {
+        let _ = call(libc::SYS_setpriority, [libc::PRIO_PROCESS.cast_signed(), 0, 0, 0]);
+    }
+    let slack = call(libc::SYS_prctl, [libc::PR_GET_TIMERSLACK, 0, 0, 0]);
+    if slack.is_ok_and(|slack| slack < TIMER_SLACK_NS) {
+        let arguments = [word(libc::PR_SET_TIMERSLACK), TIMER_SLACK_NS, 0, 0, 0];
+        // SAFETY: takes no pointer.
+        let _ = unsafe { raw::call(libc::SYS_prctl, arguments) };
     }
     if oom_score {
         let _ = write_file(c"/proc/self/oom_score_adj", b"0");
@@ -247,26 +238,24 @@ fn reset_scheduling(oom_score: bool) {
 fn arrange_descriptors(plan: &mut Plan) -> Result<(), Failure> {
     const STEP: Step = Step::Descriptors;
     let copy = |fd: RawFd, lowest: RawFd| {
-        // SAFETY: takes no pointer.
-        let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest) };
-        check(STEP, copy).map(|_| copy)
+        check(STEP, call(libc::SYS_fcntl, [fd, libc::F_DUPFD_CLOEXEC, lowest, 0]))
+            .map(|copy| copy as RawFd)
     };
     plan.report = copy(plan.report, plan.first_free)?;
     for (source, _) in &mut plan.moves {
         *source = copy(*source, plan.first_free)?;
     }
     for &(source, target) in &plan.moves {
-        // SAFETY: takes no pointer. The copy without the close-on-exec flag is what is wanted.
-        check(STEP, unsafe { libc::dup2(source, target) })?;
+        // The copy without the close-on-exec flag is what is wanted.
+        check(STEP, raw::duplicate(source, target, 0))?;
     }
-    for (target, stream) in (0..).zip(&plan.spawn.stdio) {
-        if let StdioFd::Null = stream {
+    for (target, stream) in (0..).zip(&plan.stdio) {
+        if let Stream::Null = stream {
             open_at(STEP, target, c"/dev/null", libc::O_RDWR, 0)?;
         }
     }
     if plan.report != plan.first_free {
-        // SAFETY: takes no pointer.
-        check(STEP, unsafe { libc::dup3(plan.report, plan.first_free, libc::O_CLOEXEC) })?;
+        check(STEP, raw::duplicate(plan.report, plan.first_free, libc::O_CLOEXEC))?;
         plan.report = plan.first_free;
     }
     let mut gap = 3;
@@ -281,61 +270,56 @@ fn arrange_descriptors(plan: &mut Plan) -> Result<(), Failure> {
 /// Closes all descriptors from `first` to `last`. Before kernel 5.9 one by one: the minder would
 /// hold open what somebody waits to see closed.
 fn close_from_to(first: RawFd, last: RawFd) {
-    if first > last {
+    if first > last || call(libc::SYS_close_range, [first, last, 0, 0]).is_ok() {
         return;
     }
-    // SAFETY: takes no pointer; whoever owned them in the parent still does there.
-    let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-    if result == -1 {
-        // SAFETY: as above.
-        let limit = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) }.min(65_536);
-        for fd in first..=last.min(RawFd::try_from(limit).unwrap_or(RawFd::MAX)) {
-            // SAFETY: as above.
-            unsafe { libc::close(fd) };
-        }
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let resource = libc::RLIMIT_NOFILE as usize;
+    // SAFETY: `limit` can be written, and no new one is set.
+    let _ =
+        unsafe { raw::call(libc::SYS_prlimit64, [0, resource, 0, (&raw mut limit) as usize, 0]) };
+    let limit = RawFd::try_from(limit.rlim_cur).unwrap_or(RawFd::MAX).min(65_536);
+    for fd in first..=last.min(limit) {
+        raw::close(fd);
     }
 }
 
 fn set_limits(limits: &[(c_int, u64, u64)]) -> Result<(), Failure> {
     for &(resource, soft, hard) in limits {
         let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
-        let none: *mut libc::rlimit64 = ptr::null_mut();
+        let arguments = [0, word(resource), (&raw const limit) as usize, 0, 0];
         // SAFETY: `limit` is valid for the call, and the old one is not asked for.
-        let result =
-            unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, &raw const limit, none) };
-        check(Step::Limits, result)?;
+        check(Step::Limits, unsafe { raw::call(libc::SYS_prlimit64, arguments) })?;
     }
     Ok(())
 }
 
 fn bind(words: &[u64]) -> Result<(), Failure> {
-    let bytes = size_of_val(words);
+    let arguments = [0, size_of_val(words), words.as_ptr() as usize, 0, 0];
     // SAFETY: the mask is as long as said; 0 is this thread.
-    let result = unsafe { libc::sched_setaffinity(0, bytes, words.as_ptr().cast()) };
-    check(Step::Processors, result).map(|_| ())
+    let bound = unsafe { raw::call(libc::SYS_sched_setaffinity, arguments) };
+    check(Step::Processors, bound).map(|_| ())
 }
 
-/// Groups first: afterwards there is no right to set them. Not by the C library (see the module).
+/// Groups first: afterwards there is no right to set them.
 fn become_user(identity: &Identity) -> Result<(), Failure> {
     let Identity { uid, gid, ref groups } = *identity;
-    // SAFETY: the list is as long as said; the others take no pointer.
-    unsafe {
-        let set = libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr());
-        check(Step::Identity, set)?;
-        check(Step::Identity, libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
-        check(Step::Identity, libc::syscall(libc::SYS_setresuid, uid, uid, uid))?;
-    }
+    let [uid, gid] = [uid, gid].map(u32::cast_signed);
+    let arguments = [groups.len(), groups.as_ptr() as usize, 0, 0, 0];
+    // SAFETY: the list is as long as said.
+    check(Step::Identity, unsafe { raw::call(libc::SYS_setgroups, arguments) })?;
+    check(Step::Identity, call(libc::SYS_setresgid, [gid, gid, gid, 0]))?;
+    check(Step::Identity, call(libc::SYS_setresuid, [uid, uid, uid, 0]))?;
     Ok(())
 }
 
-fn open_streams(streams: &[StdioFd; 3]) -> Result<(), Failure> {
+fn open_streams(streams: &[Stream; 3]) -> Result<(), Failure> {
     let steps = [Step::Stdin, Step::Stdout, Step::Stderr];
     for (target, (stream, step)) in (0..).zip(streams.iter().zip(steps)) {
         match stream {
-            StdioFd::Open { path, flags, mode } => open_at(step, target, path, *flags, *mode)?,
-            // SAFETY: takes no pointer.
-            StdioFd::Stdout => drop(check(step, unsafe { libc::dup2(1, target) })?),
-            StdioFd::Fd(_) | StdioFd::Null => {}
+            Stream::File { path, flags, mode } => open_at(step, target, path, *flags, *mode)?,
+            Stream::Output => drop(check(step, raw::duplicate(1, target, 0))?),
+            Stream::Given | Stream::Null => {}
         }
     }
     Ok(())
@@ -343,17 +327,13 @@ fn open_streams(streams: &[StdioFd; 3]) -> Result<(), Failure> {
 
 fn open_at(step: Step, target: RawFd, path: &CStr, flags: c_int, mode: u32) -> Result<(), Failure> {
     let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY;
-    // SAFETY: `path` is a NUL-terminated string, and the descriptor ours.
-    unsafe {
-        let fd = libc::open(path.as_ptr(), flags, mode);
-        check(step, fd)?;
-        if fd == target {
-            // It was free: the caller's own stream was closed.
-            check(step, libc::fcntl(fd, libc::F_SETFD, 0))?;
-        } else {
-            check(step, libc::dup2(fd, target))?;
-            libc::close(fd);
-        }
+    let fd = raw::open(path, flags, mode).map_err(|errno| Failure { step, errno })?;
+    if fd == target {
+        // It was free: the caller's own stream was closed.
+        check(step, call(libc::SYS_fcntl, [fd, libc::F_SETFD, 0, 0]))?;
+    } else {
+        check(step, raw::duplicate(fd, target, 0))?;
+        raw::close(fd);
     }
     Ok(())
 }
@@ -362,18 +342,14 @@ fn open_at(step: Step, target: RawFd, path: &CStr, flags: c_int, mode: u32) -> R
 /// run, but remembers the latter, since it says more.
 fn execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failure> {
     let mut worst = libc::ENOENT;
-    for file in plan.spawn.program {
-        // SAFETY: the arrays end in a null pointer, and all strings live in the plan's borrows.
-        unsafe { libc::execve(file.as_ptr(), plan.argv.as_ptr(), plan.env.as_ptr()) };
-        match errno() {
+    for file in &plan.program {
+        match exec(file, &plan.argv, &plan.env) {
             libc::EACCES => worst = libc::EACCES,
             libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT => {}
             libc::ENOEXEC => {
                 // A script without `#!`.
                 plan.shell_argv[1] = file.as_ptr();
-                let argv = plan.shell_argv.as_ptr();
-                // SAFETY: as above.
-                unsafe { libc::execve(c"/bin/sh".as_ptr(), argv, plan.env.as_ptr()) };
+                exec(c"/bin/sh", &plan.shell_argv, &plan.env);
                 worst = libc::ENOEXEC;
                 break;
             }
@@ -386,16 +362,18 @@ fn execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failure> {
     Err(Failure { step: Step::Execute, errno: worst })
 }
 
+/// Why it did not come to it.
+fn exec(file: &CStr, argv: &[*const c_char], env: &[*const c_char]) -> c_int {
+    let arguments = [file.as_ptr() as usize, argv.as_ptr() as usize, env.as_ptr() as usize, 0, 0];
+    // SAFETY: the arrays end in a null pointer, and the plan holds all strings.
+    unsafe { raw::call(libc::SYS_execve, arguments) }.err().unwrap_or(0)
+}
+
 /// Makes this process the minder and returns in its child only.
 fn split_off_minder(status: RawFd) -> Result<(), Failure> {
-    // SAFETY: the prctl takes no pointer; clone copies memory and stack, and the child goes on in
-    // the same code, which is async-signal-safe.
-    let root = unsafe {
-        check(Step::Minder, libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))?;
-        let flags = c_long::from(libc::SIGCHLD);
-        libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize)
-    };
-    match check(Step::Minder, root)? {
+    check(Step::Minder, call(libc::SYS_prctl, [libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0]))?;
+    // Memory and stack are copied, and the child goes on in the same code, which is async-signal-safe.
+    match check(Step::Minder, call(libc::SYS_clone, [libc::SIGCHLD, 0, 0, 0]))? {
         0 => Ok(()),
         // Lossless: process numbers are at most 2^22.
         #[allow(clippy::cast_possible_truncation, reason = "process numbers are at most 2^22")]
@@ -455,8 +433,7 @@ fn reap_any() -> Option<(i32, c_int)> {
     // SAFETY: the status can be written.
     match unsafe { libc::waitpid(-1, &raw mut wait_status, libc::__WALL | libc::WNOHANG) } {
         0 => None,
-        // SAFETY: runs nothing of the parent's.
-        -1 if errno() == libc::ECHILD => unsafe { libc::_exit(0) },
+        -1 if io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) => raw::exit(0),
         -1 => None,
         ended => Some((ended, wait_status)),
     }

@@ -1,6 +1,7 @@
-//! What is made ready before the fork, since the child must not allocate.
+//! What is made ready before the fork, since the child must not allocate. The child may use it after
+//! whoever asked for it has gone on, so all of it is owned.
 
-use super::{Spawn, StdioFd};
+use super::{Identity, Spawn, StdioFd};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -15,6 +16,8 @@ pub(super) struct Inherited {
     pub(super) signals: Vec<c_int>,
     /// Whether its OOM score is another than that of ordinary processes.
     pub(super) oom_score: bool,
+    /// Whether processes that become another user stay open to that user's debuggers.
+    pub(super) shows_memory: bool,
 }
 
 impl Inherited {
@@ -23,6 +26,8 @@ impl Inherited {
         Self {
             signals: (1..=SIGNALS).filter(|&signal| !is_default(signal)).collect(),
             oom_score: oom_score.map_or(true, |score| score != b"0\n"),
+            shows_memory: std::fs::read("/proc/sys/fs/suid_dumpable")
+                .is_ok_and(|value| value.trim_ascii() == b"1"),
         }
     }
 }
@@ -41,15 +46,43 @@ fn is_default(signal: c_int) -> bool {
     result == 0 && now[0] == libc::SIG_DFL as u64
 }
 
+/// Where a standard stream goes, with nothing borrowed.
+#[derive(Debug)]
+pub(super) enum Stream {
+    /// Among the descriptors to arrange.
+    Given,
+    Null,
+    /// Where standard output goes.
+    Output,
+    File {
+        path: CString,
+        flags: c_int,
+        mode: u32,
+    },
+}
+
 /// Everything for the child, in the form that system calls want.
-pub(super) struct Plan<'a> {
-    pub(super) spawn: &'a Spawn<'a>,
-    pub(super) inherited: &'a Inherited,
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// What the pointers point to.
+    _texts: Vec<CString>,
     /// Null-terminated, as `execve` wants it.
     pub(super) argv: Vec<*const c_char>,
     pub(super) env: Vec<*const c_char>,
     /// `/bin/sh FILE arguments`, for a script without `#!`; the child fills in element 1.
     pub(super) shell_argv: Vec<*const c_char>,
+    pub(super) program: Vec<CString>,
+    pub(super) cwd: CString,
+    pub(super) umask: u32,
+    pub(super) rlimits: Vec<(c_int, u64, u64)>,
+    pub(super) identity: Option<Identity>,
+    pub(super) companions: Vec<CString>,
+    pub(super) new_session: bool,
+    pub(super) complaint: Option<CString>,
+    pub(super) stdio: [Stream; 3],
+    /// See [`Inherited`].
+    pub(super) signals: Vec<c_int>,
+    pub(super) oom_score: bool,
     /// Source (later: its copy out of the way) and target of each descriptor to arrange.
     pub(super) moves: Vec<(RawFd, RawFd)>,
     /// Targets from 3 on, ascending.
@@ -62,12 +95,12 @@ pub(super) struct Plan<'a> {
     pub(super) status: Option<RawFd>,
 }
 
-impl<'a> Plan<'a> {
+impl Plan {
     /// # Errors
     /// `EINVAL` for what cannot be carried out.
     pub(super) fn new(
-        spawn: &'a Spawn<'a>,
-        inherited: &'a Inherited,
+        spawn: &Spawn,
+        inherited: &Inherited,
         report: RawFd,
         status: Option<RawFd>,
     ) -> io::Result<Self> {
@@ -84,15 +117,28 @@ impl<'a> Plan<'a> {
         {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        let argv = pointers(&[spawn.argv]);
+        let texts: Vec<CString> =
+            [spawn.argv, spawn.env[0], spawn.env[1]].into_iter().flatten().cloned().collect();
+        let (arguments, environment) = texts.split_at(spawn.argv.len());
+        let (argv, env) = (pointers(arguments), pointers(environment));
         let mut shell_argv = vec![c"/bin/sh".as_ptr(), ptr::null()];
         shell_argv.extend(&argv[1..]);
         Ok(Self {
-            spawn,
-            inherited,
+            _texts: texts,
             argv,
+            env,
             shell_argv,
-            env: pointers(&spawn.env),
+            program: spawn.program.to_vec(),
+            cwd: spawn.cwd.to_owned(),
+            umask: spawn.umask,
+            rlimits: spawn.rlimits.to_vec(),
+            identity: spawn.identity.clone(),
+            companions: spawn.companions.to_vec(),
+            new_session: spawn.new_session,
+            complaint: spawn.complaint.map(CStr::to_owned),
+            stdio: [&spawn.stdio[0], &spawn.stdio[1], &spawn.stdio[2]].map(Stream::of),
+            signals: inherited.signals.clone(),
+            oom_score: inherited.oom_score,
             moves: moves(spawn),
             first_free: kept.last().map_or(3, |last| last.saturating_add(1)),
             kept,
@@ -111,9 +157,21 @@ fn moves(spawn: &Spawn) -> Vec<(RawFd, RawFd)> {
     streams.chain(spawn.pass.iter().copied()).collect()
 }
 
-fn pointers(parts: &[&[CString]]) -> Vec<*const c_char> {
-    let strings = parts.iter().copied().flatten();
-    strings.map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+impl Stream {
+    fn of(stdio: &StdioFd) -> Self {
+        match stdio {
+            StdioFd::Fd(_) => Self::Given,
+            StdioFd::Null => Self::Null,
+            StdioFd::Stdout => Self::Output,
+            StdioFd::Open { path, flags, mode } => {
+                Self::File { path: path.clone(), flags: *flags, mode: *mode }
+            }
+        }
+    }
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
 /// The bit mask that `sched_setaffinity` takes.

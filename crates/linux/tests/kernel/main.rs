@@ -9,6 +9,7 @@
 
 mod group;
 mod group_limits;
+mod nursery;
 mod priority;
 mod spawn_fails;
 mod spawn_sets;

@@ -1,19 +1,24 @@
 //! What cannot be started is reported with the step and the error number.
 
-use crate::support::{Directory, Forked, LATE, Launch, NOBODY, c_string, need_root, open};
+use crate::support::{
+    Directory, Forked, LATE, Launch, NOBODY, c_string, each_way, need_root, open,
+};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use tutti_linux::spawn::{Identity, Report, Spawn, StdioFd, Step, read_report, spawn, spawn_all};
+use tutti_linux::spawn::{Identity, Nursery, Report, Spawn, StdioFd, Step, read_report};
 
 fn check(launch: &Launch, step: Step, errno: i32) {
-    let mut process = launch.start(None);
-    assert_eq!(process.report(), Report::Failed { step, errno });
-    let pid = Pid::from_raw(process.pid());
-    assert_eq!(process.wait(), WaitStatus::Exited(pid, 127));
+    let name = format!("fails-{step:?}-{errno}-{}", launch.argv[0].to_bytes().len());
+    each_way(&name, |group| {
+        let mut process = launch.start(group);
+        assert_eq!(process.report(), Report::Failed { step, errno });
+        let pid = Pid::from_raw(process.pid());
+        assert_eq!(process.wait(), WaitStatus::Exited(pid, 127));
+    });
 }
 
 fn candidates(files: &[&str]) -> Launch {
@@ -153,6 +158,7 @@ fn plain<'a>(program: &'a [CString], argv: &'a [CString]) -> Spawn<'a> {
         identity: None,
         cgroup: None,
         companions: &[],
+        limits_memory: false,
         processors: None,
         stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
         pass: &[],
@@ -167,7 +173,11 @@ fn what_makes_no_sense_is_refused_at_once() {
     let (program, argv) = ([c"/bin/true".to_owned()], [c"true".to_owned()]);
     let base = plain(&program, &argv);
     let refused = |made: Spawn| {
-        assert_eq!(spawn(&made).unwrap_err().raw_os_error(), Some(libc::EINVAL), "{made:?}");
+        assert_eq!(
+            Nursery::new().spawn(&made).unwrap_err().raw_os_error(),
+            Some(libc::EINVAL),
+            "{made:?}"
+        );
     };
     refused(Spawn { argv: &[], ..base.clone() });
     refused(Spawn { program: &[], ..base.clone() });
@@ -183,7 +193,7 @@ fn of_several_each_starts_or_fails_by_itself() {
     let argv = |script: &CStr| [c"sh".to_owned(), c"-c".to_owned(), script.to_owned()];
     let (three, none, five) = (argv(c"exit 3"), [], argv(c"exit 5"));
     let nowhere = [c"/nonexistent".to_owned()];
-    let made = spawn_all(&[
+    let made = Nursery::new().spawn_all(&[
         plain(&program, &three),
         plain(&program, &none),
         plain(&nowhere, &three),

@@ -12,7 +12,7 @@ use tutti_linux::cgroup::{Cgroup, Hierarchy};
 use tutti_linux::proc::ProcessStat;
 use tutti_linux::signal::{Root, Traversal, Walk, kill_tree};
 use tutti_linux::spawn::{
-    Child, Identity, Report, Spawn, StdioFd, program_candidates, read_number, read_report, spawn,
+    Child, Identity, Nursery, Report, Spawn, StdioFd, program_candidates, read_number, read_report,
 };
 
 /// How long nothing must happen where nothing is to happen.
@@ -67,6 +67,14 @@ impl Drop for Subtree {
     }
 }
 
+/// With a copy of the memory, and in a group, where it is shared until the program runs.
+pub(crate) fn each_way(name: &str, check: impl Fn(Option<&Cgroup>)) {
+    check(None);
+    let subtree = Subtree::new(name);
+    let group = subtree.group("g");
+    check(Some(&group));
+}
+
 /// A directory, removed with the test.
 pub(crate) struct Directory(pub(crate) PathBuf);
 
@@ -93,6 +101,7 @@ pub(crate) struct Launch {
     pub(crate) rlimits: Vec<(i32, u64, u64)>,
     pub(crate) identity: Option<Identity>,
     pub(crate) companions: Vec<CString>,
+    pub(crate) limits_memory: bool,
     pub(crate) processors: Option<Vec<u32>>,
     pub(crate) pass: Vec<(i32, i32)>,
     pub(crate) stdin: StdioFd<'static>,
@@ -116,6 +125,7 @@ impl Launch {
             rlimits: Vec::new(),
             identity: None,
             companions: Vec::new(),
+            limits_memory: false,
             processors: None,
             pass: Vec::new(),
             stdin: StdioFd::Null,
@@ -137,6 +147,10 @@ impl Launch {
     }
 
     pub(crate) fn start(&self, group: Option<&Cgroup>) -> Process {
+        self.start_from(&mut Nursery::new(), group)
+    }
+
+    pub(crate) fn start_from(&self, nursery: &mut Nursery, group: Option<&Cgroup>) -> Process {
         let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).expect("a pipe");
         let path = self.env[0].to_bytes().strip_prefix(b"PATH=");
         let program = match &self.program {
@@ -144,24 +158,26 @@ impl Launch {
             None => program_candidates(&self.argv[0], path),
         };
         let stdout = self.stdout.clone().unwrap_or(StdioFd::Fd(write.as_fd()));
-        let child = spawn(&Spawn {
-            argv: &self.argv,
-            env: [&self.env[..1], &self.env[1..]],
-            program: &program,
-            cwd: &self.cwd,
-            umask: 0o027,
-            rlimits: &self.rlimits,
-            identity: self.identity.clone(),
-            cgroup: group.map(Cgroup::fd),
-            companions: &self.companions,
-            processors: self.processors.as_deref(),
-            stdio: [self.stdin.clone(), stdout, self.stderr.clone()],
-            pass: &self.pass,
-            new_session: true,
-            minder: self.minder,
-            complaint: self.complaint.as_deref(),
-        })
-        .expect("it starts");
+        let child = nursery
+            .spawn(&Spawn {
+                argv: &self.argv,
+                env: [&self.env[..1], &self.env[1..]],
+                program: &program,
+                cwd: &self.cwd,
+                umask: 0o027,
+                rlimits: &self.rlimits,
+                identity: self.identity.clone(),
+                cgroup: group.map(Cgroup::fd),
+                companions: &self.companions,
+                limits_memory: self.limits_memory,
+                processors: self.processors.as_deref(),
+                stdio: [self.stdin.clone(), stdout, self.stderr.clone()],
+                pass: &self.pass,
+                new_session: true,
+                minder: self.minder,
+                complaint: self.complaint.as_deref(),
+            })
+            .expect("it starts");
         Process { child, output: read.into(), reaped: false }
     }
 

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use tutti_core::JobId;
+use tutti_linux::spawn::Nursery;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::limits::TASKS_PER_NODE_MAX;
 use tutti_wire::pmi::Names;
@@ -31,6 +32,8 @@ pub(super) struct Context {
     /// Room for output that nobody wants.
     pub(super) scratch: Vec<u8>,
     pub(super) spool: PathBuf,
+    /// Where tasks are while their programs do not run yet.
+    pub(super) nursery: Nursery,
     /// Directories for temporary files.
     pub(super) scratches: Scratches,
     /// Whether tasks can be started as other users.
@@ -99,6 +102,7 @@ impl Context {
             names: Names::new(),
             scratch: vec![0; 64 << 10],
             spool,
+            nursery: Nursery::new(),
             scratches: Scratches::new(scratch_prefix),
             uid: nix::unistd::geteuid().as_raw(),
             descriptors,

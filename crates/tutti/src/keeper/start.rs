@@ -18,7 +18,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use tutti_core::TaskStatus;
 use tutti_linux::cgroup::Cgroup;
-use tutti_linux::spawn::{Child, Report, Spawn, StdioFd, Step, read_report, spawn_all};
+use tutti_linux::spawn::{Child, Report, Spawn, StdioFd, Step, read_report};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::{InputTo, Stdio};
@@ -137,7 +137,7 @@ impl Job {
     fn fork(&mut self, ready: Vec<Ready>, context: &mut Context) {
         let Ok(program) = &self.program else { return };
         let spawns: Vec<Spawn> = ready.iter().map(|task| self.spawn_of(task, program)).collect();
-        let children = spawn_all(&spawns);
+        let children = context.nursery.spawn_all(&spawns);
         drop(spawns);
         for (Ready { index, .. }, child) in ready.into_iter().zip(children) {
             match child {
@@ -162,6 +162,7 @@ impl Job {
             identity: program.identity.clone(),
             cgroup: group.map(Cgroup::fd),
             companions: &task.companions,
+            limits_memory: self.launch.memory_per_task_bytes.is_some(),
             processors: (!task.processors.is_empty()).then_some(&task.processors),
             stdio: [&task.streams[0], &task.streams[1], &task.streams[2]].map(Source::for_child),
             pass: &task.pass,
