@@ -35,7 +35,7 @@ pub struct Options {
     /// How many nodes.
     pub nodes: usize,
     /// By how many seconds the monotonic clock of each node is ahead of the machine's, if at all; the
-    /// last counts for all that follow.
+    /// last counts for all that follow. A clock cannot be put to before the machine's own start.
     pub clocks_ahead_s: Vec<i64>,
     /// How many agents connect to the same one, if not as many as usual.
     pub fan_out: Option<u32>,

@@ -167,7 +167,7 @@ fn switches(bed: &Bed) -> BTreeMap<String, BTreeSet<(u64, String, String)>> {
 
 #[test]
 fn gangs_switch_at_the_same_instants_on_nodes_whose_clocks_differ() {
-    let bed = Bed::up(3, &[0, 7200, -5000]);
+    let bed = Bed::up(3, &[9000, 16_200, 0]);
     bed.tutti(1, &["params", "quantum=20ms"]).expect(0);
     for _ in 0..2 {
         bed.tutti(1, &["submit", "-n", "6", "-o", "/dev/null", "--", "sleep", &bed.audit.nap])
