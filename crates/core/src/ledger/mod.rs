@@ -391,8 +391,12 @@ impl Ledger {
         }
     }
 
-    /// A new job begins; says whether it runs where it stands already.
+    /// A new job begins; says whether it runs where it stands already. Who runs nowhere does not: it
+    /// stood there by when it was to begin.
     fn begin_where_listed(&mut self, job: JobId, runs: &Runs, clock: u64) -> bool {
+        if runs.rows.is_empty() {
+            return false;
+        }
         let account = self.accounts.get_mut(&job).filter(|account| {
             account.standing == Standing::New && account.runs == *runs && account.began == clock
         });
@@ -479,6 +483,22 @@ mod tests {
         ledger.stage(stage(30, &[(1, 20)], &[(1, &[1])]));
         ledger.advance(ClusterTime(60));
         assert_eq!(ledger.close(JobId(1)), Nanos(30));
+    }
+
+    #[test]
+    fn who_was_to_begin_and_does_not_is_foretold_nothing() {
+        let mut ledger = Ledger::default();
+        ledger.stage(stage(0, &[(1, 10)], &[]));
+        let (home, limit) = (RowId(1), Some(Nanos(100)));
+        let begins = ClusterTime(50);
+        ledger.open(JobId(1), Opening { home, processors: 1, limit, begins });
+        let nowhere = Runs { home, rows: Rows::default() };
+        ledger.stage(Stage { at: begins, frame: None, runs: [(JobId(1), nowhere)].into() });
+        ledger.advance(begins);
+        assert!(ledger.complete());
+        ledger.close(JobId(1));
+        assert!(ledger.complete());
+        assert_eq!(ledger.next_due(), None);
     }
 
     #[test]
