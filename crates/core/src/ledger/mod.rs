@@ -207,6 +207,10 @@ impl Ledger {
     pub fn close(&mut self, job: JobId) -> Nanos {
         let Some(mut account) = self.accounts.remove(&job) else { return Nanos::ZERO };
         self.paces.remove(job, &account);
+        // Who is in line again and begins anew before a stage is entered has nothing of it.
+        for stage in &mut self.stages {
+            stage.runs.retain(|(other, _)| *other != job);
+        }
         self.limited -= usize::from(account.limit.is_some());
         account.settle(clock_of(&self.clocks, &account.runs.rows));
         Nanos(account.settled)
@@ -483,6 +487,20 @@ mod tests {
         ledger.stage(stage(30, &[(1, 20)], &[(1, &[1])]));
         ledger.advance(ClusterTime(60));
         assert_eq!(ledger.close(JobId(1)), Nanos(30));
+    }
+
+    #[test]
+    fn who_begins_anew_has_nothing_of_what_was_to_come_before() {
+        let mut ledger = Ledger::default();
+        open(&mut ledger, 1, 1, 0);
+        ledger.stage(stage(50, &[(1, 10)], &[(1, &[1])]));
+        assert_eq!(ledger.close(JobId(1)), Nanos::ZERO);
+        open(&mut ledger, 1, 1, 0);
+        ledger.stage(stage(90, &[(2, 10)], &[]));
+        ledger.stage(stage(95, &[(2, 10)], &[(1, &[2])]));
+        ledger.advance(ClusterTime(100));
+        assert!(ledger.complete());
+        assert_eq!(ledger.close(JobId(1)), Nanos(5));
     }
 
     #[test]
