@@ -5,9 +5,8 @@
 //! jobs are gone that have reached their limits, all in one event: that they would be was known,
 //! and all that was promised counts on it. Next arrive those that leave their processors or come
 //! back ([`MoveCost`]). Then come the jobs that are handed in, in the order of the workload, then
-//! those that are done earlier than they had to be, in the order in which they started (or the
-//! other way round: [`Order`]); each is an event by itself, on which the core decides before the
-//! next.
+//! those that are done earlier than they had to be, in the order in which they started (or
+//! otherwise: [`Order`]); each is an event by itself, on which the core decides before the next.
 
 use crate::error::SimError;
 use crate::feedback::{Arrival, Feedback, Waiting};
@@ -89,6 +88,9 @@ pub enum Order {
     SubmitFirst,
     /// Jobs that are done: what they leave is free for those handed in.
     EndFirst,
+    /// Jobs that are handed in; then jobs that are done, also those that have reached their limits,
+    /// each by itself.
+    OneByOne,
 }
 
 /// How it is worked out how far jobs have got.
@@ -248,7 +250,8 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 break;
             }
             self.pass(due);
-            if done == due && self.end_those_at_their_limits()? {
+            let limits_first = self.settings.order != Order::OneByOne;
+            if limits_first && done == due && self.end_those_at_their_limits()? {
                 continue;
             }
             if let Some(arrival) = self.moves.arrived(self.now) {
@@ -256,7 +259,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 self.settle()?;
                 continue;
             }
-            let submits_first = self.settings.order == Order::SubmitFirst || done > due;
+            let submits_first = self.settings.order != Order::EndFirst || done > due;
             if submit == due && submits_first {
                 // Who waited stands above in the workload.
                 if let Some(job) = self.waiting.take(self.now) {

@@ -238,8 +238,7 @@ fn reset_scheduling(oom_score: bool) {
 fn arrange_descriptors(plan: &mut Plan) -> Result<(), Failure> {
     const STEP: Step = Step::Descriptors;
     let copy = |fd: RawFd, lowest: RawFd| {
-        check(STEP, call(libc::SYS_fcntl, [fd, libc::F_DUPFD_CLOEXEC, lowest, 0]))
-            .map(|copy| copy as RawFd)
+        check(STEP, call(libc::SYS_fcntl, [fd, libc::F_DUPFD_CLOEXEC, lowest, 0])).map(raw::small)
     };
     plan.report = copy(plan.report, plan.first_free)?;
     for (source, _) in &mut plan.moves {

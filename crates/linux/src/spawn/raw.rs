@@ -12,21 +12,18 @@ pub(super) const CAN_SHARE: bool = cfg!(target_arch = "x86_64");
 /// What the kernel answers, or the number of the error.
 pub(super) type Answer = Result<usize, c_int>;
 
-/// The kernel gives errors as the numbers from -4095 to -1.
-const ERRORS_FROM: usize = usize::MAX - 4094;
-
 /// Calls the kernel.
 ///
 /// # Safety
 /// As for the call: pointers among the arguments must be valid for what it does with them.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn call(number: c_long, [a, b, c, d, e]: [usize; 5]) -> Answer {
-    let result: usize;
+    let result: c_long;
     // SAFETY: the kernel changes no other register than these; the rest the caller promises.
     unsafe {
         std::arch::asm!(
             "syscall",
-            inlateout("rax") number.cast_unsigned() as usize => result,
+            inlateout("rax") number => result,
             in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") 0_usize,
             out("rcx") _, out("r11") _,
             options(nostack)
@@ -44,13 +41,19 @@ pub(super) unsafe fn call(number: c_long, [a, b, c, d, e]: [usize; 5]) -> Answer
     // SAFETY: the caller promises it. Nobody shares memory here.
     match unsafe { libc::syscall(number, a, b, c, d, e, 0_usize) } {
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
-        result => Ok(result.cast_unsigned() as usize),
+        result => usize::try_from(result).map_err(|_| libc::EIO),
     }
 }
 
+/// The kernel gives errors as negative numbers; no call that is made here answers with one.
 #[cfg(target_arch = "x86_64")]
-const fn answer(result: usize) -> Answer {
-    if result < ERRORS_FROM { Ok(result) } else { Err(result.wrapping_neg() as c_int) }
+fn answer(result: c_long) -> Answer {
+    usize::try_from(result).map_err(|_| c_int::try_from(-result).unwrap_or(libc::EIO))
+}
+
+/// An answer that is a descriptor, or another small number.
+pub(super) fn small(answer: usize) -> c_int {
+    c_int::try_from(answer).unwrap_or(-1)
 }
 
 /// What a number is as an argument: negative ones, such as `AT_FDCWD`, with their sign.
@@ -62,7 +65,7 @@ pub(super) const fn word(number: c_int) -> usize {
 pub(super) fn open(path: &CStr, flags: c_int, mode: u32) -> Result<c_int, c_int> {
     let arguments = [word(libc::AT_FDCWD), path.as_ptr() as usize, word(flags), mode as usize, 0];
     // SAFETY: the path is NUL-terminated.
-    unsafe { call(libc::SYS_openat, arguments) }.map(|fd| fd as c_int)
+    unsafe { call(libc::SYS_openat, arguments) }.map(small)
 }
 
 /// Writes once. The rest, if any, is not written.
@@ -106,7 +109,7 @@ pub(super) unsafe fn clone_sharing(
     entry: extern "C" fn(*mut libc::c_void) -> !,
     data: *mut libc::c_void,
 ) -> io::Result<usize> {
-    let result: usize;
+    let result: c_long;
     // SAFETY: in the parent the call changes no other register than these. The child has the same
     // registers and another stack, from which it never returns here.
     unsafe {
@@ -119,7 +122,7 @@ pub(super) unsafe fn clone_sharing(
             "call r12",
             "ud2",
             "2:",
-            inlateout("rax") libc::SYS_clone3.cast_unsigned() as usize => result,
+            inlateout("rax") libc::SYS_clone3 => result,
             in("rdi") std::ptr::from_mut(arguments),
             in("rsi") size_of::<libc::clone_args>(),
             in("r12") entry,

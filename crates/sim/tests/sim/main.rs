@@ -5,6 +5,7 @@ mod agree;
 mod bounds;
 mod closed_forms;
 mod deadlines;
+mod easy;
 mod feedback;
 mod figures;
 mod fuzz;

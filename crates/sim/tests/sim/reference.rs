@@ -42,7 +42,7 @@ pub(crate) fn assert_first_come_first_served(settings: &Settings, jobs: &[Job]) 
     }
 }
 
-fn random_jobs(most: u32) -> impl Strategy<Value = Vec<Job>> {
+pub(crate) fn random_jobs(most: u32) -> impl Strategy<Value = Vec<Job>> {
     let job = (0u64..40, 0u64..60, 1..=most).prop_map(|(gap, run, width)| (gap, run, width));
     prop::collection::vec(job, 1..80).prop_map(|jobs| {
         let mut submit = 0;

@@ -1,5 +1,6 @@
 //! A real log, or a cut of it.
 
+use crate::easy::{ORDERS, assert_backfilled};
 use crate::reference::assert_first_come_first_served;
 use crate::scenario::{settings, simulate};
 use std::path::{Path, PathBuf};
@@ -48,6 +49,31 @@ fn whole_logs_are_served_first_come_first_served() {
             let (jobs, machine) = read(&path);
             println!("{}: {} jobs", path.display(), jobs.len());
             assert_first_come_first_served(&fcfs(machine), &jobs);
+        }
+    }
+}
+
+#[test]
+fn a_log_is_backfilled_job_by_job() {
+    let (jobs, machine) = read(&kth());
+    for order in ORDERS {
+        assert_backfilled(&Settings { order, ..under("space:easy", machine) }, &jobs);
+    }
+}
+
+/// As above.
+#[test]
+#[ignore = "needs whole logs, which are not part of the repository"]
+fn whole_logs_are_backfilled_job_by_job() {
+    let directory = std::env::var_os("TUTTI_TRACES").expect("TUTTI_TRACES names a directory");
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "gz" || extension == "swf") {
+            let (jobs, machine) = read(&path);
+            for order in ORDERS {
+                println!("{}: {} jobs, {order:?}", path.display(), jobs.len());
+                assert_backfilled(&Settings { order, ..under("space:easy", machine) }, &jobs);
+            }
         }
     }
 }

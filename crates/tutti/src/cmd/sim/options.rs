@@ -215,11 +215,13 @@ impl Outputs {
 /// What comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Order {
-    /// Jobs that are handed in
+    /// Jobs that end at their limits, all at once; then jobs that are handed in; then other ends
     #[default]
     SubmitFirst,
-    /// Jobs that end
+    /// Jobs that end; then jobs that are handed in
     EndFirst,
+    /// Jobs that are handed in; then jobs that end, also at their limits; each by itself
+    OneByOne,
 }
 
 /// Groups of jobs.

@@ -113,6 +113,7 @@ impl<'a> Setup<'a> {
             order: match options.order {
                 Order::SubmitFirst => tutti_sim::Order::SubmitFirst,
                 Order::EndFirst => tutti_sim::Order::EndFirst,
+                Order::OneByOne => tutti_sim::Order::OneByOne,
             },
             switch_cost: options.switch_cost,
             move_cost: MoveCost {
