@@ -352,6 +352,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                     sequence,
                     start: None,
                     started: 0,
+                    is_early: self.settings.order != Order::OneByOne && !job.reaches_limit(),
                     is_seated: false,
                     width: job.processors,
                     runs: (job.run, job.run),

@@ -92,6 +92,8 @@ pub(crate) struct Live {
     pub(crate) start: Option<ClusterTime>,
     /// Its place in the order in which jobs started, from 1.
     pub(crate) started: u64,
+    /// Whether it is done after those at their limits, at the same moment.
+    pub(crate) is_early: bool,
     /// Whether it has processors: it was not set aside since.
     pub(crate) is_seated: bool,
     /// How many processors it has, or will have.
@@ -133,7 +135,7 @@ impl Live {
 
     /// The order of jobs that are done at the same moment.
     pub(crate) fn place_among_done(&self) -> Place {
-        Place { is_early: !self.job.reaches_limit(), started: self.started }
+        Place { is_early: self.is_early, started: self.started }
     }
 }
 
