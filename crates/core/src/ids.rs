@@ -28,6 +28,36 @@ id!(
     /// A job, numbered from 1 in the order of acceptance; never used twice by one controller.
     JobId(u64)
 );
+/// One start of a job's tasks: a job that was in line again is launched once more, and what is said of
+/// the launch before is not said of this one.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct LaunchId {
+    /// Which job.
+    pub job: JobId,
+    /// How often it was in line again before.
+    pub number: u32,
+}
+
+impl LaunchId {
+    /// The first launch of a job.
+    #[must_use]
+    pub const fn first(job: JobId) -> Self {
+        Self { job, number: 0 }
+    }
+}
+
+/// As its job; the number only where it was launched before.
+impl fmt::Display for LaunchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.number {
+            0 => self.job.fmt(f),
+            number => write!(f, "{} (launch {})", self.job, number.saturating_add(1)),
+        }
+    }
+}
+
 id!(
     /// A node, numbered by the controller in the order of joining.
     NodeId(u32)

@@ -70,8 +70,8 @@ pub use deadline::Expected;
 pub use event::Event;
 pub use figures::{Figures, LoadAverages, Weights};
 pub use ids::{
-    CircuitName, ClassName, GroupId, JobId, NodeId, NodeSetName, ProcessorSet, Rank, RequestId,
-    RowId, UserId,
+    CircuitName, ClassName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, Rank,
+    RequestId, RowId, UserId,
 };
 pub use job::{
     CircuitSpec, CircuitWish, ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome,

@@ -14,14 +14,13 @@
 //! same in all of them; if it changes, all get a new one.
 
 use crate::action::Action;
-use crate::class::Classes;
 use crate::controller::Core;
 use crate::frame::Layout;
-use crate::ids::{JobId, NodeId, RowId};
+use crate::ids::{JobId, LaunchId, NodeId, ProcessorSet, RowId};
 use crate::job::ControlMethod;
 use crate::ledger::{Rows, Runs, Stage};
 use crate::limits::SUBSTITUTES_PER_SLOT_MAX;
-use crate::matrix::{Changes, Column, Matrix};
+use crate::matrix::{Changes, Column};
 use crate::record::Phase;
 use crate::share::Present;
 use crate::time::ClusterTime;
@@ -62,75 +61,84 @@ pub(crate) struct Sent {
     pub(crate) activates: ClusterTime,
 }
 
-/// Who may run in which row's slot on a node.
-pub(crate) fn node_plan(matrix: &Matrix, classes: &Classes, node: NodeId) -> NodePlan {
-    let mut plan = NodePlan::new();
-    let Some(column) = matrix.column(node) else { return plan };
-    for (row, _) in matrix.rows().filter(|(_, row)| !row.classes.is_empty()) {
-        let mut candidates = Vec::new();
-        // A row that uses nothing here has no one to be substituted: who could stand in is a guest.
-        if column.cells(row).is_some() {
-            homes_and_guests(matrix, classes, (row, node, column), &mut candidates);
-            substitutes(matrix, (row, node, column), &mut candidates);
-        }
-        plan.insert(row, candidates);
-    }
-    plan
-}
-
-fn homes_and_guests(
-    matrix: &Matrix,
-    classes: &Classes,
-    (row, node, column): (RowId, NodeId, &Column),
-    candidates: &mut Vec<Candidate>,
-) {
-    let mut guests = Vec::new();
-    for &(_, job) in &column.residents {
-        let Some((seat, set)) = matrix.seat(job).and_then(|seat| Some((seat, seat.on(node)?)))
-        else {
-            continue;
-        };
-        let candidate = |if_absent| Candidate { job, processors: set.clone(), if_absent };
-        if seat.row == row && seat.active {
-            let empty = classes.get(&seat.class).map_or(IfAbsent::Down, |class| class.empty());
-            candidates.push(candidate(empty));
-        } else if seat.guest_in.contains(&row) {
-            guests.push(candidate(IfAbsent::Down));
-        }
-    }
-    candidates.append(&mut guests);
-}
-
-fn substitutes(
-    matrix: &Matrix,
-    (row, node, column): (RowId, NodeId, &Column),
-    candidates: &mut Vec<Candidate>,
-) {
-    let mut found: Vec<(bool, RowId, JobId)> = Vec::new();
-    for &(_, job) in &column.residents {
-        let Some(seat) = matrix.seat(job) else { continue };
-        let elsewhere = seat.row != row && !seat.guest_in.contains(&row);
-        if seat.active && seat.parts.len() == 1 && elsewhere {
-            found.push((seat.row < row, seat.row, job));
-        }
-    }
-    found.sort_unstable();
-    for (_, _, job) in found.into_iter().take(SUBSTITUTES_PER_SLOT_MAX) {
-        if let Some(set) = matrix.seat(job).and_then(|seat| seat.on(node)) {
-            let processors = set.clone();
-            candidates.push(Candidate { job, processors, if_absent: IfAbsent::Down });
-        }
-    }
-}
-
 impl Core {
+    /// Who may run in which row's slot on a node.
+    pub(crate) fn node_plan(&self, node: NodeId) -> NodePlan {
+        let mut plan = NodePlan::new();
+        let Some(column) = self.matrix.column(node) else { return plan };
+        for (row, _) in self.matrix.rows().filter(|(_, row)| !row.classes.is_empty()) {
+            let mut candidates = Vec::new();
+            // A row that uses nothing here has no one to be substituted: who could stand in is a guest.
+            if column.cells(row).is_some() {
+                self.homes_and_guests((row, node, column), &mut candidates);
+                self.substitutes((row, node, column), &mut candidates);
+            }
+            plan.insert(row, candidates);
+        }
+        plan
+    }
+
+    fn homes_and_guests(
+        &self,
+        (row, node, column): (RowId, NodeId, &Column),
+        candidates: &mut Vec<Candidate>,
+    ) {
+        let mut guests = Vec::new();
+        for &(_, job) in &column.residents {
+            let seat = self.matrix.seat(job);
+            let Some((seat, set)) = seat.and_then(|seat| Some((seat, seat.on(node)?))) else {
+                continue;
+            };
+            if seat.row == row && seat.active {
+                let class = self.classes.get(&seat.class);
+                let empty = class.map_or(IfAbsent::Down, |class| class.empty());
+                candidates.push(self.candidate(job, set, empty));
+            } else if seat.guest_in.contains(&row) {
+                guests.push(self.candidate(job, set, IfAbsent::Down));
+            }
+        }
+        candidates.append(&mut guests);
+    }
+
+    fn substitutes(
+        &self,
+        (row, node, column): (RowId, NodeId, &Column),
+        candidates: &mut Vec<Candidate>,
+    ) {
+        let mut found: Vec<(bool, RowId, JobId)> = Vec::new();
+        for &(_, job) in &column.residents {
+            let Some(seat) = self.matrix.seat(job) else { continue };
+            let elsewhere = seat.row != row && !seat.guest_in.contains(&row);
+            if seat.active && seat.parts.len() == 1 && elsewhere {
+                found.push((seat.row < row, seat.row, job));
+            }
+        }
+        found.sort_unstable();
+        for (_, _, job) in found.into_iter().take(SUBSTITUTES_PER_SLOT_MAX) {
+            if let Some(set) = self.matrix.seat(job).and_then(|seat| seat.on(node)) {
+                candidates.push(self.candidate(job, set, IfAbsent::Down));
+            }
+        }
+    }
+
+    fn candidate(&self, job: JobId, set: &ProcessorSet, if_absent: IfAbsent) -> Candidate {
+        Candidate { launch: self.launch_of(job), processors: set.clone(), if_absent }
+    }
+
+    /// The launch of a job that is there, or will be the next.
+    #[must_use]
+    pub fn launch_of(&self, job: JobId) -> LaunchId {
+        let number = self.jobs.get(&job).map_or(0, |record| record.requeues);
+        LaunchId { job, number }
+    }
+
     /// A node's timetable as it was last sent; `None` for a node that is not up.
     #[must_use]
     pub fn timetable(&self, node: NodeId) -> Option<Timetable> {
         self.matrix.column(node)?;
         let own = self.sent.get(node.0 as usize).copied().unwrap_or_default();
         let sent = if own.version > self.sent_all.version { own } else { self.sent_all };
-        let plan = node_plan(&self.matrix, &self.classes, node);
+        let plan = self.node_plan(node);
         Some(self.timetable_from(&plan, sent))
     }
 
@@ -293,13 +301,13 @@ impl Core {
             }
         }
         let mut running = Vec::new();
-        for (row, candidates) in node_plan(&self.matrix, &self.classes, node) {
+        for (row, candidates) in self.node_plan(node) {
             running.clear();
             let slot = Slot { row, length: crate::time::Nanos::ZERO, candidates };
             let timetable = Timetable { slots: [slot].into(), ..Timetable::default() };
-            timetable.running(0, |job| self.present_on(job, node), &mut running);
-            for job in &running {
-                if let Some(runs) = here.get_mut(job) {
+            timetable.running(0, |launch| self.present_on(launch.job, node), &mut running);
+            for launch in &running {
+                if let Some(runs) = here.get_mut(&launch.job) {
                     runs.rows.push(row);
                 }
             }

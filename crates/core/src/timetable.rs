@@ -8,7 +8,7 @@
 //! [`IfAbsent::Hold`] still takes its processors, one that says [`IfAbsent::Down`] leaves them to
 //! those below it, and the jobs of other rows stand at the end of the list as alternates.
 
-use crate::ids::{JobId, ProcessorSet, RowId};
+use crate::ids::{LaunchId, ProcessorSet, RowId};
 use crate::time::{ClusterTime, Nanos};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -40,8 +40,9 @@ pub struct Slot {
 /// A job that may run in a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Candidate {
-    /// Which job.
-    pub job: JobId,
+    /// Which job, and which launch of it: a timetable that is still in force when the job is launched
+    /// again does not mean that.
+    pub launch: LaunchId,
     /// The processors of this node that it runs on.
     pub processors: ProcessorSet,
     /// What becomes of these processors when the job is absent.
@@ -106,17 +107,17 @@ impl Timetable {
     pub fn running(
         &self,
         slot: usize,
-        mut present: impl FnMut(JobId) -> bool,
-        running: &mut Vec<JobId>,
+        mut present: impl FnMut(LaunchId) -> bool,
+        running: &mut Vec<LaunchId>,
     ) {
         let mut taken = ProcessorSet::new();
         for candidate in &self.slots[slot].candidates {
             if candidate.processors.overlaps(&taken) {
                 continue;
             }
-            let runs = present(candidate.job);
+            let runs = present(candidate.launch);
             if runs {
-                running.push(candidate.job);
+                running.push(candidate.launch);
             }
             if runs || candidate.if_absent == IfAbsent::Hold {
                 taken.union_with(&candidate.processors);

@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{ControlMethod, JobId, Rank, TaskStatus};
+use tutti_core::{ControlMethod, LaunchId, Rank, TaskStatus};
 
 /// What an agent tells its keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,13 +26,13 @@ pub enum ToKeeper {
     },
     /// End every process of the job.
     Kill {
-        /// Which job.
-        job: JobId,
+        /// Which job, and which launch of it.
+        launch: LaunchId,
     },
     /// Send a signal to the process groups of tasks' root processes.
     Signal {
-        /// Which job.
-        job: JobId,
+        /// Which job, and which launch of it.
+        launch: LaunchId,
         /// Which tasks; empty means all.
         ranks: Vec<Rank>,
         /// The signal's number.
@@ -41,15 +41,15 @@ pub enum ToKeeper {
     /// Keep for the next agent, in place of what was to be kept before, which parts of the job users
     /// have suspended by signals.
     Stopped {
-        /// Which job.
-        job: JobId,
+        /// Which job, and which launch of it.
+        launch: LaunchId,
         /// The parts.
         parts: Vec<StoppedPart>,
     },
     /// The end of the job is known where it must be; drop what is kept of it.
     Forget {
-        /// Which job.
-        job: JobId,
+        /// Which job, and which launch of it.
+        launch: LaunchId,
     },
     /// All nodes of a job have completed a barrier.
     Exchanged(Exchange),
@@ -72,8 +72,8 @@ pub enum FromKeeper {
     },
     /// A task's process exists.
     TaskStarted {
-        /// Its job.
-        job: JobId,
+        /// Its job's launch.
+        launch: LaunchId,
         /// Which task.
         rank: Rank,
         /// The process from which all others of the task descend: its root, or its minder.
@@ -81,8 +81,8 @@ pub enum FromKeeper {
     },
     /// A task has ended and nothing is left of it.
     TaskEnded {
-        /// Its job.
-        job: JobId,
+        /// Its job's launch.
+        launch: LaunchId,
         /// Which task.
         rank: Rank,
         /// How.
@@ -97,8 +97,8 @@ pub enum FromKeeper {
     /// All tasks here have ended, nothing of the job is left, its output has been delivered or
     /// nobody is there to take it.
     Cleared {
-        /// Which job.
-        job: JobId,
+        /// Which job, and which launch of it.
+        launch: LaunchId,
         /// What it used.
         usage: Usage,
     },
@@ -116,8 +116,8 @@ pub struct StoppedPart {
 /// A job that a keeper holds, or whose end has not been taken note of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldJob {
-    /// Which job.
-    pub job: JobId,
+    /// Which job, and which launch of it.
+    pub launch: LaunchId,
     /// Its cgroup, if it has one.
     pub cgroup: Option<ByteBuf>,
     /// How its processes are suspended and resumed.

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{ControlMethod, JobId, Nanos, TaskPlacement};
+use tutti_core::{ControlMethod, JobId, LaunchId, Nanos, TaskPlacement};
 
 /// The program of a job, and what its tasks find when they start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,6 +155,8 @@ pub struct Share {
 pub struct Launch {
     /// Which job.
     pub job: JobId,
+    /// Which launch of it ([`LaunchId::number`]).
+    pub number: u32,
     /// How its processes are suspended and resumed.
     pub control: ControlMethod,
     /// Who it runs as.
@@ -175,6 +177,14 @@ pub struct Launch {
     pub memory_per_task_bytes: Option<u64>,
     /// What to run.
     pub spec: LaunchSpec,
+}
+
+impl Launch {
+    /// Which launch it is.
+    #[must_use]
+    pub const fn id(&self) -> LaunchId {
+        LaunchId { job: self.job, number: self.number }
+    }
 }
 
 /// What a job used, or a task alone. What is `whole` the kernel has counted over all processes, strays

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_core::{
-    JobId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, Rank, TaskStatus, Timetable,
+    JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, Rank, TaskStatus, Timetable,
 };
 
 /// What a controller tells an agent.
@@ -24,8 +24,9 @@ pub enum ToAgent {
         clock_ahead_ns: u64,
         /// How to switch.
         settings: Settings,
-        /// Jobs that the agent's keeper holds and the controller knows; all others are to be ended.
-        known: Vec<JobId>,
+        /// Launches that the agent's keeper holds and that are the controller's latest; all others are to be
+        /// ended.
+        known: Vec<LaunchId>,
     },
     /// The node may not join, and why.
     Refused {
@@ -45,8 +46,8 @@ pub enum ToAgent {
     },
     /// Send a signal to the process groups of tasks' root processes.
     Signal {
-        /// Which job.
-        job: JobId,
+        /// Which job, and which launch of it.
+        launch: LaunchId,
         /// Which tasks; empty means all of the node.
         ranks: Vec<Rank>,
         /// The signal's number.
@@ -54,13 +55,13 @@ pub enum ToAgent {
     },
     /// End every process of the job.
     Kill {
-        /// Which job.
-        job: JobId,
+        /// Which job, and which launch of it.
+        launch: LaunchId,
     },
     /// The end of the job is known; nothing of it need be kept.
     Forget {
-        /// Which job.
-        job: JobId,
+        /// Which job, and which launch of it.
+        launch: LaunchId,
     },
     /// All nodes of a job have completed a barrier.
     Exchanged(Exchange),
@@ -146,8 +147,8 @@ pub struct Settings {
 pub struct Join {
     /// What the node has.
     pub spec: NodeSpec,
-    /// Jobs that the keeper holds.
-    pub held: Vec<JobId>,
+    /// Launches that the keeper holds.
+    pub held: Vec<LaunchId>,
     /// Where a front end on this node reaches the keeper.
     pub attach: ByteBuf,
     /// Where other nodes reach this one; empty if there are none.
@@ -165,8 +166,8 @@ pub enum FromAgent {
     Join(Join),
     /// A task's process exists.
     TaskStarted {
-        /// Its job.
-        job: JobId,
+        /// Its job's launch.
+        launch: LaunchId,
         /// Which task.
         rank: Rank,
         /// The process from which all others of the task descend.
@@ -174,8 +175,8 @@ pub enum FromAgent {
     },
     /// A task has ended and nothing is left of it.
     TaskEnded {
-        /// Its job.
-        job: JobId,
+        /// Its job's launch.
+        launch: LaunchId,
         /// Which task.
         rank: Rank,
         /// How.
@@ -187,8 +188,8 @@ pub enum FromAgent {
     },
     /// Nothing of the job is left on the node.
     Cleared {
-        /// Which job.
-        job: JobId,
+        /// Which job, and which launch of it.
+        launch: LaunchId,
         /// What it used here.
         usage: Usage,
     },

@@ -2,9 +2,9 @@
 
 use super::{Report, Rule};
 use crate::controller::Core;
-use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
+use crate::ids::{JobId, LaunchId, NodeId, ProcessorSet, RowId};
 use crate::limits::{QUANTUM_MIN, SHARE_WHOLE};
-use crate::plan::{NodePlan, node_plan};
+use crate::plan::NodePlan;
 use crate::time::{ClusterTime, Nanos};
 use crate::timetable::{IfAbsent, Slot, Timetable};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
 /// Every node's candidates.
 fn plans(core: &Core) -> BTreeMap<NodeId, NodePlan> {
     let nodes = core.matrix.columns();
-    nodes.map(|(node, _)| (node, node_plan(&core.matrix, &core.classes, node))).collect()
+    nodes.map(|(node, _)| (node, core.node_plan(node))).collect()
 }
 
 fn check_timetables(core: &Core, report: &mut Report<'_>) {
@@ -44,7 +44,7 @@ fn check_timetables(core: &Core, report: &mut Report<'_>) {
             report(Rule::SameFrame, format!("node {node} has another frame: {timetable:?}"));
         }
         for candidate in plan.values().flatten() {
-            let seat = core.matrix.seat(candidate.job).filter(|seat| seat.active);
+            let seat = core.matrix.seat(candidate.launch.job).filter(|seat| seat.active);
             if seat.and_then(|seat| seat.on(node)) != Some(&candidate.processors) {
                 report(Rule::SameFrame, format!("node {node} has {candidate:?}"));
             }
@@ -61,11 +61,12 @@ fn check_gangs(core: &Core, report: &mut Report<'_>) {
         for (&row, candidates) in plan {
             let mut above = ProcessorSet::new();
             for candidate in candidates {
-                let gang = core.matrix.seat(candidate.job).is_some_and(|s| s.parts.len() > 1);
+                let gang =
+                    core.matrix.seat(candidate.launch.job).is_some_and(|s| s.parts.len() > 1);
                 if gang && candidate.processors.overlaps(&above) {
                     report(Rule::GangWhole, format!("row {row}, node {node}: {candidate:?}"));
                 }
-                if !listed.entry((row, candidate.job)).or_default().insert(node) {
+                if !listed.entry((row, candidate.launch.job)).or_default().insert(node) {
                     report(Rule::GangWhole, format!("row {row} names {candidate:?} twice"));
                 }
                 above.union_with(&candidate.processors);
@@ -132,10 +133,11 @@ fn check_accounts(core: &Core, report: &mut Report<'_>) {
                 let (length, candidates) = (Nanos::ZERO, candidates.clone());
                 let slots = [Slot { row, length, candidates }].into();
                 let mut running = Vec::new();
-                let present =
-                    |job| core.residence(job).is_some_and(|other| other.present_on(*node));
+                let present = |launch: LaunchId| {
+                    core.residence(launch.job).is_some_and(|other| other.present_on(*node))
+                };
                 Timetable { slots, ..Timetable::default() }.running(0, present, &mut running);
-                expected.extend(running.contains(&job).then_some(row));
+                expected.extend(running.contains(&core.launch_of(job)).then_some(row));
             }
         }
         let runs: BTreeSet<RowId> = core.ledger.runs(job).iter().copied().collect();

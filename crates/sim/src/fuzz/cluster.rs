@@ -8,9 +8,9 @@ use tutti_core::limits::REQUEUES_MAX;
 use tutti_core::policy::{CLASSES, POLICIES};
 use tutti_core::{
     Action, ClassName, ClassSpec, ClusterTime, Core, EndReason, Event, GroupId, IfAbsent, JobId,
-    JobSpec, JobState, JobView, Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, OnNodeLoss, Outcome,
-    Params, Part, Place, ProcessorSet, Rank, Refusal, RequestId, RowId, TaskStatus, Timetable,
-    UserId, check, default_classes,
+    JobSpec, JobState, JobView, LaunchId, Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, OnNodeLoss,
+    Outcome, Params, Part, Place, ProcessorSet, Rank, Refusal, RequestId, RowId, TaskStatus,
+    Timetable, UserId, check, default_classes,
 };
 
 /// A job of one processor a task, with nothing special.
@@ -323,7 +323,8 @@ impl Cluster {
 
     /// Whoever may be absent, on all nodes alike: no processor has two jobs, and gangs run whole.
     fn imagine_absences(&self, salt: u64) {
-        let present = |job: JobId| (job.0 ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
+        let present =
+            |launch: LaunchId| (launch.job.0 ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
         let newest: BTreeMap<NodeId, &Timetable> =
             self.timetables.iter().filter_map(|(&node, sent)| Some((node, sent.back()?))).collect();
         for slot in 0..self.core.frame().slots.len() {
@@ -333,10 +334,10 @@ impl Cluster {
                 timetable.running(slot, present, &mut running);
                 let mut taken = ProcessorSet::new();
                 for candidate in &timetable.slots[slot].candidates {
-                    if running.contains(&candidate.job) {
+                    if running.contains(&candidate.launch) {
                         assert!(!taken.overlaps(&candidate.processors), "node {node}");
                         taken.union_with(&candidate.processors);
-                        ran.entry(candidate.job).or_default().insert(node);
+                        ran.entry(candidate.launch.job).or_default().insert(node);
                     }
                 }
             }
@@ -511,10 +512,10 @@ impl Cluster {
                 let row = timetable.slots[position.slot].row;
                 assert_eq!(*turn.get_or_insert(row), row, "nodes differ in whose turn it is");
                 let mut running = Vec::new();
-                let present = |job| self.present(job, node);
+                let present = |launch| self.is_launched(launch) && self.present(launch.job, node);
                 timetable.running(position.slot, present, &mut running);
-                for job in running {
-                    ran.entry(job).or_default().insert(node);
+                for launch in running {
+                    ran.entry(launch.job).or_default().insert(node);
                 }
             }
             self.judge(&ran);
@@ -524,6 +525,11 @@ impl Cluster {
             }
             self.now = until;
         }
+    }
+
+    /// Whether that is the latest launch of its job.
+    fn is_launched(&self, launch: LaunchId) -> bool {
+        self.requeued.get(&launch.job).copied().unwrap_or(0) == launch.number
     }
 
     fn present(&self, job: JobId, node: NodeId) -> bool {

@@ -20,7 +20,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tutti_core::{JobId, Nanos, NodeSpec, Orphans, Rank, TaskStatus};
+use tutti_core::{JobId, LaunchId, Nanos, NodeSpec, Orphans, Rank, TaskStatus};
 use tutti_linux::cgroup::{Cgroup, Hierarchy, LimitBy};
 use tutti_linux::signal::{Root, kill_forest};
 use tutti_linux::{clock, proc};
@@ -257,7 +257,7 @@ impl Agent {
                 processors,
                 memory_bytes: proc::memory_total_bytes().unwrap_or(0),
             },
-            held: self.jobs.keys().copied().collect(),
+            held: self.jobs.values().map(|job| job.launch).collect(),
             attach: bytes_of(&self.options.keeper),
             address: self.options.address(),
             tasks_max: self.tasks_max,
@@ -344,13 +344,13 @@ impl Agent {
                     self.on_launch(launch);
                 }
             }
-            ToAgent::Signal { job, ranks, signal } => {
-                self.tell_keeper(&ToKeeper::Signal { job, ranks, signal });
+            ToAgent::Signal { launch, ranks, signal } => {
+                self.tell_keeper(&ToKeeper::Signal { launch, ranks, signal });
             }
-            ToAgent::Kill { job } => self.on_kill(job),
-            ToAgent::Forget { job } => self.on_forget(job),
+            ToAgent::Kill { launch } => self.on_kill(launch),
+            ToAgent::Forget { launch } => self.on_forget(launch),
             ToAgent::Exchanged(exchange) => {
-                if let Some(job) = self.jobs.get_mut(&exchange.job) {
+                if let Some(job) = self.launched(exchange.launch) {
                     job.exchanges.retain(|waiting| waiting.barrier != exchange.barrier);
                 }
                 self.tell_keeper(&ToKeeper::Exchanged(exchange));
@@ -399,20 +399,20 @@ impl Agent {
     }
 
     /// Tells a controller all that it may have missed, and ends what it does not know.
-    fn on_welcome(&mut self, settings: Settings, known: &[JobId]) {
+    fn on_welcome(&mut self, settings: Settings, known: &[LaunchId]) {
         self.welcomed = true;
         self.loss.clear();
         self.retry_ns = RETRY_MIN_NS;
         self.switch.joined();
         self.load = LoadReports::default();
         self.take_settings(settings);
-        let held: Vec<JobId> = self.jobs.keys().copied().collect();
-        for job in held {
-            if known.contains(&job) {
-                self.report_again(job);
+        let held: Vec<LaunchId> = self.jobs.values().map(|job| job.launch).collect();
+        for launch in held {
+            if known.contains(&launch) {
+                self.report_again(launch.job);
             } else {
-                say!("tutti agent: the controller does not know job {job}; ending it");
-                self.end_strange(job);
+                say!("tutti agent: the controller has done with job {launch}; ending it here");
+                self.end_strange(launch.job);
             }
         }
     }
@@ -420,26 +420,29 @@ impl Agent {
     fn end_strange(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.strange = true;
-        if job.cleared.is_some() {
-            self.on_forget(id);
+        let launch = job.launch;
+        if let Some(usage) = job.cleared {
+            // A node that was lost may join only when this is known.
+            self.tell_controller(FromAgent::Cleared { launch, usage });
+            self.on_forget(launch);
         } else {
-            self.tell_keeper(&ToKeeper::Kill { job: id });
+            self.tell_keeper(&ToKeeper::Kill { launch });
         }
     }
 
     fn report_again(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
-        let mut messages = Vec::new();
+        let (launch, mut messages) = (job.launch, Vec::new());
         for (&rank, &root) in &job.roots {
-            messages.push(FromAgent::TaskStarted { job: id, rank, root });
+            messages.push(FromAgent::TaskStarted { launch, rank, root });
         }
         for (&rank, (status, detail, usage)) in &job.ended {
             let (status, detail, usage) = (*status, detail.clone(), *usage);
-            messages.push(FromAgent::TaskEnded { job: id, rank, status, detail, usage });
+            messages.push(FromAgent::TaskEnded { launch, rank, status, detail, usage });
         }
         messages.extend(job.exchanges.iter().cloned().map(FromAgent::Exchange));
         if let Some(usage) = job.cleared {
-            messages.push(FromAgent::Cleared { job: id, usage });
+            messages.push(FromAgent::Cleared { launch, usage });
         }
         for message in messages {
             self.tell_controller(message);
@@ -450,7 +453,7 @@ impl Agent {
     /// first process can be born into it.
     fn on_launch(&mut self, launch: Launch) {
         let id = launch.job;
-        if self.jobs.contains_key(&id) {
+        if !self.makes_way(launch.id()) {
             return;
         }
         let group = match self.hierarchy.as_ref().map(|h| h.create(&group_name(id))) {
@@ -462,6 +465,7 @@ impl Agent {
             None => None,
         };
         let mut job = Job {
+            launch: launch.id(),
             control: launch.control,
             owner: Some(launch.credentials.uid),
             group,
@@ -476,7 +480,7 @@ impl Agent {
             exchanges: Vec::new(),
             strange: false,
         };
-        job.switches = self.switch.add(id, grip(&job));
+        job.switches = self.switch.add(job.launch, grip(&job));
         self.tracker.begin(id, &self.poller, EVENTS);
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
         self.jobs.insert(id, job);
@@ -487,18 +491,43 @@ impl Agent {
         }
     }
 
-    fn on_kill(&mut self, job: JobId) {
-        if self.jobs.contains_key(&job) {
-            self.tell_keeper(&ToKeeper::Kill { job });
+    /// Whether a launch may begin. One that is known has; and while something is left of an earlier
+    /// launch of the same job, nothing of this one may run: it counts as lost at once.
+    fn makes_way(&mut self, launch: LaunchId) -> bool {
+        let Some(former) = self.jobs.get(&launch.job) else { return true };
+        if former.launch == launch {
+            return false;
+        }
+        if former.cleared.is_some() {
+            self.on_forget(former.launch);
+            return true;
+        }
+        let left = former.launch;
+        say!("tutti agent: job {launch} cannot begin here: something is left of job {left}");
+        self.end_strange(launch.job);
+        self.tell_controller(FromAgent::Cleared { launch, usage: Usage::unknown() });
+        false
+    }
+
+    /// The job, if this launch of it is the one that is here.
+    fn launched(&mut self, launch: LaunchId) -> Option<&mut Job> {
+        self.jobs.get_mut(&launch.job).filter(|job| job.launch == launch)
+    }
+
+    fn on_kill(&mut self, launch: LaunchId) {
+        if self.launched(launch).is_some() {
+            self.tell_keeper(&ToKeeper::Kill { launch });
         } else {
             // Never started here, or long gone: what the controller waits for is already so.
-            self.tell_controller(FromAgent::Cleared { job, usage: Usage::default() });
+            self.tell_controller(FromAgent::Cleared { launch, usage: Usage::default() });
         }
     }
 
-    fn on_forget(&mut self, job: JobId) {
-        self.jobs.remove(&job);
-        self.tell_keeper(&ToKeeper::Forget { job });
+    fn on_forget(&mut self, launch: LaunchId) {
+        if self.launched(launch).is_some() {
+            self.jobs.remove(&launch.job);
+        }
+        self.tell_keeper(&ToKeeper::Forget { launch });
     }
 
     // ------------------------------------------------------------------ the keeper
@@ -525,30 +554,30 @@ impl Agent {
                 self.tasks_max = tasks_max;
                 self.on_keeper_welcome(incarnation, held);
             }
-            FromKeeper::TaskStarted { job, rank, root } => {
-                if let Some(record) = self.jobs.get_mut(&job) {
+            FromKeeper::TaskStarted { launch, rank, root } => {
+                if let Some(record) = self.launched(launch) {
                     record.roots.insert(rank, root);
                     if !record.is_frozen_as_one() {
                         for tree in record.trees(root) {
-                            self.switch.root(job, tree);
+                            self.switch.root(launch.job, tree);
                         }
                     }
                 }
-                self.track(job, rank, root, Begun::Now);
-                self.tell_controller(FromAgent::TaskStarted { job, rank, root });
+                self.track(launch.job, rank, root, Begun::Now);
+                self.tell_controller(FromAgent::TaskStarted { launch, rank, root });
             }
-            FromKeeper::TaskEnded { job, rank, status, detail, usage } => {
-                self.on_task_ended((job, rank), status, detail, usage);
+            FromKeeper::TaskEnded { launch, rank, status, detail, usage } => {
+                self.on_task_ended(launch, rank, (status, detail, usage));
             }
             FromKeeper::Exchange(exchange) => {
-                if let Some(job) = self.jobs.get_mut(&exchange.job) {
+                if let Some(job) = self.launched(exchange.launch) {
                     // The keeper says it again to an agent that may not have heard it.
                     job.exchanges.retain(|known| known.barrier != exchange.barrier);
                     job.exchanges.push(exchange.clone());
                 }
                 self.tell_controller(FromAgent::Exchange(exchange));
             }
-            FromKeeper::Cleared { job, usage } => self.on_cleared(job, usage),
+            FromKeeper::Cleared { launch, usage } => self.on_cleared(launch, usage),
         }
     }
 
@@ -567,9 +596,13 @@ impl Agent {
         self.tracker.started((id, rank), root, place, begun);
     }
 
-    fn on_task_ended(&mut self, task: TaskId, status: TaskStatus, detail: String, usage: Usage) {
-        let (job, rank) = task;
-        let mut usage = usage;
+    fn on_task_ended(
+        &mut self,
+        launch: LaunchId,
+        rank: Rank,
+        (status, detail, mut usage): (TaskStatus, String, Usage),
+    ) {
+        let (job, task) = (launch.job, (launch.job, rank));
         let strays = self.jobs.get(&job).is_some_and(|it| it.group.is_none() && it.is_adopted());
         if strays {
             self.end_what_is_left(task);
@@ -581,7 +614,7 @@ impl Agent {
             record.ended.insert(rank, (status, detail.clone(), usage));
             record.stopped.retain(|part, _| part.rank != Some(rank));
         }
-        self.tell_controller(FromAgent::TaskEnded { job, rank, status, detail, usage });
+        self.tell_controller(FromAgent::TaskEnded { launch, rank, status, detail, usage });
     }
 
     /// Without a cgroup only the genealogy knows what adopted processes have left behind.
@@ -592,7 +625,8 @@ impl Agent {
         }
     }
 
-    fn on_cleared(&mut self, id: JobId, mut usage: Usage) {
+    fn on_cleared(&mut self, launch: LaunchId, mut usage: Usage) {
+        let id = launch.job;
         self.switch.remove(id);
         let lives = self.tracker.end(id, &self.poller);
         if let Some(job) = self.jobs.get_mut(&id) {
@@ -605,16 +639,16 @@ impl Agent {
             job.cleared = Some(usage);
             remove_group(job.group.take().as_deref());
         }
-        self.tell_controller(FromAgent::Cleared { job: id, usage });
+        self.tell_controller(FromAgent::Cleared { launch, usage });
         if self.jobs.get(&id).is_some_and(|job| job.strange) {
-            self.on_forget(id);
+            self.on_forget(launch);
         }
     }
 
     /// A keeper that was there before this agent holds jobs to adopt; one that is new has lost all.
     fn on_keeper_welcome(&mut self, incarnation: u64, held: Vec<HeldJob>) {
         self.keeper_incarnation = Some(incarnation);
-        let held_ids: BTreeSet<JobId> = held.iter().map(|job| job.job).collect();
+        let held_ids: BTreeSet<JobId> = held.iter().map(|job| job.launch.job).collect();
         let lost: Vec<JobId> =
             self.jobs.keys().filter(|job| !held_ids.contains(job)).copied().collect();
         for job in lost {
@@ -630,7 +664,8 @@ impl Agent {
     }
 
     fn adopt(&mut self, held: HeldJob) {
-        if self.jobs.contains_key(&held.job) {
+        let launch = held.launch;
+        if self.jobs.contains_key(&launch.job) {
             return;
         }
         let group = held.cgroup.and_then(|path| {
@@ -642,6 +677,7 @@ impl Agent {
         let ended = held.ended.into_iter();
         let ended = ended.map(|(rank, status, detail, usage)| (rank, (status, detail, usage)));
         let mut job = Job {
+            launch,
             control: held.control,
             owner: None,
             group,
@@ -658,18 +694,18 @@ impl Agent {
             strange: false,
         };
         if job.cleared.is_none() {
-            job.switches = self.switch.adopt(held.job, grip(&job));
-            self.tracker.begin(held.job, &self.poller, EVENTS);
+            job.switches = self.switch.adopt(launch, grip(&job));
+            self.tracker.begin(launch.job, &self.poller, EVENTS);
         } else {
             remove_group(job.group.as_deref());
         }
         let (roots, has_stopped) = (job.roots.clone(), !job.stopped.is_empty());
-        self.jobs.insert(held.job, job);
+        self.jobs.insert(launch.job, job);
         if has_stopped {
-            self.tell_of_stopped(held.job);
+            self.tell_of_stopped(launch.job);
         }
         for (rank, root) in roots {
-            self.track(held.job, rank, root, Begun::Before);
+            self.track(launch.job, rank, root, Begun::Before);
         }
     }
 

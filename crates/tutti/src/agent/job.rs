@@ -5,7 +5,7 @@ use super::switch::Grip;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use tutti_core::{ControlMethod, JobId, Rank, TaskStatus};
+use tutti_core::{ControlMethod, JobId, LaunchId, Rank, TaskStatus};
 use tutti_linux::cgroup::Cgroup;
 use tutti_linux::signal::Root;
 use tutti_wire::launch::Usage;
@@ -14,6 +14,7 @@ use tutti_wire::report::Target;
 
 /// A job with tasks on this node, until the controller says that its end is known.
 pub(super) struct Job {
+    pub(super) launch: LaunchId,
     pub(super) control: ControlMethod,
     /// Its user; unknown to an agent that did not launch it.
     pub(super) owner: Option<u32>,

@@ -246,7 +246,8 @@ impl Agent {
             processes: processes.iter().copied().collect(),
         };
         let parts = job.stopped.iter().map(part).collect();
-        self.tell_keeper(&ToKeeper::Stopped { job: id, parts });
+        let launch = job.launch;
+        self.tell_keeper(&ToKeeper::Stopped { launch, parts });
     }
 }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
-use tutti_core::{ClusterTime, JobId, Timetable};
+use tutti_core::{ClusterTime, JobId, LaunchId, Timetable};
 use tutti_linux::cgroup::{Cgroup, freeze_all};
 use tutti_linux::rt;
 use tutti_linux::signal::{Root, Traversal, Walk, resume_forest_except, suspend_forest};
@@ -49,7 +49,13 @@ pub(crate) enum Grip {
 enum Order {
     /// A job is here from now on: without a process yet, or with processes of an earlier agent's time.
     /// Answered when its processes, present and future, are as its turn demands.
-    Add { job: JobId, grip: Grip, fresh: bool, switches: Arc<AtomicU64>, done: SyncSender<()> },
+    Add {
+        launch: LaunchId,
+        grip: Grip,
+        fresh: bool,
+        switches: Arc<AtomicU64>,
+        done: SyncSender<()>,
+    },
     /// A task of a job without a cgroup has started.
     Root { job: JobId, root: Root },
     /// These processes of a job, named by number and start time, stay stopped whoever's turn it is: a
@@ -123,9 +129,9 @@ impl Switch {
     /// Adds a job that has no process yet. Its group is frozen at once; the thread thaws it when it is
     /// its turn, so that nobody need wait for the thread before processes are born into it. Processes
     /// that are born running are waited for: others may have to stop first.
-    pub(crate) fn add(&self, job: JobId, grip: Grip) -> Arc<AtomicU64> {
+    pub(crate) fn add(&self, launch: LaunchId, grip: Grip) -> Arc<AtomicU64> {
         let frozen = matches!(&grip, Grip::Freeze(group) if group.request_freeze().is_ok());
-        let (switches, added) = self.add_either(job, grip, true);
+        let (switches, added) = self.add_either(launch, grip, true);
         if !frozen {
             let _ = added.recv();
         }
@@ -133,18 +139,23 @@ impl Switch {
     }
 
     /// Adds a job with processes, started under an earlier agent.
-    pub(crate) fn adopt(&self, job: JobId, grip: Grip) -> Arc<AtomicU64> {
-        let (switches, added) = self.add_either(job, grip, false);
+    pub(crate) fn adopt(&self, launch: LaunchId, grip: Grip) -> Arc<AtomicU64> {
+        let (switches, added) = self.add_either(launch, grip, false);
         let _ = added.recv();
         switches
     }
 
     /// Gives the count of the job's switches, which the thread goes on counting, and the thread's word
     /// that it is done.
-    fn add_either(&self, job: JobId, grip: Grip, fresh: bool) -> (Arc<AtomicU64>, Receiver<()>) {
+    fn add_either(
+        &self,
+        launch: LaunchId,
+        grip: Grip,
+        fresh: bool,
+    ) -> (Arc<AtomicU64>, Receiver<()>) {
         let (done, added) = sync_channel(1);
         let switches = Arc::new(AtomicU64::new(0));
-        self.order(Order::Add { job, grip, fresh, switches: Arc::clone(&switches), done });
+        self.order(Order::Add { launch, grip, fresh, switches: Arc::clone(&switches), done });
         (switches, added)
     }
 
@@ -211,6 +222,8 @@ impl Switch {
 }
 
 struct Member {
+    /// Which launch of the job it is: timetables that mean another are not about it.
+    number: u32,
     grip: Grip,
     running: bool,
     /// Processes that stay stopped when the job is resumed.
@@ -288,8 +301,8 @@ impl Thread {
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Add { job, grip, fresh, switches, done } => {
-                self.add(job, grip, fresh, switches);
+            Order::Add { launch, grip, fresh, switches, done } => {
+                self.add(launch, grip, fresh, switches);
                 // Nobody may wait.
                 let _ = done.send(());
             }
@@ -336,14 +349,16 @@ impl Thread {
 
     /// A job without processes yet is put into its state with one write and no record: nothing is
     /// switched. One with processes (of an earlier agent) is switched like any other.
-    fn add(&mut self, job: JobId, grip: Grip, fresh: bool, switches: Arc<AtomicU64>) {
+    fn add(&mut self, launch: LaunchId, grip: Grip, fresh: bool, switches: Arc<AtomicU64>) {
         let group = match &grip {
             Grip::Freeze(group) => Some(Arc::clone(group)),
             Grip::SignalGroup(_) | Grip::SignalTrees(_) => None,
         };
         let frozen = || group.as_ref().is_some_and(|it| it.freeze_requested().unwrap_or(false));
         let running = fresh || !frozen();
-        self.members.insert(job, Member { grip, running, stopped: BTreeSet::new(), switches });
+        let LaunchId { job, number } = launch;
+        self.members
+            .insert(job, Member { number, grip, running, stopped: BTreeSet::new(), switches });
         if fresh {
             let now = self.now();
             self.activate(now);
@@ -405,10 +420,12 @@ impl Thread {
     fn running_at(&self, now: ClusterTime) -> Vec<JobId> {
         let mut running = Vec::new();
         if let Some(position) = self.current.position(now) {
-            let present = |job| self.members.contains_key(&job);
+            let present = |launch: LaunchId| {
+                self.members.get(&launch.job).is_some_and(|member| member.number == launch.number)
+            };
             self.current.running(position.slot, present, &mut running);
         }
-        running
+        running.into_iter().map(|launch| launch.job).collect()
     }
 
     fn change(&self, running: &[JobId]) -> Change {

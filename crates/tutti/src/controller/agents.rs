@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use tutti_core::{
-    ClusterTime, Event, JobId, JobState, JobView, Nanos, NodeId, NodeSpec, OnNodeLoss,
+    ClusterTime, Event, JobId, JobState, JobView, LaunchId, Nanos, NodeId, NodeSpec, OnNodeLoss,
     PlacementView, Rank, TaskStatus, Timetable,
 };
 use tutti_wire::Role;
@@ -51,19 +51,19 @@ pub(super) struct NodeEntry {
     pub(super) tasks_max: u32,
     /// The latest timetable, for an agent that comes back.
     pub(super) timetable: Option<Timetable>,
-    /// Jobs that were launched there and have not been forgotten.
-    pub(super) launched: BTreeSet<JobId>,
+    /// What was launched there and has not been forgotten.
+    pub(super) launched: BTreeSet<LaunchId>,
     /// Launches of which nothing was heard yet: an agent that ended may not have read them.
-    pub(super) unconfirmed: BTreeMap<JobId, Launch>,
+    pub(super) unconfirmed: BTreeMap<LaunchId, Launch>,
     /// Those by an earlier controller, of which it may never have heard.
-    pub(super) remembered: BTreeSet<JobId>,
+    pub(super) remembered: BTreeSet<LaunchId>,
     /// What tells its keeper from an earlier one.
     pub(super) keeper: Option<u64>,
     /// When it counts as lost; never while its agent is there.
     pub(super) lost_at: ClusterTime,
-    /// What it has, and jobs that are in line again and of which it still ends what is left from before
-    /// it was lost: until then it has not joined.
-    pub(super) residue: Option<(NodeSpec, BTreeSet<JobId>)>,
+    /// What it has, and launches of jobs that are in line again, or run elsewhere, of which it still ends
+    /// what is left from before it was lost: until then it has not joined.
+    pub(super) residue: Option<(NodeSpec, BTreeSet<LaunchId>)>,
 }
 
 /// An agent's connection, and through it that of all below it in the tree.
@@ -103,11 +103,13 @@ impl NodeEntry {
         }
     }
 
-    /// Nothing more is to be known of the job there; whether it was launched at all.
-    pub(super) fn forget(&mut self, job: JobId) -> bool {
-        self.unconfirmed.remove(&job);
-        self.remembered.remove(&job);
-        self.launched.remove(&job)
+    /// Nothing more is to be known of the job there; gives which launch of it was there, if any was.
+    pub(super) fn forget(&mut self, job: JobId) -> Option<LaunchId> {
+        let launch = self.launched.iter().find(|launch| launch.job == job).copied()?;
+        self.unconfirmed.remove(&launch);
+        self.remembered.remove(&launch);
+        self.launched.remove(&launch);
+        Some(launch)
     }
 }
 
@@ -147,9 +149,9 @@ impl Driver {
         if let ToAgent::Launch { launch, shares } = &message {
             for (node, share) in shares {
                 let Some(entry) = self.nodes.get_mut(node) else { continue };
-                entry.launched.insert(launch.job);
+                entry.launched.insert(launch.id());
                 let launch = Launch { share: share.clone(), ..launch.clone() };
-                entry.unconfirmed.insert(launch.job, launch);
+                entry.unconfirmed.insert(launch.id(), launch);
             }
         }
         let mut branches: BTreeMap<u64, Vec<NodeId>> = BTreeMap::new();
@@ -254,17 +256,22 @@ impl Driver {
 
     fn on_node_report(&mut self, node: NodeId, report: FromAgent) {
         match report {
-            FromAgent::Cleared { job, .. } if self.is_residue(node, job) => {
-                self.on_residue_cleared(node, job);
+            FromAgent::Cleared { launch, .. } if self.is_residue(node, launch) => {
+                self.on_residue_cleared(node, launch);
             }
-            FromAgent::TaskEnded { job, .. } if self.is_residue(node, job) => {}
-            FromAgent::TaskStarted { job, .. } => self.confirm(node, job),
-            FromAgent::TaskEnded { job, rank, status, detail, usage } => {
-                self.confirm(node, job);
-                self.on_task_ended((job, rank), status, detail, &usage);
+            // What an earlier launch of a job did is over, and was reckoned with.
+            FromAgent::TaskStarted { launch, .. }
+            | FromAgent::TaskEnded { launch, .. }
+            | FromAgent::Cleared { launch, .. }
+                if !self.is_latest(launch) => {}
+            FromAgent::TaskStarted { launch, .. } => self.confirm(node, launch),
+            FromAgent::TaskEnded { launch, rank, status, detail, usage } => {
+                self.confirm(node, launch);
+                self.on_task_ended((launch.job, rank), status, detail, &usage);
             }
-            FromAgent::Cleared { job, usage } => {
-                self.confirm(node, job);
+            FromAgent::Cleared { launch, usage } => {
+                self.confirm(node, launch);
+                let job = launch.job;
                 if let Some(entry) = self.jobs.get_mut(&job)
                     && entry.cleared.insert(node)
                 {
@@ -282,10 +289,20 @@ impl Driver {
         }
     }
 
-    fn confirm(&mut self, node: NodeId, job: JobId) {
+    /// Whether it is the latest launch of a job that has not ended.
+    pub(super) fn is_latest(&self, launch: LaunchId) -> bool {
+        self.jobs.get(&launch.job).is_some_and(|entry| entry.requeues == launch.number)
+    }
+
+    /// The latest launch of a job.
+    pub(super) fn latest(&self, job: JobId) -> LaunchId {
+        LaunchId { job, number: self.jobs.get(&job).map_or(0, |entry| entry.requeues) }
+    }
+
+    fn confirm(&mut self, node: NodeId, launch: LaunchId) {
         if let Some(entry) = self.nodes.get_mut(&node) {
-            entry.unconfirmed.remove(&job);
-            entry.remembered.remove(&job);
+            entry.unconfirmed.remove(&launch);
+            entry.remembered.remove(&launch);
         }
     }
 
@@ -335,7 +352,7 @@ impl Driver {
         let timetable = entry.timetable.clone();
         let launched = entry.launched.clone();
         let up = self.core.nodes().any(|view| view.id == node && view.up);
-        let known = held.iter().copied().filter(|job| launched.contains(job)).collect();
+        let known = held.iter().copied().filter(|launch| launched.contains(launch)).collect();
         let (clock_ahead_ns, settings) = (self.clock_ahead.0, self.agent_settings());
         let welcome = ToAgent::Welcome { node, clock_ahead_ns, settings, known };
         self.send_order(token, joiner, welcome);
@@ -345,10 +362,11 @@ impl Driver {
             }
             self.reconcile(node, &launched, &held, same_keeper);
         } else {
-            if let Some(&job) = held.iter().max() {
-                self.apply(&Event::Held { job });
+            if let Some(launch) = held.iter().max() {
+                self.apply(&Event::Held { job: launch.job });
             }
-            let again = held.into_iter().filter(|job| self.jobs.contains_key(job)).collect();
+            let known = |launch: &LaunchId| self.jobs.contains_key(&launch.job);
+            let again = held.into_iter().filter(known).collect();
             self.join_when_clear(node, spec, again);
         }
         self.take_early();
@@ -361,7 +379,7 @@ impl Driver {
     }
 
     /// A node joins when nothing is left on it of jobs that it may be given again.
-    fn join_when_clear(&mut self, node: NodeId, spec: NodeSpec, residue: BTreeSet<JobId>) {
+    fn join_when_clear(&mut self, node: NodeId, spec: NodeSpec, residue: BTreeSet<LaunchId>) {
         if residue.is_empty() {
             self.apply(&Event::NodeJoined { node, spec });
         } else if let Some(entry) = self.nodes.get_mut(&node) {
@@ -370,15 +388,15 @@ impl Driver {
     }
 
     /// Whether a report is of what a lost node brought back, which nobody waits for.
-    fn is_residue(&self, node: NodeId, job: JobId) -> bool {
+    fn is_residue(&self, node: NodeId, launch: LaunchId) -> bool {
         let residue = self.nodes.get(&node).and_then(|entry| entry.residue.as_ref());
-        residue.is_some_and(|(_, jobs)| jobs.contains(&job))
+        residue.is_some_and(|(_, launches)| launches.contains(&launch))
     }
 
-    fn on_residue_cleared(&mut self, node: NodeId, job: JobId) {
+    fn on_residue_cleared(&mut self, node: NodeId, launch: LaunchId) {
         let Some(entry) = self.nodes.get_mut(&node) else { return };
         if let Some((spec, mut residue)) = entry.residue.take() {
-            residue.remove(&job);
+            residue.remove(&launch);
             self.join_when_clear(node, spec, residue);
         }
     }
@@ -388,13 +406,14 @@ impl Driver {
     fn reconcile(
         &mut self,
         node: NodeId,
-        launched: &BTreeSet<JobId>,
-        held: &[JobId],
+        launched: &BTreeSet<LaunchId>,
+        held: &[LaunchId],
         same_keeper: bool,
     ) {
         let now = self.now();
-        for &job in launched.iter().filter(|job| !held.contains(job)) {
-            let unread = self.unread_launch(node, job, same_keeper);
+        for &launch in launched.iter().filter(|launch| !held.contains(launch)) {
+            let job = launch.job;
+            let unread = self.unread_launch(node, launch, same_keeper);
             let running = |view: JobView| matches!(view.state, JobState::Running { .. });
             if let Some(launch) = unread
                 && self.core.job(job, now).is_some_and(running)
@@ -417,25 +436,26 @@ impl Driver {
             }
             self.apply(&Event::JobCleared { job, nodes: [node].into() });
         }
-        for &job in launched.iter().filter(|job| held.contains(job)) {
+        for &launch in launched.iter().filter(|launch| held.contains(launch)) {
             let killed =
                 |view: JobView| matches!(view.state, JobState::Ending { kill_at: None, .. });
-            if self.core.job(job, now).is_some_and(killed) {
-                self.tell_node(node, ToAgent::Kill { job });
+            if self.core.job(launch.job, now).is_some_and(killed) {
+                self.tell_node(node, ToAgent::Kill { launch });
             }
         }
     }
 
     /// A launch that the node's agent has not read: it or the controller ended before. A keeper that is
     /// the same as then would hold what it had been given.
-    fn unread_launch(&self, node: NodeId, job: JobId, same_keeper: bool) -> Option<Launch> {
+    fn unread_launch(&self, node: NodeId, id: LaunchId, same_keeper: bool) -> Option<Launch> {
         let entry = self.nodes.get(&node)?;
-        if let Some(launch) = entry.unconfirmed.get(&job) {
+        if let Some(launch) = entry.unconfirmed.get(&id) {
             return Some(launch.clone());
         }
-        if !same_keeper || !entry.remembered.contains(&job) {
+        if !same_keeper || !entry.remembered.contains(&id) || !self.is_latest(id) {
             return None;
         }
+        let job = id.job;
         let (launch, shares) = self.make_launch(job, self.core.control_of(job)?)?;
         let share = shares.into_iter().find_map(|(of, share)| (of == node).then_some(share))?;
         Some(Launch { share, ..launch })

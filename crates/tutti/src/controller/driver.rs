@@ -352,12 +352,16 @@ impl Driver {
                 self.tell_front_of_start(job, nodes);
             }
             Action::Signal { job, node, ranks, signal } => {
-                self.tell_node(node, ToAgent::Signal { job, ranks, signal });
+                let launch = self.latest(job);
+                self.tell_node(node, ToAgent::Signal { launch, ranks, signal });
             }
             // Jobs are suspended in place: whoever is in no timetable leaves his processors free.
             Action::MoveOut { job } => self.follow_ups.push_back(Event::MovedOut { job }),
             Action::MoveIn { job } => self.follow_ups.push_back(Event::MovedIn { job }),
-            Action::Kill { job, node } => self.tell_node(node, ToAgent::Kill { job }),
+            Action::Kill { job, node } => {
+                let launch = self.latest(job);
+                self.tell_node(node, ToAgent::Kill { launch });
+            }
             Action::Requeued { job } => self.on_requeued(job),
             Action::Ended { job, outcome } => self.on_ended(job, outcome),
             Action::WakeAt { at } => self.wake_at = at,
@@ -384,6 +388,7 @@ impl Driver {
         let parts = self.core.parts(job);
         let launch = Launch {
             job,
+            number: entry.requeues,
             control,
             credentials: entry.credentials.clone(),
             size: view.spec.tasks,
@@ -414,8 +419,8 @@ impl Driver {
     /// Nodes need keep nothing of a job any more.
     fn forget_on_nodes(&mut self, job: JobId) {
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
-            if self.nodes.get_mut(&node).is_some_and(|node| node.forget(job)) {
-                self.tell_node(node, ToAgent::Forget { job });
+            if let Some(launch) = self.nodes.get_mut(&node).and_then(|node| node.forget(job)) {
+                self.tell_node(node, ToAgent::Forget { launch });
             }
         }
     }

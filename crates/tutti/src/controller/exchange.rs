@@ -15,7 +15,11 @@ const EXCHANGED_MAX: usize = tutti_wire::pmi::BARRIERS_PER_TASK_MAX as usize;
 impl Driver {
     /// A node's tasks of a job have all entered a barrier.
     pub(super) fn on_exchange(&mut self, node: NodeId, exchange: Exchange) {
-        let Exchange { job, barrier, stored } = exchange;
+        let Exchange { launch, barrier, stored } = exchange;
+        let job = launch.job;
+        if !self.is_latest(launch) {
+            return;
+        }
         let members = self.members(job, &barrier.group);
         let Some(entry) = self.jobs.get_mut(&job).filter(|_| members.contains(&node)) else {
             return;
@@ -42,7 +46,7 @@ impl Driver {
         }
         if gathered.nodes.is_superset(&members) {
             let stored = entry.exchanges.remove(&barrier).unwrap_or_default().stored;
-            let exchange = Exchange { job, barrier, stored };
+            let exchange = Exchange { launch, barrier, stored };
             remember(&mut entry.exchanged, exchange.clone());
             self.tell_nodes(members.into_iter().collect(), ToAgent::Exchanged(exchange));
         }

@@ -10,7 +10,7 @@ use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::report;
 use std::collections::{BTreeMap, VecDeque};
-use tutti_core::{ClusterTime, EndReason, Event, JobId, JobState, Nanos, NodeId};
+use tutti_core::{ClusterTime, EndReason, Event, JobId, JobState, LaunchId, Nanos, NodeId};
 use tutti_journal::{EndedJob, History, Job, Journal, Keeper, Number};
 use tutti_linux::clock;
 use tutti_wire::local::Reply;
@@ -174,8 +174,9 @@ impl Driver {
             }
             for part in &view.placements {
                 if let Some(entry) = self.nodes.get_mut(&part.node) {
-                    entry.launched.insert(view.id);
-                    entry.remembered.insert(view.id);
+                    let launch = LaunchId { job: view.id, number: view.requeues };
+                    entry.launched.insert(launch);
+                    entry.remembered.insert(launch);
                 }
             }
         }

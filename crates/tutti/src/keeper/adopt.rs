@@ -71,12 +71,12 @@ impl Job {
 
     /// Takes the processes in.
     pub(super) fn adopt(&mut self, index: usize, context: &mut Context) {
-        let id = self.launch.job;
+        let launch = self.launch.id();
         match self.try_to_adopt(index, context) {
             Ok(adopted) => {
                 let rank = self.tasks[index].rank;
                 let root = adopted.pids().first().copied().unwrap_or(0);
-                context.reports.push(FromKeeper::TaskStarted { job: id, rank, root });
+                context.reports.push(FromKeeper::TaskStarted { launch, rank, root });
                 // Without a cgroup nobody counts what others wait for.
                 self.tasks[index].usage = Usage::unknown();
                 self.tasks[index].phase = Phase::Adopted(adopted);

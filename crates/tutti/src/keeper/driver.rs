@@ -20,7 +20,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use tutti_core::JobId;
+use tutti_core::{JobId, LaunchId};
 use tutti_linux::cgroup::Hierarchy;
 use tutti_linux::clock::monotonic_ns;
 use tutti_linux::reap::reap;
@@ -173,6 +173,18 @@ impl Keeper {
     fn with(&mut self, job: JobId, act: impl FnOnce(&mut Job, &mut Context)) {
         if let Some(job) = self.jobs.get_mut(&job) {
             act(job, &mut self.context);
+        }
+    }
+
+    /// Whether this launch of a job, and no other of it, is here.
+    fn is_launched(&self, launch: LaunchId) -> bool {
+        self.jobs.get(&launch.job).is_some_and(|job| job.launch.id() == launch)
+    }
+
+    /// What is said of a launch is nothing to another of the same job.
+    fn with_launch(&mut self, launch: LaunchId, act: impl FnOnce(&mut Job, &mut Context)) {
+        if self.is_launched(launch) {
+            self.with(launch.job, act);
         }
     }
 
@@ -507,21 +519,23 @@ impl Keeper {
                 self.jobs.insert(id, job);
                 self.on_launched(id);
             }
-            ToKeeper::Kill { job } if self.jobs.contains_key(&job) => {
-                self.with(job, Job::kill);
+            ToKeeper::Kill { launch } if self.is_launched(launch) => {
+                self.with(launch.job, Job::kill);
             }
             // Whoever asks waits for an answer.
-            ToKeeper::Kill { job } => {
-                self.context.reports.push(FromKeeper::Cleared { job, usage: Usage::default() });
+            ToKeeper::Kill { launch } => {
+                self.context.reports.push(FromKeeper::Cleared { launch, usage: Usage::default() });
             }
-            ToKeeper::Signal { job, ranks, signal } => {
-                self.with(job, |job, c| job.signal(&ranks, signal, c));
+            ToKeeper::Signal { launch, ranks, signal } => {
+                self.with_launch(launch, |job, c| job.signal(&ranks, signal, c));
             }
-            ToKeeper::Stopped { job, parts } => self.with(job, |job, _| job.stopped = parts),
+            ToKeeper::Stopped { launch, parts } => {
+                self.with_launch(launch, |job, _| job.stopped = parts);
+            }
             ToKeeper::Exchanged(exchange) => {
-                self.with(exchange.job, |job, c| job.on_exchanged(exchange, c));
+                self.with_launch(exchange.launch, |job, c| job.on_exchanged(exchange, c));
             }
-            ToKeeper::Forget { job } => self.with(job, |job, c| {
+            ToKeeper::Forget { launch } => self.with_launch(launch, |job, c| {
                 job.forgotten = true;
                 c.touched.insert(job.launch.job);
                 if !job.is_cleared() {

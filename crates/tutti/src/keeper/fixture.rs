@@ -43,6 +43,7 @@ pub(super) fn node(name: &str, tasks: u32) -> JobNode {
 pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
     Launch {
         job: JobId(job),
+        number: 0,
         control: ControlMethod::Freeze,
         credentials: Credentials {
             uid: nix::unistd::geteuid().as_raw(),
@@ -251,21 +252,23 @@ impl Scene {
 
     /// Hears what the agent is told until the job is cleared, and then tidies up as an agent does.
     pub(super) fn reports(&mut self, job: u64, told: &mut Told) {
-        loop {
+        let launch = loop {
             match self.agent.next::<FromKeeper>().expect("the keeper left its agent") {
                 FromKeeper::TaskStarted { .. } => {}
-                FromKeeper::TaskEnded { job: JobId(of), rank, status, detail, .. } if of == job => {
+                FromKeeper::TaskEnded { launch, rank, status, detail, .. }
+                    if launch.job.0 == job =>
+                {
                     assert!(told.reported.insert(rank.0, (status, detail)).is_none());
                 }
-                FromKeeper::Cleared { job: JobId(of), usage } if of == job => {
+                FromKeeper::Cleared { launch, usage } if launch.job.0 == job => {
                     told.usage = usage;
-                    break;
+                    break launch;
                 }
                 other => panic!("unexpected: {other:?}"),
             }
-        }
+        };
         self.check_nothing_left(job);
-        self.agent.send(&ToKeeper::Forget { job: JobId(job) });
+        self.agent.send(&ToKeeper::Forget { launch });
     }
 
     fn check_nothing_left(&self, job: u64) {

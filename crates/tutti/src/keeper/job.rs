@@ -263,7 +263,7 @@ impl Job {
 
     pub(super) fn held(&self) -> HeldJob {
         let mut held = HeldJob {
-            job: self.launch.job,
+            launch: self.launch.id(),
             cgroup: self.cgroup_path.clone(),
             control: self.launch.control,
             roots: Vec::new(),
@@ -292,7 +292,7 @@ impl Job {
     pub(super) fn kill(&mut self, context: &mut Context) {
         if let Some(usage) = self.cleared {
             // Whoever asks has missed the report.
-            context.reports.push(FromKeeper::Cleared { job: self.launch.job, usage });
+            context.reports.push(FromKeeper::Cleared { launch: self.launch.id(), usage });
             return;
         }
         self.killed = true;
@@ -518,7 +518,7 @@ impl Job {
         let usage = task.usage;
         task.phase = Phase::Ended { status, detail: detail.clone() };
         context.reports.push(FromKeeper::TaskEnded {
-            job: self.launch.job,
+            launch: self.launch.id(),
             rank: task.rank,
             status,
             detail,
@@ -560,8 +560,8 @@ impl Job {
             script::remove(&script::directory(&context.spool, self.launch.job));
         }
         self.cleared = Some(self.usage);
-        let (job, usage) = (self.launch.job, self.usage);
-        context.reports.push(FromKeeper::Cleared { job, usage });
+        let (launch, usage) = (self.launch.id(), self.usage);
+        context.reports.push(FromKeeper::Cleared { launch, usage });
     }
 }
 

@@ -161,8 +161,8 @@ impl Job {
                     open &= task != index;
                 }
                 Effect::BarrierComplete { barrier } => {
-                    let (job, stored) = (self.launch.job, pmi.server.take_stored());
-                    let exchange = Exchange { job, barrier, stored };
+                    let (launch, stored) = (self.launch.id(), pmi.server.take_stored());
+                    let exchange = Exchange { launch, barrier, stored };
                     pmi.unanswered.push(exchange.clone());
                     context.reports.push(FromKeeper::Exchange(exchange));
                 }

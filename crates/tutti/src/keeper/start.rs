@@ -189,7 +189,7 @@ impl Job {
             Minder::new(fd, token)
         });
         context.roots.insert(root, (job, index));
-        context.reports.push(FromKeeper::TaskStarted { job, rank, root });
+        context.reports.push(FromKeeper::TaskStarted { launch: self.launch.id(), rank, root });
         self.tasks[index].phase =
             Phase::Running(Process { pid: root, report: child.report, report_token, minder });
     }

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use tutti_core::{JobId, Rank, TaskStatus};
+use tutti_core::{JobId, LaunchId, Rank, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::keeper::{FromKeeper, ToKeeper};
 use tutti_wire::launch::{InputTo, Launch, Stdio, Usage};
@@ -201,7 +201,7 @@ fn a_killed_job_ends_whole() {
         for _ in 0..2 {
             assert!(matches!(front.next(), Some(ToFrontEnd::Output { .. })));
         }
-        scene.agent.send(&ToKeeper::Kill { job: JobId(1) });
+        scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
         let mut told = hear_out(&mut front);
         scene.reports(1, &mut told);
         assert_eq!([told.status(0), told.status(1)], [TaskStatus::Signaled(9); 2]);
@@ -212,13 +212,14 @@ fn a_killed_job_ends_whole() {
 fn a_job_is_killed_before_its_front_end_came() {
     let mut scene = Scene::new(Membership::Groups);
     scene.start(&shell(1, 2, "true"));
-    scene.agent.send(&ToKeeper::Kill { job: JobId(1) });
+    scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
     let mut told = Told::default();
     scene.reports(1, &mut told);
     assert_eq!(told.status(1), TaskStatus::Signaled(9));
     // One that was never here: the asker gets its answer all the same.
-    scene.agent.send(&ToKeeper::Kill { job: JobId(77) });
-    let cleared = FromKeeper::Cleared { job: JobId(77), usage: Usage::default() };
+    scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(77)) });
+    let cleared =
+        FromKeeper::Cleared { launch: LaunchId::first(JobId(77)), usage: Usage::default() };
     assert_eq!(scene.agent.next(), Some(cleared));
 }
 
@@ -235,7 +236,7 @@ fn a_job_that_is_born_frozen_holds_up_nobody() {
         scene.start(&shell(job + 10, 1, "echo beside"));
         assert_eq!(hear_out(&mut scene.attached(job + 10)).stdout(0), "beside\n");
         if killed {
-            scene.agent.send(&ToKeeper::Kill { job: JobId(job) });
+            scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(job)) });
             assert_eq!(hear_out(&mut front).ends[&1].0, TaskStatus::Signaled(9));
         } else {
             group.request_thaw().unwrap();
@@ -265,10 +266,14 @@ fn orders_in_the_moment_of_the_start_are_not_lost() {
             let sleep = |job| to_files(launch(job, 2, &["sleep", "1000"]), &directory, "out");
             let mut told = [Told::default(), Told::default()];
             scene.start(&sleep(job));
-            scene.agent.send(&ToKeeper::Kill { job: JobId(job) });
+            scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(job)) });
             scene.reports(job, &mut told[0]);
             scene.start(&sleep(job + 1));
-            let order = ToKeeper::Signal { job: JobId(job + 1), ranks: vec![], signal: 15 };
+            let order = ToKeeper::Signal {
+                launch: LaunchId::first(JobId(job + 1)),
+                ranks: vec![],
+                signal: 15,
+            };
             scene.agent.send(&order);
             scene.reports(job + 1, &mut told[1]);
             assert_eq!(told[0].status(1), TaskStatus::Signaled(9));
@@ -287,14 +292,22 @@ fn signals_reach_the_ranks_that_are_meant() {
             assert!(matches!(front.next(), Some(ToFrontEnd::Output { .. })));
         }
         let signal = u8::try_from(nix::libc::SIGUSR1).unwrap();
-        scene.agent.send(&ToKeeper::Signal { job: JobId(1), ranks: vec![Rank(1)], signal });
+        scene.agent.send(&ToKeeper::Signal {
+            launch: LaunchId::first(JobId(1)),
+            ranks: vec![Rank(1)],
+            signal,
+        });
         loop {
             if let Some(ToFrontEnd::TaskEnded { rank, status, .. }) = front.next() {
                 assert_eq!((rank, status), (Rank(1), TaskStatus::Exited(7)));
                 break;
             }
         }
-        scene.agent.send(&ToKeeper::Signal { job: JobId(1), ranks: vec![], signal: 15 });
+        scene.agent.send(&ToKeeper::Signal {
+            launch: LaunchId::first(JobId(1)),
+            ranks: vec![],
+            signal: 15,
+        });
         let mut told = hear_out(&mut front);
         scene.reports(1, &mut told);
         assert_eq!(told.status(0), TaskStatus::Signaled(15));
@@ -344,10 +357,9 @@ fn a_new_agent_hears_what_the_old_one_missed() {
     let [(Rank(1), root)] = held[0].roots[..] else { panic!("{held:?}") };
     assert!(alive(root));
     assert!(held[0].cgroup.is_some() && held[0].cleared.is_none());
-    scene.agent.send(&ToKeeper::Kill { job: JobId(1) });
+    scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
     let report = scene.agent.next();
-    let Some(FromKeeper::TaskEnded { job: JobId(1), rank: Rank(1), status, usage, .. }) = report
-    else {
+    let Some(FromKeeper::TaskEnded { rank: Rank(1), status, usage, .. }) = report else {
         panic!("{report:?}")
     };
     assert_eq!(status, TaskStatus::Signaled(9));
@@ -357,8 +369,30 @@ fn a_new_agent_hears_what_the_old_one_missed() {
     let held = scene.reconnect();
     assert_eq!(held[0].ended.len(), 2);
     assert!(held[0].cleared.is_some());
-    scene.agent.send(&ToKeeper::Forget { job: JobId(1) });
+    scene.agent.send(&ToKeeper::Forget { launch: LaunchId::first(JobId(1)) });
     assert_eq!(scene.reconnect(), []);
+}
+
+#[test]
+fn what_is_said_of_an_earlier_launch_is_nothing_to_the_one_that_is_here() {
+    let mut scene = Scene::new(Membership::Groups);
+    let latest = Launch { number: 1, ..launch(1, 1, &["sleep", "1000"]) };
+    scene.start(&latest);
+    let _front = scene.attached(1);
+    let started = scene.agent.next();
+    let Some(FromKeeper::TaskStarted { launch, root, .. }) = started else { panic!("{started:?}") };
+    assert_eq!(launch, latest.id());
+    let earlier = LaunchId::first(JobId(1));
+    scene.agent.send(&ToKeeper::Signal { launch: earlier, ranks: vec![], signal: 9 });
+    scene.agent.send(&ToKeeper::Forget { launch: earlier });
+    scene.agent.send(&ToKeeper::Kill { launch: earlier });
+    let cleared = FromKeeper::Cleared { launch: earlier, usage: Usage::default() };
+    assert_eq!(scene.agent.next(), Some(cleared));
+    let held = scene.reconnect();
+    assert_eq!((held[0].launch, held[0].roots.clone()), (latest.id(), vec![(Rank(0), root)]));
+    assert!(alive(root));
+    scene.agent.send(&ToKeeper::Kill { launch: latest.id() });
+    scene.reports(1, &mut Told::default());
 }
 
 #[test]
@@ -495,7 +529,7 @@ fn whoever_may_not_attach_is_told() {
     scene.start(&to_files(shell(2, 1, "sleep 1000"), &directory, "out"));
     assert_eq!(refused(&mut scene.front(2)), "the job writes its output to files");
     // One who comes again after the first has gone hears the end.
-    scene.agent.send(&ToKeeper::Kill { job: JobId(1) });
+    scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
     hear_out(&mut first);
     drop(first);
     let told = wait_for("the first one to be missed", || {
@@ -534,9 +568,9 @@ fn others_may_neither_have_a_jobs_output_nor_give_orders() {
         let mut front = scene.attached(job);
         let mut one = hear_out(&mut front);
         while one.reported.is_empty() {
-            if let Some(FromKeeper::TaskEnded { job: JobId(of), rank, status, detail, .. }) =
+            if let Some(FromKeeper::TaskEnded { launch, rank, status, detail, .. }) =
                 scene.agent.next()
-                && of == job
+                && launch.job.0 == job
             {
                 one.reported.insert(rank.0, (status, detail));
             }

@@ -18,7 +18,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{JobId, Rank, UserId};
+use tutti_core::{JobId, LaunchId, Rank, UserId};
 
 /// What a server must know of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub struct Barrier {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exchange {
     /// Whose.
-    pub job: JobId,
+    pub launch: LaunchId,
     /// Which barrier.
     pub barrier: Barrier,
     /// Keys and values.

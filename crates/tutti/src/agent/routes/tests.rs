@@ -1,7 +1,7 @@
 //! One agent's routes, told what passes.
 
 use super::*;
-use tutti_core::{JobId, Nanos, NodeSpec, Orphans, ProcessorSet};
+use tutti_core::{JobId, LaunchId, Nanos, NodeSpec, Orphans, ProcessorSet};
 use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
 use tutti_wire::tree::{Join, Settings};
@@ -63,7 +63,7 @@ fn joined(routes: &mut Routes, child: Child, name: &str, node: u32) {
 }
 
 fn report(node: u32) -> Report {
-    let report = FromAgent::Cleared { job: JobId(1), usage: Usage::default() };
+    let report = FromAgent::Cleared { launch: LaunchId::first(JobId(1)), usage: Usage::default() };
     Report { from: Origin::Nodes(vec![NodeId(node)]), report }
 }
 

@@ -4,7 +4,7 @@
 //! From it an agent knows the state of its level: how many nodes have parts of which jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::{JobId, NodeId};
+use tutti_core::{LaunchId, NodeId};
 use tutti_wire::branch::{Order, Origin, Report};
 use tutti_wire::tree::{FromAgent, ToAgent};
 
@@ -12,7 +12,7 @@ use tutti_wire::tree::{FromAgent, ToAgent};
 #[derive(Debug, Default)]
 pub(super) struct Passing {
     /// The nodes of the branch, this one included, that have a part of each job.
-    jobs: BTreeMap<JobId, BTreeSet<NodeId>>,
+    launches: BTreeMap<LaunchId, BTreeSet<NodeId>>,
 }
 
 impl Passing {
@@ -21,15 +21,15 @@ impl Passing {
         match &order.order {
             ToAgent::Launch { launch, shares } => {
                 let nodes = shares.iter().map(|(node, _)| *node);
-                self.jobs.entry(launch.job).or_default().extend(nodes);
+                self.launches.entry(launch.id()).or_default().extend(nodes);
             }
             ToAgent::Welcome { node, known, .. } => {
-                for job in known {
-                    self.jobs.entry(*job).or_default().insert(*node);
+                for launch in known {
+                    self.launches.entry(*launch).or_default().insert(*node);
                 }
             }
-            ToAgent::Forget { job } => {
-                self.jobs.remove(job);
+            ToAgent::Forget { launch } => {
+                self.launches.remove(launch);
             }
             _ => {}
         }
@@ -37,22 +37,22 @@ impl Passing {
 
     /// A report came from below, or from this node.
     pub(super) fn on_report(&mut self, report: &Report) {
-        let (Origin::Nodes(cleared), FromAgent::Cleared { job, .. }) =
+        let (Origin::Nodes(cleared), FromAgent::Cleared { launch, .. }) =
             (&report.from, &report.report)
         else {
             return;
         };
-        if let Some(nodes) = self.jobs.get_mut(job) {
+        if let Some(nodes) = self.launches.get_mut(launch) {
             nodes.retain(|node| !cleared.contains(node));
             if nodes.is_empty() {
-                self.jobs.remove(job);
+                self.launches.remove(launch);
             }
         }
     }
 
     /// Nodes of the branch are out of reach.
     pub(super) fn on_gone(&mut self, nodes: &[NodeId]) {
-        self.jobs.retain(|_, of_job| {
+        self.launches.retain(|_, of_job| {
             of_job.retain(|node| !nodes.contains(node));
             !of_job.is_empty()
         });
@@ -60,11 +60,11 @@ impl Passing {
 
     /// Nothing is known of the branch any more: it joins again.
     pub(super) fn clear(&mut self) {
-        self.jobs.clear();
+        self.launches.clear();
     }
 
     /// How many jobs have parts in the branch.
     pub(super) fn jobs(&self) -> usize {
-        self.jobs.len()
+        self.launches.len()
     }
 }
