@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod faults;
 mod node;
 
 pub use node::Node;
@@ -48,7 +49,12 @@ pub struct Testbed {
     directory: PathBuf,
     fan_out: Option<u32>,
     nodes: Vec<Node>,
+    /// Whether another process has made it, and will end it.
+    is_guest: bool,
 }
+
+/// In the directory of a test bed: how many nodes it has.
+const NODES_FILE: &str = "nodes";
 
 impl Testbed {
     /// Makes the namespaces, and nothing in them.
@@ -62,15 +68,38 @@ impl Testbed {
         let directory = options.directory.join(&switch);
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))?;
-        let mut bed =
-            Self { switch: switch.clone(), directory, fan_out: options.fan_out, nodes: Vec::new() };
+        let (nodes, fan_out) = (Vec::new(), options.fan_out);
+        let mut bed = Self { switch: switch.clone(), directory, fan_out, nodes, is_guest: false };
+        std::fs::write(bed.directory.join(NODES_FILE), options.nodes.to_string())
+            .with_context(|| format!("cannot write to {}", bed.directory.display()))?;
         ip(&["netns", "add", &switch])?;
         in_switch(&switch, &["link", "add", "br0", "type", "bridge"])?;
         in_switch(&switch, &["link", "set", "br0", "up"])?;
         for number in 1..=options.nodes {
             let ahead = options.clocks_ahead_s.get(number - 1).or(options.clocks_ahead_s.last());
-            let node = Node::new(&bed, number, &options.program, ahead.copied().unwrap_or(0))?;
+            let node = Node::new(&bed, number, &options.program, ahead.copied().unwrap_or(0));
+            node.connect(&bed)?;
             bed.nodes.push(node);
+        }
+        Ok(bed)
+    }
+
+    /// The test bed of this directory, which another process has made: to do something to its nodes.
+    /// It stays when this is dropped.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn open(directory: &Path, program: &Path) -> anyhow::Result<Self> {
+        let file = directory.join(NODES_FILE);
+        let count = std::fs::read_to_string(&file)
+            .with_context(|| format!("there is no test bed: cannot read {}", file.display()))?;
+        let count: usize = count.trim().parse().context("the test bed is damaged")?;
+        let switch = directory.file_name().and_then(|name| name.to_str());
+        let switch = switch.context("that is no directory of a test bed")?.to_owned();
+        let directory = directory.to_owned();
+        let mut bed = Self { switch, directory, fan_out: None, nodes: Vec::new(), is_guest: true };
+        for number in 1..=count {
+            bed.nodes.push(Node::new(&bed, number, program, 0));
         }
         Ok(bed)
     }
@@ -125,25 +154,25 @@ impl Testbed {
         &self.directory
     }
 
-    /// Takes a node off the network, in both directions.
+    /// The node of this name.
     ///
     /// # Errors
-    /// If `ip` does not do it.
-    pub fn cut(&self, node: &Node) -> anyhow::Result<()> {
-        in_switch(&self.switch, &["link", "set", node.port(), "down"])
+    /// If there is none.
+    pub fn node(&self, name: &str) -> anyhow::Result<&Node> {
+        let found = self.nodes.iter().find(|node| node.name() == name);
+        found.with_context(|| format!("there is no node {name}; there are {}", self.nodes.len()))
     }
 
-    /// Puts it back.
-    ///
-    /// # Errors
-    /// If `ip` does not do it.
-    pub fn mend(&self, node: &Node) -> anyhow::Result<()> {
-        in_switch(&self.switch, &["link", "set", node.port(), "up"])
+    pub(crate) fn switch(&self) -> &str {
+        &self.switch
     }
 }
 
 impl Drop for Testbed {
     fn drop(&mut self) {
+        if self.is_guest {
+            return;
+        }
         // The head first: its end is that of all jobs.
         for node in &self.nodes {
             node.end();

@@ -20,6 +20,47 @@ struct Cli {
 enum Verb {
     /// Start a cluster, and a shell on its first node; the cluster ends with the shell
     Up(UpArgs),
+
+    /// Take a node off the network, in both directions
+    Cut(NodeArgs),
+
+    /// Nobody hears a node any more, and it hears the others
+    Mute(NodeArgs),
+
+    /// A node hears nobody any more, and the others hear it
+    Deafen(NodeArgs),
+
+    /// Put a node's network in order again
+    Heal(NodeArgs),
+
+    /// Stop all daemons of a node where they are, as if it hung
+    Freeze(NodeArgs),
+
+    /// Let them go on
+    Thaw(NodeArgs),
+
+    /// A node loses power: none of its processes is left; `heal` and `tutti up` there bring it back
+    Kill(NodeArgs),
+
+    /// Run a command on a node
+    On(OnArgs),
+}
+
+/// A node of the cluster that a shell of `testbed up` belongs to.
+#[derive(clap::Args, Debug)]
+struct NodeArgs {
+    /// Its name: n1, n2, ...
+    node: String,
+}
+
+#[derive(clap::Args, Debug)]
+struct OnArgs {
+    /// Its name: n1, n2, ...
+    node: String,
+
+    /// The command
+    #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true)]
+    command: Vec<String>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -46,14 +87,57 @@ struct UpArgs {
 }
 
 fn main() -> ExitCode {
-    let Verb::Up(args) = Cli::parse().verb;
-    match up(args) {
+    let done = match Cli::parse().verb {
+        Verb::Up(args) => up(args),
+        Verb::On(args) => on(&args),
+        Verb::Cut(args) => to(&args, Testbed::cut),
+        Verb::Mute(args) => to(&args, Testbed::mute),
+        Verb::Deafen(args) => to(&args, Testbed::deafen),
+        Verb::Heal(args) => to(&args, Testbed::heal),
+        Verb::Kill(args) => to(&args, Testbed::kill),
+        Verb::Freeze(args) => to(&args, |_, node| {
+            node.freeze(true);
+            Ok(())
+        }),
+        Verb::Thaw(args) => to(&args, |_, node| {
+            node.freeze(false);
+            Ok(())
+        }),
+    };
+    match done {
         Ok(code) => code,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "testbed: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// The variable that names a test bed's directory to the shell on its first node.
+const VARIABLE: &str = "TESTBED";
+
+/// The test bed that this shell belongs to.
+fn here() -> anyhow::Result<Testbed> {
+    let directory = std::env::var_os(VARIABLE)
+        .context("there is no test bed here; start one with `testbed up 4`")?;
+    Testbed::open(std::path::Path::new(&directory), &beside()?)
+}
+
+/// Does something to a node.
+fn to(
+    args: &NodeArgs,
+    what: impl Fn(&Testbed, &tutti_testbed::Node) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    let bed = here()?;
+    what(&bed, bed.node(&args.node)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn on(args: &OnArgs) -> anyhow::Result<ExitCode> {
+    let (bed, mut words) = (here()?, args.command.iter());
+    let mut command = bed.node(&args.node)?.command(words.next().context("there is no command")?);
+    let status = command.args(words).stdin(Stdio::inherit()).status()?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, Into::into))
 }
 
 fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
@@ -77,12 +161,12 @@ fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     let mut command = bed.head().command(words.next().unwrap_or(&shell));
     command.args(words);
     command.env("PATH", path_with(&program)).stdin(Stdio::inherit());
-    command.env("TESTBED", bed.directory());
+    command.env(VARIABLE, bed.directory());
     if args.command.is_empty() {
         let _ = writeln!(
             std::io::stderr(),
             "testbed: {} nodes are up, this is {}; try `tutti nodes`, `tutti run -n {} -- hostname`; \
-             `exit` ends them",
+             `testbed cut n2` and `testbed heal n2` (`testbed --help` has more); `exit` ends them",
             args.nodes,
             bed.head().name(),
             args.nodes,

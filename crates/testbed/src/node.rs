@@ -26,23 +26,22 @@ pub struct Node {
 const PORT: u16 = 7716;
 
 impl Node {
-    pub(crate) fn new(
-        bed: &Testbed,
-        number: usize,
-        program: &Path,
-        clock_ahead_s: i64,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn new(bed: &Testbed, number: usize, program: &Path, clock_ahead_s: i64) -> Self {
         let name = format!("n{number}");
-        let node = Self {
+        Self {
             namespace: format!("{}-{name}", bed.switch),
             port: format!("port{number}"),
             address: format!("10.77.0.{number}"),
             directory: bed.directory.join(&name),
             program: program.to_owned(),
-            clock_ahead_s,
+            clock_ahead_s: clock_ahead_s.max(-uptime_s() / 2),
             name,
-        };
-        let (switch, namespace) = (bed.switch.as_str(), node.namespace.as_str());
+        }
+    }
+
+    /// Makes its network, and connects it with the switch.
+    pub(crate) fn connect(&self, bed: &Testbed) -> anyhow::Result<()> {
+        let (node, switch, namespace) = (self, bed.switch.as_str(), self.namespace.as_str());
         ip(&["netns", "add", namespace])?;
         let veth = ["link", "add", &node.port, "type", "veth", "peer", "name", "eth0", "netns"];
         in_switch(switch, &[&veth[..], &[namespace]].concat())?;
@@ -51,7 +50,7 @@ impl Node {
         in_switch(namespace, &["address", "add", &own, "dev", "eth0"])?;
         in_switch(namespace, &["link", "set", "eth0", "up"])?;
         in_switch(namespace, &["link", "set", "lo", "up"])?;
-        Ok(node)
+        Ok(())
     }
 
     /// Its host name, which is its name in the cluster too.
@@ -70,6 +69,11 @@ impl Node {
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Its address, without the port.
+    pub(crate) fn host(&self) -> &str {
+        &self.address
     }
 
     pub(crate) fn namespace(&self) -> &str {
@@ -159,4 +163,11 @@ impl Node {
             let _ = self.signal(role, Signal::SIGKILL);
         }
     }
+}
+
+/// For how long the machine has been up: no clock can be set back further.
+fn uptime_s() -> i64 {
+    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let whole = uptime.split('.').next().and_then(|seconds| seconds.parse().ok());
+    whole.unwrap_or_default()
 }
