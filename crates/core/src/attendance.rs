@@ -1,9 +1,10 @@
 //! Which nodes are there, and which of them take jobs: what happens when one joins, is lost, is
-//! drained, or is removed.
+//! drained, is out of reach, or is removed.
 //!
 //! A drained node takes no new jobs. Those who are there run on, keep their processors through all
 //! turns, and come back to them if they were set aside; it stays drained until an administrator says
-//! otherwise, also if it is lost and joins again.
+//! otherwise, also if it is lost and joins again. So it is with a node that is out of reach, until it joins again or is
+//! lost; only that a job which would fit if it were back is accepted, and waits.
 
 use crate::action::Action;
 use crate::controller::Core;
@@ -27,6 +28,9 @@ impl Core {
         match known.map(|known| known.processors == spec.processors && known.name == spec.name) {
             Some(true) => {
                 self.nodes.set_memory(node, spec.memory_bytes);
+                if self.nodes.set_away(node, false) {
+                    self.open_or_close(self.now, node);
+                }
                 self.queue.reconsider();
                 self.outbox.nodes.push(node);
                 self.kill_again(node, actions);
@@ -37,7 +41,7 @@ impl Core {
         }
         self.nodes.join(node, spec.clone());
         self.matrix.add_node(node, &spec.processors);
-        if self.nodes.get(node).is_some_and(|record| record.drained.is_some()) {
+        if !self.nodes.takes_jobs(node) {
             self.matrix.close(node);
         }
         self.queue.waiting.append(&mut self.queue.parked);
@@ -86,7 +90,19 @@ impl Core {
     /// Nothing comes to a node any more, or again.
     pub(crate) fn on_set_drained(&mut self, now: ClusterTime, node: NodeId, reason: Option<&str>) {
         self.nodes.set_drained(node, reason.map(Into::into));
-        if reason.is_none() {
+        self.open_or_close(now, node);
+    }
+
+    /// A node's agent is out of reach, for how long nobody knows.
+    pub(crate) fn on_node_out_of_reach(&mut self, now: ClusterTime, node: NodeId) {
+        if self.nodes.set_away(node, true) {
+            self.open_or_close(now, node);
+        }
+    }
+
+    /// New jobs are placed on a node from now on, or none.
+    fn open_or_close(&mut self, now: ClusterTime, node: NodeId) {
+        if self.nodes.takes_jobs(node) {
             self.matrix.open(node);
             self.queue.waiting.append(&mut self.queue.parked);
         } else {

@@ -34,7 +34,7 @@ pub enum Rule {
     Aside,
     /// Who has a wish about its nodes has them as wished.
     Wish,
-    /// Whatever node is drained takes nobody new, and none else.
+    /// Whatever node is drained or out of reach takes nobody new, and none else.
     Drained,
     /// The counts by which processors are found agree with who has them.
     FreeProcessors,

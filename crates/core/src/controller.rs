@@ -18,6 +18,7 @@ use crate::event::Event;
 use crate::frame::Frame;
 use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId};
 use crate::job::{EndReason, JobSpec, TaskStatus};
+use crate::lease::Longer;
 use crate::ledger::Ledger;
 use crate::limits::{JOB_NUMBER_MAX, JOBS_MAX};
 use crate::matrix::Matrix;
@@ -82,6 +83,8 @@ pub struct Core {
     /// Who goes on on other processors.
     pub(crate) migration: Migration,
     stopping: bool,
+    /// Leases of nodes that may be longer than those that are given now.
+    pub(crate) longer_leases: Longer,
     /// Whether the driver wants to be told which nodes need timetables.
     pub(crate) tells_nodes: bool,
     /// The wish that the driver holds.
@@ -126,6 +129,7 @@ impl Core {
             jobs_made: 0,
             migration: Migration::default(),
             stopping: false,
+            longer_leases: Longer::default(),
             tells_nodes: true,
             wake: ClusterTime::NEVER,
         }
@@ -155,6 +159,7 @@ impl Core {
         match event {
             Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
             Event::Held { job } => self.jobs_made = self.jobs_made.max(job.0.min(JOB_NUMBER_MAX)),
+            Event::NodeOutOfReach { node } => self.on_node_out_of_reach(now, *node),
             Event::NodeLost { node } => self.on_node_lost(now, *node, actions),
             Event::SetDrained { node, reason } => {
                 self.on_set_drained(now, *node, reason.as_deref())
@@ -275,7 +280,8 @@ impl Core {
             self.stopping,
         )
             .hash(&mut digest);
-        (&self.by_class, &self.circuits, &self.bank, &self.foreign, self.wake).hash(&mut digest);
+        (&self.by_class, &self.circuits, &self.bank, &self.foreign, self.wake, self.longer_leases)
+            .hash(&mut digest);
         digest.finish()
     }
 
@@ -305,13 +311,23 @@ impl Core {
         } else if self.jobs.len() >= JOBS_MAX {
             Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
         } else {
-            (self.policy().admission)(self.machine(), spec)
-                .and_then(|()| self.circuits.admit(spec.circuit.as_ref()))
+            self.may_ever_fit(spec).and_then(|()| self.circuits.admit(spec.circuit.as_ref()))
         };
         actions.push(match refusal.and_then(|()| self.take_on(now, spec)) {
             Ok(job) => Action::Accept { request, job },
             Err(refusal) => Action::Decline { request, refusal },
         });
+    }
+
+    /// Whether a job can be run at some time: also on nodes that are out of reach just now.
+    fn may_ever_fit(&self, spec: &JobSpec) -> Result<(), Refusal> {
+        let admission = self.policy().admission;
+        if self.nodes.away().next().is_none() {
+            return admission(self.machine(), spec);
+        }
+        let mut matrix = self.matrix.clone();
+        self.nodes.away().for_each(|node| matrix.open(node));
+        admission(Machine { matrix: &matrix, ..self.machine() }, spec)
     }
 
     /// Takes a job on, if what it asks to be promised can be.
@@ -528,6 +544,7 @@ impl Core {
             if params.packing() != self.params.packing() {
                 self.matrix.consider_all_homes();
             }
+            self.longer_leases.note(now, &self.params, &params);
             self.params = params;
             self.outbox.reshaped = true;
             self.queue.stale = true;
@@ -584,6 +601,7 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::SetCircuits { .. }
         | Event::Tick => false,
         Event::NodeJoined { .. }
+        | Event::NodeOutOfReach { .. }
         | Event::NodeLost { .. }
         | Event::SetDrained { .. }
         | Event::NodeRemoved { .. }
@@ -608,6 +626,7 @@ const fn may_break_promises(event: &Event) -> bool {
 const fn is_interference(event: &Event) -> bool {
     match event {
         Event::NodeJoined { .. }
+        | Event::NodeOutOfReach { .. }
         | Event::NodeLost { .. }
         | Event::SetDrained { .. }
         | Event::NodeRemoved { .. }

@@ -33,6 +33,12 @@ pub enum Event {
         /// What it has.
         spec: NodeSpec,
     },
+    /// A node's agent is gone, and may come back: `NodeJoined` or `NodeLost` follows. Its jobs go on, and
+    /// no new ones are placed there. Sent by the driver, who may wait a little in case it is back at once.
+    NodeOutOfReach {
+        /// Which one.
+        node: NodeId,
+    },
     /// A node's agent is gone for longer than it may. The jobs with tasks there are lost.
     NodeLost {
         /// Which one.

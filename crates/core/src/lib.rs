@@ -37,6 +37,7 @@ pub mod figures;
 pub mod frame;
 pub mod ids;
 pub mod job;
+mod lease;
 pub mod ledger;
 pub mod limits;
 pub mod matrix;

@@ -19,6 +19,9 @@ pub struct Node {
     pub spec: NodeSpec,
     /// Whether its agent is there.
     pub up: bool,
+    /// Whether it is out of reach: its jobs go on, nothing new is placed there, and it will be back or
+    /// lost.
+    pub away: bool,
     /// Memory promised to resident jobs, in bytes.
     pub admitted_bytes: u64,
     /// What it can do, once it was measured.
@@ -45,8 +48,8 @@ impl Nodes {
         let before = self.nodes.get(&node).filter(|before| before.spec.name == spec.name);
         let figures = before.and_then(|before| before.figures);
         let drained = before.and_then(|before| before.drained.clone());
-        let (up, admitted_bytes, averages) = (true, 0, None);
-        let record = Node { spec, up, admitted_bytes, figures, averages, drained };
+        let (up, away, admitted_bytes, averages) = (true, false, 0, None);
+        let record = Node { spec, up, away, admitted_bytes, figures, averages, drained };
         self.nodes.insert(node, record);
     }
 
@@ -70,6 +73,28 @@ impl Nodes {
         if let Some(record) = self.nodes.get_mut(&node) {
             record.drained = reason;
         }
+    }
+
+    /// A node that is up is out of reach, or is no more; whether that is new.
+    pub fn set_away(&mut self, node: NodeId, away: bool) -> bool {
+        let record = self.nodes.get_mut(&node).filter(|record| record.up && record.away != away);
+        record.is_some_and(|record| {
+            record.away = away;
+            true
+        })
+    }
+
+    /// Whether new jobs may be placed on a node.
+    #[must_use]
+    pub fn takes_jobs(&self, node: NodeId) -> bool {
+        let record = self.nodes.get(&node);
+        record.is_some_and(|record| record.up && !record.away && record.drained.is_none())
+    }
+
+    /// The nodes that are out of reach and would take jobs otherwise.
+    pub fn away(&self) -> impl Iterator<Item = NodeId> {
+        let missed = self.up().filter(|(_, node)| node.away && node.drained.is_none());
+        missed.map(|(id, _)| id)
     }
 
     /// A node is none any more, and in no set.
@@ -122,6 +147,7 @@ impl Nodes {
     pub fn lose(&mut self, node: NodeId) {
         if let Some(record) = self.nodes.get_mut(&node) {
             record.up = false;
+            record.away = false;
             record.admitted_bytes = 0;
         }
     }

@@ -47,7 +47,8 @@ pub enum Orphans {
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1000 * MS;
-const DAY: u64 = 24 * 3600 * SEC;
+const HOUR: u64 = 3600 * SEC;
+const DAY: u64 = 24 * HOUR;
 
 /// Where each parameter stands in [`TABLE`].
 mod at {
@@ -77,7 +78,8 @@ mod at {
     pub(super) const DEADLINE_SLACK: usize = 23;
     pub(super) const ORPHANS: usize = 24;
     pub(super) const FAN_OUT: usize = 25;
-    pub(super) const COUNT: usize = 26;
+    pub(super) const LEASE: usize = 26;
+    pub(super) const COUNT: usize = 27;
 }
 
 /// All parameters there are.
@@ -303,6 +305,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
                others; further ones connect to these. The places that agents have they keep.",
         takes: Takes::FromThenOn,
     },
+    Param {
+        name: "lease",
+        kind: ParamKind::Duration,
+        min: SEC,
+        max: HOUR,
+        default: 30 * SEC,
+        help: "How long jobs run on a node that hears nothing of the controller's machine. Then it suspends \
+               them; a little later it counts as lost, and what becomes of them is as each asked.",
+        takes: Takes::FromThenOn,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -398,6 +410,12 @@ impl Params {
     #[must_use]
     pub const fn fan_out(&self) -> u64 {
         self.values[at::FAN_OUT]
+    }
+
+    /// How long jobs run on a node that hears nothing of the controller's machine.
+    #[must_use]
+    pub const fn lease(&self) -> Nanos {
+        Nanos(self.values[at::LEASE])
     }
 
     /// How far ahead a change of the timetable activates.
@@ -558,6 +576,7 @@ mod tests {
         assert_eq!(params.get("rows"), Some(u64::from(params.rows())));
         assert_eq!(params.get("lead"), Some(params.lead().0));
         assert_eq!(params.get("front_end_grace"), Some(params.front_end_grace().0));
+        assert_eq!(params.get("lease"), Some(params.lease().0));
         assert_eq!(params.get("freeze_deadline"), Some(params.freeze_deadline().0));
         assert_eq!(params.get("retry_interval"), Some(params.retry_interval().0));
         assert_eq!(params.get("idle_exit"), params.idle_exit().map(|idle| idle.0));

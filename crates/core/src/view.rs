@@ -110,6 +110,8 @@ pub struct NodeView<'a> {
     pub spec: &'a NodeSpec,
     /// Whether its agent is there.
     pub up: bool,
+    /// Whether it is out of reach just now.
+    pub away: bool,
     /// The processors that any resident job has, over all rows.
     pub used: ProcessorSet,
     /// Memory promised to resident jobs, in bytes.
@@ -237,6 +239,7 @@ impl Core {
                 id,
                 spec: &node.spec,
                 up: node.up,
+                away: node.away,
                 used: node.spec.processors.iter().filter(taken).collect(),
                 admitted_bytes: node.admitted_bytes,
                 figures: node.figures,

@@ -1,4 +1,4 @@
-//! The monotonic clock: reading it, and sleeping until a point of it.
+//! The monotonic clock: reading it, and sleeping until a point of it; and the one that counts sleep too.
 //!
 //! `CLOCK_MONOTONIC`, in nanoseconds since some point before this boot's first process. All
 //! processes of one machine see the same values, so that one may hand a time to another.
@@ -8,11 +8,22 @@ use std::time::Duration;
 /// The monotonic clock, nanoseconds.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
+    read_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// The clock that goes on while the machine sleeps (`CLOCK_BOOTTIME`), nanoseconds: between two
+/// moments of it at least as much time has passed as between those of the monotonic clock.
+#[must_use]
+pub fn boottime_ns() -> u64 {
+    read_ns(libc::CLOCK_BOOTTIME)
+}
+
+fn read_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid timespec to write to; the call keeps no pointer.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    assert_eq!(result, 0, "every Linux has CLOCK_MONOTONIC");
-    // Both parts are never negative on this clock.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut now) };
+    assert_eq!(result, 0, "every Linux has these clocks");
+    // Both parts are never negative on these clocks.
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
@@ -83,6 +94,13 @@ mod tests {
         let until = monotonic_ns() + 2_000_000;
         sleep_until(until);
         assert!(monotonic_ns() >= until);
+    }
+
+    #[test]
+    fn the_clock_that_counts_sleep_is_never_behind() {
+        let (boot, monotonic) = (boottime_ns(), monotonic_ns());
+        sleep_until(monotonic + 3_000_000);
+        assert!(boottime_ns() - boot >= 3_000_000);
     }
 
     #[test]

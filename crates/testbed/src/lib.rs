@@ -38,8 +38,8 @@ pub struct Options {
     /// By how many seconds the monotonic clock of each node is ahead of the machine's, if at all; the
     /// last counts for all that follow. A clock cannot be put to before the machine's own start.
     pub clocks_ahead_s: Vec<i64>,
-    /// How many agents connect to the same one, if not as many as usual.
-    pub fan_out: Option<u32>,
+    /// Parameters that are set before the members join, as for `tutti params`.
+    pub params: Vec<String>,
 }
 
 /// A standing test bed.
@@ -47,7 +47,7 @@ pub struct Options {
 pub struct Testbed {
     switch: String,
     directory: PathBuf,
-    fan_out: Option<u32>,
+    params: Vec<String>,
     nodes: Vec<Node>,
     /// Whether another process has made it, and will end it.
     is_guest: bool,
@@ -68,8 +68,8 @@ impl Testbed {
         let directory = options.directory.join(&switch);
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))?;
-        let (nodes, fan_out) = (Vec::new(), options.fan_out);
-        let mut bed = Self { switch: switch.clone(), directory, fan_out, nodes, is_guest: false };
+        let (nodes, params) = (Vec::new(), options.params.clone());
+        let mut bed = Self { switch: switch.clone(), directory, params, nodes, is_guest: false };
         std::fs::write(bed.directory.join(NODES_FILE), options.nodes.to_string())
             .with_context(|| format!("cannot write to {}", bed.directory.display()))?;
         ip(&["netns", "add", &switch])?;
@@ -97,7 +97,8 @@ impl Testbed {
         let switch = directory.file_name().and_then(|name| name.to_str());
         let switch = switch.context("that is no directory of a test bed")?.to_owned();
         let directory = directory.to_owned();
-        let mut bed = Self { switch, directory, fan_out: None, nodes: Vec::new(), is_guest: true };
+        let mut bed =
+            Self { switch, directory, params: Vec::new(), nodes: Vec::new(), is_guest: true };
         for number in 1..=count {
             bed.nodes.push(Node::new(&bed, number, program, 0));
         }
@@ -112,8 +113,10 @@ impl Testbed {
         let (head, members) = self.nodes.split_first().context("there is no node")?;
         let address = head.address();
         expect(head.tutti(&["up", "--listen", &address, "--name", head.name(), "--trust-root"]))?;
-        if let Some(fan_out) = self.fan_out {
-            expect(head.tutti(&["params", &format!("fan_out={fan_out}")]))?;
+        if !self.params.is_empty() {
+            let params = self.params.iter().map(String::as_str);
+            let words: Vec<&str> = ["params"].into_iter().chain(params).collect();
+            expect(head.tutti(&words))?;
         }
         for member in members {
             self.join(member)?;

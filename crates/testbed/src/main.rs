@@ -77,9 +77,9 @@ struct UpArgs {
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
     clocks: Vec<i64>,
 
-    /// How many agents connect to the same one
-    #[arg(long)]
-    fan_out: Option<u32>,
+    /// A parameter to set before the others join, as in --param fan_out=2
+    #[arg(long, value_name = "NAME=VALUE")]
+    param: Vec<String>,
 
     /// What to run on the first node instead of a shell
     #[arg(last = true)]
@@ -152,7 +152,7 @@ fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
         } else {
             [0].into_iter().chain(args.clocks).collect()
         },
-        fan_out: args.fan_out,
+        params: args.param,
     };
     let bed = Testbed::new(&options)?;
     bed.up()?;

@@ -167,6 +167,9 @@ pub struct ClockReply {
     pub went: ClusterTime,
     /// How far off the parent's own cluster time may be.
     pub error: Nanos,
+    /// Until when (cluster time) no node that has joined through the parent is taken for lost: so long may
+    /// its jobs run if nothing more is heard. Zero where the parent does not know.
+    pub lease: ClusterTime,
 }
 
 /// A stream's name: unique in the cluster.

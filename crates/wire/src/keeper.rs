@@ -53,6 +53,12 @@ pub enum ToKeeper {
     },
     /// All nodes of a job have completed a barrier.
     Exchanged(Exchange),
+    /// Tasks may run until then. If no later moment is told before, all are to be suspended, and the agent
+    /// is told so: it stands still, or is gone.
+    Lease {
+        /// By this machine's clock that counts sleep, in nanoseconds; `None`: the agent has suspended all.
+        until_ns: Option<u64>,
+    },
     /// End all jobs and exit.
     Stop,
 }
@@ -92,6 +98,8 @@ pub enum FromKeeper {
         /// What it used.
         usage: Usage,
     },
+    /// All tasks were suspended, since the time was over that the agent had told.
+    Lapsed,
     /// All tasks here have entered a barrier in which those of other nodes take part.
     Exchange(Exchange),
     /// All tasks here have ended, nothing of the job is left, its output has been delivered or

@@ -140,6 +140,8 @@ pub struct Settings {
     pub orphans: Orphans,
     /// How many children an agent has in the control tree before it sends others on to them.
     pub fan_out: u32,
+    /// How long jobs run on a node that hears nothing of the controller's machine.
+    pub lease: Nanos,
 }
 
 /// What an agent joins with.

@@ -166,9 +166,9 @@ fn check_drained(core: &Core, report: &mut Report<'_>) {
     let (mut width, mut drained) = (0, BTreeSet::new());
     for (node, column) in core.matrix.columns() {
         width += u64::from(column.width);
-        let is_drained = core.nodes.get(node).is_some_and(|record| record.drained.is_some());
+        let is_drained = !core.nodes.takes_jobs(node);
         if is_drained != core.matrix.is_closed(node) {
-            report(Rule::Drained, format!("node {node} is drained: {is_drained}"));
+            report(Rule::Drained, format!("node {node} takes no jobs: {is_drained}"));
         }
         drained.extend(is_drained.then_some(node));
     }

@@ -3,7 +3,8 @@
 use crate::cluster::{Cluster, job};
 use crate::scenarios::why;
 use tutti_core::{
-    Action, Event, JobId, JobSpec, JobState, NodeWish, OnNodeLoss, Rank, TaskStatus, WaitReason,
+    Action, Event, JobId, JobSpec, JobState, NodeId, NodeWish, OnNodeLoss, Rank, TaskStatus,
+    WaitReason,
 };
 
 /// A job with a task on each of so many nodes.
@@ -49,6 +50,41 @@ fn a_job_is_in_line_again_once_its_other_nodes_are_clear() {
     assert_eq!(c.core.job(again, tutti_core::ClusterTime(c.now)).unwrap().requeues, 1);
     let outcome = c.finish(again);
     assert_eq!((&*outcome.reason.to_string(), outcome.exit_code), ("completed", 0));
+}
+
+#[test]
+fn a_node_out_of_reach_keeps_its_jobs_and_takes_no_others_until_it_is_back() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    c.event(Event::SetParams { params: crate::cluster::params(&[("rows", 1)]) });
+    let stays = c.submit(job(1));
+    let away = nodes(&c, stays)[0];
+    let other = 1 - away;
+    c.event(Event::NodeOutOfReach { node: NodeId(away) });
+    assert!(is_running(&c, stays));
+    let near = c.submit(job(2));
+    assert_eq!(nodes(&c, near), [other]);
+    // What needs it is accepted, and waits for it.
+    let wide = c.submit(job(3));
+    c.finish(near);
+    assert_eq!((is_running(&c, wide), c.refusals.len()), (false, 0));
+    assert_eq!(c.try_submit(job(5)), None, "nor would that fit if it were back");
+    // An administrator who says that it takes jobs does not bring it back.
+    c.event(Event::SetDrained { node: NodeId(away), reason: None });
+    assert!(!is_running(&c, wide));
+    c.join(away, 2);
+    assert!(is_running(&c, wide) && is_running(&c, stays));
+    assert_eq!(c.core.job(stays, tutti_core::ClusterTime(c.now)).unwrap().requeues, 0);
+    c.event(Event::NodeOutOfReach { node: NodeId(away) });
+    c.lose(away);
+    c.deliver_kills();
+    assert_eq!(c.outcomes[&stays].exit_code, 121);
+    // Lost and back, it is a node like any other; drained meanwhile, it stays so.
+    c.join(away, 2);
+    c.event(Event::NodeOutOfReach { node: NodeId(away) });
+    c.event(Event::SetDrained { node: NodeId(away), reason: Some(String::new()) });
+    c.join(away, 2);
+    let late = c.submit(job(2));
+    assert_eq!(nodes(&c, late), [other]);
 }
 
 #[test]

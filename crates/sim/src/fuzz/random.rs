@@ -52,6 +52,7 @@ const KINDS: &[Kind] = &[
         let user = random.one_in(2);
         Step::Bank(user, (!random.one_in(4)).then(|| random.below(900 * MS)))
     }),
+    (34, Who::Everybody, |random| Step::Miss(random.number(3))),
     (51, Who::Everybody, |random| Step::Lose(random.number(3))),
     (51, Who::Everybody, |random| Step::Join(random.number(3), 1 + random.number(5))),
     (34, Who::Everybody, |random| Step::Drain(random.number(3), random.one_in(2))),

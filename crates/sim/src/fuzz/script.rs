@@ -80,6 +80,7 @@ impl Step {
         match self {
             Self::Drain(..)
             | Self::Remove(_)
+            | Self::Miss(_)
             | Self::Lose(_)
             | Self::Join(..)
             | Self::Set(..)

@@ -136,6 +136,7 @@ fn simpler(step: &Step) -> Vec<Step> {
         }
         Step::Hold(job) => lower(job).map(Step::Hold).collect(),
         Step::DeliverKills
+        | Step::Miss(_)
         | Step::Lose(_)
         | Step::Join(..)
         | Step::Drain(..)

@@ -41,6 +41,8 @@ pub enum Step {
     Signal(usize, Option<u32>, u8),
     /// The front end of a job is gone.
     FrontEndLost(usize),
+    /// A node is out of reach.
+    Miss(u32),
     /// A node is lost.
     Lose(u32),
     /// A node joins, with so many processors.
@@ -106,6 +108,7 @@ impl Step {
             Self::FrontEndLost(job) => {
                 cluster.event(Event::FrontEndLost { job: pick(cluster, *job) });
             }
+            Self::Miss(node) => cluster.event(Event::NodeOutOfReach { node: NodeId(*node) }),
             Self::Lose(node) => cluster.lose(*node),
             Self::Join(node, width) => join(cluster, *node, *width),
             Self::Drain(node, drained) => {
@@ -183,6 +186,7 @@ fn nonsense(cluster: &mut Cluster, job: JobId, node: NodeId) {
     for event in [
         Event::JobCleared { job, nodes: vec![node] },
         Event::JobCleared { job, nodes: vec![] },
+        Event::NodeOutOfReach { node },
         Event::NodeLost { node },
         Event::NodeRemoved { node },
         Event::SetDrained { node, reason: Some(String::new()) },

@@ -308,7 +308,8 @@ mod tests {
             ClusterTime(u64::try_from(i128::from(own) + i128::from(ahead_ns) + faster).unwrap())
         };
         let came = cluster(own_ns + ways.0);
-        let reply = ClockReply { asked_ns: own_ns, came, went: came, error: Nanos::ZERO };
+        let (error, lease) = (Nanos::ZERO, ClusterTime(0));
+        let reply = ClockReply { asked_ns: own_ns, came, went: came, error, lease };
         (reply, own_ns + ways.0 + ways.1)
     }
 
@@ -369,7 +370,8 @@ mod tests {
                         }
                     };
                     let back = own(level, time + way.0 + way.1);
-                    let reply = ClockReply { asked_ns, came, went: came, error };
+                    let lease = ClusterTime(0);
+                    let reply = ClockReply { asked_ns, came, went: came, error, lease };
                     let (estimator, clock) = &mut levels[level];
                     estimator.asked(asked_ns);
                     let _ = clock.correct(estimator.answered(&reply, back).unwrap());

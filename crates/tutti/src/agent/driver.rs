@@ -3,6 +3,7 @@
 use super::clock::ClusterClock;
 use super::ipc;
 use super::job::{Job, grip, group_name, remove_group};
+use super::lease::Lease;
 use super::load::LoadReports;
 use super::parts::Ending;
 use super::switch::Switch;
@@ -85,6 +86,9 @@ pub(super) struct Agent {
     pub(super) hierarchy: Option<Hierarchy>,
     pub(super) no_cgroup: String,
     pub(super) switch: Switch,
+    pub(super) lease: Lease,
+    /// Whether it held when that was last looked at.
+    pub(super) lease_held: bool,
     pub(super) settings: Settings,
     load: LoadReports,
     pub(super) tracker: Tracker,
@@ -118,6 +122,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         load_interval: Nanos::ZERO,
         orphans: Orphans::default(),
         fan_out: u32::MAX,
+        lease: Nanos::ZERO,
     };
     let (hierarchy, no_cgroup) = match Hierarchy::find(&options.cgroup_name) {
         Ok(hierarchy) => (Some(hierarchy), String::new()),
@@ -128,8 +133,12 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
     poller.add(&signals, SIGNALS, Interest::READ)?;
     let clock = ClusterClock::default();
     let tree = TreeOptions::of(&options);
+    let lease = Lease::new(tree.is_root());
+    let switch = Switch::start(settings, clock.clone(), lease.clone());
     let mut agent = Agent {
-        switch: Switch::start(settings, clock.clone()).context("cannot start the switch thread")?,
+        switch: switch.context("cannot start the switch thread")?,
+        lease,
+        lease_held: false,
         tree: Tree::new(tree, clock, &poller),
         poller,
         signals,
@@ -187,6 +196,7 @@ impl Agent {
                 }
             }
             self.end_due(clock::monotonic_ns());
+            self.watch_lease();
             if self.leaves_by_ns.is_some_and(|by| by <= clock::monotonic_ns()) {
                 self.close_down();
             }
@@ -204,7 +214,8 @@ impl Agent {
     fn due_ns(&self) -> Option<u64> {
         let endings = self.endings.iter().map(|ending| ending.due_ns);
         let trees = [self.tracker.due_ns(), self.tree.due_ns()];
-        let own = [self.retry_at_ns, self.load.due_ns(), self.leaves_by_ns];
+        let lease = self.lease_due_ns();
+        let own = [self.retry_at_ns, self.load.due_ns(), self.leaves_by_ns, lease];
         let due = own.into_iter().chain(trees);
         due.flatten().chain(endings).min()
     }
@@ -305,6 +316,7 @@ impl Agent {
                 Heard::AskAnother => self.retry_at_ns = Some(clock::monotonic_ns()),
                 Heard::ParentLost(reason) => self.on_parent_lost(&reason),
                 Heard::ClockStepped => self.switch.look_again(),
+                Heard::Lease { until_ns } => self.on_lease(until_ns),
             }
         }
         self.switch.wake();
@@ -373,6 +385,9 @@ impl Agent {
             }
             self.tree.release_children();
             if self.welcomed {
+                // From then on jobs that were here may run elsewhere.
+                self.lease.end();
+                self.switch.lapse();
                 self.tell_controller(FromAgent::Leaving);
                 self.leaves_by_ns = Some(clock::monotonic_ns() + LEAVE_NS);
             } else {
@@ -392,7 +407,7 @@ impl Agent {
 
     fn take_settings(&mut self, settings: Settings) {
         self.settings = settings;
-        self.tree.set_fan_out(settings.fan_out);
+        self.tree.take_settings(&settings);
         self.switch.settings(settings);
         self.load.every(settings.load_interval, clock::monotonic_ns());
         self.tracker.set_orphans(settings.orphans);
@@ -485,6 +500,7 @@ impl Agent {
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
         self.jobs.insert(id, job);
         if self.keeper.is_some() {
+            self.tell_lease();
             self.tell_keeper(&ToKeeper::Launch { launch, cgroup });
         } else {
             self.lose_job(id);
@@ -578,6 +594,7 @@ impl Agent {
                 self.tell_controller(FromAgent::Exchange(exchange));
             }
             FromKeeper::Cleared { launch, usage } => self.on_cleared(launch, usage),
+            FromKeeper::Lapsed => self.on_keeper_lapse(),
         }
     }
 

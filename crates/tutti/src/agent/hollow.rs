@@ -166,7 +166,7 @@ impl Agent {
                     self.connect_at_ns = Some(monotonic_ns() + wait_ns);
                 }
                 Heard::Order(order) => self.on_order(order, shared),
-                Heard::JoinAgain | Heard::ClockStepped => {}
+                Heard::JoinAgain | Heard::ClockStepped | Heard::Lease { .. } => {}
             }
         }
     }
@@ -174,10 +174,10 @@ impl Agent {
     fn on_order(&mut self, order: ToAgent, shared: &Shared) {
         match order {
             ToAgent::Welcome { settings, .. } => {
-                self.tree.set_fan_out(settings.fan_out);
+                self.tree.take_settings(&settings);
                 shared.joined.fetch_add(1, Ordering::Relaxed);
             }
-            ToAgent::Settings(settings) => self.tree.set_fan_out(settings.fan_out),
+            ToAgent::Settings(settings) => self.tree.take_settings(&settings),
             ToAgent::Ask { query, question } => {
                 let answer = match question {
                     Question::Switches { .. } => Answer::Switches(Vec::new()),

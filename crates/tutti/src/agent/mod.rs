@@ -16,6 +16,7 @@ mod driver;
 mod hollow;
 mod ipc;
 mod job;
+mod lease;
 mod load;
 mod look;
 mod neighbour;

@@ -18,6 +18,7 @@
 
 use super::bell::Bell;
 use super::clock::ClusterClock;
+use super::lease::Lease;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,6 +67,8 @@ enum Order {
     Remove { job: JobId },
     /// The node's part of the matrix.
     Timetable(Timetable),
+    /// Somebody else may have suspended jobs: all are, from now on, until it is their turn.
+    Lapse { done: SyncSender<()> },
     /// Timetables come from another controller, which counts their versions from the beginning.
     Joined,
     /// How to switch.
@@ -102,7 +105,11 @@ pub(crate) struct Switch {
 
 impl Switch {
     /// Starts the switch thread.
-    pub(super) fn start(settings: Settings, clock: ClusterClock) -> std::io::Result<Self> {
+    pub(super) fn start(
+        settings: Settings,
+        clock: ClusterClock,
+        lease: Lease,
+    ) -> std::io::Result<Self> {
         let bell = Bell::new()?;
         let (orders, inbox) = channel();
         let thread_bell = bell.clone();
@@ -114,7 +121,8 @@ impl Switch {
                 };
                 // Best effort: without the privilege a page fault may delay a switch, nothing more.
                 let _ = rt::lock_memory();
-                Thread::new(inbox, thread_bell, settings, clock, realtime).run();
+                let thread = Thread::new(inbox, thread_bell, settings, (clock, lease), realtime);
+                thread.run();
             },
         )?;
         Ok(Self { orders, bell, unheard: false })
@@ -198,6 +206,14 @@ impl Switch {
         self.order(Order::Joined);
     }
 
+    /// Tells that jobs which run by the timetable may have been suspended all the same. Returns when they
+    /// are; who has turns goes on at once.
+    pub(crate) fn lapse(&self) {
+        let (done, wait) = sync_channel(1);
+        self.order(Order::Lapse { done });
+        let _ = wait.recv();
+    }
+
     /// Has the thread look at the clock again.
     pub(crate) fn look_again(&self) {
         self.bell.ring();
@@ -236,6 +252,8 @@ struct Thread {
     inbox: Receiver<Order>,
     bell: Bell,
     clock: ClusterClock,
+    /// Until when anybody may run.
+    lease: Lease,
     /// The latest time that was looked at: a corrected clock may fall back behind a switch.
     latest: ClusterTime,
     settings: Settings,
@@ -261,13 +279,14 @@ impl Thread {
         inbox: Receiver<Order>,
         bell: Bell,
         settings: Settings,
-        clock: ClusterClock,
+        (clock, lease): (ClusterClock, Lease),
         realtime: String,
     ) -> Self {
         Self {
             inbox,
             bell,
             clock,
+            lease,
             latest: ClusterTime(0),
             settings,
             current: Timetable::default(),
@@ -285,7 +304,7 @@ impl Thread {
         while !self.stopping {
             let next = self.switch(due);
             due = Some(next);
-            self.bell.wait_until(self.clock.own_ns(next));
+            self.bell.wait_until(self.clock.own_ns(next).min(self.lease.look_again_ns()));
             let woken = self.clock.now();
             let mut ordered = false;
             while let Ok(order) = self.inbox.try_recv() {
@@ -333,6 +352,10 @@ impl Thread {
             Order::Joined => {
                 self.pending.clear();
                 self.current.version = 0;
+            }
+            Order::Lapse { done } => {
+                self.suspend_everybody();
+                let _ = done.send(());
             }
             Order::Settings(settings) => self.settings = settings,
             Order::Report { count, answer } => {
@@ -419,6 +442,9 @@ impl Thread {
 
     fn running_at(&self, now: ClusterTime) -> Vec<JobId> {
         let mut running = Vec::new();
+        if !self.lease.holds() {
+            return Vec::new();
+        }
         if let Some(position) = self.current.position(now) {
             let present = |launch: LaunchId| {
                 self.members.get(&launch.job).is_some_and(|member| member.number == launch.number)
@@ -426,6 +452,15 @@ impl Thread {
             self.current.running(position.slot, present, &mut running);
         }
         running.into_iter().map(|launch| launch.job).collect()
+    }
+
+    /// Whoever runs stops; the next look at the timetable says who goes on.
+    fn suspend_everybody(&mut self) {
+        let change = self.change(&[]);
+        if !change.leave.is_empty() {
+            let now = self.now();
+            self.carry_out(change, now, now);
+        }
     }
 
     fn change(&self, running: &[JobId]) -> Change {

@@ -12,6 +12,7 @@
 mod above;
 mod below;
 mod candidates;
+mod lease;
 mod passing;
 mod strangers;
 mod streams;
@@ -20,6 +21,7 @@ mod upward;
 use self::above::Up;
 use self::below::Below;
 use self::candidates::Candidates;
+use self::lease::Vouched;
 use self::passing::Passing;
 use self::upward::Upward;
 use super::carrier::Carrier;
@@ -41,7 +43,7 @@ use tutti_core::Nanos;
 use tutti_linux::clock::monotonic_ns;
 use tutti_secure::Endpoint;
 use tutti_wire::branch::{FromBranch, Order, ToBranch, Tunnelled, batches};
-use tutti_wire::tree::ToAgent;
+use tutti_wire::tree::{Settings, ToAgent};
 
 /// The parent's connection.
 pub(super) const UP: u64 = 0;
@@ -88,7 +90,7 @@ impl TreeOptions {
     }
 
     /// Whether the controller is on this machine.
-    fn is_root(&self) -> bool {
+    pub(super) fn is_root(&self) -> bool {
         self.membership.as_ref().is_none_or(|membership| membership.head.is_empty())
     }
 }
@@ -109,6 +111,8 @@ pub(super) enum Heard {
     ParentLost(String),
     /// It is another time than was thought: what waits for a moment must look again.
     ClockStepped,
+    /// Jobs here may run until that moment of this machine's monotonic clock.
+    Lease { until_ns: u64 },
 }
 
 /// Somebody from another machine who has not said yet what he wants.
@@ -135,6 +139,7 @@ pub(super) struct Tree {
     attempt: u64,
     children: BTreeMap<Child, Below>,
     fan_out: usize,
+    lease: Vouched,
     /// Who was sent on to which child, and has not joined there yet.
     sent_on: BTreeMap<String, Child>,
     upward: Upward,
@@ -178,6 +183,7 @@ impl Tree {
             attempt: 0,
             children: BTreeMap::new(),
             fan_out: usize::MAX,
+            lease: Vouched::default(),
             sent_on: BTreeMap::new(),
             upward: Upward::default(),
             orders: BTreeMap::new(),
@@ -226,9 +232,12 @@ impl Tree {
         }
     }
 
-    /// How many children there may be, from now on; those that are there stay.
-    pub(super) fn set_fan_out(&mut self, fan_out: u32) {
-        self.fan_out = usize::try_from(fan_out).unwrap_or(usize::MAX).max(1);
+    /// What the controller says: how many children there may be, from now on, while those that are
+    /// there stay; and how long a lease is.
+    pub(super) fn take_settings(&mut self, settings: &Settings) {
+        self.fan_out = usize::try_from(settings.fan_out).unwrap_or(usize::MAX).max(1);
+        self.lease.lasts(settings.lease);
+        self.pass_lease_on();
     }
 
     /// How many nodes are below this one, and how many jobs have parts here or there.

@@ -2,6 +2,7 @@
 
 use super::driver::{Connection, Driver, Kind};
 use super::jobs::TASKS_KEPT_MAX;
+use super::leases::Missed;
 use crate::link::Link;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,13 +26,6 @@ use tutti_wire::tree::{Answer, FromAgent, Join, Question, Settings, ToAgent};
 
 /// How often nodes say how busy they are, where that matters: as often as the kernel counts.
 const LOAD_INTERVAL: Nanos = Nanos::from_secs(5);
-
-/// How long a node may be without an agent before its jobs are lost: an agent that is started again
-/// is back long before.
-pub(super) const LEASE: Nanos = Nanos::from_secs(30);
-
-/// The same when there is no supervisor to start it: it may only have lost its connection.
-const LEASE_ABANDONED: Nanos = Nanos::from_secs(3);
 
 /// A node, as far as the core need not know it.
 pub(super) struct NodeEntry {
@@ -59,8 +53,10 @@ pub(super) struct NodeEntry {
     pub(super) remembered: BTreeSet<LaunchId>,
     /// What tells its keeper from an earlier one.
     pub(super) keeper: Option<u64>,
-    /// When it counts as lost; never while its agent is there.
-    pub(super) lost_at: ClusterTime,
+    /// When its agent first joined, if it joined under another controller: at the beginning.
+    pub(super) joined: ClusterTime,
+    /// When it counts as lost, while its agent is not there.
+    pub(super) missed: Option<Missed>,
     /// What it has, and launches of jobs that are in line again, or run elsewhere, of which it still ends
     /// what is left from before it was lost: until then it has not joined.
     pub(super) residue: Option<(NodeSpec, BTreeSet<LaunchId>)>,
@@ -98,7 +94,8 @@ impl NodeEntry {
             launched: BTreeSet::new(),
             unconfirmed: BTreeMap::new(),
             remembered: BTreeSet::new(),
-            lost_at: ClusterTime::NEVER,
+            joined: ClusterTime::default(),
+            missed: None,
             residue: None,
         }
     }
@@ -195,6 +192,7 @@ impl Driver {
             },
             orphans: params.orphans(),
             fan_out: u32::try_from(params.fan_out()).unwrap_or(u32::MAX),
+            lease: params.lease(),
         }
     }
 
@@ -219,7 +217,14 @@ impl Driver {
             }
             FromBranch::Clock { asked_ns } => {
                 let now = self.now();
-                let reply = ClockReply { asked_ns, came: now, went: now, error: Nanos::ZERO };
+                let reply = ClockReply {
+                    asked_ns,
+                    came: now,
+                    went: now,
+                    error: Nanos::ZERO,
+                    // Only the agent of this machine asks, if any, and it vouches for others itself.
+                    lease: ClusterTime(0),
+                };
                 if let Some(connection) = self.connections.get_mut(&token) {
                     connection.link.send(&ToBranch::Clock(reply));
                 }
@@ -307,15 +312,15 @@ impl Driver {
     }
 
     fn on_join(&mut self, token: u64, join: Join, place: Joining) {
-        let Join { spec, held, attach, address, tasks_max, keeper } = join;
-        let joiner = Recipients::Joiner { name: spec.name.clone(), attempt: place.attempt };
-        let known = self.nodes.iter().find(|(_, node)| node.name == spec.name);
+        let name = join.spec.name.clone();
+        let joiner = Recipients::Joiner { name: name.clone(), attempt: place.attempt };
+        let known = self.nodes.iter().find(|(_, node)| node.name == name);
         let known = known.map(|(&node, entry)| (node, entry.agent, entry.place.life));
         let refusal = match known {
             Some((_, Some(_), life)) if life != place.life => {
-                Some(format!("a node named {} has joined already", spec.name))
+                Some(format!("a node named {name} has joined already"))
             }
-            _ => self.may_not_join(&spec.name),
+            _ => self.may_not_join(&name),
         };
         if let Some(reason) = refusal {
             return self.send_order(token, joiner, ToAgent::Refused { reason });
@@ -335,23 +340,32 @@ impl Driver {
         };
         let is_here = matches!(
             self.connections.get(&token),
-            Some(Connection { kind: Kind::Branch(branch), .. }) if branch.head == spec.name
+            Some(Connection { kind: Kind::Branch(branch), .. }) if branch.head == name
         );
-        let entry = self.nodes.entry(node).or_insert_with(|| NodeEntry::named(spec.name.clone()));
-        let same_keeper = entry.keeper.replace(keeper) == Some(keeper);
+        let now = self.now();
+        let entry = self.nodes.entry(node).or_insert_with(|| NodeEntry::named(name));
+        let same_keeper = entry.keeper.replace(join.keeper) == Some(join.keeper);
         entry.agent = Some(token);
         entry.is_here = is_here;
+        // One that has joined under an earlier controller may be the same that it was then.
+        if known.is_none_or(|(.., life)| life != place.life && life != 0) {
+            entry.joined = now;
+        }
         entry.place = place;
-        entry.attach = attach;
-        entry.address = address;
-        entry.tasks_max = tasks_max;
-        entry.lost_at = ClusterTime::NEVER;
+        entry.attach.clone_from(&join.attach);
+        entry.address.clone_from(&join.address);
+        entry.tasks_max = join.tasks_max;
+        entry.missed = None;
         entry.residue = None;
         self.note_keeper(node);
+        if is_here {
+            self.count_anew();
+        }
+        let up = self.is_back(node, &join);
+        let Join { spec, held, .. } = join;
         let Some(entry) = self.nodes.get(&node) else { return };
         let timetable = entry.timetable.clone();
         let launched = entry.launched.clone();
-        let up = self.core.nodes().any(|view| view.id == node && view.up);
         let known = held.iter().copied().filter(|launch| launched.contains(launch)).collect();
         let (clock_ahead_ns, settings) = (self.clock_ahead.0, self.agent_settings());
         let welcome = ToAgent::Welcome { node, clock_ahead_ns, settings, known };
@@ -493,18 +507,15 @@ impl Driver {
     }
 
     fn on_agent_gone(&mut self, token: u64, node: NodeId) {
-        let lost_at = self.now() + if self.is_abandoned() { LEASE_ABANDONED } else { LEASE };
-        let Some(entry) = self.nodes.get_mut(&node).filter(|n| n.agent == Some(token)) else {
-            return;
-        };
-        entry.agent = None;
-        entry.lost_at = lost_at;
-        self.answer_for_lost(node);
+        if self.nodes.get(&node).is_some_and(|entry| entry.agent == Some(token)) {
+            self.miss(node);
+            self.answer_for_lost(node);
+        }
     }
 
     pub(super) fn on_node_lost(&mut self, node: NodeId) {
         if let Some(entry) = self.nodes.get_mut(&node) {
-            entry.lost_at = ClusterTime::NEVER;
+            entry.missed = None;
             entry.launched.clear();
             entry.unconfirmed.clear();
             entry.remembered.clear();

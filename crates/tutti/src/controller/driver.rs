@@ -253,9 +253,7 @@ impl Driver {
             return ClusterTime(0);
         }
         let mut deadline = self.wake_at.min(self.accept_again).min(self.calendar_due);
-        for node in self.nodes.values() {
-            deadline = deadline.min(node.lost_at);
-        }
+        deadline = deadline.min(self.misses_due());
         if !self.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
@@ -287,11 +285,7 @@ impl Driver {
         if now >= self.calendar_due {
             self.watch_calendar();
         }
-        let lost: Vec<NodeId> =
-            self.nodes.iter().filter(|(_, n)| n.lost_at <= now).map(|(&id, _)| id).collect();
-        for node in lost {
-            self.on_node_lost(node);
-        }
+        self.look_after_missed(now);
         if now >= self.nodes_due() {
             self.take_early();
         }

@@ -123,6 +123,7 @@ impl Driver {
         say!(
             "tutti controller: took over {jobs} jobs; {entries} entries of the journal were replayed"
         );
+        self.miss_nodes();
         self.apply(&Event::Began);
         if ended_well {
             // It told all agents to end.
@@ -152,7 +153,6 @@ impl Driver {
     fn remember_nodes(&mut self, keepers: Vec<Keeper>) {
         let mut keepers: BTreeMap<NodeId, Keeper> =
             keepers.into_iter().map(|keeper| (keeper.node, keeper)).collect();
-        let lost_at = self.now() + super::agents::LEASE;
         for view in self.core.nodes() {
             let mut entry = NodeEntry::named(view.spec.name.clone());
             if let Some(keeper) = keepers.remove(&view.id) {
@@ -162,9 +162,6 @@ impl Driver {
                 entry.keeper = Some(keeper.incarnation);
             }
             entry.timetable = self.core.timetable(view.id);
-            if view.up {
-                entry.lost_at = lost_at;
-            }
             self.nodes.insert(view.id, entry);
             self.next_node = self.next_node.max(view.id.0.saturating_add(1));
         }

@@ -14,6 +14,7 @@ mod driver;
 mod exchange;
 mod failures;
 mod jobs;
+mod leases;
 mod memory;
 mod nodes;
 mod report;

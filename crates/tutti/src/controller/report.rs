@@ -203,6 +203,7 @@ pub(super) fn nodes(driver: &Driver) -> Vec<NodeReport> {
         .map(|view| NodeReport {
             name: view.spec.name.clone(),
             state: match (view.up, view.drained) {
+                (true, _) if view.away => "unreachable",
                 (true, None) => "up",
                 (true, Some(_)) => "drained",
                 (false, _) => "lost",

@@ -4,6 +4,7 @@ use super::KeeperOptions;
 use super::context::Context;
 use super::front;
 use super::job::Job;
+use super::lease::Lease;
 use super::outlet::Outlet;
 use super::scratch;
 use super::watch::{Event, Token, Watch};
@@ -74,6 +75,7 @@ struct Keeper {
     newcomers_so_far: u64,
     agent: Option<(Link, Token, Interest)>,
     jobs: BTreeMap<JobId, Job>,
+    lease: Lease,
     stop_at_ns: Option<u64>,
 }
 
@@ -112,6 +114,7 @@ impl Keeper {
             newcomers_so_far: 0,
             agent: None,
             jobs: BTreeMap::new(),
+            lease: Lease::default(),
             stop_at_ns: None,
         })
     }
@@ -193,7 +196,9 @@ impl Keeper {
     fn deadline_ns(&self) -> Option<u64> {
         let endings = self.context.endings.iter().map(|&(at, ..)| at);
         let waiting = self.newcomers.values().map(|newcomer| newcomer.until_ns);
-        endings.chain(waiting).chain(self.stop_at_ns).chain(self.accept_again_ns).min()
+        let lease = self.lease.due_ns().filter(|_| !self.jobs.is_empty());
+        let own = [self.stop_at_ns, self.accept_again_ns, lease];
+        endings.chain(waiting).chain(own.into_iter().flatten()).min()
     }
 
     fn on_time(&mut self, now_ns: u64) {
@@ -211,6 +216,7 @@ impl Keeper {
         for number in late {
             self.refuse(number, "no such job is here");
         }
+        self.lease.look(self.jobs.values(), &mut self.context);
     }
 
     /// The end of a round: everything that was caused in it is written, front ends first, so that
@@ -542,6 +548,7 @@ impl Keeper {
                     job.kill(c);
                 }
             }),
+            ToKeeper::Lease { until_ns } => self.lease.renew(until_ns),
             ToKeeper::Stop => self.stop(),
         }
     }

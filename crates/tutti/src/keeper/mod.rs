@@ -12,6 +12,7 @@
 //! - [`front`]: output to, and input from, a job's front end; [`outlet`]: what waits to be written
 //!   to it; [`stdio`]: the pipes
 //! - [`environment`], [`script`], [`scratch`], [`pmi`]: what tasks find; [`adopt`]: tasks that ran before
+//! - [`lease`]: until when tasks may run at all
 //! - [`watch`]: what a descriptor stands for; [`context`]: what jobs share; [`disk`]: the one thing
 //!   that is asked of file systems
 //!
@@ -29,6 +30,7 @@ mod environment;
 mod fixture;
 mod front;
 mod job;
+mod lease;
 mod outlet;
 mod pmi;
 mod program;

@@ -22,10 +22,10 @@ pub(crate) struct Bed {
 impl Bed {
     /// Namespaces, and nothing in them.
     pub(crate) fn of(nodes: usize, clocks_ahead_s: &[i64]) -> Self {
-        Self::with(nodes, clocks_ahead_s, None)
+        Self::with(nodes, clocks_ahead_s, &[])
     }
 
-    fn with(nodes: usize, clocks_ahead_s: &[i64], fan_out: Option<u32>) -> Self {
+    fn with(nodes: usize, clocks_ahead_s: &[i64], params: &[&str]) -> Self {
         let audit = Instance::new();
         let number = BEDS.fetch_add(1, Ordering::SeqCst);
         let options = Options {
@@ -34,7 +34,7 @@ impl Bed {
             directory: std::env::temp_dir(),
             nodes,
             clocks_ahead_s: clocks_ahead_s.to_vec(),
-            fan_out,
+            params: params.iter().map(|&param| param.to_owned()).collect(),
         };
         Self { bed: Some(Testbed::new(&options).unwrap()), audit }
     }
@@ -46,9 +46,9 @@ impl Bed {
         bed
     }
 
-    /// A cluster of which every agent has at most so many children.
-    pub(crate) fn tree(nodes: usize, clocks_ahead_s: &[i64], fan_out: u32) -> Self {
-        let bed = Self::with(nodes, clocks_ahead_s, Some(fan_out));
+    /// A cluster with other parameters than usual from its beginning.
+    pub(crate) fn up_with(nodes: usize, clocks_ahead_s: &[i64], params: &[&str]) -> Self {
+        let bed = Self::with(nodes, clocks_ahead_s, params);
         bed.bed().up().unwrap();
         bed
     }

@@ -29,7 +29,7 @@ fn number(name: &str) -> usize {
 }
 
 fn up() -> Bed {
-    let bed = Bed::tree(NODES, &[0, 3600, -900, 5, 86_400], 2);
+    let bed = Bed::up_with(NODES, &[0, 3600, -900, 5, 86_400], &["fan_out=2"]);
     eventually("all nodes", || (places(&bed).len() == NODES).then_some(()));
     bed
 }

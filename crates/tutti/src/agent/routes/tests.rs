@@ -42,6 +42,7 @@ fn welcome(name: &str, attempt: u64, node: u32) -> Order {
         retry_interval: Nanos::ZERO,
         load_interval: Nanos::ZERO,
         orphans: Orphans::default(),
+        lease: Nanos::ZERO,
         fan_out: 2,
     };
     let (node, clock_ahead_ns) = (NodeId(node), 0);

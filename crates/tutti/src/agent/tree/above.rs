@@ -99,6 +99,7 @@ impl Tree {
         self.upward.clear();
         self.passing.clear();
         self.estimator.another_parent();
+        self.lease.begin_anew();
         self.tunnels.lose(|_, _| true);
         let above = self.above_children();
         for below in self.children.values_mut() {
@@ -165,6 +166,8 @@ impl Tree {
             ToBranch::Clock(reply) => {
                 if let Some(correction) = self.estimator.answered(&reply, monotonic_ns()) {
                     self.on_time_told(correction);
+                    self.lease.hear(&reply);
+                    self.pass_lease_on();
                 }
             }
             ToBranch::Gone(nodes) => self.end_streams_of(&nodes, None),

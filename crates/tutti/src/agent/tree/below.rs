@@ -19,6 +19,13 @@ use tutti_wire::tree::FromAgent;
 /// Who has come has so long to say where it listens and to be taken, and who was told to go to be gone.
 pub(super) const PATIENCE_NS: u64 = 5_000_000_000;
 
+/// Who is part of the tree asks every second what time it is. One that says nothing for so long is stuck,
+/// though its kernel may answer for it.
+const SILENCE_NS: u64 = 10_000_000_000;
+
+/// Then it has so long once more: this agent may have been stopped itself, and not have listened.
+const DOUBT_NS: u64 = 1_000_000_000;
+
 /// The agent at the head of a branch.
 pub(super) struct Below {
     pub(super) neighbour: Neighbour,
@@ -31,6 +38,10 @@ pub(super) struct Below {
     until_ns: Option<u64>,
     /// When it asked what time it is, by its clock and by the one here, while it has no answer.
     asked_ns: Option<(u64, u64)>,
+    /// When it was last heard.
+    heard_ns: u64,
+    /// Since when it is doubted whether it can be heard.
+    doubted_ns: Option<u64>,
 }
 
 /// How far a child has come.
@@ -50,7 +61,8 @@ impl Below {
     /// A child that has just come.
     pub(super) fn new(neighbour: Neighbour, name: String, until_ns: u64) -> Self {
         let (address, stage, asked_ns) = (String::new(), Stage::New, None);
-        Self { neighbour, name, address, stage, until_ns: Some(until_ns), asked_ns }
+        let (until_ns, heard_ns, doubted_ns) = (Some(until_ns), monotonic_ns(), None);
+        Self { neighbour, name, address, stage, until_ns, asked_ns, heard_ns, doubted_ns }
     }
 
     /// It is told to go, and has so long to do so.
@@ -63,12 +75,31 @@ impl Below {
     fn is_taken(&self) -> bool {
         self.stage == Stage::Taken
     }
+
+    /// When it is to be looked after.
+    fn due_ns(&self) -> Option<u64> {
+        let silent_ns = self.doubted_ns.map(|since_ns| since_ns + DOUBT_NS);
+        let silent_ns = silent_ns.unwrap_or(self.heard_ns + SILENCE_NS);
+        self.until_ns.or(self.is_taken().then_some(silent_ns))
+    }
+
+    /// Whether it takes too long, or is not to be heard any more.
+    fn is_late(&mut self, now_ns: u64) -> bool {
+        let is_due = self.due_ns().is_some_and(|due_ns| due_ns <= now_ns);
+        let is_doubted = self.until_ns.is_some() || self.doubted_ns.is_some();
+        if is_due && !is_doubted {
+            self.doubted_ns = Some(now_ns);
+        }
+        is_due && is_doubted
+    }
 }
 
 impl Tree {
     pub(super) fn on_child(&mut self, child: Child) {
         let Some(below) = self.children.get_mut(&child) else { return };
         let received = below.neighbour.link.receive();
+        below.heard_ns = monotonic_ns();
+        below.doubted_ns = None;
         loop {
             let Some(below) = self.children.get_mut(&child) else { return };
             match below.neighbour.next::<FromBranch>() {
@@ -199,14 +230,18 @@ impl Tree {
 
     /// When [`Self::look_down`] has something to do.
     pub(super) fn down_due_ns(&self) -> Option<u64> {
-        self.children.values().filter_map(|below| below.until_ns).min()
+        self.children.values().filter_map(Below::due_ns).min()
     }
 
     /// Lets go of those that take too long.
     pub(super) fn look_down(&mut self, now_ns: u64) {
-        let is_late = |below: &Below| below.until_ns.is_some_and(|until_ns| until_ns <= now_ns);
-        let late = self.children.iter().filter(|(_, below)| is_late(below));
-        for child in late.map(|(&child, _)| child).collect::<Vec<_>>() {
+        let late = |(&child, below): (&Child, &mut Below)| {
+            below.is_late(now_ns).then_some((child, below.is_taken()))
+        };
+        for (child, was_taken) in self.children.iter_mut().filter_map(late).collect::<Vec<_>>() {
+            if was_taken {
+                say!("tutti agent: a branch has said nothing for too long");
+            }
             self.lose_child(child, &LinkError::Closed);
         }
     }
@@ -247,11 +282,12 @@ impl Tree {
             return;
         }
         let Some(error) = self.time_error(now_ns) else { return };
-        let went = self.clock.at(now_ns);
+        let (went, lease) = (self.clock.at(now_ns), self.vouches_until(now_ns));
         for below in self.children.values_mut() {
             if let Some((asked_ns, came_ns)) = below.asked_ns.take() {
                 let came = self.clock.at(came_ns).min(went);
-                below.neighbour.send(&ToBranch::Clock(ClockReply { asked_ns, came, went, error }));
+                let reply = ClockReply { asked_ns, came, went, error, lease };
+                below.neighbour.send(&ToBranch::Clock(reply));
             }
         }
     }

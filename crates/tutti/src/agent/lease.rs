@@ -1,0 +1,150 @@
+//! Until when the jobs of this node may run.
+//!
+//! Who hears nothing of the controller's machine can't know whether his jobs have been given up there,
+//! and run elsewhere. So an agent is told, with the time, until when nobody does that: for as long as it
+//! is in reach the moment moves on; when it is over, the node's jobs are suspended where they are, and go
+//! on if the node is back in time. The controller waits a little longer before it takes the node for lost.
+//!
+//! The moment is kept on a clock of this machine that also counts while the machine sleeps. Three look at
+//! it: the switch thread, which runs nobody when it is over; the main thread, which moves it on; and the
+//! keeper, which suspends the tasks itself, for the case that the agent is stopped or gone.
+
+use super::driver::Agent;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tutti_linux::clock::{boottime_ns, monotonic_ns};
+use tutti_wire::keeper::ToKeeper;
+
+/// See the head of the file. No lock: the switch thread reads it.
+#[derive(Clone, Debug)]
+pub(super) struct Lease(Arc<AtomicU64>);
+
+/// It has no end.
+const ENDLESS: u64 = u64::MAX;
+
+/// It was ended for good; one that was never renewed is over as well.
+const ENDED: u64 = 0;
+const NOT_BEGUN: u64 = 1;
+
+impl Lease {
+    /// That of a machine with the controller on it, which needs none; or of one that has heard nothing.
+    pub(super) fn new(is_endless: bool) -> Self {
+        Self(Arc::new(AtomicU64::new(if is_endless { ENDLESS } else { NOT_BEGUN })))
+    }
+
+    /// Whether jobs may run now.
+    pub(super) fn holds(&self) -> bool {
+        let until_ns = self.0.load(Ordering::Acquire);
+        until_ns == ENDLESS || boottime_ns() < until_ns
+    }
+
+    /// When it must be looked at again, by the monotonic clock; never, if it is over.
+    pub(super) fn look_again_ns(&self) -> u64 {
+        match self.0.load(Ordering::Acquire) {
+            ENDLESS => ENDLESS,
+            until_ns => match until_ns.saturating_sub(boottime_ns()) {
+                0 => ENDLESS,
+                left_ns => monotonic_ns() + left_ns,
+            },
+        }
+    }
+
+    /// When it ends, by the clock that counts sleep, if ever.
+    fn until_ns(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|&until_ns| until_ns != ENDLESS)
+    }
+
+    /// It is over, and is not renewed.
+    pub(super) fn end(&self) {
+        self.0.store(ENDED, Ordering::Release);
+    }
+
+    /// It lasts until then, by the clock that counts sleep.
+    fn renew(&self, until_ns: u64) {
+        let renewed = |known: u64| (known != ENDED && known != ENDLESS).then_some(until_ns);
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, renewed);
+    }
+}
+
+impl Agent {
+    /// When the lease must be looked at, if it is of interest.
+    pub(super) fn lease_due_ns(&self) -> Option<u64> {
+        (!self.jobs.is_empty()).then(|| self.lease.look_again_ns())
+    }
+
+    /// Sees to it that the switch thread does not sleep while the lease ends: after a sleep of the whole
+    /// machine it may.
+    pub(super) fn watch_lease(&mut self) {
+        let holds = self.lease.holds();
+        if std::mem::replace(&mut self.lease_held, holds) && !holds {
+            self.switch.look_again();
+            if !self.jobs.is_empty() {
+                say!(
+                    "tutti agent: the controller's machine is out of reach; jobs here are suspended"
+                );
+                // So the keeper need not do it.
+                self.switch.lapse();
+                self.tell_keeper(&ToKeeper::Lease { until_ns: None });
+            }
+        }
+    }
+
+    /// The jobs here may run until that moment of the monotonic clock.
+    pub(super) fn on_lease(&mut self, until_ns: u64) {
+        let until_ns = boottime_ns().saturating_add(until_ns.saturating_sub(monotonic_ns()));
+        let had_ended = !self.lease.holds();
+        if had_ended {
+            // Whoever suspended the jobs, the switch thread knows of it before it goes on.
+            self.switch.lapse();
+        }
+        self.lease.renew(until_ns);
+        if had_ended {
+            self.switch.look_again();
+        }
+        if !self.jobs.is_empty() {
+            self.tell_keeper(&ToKeeper::Lease { until_ns: Some(until_ns) });
+        }
+    }
+
+    /// The keeper has suspended all jobs, since it was not told that they may run.
+    pub(super) fn on_keeper_lapse(&mut self) {
+        say!(
+            "tutti agent: nothing was heard of the controller's machine for too long; jobs were suspended"
+        );
+        self.switch.lapse();
+    }
+
+    /// Before the first task of a job can start, the keeper must know how long it may run.
+    pub(super) fn tell_lease(&mut self) {
+        if let Some(until_ns) = self.lease.until_ns() {
+            self.tell_keeper(&ToKeeper::Lease { until_ns: Some(until_ns) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_holds_until_it_is_over() {
+        let lease = Lease::new(false);
+        assert!(!lease.holds());
+        assert_eq!(lease.look_again_ns(), ENDLESS, "what is over needs no look");
+        lease.renew(boottime_ns() + 3_600_000_000_000);
+        assert!(lease.holds());
+        let wait_ns = lease.look_again_ns() - monotonic_ns();
+        assert!((3_500_000_000_000..=3_600_000_000_000).contains(&wait_ns), "{wait_ns}");
+        lease.end();
+        lease.renew(boottime_ns() + 3_600_000_000_000);
+        assert!(!lease.holds(), "what was ended is not renewed");
+    }
+
+    #[test]
+    fn that_of_the_controllers_machine_has_no_end() {
+        let lease = Lease::new(true);
+        lease.renew(1);
+        assert!(lease.holds());
+        assert_eq!(lease.look_again_ns(), ENDLESS);
+    }
+}

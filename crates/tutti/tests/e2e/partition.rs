@@ -1,0 +1,273 @@
+//! Nodes that are cut off, in both directions or in one, hang, or lose power: nothing is lost while they
+//! may come back, and nothing runs twice when they don't.
+
+use crate::cluster::Bed;
+use crate::harness::{Running, eventually, within};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tutti_testbed::{Node, Testbed};
+
+/// To find out that a node is gone, to wait for its lease and to start its jobs elsewhere takes a while.
+const LONG: Duration = Duration::from_secs(60);
+
+/// What happens to a node.
+type Fault = fn(&Testbed, &Node) -> anyhow::Result<()>;
+
+/// The lines that the tasks of a job have written: each when, where and by which process.
+struct Ticks(PathBuf);
+
+/// From its first line to its last, in nanoseconds: what a process wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Life {
+    host: String,
+    rank: u32,
+    first: u64,
+    last: u64,
+}
+
+impl Ticks {
+    /// The program of a job that writes them to a file of this name, until there is a file `NAME.stop`.
+    fn program(name: &str) -> String {
+        format!(
+            "while ! test -e {name}.stop; do \
+             echo $(date +%s%N) $(hostname) $$ $TUTTI_RANK >> {name}; sleep 0.02; done"
+        )
+    }
+
+    fn of(bed: &Bed, name: &str) -> Self {
+        Self(bed.audit.work.join(name))
+    }
+
+    /// By process.
+    fn lives(&self) -> BTreeMap<i32, Life> {
+        let mut lives: BTreeMap<i32, Life> = BTreeMap::new();
+        for line in std::fs::read_to_string(&self.0).unwrap_or_default().lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [at, host, pid, rank] = words[..] else { continue };
+            let (at, rank) = (at.parse().unwrap(), rank.parse().unwrap());
+            let new = || Life { host: host.to_owned(), rank, first: at, last: at };
+            let life = lives.entry(pid.parse().unwrap()).or_insert_with(new);
+            life.last = life.last.max(at);
+        }
+        lives
+    }
+
+    /// Whoever wrote on that node.
+    fn on(&self, host: &str) -> Vec<(i32, Life)> {
+        self.lives().into_iter().filter(|(_, life)| life.host == host).collect()
+    }
+
+    /// Has its job end.
+    fn stop(&self) {
+        std::fs::write(self.0.with_extension("stop"), "").unwrap();
+    }
+
+    /// Of one launch, by the number of processes that each has.
+    #[track_caller]
+    fn never_two_launches_at_once(&self, tasks: usize) {
+        let mut lives: Vec<Life> = self.lives().into_values().collect();
+        lives.sort_by_key(|life| life.first);
+        assert_eq!(lives.len(), 2 * tasks, "{lives:#?}");
+        let (earlier, later) = lives.split_at(tasks);
+        let over = earlier.iter().map(|life| life.last).max().unwrap();
+        let begun = later.iter().map(|life| life.first).min().unwrap();
+        assert!(over < begun, "two launches ran at once: {lives:#?}");
+    }
+}
+
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_nanos()).unwrap()
+}
+
+/// Hands a job in at the head.
+fn submit(bed: &Bed, options: &[&str], program: &str) -> String {
+    let options = [&["submit", "--parsable", "-o", "/dev/null"], options].concat();
+    let done = bed.tutti(1, &[&options[..], &["sh", "-c", program]].concat());
+    done.expect(0).text().trim().to_owned()
+}
+
+fn job(bed: &Bed, job: &str) -> Value {
+    bed.tutti(1, &["ps", "--json", job]).expect(0).json()[0].clone()
+}
+
+#[track_caller]
+fn wait_for_state(bed: &Bed, node: &str, state: &str) {
+    within(LONG, &format!("{node} is {state}"), || {
+        (bed.states().get(node)? == state).then_some(())
+    });
+}
+
+/// Whether a process is there.
+fn lives(pid: i32) -> bool {
+    kill(Pid::from_raw(pid), None).is_ok()
+}
+
+#[test]
+fn a_node_that_is_cut_off_for_a_while_goes_on_and_nothing_is_lost() {
+    let bed = Bed::up_with(3, &[0, 1000], &["lease=25s"]);
+    let id = submit(&bed, &["-N", "2", "--nodes", "n[2-3]"], &Ticks::program("ticks"));
+    let ticks = Ticks::of(&bed, "ticks");
+    eventually("both ranks run", || (ticks.lives().len() == 2).then_some(()));
+    // A link that flaps.
+    for _ in 0..5 {
+        bed.bed().cut(bed.node(3)).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        bed.bed().heal(bed.node(3)).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    bed.bed().cut(bed.node(3)).unwrap();
+    wait_for_state(&bed, "n3", "unreachable");
+    let missed = now_ns();
+    // What can only run there waits for it, and no other job is put there.
+    let there = submit(&bed, &["--nodes", "n3"], "true");
+    let wide = submit(&bed, &["-N", "3"], "true");
+    bed.tutti(1, &["run", "-n", "4", "--", "true"]).expect(0);
+    eventually("it runs there all the same", || {
+        ticks.on("n3").iter().any(|(_, life)| life.last > missed).then_some(())
+    });
+    for waits in [&there, &wide] {
+        assert_eq!(job(&bed, waits)["state"], "queued");
+    }
+    bed.bed().heal(bed.node(3)).unwrap();
+    wait_for_state(&bed, "n3", "up");
+    for done in [&there, &wide] {
+        bed.tutti(1, &["wait", done]).expect(0);
+    }
+    let back = now_ns();
+    eventually("it still runs there", || {
+        ticks.on("n3").iter().any(|(_, life)| life.last > back).then_some(())
+    });
+    ticks.stop();
+    bed.tutti(1, &["wait", &id]).expect(0);
+    assert_eq!(ticks.lives().len(), 2, "by the same two processes from beginning to end");
+}
+
+/// Jobs on two nodes of which one is lost, as each asked; then it comes back.
+fn lose_and_return(bed: &Bed, name: &str, fault: Fault) {
+    let on = |file: &str| format!("{name}-{file}");
+    let options = |nodes, how| ["-N", "2", "--nodes", nodes, "--on-node-loss", how];
+    let again = submit(bed, &options("n[2-4]", "requeue"), &Ticks::program(&on("again")));
+    let told =
+        format!("trap 'echo > {}; exit 0' USR1; {}", on("heard"), Ticks::program(&on("told")));
+    let told = submit(bed, &options("n[2-3]", "notify=USR1"), &told);
+    let killed = submit(bed, &options("n[2-3]", "kill"), &Ticks::program(&on("killed")));
+    let other = submit(bed, &["-N", "2", "--nodes", "n[1-2]"], &Ticks::program(&on("other")));
+    let ticks = ["again", "told", "killed", "other"].map(|file| Ticks::of(bed, &on(file)));
+    eventually("all run", || ticks.iter().all(|ticks| ticks.lives().len() == 2).then_some(()));
+    let before = ticks[0].on("n3");
+    assert_eq!(before.len(), 1, "one of its tasks is on n3");
+    fault(bed.bed(), bed.node(3)).unwrap();
+    wait_for_state(bed, "n3", "unreachable");
+    wait_for_state(bed, "n3", "lost");
+    bed.tutti(1, &["wait", &killed]).expect(121).says("node n3 was lost");
+    bed.tutti(1, &["wait", &told]).expect(121);
+    assert!(bed.audit.work.join(on("heard")).exists());
+    within(LONG, "it runs elsewhere", || (ticks[0].lives().len() == 4).then_some(()));
+    let lost = now_ns();
+    bed.bed().heal(bed.node(3)).unwrap();
+    wait_for_state(bed, "n3", "up");
+    // What was left there has ended without another turn.
+    for (pid, life) in ticks[..3].iter().flat_map(|ticks| ticks.on("n3")) {
+        eventually("it is gone", || (!lives(pid)).then_some(()));
+        assert!(life.last < lost, "{name}: {life:?}");
+    }
+    ticks[0].never_two_launches_at_once(2);
+    assert_eq!(job(bed, &again)["state"], "running");
+    ticks[0].stop();
+    ticks[3].stop();
+    for done in [&again, &other] {
+        bed.tutti(1, &["wait", done]).expect(0);
+    }
+    assert_eq!(ticks[3].lives().len(), 2, "those who had nothing there were left alone");
+    bed.tutti(1, &["run", "-N", "4", "--", "true"]).expect(0);
+}
+
+#[test]
+fn a_node_that_is_cut_off_for_too_long_runs_nothing_beside_what_is_begun_again() {
+    let bed = Bed::up_with(4, &[0, 1000], &["lease=2s", "quantum=50ms", "rows=8"]);
+    lose_and_return(&bed, "cut", Testbed::cut);
+}
+
+#[test]
+fn so_it_is_when_it_is_not_heard_any_more_or_does_not_hear() {
+    let bed = Bed::up_with(4, &[0, 1000], &["lease=2s", "quantum=50ms", "rows=8"]);
+    lose_and_return(&bed, "mute", Testbed::mute);
+    lose_and_return(&bed, "deaf", Testbed::deafen);
+}
+
+#[test]
+fn an_agent_that_stands_still_through_its_lease_lets_nothing_run() {
+    let bed = Bed::up_with(4, &[0, 1000], &["lease=2s"]);
+    let again = ["-N", "2", "--nodes", "n[2-4]", "--on-node-loss", "requeue"];
+    let again = submit(&bed, &again, &Ticks::program("again"));
+    let ticks = Ticks::of(&bed, "again");
+    eventually("both ranks run", || (ticks.lives().len() == 2).then_some(()));
+    let before = ticks.on("n3");
+    let agent = bed.node(3).daemon("agent").unwrap();
+    bed.node(3).signal("agent", Signal::SIGSTOP).unwrap();
+    wait_for_state(&bed, "n3", "lost");
+    within(LONG, "it runs elsewhere", || (ticks.lives().len() == 4).then_some(()));
+    assert!(lives(before[0].0), "its process there is suspended, and not gone");
+    bed.node(3).signal("agent", Signal::SIGCONT).unwrap();
+    wait_for_state(&bed, "n3", "up");
+    eventually("it is gone", || (!lives(before[0].0)).then_some(()));
+    assert_eq!(bed.node(3).daemon("agent"), Some(agent), "the same agent as before");
+    ticks.never_two_launches_at_once(2);
+    ticks.stop();
+    bed.tutti(1, &["wait", &again]).expect(0);
+}
+
+#[test]
+fn a_node_that_loses_power_is_missed_and_comes_back() {
+    let bed = Bed::up_with(4, &[0, 1000], &["lease=2s"]);
+    let again = ["-N", "2", "--nodes", "n[2-4]", "--on-node-loss", "requeue"];
+    let again = submit(&bed, &again, &Ticks::program("again"));
+    let other = submit(&bed, &["-N", "2", "--nodes", "n[1-2]"], &Ticks::program("other"));
+    let ticks = ["again", "other"].map(|name| Ticks::of(&bed, name));
+    eventually("all run", || ticks.iter().all(|it| it.lives().len() == 2).then_some(()));
+    bed.bed().kill(bed.node(3)).unwrap();
+    wait_for_state(&bed, "n3", "lost");
+    within(LONG, "it runs elsewhere", || (ticks[0].lives().len() == 4).then_some(()));
+    bed.bed().heal(bed.node(3)).unwrap();
+    bed.tutti(3, &["up"]).expect(0);
+    wait_for_state(&bed, "n3", "up");
+    bed.tutti(1, &["run", "-N", "4", "--", "true"]).expect(0);
+    ticks.iter().for_each(Ticks::stop);
+    for done in [&again, &other] {
+        bed.tutti(1, &["wait", done]).expect(0);
+    }
+    ticks[0].never_two_launches_at_once(2);
+    assert_eq!(ticks[1].lives().len(), 2, "who had nothing there was left alone");
+}
+
+#[test]
+fn a_controller_that_takes_over_waits_for_the_lease_of_a_node_that_is_cut_off() {
+    let bed = Bed::up_with(4, &[0, 1000], &["lease=4s"]);
+    let again = ["-N", "2", "--nodes", "n[2-4]", "--on-node-loss", "requeue"];
+    let again = submit(&bed, &again, &Ticks::program("again"));
+    let ticks = Ticks::of(&bed, "again");
+    eventually("both ranks run", || (ticks.lives().len() == 2).then_some(()));
+    for cut in [true, false] {
+        if cut {
+            bed.bed().cut(bed.node(3)).unwrap();
+        }
+        let controller = bed.node(1).daemon("controller").unwrap();
+        bed.node(1).signal("controller", Signal::SIGKILL).unwrap();
+        eventually("another controller", || {
+            bed.node(1).daemon("controller").filter(|&new| new != controller)
+        });
+    }
+    let waiting: Running = bed.start(2, &["wait", &again]);
+    wait_for_state(&bed, "n3", "lost");
+    within(LONG, "it runs elsewhere", || (ticks.lives().len() == 4).then_some(()));
+    bed.bed().heal(bed.node(3)).unwrap();
+    wait_for_state(&bed, "n3", "up");
+    ticks.never_two_launches_at_once(2);
+    ticks.stop();
+    waiting.wait().expect(0);
+}
