@@ -107,6 +107,8 @@ pub(crate) struct Link<S = UnixStream> {
     one_at_a_time: bool,
     overlong: Option<TooLong>,
     read_size: usize,
+    /// How many bytes the messages had that were taken out, with what frames them.
+    taken: u64,
     /// Those that came with what was read; `None`: none is wanted.
     descriptors: Option<VecDeque<Option<OwnedFd>>>,
 }
@@ -198,6 +200,7 @@ impl<S: Transport> Link<S> {
             one_at_a_time: false,
             overlong: None,
             read_size: READ_SIZE,
+            taken: 0,
             descriptors: None,
         }
     }
@@ -306,9 +309,17 @@ impl<S: Transport> Link<S> {
             return Ok(None);
         }
         match self.input.next_frame()? {
-            Some(payload) => Ok(Some(frame::decode(payload)?)),
+            Some(payload) => {
+                self.taken += (size_of::<u32>() + payload.len()) as u64;
+                Ok(Some(frame::decode(payload)?))
+            }
             None => Ok(None),
         }
+    }
+
+    /// How many bytes the messages had that were taken out so far, with what frames them.
+    pub(crate) const fn taken_bytes(&self) -> u64 {
+        self.taken
     }
 
     /// Whether the peer's greeting is there. One that announces another length is refused before a

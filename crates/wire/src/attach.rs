@@ -3,6 +3,10 @@
 //! The keeper stops reading from tasks while its front end does not read, so a stalled reader holds
 //! up its own job and no other.
 //!
+//! The way to a front end on another node may break, and be there again a little later. So a keeper keeps
+//! what it has sent there last, and such a front end what it has sent to the keeper: when it attaches
+//! again, each says how far it has got, and goes on from there.
+//!
 //! Output in bulk need not pass the keeper: a front end on the same node may ask for the pipe that a
 //! task writes to, and read it itself from then on.
 
@@ -18,6 +22,10 @@ pub enum FromFrontEnd {
     Attach {
         /// Which job.
         job: JobId,
+        /// On another node: how many bytes of frames behind [`ToFrontEndWith::Attached`] it has taken in
+        /// already, over all its connections; none at first. `None`: it is on the same node, where no way
+        /// breaks.
+        received: Option<u64>,
     },
     /// Input for one rank, or for all that get input.
     Input {
@@ -48,6 +56,8 @@ pub enum FromFrontEnd {
         /// Which stream.
         stream: Stream,
     },
+    /// From another node: [`ToFrontEndWith::Finished`] has come, so nothing need be kept any more.
+    Done,
 }
 
 /// One of a task's two streams.
@@ -67,7 +77,11 @@ pub type ToFrontEnd = ToFrontEndWith<ByteBuf>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToFrontEndWith<D> {
     /// Output follows.
-    Attached,
+    Attached {
+        /// How many messages of this front end behind its first the keeper has taken in, over all its
+        /// connections.
+        heard: u64,
+    },
     /// No output for you, and why.
     Refused {
         /// Why.

@@ -50,6 +50,10 @@ pub const TUNNEL_CHUNK_BYTES: usize = 32 << 10;
 /// tree at the speed of the network, and what each agent on the way may have to hold of it.
 pub const TUNNEL_WINDOW_BYTES: usize = 1 << 20;
 
+/// What either end of a stream between nodes keeps of what it has sent, in case that did not arrive: more
+/// than can be under way, which is a window and what sockets and agents hold at both ends.
+pub const KEPT_BYTES_MAX: usize = 4 << 20;
+
 /// Orders or reports that travel in one message; a launch travels alone.
 pub const BATCH_MAX: usize = 256;
 

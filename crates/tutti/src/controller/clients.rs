@@ -507,7 +507,8 @@ impl Driver {
         }
     }
 
-    pub(super) fn on_client_gone(&mut self, client: Client) {
+    /// A client is gone; from another node, if one is named, and perhaps only the way there broke.
+    pub(super) fn on_client_gone(&mut self, client: Client, from: Option<NodeId>) {
         for job in client.waits_for {
             if let Some(entry) = self.jobs.get_mut(&job) {
                 entry.waiting.retain(|token| self.connections.contains_key(token));
@@ -517,7 +518,10 @@ impl Driver {
             if let Some(entry) = self.jobs.get_mut(&job) {
                 entry.front = None;
             }
-            self.apply(&Event::FrontEndLost { job });
+            match from {
+                Some(node) => self.await_front(job, node),
+                None => self.apply(&Event::FrontEndLost { job }),
+            }
         }
     }
 

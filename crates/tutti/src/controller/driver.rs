@@ -257,8 +257,8 @@ impl Driver {
         if !self.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
-        for until in self.memory.abandoned.values() {
-            deadline = deadline.min(*until);
+        for abandoned in self.memory.abandoned.values() {
+            deadline = deadline.min(abandoned.until);
         }
         if let Some((_, patience)) = &self.stopping {
             deadline = deadline.min(*patience);
@@ -648,7 +648,10 @@ impl Driver {
         }
         match connection.kind {
             Kind::Unknown | Kind::Proxy => {}
-            Kind::Client(client) => self.on_client_gone(client),
+            Kind::Client(client) => {
+                let from = connection.vouch.map(|vouch| vouch.node);
+                self.on_client_gone(client, from);
+            }
             Kind::Branch(_) => self.on_branch_gone(token),
         }
         self.active = self.now();

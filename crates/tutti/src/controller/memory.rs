@@ -15,8 +15,12 @@ use tutti_journal::{EndedJob, History, Job, Journal, Keeper, Number};
 use tutti_linux::clock;
 use tutti_wire::local::Reply;
 
-/// How long a job waits for its front end after its controller has come back: it tries again and again.
+/// How long a job waits at least for its front end after its controller has come back: it tries again and
+/// again.
 const FRONT_PATIENCE: Nanos = Nanos::from_secs(20);
+
+/// How long for one on another node that is in reach: its connection may be on its way.
+const FRONT_MOMENT: Nanos = Nanos::from_secs(3);
 
 /// By how much time goes on at least when the machine was started anew.
 const TIME_GAP: Nanos = Nanos::from_secs(1);
@@ -28,8 +32,17 @@ pub(super) struct Memory {
     promises: VecDeque<Promise>,
     /// How much of it is for each client.
     promised: BTreeMap<u64, usize>,
-    /// Jobs whose front ends have not come back, and until when they may.
-    pub(super) abandoned: BTreeMap<JobId, ClusterTime>,
+    /// Jobs whose front ends have not come back.
+    pub(super) abandoned: BTreeMap<JobId, Abandoned>,
+}
+
+/// How long a job waits for its front end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Abandoned {
+    pub(super) until: ClusterTime,
+    /// The node that it is on, if the way there may be broken: as long as that is out of reach and not lost,
+    /// the job waits.
+    node: Option<NodeId>,
 }
 
 struct Promise {
@@ -143,7 +156,9 @@ impl Driver {
         entry.requeues = view.requeues;
         entry.started_on = view.placements.iter().map(|part| part.node).collect();
         if view.spec.attached {
-            self.memory.abandoned.insert(id, now + FRONT_PATIENCE);
+            // It may be on a node that is out of reach.
+            let until = self.core.lost_at(now, now).max(now + FRONT_PATIENCE);
+            self.memory.abandoned.insert(id, Abandoned { until, node: None });
         }
         self.count_in(&entry);
         self.jobs.insert(id, entry);
@@ -289,10 +304,28 @@ impl Driver {
         self.tell_why_it_waits(token, job);
     }
 
+    /// The way to a job's front end broke, or it is gone.
+    pub(super) fn await_front(&mut self, job: JobId, node: NodeId) {
+        let until = self.now() + FRONT_MOMENT;
+        if self.jobs.contains_key(&job) {
+            self.memory.abandoned.insert(job, Abandoned { until, node: Some(node) });
+        }
+    }
+
     /// Front ends that have not come back will not.
     pub(super) fn give_up_fronts(&mut self, now: ClusterTime) {
-        let late = self.memory.abandoned.iter().filter(|(_, until)| **until <= now);
-        for job in late.map(|(&job, _)| job).collect::<Vec<_>>() {
+        let nodes = &self.nodes;
+        let is_missed = |node: NodeId| nodes.get(&node).is_some_and(|entry| entry.missed.is_some());
+        let mut late = Vec::new();
+        for (&job, abandoned) in &mut self.memory.abandoned {
+            if abandoned.until <= now {
+                match abandoned.node {
+                    Some(node) if is_missed(node) => abandoned.until = now + FRONT_MOMENT,
+                    _ => late.push(job),
+                }
+            }
+        }
+        for job in late {
             self.memory.abandoned.remove(&job);
             self.apply(&Event::FrontEndLost { job });
         }

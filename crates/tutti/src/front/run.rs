@@ -1,8 +1,8 @@
 //! `tutti run`: one job, from the request to its exit code.
 
 use super::input::Input;
+use super::keeper::{self, Keeper};
 use super::output::{Output, OutputError, OutputOptions};
-use super::pipes::Pipes;
 use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
 use crate::exit::Exit;
@@ -14,13 +14,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_bytes::Bytes;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-use tutti_core::{JobId, NodeId, Outcome, Rank};
-use tutti_wire::Role;
+use tutti_core::{JobId, Outcome, Rank};
 use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
-use tutti_wire::branch::Through;
 use tutti_wire::launch::InputTo;
 use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request};
 use tutti_wire::report::JobReport;
@@ -43,20 +39,13 @@ const INPUT_UNSENT_MAX: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(20);
 const RETRY_MS: u8 = 10;
 
+/// The same in a cluster, where the way to it may be broken.
+const PATIENCE_FAR: Duration = keeper::PATIENCE;
+const RETRY_FAR_MS: u8 = 100;
+
 /// Room for one read of input, and for one where the first was filled.
 const INPUT_BYTES_FIRST: usize = 4 << 10;
 const INPUT_BYTES_MOST: usize = 64 << 10;
-
-/// A keeper that holds some of the tasks.
-struct Keeper {
-    link: Link,
-    pipes: Pipes,
-    /// The node that it is on, if that is another one.
-    far: Option<NodeId>,
-    /// Whether it took us in. It starts no task before, so one that did not has no output of ours.
-    attached: bool,
-    finished: bool,
-}
 
 struct Front {
     /// Nothing while it is away: its supervisor starts another.
@@ -70,6 +59,7 @@ struct Front {
     input_room: Vec<u8>,
     job: JobId,
     ended: Option<(Outcome, Box<JobReport>)>,
+    ended_at: Option<Instant>,
     /// What is said in the end beside what went wrong.
     summary: Option<String>,
     wants_summary: bool,
@@ -113,6 +103,7 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         input,
         job,
         ended: None,
+        ended_at: None,
         summary: None,
         wants_summary: options.summary,
         failed: None,
@@ -127,29 +118,6 @@ fn ask(request: &Request) -> anyhow::Result<Link> {
     // One that has ended meanwhile is found out when it does not answer.
     let _ = controller.flush();
     Ok(controller)
-}
-
-/// A connection with a keeper, on which nothing has been said to it yet.
-fn dial(keeper: &KeeperAt) -> anyhow::Result<Link> {
-    match keeper {
-        KeeperAt::Here(socket) => {
-            let path = std::path::Path::new(std::ffi::OsStr::from_bytes(socket));
-            let stream = UnixStream::connect(path)
-                .with_context(|| format!("cannot reach the keeper at {}", path.display()))?;
-            let mut link = Link::new(stream)?;
-            link.take_descriptors();
-            Ok(link)
-        }
-        KeeperAt::Node(node) => {
-            let gate = Instance::locate().gate_socket();
-            let stream = UnixStream::connect(&gate)
-                .with_context(|| format!("cannot reach the agent at {}", gate.display()))?;
-            let mut link = Link::new(stream)?;
-            link.greet(Role::Gate);
-            link.send(&Through { node: *node });
-            Ok(link)
-        }
-    }
 }
 
 /// Whether the controller ended, rather than said something.
@@ -224,16 +192,17 @@ impl Front {
     /// Waits until there is something to read, and reads standard input if it is there.
     fn wait(&mut self) -> anyhow::Result<()> {
         let stdin = std::io::stdin();
-        let unsent = self.keepers.iter().map(|k| k.link.unsent()).sum::<usize>();
+        let unsent = self.keepers.iter().map(Keeper::unsent).max().unwrap_or(0);
         let read_input = self.input_open && unsent < INPUT_UNSENT_MAX && !self.keepers.is_empty();
         let mut fds = Vec::with_capacity(2 + self.keepers.len());
         if let Some(controller) = self.controller.as_ref().filter(|_| self.ended.is_none()) {
             fds.push(PollFd::new(controller.as_fd(), PollFlags::POLLIN));
         }
         for keeper in self.keepers.iter().filter(|keeper| !keeper.finished) {
+            let Some(link) = &keeper.link else { continue };
             let mut flags = PollFlags::POLLIN;
-            flags.set(PollFlags::POLLOUT, keeper.link.unsent() > 0);
-            fds.push(PollFd::new(keeper.link.as_fd(), flags));
+            flags.set(PollFlags::POLLOUT, link.unsent() > 0);
+            fds.push(PollFd::new(link.as_fd(), flags));
         }
         let pipes_at = fds.len();
         fds.extend(self.keepers.iter().flat_map(|keeper| keeper.pipes.poll()));
@@ -242,7 +211,13 @@ impl Front {
             fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
         }
         let is_away = self.ended.is_none() && self.controller.is_none();
-        let timeout = if is_away { RETRY_MS.into() } else { PollTimeout::NONE };
+        let misses = self.keepers.iter().any(|keeper| keeper.is_away() && !keeper.finished);
+        let is_new = self.away_since.is_some_and(|since| since.elapsed() < keeper::RETRY);
+        let timeout = match (is_away, misses) {
+            (true, _) if is_new => RETRY_MS.into(),
+            (false, false) => PollTimeout::NONE,
+            _ => RETRY_FAR_MS.into(),
+        };
         match poll(&mut fds, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
@@ -282,14 +257,15 @@ impl Front {
         }
         for message in messages {
             for keeper in self.keepers.iter_mut().filter(|keeper| !keeper.finished) {
-                keeper.link.send(&message);
+                keeper.send(&message);
             }
         }
     }
 
     fn send_all(&mut self) {
         for keeper in &mut self.keepers {
-            if !keeper.finished && keeper.link.flush().is_err() {
+            let link = keeper.link.as_mut().filter(|_| !keeper.finished);
+            if link.is_some_and(|link| link.flush().is_err()) {
                 // Its end is noticed where it is read from.
             }
         }
@@ -328,6 +304,7 @@ impl Front {
             Reply::Ended { outcome, report, .. } => {
                 self.summary = self.wants_summary.then(|| account::summary(&report));
                 self.ended = Some((outcome, report));
+                self.ended_at = Some(Instant::now());
             }
             Reply::Failed { reason } => {
                 anyhow::bail!("what became of job {} is not known: {reason}", self.job)
@@ -346,8 +323,11 @@ impl Front {
 
     /// The one after it knows the job, which goes on meanwhile.
     fn look_for_controller(&mut self) -> anyhow::Result<()> {
-        let in_time = self.away_since.is_some_and(|since| since.elapsed() < PATIENCE);
-        match super::start::dial(&Instance::locate()) {
+        let instance = Instance::locate();
+        let is_cluster = instance.gate_socket().exists();
+        let patience = if is_cluster { PATIENCE_FAR } else { PATIENCE };
+        let in_time = self.away_since.is_some_and(|since| since.elapsed() < patience);
+        match super::start::dial(&instance) {
             Ok(mut controller) if in_time => {
                 controller.send(&Request::Return { job: self.job });
                 // One that has ended meanwhile is found out when it does not answer.
@@ -365,20 +345,12 @@ impl Front {
 
     fn attach(&mut self, keepers: &[KeeperAt]) -> anyhow::Result<()> {
         for keeper in keepers {
-            let mut link = dial(keeper)?;
-            link.greet(Role::FrontEnd);
-            link.send(&FromFrontEnd::Attach { job: self.job });
-            link.flush().context("the keeper went away")?;
-            let (pipes, far) = match keeper {
-                KeeperAt::Here(_) => (Pipes::default(), None),
-                KeeperAt::Node(node) => (Pipes::far(), Some(*node)),
-            };
-            self.keepers.push(Keeper { link, pipes, far, attached: false, finished: false });
+            self.keepers.push(Keeper::attach(keeper, self.job)?);
         }
         if !self.input_open && self.input.wanted() {
             for message in self.input.take(b"", &mut Vec::new()) {
                 for keeper in &mut self.keepers {
-                    keeper.link.send(&message);
+                    keeper.send(&message);
                 }
             }
         }
@@ -396,26 +368,35 @@ impl Front {
         if keeper.finished {
             return;
         }
-        let received = keeper.link.receive();
-        match self.read_keeper(index).and(received) {
-            Ok(()) => {}
-            Err(error) => {
-                match (&error, self.keepers[index].far) {
-                    (_, Some(node)) if self.ended.is_none() => {
-                        say!(
-                            "tutti: lost the connection with node {node}: what its tasks of job {} \
-                             write from now on, or have just written, is not shown",
-                            self.job
-                        );
-                        self.output_lost = true;
-                    }
-                    (LinkError::Closed, _) => {}
-                    _ => say!("tutti: lost the output of job {}: {error}", self.job),
-                }
-                self.keepers[index].finished = true;
-                self.end_pipes(index, None);
+        if !keeper.look_for(self.job, self.ended_at) {
+            return self.give_up(index, &LinkError::Closed);
+        }
+        let Some(link) = &mut keeper.link else { return };
+        let received = link.receive();
+        if let Err(error) = self.read_keeper(index).and(received) {
+            let keeper = &mut self.keepers[index];
+            if !keeper.finished && !keeper.lose(&error) {
+                self.give_up(index, &error);
             }
         }
+    }
+
+    /// A keeper is not to be found any more.
+    fn give_up(&mut self, index: usize, error: &LinkError) {
+        match (error, self.keepers[index].far) {
+            (_, Some(node)) if self.keepers[index].attached => {
+                say!(
+                    "tutti: lost the connection with node {node}: what its tasks of job {} write from \
+                     now on, or have just written, is not shown",
+                    self.job
+                );
+                self.output_lost = true;
+            }
+            (LinkError::Closed, _) => {}
+            _ => say!("tutti: lost the output of job {}: {error}", self.job),
+        }
+        self.keepers[index].finished = true;
+        self.end_pipes(index, None);
     }
 
     /// Nothing more is written to the pipes of a rank, or to any.
@@ -428,11 +409,18 @@ impl Front {
     fn read_keeper(&mut self, index: usize) -> Result<(), LinkError> {
         loop {
             let keeper = &mut self.keepers[index];
-            let Some(message) = keeper.link.next::<ToFrontEndWith<&Bytes>>()? else {
+            let Some(link) = &mut keeper.link else { return Ok(()) };
+            let Some(message) = link.next::<ToFrontEndWith<&Bytes>>()? else {
                 return Ok(());
             };
             match message {
-                ToFrontEndWith::Attached => keeper.attached = true,
+                ToFrontEndWith::Attached { heard } => {
+                    if !keeper.on_attached(heard) {
+                        say!("tutti: some of the input of job {} was lost; ending it", self.job);
+                        self.failed = Some(Exit::FAILED);
+                        self.cancel();
+                    }
+                }
                 ToFrontEndWith::Output { rank, stream, data } => {
                     let bytes = data.len();
                     // After a failure what still comes is thrown away.
@@ -441,22 +429,31 @@ impl Front {
                     }
                     let written = self.output.take(rank, stream, data);
                     if let Some(request) = keeper.pipes.ask(rank, stream, bytes) {
-                        keeper.link.send(&request);
+                        keeper.send(&request);
                     }
                     if let Err(error) = written {
                         self.on_output_error(&error);
                     }
                 }
                 ToFrontEndWith::Pipe { rank, stream } => {
-                    let pipe = keeper.link.next_descriptor().filter(|_| self.failed.is_none());
+                    let pipe = link.next_descriptor().filter(|_| self.failed.is_none());
                     let answer = keeper.pipes.take(rank, stream, pipe);
-                    keeper.link.send(&answer);
+                    keeper.send(&answer);
                 }
                 // How it ended, the controller says.
                 ToFrontEndWith::TaskEnded { rank, .. } => self.end_pipes(index, Some(rank)),
-                ToFrontEndWith::Finished => keeper.finished = true,
+                ToFrontEndWith::Finished => {
+                    if keeper.far.is_some()
+                        && let Some(link) = &mut keeper.link
+                    {
+                        link.send(&FromFrontEnd::Done);
+                        let _ = link.flush();
+                    }
+                    keeper.finished = true;
+                }
                 ToFrontEndWith::Refused { reason } => {
                     say!("tutti: no output: {reason}");
+                    self.output_lost |= keeper.attached;
                     keeper.finished = true;
                 }
             }
@@ -475,7 +472,9 @@ impl Front {
         for keeper in self.keepers.iter_mut().filter(|keeper| !keeper.pipes.is_empty()) {
             keeper.pipes.clear();
             // It throws away then what nobody reads, so that no task waits for us.
-            let _ = keeper.link.stream().shutdown(Shutdown::Both);
+            if let Some(link) = &keeper.link {
+                let _ = link.stream().shutdown(Shutdown::Both);
+            }
         }
         if self.ended.is_none() {
             self.cancel();

@@ -59,6 +59,8 @@ struct Newcomer {
     uid: u32,
     outlet: Option<Outlet>,
     waits: Option<JobId>,
+    /// How much of its output it has got already, if it may break off.
+    received: Option<u64>,
     /// When it is turned away.
     until_ns: u64,
 }
@@ -197,8 +199,9 @@ impl Keeper {
         let endings = self.context.endings.iter().map(|&(at, ..)| at);
         let waiting = self.newcomers.values().map(|newcomer| newcomer.until_ns);
         let lease = self.lease.due_ns().filter(|_| !self.jobs.is_empty());
+        let fronts = self.jobs.values().filter_map(|job| job.front.as_ref()?.away_until_ns());
         let own = [self.stop_at_ns, self.accept_again_ns, lease];
-        endings.chain(waiting).chain(own.into_iter().flatten()).min()
+        endings.chain(waiting).chain(fronts).chain(own.into_iter().flatten()).min()
     }
 
     fn on_time(&mut self, now_ns: u64) {
@@ -215,6 +218,9 @@ impl Keeper {
         let late: Vec<u64> = self.newcomers.keys().filter(late).copied().collect();
         for number in late {
             self.refuse(number, "no such job is here");
+        }
+        for job in self.jobs.values_mut() {
+            job.give_up_front(now_ns, &mut self.context);
         }
         self.lease.look(self.jobs.values(), &mut self.context);
     }
@@ -248,7 +254,8 @@ impl Keeper {
 
     fn may_exit(&self) -> bool {
         let Some(at) = self.stop_at_ns else { return false };
-        let done = |job: &Job| job.is_cleared() && job.is_delivered();
+        let is_away = |job: &Job| job.front.as_ref().is_some_and(|it| it.away_until_ns().is_some());
+        let done = |job: &Job| job.is_cleared() && (job.is_delivered() || is_away(job));
         let told = self.agent.as_ref().is_none_or(|(link, ..)| link.unsent() == 0);
         (told && self.jobs.values().all(done)) || monotonic_ns() >= at
     }
@@ -329,7 +336,8 @@ impl Keeper {
         self.newcomers_so_far += 1;
         let token = self.context.watches.add(&link, Watch::Newcomer(number), Interest::READ)?;
         let until_ns = monotonic_ns() + ATTACH_WAIT_NS;
-        let newcomer = Newcomer { link, token, uid, outlet: None, waits: None, until_ns };
+        let newcomer =
+            Newcomer { link, token, uid, outlet: None, waits: None, received: None, until_ns };
         self.newcomers.insert(number, newcomer);
         // Most have sent their greeting with the connection: no need to wait for another round.
         self.on_newcomer(number);
@@ -408,8 +416,9 @@ impl Keeper {
         let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
         let outlet = newcomer.outlet.get_or_insert_with(Outlet::new);
         match newcomer.link.next::<FromFrontEnd>() {
-            Ok(Some(FromFrontEnd::Attach { job })) => {
+            Ok(Some(FromFrontEnd::Attach { job, received })) => {
                 newcomer.waits = Some(job);
+                newcomer.received = received;
                 newcomer.until_ns = monotonic_ns() + ATTACH_WAIT_NS;
                 // What else it sends waits in the kernel until there is somebody to feed.
                 self.context.watches.modify(&newcomer.link, newcomer.token, Interest::NONE);
@@ -437,16 +446,14 @@ impl Keeper {
             // As for a job that does not exist: whose it is is nobody's business.
             return self.refuse(number, "the job is not yours");
         }
-        if !job.has_front_end() {
-            return self.refuse(number, "the job writes its output to files");
-        }
-        if job.front.is_some() {
-            return self.refuse(number, "another front end is attached to the job");
+        if let Some(why) = job.objection_to_front(newcomer.received) {
+            return self.refuse(number, why);
         }
         let Some(newcomer) = self.newcomers.remove(&number) else { return };
-        let Newcomer { mut link, token, outlet, .. } = newcomer;
+        let Newcomer { mut link, token, outlet, received, .. } = newcomer;
         link.limit(FRONT_END_FRAME_BYTES_MAX);
-        job.attach(link, token, outlet.unwrap_or_else(Outlet::new), &mut self.context);
+        let outlet = outlet.unwrap_or_else(Outlet::new);
+        job.attach(link, token, (outlet, received), &mut self.context);
     }
 
     // ------------------------------------------------------------------ the agent

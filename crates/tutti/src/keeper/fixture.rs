@@ -239,14 +239,14 @@ impl Scene {
     /// A front end that has asked for the job and heard nothing yet.
     pub(super) fn front(&self, job: u64) -> Peer {
         let mut front = Peer::connect(&self.socket(), Role::FrontEnd);
-        front.send(&FromFrontEnd::Attach { job: JobId(job) });
+        front.send(&FromFrontEnd::Attach { job: JobId(job), received: None });
         front.greeting();
         front
     }
 
     pub(super) fn attached(&self, job: u64) -> Peer {
         let mut front = self.front(job);
-        assert_eq!(front.next(), Some(ToFrontEnd::Attached));
+        assert_eq!(front.next(), Some(ToFrontEnd::Attached { heard: 0 }));
         front
     }
 

@@ -9,24 +9,39 @@ use crate::link::{Interest, Link};
 use std::io;
 use std::rc::Rc;
 use tutti_core::{Rank, TaskStatus};
+use tutti_linux::clock::monotonic_ns;
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 
 /// How often one round of the loop fills a front end's outlet, so that a fast reader does not keep
 /// the keeper from other jobs.
 const FILLS_PER_ROUND: u32 = 8;
 
+/// A front end on another node may be away for so long, and go on where it was.
+const AWAY_NS: u64 = 120_000_000_000;
+
 /// An attached front end.
 pub(super) struct Front {
-    link: Link,
-    token: Token,
+    /// Nothing while the way to it is broken.
+    link: Option<(Link, Token)>,
     pub(super) outlet: Outlet,
     interest: Interest,
+    /// How many of its messages were taken in.
+    heard: u64,
+    /// Until when it may come back, while it is away.
+    away_until_ns: Option<u64>,
+    /// It has got everything.
+    is_done: bool,
 }
 
 impl Front {
     /// Whether everything was written.
     pub(super) fn is_idle(&self) -> bool {
-        self.outlet.unsent() == 0
+        self.outlet.unsent() == 0 && (self.is_done || !self.outlet.is_kept())
+    }
+
+    /// Until when it may come back, if it is away.
+    pub(super) const fn away_until_ns(&self) -> Option<u64> {
+        self.away_until_ns
     }
 
     fn is_behind(&self) -> bool {
@@ -46,22 +61,53 @@ impl Job {
         &mut self,
         link: Link,
         token: Token,
-        mut outlet: Outlet,
+        (mut outlet, received): (Outlet, Option<u64>),
         context: &mut Context,
     ) {
-        outlet.send(&ToFrontEnd::Attached);
-        for task in self.tasks.iter().filter(|task| task.delivered) {
-            outlet.send(&end_of(task));
-        }
-        if self.undelivered == 0 {
-            outlet.send(&ToFrontEnd::Finished);
+        let former = self.front.take();
+        let heard = former.as_ref().map_or(0, |former| former.heard);
+        outlet.send(&ToFrontEnd::Attached { heard });
+        if let Some(former) = former {
+            if let Some((link, token)) = &former.link {
+                context.watches.remove(link, *token);
+            }
+            outlet.go_on(&former.outlet, received.unwrap_or_default());
+        } else {
+            if received.is_some() {
+                outlet.keep();
+            }
+            for task in self.tasks.iter().filter(|task| task.delivered) {
+                outlet.send(&end_of(task));
+            }
+            if self.undelivered == 0 {
+                outlet.send(&ToFrontEnd::Finished);
+            }
         }
         context.watches.rename(token, Watch::Front(self.launch.job));
-        self.front = Some(Front { link, token, outlet, interest: Interest::NONE });
+        let (link, interest) = (Some((link, token)), Interest::NONE);
+        self.front =
+            Some(Front { link, outlet, interest, heard, away_until_ns: None, is_done: false });
         context.touched.insert(self.launch.job);
         self.start(context);
         // Input may have come with the request to attach.
         self.take_input(context);
+    }
+
+    /// Why a front end that has got so far can't have the job, if it can't.
+    pub(super) fn objection_to_front(&self, received: Option<u64>) -> Option<&'static str> {
+        if !self.has_front_end() {
+            return Some("the job writes its output to files");
+        }
+        match (&self.front, received) {
+            (None, None | Some(0)) => None,
+            (None, Some(_)) => Some("what is not shown yet of its output is not kept any more"),
+            // The way to it may have broken, and only it knows that.
+            (Some(front), Some(received)) if front.outlet.is_kept() => {
+                let goes_on = Outlet::new().go_on(&front.outlet, received);
+                (!goes_on).then_some("what is not shown yet of its output is not kept any more")
+            }
+            (Some(_), _) => Some("another front end is attached to the job"),
+        }
     }
 
     /// Something happened on the front end's connection.
@@ -70,11 +116,11 @@ impl Job {
         if !event.read {
             return;
         }
-        let Some(front) = &mut self.front else { return };
-        let received = front.link.receive();
+        let Some(Front { link: Some((link, _)), .. }) = &mut self.front else { return };
+        let received = link.receive();
         self.take_input(context);
         if received.is_err() {
-            self.drop_front(context);
+            self.lose_front(context);
         }
     }
 
@@ -100,8 +146,9 @@ impl Job {
     pub(super) fn settle_front(&mut self, context: &mut Context) {
         for _ in 0..FILLS_PER_ROUND {
             let Some(front) = &mut self.front else { return };
-            if front.outlet.flush(front.link.stream()).is_err() {
-                self.drop_front(context);
+            let Some((link, _)) = &front.link else { return };
+            if front.outlet.flush(link.stream()).is_err() {
+                self.lose_front(context);
                 return;
             }
             if !front.has_room() || self.parked.is_empty() {
@@ -113,11 +160,12 @@ impl Job {
         self.take_input(context);
         let blocked = self.is_input_blocked();
         let Some(front) = &mut self.front else { return };
-        let write = !front.is_idle() || !self.parked.is_empty();
+        let Some((link, token)) = &front.link else { return };
+        let write = front.outlet.unsent() > 0 || !self.parked.is_empty();
         let interest = Interest { read: !blocked, write };
         if interest != front.interest {
             front.interest = interest;
-            context.watches.modify(&front.link, front.token, interest);
+            context.watches.modify(link, *token, interest);
         }
     }
 
@@ -218,10 +266,33 @@ impl Job {
         }
     }
 
+    /// The connection broke. A front end on another node may come back: until then it counts as one that
+    /// does not read.
+    fn lose_front(&mut self, context: &mut Context) {
+        let is_kept = |front: &&mut Front| front.outlet.is_kept() && !front.is_done;
+        let Some(front) = self.front.as_mut().filter(is_kept) else {
+            return self.drop_front(context);
+        };
+        if let Some((link, token)) = front.link.take() {
+            context.watches.remove(&link, token);
+        }
+        front.away_until_ns = Some(monotonic_ns() + AWAY_NS);
+    }
+
+    /// A front end that has been away for too long will not come back.
+    pub(super) fn give_up_front(&mut self, now_ns: u64, context: &mut Context) {
+        let until_ns = self.front.as_ref().and_then(Front::away_until_ns);
+        if until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+            self.drop_front(context);
+        }
+    }
+
     /// The front end is gone: the tasks' output is thrown away from now on, and their input ends.
     fn drop_front(&mut self, context: &mut Context) {
         let Some(front) = self.front.take() else { return };
-        context.watches.remove(&front.link, front.token);
+        if let Some((link, token)) = &front.link {
+            context.watches.remove(link, *token);
+        }
         context.touched.insert(self.launch.job);
         for (index, stream) in std::mem::take(&mut self.parked) {
             if let Some(pipe) = self.tasks[index].stream(stream) {
@@ -243,8 +314,8 @@ impl Job {
 
     /// Lets go of the front end of a job that is over.
     pub(super) fn detach(&mut self, context: &mut Context) {
-        if let Some(front) = self.front.take() {
-            context.watches.remove(&front.link, front.token);
+        if let Some((link, token)) = self.front.take().and_then(|front| front.link) {
+            context.watches.remove(&link, token);
         }
     }
 
@@ -286,9 +357,17 @@ impl Job {
     /// Hands on the input that has arrived, unless a task is too far behind.
     fn take_input(&mut self, context: &mut Context) {
         while !self.is_input_blocked()
-            && let Some(front) = &mut self.front
+            && let Some(Front { link: Some((link, _)), heard, is_done, .. }) = &mut self.front
         {
-            match front.link.next() {
+            let said = link.next();
+            if matches!(said, Ok(Some(_))) {
+                *heard += 1;
+            }
+            match said {
+                Ok(Some(FromFrontEnd::Done)) => {
+                    *is_done = true;
+                    context.touched.insert(self.launch.job);
+                }
                 Ok(Some(FromFrontEnd::Input { rank, data })) => {
                     self.feed(rank, &Rc::new(data.into_vec()), context);
                 }

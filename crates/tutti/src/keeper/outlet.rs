@@ -3,6 +3,9 @@
 //! Output of tasks is read straight into that buffer, behind a header whose length is known before
 //! that of the data ([`OutputHeader`]). So no byte is copied inside the keeper.
 //!
+//! What goes to a front end on another node is kept for a while when it is sent: the way there may break,
+//! and what was under way is sent again.
+//!
 //! A pipe that the front end is to read itself goes with the frame that says so, behind all that was
 //! read from it before.
 
@@ -15,7 +18,7 @@ use tutti_core::Rank;
 use tutti_linux::pass;
 use tutti_wire::attach::{OutputHeader, Stream, ToFrontEnd};
 use tutti_wire::frame::encode;
-use tutti_wire::limits::STDIO_CHUNK_BYTES;
+use tutti_wire::limits::{KEPT_BYTES_MAX, STDIO_CHUNK_BYTES};
 use tutti_wire::{Hello, Role};
 
 /// Above this many unsent bytes nothing more is read from the tasks.
@@ -69,12 +72,42 @@ pub(super) struct Outlet {
     end: usize,
     /// Pipes to be passed on, each with the place of its frame.
     pipes: VecDeque<(usize, File)>,
+    kept: Option<Kept>,
+}
+
+/// The latest of what was sent.
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: VecDeque<u8>,
+    /// How many bytes were sent before those.
+    before: u64,
+    /// What of the unsent comes before all that counts: greetings.
+    uncounted: usize,
+}
+
+impl Kept {
+    fn note(&mut self, mut sent: &[u8]) {
+        let skipped = self.uncounted.min(sent.len());
+        self.uncounted -= skipped;
+        sent = &sent[skipped..];
+        self.bytes.extend(sent);
+        let surplus = self.bytes.len().saturating_sub(KEPT_BYTES_MAX);
+        self.bytes.drain(..surplus);
+        self.before += surplus as u64;
+    }
+
+    /// What was sent behind so many bytes, if all of it is there.
+    fn behind(&self, received: u64) -> Option<Vec<u8>> {
+        let skip = usize::try_from(received.checked_sub(self.before)?).ok()?;
+        (skip <= self.bytes.len()).then(|| self.bytes.iter().skip(skip).copied().collect())
+    }
 }
 
 impl Outlet {
     /// An outlet whose first frame is our greeting.
     pub(super) fn new() -> Self {
-        let mut outlet = Self { bytes: Vec::new(), begin: 0, end: 0, pipes: VecDeque::new() };
+        let mut outlet =
+            Self { bytes: Vec::new(), begin: 0, end: 0, pipes: VecDeque::new(), kept: None };
         outlet.extend(&Hello { role: Role::Server }.to_frame());
         outlet
     }
@@ -82,6 +115,27 @@ impl Outlet {
     /// How many bytes the front end has not taken yet.
     pub(super) fn unsent(&self) -> usize {
         self.end - self.begin
+    }
+
+    /// From here on, what is sent is kept for a while, and counted.
+    pub(super) fn keep(&mut self) {
+        self.kept = Some(Kept { uncounted: self.unsent(), ..Kept::default() });
+    }
+
+    /// Whether what is sent is kept.
+    pub(super) const fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Goes on where a former outlet's front end has got to; whether what it lacks is there.
+    pub(super) fn go_on(&mut self, former: &Self, received: u64) -> bool {
+        let Some(kept) = &former.kept else { return false };
+        let Some(sent) = kept.behind(received) else { return false };
+        let uncounted = self.unsent();
+        self.extend(&sent);
+        self.extend(&former.bytes[former.begin + kept.uncounted..former.end]);
+        self.kept = Some(Kept { bytes: VecDeque::new(), before: received, uncounted });
+        true
     }
 
     /// Queues a pipe for the front end to read.
@@ -139,7 +193,12 @@ impl Outlet {
                 _ => to.write(&self.bytes[self.begin..self.end_of_piece(0)]),
             };
             match result {
-                Ok(count) => self.begin += count,
+                Ok(count) => {
+                    if let Some(kept) = &mut self.kept {
+                        kept.note(&self.bytes[self.begin..self.begin + count]);
+                    }
+                    self.begin += count;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -223,6 +282,69 @@ mod tests {
             let found = messages(&outlet.bytes[outlet.begin..outlet.end]);
             assert_eq!(found, [piece(&data[..count]), piece(&[])]);
         }
+    }
+
+    /// Everything that a front end takes in, over as many connections as it likes.
+    #[test]
+    fn what_was_under_way_when_the_way_broke_is_sent_again() {
+        let mut outlet = Outlet::new();
+        outlet.send(&ToFrontEnd::Attached { heard: 0 });
+        outlet.keep();
+        let mut expected = Vec::new();
+        let (mut taken, mut received) = (Vec::new(), 0_u64);
+        for round in 0..6_u32 {
+            for piece in 0..40_u32 {
+                let data = vec![u8::try_from(round * 40 + piece).unwrap(); 3000 + piece as usize];
+                outlet.pump(Rank(piece), Stream::Output, &data[..], READ_BYTES_MOST);
+                expected.push(ToFrontEnd::Output {
+                    rank: Rank(piece),
+                    stream: Stream::Output,
+                    data: ByteBuf::from(data),
+                });
+            }
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            outlet.flush(&ours).unwrap();
+            drop(ours);
+            let mut bytes = Vec::new();
+            theirs.read_to_end(&mut bytes).unwrap();
+            // It has taken in some of what came, by whole messages, when the way breaks.
+            let mut buffer = FrameBuffer::new();
+            buffer.extend(&bytes);
+            let whole =
+                buffer.next_frame().unwrap().is_some() && buffer.next_frame().unwrap().is_some();
+            assert!(whole, "greeting and answer");
+            for _ in 0..7 * round {
+                let Some(frame) = buffer.next_frame().unwrap() else { break };
+                received += 4 + frame.len() as u64;
+                taken.push(decode::<ToFrontEnd>(frame).unwrap());
+            }
+            let mut next = Outlet::new();
+            next.send(&ToFrontEnd::Attached { heard: 0 });
+            assert!(next.go_on(&outlet, received));
+            outlet = next;
+        }
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            theirs.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        outlet.flush(&ours).unwrap();
+        drop(ours);
+        taken.extend(messages(&reader.join().unwrap()).split_off(1));
+        assert_eq!(taken, expected);
+        // More than can be under way is not kept, and who has got ahead of it is none of ours.
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let reader = std::thread::spawn(move || std::io::copy(&mut theirs, &mut std::io::sink()));
+        for _ in 0..40 {
+            outlet.pump(Rank(0), Stream::Output, &vec![0; READ_BYTES_MOST][..], READ_BYTES_MOST);
+            outlet.flush(&ours).unwrap();
+        }
+        drop(ours);
+        reader.join().unwrap().unwrap();
+        assert!(!Outlet::new().go_on(&outlet, received));
+        assert!(!Outlet::new().go_on(&outlet, u64::MAX));
     }
 
     #[test]

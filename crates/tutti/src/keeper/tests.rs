@@ -506,7 +506,7 @@ fn a_front_end_may_come_first() {
     let mut scene = Scene::new(Membership::Groups);
     let mut front = scene.front(1);
     scene.start(&with_input(launch(1, 1, &["cat"]), InputTo::All));
-    assert_eq!(front.next(), Some(ToFrontEnd::Attached));
+    assert_eq!(front.next(), Some(ToFrontEnd::Attached { heard: 0 }));
     front.send(&FromFrontEnd::Input { rank: None, data: bytes("early\n") });
     front.send(&FromFrontEnd::Input { rank: None, data: ByteBuf::new() });
     assert_eq!(hear_out(&mut front).stdout(0), "early\n");
@@ -535,7 +535,7 @@ fn whoever_may_not_attach_is_told() {
     let told = wait_for("the first one to be missed", || {
         let mut front = scene.front(1);
         match front.next() {
-            Some(ToFrontEnd::Attached) => Some(hear_out(&mut front)),
+            Some(ToFrontEnd::Attached { .. }) => Some(hear_out(&mut front)),
             _ => None,
         }
     });
@@ -550,7 +550,11 @@ fn others_may_neither_have_a_jobs_output_nor_give_orders() {
     let mut first_frames = Vec::new();
     for role in [Role::FrontEnd, Role::Agent] {
         let mut frames = Hello { role }.to_frame().to_vec();
-        tutti_wire::frame::encode(&FromFrontEnd::Attach { job: JobId(1) }, &mut frames).unwrap();
+        tutti_wire::frame::encode(
+            &FromFrontEnd::Attach { job: JobId(1), received: None },
+            &mut frames,
+        )
+        .unwrap();
         first_frames.push(frames.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
     }
     let ask = "socket(S, AF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($ARGV[0])) or die $!; \

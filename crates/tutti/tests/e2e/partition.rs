@@ -7,7 +7,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tutti_testbed::{Node, Testbed};
 
@@ -270,4 +272,88 @@ fn a_controller_that_takes_over_waits_for_the_lease_of_a_node_that_is_cut_off() 
     ticks.never_two_launches_at_once(2);
     ticks.stop();
     waiting.wait().expect(0);
+}
+
+/// What ranks print for some seconds, each line with its number; and how that is found whole.
+const COUNTS: &str = "i=0; while [ $i -lt 400 ]; do echo $TUTTI_RANK $i $(printf '%04000d' 0); \
+                      i=$((i+1)); sleep 0.01; done";
+
+#[track_caller]
+fn check_counts(text: &str, ranks: usize) {
+    let mut next = vec![0_u32; ranks];
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (rank, number): (usize, u32) = (words[0].parse().unwrap(), words[1].parse().unwrap());
+        assert_eq!(words[2].len(), 4000, "a line was cut");
+        assert_eq!(number, next[rank], "rank {rank}: lines lost, doubled or out of order");
+        next[rank] += 1;
+    }
+    assert_eq!(next, vec![400; ranks]);
+}
+
+#[test]
+fn no_output_is_lost_or_doubled_when_the_way_to_it_breaks() {
+    let bed = Bed::up_with(3, &[0, 1000], &["lease=25s"]);
+    // Of the node that is far, of the front end's own, and agents that end on the way.
+    for (number, fault) in [(3, "cut"), (2, "cut"), (3, "agent"), (1, "agent"), (2, "agent")] {
+        let talking = bed.start(2, &["run", "-n", "6", "--", "sh", "-c", COUNTS]);
+        eventually("all print", || (talking.out().lines().count() > 100).then_some(()));
+        if fault == "cut" {
+            bed.bed().cut(bed.node(number)).unwrap();
+            wait_for_state_at(&bed, if number == 2 { 1 } else { 2 }, number, "unreachable");
+            bed.bed().heal(bed.node(number)).unwrap();
+        } else {
+            bed.node(number).signal(fault, Signal::SIGKILL).unwrap();
+        }
+        let done = talking.wait_within(LONG).expect(0);
+        check_counts(&done.text(), 6);
+    }
+}
+
+/// As [`wait_for_state`], asked on another node than the head.
+#[track_caller]
+fn wait_for_state_at(bed: &Bed, asked: usize, number: usize, state: &str) {
+    within(LONG, &format!("n{number} is {state}"), || {
+        let nodes = bed.tutti(asked, &["nodes", "--json"]).expect(0).json();
+        (nodes[number - 1]["state"] == state).then_some(())
+    });
+}
+
+#[test]
+fn no_input_is_lost_or_doubled_when_the_way_to_it_breaks() {
+    let bed = Bed::up_with(3, &[0, 1000], &["lease=25s"]);
+    let count = "if [ $TUTTI_RANK = 4 ]; then sleep 1; cksum; fi";
+    let mut command = bed.node(2).tutti(&["run", "-n", "6", "-i", "4", "--", "sh", "-c", count]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut counting = command.spawn().unwrap();
+    let mut input = counting.stdin.take().unwrap();
+    let lines: String = (0..60_000).map(|number| format!("line {number} of many\n")).collect();
+    let (first, last) = lines.split_at(lines.len() / 2);
+    input.write_all(first.as_bytes()).unwrap();
+    bed.node(3).signal("agent", Signal::SIGKILL).unwrap();
+    input.write_all(last.as_bytes()).unwrap();
+    drop(input);
+    let said = counting.wait_with_output().unwrap();
+    assert!(said.status.success(), "{said:?}");
+    let mut expected = Command::new("cksum");
+    expected.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut expected = expected.spawn().unwrap();
+    expected.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let expected = expected.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&expected.stdout));
+}
+
+#[test]
+fn a_job_ends_when_its_front_end_on_another_node_is_killed() {
+    let bed = Bed::up(2, &[0]);
+    let front = bed.start(2, &["run", "-n", "4", "--", "sleep", &bed.audit.nap]);
+    eventually("it runs", || {
+        bed.tutti(1, &["ps"]).expect(0).text().contains("running").then_some(())
+    });
+    // The verb is below what makes it a process of the node.
+    front.signal(Signal::SIGKILL);
+    eventually("it has ended", || {
+        let jobs = bed.tutti(1, &["ps", "--json"]).expect(0).json();
+        jobs.as_array().is_some_and(Vec::is_empty).then_some(())
+    });
 }
