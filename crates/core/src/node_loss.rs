@@ -88,7 +88,6 @@ impl Core {
     pub(crate) fn queue_again(&mut self, mut record: Record, actions: &mut Vec<Action>) {
         let (job, now) = (record.id, self.now);
         record.requeues += 1;
-        self.ledger.forget(job);
         record.phase = Phase::Queued { since: now };
         if record.deadline.is_some() {
             self.plans.at_risk.entry(job).or_insert(now);

@@ -216,14 +216,6 @@ impl Ledger {
         Nanos(account.settled)
     }
 
-    /// What is still to become of a job whose account is closed is nothing to the next account that is
-    /// opened for it: the job is launched anew.
-    pub fn forget(&mut self, job: JobId) {
-        for stage in &mut self.stages {
-            stage.runs.retain(|(of, _)| *of != job);
-        }
-    }
-
     /// What the job got up to `now`, or up to the next stage if that comes first.
     #[must_use]
     pub fn service(&self, job: JobId, now: ClusterTime) -> Nanos {
