@@ -17,6 +17,7 @@ use rcgen::{
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::{CertificateSigningRequestDer, UnixTime};
 use std::path::Path;
+use std::time::Duration;
 use time::OffsetDateTime;
 
 /// The file of an authority, in the directory that it is saved in.
@@ -64,6 +65,7 @@ pub struct Authority {
     cluster: Name,
     certificate: Certificate,
     key: Key,
+    lifetime: Duration,
 }
 
 impl Authority {
@@ -102,7 +104,13 @@ impl Authority {
     fn assemble(key: Key, certificate: Certificate) -> Result<Self, AuthorityError> {
         let cluster = certificate.cluster()?;
         certificate.check(key.public(), &certificate)?;
-        Ok(Self { cluster, certificate, key })
+        Ok(Self { cluster, certificate, key, lifetime: CERTIFICATE_LIFETIME })
+    }
+
+    /// The certificates that it signs are to be good for so long.
+    #[must_use]
+    pub fn with_lifetime(self, lifetime: Duration) -> Self {
+        Self { lifetime, ..self }
     }
 
     /// The cluster.
@@ -145,7 +153,7 @@ impl Authority {
             return Err(AuthorityError::RanOut);
         }
         let member = Member { cluster: self.cluster.clone(), role, name: name.clone() };
-        let end = after(now, CERTIFICATE_LIFETIME).min(self.expires());
+        let end = after(now, self.lifetime).min(self.expires());
         let mut params = params(&member.to_string(), name.as_str(), now, end)?;
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

@@ -67,6 +67,7 @@ pub enum CertificateError {
 pub(crate) struct Certificate {
     der: CertificateDer<'static>,
     uri: String,
+    pub(crate) not_before: UnixTime,
     pub(crate) not_after: UnixTime,
 }
 
@@ -76,6 +77,7 @@ impl Certificate {
         Ok(Self {
             der: CertificateDer::from(der.to_vec()),
             uri: only_uri(&parsed)?.to_owned(),
+            not_before: seconds(parsed.validity().not_before),
             not_after: seconds(parsed.validity().not_after),
         })
     }

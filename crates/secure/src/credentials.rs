@@ -4,10 +4,11 @@ use crate::certificate::{Certificate, CertificateError, Fingerprint};
 use crate::clock::after;
 use crate::key::Key;
 use crate::key_file::{self, Existing, FileError};
-use crate::limits::RENEWAL_LEAD;
+use crate::limits::{CLOCK_SKEW, RENEWAL_PARTS};
 use crate::name::{Member, Name};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use std::path::Path;
+use std::time::Duration;
 
 /// The file of a member, in the directory that it is saved in.
 const FILE: &str = "credentials.pem";
@@ -95,7 +96,18 @@ impl Credentials {
     /// there, before [`Self::expires`].
     #[must_use]
     pub fn renewal_due(&self, now: UnixTime) -> bool {
-        after(now, RENEWAL_LEAD) >= self.expires()
+        let (over, of) = RENEWAL_PARTS;
+        now >= after(self.made(), self.lifetime() * over / of)
+    }
+
+    /// For how long they were made.
+    #[must_use]
+    pub fn lifetime(&self) -> Duration {
+        Duration::from_secs(self.expires().as_secs().saturating_sub(self.made().as_secs()))
+    }
+
+    fn made(&self) -> UnixTime {
+        after(self.certificate.not_before, CLOCK_SKEW)
     }
 
     pub(crate) const fn cluster(&self) -> &Name {

@@ -15,9 +15,9 @@ pub const AUTHORITY_LIFETIME: Duration = DAY.saturating_mul(20 * 365);
 /// How long a certificate is good for: nobody takes one back, so that a stolen one must not last.
 pub const CERTIFICATE_LIFETIME: Duration = DAY.saturating_mul(30);
 
-/// How long before its end a certificate is due to be renewed: a node that is off for a week still
-/// comes back by itself.
-pub const RENEWAL_LEAD: Duration = DAY.saturating_mul(15);
+/// When so many parts, of how many, of its time are over a certificate is due to be renewed: a node that
+/// is off for a week still comes back by itself.
+pub const RENEWAL_PARTS: (u32, u32) = (2, 3);
 
 /// Certificates are good from so long before they were made: clocks of machines differ, and who
 /// joins has no cluster time yet.
@@ -49,6 +49,6 @@ pub const INPUT_BYTES_BULK: usize = 256 << 10;
 /// What is encrypted and not yet taken by the kernel: more is not taken from the caller.
 pub const UNSENT_BYTES_MAX: usize = 256 << 10;
 
-const _: () = assert!(RENEWAL_LEAD.as_secs() < CERTIFICATE_LIFETIME.as_secs());
+const _: () = assert!(RENEWAL_PARTS.0 < RENEWAL_PARTS.1);
 const _: () = assert!(CERTIFICATE_LIFETIME.as_secs() < AUTHORITY_LIFETIME.as_secs());
 const _: () = assert!(3 * CERTIFICATE_BYTES_MAX < FILE_BYTES_MAX);

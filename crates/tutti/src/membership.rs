@@ -38,6 +38,9 @@ pub(crate) struct Membership {
     pub(crate) head: Vec<String>,
     /// Whether root of other machines is root in the cluster.
     pub(crate) trusts_root: bool,
+    /// How long the certificates are good for that the head signs, in seconds, if not as long as usual.
+    #[serde(default)]
+    pub(crate) certificates_s: Option<u64>,
 }
 
 /// What the head remembers of the machines that have joined.
@@ -114,8 +117,11 @@ impl Place {
         self.make()?;
         let now = Clock::system().now();
         let (cluster, name) = (Name::new(&membership.cluster)?, Name::new(&membership.name)?);
-        let authority = Authority::create(&cluster, now)?;
+        let mut authority = Authority::create(&cluster, now)?;
         authority.save(&self.0)?;
+        if let Some(seconds) = membership.certificates_s {
+            authority = authority.with_lifetime(Duration::from_secs(seconds));
+        }
         let key = Key::generate()?;
         let certificate = authority.sign(&key.request()?, Role::Node, &name, now)?;
         Credentials::new(key, &certificate, authority.certificate())?.save(&self.0)?;
@@ -135,9 +141,41 @@ impl Place {
         self.keep(membership)
     }
 
+    /// What this machine shows to others.
+    pub(crate) fn credentials(&self) -> anyhow::Result<Credentials> {
+        Ok(Credentials::load(&self.0)?)
+    }
+
+    /// Keeps what it shows from now on.
+    pub(crate) fn keep_credentials(&self, credentials: &Credentials) -> anyhow::Result<()> {
+        Ok(credentials.save(&self.0)?)
+    }
+
+    /// The authority, on the head.
+    fn authority(&self) -> anyhow::Result<Authority> {
+        let authority = Authority::load(&self.0)?;
+        let lifetime_s = self.membership()?.and_then(|membership| membership.certificates_s);
+        Ok(match lifetime_s {
+            Some(seconds) => authority.with_lifetime(Duration::from_secs(seconds)),
+            None => authority,
+        })
+    }
+
+    /// Signs another certificate for a machine that is a member.
+    ///
+    /// # Errors
+    /// If it is none any more, or the request is no good.
+    pub(crate) fn sign_again(&self, name: &str, request: &[u8]) -> anyhow::Result<Vec<u8>> {
+        if !self.members()?.contains(name) {
+            bail!("it was removed from the cluster");
+        }
+        let now = Clock::system().now();
+        Ok(self.authority()?.sign(request, Role::Node, &Name::new(name)?, now)?)
+    }
+
     /// This machine's end of connections with others.
     pub(crate) fn endpoint(&self) -> anyhow::Result<Endpoint> {
-        let credentials = Credentials::load(&self.0)?;
+        let credentials = self.credentials()?;
         Ok(Endpoint::new(&credentials, PROTOCOL_VERSION, Clock::system())?)
     }
 
@@ -163,7 +201,7 @@ impl Place {
     ) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
         let name = Name::new(name)?;
         let secret: Secret = Secret::from_bytes(secret).context("the token is cut")?;
-        let authority = Authority::load(&self.0)?;
+        let authority = self.authority()?;
         self.with_register(|register| {
             if register.members.contains_key(name.as_str()) {
                 bail!(

@@ -121,6 +121,13 @@ pub enum ToBranch {
     Leaving,
     /// These nodes are out of reach, or have gone to another place in the tree: streams to them end.
     Gone(Vec<NodeId>),
+    /// The answer to `Renew`, for a node of the branch.
+    Renewed {
+        /// The node's name.
+        name: String,
+        /// Its new certificate.
+        certificate: ByteBuf,
+    },
     /// The branch may not join, and why.
     Refused {
         /// Why.
@@ -149,6 +156,13 @@ pub enum FromBranch {
     Times(Vec<(NodeId, Nanos)>),
     /// Part of a stream.
     Tunnel(Tunnelled),
+    /// A node of the branch, most likely the first, wants a new certificate in place of its own.
+    Renew {
+        /// The node's name.
+        name: String,
+        /// The request for it.
+        request: ByteBuf,
+    },
     /// What time is it?
     Clock {
         /// When it was asked, by the clock of who asks, in nanoseconds.

@@ -87,6 +87,11 @@ impl Routes {
         self.nodes.get(&node) == Some(&child)
     }
 
+    /// The child in whose branch a node of this name has joined.
+    pub(super) fn child_of(&self, name: &str) -> Option<Child> {
+        self.nodes.get(&self.names.get(name)?.node).copied()
+    }
+
     /// How many nodes are in each child's branch, or are about to be.
     pub(super) fn counts(&self) -> BTreeMap<Child, usize> {
         let mut counts = BTreeMap::new();

@@ -14,6 +14,7 @@ mod below;
 mod candidates;
 mod lease;
 mod passing;
+mod renewal;
 mod strangers;
 mod streams;
 mod upward;
@@ -23,6 +24,7 @@ use self::below::Below;
 use self::candidates::Candidates;
 use self::lease::Vouched;
 use self::passing::Passing;
+use self::renewal::Renewal;
 use self::upward::Upward;
 use super::carrier::Carrier;
 use super::clock::{ClusterClock, Correction, Estimator};
@@ -151,6 +153,7 @@ pub(super) struct Tree {
     door: Option<UnixListener>,
     port: Option<TcpListener>,
     endpoint: Option<Endpoint>,
+    renewal: Renewal,
     /// Who may come, at the root.
     members: Members,
     strangers: BTreeMap<u64, Stranger>,
@@ -194,6 +197,7 @@ impl Tree {
             door: None,
             port: None,
             endpoint: None,
+            renewal: Renewal::default(),
             strangers: BTreeMap::new(),
             guests: BTreeMap::new(),
             next_token: FIRST_TOKEN,
@@ -255,7 +259,8 @@ impl Tree {
     /// When [`Self::on_time`] has something to do.
     pub(super) fn due_ns(&self) -> Option<u64> {
         let strangers = self.strangers.values().map(|stranger| stranger.until_ns);
-        strangers.chain(self.up_due_ns()).chain(self.down_due_ns()).min()
+        let own = [self.up_due_ns(), self.down_due_ns(), self.renewal.due_ns()];
+        strangers.chain(own.into_iter().flatten()).min()
     }
 
     /// Does what is due, and gives what concerns the agent itself.
@@ -263,6 +268,7 @@ impl Tree {
         self.strangers.retain(|_, stranger| stranger.until_ns > now_ns);
         self.look_up(now_ns);
         self.look_down(now_ns);
+        self.look_at_certificate(now_ns);
         std::mem::take(&mut self.heard)
     }
 

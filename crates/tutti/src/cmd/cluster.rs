@@ -190,6 +190,7 @@ fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership
                 address: Some(address),
                 head: heads,
                 trusts_root: false,
+                certificates_s: None,
             };
             Ok((membership, credentials))
         }

@@ -3,13 +3,14 @@
 use super::cluster::{host_name, invitation, with_port};
 use super::submit::order;
 use crate::exit::Exit;
-use crate::front::start_daemon;
+use crate::front::{duration, start_daemon};
 use crate::instance::Instance;
 use crate::membership::{Membership, Place};
 use crate::output::print;
 use crate::supervise;
 use clap::Args;
 use std::time::{Duration, Instant};
+use tutti_core::Nanos;
 use tutti_wire::local::Request;
 
 #[derive(Args, Debug)]
@@ -29,6 +30,11 @@ pub(crate) struct UpArgs {
     /// Let root of other machines be root in the cluster; otherwise only their other users are served
     #[arg(long, requires = "listen")]
     trust_root: bool,
+
+    /// How long certificates of machines are good for, instead of 30 days; each is renewed by itself
+    /// when two thirds of that are over
+    #[arg(long, value_name = "TIME", requires = "listen", value_parser = duration)]
+    certificates: Option<Nanos>,
 
     #[arg(long, hide = true)]
     daemon: bool,
@@ -82,6 +88,7 @@ impl UpArgs {
             address: Some(address),
             head: Vec::new(),
             trusts_root: self.trust_root,
+            certificates_s: self.certificates.map(|lifetime| (lifetime.0 / 1_000_000_000).max(1)),
         };
         match known {
             Some(known) if !known.head.is_empty() => anyhow::bail!(
@@ -94,7 +101,11 @@ impl UpArgs {
                 known.name,
                 known.cluster
             ),
-            Some(known) => place.keep(&Membership { cluster: known.cluster, ..wanted.clone() })?,
+            Some(known) => place.keep(&Membership {
+                cluster: known.cluster,
+                certificates_s: wanted.certificates_s.or(known.certificates_s),
+                ..wanted.clone()
+            })?,
             None => {
                 instance.prepare()?;
                 place.found(&wanted)?;

@@ -236,8 +236,8 @@ impl Driver {
                     }
                 }
             }
-            // Streams to the controller end at the agent of its machine.
-            FromBranch::Tunnel(_) => {}
+            // Streams to the controller end at the agent of its machine, and that signs certificates.
+            FromBranch::Tunnel(_) | FromBranch::Renew { .. } => {}
         }
     }
 

@@ -268,6 +268,42 @@ fn nobody_joins_without_a_good_token() {
 }
 
 #[test]
+fn certificates_are_renewed_by_themselves_and_cost_no_job() {
+    let bed = Bed::of(4, &[0]);
+    let (head, address) = (bed.node(1).name().to_owned(), bed.node(1).address());
+    let up = ["up", "--listen", &address, "--name", &head, "--trust-root", "--certificates", "6s"];
+    bed.tutti(1, &up).expect(0);
+    bed.tutti(1, &["params", "fan_out=2"]).expect(0);
+    for number in 2..=4 {
+        bed.bed().join(bed.node(number)).unwrap();
+    }
+    let job = ["submit", "--parsable", "-N", "4", "-o", "/dev/null", "--", "sleep", &bed.audit.nap];
+    let job = bed.tutti(1, &job).expect(0).text().trim().to_owned();
+    let certificate = |number: usize| {
+        let file = bed.node(number).directory().join("cluster/credentials.pem");
+        std::fs::read_to_string(file).unwrap()
+    };
+    // Three times, so that the first two have run out; also of the one that is below another.
+    for _ in 0..3 {
+        let before = [1, 2, 3, 4].map(certificate);
+        for (number, before) in (1..=4).zip(before) {
+            eventually("another certificate", || (certificate(number) != before).then_some(()));
+        }
+    }
+    let jobs = bed.tutti(1, &["ps", "--json", &job]).expect(0).json();
+    assert_eq!(jobs[0]["state"], "running");
+    // Who connects anew shows the new one, and is shown it.
+    for number in [4, 1] {
+        let agent = bed.node(number).daemon("agent").unwrap();
+        bed.node(number).signal("agent", Signal::SIGKILL).unwrap();
+        let node = bed.node(number);
+        eventually("another agent", || node.daemon("agent").filter(|&new| new != agent));
+        bed.tutti(1, &["run", "-N", "4", "--", "true"]).expect(0);
+    }
+    bed.tutti(1, &["cancel", "--now", &job]).expect(0);
+}
+
+#[test]
 fn noise_at_the_port_costs_only_its_own_connection() {
     let bed = Bed::up(2, &[0]);
     let job = bed.start(2, &["run", "-n", "4", "--", "sh", "-c", "sleep 1; hostname"]);

@@ -171,6 +171,9 @@ impl Tree {
                 }
             }
             ToBranch::Gone(nodes) => self.end_streams_of(&nodes, None),
+            ToBranch::Renewed { name, certificate } => {
+                self.on_renewed(name, certificate.into_vec());
+            }
             ToBranch::Taken { above } => self.on_taken(above),
             ToBranch::Elsewhere(contact) => self.on_elsewhere(contact),
             ToBranch::JoinAgain { above } => {

@@ -72,6 +72,11 @@ impl Below {
         self.until_ns = Some(monotonic_ns() + PATIENCE_NS);
     }
 
+    /// Whether its own node has this name.
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        self.name == name
+    }
+
     fn is_taken(&self) -> bool {
         self.stage == Stage::Taken
     }
@@ -153,6 +158,9 @@ impl Tree {
                     self.tunnelled.push(Tunnelled { to, tunnel, part: Part::End(reason) });
                 }
             },
+            (Stage::Taken, FromBranch::Renew { name, request }) => {
+                self.on_renew(child, name, request.into_vec());
+            }
             (Stage::Taken, FromBranch::Clock { asked_ns }) => {
                 below.asked_ns = Some((asked_ns, monotonic_ns()));
                 self.tell_time();

@@ -2,6 +2,7 @@
 //! join, with a token and nothing else; and everybody whom that is none of the business of.
 
 use super::below::{Below, PATIENCE_NS};
+use super::renewal::Renewal;
 use super::{Carrier, Neighbour, PORT, Stranger, Tree};
 use crate::agent::carrier;
 use crate::link::{Interest, Link, Poller};
@@ -23,6 +24,7 @@ impl Tree {
     pub(super) fn open_port(&mut self, poller: &Poller) -> anyhow::Result<()> {
         let Some(membership) = &self.options.membership else { return Ok(()) };
         self.endpoint = Some(self.options.place.endpoint()?);
+        self.renewal = Renewal::of(&self.options.place)?;
         let Some(address) = &membership.listen else { return Ok(()) };
         let port = TcpListener::bind(address).or_else(|error| match error.kind() {
             // Another cluster's agent has it. Who is to find the head must know its port; where the

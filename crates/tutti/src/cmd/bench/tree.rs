@@ -127,6 +127,7 @@ impl Cluster {
             address: Some(address.clone()),
             head: Vec::new(),
             trusts_root: true,
+            certificates_s: None,
         };
         let mut cluster = Self { directory, head, members: Vec::new() };
         let place = Place::of(&cluster.instance("head"));
