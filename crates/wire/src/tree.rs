@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_core::{
-    JobId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, Rank, TaskStatus, Timetable,
+    JobId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, Rank, TaskStatus, Timetable, Traversal,
 };
 
 /// What a controller tells an agent.
@@ -133,6 +133,8 @@ pub struct Settings {
     pub freeze_deadline: Nanos,
     /// Time between two looks at a process that was sent SIGSTOP.
     pub retry_interval: Nanos,
+    /// In what order processes are stopped by signals.
+    pub traversal: Traversal,
     /// How often to say how busy the node is; zero: never.
     pub load_interval: Nanos,
     /// To whom the children of a process go that has ended.

@@ -20,7 +20,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tutti_core::{JobId, Nanos, NodeSpec, Orphans, Rank, TaskStatus};
+use tutti_core::{JobId, Nanos, NodeSpec, Orphans, Rank, TaskStatus, Traversal};
 use tutti_linux::cgroup::{Cgroup, Hierarchy, LimitBy};
 use tutti_linux::signal::{Root, kill_forest};
 use tutti_linux::{clock, proc};
@@ -115,6 +115,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
     let settings = Settings {
         freeze_deadline: Nanos::from_millis(100),
         retry_interval: Nanos::from_millis(1),
+        traversal: Traversal::default(),
         load_interval: Nanos::ZERO,
         orphans: Orphans::default(),
         fan_out: u32::MAX,

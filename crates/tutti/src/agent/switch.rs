@@ -5,7 +5,8 @@
 //! 2. `began`: it is awake. The timetable says by arithmetic which slot this is, and its candidates
 //!    say who runs (see [`tutti_core::timetable`]).
 //! 3. Every job that leaves is asked to stop: one write to the freezer of its cgroup each, all writes
-//!    before the first check; a job without a cgroup gets SIGSTOP from the top down.
+//!    before the first check; one that is switched by signals gets SIGSTOP from the top down, in the
+//!    order of the parameter `traversal`.
 //! 4. `stopped`: all of them have stopped, as the kernel confirms it; until then the thread gives way to
 //!    them ([`tutti_linux::rt::give_way`]), then naps. A straggler at the deadline is
 //!    a process that sleeps in the kernel and uses no processor: it stays asked to stop, is counted,
@@ -26,7 +27,9 @@ use std::time::{Duration, Instant};
 use tutti_core::{ClusterTime, JobId, Timetable};
 use tutti_linux::cgroup::{Cgroup, freeze_all};
 use tutti_linux::rt;
-use tutti_linux::signal::{Root, Traversal, Walk, resume_forest_except, suspend_forest};
+use tutti_linux::signal::{
+    Root, Traversal, Walk, resume_forest_except, resume_group_except, suspend_forest, suspend_group,
+};
 use tutti_wire::limits::SWITCH_RECORD_JOBS_MAX;
 use tutti_wire::report::SwitchRecord;
 use tutti_wire::tree::Settings;
@@ -482,8 +485,12 @@ const LATE_NS: u64 = 1_000_000;
 
 pub(super) fn walk(settings: Settings) -> Walk {
     Walk {
-        // The fastest order in which no parent is awake to see a child stopped.
-        traversal: Traversal::BreadthFirst,
+        traversal: match settings.traversal {
+            tutti_core::Traversal::DepthFirst => Traversal::DepthFirst,
+            tutti_core::Traversal::BreadthFirst => Traversal::BreadthFirst,
+            tutti_core::Traversal::Hybrid => Traversal::Hybrid,
+            tutti_core::Traversal::AllAtOnce => Traversal::AllAtOnce,
+        },
         retry_interval: Duration::from_nanos(settings.retry_interval.0),
         deadline: Duration::from_nanos(settings.freeze_deadline.0),
     }
@@ -492,9 +499,7 @@ pub(super) fn walk(settings: Settings) -> Walk {
 fn suspend(grip: &Grip, settings: Settings) -> bool {
     match grip {
         Grip::Freeze(group) => group.request_freeze().is_ok(),
-        Grip::SignalGroup(group) => {
-            suspend_forest(&group.processes().unwrap_or_default(), &walk(settings)).is_ok()
-        }
+        Grip::SignalGroup(group) => suspend_group(group, &walk(settings)).is_ok(),
         Grip::SignalTrees(trees) => suspend_forest(trees, &walk(settings)).is_ok(),
     }
 }
@@ -504,10 +509,7 @@ fn resume(member: &Member, settings: Settings) {
     // What can't be resumed has ended; the keeper will say so.
     match &member.grip {
         Grip::Freeze(group) => drop(group.request_thaw()),
-        Grip::SignalGroup(group) => {
-            let processes = group.processes().unwrap_or_default();
-            drop(resume_forest_except(&processes, stopped, &walk(settings)));
-        }
+        Grip::SignalGroup(group) => drop(resume_group_except(group, stopped, &walk(settings))),
         Grip::SignalTrees(trees) => {
             drop(resume_forest_except(trees, stopped, &walk(settings)));
         }

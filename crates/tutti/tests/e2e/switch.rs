@@ -284,6 +284,29 @@ fn the_signal_method_switches_as_well() {
 }
 
 #[test]
+fn the_signal_method_stops_whole_trees_in_the_order_that_is_set() {
+    let instance = Instance::alone().up();
+    instance.tutti(&["params", "quantum=100ms", "freeze_deadline=10s"]).expect(0);
+    instance.tutti(&["params", "--class", "production", "control=signal"]).expect(0);
+    let spin =
+        "t() { if [ $1 -gt 1 ]; then t $(($1-1)) & t $(($1-1)) & fi; while :; do :; done; }; t 3";
+    let submit = || instance.submit(&["-c", "2", "-o", "/dev/null", "sh", "-c", spin]);
+    let jobs = [submit(), submit()];
+    for job in jobs {
+        instance.wait_for_state(job, "running");
+    }
+    for traversal in ["depth-first", "breadth-first", "hybrid", "all-at-once"] {
+        instance.tutti(&["params", &format!("traversal={traversal}")]).expect(0);
+        let switches = wait_for_switches(&instance, 8);
+        check_record(&switches);
+        assert_eq!(switches.iter().map(|s| s.stragglers).sum::<u64>(), 0, "{traversal}");
+    }
+    let refused = instance.tutti(&["params", "traversal=sideways"]).expect(1);
+    refused.says("it may be depth-first, breadth-first, hybrid or all-at-once");
+    end_all(&instance);
+}
+
+#[test]
 fn thousands_of_processes_are_suspended_resumed_and_killed() {
     let instance = Instance::alone().up();
     let player = player().display().to_string();
