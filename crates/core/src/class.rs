@@ -62,11 +62,11 @@ pub const RULES: &[Param; at::COUNT] = &[
     },
     Param {
         name: "control",
-        kind: ParamKind::Choice(&["freeze", "signal"]),
+        kind: ParamKind::Choice(&["freeze", "signal", "priority"]),
         min: 0,
-        max: 1,
+        max: 2,
         default: 0,
-        help: "How its jobs are suspended and resumed.",
+        help: "How its jobs are suspended and resumed: by the freezer, by signals, or not at all, in that they run on with what those whose turn it is leave idle.",
         takes: Takes::FromThenOn,
     },
     Param {
@@ -245,7 +245,8 @@ impl ClassSpec {
     pub const fn control(&self) -> ControlMethod {
         match self.values[at::CONTROL] {
             0 => ControlMethod::Freeze,
-            _ => ControlMethod::Signal,
+            1 => ControlMethod::Signal,
+            _ => ControlMethod::Priority,
         }
     }
 

@@ -477,6 +477,7 @@ impl Agent {
             exchanges: Vec::new(),
             strange: false,
         };
+        job.check_control(id);
         job.switches = self.switch.add(id, grip(&job));
         self.tracker.begin(id, &self.poller, EVENTS);
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
@@ -659,6 +660,7 @@ impl Agent {
             strange: false,
         };
         if job.cleared.is_none() {
+            job.check_control(held.job);
             job.switches = self.switch.adopt(held.job, grip(&job));
             self.tracker.begin(held.job, &self.poller, EVENTS);
         } else {

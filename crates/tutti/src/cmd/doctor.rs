@@ -145,6 +145,7 @@ fn cgroups() -> Vec<Finding> {
     for (topic, by, option) in [
         ("memory", limit_name(limits.memory), "--memory"),
         ("processes", limit_name(limits.processes), "--max-processes"),
+        ("cpu", limit_name(limits.weight), "control=priority"),
     ] {
         findings.push(if by == "none" {
             not_held(topic, &format!("have the cgroup controller for {topic} mounted or delegated"))
@@ -174,6 +175,7 @@ fn not_held(topic: &'static str, mend: &str) -> Finding {
         "memory" => {
             "nothing holds a task to its --memory; it only counts for which jobs fit together"
         }
+        "cpu" => "no job can make way by its priority: those with control=priority are frozen",
         _ => "nothing holds a task to its --max-processes",
     };
     Finding::fair(topic, text, mend)
