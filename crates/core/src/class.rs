@@ -35,7 +35,8 @@ mod at {
     pub(super) const SLOTS: usize = 9;
     pub(super) const SLOT_MIN: usize = 10;
     pub(super) const REGULARITY: usize = 11;
-    pub(super) const COUNT: usize = 12;
+    pub(super) const IPC: usize = 12;
+    pub(super) const COUNT: usize = 13;
 }
 
 const SEC: u64 = 1_000_000_000;
@@ -149,6 +150,15 @@ pub const RULES: &[Param; at::COUNT] = &[
         default: 0,
         help: "Whether its slots are spread evenly over the frame, or stand where the others leave room.",
         takes: Takes::Live,
+    },
+    Param {
+        name: "ipc",
+        kind: ParamKind::Choice(&["job", "node"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "Whether a job has System V IPC and POSIX message queues of its own on each node, which end with it, or those of the node; of its own only where root starts tasks.",
+        takes: Takes::FromThenOn,
     },
 ];
 
@@ -302,6 +312,12 @@ impl ClassSpec {
     #[must_use]
     pub const fn even(&self) -> bool {
         self.values[at::REGULARITY] == 0
+    }
+
+    /// Whether each of its jobs has System V IPC and POSIX message queues of its own.
+    #[must_use]
+    pub const fn own_ipc(&self) -> bool {
+        self.values[at::IPC] == 0
     }
 
     /// Whether these rules may become those of class `name` beside the others.

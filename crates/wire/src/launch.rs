@@ -157,6 +157,8 @@ pub struct Launch {
     pub job: JobId,
     /// How its processes are suspended and resumed.
     pub control: ControlMethod,
+    /// Whether it has System V IPC and POSIX message queues of its own, where that is possible.
+    pub own_ipc: bool,
     /// Who it runs as.
     pub credentials: Credentials,
     /// Tasks of the whole job.

@@ -385,6 +385,7 @@ impl Driver {
         let launch = Launch {
             job,
             control,
+            own_ipc: self.core.own_ipc(job),
             credentials: entry.credentials.clone(),
             size: view.spec.tasks,
             share: Share::default(),

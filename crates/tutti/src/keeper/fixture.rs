@@ -44,6 +44,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
     Launch {
         job: JobId(job),
         control: ControlMethod::Freeze,
+        own_ipc: true,
         credentials: Credentials {
             uid: nix::unistd::geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
