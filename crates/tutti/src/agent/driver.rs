@@ -479,7 +479,7 @@ impl Agent {
         };
         job.check_control(id);
         job.switches = self.switch.add(id, grip(&job));
-        self.tracker.begin(id, &self.poller, EVENTS);
+        self.tracker.begin(id, job.ranks.iter().copied(), &self.poller, EVENTS);
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
         self.jobs.insert(id, job);
         if self.keeper.is_some() {
@@ -662,7 +662,8 @@ impl Agent {
         if job.cleared.is_none() {
             job.check_control(held.job);
             job.switches = self.switch.adopt(held.job, grip(&job));
-            self.tracker.begin(held.job, &self.poller, EVENTS);
+            // Those that it holds have begun; who is to come it tells before long.
+            self.tracker.begin(held.job, [], &self.poller, EVENTS);
         } else {
             remove_group(job.group.as_deref());
         }
