@@ -1,10 +1,12 @@
 //! Switches by signals, in every order, against the retry interval, on one processor and on all: the
 //! process-tracking paper's figures 3 to 5.
 
+use super::super::contend::{median, ms};
 use super::super::processors;
 use super::super::scratch::Scratch;
+use super::model::{self, Stops};
 use super::trees::{Trees, Wanted};
-use super::{Bench, made_ns, model, progress};
+use super::{Bench, made_ns, progress};
 use crate::cmd::own::OwnInstance;
 use crate::output::{Align, Table};
 use serde::Serialize;
@@ -53,10 +55,13 @@ struct Point {
     /// Of no matter to the freezer, which is measured once.
     retry_ms: u32,
     switches: usize,
-    /// The mean, as in the paper: how long a switch took.
-    mean_us: u64,
+    /// How long a switch took; the median, where the paper has the mean: what else the machine does
+    /// makes single ones long.
+    median_us: u64,
     /// What equation 9 says, for the paper's own order.
     model_us: Option<u64>,
+    /// The same where everybody must get a processor before he stops.
+    model_linux_us: Option<u64>,
 }
 
 pub(super) fn measure(
@@ -138,10 +143,10 @@ impl Curves {
         retry_ms: u32,
         lengths_ns: impl Iterator<Item = u64>,
     ) {
-        let lengths: Vec<u64> = lengths_ns.collect();
-        let mean_ns = lengths.iter().sum::<u64>() / (lengths.len() as u64).max(1);
-        let model = || {
-            let ms = model::suspend_ms(processes, processors(), self.tick_ms, f64::from(retry_ms));
+        let mut lengths: Vec<u64> = lengths_ns.map(|ns| ns / 1000).collect();
+        let machine = (processors(), self.tick_ms);
+        let model = |stops| {
+            let ms = model::suspend_ms(processes, machine, f64::from(retry_ms), stops);
             #[expect(clippy::cast_possible_truncation, reason = "milliseconds of a switch")]
             #[expect(clippy::cast_sign_loss, reason = "a length of time")]
             let us = (ms * 1000.0).round() as u64;
@@ -153,31 +158,24 @@ impl Curves {
             order,
             retry_ms,
             switches: lengths.len(),
-            mean_us: mean_ns / 1000,
-            model_us: (order == PAPERS).then(model),
+            median_us: median(&mut lengths),
+            model_us: (order == PAPERS).then(|| model(Stops::WhoRuns)),
+            model_linux_us: (order == PAPERS).then(|| model(Stops::Everybody)),
         });
     }
 
-    /// The means of a curve, by retry interval; the freezer's are the same at all.
-    fn means(&self, processors: u32, processes: u32, order: &str) -> Vec<(f64, f64)> {
+    /// The medians of a curve, by retry interval; the freezer's are the same at all.
+    fn medians(&self, processors: u32, processes: u32, order: &str) -> Vec<(f64, f64)> {
         let is_its = |point: &&Point| {
             point.processors == processors && point.processes == processes && point.order == order
         };
         #[expect(clippy::cast_precision_loss, reason = "microseconds of a switch")]
-        let ms = |point: &Point| point.mean_us as f64 / 1000.0;
+        let length = |point: &Point| point.median_us as f64 / 1000.0;
         let of = |point: &Point| match order {
-            FREEZER => RETRIES_MS.iter().map(|&at| (f64::from(at), ms(point))).collect(),
-            _ => vec![(f64::from(point.retry_ms), ms(point))],
+            FREEZER => RETRIES_MS.iter().map(|&at| (f64::from(at), length(point))).collect(),
+            _ => vec![(f64::from(point.retry_ms), length(point))],
         };
         self.points.iter().filter(is_its).flat_map(of).collect()
-    }
-
-    fn model(&self, processes: u32, (processors, tick_ms): (u32, f64)) -> Vec<(f64, f64)> {
-        let at = |retry_ms: u32| {
-            let retry_ms = f64::from(retry_ms);
-            (retry_ms, model::suspend_ms(processes, processors, tick_ms, retry_ms))
-        };
-        (1..=RETRIES_MS[RETRIES_MS.len() - 1]).map(at).collect()
     }
 
     /// The figures, each with the name of its file.
@@ -185,7 +183,7 @@ impl Curves {
         let measured = |processors: u32, mark| -> Vec<PlotCurve> {
             let curve = |(colour, processes): (usize, u32)| PlotCurve {
                 name: format!("{processes} processes, {PAPERS}"),
-                points: self.means(processors, processes, PAPERS),
+                points: self.medians(processors, processes, PAPERS),
                 mark,
                 colour,
             };
@@ -195,27 +193,21 @@ impl Curves {
             let most = SIZES[SIZES.len() - 1];
             let curve = |(number, order): (usize, &str)| PlotCurve {
                 name: format!("{most}, {order}"),
-                points: self.means(processors, most, order),
+                points: self.medians(processors, most, order),
                 mark: Mark::Both,
                 colour: SIZES.len() + number,
             };
             OTHERS.into_iter().chain([FREEZER]).enumerate().map(curve).collect()
         };
-        let models = |machine, mark, name: &str| -> Vec<PlotCurve> {
-            let curve = |(colour, processes): (usize, u32)| PlotCurve {
-                name: format!("{processes}, {name}"),
-                points: self.model(processes, machine),
-                mark,
-                colour,
-            };
-            SIZES.into_iter().enumerate().map(curve).collect()
-        };
         let count = processors();
         let one = [measured(1, Mark::Both), others(1)].concat();
-        let several = [measured(count, Mark::Both), others(count)].concat();
-        let here = models((count, self.tick_ms), Mark::Line, "equation 9");
-        let s70 = models(S70, Mark::Faint, "equation 9, the paper's machine");
-        let against = [measured(count, Mark::Dots), here, s70].concat();
+        let s70 = modelled(S70, Stops::WhoRuns, "on the paper's machine");
+        let several = [measured(count, Mark::Both), others(count), s70].concat();
+        let here = (count, self.tick_ms);
+        let mut linux = modelled(here, Stops::Everybody, "if all must run to stop");
+        linux.iter_mut().for_each(|curve| curve.mark = Mark::Line);
+        let paper = modelled(here, Stops::WhoRuns, "equation 9");
+        let against = [measured(count, Mark::Dots), linux, paper].concat();
         vec![
             ("switch-3", plot("Switches by signals on one processor", &one, &[Scale::Linear])),
             (
@@ -244,9 +236,11 @@ impl Curves {
             ("ORDER", Align::Left),
             ("RETRY", Align::Right),
             ("SWITCHES", Align::Right),
-            ("MEAN", Align::Right),
+            ("MEDIAN", Align::Right),
             ("MODEL", Align::Right),
+            ("MUST RUN", Align::Right),
         ]);
+        let shown = |us: Option<u64>| us.map_or_else(|| "-".into(), ms);
         for point in &self.points {
             table.row([
                 point.processors.to_string(),
@@ -254,17 +248,34 @@ impl Curves {
                 point.order.to_owned(),
                 if point.retry_ms == 0 { "-".into() } else { format!("{} ms", point.retry_ms) },
                 point.switches.to_string(),
-                super::super::contend::ms(point.mean_us),
-                point.model_us.map_or_else(|| "-".into(), super::super::contend::ms),
+                ms(point.median_us),
+                shown(point.model_us),
+                shown(point.model_linux_us),
             ]);
         }
         format!(
             "Two jobs of N busy processes each, switched by signals; the model is equation 9 of the \
-             process-tracking paper with this machine's tick of {} ms\n\n{}",
+             process-tracking paper with this machine's tick of {} ms; MUST RUN: the same where also who is \
+             not running must run before he stops\n\n{}",
             self.tick_ms,
             table.render()
         )
     }
+}
+
+/// The model's curves, pale.
+fn modelled(machine: (u32, f64), stops: Stops, name: &str) -> Vec<PlotCurve> {
+    let at = |processes: u32, retry_ms: u32| {
+        let retry_ms = f64::from(retry_ms);
+        (retry_ms, model::suspend_ms(processes, machine, retry_ms, stops))
+    };
+    let curve = |(colour, processes): (usize, u32)| PlotCurve {
+        name: format!("{processes}, {name}"),
+        points: (1..=RETRIES_MS[RETRIES_MS.len() - 1]).map(|ms| at(processes, ms)).collect(),
+        mark: Mark::Faint,
+        colour,
+    };
+    SIZES.into_iter().enumerate().map(curve).collect()
 }
 
 /// A turn that a switch of so many milliseconds fits into.
