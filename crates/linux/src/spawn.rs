@@ -270,7 +270,7 @@ mod tests {
             assert_eq!(Step::from_number(index), Some(step));
         }
         assert_eq!(Step::from_number(0), None);
-        assert_eq!(Step::from_number(13), None);
+        assert_eq!(Step::from_number(14), None);
     }
 
     #[test]

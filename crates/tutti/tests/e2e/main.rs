@@ -22,6 +22,7 @@ mod hostile;
 mod leftovers;
 mod mpi;
 mod nodes;
+mod priority;
 mod recovery;
 mod run;
 mod sim;
