@@ -65,7 +65,7 @@ fn of_a_bounded_fork_bomb_nobody_is_lost() {
     let script =
         "$SIG{CHLD} = 'IGNORE'; while (1) { my $pid = fork; exit if $pid and rand() < 0.5 }";
     let mut bomb = Launch::program(&["perl", "-e", script]).nobody();
-    bomb.rlimits = vec![(libc::RLIMIT_NPROC.cast_signed(), 120, 120)];
+    bomb.rlimits = vec![(libc::RLIMIT_NPROC.cast_signed(), 40, 40)];
     bomb.identity = Some(tutti_linux::spawn::Identity {
         // Of its own, since the limit counts all processes of a user.
         uid: NOBODY - 2,
@@ -73,7 +73,7 @@ fn of_a_bounded_fork_bomb_nobody_is_lost() {
         groups: vec![],
     });
     let _root = bomb.start(Some(&group));
-    suspend_in_every_order(&group, || members(&group).len() >= 60);
+    suspend_in_every_order(&group, || members(&group).len() >= 20);
     group.freeze(LATE).unwrap();
     group.kill().unwrap();
     eventually("all have ended", || !group.is_populated().unwrap());
