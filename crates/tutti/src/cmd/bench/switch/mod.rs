@@ -56,7 +56,7 @@ pub(super) struct SwitchArgs {
     figures: Option<PathBuf>,
 }
 
-const SIZES: [u32; 6] = [3, 7, 15, 100, 1000, 5000];
+const SIZES: [u32; 5] = [3, 7, 15, 100, 1000];
 /// More processes are not switched by signals unless somebody asks: a switch would take seconds.
 const SIGNALLED_MAX: u32 = 1000;
 const QUANTUM: Nanos = Nanos::from_millis(50);
