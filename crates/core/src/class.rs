@@ -35,7 +35,8 @@ mod at {
     pub(super) const SLOTS: usize = 9;
     pub(super) const SLOT_MIN: usize = 10;
     pub(super) const REGULARITY: usize = 11;
-    pub(super) const COUNT: usize = 12;
+    pub(super) const IPC: usize = 12;
+    pub(super) const COUNT: usize = 13;
 }
 
 const SEC: u64 = 1_000_000_000;
@@ -62,11 +63,11 @@ pub const RULES: &[Param; at::COUNT] = &[
     },
     Param {
         name: "control",
-        kind: ParamKind::Choice(&["freeze", "signal"]),
+        kind: ParamKind::Choice(&["freeze", "signal", "priority"]),
         min: 0,
-        max: 1,
+        max: 2,
         default: 0,
-        help: "How its jobs are suspended and resumed.",
+        help: "How its jobs are suspended and resumed: by the freezer, by signals, or not at all, in that they run on with what those whose turn it is leave idle.",
         takes: Takes::FromThenOn,
     },
     Param {
@@ -149,6 +150,15 @@ pub const RULES: &[Param; at::COUNT] = &[
         default: 0,
         help: "Whether its slots are spread evenly over the frame, or stand where the others leave room.",
         takes: Takes::Live,
+    },
+    Param {
+        name: "ipc",
+        kind: ParamKind::Choice(&["job", "node"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "Whether a job has System V IPC and POSIX message queues of its own on each node, which end with it, or those of the node; of its own only where root starts tasks.",
+        takes: Takes::FromThenOn,
     },
 ];
 
@@ -245,7 +255,8 @@ impl ClassSpec {
     pub const fn control(&self) -> ControlMethod {
         match self.values[at::CONTROL] {
             0 => ControlMethod::Freeze,
-            _ => ControlMethod::Signal,
+            1 => ControlMethod::Signal,
+            _ => ControlMethod::Priority,
         }
     }
 
@@ -301,6 +312,12 @@ impl ClassSpec {
     #[must_use]
     pub const fn even(&self) -> bool {
         self.values[at::REGULARITY] == 0
+    }
+
+    /// Whether each of its jobs has System V IPC and POSIX message queues of its own.
+    #[must_use]
+    pub const fn own_ipc(&self) -> bool {
+        self.values[at::IPC] == 0
     }
 
     /// Whether these rules may become those of class `name` beside the others.

@@ -90,6 +90,9 @@ pub enum ControlMethod {
     Freeze,
     /// SIGSTOP from the top down, SIGCONT from the bottom up.
     Signal,
+    /// Not stopped: whoever's turn it is comes first, and this one gets what is left idle. The agent falls
+    /// back to the freezer where it has no controller of processor time.
+    Priority,
 }
 
 impl fmt::Display for ControlMethod {
@@ -97,6 +100,7 @@ impl fmt::Display for ControlMethod {
         f.write_str(match self {
             Self::Freeze => "freeze",
             Self::Signal => "signal",
+            Self::Priority => "priority",
         })
     }
 }

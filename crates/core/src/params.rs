@@ -45,6 +45,21 @@ pub enum Orphans {
     Task,
 }
 
+/// In what order the signal method stops and continues processes (process-tracking paper, sections 3
+/// and 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Traversal {
+    /// One process after the other, each stopped before the next is signalled.
+    DepthFirst,
+    /// One level of the tree after the other.
+    #[default]
+    BreadthFirst,
+    /// Depth first; who has not stopped at once holds up only what is below it.
+    Hybrid,
+    /// All at once, parents before children, and verified after.
+    AllAtOnce,
+}
+
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1000 * MS;
 const HOUR: u64 = 3600 * SEC;
@@ -79,7 +94,8 @@ mod at {
     pub(super) const ORPHANS: usize = 24;
     pub(super) const FAN_OUT: usize = 25;
     pub(super) const LEASE: usize = 26;
-    pub(super) const COUNT: usize = 27;
+    pub(super) const TRAVERSAL: usize = 27;
+    pub(super) const COUNT: usize = 28;
 }
 
 /// All parameters there are.
@@ -315,6 +331,17 @@ pub const TABLE: &[Param; at::COUNT] = &[
                them; a little later it counts as lost, and what becomes of them is as each asked.",
         takes: Takes::FromThenOn,
     },
+    Param {
+        name: "traversal",
+        kind: ParamKind::Choice(&["depth-first", "breadth-first", "hybrid", "all-at-once"]),
+        min: 0,
+        max: 3,
+        default: 1,
+        help: "In what order the signal method stops processes: one after the other, one level of \
+               the tree after the other, one after the other but for who is slow, or all at once, which is \
+               fastest but may let a parent see a stopped child.",
+        takes: Takes::Live,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -448,6 +475,17 @@ impl Params {
         Nanos(self.values[at::RETRY_INTERVAL])
     }
 
+    /// In what order the signal method stops processes.
+    #[must_use]
+    pub const fn traversal(&self) -> Traversal {
+        match self.values[at::TRAVERSAL] {
+            0 => Traversal::DepthFirst,
+            1 => Traversal::BreadthFirst,
+            2 => Traversal::Hybrid,
+            _ => Traversal::AllAtOnce,
+        }
+    }
+
     /// The policy, as its place among all.
     #[must_use]
     pub fn policy(&self) -> usize {
@@ -562,7 +600,7 @@ impl TryFrom<BTreeMap<String, u64>> for Params {
 
 #[cfg(test)]
 mod tests {
-    use super::{Discipline, Params, TABLE};
+    use super::{Discipline, Params, TABLE, Traversal};
     use crate::param::{ParamError, ParamKind};
     use crate::policy::POLICIES;
     use crate::time::Nanos;
@@ -580,6 +618,7 @@ mod tests {
         assert_eq!(params.get("freeze_deadline"), Some(params.freeze_deadline().0));
         assert_eq!(params.get("retry_interval"), Some(params.retry_interval().0));
         assert_eq!(params.get("idle_exit"), params.idle_exit().map(|idle| idle.0));
+        assert_eq!(params.traversal(), Traversal::default());
         assert_eq!(params.iter().count(), TABLE.len());
     }
 

@@ -355,4 +355,11 @@ impl Core {
         let class = self.classes.get(&self.jobs.get(&job)?.spec.class);
         Some(class.map(|class| class.control()).unwrap_or_default())
     }
+
+    /// Whether a job has System V IPC and POSIX message queues of its own.
+    #[must_use]
+    pub fn own_ipc(&self, job: JobId) -> bool {
+        let class = self.jobs.get(&job).and_then(|job| self.classes.get(&job.spec.class));
+        class.is_none_or(|class| class.own_ipc())
+    }
 }

@@ -15,6 +15,7 @@
 mod companion;
 mod freeze;
 mod hierarchy;
+mod weight;
 
 pub use companion::{LimitBy, LimitSupport};
 pub use freeze::{FreezeError, freeze_all};
@@ -44,7 +45,7 @@ pub struct CpuUsage {
     pub system_us: u64,
 }
 
-/// One group, with the files that a switch needs kept open once they were used (at most three
+/// One group, with the files that a switch needs kept open once they were used (at most four
 /// descriptors each).
 ///
 /// Dropping it closes them; the group stays until [`Cgroup::remove`].
@@ -54,6 +55,7 @@ pub struct Cgroup {
     directory: OwnedFd,
     events: OnceLock<File>,
     freeze: OnceLock<File>,
+    weight: OnceLock<weight::Weight>,
     top: Arc<Top>,
 }
 
@@ -77,8 +79,8 @@ impl Cgroup {
             .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
             .open(path)
             .map_err(Error::file("open group", path))?;
-        let (events, freeze) = (OnceLock::new(), OnceLock::new());
-        Ok(Self { path: path.to_owned(), directory: directory.into(), events, freeze, top })
+        let (events, freeze, weight) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Ok(Self { path: path.to_owned(), directory: directory.into(), events, freeze, weight, top })
     }
 
     fn events(&self) -> Result<&File> {

@@ -27,6 +27,16 @@ fn read_ns(clock: libc::clockid_t) -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
+/// The length of the kernel's clock tick, nanoseconds: how fine its coarse clock is.
+#[must_use]
+pub fn tick_ns() -> u64 {
+    let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `tick` is a valid timespec to write to; the call keeps no pointer.
+    let result = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut tick) };
+    assert_eq!(result, 0, "every Linux has CLOCK_MONOTONIC_COARSE");
+    tick.tv_sec.unsigned_abs() * 1_000_000_000 + tick.tv_nsec.unsigned_abs()
+}
+
 /// Sleeps until the monotonic clock shows `at_ns`; returns at once if it has passed.
 ///
 /// A signal handler that runs in between does not end the sleep. How late it wakes is up to the
@@ -101,6 +111,11 @@ mod tests {
         let (boot, monotonic) = (boottime_ns(), monotonic_ns());
         sleep_until(monotonic + 3_000_000);
         assert!(boottime_ns() - boot >= 3_000_000);
+    }
+
+    #[test]
+    fn a_tick_is_one_that_kernels_are_built_with() {
+        assert!((1_000_000..=10_000_000).contains(&tick_ns()), "{} ns", tick_ns());
     }
 
     #[test]

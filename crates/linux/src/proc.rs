@@ -4,6 +4,7 @@
 //! check [`ProcessStat::start_time`] against what was seen before: numbers are used again.
 
 use crate::{Error, Result};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -232,10 +233,11 @@ pub fn descendants(root: i32) -> Result<Vec<i32>> {
 }
 
 /// Who is whose child: asked of the kernel anew for each process, or, where it was built without
-/// `/proc/PID/task/TID/children`, from one scan of all processes.
+/// `/proc/PID/task/TID/children`, from one scan of all processes; or known of some processes only.
 pub(crate) enum Tree {
     Live,
-    Scanned(Vec<(i32, i32)>),
+    /// By parent.
+    Scanned(BTreeMap<i32, Vec<i32>>),
 }
 
 impl Tree {
@@ -249,21 +251,36 @@ impl Tree {
     /// Reads the parent of every process under `proc`.
     fn scan(proc: &Path) -> Result<Self> {
         fs::metadata(proc).map_err(Error::file("read", proc))?;
-        let parent = |pid| {
-            let stat = ProcessStat::read_file(&proc.join(format!("{pid}/stat"))).ok()?;
-            Some((stat.ppid, pid))
-        };
-        Ok(Self::Scanned(numbers_in(proc).into_iter().filter_map(parent).collect()))
+        Ok(Self::Scanned(by_parent(proc, &numbers_in(proc))))
+    }
+
+    /// As these processes are related, with those whose parent is none of them. Who has ended
+    /// meanwhile is left out.
+    pub(crate) fn among(pids: &[i32]) -> (Self, Vec<i32>) {
+        let children = by_parent(Path::new(PROC), pids);
+        let members: BTreeSet<i32> = pids.iter().copied().collect();
+        let tops = children.iter().filter(|(parent, _)| !members.contains(parent));
+        let tops = tops.flat_map(|(_, pids)| pids.iter().copied()).collect();
+        (Self::Scanned(children), tops)
     }
 
     pub(crate) fn children(&self, pid: i32) -> Vec<i32> {
         match self {
             Self::Live => live_children(pid),
-            Self::Scanned(pairs) => {
-                pairs.iter().filter(|(parent, _)| *parent == pid).map(|&(_, child)| child).collect()
-            }
+            Self::Scanned(children) => children.get(&pid).cloned().unwrap_or_default(),
         }
     }
+}
+
+/// These processes by their parent, in the order in which they are named.
+fn by_parent(proc: &Path, pids: &[i32]) -> BTreeMap<i32, Vec<i32>> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for &pid in pids {
+        if let Ok(stat) = ProcessStat::read_file(&proc.join(format!("{pid}/stat"))) {
+            children.entry(stat.ppid).or_default().push(pid);
+        }
+    }
+    children
 }
 
 /// A child belongs to the thread that made it.

@@ -13,14 +13,19 @@
 //! Whom a signal reaches is made sure by number *and* start time, through a pidfd where the kernel
 //! has them, so that a number that was used again is never signalled.
 //!
-//! What this cannot do, other than a group: SIGCONT from elsewhere wakes what was stopped; parents
+//! Where there is a group that is to be stopped by signals all the same, it says anew for each pass who
+//! belongs to it: also those whose parent has ended, wherever they are in the tree now.
+//!
+//! What this cannot do, other than the freezer: SIGCONT from elsewhere wakes what was stopped; parents
 //! are told of it (SIGCHLD); a process that its user had stopped is continued with the rest; and
-//! orphans are found only if the root, or what is walked below it, is a child subreaper.
+//! without a group orphans are found only if the root, or what is walked below it, is a child
+//! subreaper.
 
 mod kill;
 mod resume;
 mod suspend;
 
+use crate::cgroup::Cgroup;
 use crate::proc::{ProcessStat, StuckProcess, Tree};
 use crate::{Error, clock};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,8 +34,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 pub use kill::{kill_forest, kill_tree, signal_forest, signal_tree};
-pub use resume::{resume_forest, resume_forest_except, resume_tree};
-pub use suspend::{suspend_forest, suspend_tree};
+pub use resume::{resume_forest, resume_forest_except, resume_group_except, resume_tree};
+pub use suspend::{suspend_forest, suspend_group, suspend_tree};
 
 /// How many processes an error names.
 const STUCK_NAMED_MAX: usize = 16;
@@ -154,10 +159,18 @@ enum OnRefusal {
     GoOn,
 }
 
-/// What is known during one walk.
-struct Walker {
+/// Who is to be walked.
+#[derive(Clone)]
+enum Whom<'a> {
     /// With the start time of each, since a root may end and its number be used again.
-    roots: Vec<(Root, u64)>,
+    Roots(Vec<(Root, u64)>),
+    /// All of a group, whoever they descend from.
+    Group(&'a Cgroup),
+}
+
+/// What is known during one walk.
+struct Walker<'a> {
+    whom: Whom<'a>,
     known: BTreeMap<i32, Known>,
     /// Those met when they had ended but were not reaped, with the start time of each.
     ended: BTreeSet<(i32, u64)>,
@@ -172,8 +185,11 @@ struct Walker {
     refused: Option<WalkError>,
 }
 
-impl Walker {
-    fn new<R: Copy + Into<Root>>(roots: &[R], deadline: Duration) -> Result<Self, WalkError> {
+/// A process at which a pass begins or goes on, with the parent that it must have.
+type Place = (i32, Option<i32>);
+
+impl<'a> Walker<'a> {
+    fn of_roots<R: Copy + Into<Root>>(roots: &[R], deadline: Duration) -> Result<Self, WalkError> {
         let mut found = Vec::new();
         for &root in roots {
             let root: Root = root.into();
@@ -181,8 +197,12 @@ impl Walker {
                 found.push((root, stat.start_time));
             }
         }
-        Ok(Self {
-            roots: found,
+        Ok(Self::new(Whom::Roots(found), deadline))
+    }
+
+    fn new(whom: Whom<'a>, deadline: Duration) -> Self {
+        Self {
+            whom,
             known: BTreeMap::new(),
             ended: BTreeSet::new(),
             order: Vec::new(),
@@ -192,14 +212,28 @@ impl Walker {
             retries: 0,
             on_refusal: OnRefusal::Fail,
             refused: None,
-        })
+        }
     }
 
-    /// Where a pass begins: the roots that still are who they were, or their children, each with
-    /// the parent that it must have.
-    fn tops(&self, tree: &Tree) -> Result<Vec<(i32, Option<i32>)>, WalkError> {
+    /// Who is whose child now, and where a pass begins.
+    fn survey(&self) -> Result<(Tree, Vec<Place>), WalkError> {
+        match &self.whom {
+            Whom::Roots(roots) => {
+                let tree = Tree::read()?;
+                let tops = Self::tops(roots, &tree)?;
+                Ok((tree, tops))
+            }
+            Whom::Group(group) => {
+                let (tree, tops) = Tree::among(&group.processes()?);
+                Ok((tree, tops.into_iter().map(|pid| (pid, None)).collect()))
+            }
+        }
+    }
+
+    /// The roots that still are who they were, or their children.
+    fn tops(roots: &[(Root, u64)], tree: &Tree) -> Result<Vec<Place>, WalkError> {
         let mut tops = Vec::new();
-        for &(root, start_time) in &self.roots {
+        for &(root, start_time) in roots {
             if read_if_exists(root.pid)?.is_none_or(|stat| stat.start_time != start_time) {
                 continue;
             }
@@ -258,7 +292,7 @@ impl Walker {
     }
 }
 
-fn children_of(tree: &Tree, pid: i32) -> impl DoubleEndedIterator<Item = (i32, Option<i32>)> {
+fn children_of(tree: &Tree, pid: i32) -> impl DoubleEndedIterator<Item = Place> {
     tree.children(pid).into_iter().map(move |child| (child, Some(pid)))
 }
 

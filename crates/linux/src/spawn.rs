@@ -51,6 +51,8 @@ pub struct Spawn<'a> {
     pub companions: &'a [CString],
     /// Whether one of these groups limits memory, so that the kernel may kill for want of it.
     pub limits_memory: bool,
+    /// The IPC namespace to be in (see [`crate::ipc_namespace`]); `None`: that of the caller.
+    pub ipc: Option<BorrowedFd<'a>>,
     /// The processors to run on; `None`: those of the caller.
     pub processors: Option<&'a [u32]>,
     /// Standard input, output and error.
@@ -154,10 +156,12 @@ pub enum Step {
     Stderr,
     /// Executing the program.
     Execute,
+    /// Entering the IPC namespace.
+    Ipc,
 }
 
 impl Step {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Minder,
         Self::Companions,
         Self::Session,
@@ -170,6 +174,7 @@ impl Step {
         Self::Stdout,
         Self::Stderr,
         Self::Execute,
+        Self::Ipc,
     ];
 
     fn from_number(number: i32) -> Option<Self> {
@@ -193,6 +198,7 @@ impl std::fmt::Display for Step {
             Self::Stdout => "open the file for standard output",
             Self::Stderr => "open the file for standard error",
             Self::Execute => "execute the program",
+            Self::Ipc => "enter the namespace of its IPC",
         })
     }
 }
@@ -264,7 +270,7 @@ mod tests {
             assert_eq!(Step::from_number(index), Some(step));
         }
         assert_eq!(Step::from_number(0), None);
-        assert_eq!(Step::from_number(13), None);
+        assert_eq!(Step::from_number(14), None);
     }
 
     #[test]

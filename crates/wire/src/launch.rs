@@ -159,6 +159,8 @@ pub struct Launch {
     pub number: u32,
     /// How its processes are suspended and resumed.
     pub control: ControlMethod,
+    /// Whether it has System V IPC and POSIX message queues of its own, where that is possible.
+    pub own_ipc: bool,
     /// Who it runs as.
     pub credentials: Credentials,
     /// Tasks of the whole job.

@@ -216,8 +216,11 @@ pub struct SwitchRecord {
     pub stopped_ns: u64,
     /// When what came was running.
     pub resumed_ns: u64,
-    /// What was suspended.
+    /// What was suspended, or makes way.
     pub left: Vec<JobId>,
+    /// What of it makes way: it runs on with what others leave idle.
+    #[serde(default)]
+    pub yields: Vec<JobId>,
     /// What was resumed.
     pub came: Vec<JobId>,
     /// Jobs that had not stopped at the deadline.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_core::{
     JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, Rank, TaskStatus, Timetable,
+    Traversal,
 };
 
 /// What a controller tells an agent.
@@ -134,6 +135,8 @@ pub struct Settings {
     pub freeze_deadline: Nanos,
     /// Time between two looks at a process that was sent SIGSTOP.
     pub retry_interval: Nanos,
+    /// In what order processes are stopped by signals.
+    pub traversal: Traversal,
     /// How often to say how busy the node is; zero: never.
     pub load_interval: Nanos,
     /// To whom the children of a process go that has ended.

@@ -1,9 +1,14 @@
-//! Limits on memory and processes: in cgroup2 itself, or in companion groups of cgroup v1.
+//! Limits on memory and processes, and weights of processor time: in cgroup2 itself, or in companion
+//! groups of cgroup v1.
 //!
 //! On the hybrid layout the controllers belong to v1. A group with a limit then gets a companion
 //! there, at the same place below a base: that of this process when the subtree was made, so that
 //! whatever bounds us bounds our children. Companions are made only when a limit is set, since
 //! each costs a write at every start of a process.
+//!
+//! Companions for processor time all lie directly at their base, by one name with a point in it: there
+//! a group competes with everybody on the machine. Below the subtree's own companion it would only make
+//! way for its brothers, and with them have as much as any user.
 //!
 //! The bases are written on the subtree as an extended attribute: a process that takes over
 //! later may itself live elsewhere in v1, and must find the same companions.
@@ -37,6 +42,8 @@ pub struct LimitSupport {
     pub memory: LimitBy,
     /// On the number of processes.
     pub processes: LimitBy,
+    /// Which kind can say how much processor time counts.
+    pub weight: LimitBy,
 }
 
 #[derive(Clone, Copy)]
@@ -49,6 +56,8 @@ struct Controller {
 const MEMORY: Controller =
     Controller { name: "memory", file_v2: "memory.max", file_v1: "memory.limit_in_bytes" };
 const PIDS: Controller = Controller { name: "pids", file_v2: "pids.max", file_v1: "pids.max" };
+const CPU: Controller = Controller { name: "cpu", file_v2: "cpu.weight", file_v1: "cpu.shares" };
+const ALL: [Controller; 3] = [MEMORY, PIDS, CPU];
 
 /// The subtree of ours that a group lies in.
 #[derive(Debug)]
@@ -56,6 +65,7 @@ pub(super) struct Top {
     pub(super) path: PathBuf,
     memory_base: Option<PathBuf>,
     pids_base: Option<PathBuf>,
+    cpu_base: Option<PathBuf>,
 }
 
 impl Top {
@@ -74,22 +84,28 @@ impl Top {
             path: path.to_owned(),
             memory_base: mounts.own_v1("memory"),
             pids_base: mounts.own_v1("pids"),
+            cpu_base: mounts.own_v1("cpu"),
         }
     }
 
     fn from_mark(path: &Path, mark: &str) -> Self {
         let base =
             |key: &str| mark.lines().find_map(|line| line.strip_prefix(key)).map(PathBuf::from);
-        Self { path: path.to_owned(), memory_base: base("memory="), pids_base: base("pids=") }
+        Self {
+            path: path.to_owned(),
+            memory_base: base("memory="),
+            pids_base: base("pids="),
+            cpu_base: base("cpu="),
+        }
     }
 
     /// Leaves the mark. Where extended attributes are refused, later processes fall back to
     /// their own place in v1, which is mostly the same.
     pub(super) fn mark(&self) {
         let mut mark = String::new();
-        for (key, base) in [("memory", &self.memory_base), ("pids", &self.pids_base)] {
-            if let Some(base) = base.as_deref().and_then(Path::to_str) {
-                mark.push_str(&format!("{key}={base}\n"));
+        for controller in ALL {
+            if let Some(base) = self.base(controller).and_then(Path::to_str) {
+                mark.push_str(&format!("{}={base}\n", controller.name));
             }
         }
         write_mark(&self.path, &mark);
@@ -104,11 +120,19 @@ impl Top {
                 let _ = fs::write(group.join("cgroup.subtree_control"), &value);
             }
         }
+        // Not within: below, all jobs would be weighed, also where none makes way.
+        if let Some(above) = self.path.parent() {
+            let _ = fs::write(above.join("cgroup.subtree_control"), format!("+{}", CPU.name));
+        }
     }
 
     pub(super) fn limits(&self) -> LimitSupport {
         let control = fs::read_to_string(self.path.join("cgroup.subtree_control"));
-        let in_v2 = |name| control.as_ref().is_ok_and(|c| c.split_whitespace().any(|n| n == name));
+        let offered = fs::read_to_string(self.path.join("cgroup.controllers"));
+        let in_v2 = |name| {
+            let names = if name == CPU.name { &offered } else { &control };
+            names.as_ref().is_ok_and(|c| c.split_whitespace().any(|n| n == name))
+        };
         let by = |controller: Controller| {
             if in_v2(controller.name) {
                 LimitBy::V2
@@ -118,7 +142,7 @@ impl Top {
                 LimitBy::None
             }
         };
-        LimitSupport { memory: by(MEMORY), processes: by(PIDS) }
+        LimitSupport { memory: by(MEMORY), processes: by(PIDS), weight: by(CPU) }
     }
 
     pub(super) fn set_memory_limit(&self, group: &Path, bytes: u64) -> Result<LimitBy> {
@@ -127,6 +151,16 @@ impl Top {
 
     pub(super) fn set_process_limit(&self, group: &Path, count: u64) -> Result<LimitBy> {
         self.set_limit(group, PIDS, count)
+    }
+
+    /// The directory in which the processor time of `group` is weighed; made if need be.
+    pub(super) fn weigh(&self, group: &Path) -> Result<PathBuf> {
+        if self.enable_down_to(group, CPU) {
+            return Ok(group.to_owned());
+        }
+        let path = || group.to_owned();
+        let none = || Error::NoController { path: path(), controller: CPU.name };
+        self.make_companion(group, CPU)?.ok_or_else(none)
     }
 
     fn set_limit(&self, group: &Path, controller: Controller, value: u64) -> Result<LimitBy> {
@@ -163,6 +197,14 @@ impl Top {
         let Some(base) = self.base(controller).filter(|_| group != self.path) else {
             return Ok(None);
         };
+        if controller.name == CPU.name {
+            // The top's has nobody in it, and says that there are some.
+            for group in [&self.path, group] {
+                let Some(path) = self.place(base, group, controller) else { return Ok(None) };
+                make_directory(&path)?;
+            }
+            return Ok(self.place(base, group, controller));
+        }
         let Some(relative) = self.relative(group) else { return Ok(None) };
         let mut path = base.to_owned();
         for part in relative.components() {
@@ -172,10 +214,18 @@ impl Top {
         Ok(Some(path))
     }
 
+    /// Where the companion of a group is, if it has one.
+    fn place(&self, base: &Path, group: &Path, controller: Controller) -> Option<PathBuf> {
+        let relative = self.relative(group)?;
+        if controller.name != CPU.name {
+            return Some(base.join(relative));
+        }
+        Some(base.join(relative.to_str()?.replace('/', ".")))
+    }
+
     /// A process belongs into the companion of the nearest group that has one.
     pub(super) fn companions(&self, group: &Path) -> Vec<PathBuf> {
-        [MEMORY, PIDS]
-            .into_iter()
+        ALL.into_iter()
             .filter_map(|controller| self.nearest_companion(group, controller))
             .map(|companion| companion.join("cgroup.procs"))
             .collect()
@@ -187,17 +237,21 @@ impl Top {
         self.within(group)
             .into_iter()
             .filter(|above| *above != self.path)
-            .filter_map(|above| Some(base.join(self.relative(above)?)))
+            .filter_map(|above| self.place(base, above, controller))
             .find(|companion| companion.is_dir())
     }
 
     /// `false` if a process still is in one.
     pub(super) fn remove_companions(&self, group: &Path) -> Result<bool> {
-        let Some(relative) = self.relative(group) else { return Ok(true) };
-        for controller in [MEMORY, PIDS] {
+        for controller in ALL {
             let Some(base) = self.used_base(controller) else { continue };
-            if !remove_tree(&base.join(relative))? {
-                return Ok(false);
+            let Some(companion) = self.place(base, group, controller) else { continue };
+            let points =
+                if controller.name == CPU.name { below_by_points(&companion)? } else { vec![] };
+            for path in points.into_iter().chain([companion]) {
+                if !remove_tree(&path)? {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
@@ -237,9 +291,25 @@ impl Top {
     }
 
     fn base(&self, controller: Controller) -> Option<&Path> {
-        let base = if controller.name == MEMORY.name { &self.memory_base } else { &self.pids_base };
-        base.as_deref()
+        match controller.name {
+            "memory" => self.memory_base.as_deref(),
+            "pids" => self.pids_base.as_deref(),
+            _ => self.cpu_base.as_deref(),
+        }
     }
+}
+
+/// The companions of groups below the one with this companion, where names say who is below whom.
+fn below_by_points(companion: &Path) -> Result<Vec<PathBuf>> {
+    let (Some(base), Some(name)) = (companion.parent(), companion.file_name()) else {
+        return Ok(Vec::new());
+    };
+    let prefix = format!("{}.", name.to_string_lossy());
+    let mut found = subdirectories(base)?;
+    found.retain(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
+    });
+    Ok(found)
 }
 
 fn sum_oom_kills_v1(companion: &Path) -> u64 {
@@ -273,92 +343,4 @@ fn write_mark(path: &Path, value: &str) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A directory that stands for both hierarchies, removed with the test.
-    struct Fixture(PathBuf);
-
-    impl Fixture {
-        fn new(name: &str) -> Self {
-            let path =
-                std::env::temp_dir().join(format!("tutti-companion-{}-{name}", std::process::id()));
-            for part in ["v2/top/a/b", "v1/memory", "v1/pids"] {
-                fs::create_dir_all(path.join(part)).unwrap();
-            }
-            Self(path)
-        }
-
-        fn top(&self) -> Top {
-            let base = |name| Some(self.0.join("v1").join(name));
-            Top {
-                path: self.0.join("v2/top"),
-                memory_base: base("memory"),
-                pids_base: base("pids"),
-            }
-        }
-    }
-
-    impl Drop for Fixture {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    #[test]
-    fn a_process_goes_to_the_nearest_companion() {
-        let fixture = Fixture::new("nearest");
-        let top = fixture.top();
-        let (a, b) = (fixture.0.join("v2/top/a"), fixture.0.join("v2/top/a/b"));
-        assert!(top.companions(&b).is_empty());
-
-        assert_eq!(top.set_memory_limit(&a, 1000).unwrap(), LimitBy::V1);
-        let v1 = fixture.0.join("v1");
-        assert_eq!(top.companions(&b), [v1.join("memory/top/a/cgroup.procs")]);
-        assert_eq!(fs::read(v1.join("memory/top/a/memory.limit_in_bytes")).unwrap(), b"1000");
-
-        assert_eq!(top.set_process_limit(&b, 5).unwrap(), LimitBy::V1);
-        let expected = [v1.join("memory/top/a/cgroup.procs"), v1.join("pids/top/a/b/cgroup.procs")];
-        assert_eq!(top.companions(&b), expected);
-    }
-
-    #[test]
-    fn the_controller_of_v2_is_preferred() {
-        let fixture = Fixture::new("v2");
-        let a = fixture.0.join("v2/top/a");
-        fs::write(a.join("memory.max"), "max").unwrap();
-        assert_eq!(fixture.top().set_memory_limit(&a, 4096).unwrap(), LimitBy::V2);
-        assert_eq!(fs::read(a.join("memory.max")).unwrap(), b"4096");
-        assert!(fixture.top().companions(&a).is_empty());
-    }
-
-    #[test]
-    fn kills_for_memory_are_summed_in_v1() {
-        let fixture = Fixture::new("oom");
-        let companion = fixture.0.join("v1/memory/top/a");
-        fs::create_dir_all(companion.join("b")).unwrap();
-        let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n";
-        fs::write(companion.join("memory.oom_control"), text).unwrap();
-        fs::write(companion.join("b/memory.oom_control"), text).unwrap();
-        fs::write(companion.join("memory.max_usage_in_bytes"), "77\n").unwrap();
-        let a = fixture.0.join("v2/top/a");
-        assert_eq!(fixture.top().oom_kills(&a), 4);
-        assert_eq!(fixture.top().memory_peak(&a), Some(77));
-    }
-
-    #[test]
-    fn without_controller_a_limit_is_refused() {
-        let fixture = Fixture::new("none");
-        let top = Top { memory_base: None, ..fixture.top() };
-        let error = top.set_memory_limit(&fixture.0.join("v2/top/a"), 1).unwrap_err();
-        assert!(matches!(error, Error::NoController { controller: "memory", .. }), "{error}");
-        assert_eq!(top.limits().memory, LimitBy::None);
-    }
-
-    #[test]
-    fn the_mark_names_the_bases() {
-        let top = Top::from_mark(Path::new("/x"), "memory=/m/a b\npids=/p\n");
-        assert_eq!(top.memory_base, Some(PathBuf::from("/m/a b")));
-        assert_eq!(top.pids_base, Some(PathBuf::from("/p")));
-    }
-}
+mod tests;

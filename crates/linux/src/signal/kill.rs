@@ -4,7 +4,7 @@ use super::{
     Handle, OnRefusal, Root, Traversal, Walk, WalkError, WalkReport, Walker, children_of,
     read_if_exists,
 };
-use crate::proc::{ProcessStat, Tree};
+use crate::proc::ProcessStat;
 use std::time::Duration;
 
 /// How long a tree may take to end.
@@ -30,10 +30,10 @@ pub fn kill_tree(root: impl Into<Root>) -> Result<WalkReport, WalkError> {
 /// # Errors
 /// As [`kill_tree`].
 pub fn kill_forest<R: Copy + Into<Root>>(roots: &[R]) -> Result<WalkReport, WalkError> {
-    let mut walker = Walker::new(roots, KILL_DEADLINE)?;
+    let mut walker = Walker::of_roots(roots, KILL_DEADLINE)?;
     let mut processes = 0;
     loop {
-        let stopped = walker.stop_what_can_be(roots)?;
+        let stopped = walker.stop_what_can_be()?;
         // Only a walk that was completed proves that there is nobody.
         if stopped.found == Some(0) {
             return Ok(walker.report(processes));
@@ -60,11 +60,10 @@ struct Stopped {
     refused: Option<WalkError>,
 }
 
-impl Walker {
+impl Walker<'_> {
     /// Everything alive in the tree now, parents before children, with the start time of each.
     fn list(&self) -> Result<Vec<(i32, u64)>, WalkError> {
-        let tree = Tree::read()?;
-        let mut queue = self.tops(&tree)?;
+        let (tree, mut queue) = self.survey()?;
         let mut found = Vec::new();
         let mut next = 0;
         while let Some(&(pid, parent)) = queue.get(next) {
@@ -82,18 +81,14 @@ impl Walker {
     }
 
     /// Stops the tree, as far as that goes, and takes over who was found.
-    fn stop_what_can_be<R: Copy + Into<Root>>(
-        &mut self,
-        roots: &[R],
-    ) -> Result<Stopped, WalkError> {
+    fn stop_what_can_be(&mut self) -> Result<Stopped, WalkError> {
         let walk = Walk {
             traversal: Traversal::AllAtOnce,
             retry_interval: RETRY_INTERVAL,
             deadline: STOP_DEADLINE.min(self.left()),
         };
-        let mut stopper = Walker::new(roots, walk.deadline)?;
         // Roots by their identity as of the beginning, not as of now.
-        stopper.roots.clone_from(&self.roots);
+        let mut stopper = Walker::new(self.whom.clone(), walk.deadline);
         stopper.on_refusal = OnRefusal::GoOn;
         let found = match stopper.stop_all(&walk) {
             Ok(report) => Some(report.processes),
@@ -157,7 +152,7 @@ pub fn signal_forest<R: Copy + Into<Root>>(
     roots: &[R],
     signal: i32,
 ) -> Result<WalkReport, WalkError> {
-    let mut walker = Walker::new(roots, Duration::MAX)?;
+    let mut walker = Walker::of_roots(roots, Duration::MAX)?;
     // All of them first: the signal may make parents reap, or end, before they are asked.
     let listed = walker.list()?;
     let mut refused = None;

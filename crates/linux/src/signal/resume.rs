@@ -1,7 +1,7 @@
 //! SIGCONT from the bottom up.
 
-use super::{Handle, Root, Traversal, Walk, WalkError, WalkReport, Walker, children_of};
-use crate::proc::Tree;
+use super::{Handle, Root, Traversal, Walk, WalkError, WalkReport, Walker, Whom, children_of};
+use crate::cgroup::Cgroup;
 use std::collections::BTreeSet;
 
 /// Continues all descendants of `root` and then itself: children before their parents, each seen
@@ -36,16 +36,30 @@ pub fn resume_forest_except<R: Copy + Into<Root>>(
     except: &BTreeSet<(i32, u64)>,
     walk: &Walk,
 ) -> Result<WalkReport, WalkError> {
-    let mut resume = Resume {
-        walker: Walker::new(roots, walk.deadline)?,
-        except,
-        whom: Whom::All,
-        stuck: Vec::new(),
-        refused: None,
-    };
+    resume(Walker::of_roots(roots, walk.deadline)?, except, walk)
+}
+
+/// As [`resume_forest_except`], for all processes of a group.
+///
+/// # Errors
+/// As [`resume_tree`].
+pub fn resume_group_except(
+    group: &Cgroup,
+    except: &BTreeSet<(i32, u64)>,
+    walk: &Walk,
+) -> Result<WalkReport, WalkError> {
+    resume(Walker::new(Whom::Group(group), walk.deadline), except, walk)
+}
+
+fn resume(
+    walker: Walker<'_>,
+    except: &BTreeSet<(i32, u64)>,
+    walk: &Walk,
+) -> Result<WalkReport, WalkError> {
+    let mut resume = Resume { walker, except, which: Which::All, stuck: Vec::new(), refused: None };
     let processes = resume.round(walk)?;
     // Again, since the first round may have missed one that changed its parent while it was read.
-    resume.whom = Whom::Stopped;
+    resume.which = Which::Stopped;
     while resume.round(walk)? > 0 && !resume.walker.left().is_zero() {}
     match resume.refused {
         Some(error) => Err(error),
@@ -56,16 +70,16 @@ pub fn resume_forest_except<R: Copy + Into<Root>>(
 
 /// Which of the processes not yet continued are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whom {
+enum Which {
     /// Also those that do not look stopped: a SIGSTOP may be on its way to them.
     All,
     Stopped,
 }
 
 struct Resume<'a> {
-    walker: Walker,
+    walker: Walker<'a>,
     except: &'a BTreeSet<(i32, u64)>,
-    whom: Whom,
+    which: Which,
     stuck: Vec<i32>,
     refused: Option<WalkError>,
 }
@@ -86,7 +100,7 @@ impl Resume<'_> {
         let mut sent = Vec::new();
         for &pid in batch {
             let Some(handle) = Handle::open(pid)? else { continue };
-            let is_due = self.whom == Whom::All || handle.stat.state == 'T';
+            let is_due = self.which == Which::All || handle.stat.state == 'T';
             let is_spared = self.except.contains(&(pid, handle.stat.start_time));
             if !is_due || is_spared || self.walker.is_known(&handle.stat) {
                 continue;
@@ -121,11 +135,11 @@ impl Resume<'_> {
     }
 }
 
-impl Walker {
+impl Walker<'_> {
     /// The processes, children before their parents; each batch must run before the next.
     fn batches(&self, traversal: Traversal) -> Result<Vec<Vec<i32>>, WalkError> {
-        let tree = Tree::read()?;
-        let mut level: Vec<i32> = self.tops(&tree)?.into_iter().map(|(pid, _)| pid).collect();
+        let (tree, tops) = self.survey()?;
+        let mut level: Vec<i32> = tops.into_iter().map(|(pid, _)| pid).collect();
         let mut levels = Vec::new();
         while !level.is_empty() {
             let below = level.iter().flat_map(|&pid| children_of(&tree, pid)).map(|(pid, _)| pid);

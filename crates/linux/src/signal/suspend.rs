@@ -1,9 +1,10 @@
 //! SIGSTOP from the top down.
 
 use super::{
-    Handle, OnRefusal, Root, Traversal, Walk, WalkError, WalkReport, Walker, children_of,
-    read_if_exists,
+    Handle, OnRefusal, Place, Root, Traversal, Walk, WalkError, WalkReport, Walker, Whom,
+    children_of, read_if_exists,
 };
+use crate::cgroup::Cgroup;
 use crate::proc::Tree;
 
 /// Stops `root` and all its descendants, and returns when each has been seen stopped. Nothing
@@ -23,12 +24,16 @@ pub fn suspend_forest<R: Copy + Into<Root>>(
     roots: &[R],
     walk: &Walk,
 ) -> Result<WalkReport, WalkError> {
-    let mut walker = Walker::new(roots, walk.deadline)?;
-    let result = walker.stop_all(walk);
-    if result.is_err() {
-        walker.undo();
-    }
-    result
+    Walker::of_roots(roots, walk.deadline)?.stop_or_undo(walk)
+}
+
+/// As [`suspend_tree`], for all processes of a group, those included that come into it meanwhile and
+/// those whose parent has ended. Its freezer is not used.
+///
+/// # Errors
+/// As [`suspend_tree`]; then all run.
+pub fn suspend_group(group: &Cgroup, walk: &Walk) -> Result<WalkReport, WalkError> {
+    Walker::new(Whom::Group(group), walk.deadline).stop_or_undo(walk)
 }
 
 /// What one pass over the tree has met.
@@ -55,16 +60,24 @@ enum Visit {
     Gone,
 }
 
-impl Walker {
+impl Walker<'_> {
+    fn stop_or_undo(&mut self, walk: &Walk) -> Result<WalkReport, WalkError> {
+        let result = self.stop_all(walk);
+        if result.is_err() {
+            self.undo();
+        }
+        result
+    }
+
     /// Passes over the tree until one finds everything stopped. Does not undo.
     pub(super) fn stop_all(&mut self, walk: &Walk) -> Result<WalkReport, WalkError> {
         loop {
-            let tree = Tree::read()?;
+            let (tree, tops) = self.survey()?;
             let mut pass = Pass::default();
             if walk.traversal == Traversal::BreadthFirst {
-                self.pass_by_levels(walk, &tree, &mut pass)?;
+                self.pass_by_levels(walk, &tree, tops, &mut pass)?;
             } else {
-                self.pass_depth_first(walk, &tree, &mut pass)?;
+                self.pass_depth_first(walk, &tree, tops, &mut pass)?;
             }
             if pass.is_final() {
                 return Ok(self.report(pass.found));
@@ -81,9 +94,10 @@ impl Walker {
         &mut self,
         walk: &Walk,
         tree: &Tree,
+        tops: Vec<Place>,
         pass: &mut Pass,
     ) -> Result<(), WalkError> {
-        let mut stack = self.tops(tree)?;
+        let mut stack = tops;
         stack.reverse();
         while let Some((pid, parent)) = stack.pop() {
             let visit = self.visit(walk, pid, parent, pass)?;
@@ -113,9 +127,10 @@ impl Walker {
         &mut self,
         walk: &Walk,
         tree: &Tree,
+        tops: Vec<Place>,
         pass: &mut Pass,
     ) -> Result<(), WalkError> {
-        let mut level = self.tops(tree)?;
+        let mut level = tops;
         while !level.is_empty() {
             let mut present = Vec::new();
             for (pid, parent) in level {

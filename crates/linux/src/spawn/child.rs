@@ -7,7 +7,7 @@
 //!
 //! The order matters:
 //! 1. Minder first, since all else is for the process below it.
-//! 2. v1 groups, scheduling and OOM score while still privileged.
+//! 2. v1 groups, IPC namespace, scheduling and OOM score while still privileged.
 //! 3. Descriptors: sources may be the targets of others, so all are copied out of the way first.
 //!    What is not handed over is closed before the limits, so that files can be opened under a
 //!    low limit on descriptors.
@@ -150,6 +150,9 @@ fn set_up_and_execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failu
         split_off_minder(status)?;
     }
     join_companions(&plan.companions)?;
+    if let Some(namespace) = plan.ipc {
+        check(Step::Ipc, call(libc::SYS_setns, [namespace, libc::CLONE_NEWIPC, 0, 0]))?;
+    }
     if plan.new_session {
         check(Step::Session, call(libc::SYS_setsid, [0; 4]))?;
     }

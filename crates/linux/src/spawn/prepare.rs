@@ -77,6 +77,8 @@ pub(super) struct Plan {
     pub(super) rlimits: Vec<(c_int, u64, u64)>,
     pub(super) identity: Option<Identity>,
     pub(super) companions: Vec<CString>,
+    /// The IPC namespace to enter.
+    pub(super) ipc: Option<RawFd>,
     pub(super) new_session: bool,
     pub(super) complaint: Option<CString>,
     pub(super) stdio: [Stream; 3],
@@ -134,6 +136,7 @@ impl Plan {
             rlimits: spawn.rlimits.to_vec(),
             identity: spawn.identity.clone(),
             companions: spawn.companions.to_vec(),
+            ipc: spawn.ipc.map(|namespace| namespace.as_raw_fd()),
             new_session: spawn.new_session,
             complaint: spawn.complaint.map(CStr::to_owned),
             stdio: [&spawn.stdio[0], &spawn.stdio[1], &spawn.stdio[2]].map(Stream::of),

@@ -16,4 +16,5 @@ mod spawn_sets;
 mod support;
 mod track;
 mod walk;
+mod walk_group;
 mod walk_minder;

@@ -159,6 +159,7 @@ fn plain<'a>(program: &'a [CString], argv: &'a [CString]) -> Spawn<'a> {
         cgroup: None,
         companions: &[],
         limits_memory: false,
+        ipc: None,
         processors: None,
         stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
         pass: &[],

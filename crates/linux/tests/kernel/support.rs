@@ -170,6 +170,7 @@ impl Launch {
                 cgroup: group.map(Cgroup::fd),
                 companions: &self.companions,
                 limits_memory: self.limits_memory,
+                ipc: None,
                 processors: self.processors.as_deref(),
                 stdio: [self.stdin.clone(), stdout, self.stderr.clone()],
                 pass: &self.pass,

@@ -1,4 +1,4 @@
-//! Pictures of simulations, as SVG or PNG by the file's ending.
+//! Pictures of simulations, and curves of whatever was measured, as SVG or PNG by the file's ending.
 //!
 //! Each picture draws itself once, on whatever there is to draw on; a PNG has twice the pixels. The
 //! colours are those of Okabe and Ito, which colour-blind people tell apart too.
@@ -8,12 +8,14 @@ mod gantt;
 mod growth;
 mod line;
 mod look;
+mod plot;
 mod waits;
 
 pub use bars::{Bar, Bars, Panel};
 pub use gantt::{Gantt, GanttPicture};
 pub use growth::{Curve, Growth};
 pub use line::{Load, Utilisation};
+pub use plot::{Mark, Panel2d, Plot, PlotCurve, Scale};
 pub use waits::Waits;
 
 use look::{FONT, FONT_NAME};

@@ -21,7 +21,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tutti_core::{JobId, LaunchId, Nanos, NodeSpec, Orphans, Rank, TaskStatus};
+use tutti_core::{JobId, LaunchId, Nanos, NodeSpec, Orphans, Rank, TaskStatus, Traversal};
 use tutti_linux::cgroup::{Cgroup, Hierarchy, LimitBy};
 use tutti_linux::signal::{Root, kill_forest};
 use tutti_linux::{clock, proc};
@@ -119,6 +119,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
     let settings = Settings {
         freeze_deadline: Nanos::from_millis(100),
         retry_interval: Nanos::from_millis(1),
+        traversal: Traversal::default(),
         load_interval: Nanos::ZERO,
         orphans: Orphans::default(),
         fan_out: u32::MAX,
@@ -495,8 +496,9 @@ impl Agent {
             exchanges: Vec::new(),
             strange: false,
         };
+        job.check_control(id);
         job.switches = self.switch.add(job.launch, grip(&job));
-        self.tracker.begin(id, &self.poller, EVENTS);
+        self.tracker.begin(id, job.ranks.iter().copied(), &self.poller, EVENTS);
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
         self.jobs.insert(id, job);
         if self.keeper.is_some() {
@@ -711,8 +713,10 @@ impl Agent {
             strange: false,
         };
         if job.cleared.is_none() {
+            job.check_control(launch.job);
             job.switches = self.switch.adopt(launch, grip(&job));
-            self.tracker.begin(launch.job, &self.poller, EVENTS);
+            // Those that it holds have begun; who is to come it tells before long.
+            self.tracker.begin(launch.job, [], &self.poller, EVENTS);
         } else {
             remove_group(job.group.as_deref());
         }

@@ -1,8 +1,9 @@
-//! Shared memory (System V) that a job has left behind.
+//! Shared memory (System V) that a job has left behind where it had no namespace of its own
+//! ([`tutti_linux::ipc_namespace`]).
 //!
 //! Removed is what is provably the job's: made by a process of it, while that lived, as its user, and
 //! attached by nobody now that all of them have ended. Of message queues and semaphores the kernel does
-//! not say who made them; they stay, and `tutti doctor --leftovers` shows them.
+//! not say who made them; they stay.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,7 +1,7 @@
 //! A job with tasks on this node, as the agent knows it.
 
+use super::grip::Grip;
 use super::parts::Name;
-use super::switch::Grip;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -38,13 +38,23 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Falls back to the freezer where processor time can't be weighed.
+    pub(super) fn check_control(&mut self, id: JobId) {
+        if let (Some(group), ControlMethod::Priority) = (&self.group, self.control)
+            && let Err(error) = group.prepare_to_yield()
+        {
+            say!("tutti agent: job {id} is frozen, since it can't yield: {error}");
+            self.control = ControlMethod::Freeze;
+        }
+    }
+
     pub(super) const fn is_adopted(&self) -> bool {
         !self.adopted.is_empty()
     }
 
     /// Whether its cgroup is all that the switch thread needs.
     pub(super) fn is_frozen_as_one(&self) -> bool {
-        self.group.is_some() && self.control == ControlMethod::Freeze
+        self.group.is_some() && self.control != ControlMethod::Signal
     }
 
     /// What is stopped and continued where there is no cgroup, of a task with this root. A minder must
@@ -62,6 +72,7 @@ pub(super) fn grip(job: &Job) -> Grip {
     match (&job.group, job.control) {
         (Some(group), ControlMethod::Freeze) => Grip::Freeze(Arc::clone(group)),
         (Some(group), ControlMethod::Signal) => Grip::SignalGroup(Arc::clone(group)),
+        (Some(group), ControlMethod::Priority) => Grip::Weigh(Arc::clone(group)),
         (None, _) => {
             Grip::SignalTrees(job.roots.values().flat_map(|&root| job.trees(root)).collect())
         }

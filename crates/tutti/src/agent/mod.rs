@@ -13,6 +13,7 @@ mod bell;
 mod carrier;
 mod clock;
 mod driver;
+mod grip;
 mod hollow;
 mod ipc;
 mod job;

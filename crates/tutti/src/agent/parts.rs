@@ -11,8 +11,8 @@
 //! must leave alone.
 
 use super::driver::Agent;
+use super::grip::walk;
 use super::job::Job;
-use super::switch::walk;
 use super::track::TaskId;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -195,7 +195,7 @@ impl Agent {
     fn means(&mut self, target: Target, task: TaskId) -> Result<Means, PartError> {
         let job = self.job_of(task)?;
         match (target.pid, &job.group, job.control) {
-            (None, Some(group), ControlMethod::Freeze) => {
+            (None, Some(group), ControlMethod::Freeze | ControlMethod::Priority) => {
                 let path = group.path().join(format!("rank-{}", task.1));
                 Ok(Means::Freezer(Cgroup::open(&path)?))
             }
@@ -253,7 +253,7 @@ impl Agent {
 
 impl Job {
     fn is_frozen_at_switches(&self) -> bool {
-        self.group.is_some() && self.control == ControlMethod::Freeze
+        self.group.is_some() && self.control != ControlMethod::Signal
     }
 
     /// All processes that users have suspended by signals.

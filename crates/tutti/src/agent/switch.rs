@@ -5,11 +5,14 @@
 //! 2. `began`: it is awake. The timetable says by arithmetic which slot this is, and its candidates
 //!    say who runs (see [`tutti_core::timetable`]).
 //! 3. Every job that leaves is asked to stop: one write to the freezer of its cgroup each, all writes
-//!    before the first check; a job without a cgroup gets SIGSTOP from the top down.
+//!    before the first check; one that is switched by signals gets SIGSTOP from the top down, in the
+//!    order of the parameter `traversal`.
 //! 4. `stopped`: all of them have stopped, as the kernel confirms it; until then the thread gives way to
 //!    them ([`tutti_linux::rt::give_way`]), then naps. A straggler at the deadline is
 //!    a process that sleeps in the kernel and uses no processor: it stays asked to stop, is counted,
 //!    and the switch goes on.
+//!    A job that is switched by priority is not stopped but makes way, with one write, as long as it has
+//!    turns at all; without any, it is frozen.
 //! 5. Every job that comes is resumed.
 //! 6. `resumed`: done; the record is written, and the thread sleeps until the next slot ends.
 //!
@@ -18,7 +21,9 @@
 
 use super::bell::Bell;
 use super::clock::ClusterClock;
+use super::grip::{Grip, Member, State};
 use super::lease::Lease;
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,24 +32,13 @@ use std::time::{Duration, Instant};
 use tutti_core::{ClusterTime, JobId, LaunchId, Timetable};
 use tutti_linux::cgroup::{Cgroup, freeze_all};
 use tutti_linux::rt;
-use tutti_linux::signal::{Root, Traversal, Walk, resume_forest_except, suspend_forest};
+use tutti_linux::signal::Root;
 use tutti_wire::limits::SWITCH_RECORD_JOBS_MAX;
 use tutti_wire::report::SwitchRecord;
 use tutti_wire::tree::Settings;
 
 /// Switches that are remembered.
 const RECORDS_MAX: usize = tutti_wire::limits::SWITCH_RECORDS_MAX;
-
-/// How the processes of a job are reached.
-#[derive(Debug)]
-pub(crate) enum Grip {
-    /// By the freezer of its cgroup.
-    Freeze(Arc<Cgroup>),
-    /// By signals to all processes of its cgroup.
-    SignalGroup(Arc<Cgroup>),
-    /// By signals to these trees: what is below the tasks' minders, or adopted processes.
-    SignalTrees(Vec<Root>),
-}
 
 /// What the main thread tells the switch thread.
 enum Order {
@@ -134,13 +128,17 @@ impl Switch {
         self.bell.ring();
     }
 
-    /// Adds a job that has no process yet. Its group is frozen at once; the thread thaws it when it is
-    /// its turn, so that nobody need wait for the thread before processes are born into it. Processes
-    /// that are born running are waited for: others may have to stop first.
+    /// Adds a job that has no process yet. Its group is frozen, or makes way, at once; the thread changes
+    /// that when it is its turn, so that nobody need wait for the thread before processes are born into
+    /// it. Processes that are born running are waited for: others may have to stop first.
     pub(crate) fn add(&self, launch: LaunchId, grip: Grip) -> Arc<AtomicU64> {
-        let frozen = matches!(&grip, Grip::Freeze(group) if group.request_freeze().is_ok());
+        let harmless = match &grip {
+            Grip::Freeze(group) => group.request_freeze().is_ok(),
+            Grip::Weigh(group) => group.set_yielding(true).is_ok(),
+            Grip::SignalGroup(_) | Grip::SignalTrees(_) => false,
+        };
         let (switches, added) = self.add_either(launch, grip, true);
-        if !frozen {
+        if !harmless {
             let _ = added.recv();
         }
         switches
@@ -237,17 +235,6 @@ impl Switch {
     }
 }
 
-struct Member {
-    /// Which launch of the job it is: timetables that mean another are not about it.
-    number: u32,
-    grip: Grip,
-    running: bool,
-    /// Processes that stay stopped when the job is resumed.
-    stopped: BTreeSet<(i32, u64)>,
-    /// How often it was suspended or resumed; read by the main thread.
-    switches: Arc<AtomicU64>,
-}
-
 struct Thread {
     inbox: Receiver<Order>,
     bell: Bell,
@@ -267,11 +254,11 @@ struct Thread {
     stopping: bool,
 }
 
-/// What a switch is about to do.
+/// What a switch is about to do: who is to run less than before, and who more.
 #[derive(Default)]
 struct Change {
-    leave: Vec<JobId>,
-    come: Vec<JobId>,
+    leave: Vec<(JobId, State)>,
+    come: Vec<(JobId, State)>,
 }
 
 impl Thread {
@@ -330,17 +317,17 @@ impl Thread {
                     if let Grip::SignalTrees(roots) = &mut member.grip {
                         roots.push(root);
                     }
-                    // Without the freezer a task is born running, whoever's turn it is.
-                    if !member.running && !matches!(member.grip, Grip::Freeze(_)) {
-                        suspend(&member.grip, self.settings);
+                    // Without a group a task is born running, whoever's turn it is.
+                    if member.state != State::Runs && member.grip.is_by_signals() {
+                        member.grip.suspend(self.settings);
                     }
                 }
             }
             Order::Spare { job, stopped, done } => {
                 if let Some(member) = self.members.get_mut(&job) {
                     member.stopped = stopped;
-                    if member.running && !matches!(member.grip, Grip::Freeze(_)) {
-                        resume(member, self.settings);
+                    if member.state == State::Runs && member.grip.is_by_signals() {
+                        member.resume(self.settings);
                     }
                 }
                 let _ = done.send(());
@@ -373,28 +360,23 @@ impl Thread {
     /// A job without processes yet is put into its state with one write and no record: nothing is
     /// switched. One with processes (of an earlier agent) is switched like any other.
     fn add(&mut self, launch: LaunchId, grip: Grip, fresh: bool, switches: Arc<AtomicU64>) {
-        let group = match &grip {
-            Grip::Freeze(group) => Some(Arc::clone(group)),
-            Grip::SignalGroup(_) | Grip::SignalTrees(_) => None,
-        };
-        let frozen = || group.as_ref().is_some_and(|it| it.freeze_requested().unwrap_or(false));
-        let running = fresh || !frozen();
+        let state = if fresh { State::Runs } else { grip.state() };
         let LaunchId { job, number } = launch;
         self.members
-            .insert(job, Member { number, grip, running, stopped: BTreeSet::new(), switches });
+            .insert(job, Member { number, grip, state, stopped: BTreeSet::new(), switches });
         if fresh {
             let now = self.now();
             self.activate(now);
-            let wanted = self.running_at(now).contains(&job);
-            if let Some(member) = self.members.get_mut(&job) {
-                member.running = wanted;
+            let running = self.running_at(now);
+            let wanted = self.members.get(&job).map(|member| self.wanted(job, member, &running));
+            if let (Some(wanted), Some(member)) = (wanted, self.members.get_mut(&job)) {
+                member.state = wanted;
             }
         }
         // Who makes way for it stops first.
         self.switch(None);
-        if fresh && self.members.get(&job).is_some_and(|member| member.running) {
-            // What can't be thawed has ended; the keeper will say so.
-            let _ = group.map(|group| group.request_thaw());
+        if let Some(member) = self.members.get(&job).filter(|_| fresh) {
+            member.be_born(self.settings);
         }
     }
 
@@ -463,13 +445,32 @@ impl Thread {
         }
     }
 
+    /// A job that has turns, but not this one, need not be stopped if it makes way; unless it may run
+    /// elsewhere by now.
+    fn wanted(&self, job: JobId, member: &Member, running: &[JobId]) -> State {
+        if running.contains(&job) {
+            return State::Runs;
+        }
+        let launch = LaunchId { job, number: member.number };
+        let named = || self.current.slots.iter().flat_map(|slot| &slot.candidates);
+        match member.grip {
+            Grip::Weigh(_)
+                if self.lease.holds() && named().any(|candidate| candidate.launch == launch) =>
+            {
+                State::Yields
+            }
+            _ => State::Stands,
+        }
+    }
+
     fn change(&self, running: &[JobId]) -> Change {
         let mut change = Change::default();
         for (&job, member) in &self.members {
-            match (member.running, running.contains(&job)) {
-                (true, false) => change.leave.push(job),
-                (false, true) => change.come.push(job),
-                (true, true) | (false, false) => {}
+            let wanted = self.wanted(job, member, running);
+            match wanted.cmp(&member.state) {
+                Less => change.leave.push((job, wanted)),
+                Greater => change.come.push((job, wanted)),
+                Equal => {}
             }
         }
         change
@@ -478,44 +479,55 @@ impl Thread {
     fn carry_out(&mut self, change: Change, due: ClusterTime, began: ClusterTime) {
         let stragglers = self.suspend_all(&change.leave);
         let stopped = self.clock.now().0;
-        for job in &change.come {
-            if let Some(member) = self.members.get_mut(job) {
-                resume(member, self.settings);
-                member.running = true;
+        for &(job, state) in &change.come {
+            if let Some(member) = self.members.get_mut(&job) {
+                member.state = state;
+                member.resume(self.settings);
                 member.switches.fetch_add(1, Ordering::Relaxed);
             }
         }
         let resumed = self.clock.now().0;
         self.report.switches += 1;
         self.report.stragglers += u64::from(stragglers > 0);
-        self.records_jobs += change.leave.len() + change.come.len();
-        while self.records.len() == RECORDS_MAX || self.records_jobs > SWITCH_RECORD_JOBS_MAX {
-            let Some(oldest) = self.records.pop_front() else { break };
-            self.records_jobs -= oldest.left.len() + oldest.came.len();
-        }
-        self.records.push_back(SwitchRecord {
+        let yields = |(job, state): &(JobId, State)| (*state == State::Yields).then_some(*job);
+        let ids = |jobs: &[(JobId, State)]| jobs.iter().map(|&(job, _)| job).collect();
+        self.record(SwitchRecord {
             due_ns: due.0,
             began_ns: began.0,
             stopped_ns: stopped,
             resumed_ns: resumed,
-            left: change.leave,
-            came: change.come,
+            left: ids(&change.leave),
+            yields: change.leave.iter().filter_map(yields).collect(),
+            came: ids(&change.come),
             stragglers,
         });
     }
 
+    fn record(&mut self, record: SwitchRecord) {
+        self.records_jobs += record.left.len() + record.came.len();
+        while self.records.len() == RECORDS_MAX || self.records_jobs > SWITCH_RECORD_JOBS_MAX {
+            let Some(oldest) = self.records.pop_front() else { break };
+            self.records_jobs -= oldest.left.len() + oldest.came.len();
+        }
+        self.records.push_back(record);
+    }
+
     /// Suspends jobs and waits until they have stopped; gives how many had not at the deadline.
-    fn suspend_all(&mut self, leave: &[JobId]) -> u32 {
+    fn suspend_all(&mut self, leave: &[(JobId, State)]) -> u32 {
         let mut groups = Vec::new();
         let mut stragglers = 0;
-        for job in leave {
+        for (job, state) in leave {
             let Some(member) = self.members.get_mut(job) else { continue };
-            member.running = false;
+            member.state = *state;
             member.switches.fetch_add(1, Ordering::Relaxed);
             match &member.grip {
-                Grip::Freeze(group) => groups.push(Arc::clone(group)),
+                Grip::Weigh(group) if *state == State::Yields => {
+                    // What can't be written to has ended; the keeper will say so.
+                    let _ = group.set_yielding(true);
+                }
+                Grip::Freeze(group) | Grip::Weigh(group) => groups.push(Arc::clone(group)),
                 Grip::SignalGroup(_) | Grip::SignalTrees(_) => {
-                    stragglers += u32::from(!suspend(&member.grip, self.settings));
+                    stragglers += u32::from(!member.grip.suspend(self.settings));
                 }
             }
         }
@@ -531,37 +543,3 @@ const STEP_BACK_NS: u64 = 2_000_000;
 
 /// A timetable that arrives so long after its activation counts as late.
 const LATE_NS: u64 = 1_000_000;
-
-pub(super) fn walk(settings: Settings) -> Walk {
-    Walk {
-        // The fastest order in which no parent is awake to see a child stopped.
-        traversal: Traversal::BreadthFirst,
-        retry_interval: Duration::from_nanos(settings.retry_interval.0),
-        deadline: Duration::from_nanos(settings.freeze_deadline.0),
-    }
-}
-
-fn suspend(grip: &Grip, settings: Settings) -> bool {
-    match grip {
-        Grip::Freeze(group) => group.request_freeze().is_ok(),
-        Grip::SignalGroup(group) => {
-            suspend_forest(&group.processes().unwrap_or_default(), &walk(settings)).is_ok()
-        }
-        Grip::SignalTrees(trees) => suspend_forest(trees, &walk(settings)).is_ok(),
-    }
-}
-
-fn resume(member: &Member, settings: Settings) {
-    let stopped = &member.stopped;
-    // What can't be resumed has ended; the keeper will say so.
-    match &member.grip {
-        Grip::Freeze(group) => drop(group.request_thaw()),
-        Grip::SignalGroup(group) => {
-            let processes = group.processes().unwrap_or_default();
-            drop(resume_forest_except(&processes, stopped, &walk(settings)));
-        }
-        Grip::SignalTrees(trees) => {
-            drop(resume_forest_except(trees, stopped, &walk(settings)));
-        }
-    }
-}

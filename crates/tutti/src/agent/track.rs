@@ -1,13 +1,17 @@
 //! The live genealogy of the jobs on this node.
 //!
 //! It is fed by the kernel's process events where this agent may have them. They are read in batches, at
-//! most a hundred times a second, and taken in [`SETTLE_NS`] late: by then the keeper has said which
-//! process is the root of a new task, so that what that root did first is known to be the task's. Where
+//! most a hundred times a second, and taken in [`SETTLE_NS`] late: by then the keeper has mostly said which
+//! process is the root of a new task, so that what that root did first is known to be the task's. What is
+//! told of unknown processes while a keeper has tasks to start is kept until it has said ([`early`]). Where
 //! there are no events, `/proc` is read, once a second and whenever somebody asks. Who belongs to a task
 //! is for its cgroup to say in any case: its list repairs what was missed. While there is no job, there
 //! is no subscription, and nothing wakes up.
 
+mod early;
+
 use crate::link::{Interest, Poller};
+use early::Early;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use tutti_core::{JobId, Orphans, Rank};
@@ -109,6 +113,8 @@ pub(super) struct Tracker {
     refusal: Option<String>,
     /// Told, but too young to be taken in.
     late: VecDeque<ProcessEvent>,
+    /// Told of processes that may turn out to be a task's.
+    early: Early,
     /// When to read again; with events, nothing is read before that.
     due_ns: Option<u64>,
 }
@@ -125,6 +131,7 @@ impl Tracker {
             kept: None,
             refusal: None,
             late: VecDeque::new(),
+            early: Early::default(),
             due_ns: None,
         }
     }
@@ -149,9 +156,17 @@ impl Tracker {
         });
     }
 
-    /// A job is here from now on; called before its first process exists.
-    pub(super) fn begin(&mut self, job: JobId, poller: &Poller, token: u64) {
+    /// A job is here from now on; called before its first process exists, with the tasks that the keeper
+    /// is about to start.
+    pub(super) fn begin(
+        &mut self,
+        job: JobId,
+        tasks: impl IntoIterator<Item = Rank>,
+        poller: &Poller,
+        token: u64,
+    ) {
         self.jobs.insert(job);
+        self.early.expect(tasks.into_iter().map(|rank| (job, rank)));
         if !matches!(self.source, Source::None) {
             return;
         }
@@ -202,6 +217,9 @@ impl Tracker {
             // One that has ended already can have made children: their births will be told.
             let born_ns = self.birth_of(root);
             self.forest.began(task, root, born_ns);
+            self.take_in_early(task, born_ns);
+        } else {
+            self.early.has_begun(task);
         }
         self.places.insert(task, place);
         match self.source {
@@ -234,6 +252,7 @@ impl Tracker {
     /// Forgets a task; says how many processes it had, and the most at once, where that is known.
     pub(super) fn end_task(&mut self, task: TaskId) -> (Option<u64>, Option<u64>) {
         self.take_in_all();
+        self.early.has_begun(task);
         let place = self.places.remove(&task);
         let past = self.past.entry(task.0).or_default();
         past.extend(
@@ -257,6 +276,7 @@ impl Tracker {
         }
         self.jobs.remove(&job);
         self.missed.remove(&job);
+        self.early.forget(job);
         if self.jobs.is_empty() {
             if let Source::Events(events) = std::mem::replace(&mut self.source, Source::None) {
                 poller.remove(&events);
@@ -354,12 +374,31 @@ impl Tracker {
         while self.late.front().is_some_and(|event| event.at_ns() <= until_ns)
             && let Some(event) = self.late.pop_front()
         {
-            match event {
-                ProcessEvent::Forked { parent, child, at_ns } => {
-                    self.forest.forked(parent, child, at_ns);
-                }
-                ProcessEvent::Exited(exit) => self.forest.exited(exit.pid, exit.at_ns),
+            if self.forest.task_of(subject(event)).is_none() && !self.early.keep(event) {
+                self.missed.extend(self.early.expected());
             }
+            self.apply(event);
+        }
+    }
+
+    /// A task has a root now: what was told of it before is taken in.
+    fn take_in_early(&mut self, task: TaskId, since_ns: u64) {
+        for event in self.early.begin(task) {
+            let is_known = self.forest.task_of(subject(event)).is_some();
+            if is_known && event.at_ns() >= since_ns {
+                self.apply(event);
+            } else {
+                self.early.keep(event);
+            }
+        }
+    }
+
+    fn apply(&mut self, event: ProcessEvent) {
+        match event {
+            ProcessEvent::Forked { parent, child, at_ns } => {
+                self.forest.forked(parent, child, at_ns);
+            }
+            ProcessEvent::Exited(exit) => self.forest.exited(exit.pid, exit.at_ns),
         }
     }
 
@@ -426,6 +465,14 @@ impl Tracker {
             Some(of) if of == task && !is_minder => self.forest.subtree(pid),
             _ => Vec::new(),
         }
+    }
+}
+
+/// Of which known process an event tells, if it is one.
+const fn subject(event: ProcessEvent) -> i32 {
+    match event {
+        ProcessEvent::Forked { parent, .. } => parent,
+        ProcessEvent::Exited(exit) => exit.pid,
     }
 }
 

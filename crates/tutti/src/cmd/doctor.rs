@@ -75,6 +75,8 @@ pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let mut findings = vec![machine()];
     findings.extend(cgroups());
     findings.push(genealogy());
+    findings.extend(on_request());
+    findings.push(ipc());
     findings.push(priority());
     findings.extend(mpi());
     findings.extend(instance());
@@ -145,6 +147,7 @@ fn cgroups() -> Vec<Finding> {
     for (topic, by, option) in [
         ("memory", limit_name(limits.memory), "--memory"),
         ("processes", limit_name(limits.processes), "--max-processes"),
+        ("cpu", limit_name(limits.weight), "control=priority"),
     ] {
         findings.push(if by == "none" {
             not_held(topic, &format!("have the cgroup controller for {topic} mounted or delegated"))
@@ -174,9 +177,50 @@ fn not_held(topic: &'static str, mend: &str) -> Finding {
         "memory" => {
             "nothing holds a task to its --memory; it only counts for which jobs fit together"
         }
+        "cpu" => "no job can make way by its priority: those with control=priority are frozen",
         _ => "nothing holds a task to its --max-processes",
     };
     Finding::fair(topic, text, mend)
+}
+
+/// What ordinary users may have others start for them, with where that is refused.
+const REQUESTED_BY: [(&str, &str); 3] =
+    [("at", "/etc/at.deny"), ("crontab", "/etc/cron.deny"), ("systemd-run", "a polkit rule")];
+
+/// Daemons that start processes on request: those are no descendants of whoever asked.
+fn on_request() -> Option<Finding> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there =
+        |program: &str| std::env::split_paths(&path).any(|place| place.join(program).is_file());
+    let found: Vec<_> = REQUESTED_BY.iter().filter(|(program, _)| is_there(program)).collect();
+    let names = |part: fn(&(&'static str, &'static str)) -> &'static str| {
+        found.iter().map(|entry| part(entry)).collect::<Vec<_>>().join(", ")
+    };
+    (!found.is_empty()).then(|| {
+        let programs = names(|entry| entry.0);
+        let text = format!(
+            "what a task has started by {programs} is a process of the daemon that starts it, not of the \
+             task: it is not suspended, counted or ended with it"
+        );
+        let mend = format!("refuse that to users of jobs: {}", names(|entry| entry.1));
+        Finding::fair("requests", text, mend)
+    })
+}
+
+/// Whether queues and semaphores of jobs can be told from others'.
+fn ipc() -> Finding {
+    match tutti_linux::ipc_namespace::make() {
+        Ok(_) => Finding::good(
+            "ipc",
+            "each job has message queues, semaphores and System V shared memory of its own, which end \
+             with it (ipc=job)",
+        ),
+        Err(error) => Finding::fair(
+            "ipc",
+            format!("message queues and semaphores that jobs leave stay: no namespaces ({error})"),
+            "see ipcs, ipcrm and /dev/mqueue; or have root start the instance (sudo tutti up)",
+        ),
+    }
 }
 
 fn parent_of(hierarchy: &Hierarchy) -> String {

@@ -172,7 +172,7 @@ fn cgroups(daemons: &Daemons) -> Vec<Leftover> {
         find_groups(&mount, DEPTH_MAX, &mut found);
     }
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    found.retain(|path| !daemons.has(&name(path)));
+    found.retain(|path| group_in(&name(path)).is_none_or(|group| !daemons.has(group)));
     let leftover = |path: PathBuf| {
         let text = match processes_of(&path).unwrap_or_default().len() {
             0 => "the empty cgroup of an instance that is gone".into(),
@@ -189,7 +189,8 @@ fn find_groups(directory: &Path, depth: u32, found: &mut Vec<PathBuf>) {
             continue;
         }
         let name = entry.file_name().to_string_lossy().into_owned();
-        if group_in(&name) == Some(name.as_str()) {
+        // A point parts the names of groups where they all lie beside each other.
+        if group_in(&name) == name.split('.').next() {
             found.push(entry.path());
         } else if depth > 0 {
             find_groups(&entry.path(), depth - 1, found);

@@ -226,7 +226,11 @@ last process of the jobs that LEFT had STOPPED, and when the jobs that CAME were
 fn switch_row(node: &str, record: &SwitchRecord) -> [String; 7] {
     let after = |ns: u64| format!("+{} us", ns.saturating_sub(record.due_ns) / 1000);
     let jobs = |jobs: &[tutti_core::JobId]| {
-        let names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+        let name = |job: &tutti_core::JobId| match record.yields.contains(job) {
+            true if jobs == record.left => format!("{job} (yields)"),
+            _ => job.to_string(),
+        };
+        let names: Vec<String> = jobs.iter().map(name).collect();
         if names.is_empty() { "-".to_owned() } else { names.join(",") }
     };
     [

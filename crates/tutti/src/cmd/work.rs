@@ -12,6 +12,12 @@ use std::time::{Duration, Instant};
 pub(crate) struct WorkArgs {
     /// How many rounds
     rounds: u64,
+    /// How often that is done
+    #[arg(long, value_name = "TIMES", default_value_t = 1)]
+    again: u32,
+    /// How long it waits after each time
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    wait_ms: u64,
     /// Prints so many blocks of lines, as fast as they are taken
     #[arg(long, value_name = "BLOCKS", default_value_t = 0)]
     print: u64,
@@ -29,7 +35,12 @@ const _: () = assert!(BLOCK_BYTES.is_multiple_of(LINE.len() as u64));
 const STEPS: u64 = 20_000;
 
 pub(crate) fn execute(args: &WorkArgs) -> anyhow::Result<Exit> {
-    work(args.rounds);
+    for _ in 0..args.again {
+        work(args.rounds);
+        if args.wait_ms > 0 {
+            std::thread::sleep(Duration::from_millis(args.wait_ms));
+        }
+    }
     print_blocks(args.print)?;
     Ok(Exit::OK)
 }

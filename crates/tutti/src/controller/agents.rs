@@ -186,6 +186,7 @@ impl Driver {
         Settings {
             freeze_deadline: params.freeze_deadline(),
             retry_interval: params.retry_interval(),
+            traversal: params.traversal(),
             load_interval: match params.placement().goes_by_load() {
                 true => LOAD_INTERVAL,
                 false => Nanos::ZERO,

@@ -384,6 +384,7 @@ impl Driver {
             job,
             number: entry.requeues,
             control,
+            own_ipc: self.core.own_ipc(job),
             credentials: entry.credentials.clone(),
             size: view.spec.tasks,
             share: Share::default(),

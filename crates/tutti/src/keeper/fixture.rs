@@ -45,6 +45,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
         job: JobId(job),
         number: 0,
         control: ControlMethod::Freeze,
+        own_ipc: true,
         credentials: Credentials {
             uid: nix::unistd::geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),

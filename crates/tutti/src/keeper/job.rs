@@ -35,7 +35,7 @@ use std::time::SystemTime;
 use tutti_core::{Rank, TaskStatus};
 use tutti_linux::cgroup::Cgroup;
 use tutti_linux::spawn::read_number;
-use tutti_linux::{clock, shm, signal};
+use tutti_linux::{clock, ipc_namespace, shm, signal};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
 use tutti_wire::launch::{Launch, Stdio, Usage, cut};
@@ -82,6 +82,8 @@ pub(super) struct Job {
     shared: BTreeSet<PathBuf>,
     /// Where its temporary files are.
     scratch: Option<PathBuf>,
+    /// The namespace of its IPC on this node, until it has ended.
+    pub(super) ipc: Option<OwnedFd>,
     began: SystemTime,
 }
 
@@ -171,6 +173,7 @@ impl Job {
     /// Takes in a launch and makes the tasks' groups; starts nothing yet.
     pub(super) fn new(launch: Launch, cgroup_path: Option<ByteBuf>, context: &mut Context) -> Self {
         let scratch = Self::make_scratch(&launch, context);
+        let ipc = Self::make_ipc(&launch, context);
         let mut program = Program::new(&launch, scratch.as_deref(), context);
         let mut cgroup = None;
         if let Some(path) = &cgroup_path {
@@ -200,6 +203,7 @@ impl Job {
             forgotten: false,
             shared: BTreeSet::new(),
             scratch,
+            ipc,
             began: SystemTime::now(),
         };
         if job.program.is_ok()
@@ -216,6 +220,16 @@ impl Job {
             && environment::value_of(launch, "TMPDIR").is_none_or(scratch::is_a_jobs);
         let owner = (context.uid == 0).then_some(&launch.credentials);
         is_wanted.then(|| context.scratches.make(launch.job, owner)).flatten()
+    }
+
+    /// Only root may make one; without, it has that of the node.
+    fn make_ipc(launch: &Launch, context: &Context) -> Option<OwnedFd> {
+        let is_wanted = launch.own_ipc && context.uid == 0 && launch.spec.adopt.is_empty();
+        let made = is_wanted.then(ipc_namespace::make)?;
+        let say = |error: &tutti_linux::Error| {
+            say!("tutti keeper: job {} has the IPC of the node: {}", launch.job, chain(error));
+        };
+        made.inspect_err(say).ok()
     }
 
     fn make_groups(&mut self, room: Room) -> Result<(), Refusal> {
@@ -549,6 +563,7 @@ impl Job {
             say!("tutti keeper: {}", chain(&error));
         }
         self.cgroup = None;
+        self.ipc = None;
         if !self.shared.is_empty() {
             let _ = shm::remove_left(&self.shared, self.launch.credentials.uid, self.began);
         }

@@ -163,6 +163,7 @@ impl Job {
             cgroup: group.map(Cgroup::fd),
             companions: &task.companions,
             limits_memory: self.launch.memory_per_task_bytes.is_some(),
+            ipc: self.ipc.as_ref().map(OwnedFd::as_fd),
             processors: (!task.processors.is_empty()).then_some(&task.processors),
             stdio: [&task.streams[0], &task.streams[1], &task.streams[2]].map(Source::for_child),
             pass: &task.pass,

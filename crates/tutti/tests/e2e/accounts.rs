@@ -56,6 +56,23 @@ fn no_process_is_missed_however_short_it_lives() {
 }
 
 #[test]
+fn what_a_task_makes_before_its_keeper_has_said_who_it_is_counts_too() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "placement=high-load", "tasks_per_node=32"]).expect(0);
+    // The first task stops the keeper while that still makes the others, and lets it go on when all that
+    // it made itself is long told.
+    let line = "if [ $TUTTI_RANK = 0 ]; then kill -STOP $PPID; \
+        i=0; while [ $i -lt 200 ]; do (:); i=$((i+1)); done; sleep 0.1; kill -CONT $PPID; fi";
+    for job in 1..=10 {
+        instance.tutti(&["run", "-n", "32", "sh", "-c", line]).expect(0);
+        let history = history(&instance, job);
+        let tasks = history["tasks"].as_array().unwrap();
+        assert_eq!(tasks[0]["usage"]["processes"], 202, "job {job}: {history}");
+        assert!(tasks[1..].iter().all(|task| task["usage"]["processes"] == 1), "{history}");
+    }
+}
+
+#[test]
 fn without_cgroups_processes_are_counted_too() {
     let instance = Instance::of_nobody().up();
     let line = format!("i=0; while [ $i -lt 500 ]; do (:); i=$((i+1)); done; {BURN}");

@@ -172,6 +172,21 @@ fn nor_in_one_of_his_own_without_cgroups() {
 }
 
 #[test]
+fn nor_where_jobs_are_suspended_by_signals() {
+    let scene = Scene::new(Instance::of_the_system_alone().up());
+    scene.instance.tutti(&["params", "--class", "production", "control=signal"]).expect(0);
+    scene.instance.tutti(&["params", "freeze_deadline=10s"]).expect(0);
+    for (way, need) in &WAYS {
+        let job = scene.submit(way, need);
+        // Who is sent SIGCONT by others of his job, again and again, is caught by the end.
+        if *way != "wake" {
+            scene.suspend(way, job);
+        }
+        scene.end(way, job);
+    }
+}
+
+#[test]
 fn what_other_daemons_start_on_request_is_no_process_of_the_task() {
     let scene = Scene::new(Instance::of_the_system_alone().up());
     let nap = scene.instance.nap.clone();

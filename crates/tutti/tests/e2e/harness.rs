@@ -602,6 +602,7 @@ pub(crate) struct Switch {
     pub(crate) stopped: u64,
     pub(crate) resumed: u64,
     pub(crate) left: Vec<u64>,
+    pub(crate) yields: Vec<u64>,
     pub(crate) came: Vec<u64>,
     pub(crate) stragglers: u64,
 }
@@ -618,6 +619,7 @@ impl Switch {
             stopped: number("stopped_ns"),
             resumed: number("resumed_ns"),
             left: jobs("left"),
+            yields: jobs("yields"),
             came: jobs("came"),
             stragglers: number("stragglers"),
         }
@@ -716,7 +718,8 @@ fn find_directory(path: &Path, name: &str, depth: u32, found: &mut Vec<PathBuf>)
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
-        if entry.file_name() == name {
+        // Companions for processor time lie beside each other: their names have points.
+        if entry.file_name().to_string_lossy().split('.').next() == Some(name) {
             found.push(entry.path());
         } else if depth > 0 {
             find_directory(&entry.path(), name, depth - 1, found);

@@ -54,6 +54,8 @@ fn made(text: &str) -> String {
 #[test]
 fn shared_memory_that_a_job_made_goes_with_it_and_no_other_does() {
     let instance = Instance::new().up();
+    // With that of the node, as tasks have it where root does not start them.
+    instance.tutti(&["params", "--class", "interactive", "ipc=node"]).expect(0);
     let others = Command::new("ipcmk").args(["-M", "4096"]).output().unwrap();
     let others = made(&String::from_utf8_lossy(&others.stdout));
     let done = instance.tutti(&["run", "sh", "-c", "ipcmk -M 8192; sleep 0.1"]).expect(0);
@@ -64,6 +66,56 @@ fn shared_memory_that_a_job_made_goes_with_it_and_no_other_does() {
     assert!(!left.contains(&of_job), "{of_job} is left");
     assert!(left.contains(&others), "{others} was another's");
     assert!(shown.contains(&format!("memory {others}: ")), "{shown}");
+}
+
+/// What the daemons of an instance hold open of namespaces.
+fn namespaces_held(instance: &Instance) -> usize {
+    let fds = fs::read_dir(format!("/proc/{}/fd", instance.daemon("keeper"))).unwrap();
+    let links = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+    links.filter(|link| link.to_string_lossy().starts_with("ipc:[")).count()
+}
+
+#[test]
+fn queues_and_semaphores_are_the_jobs_own_and_go_with_it() {
+    let instance = Instance::of_the_system().up();
+    let nodes = |kind: &str| fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap();
+    let before = ["msg", "sem", "shm"].map(nodes);
+    // Rank 0 makes one of each for all, and a file says that they are there.
+    let gate = instance.work.join("gate");
+    let line = format!(
+        "if [ $TUTTI_RANK = 0 ]; then ipcmk -Q -p 666; ipcmk -S 2 -p 666; ipcmk -M 4096 -p 666; touch {gate}; fi; \
+         until [ -e {gate} ]; do sleep 0.01; done; wc -l < /proc/sysvipc/msg; wc -l < /proc/sysvipc/sem; \
+         readlink /proc/self/ns/ipc; sleep $NAP",
+        gate = gate.display()
+    );
+    fs::set_permissions(&instance.work, fs::Permissions::from_mode(0o777)).unwrap();
+    let nobody = Some(crate::harness::NOBODY);
+    let args = ["run", "-n", "2", "--label", "sh", "-c", &line];
+    let run = crate::harness::Running::start(instance.command_as(nobody, &args));
+    eventually("both sleep", || (instance.nappers().len() == 2).then_some(()));
+    assert_eq!(["msg", "sem", "shm"].map(nodes), before, "the node's own are as they were");
+    assert_eq!(namespaces_held(&instance), 1);
+    let said = |rank: u32| -> Vec<String> {
+        let out = run.out();
+        let of_rank = out.lines().filter_map(|line| line.strip_prefix(&format!("{rank}: ")));
+        of_rank.map(str::to_owned).collect::<Vec<_>>().into_iter().rev().take(3).collect()
+    };
+    let first = eventually("rank 0 to speak", || Some(said(0)).filter(|lines| lines.len() == 3));
+    let second = eventually("rank 1 to speak", || Some(said(1)).filter(|lines| lines.len() == 3));
+    assert_eq!(first, second, "ranks share them");
+    assert_eq!(first[1..], ["2", "2"], "a title and one line of each");
+    let own = fs::read_link("/proc/self/ns/ipc").unwrap();
+    assert_ne!(first[0], own.to_string_lossy());
+    let args = ["run", "sh", "-c", "readlink /proc/self/ns/ipc; wc -l < /proc/sysvipc/msg"];
+    let other = crate::harness::Running::start(instance.command_as(nobody, &args)).wait().expect(0);
+    assert_eq!(other.text().lines().nth(1), Some("1"), "another job of the user sees none");
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    run.wait();
+    eventually("the namespace to go", || (namespaces_held(&instance) == 0).then_some(()));
+    instance.tutti(&["params", "--class", "interactive", "ipc=node"]).expect(0);
+    let shared =
+        crate::harness::Running::start(instance.command_as(nobody, &args)).wait().expect(0);
+    assert_eq!(shared.text().lines().next(), own.to_str());
 }
 
 #[test]

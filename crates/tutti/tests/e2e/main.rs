@@ -23,6 +23,7 @@ mod leftovers;
 mod mpi;
 mod nodes;
 mod partition;
+mod priority;
 mod recovery;
 mod run;
 mod sim;

@@ -23,7 +23,7 @@ fn overlap(one: &[(u64, u64)], other: &[(u64, u64)]) -> u64 {
     one.iter().flat_map(|a| other.iter().map(move |b| common(a, b))).sum()
 }
 
-fn check_record(switches: &[Switch]) {
+pub(crate) fn check_record(switches: &[Switch]) {
     for switch in switches {
         assert!(
             switch.due <= switch.began
@@ -68,7 +68,7 @@ fn spinners(instance: &Instance, count: u32) -> Vec<u64> {
     jobs
 }
 
-fn end_all(instance: &Instance) {
+pub(crate) fn end_all(instance: &Instance) {
     for job in instance.jobs() {
         if job["state"] != "ended" {
             let job = job["job"].to_string();
@@ -78,7 +78,7 @@ fn end_all(instance: &Instance) {
     }
 }
 
-fn wait_for_switches(instance: &Instance, more: usize) -> Vec<Switch> {
+pub(crate) fn wait_for_switches(instance: &Instance, more: usize) -> Vec<Switch> {
     let before = instance.switches().len();
     within(Duration::from_secs(60), &format!("{more} more switches"), || {
         let switches = instance.switches();
@@ -281,6 +281,29 @@ fn the_signal_method_switches_as_well() {
     let common = overlap(&stretches(&instance, one, 2), &stretches(&instance, other, 2));
     // Without the freezer a task runs from its birth until it is first stopped.
     assert!(common < 20_000_000, "they ran at the same time for {common} ns");
+}
+
+#[test]
+fn the_signal_method_stops_whole_trees_in_the_order_that_is_set() {
+    let instance = Instance::alone().up();
+    instance.tutti(&["params", "quantum=100ms", "freeze_deadline=10s"]).expect(0);
+    instance.tutti(&["params", "--class", "production", "control=signal"]).expect(0);
+    let spin =
+        "t() { if [ $1 -gt 1 ]; then t $(($1-1)) & t $(($1-1)) & fi; while :; do :; done; }; t 3";
+    let submit = || instance.submit(&["-c", "2", "-o", "/dev/null", "sh", "-c", spin]);
+    let jobs = [submit(), submit()];
+    for job in jobs {
+        instance.wait_for_state(job, "running");
+    }
+    for traversal in ["depth-first", "breadth-first", "hybrid", "all-at-once"] {
+        instance.tutti(&["params", &format!("traversal={traversal}")]).expect(0);
+        let switches = wait_for_switches(&instance, 8);
+        check_record(&switches);
+        assert_eq!(switches.iter().map(|s| s.stragglers).sum::<u64>(), 0, "{traversal}");
+    }
+    let refused = instance.tutti(&["params", "traversal=sideways"]).expect(1);
+    refused.says("it may be depth-first, breadth-first, hybrid or all-at-once");
+    end_all(&instance);
 }
 
 #[test]

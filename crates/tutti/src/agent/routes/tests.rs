@@ -1,7 +1,7 @@
 //! One agent's routes, told what passes.
 
 use super::*;
-use tutti_core::{JobId, LaunchId, Nanos, NodeSpec, Orphans, ProcessorSet};
+use tutti_core::{JobId, LaunchId, Nanos, NodeSpec, Orphans, ProcessorSet, Traversal};
 use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
 use tutti_wire::tree::{Join, Settings};
@@ -40,6 +40,7 @@ fn welcome(name: &str, attempt: u64, node: u32) -> Order {
     let settings = Settings {
         freeze_deadline: Nanos::ZERO,
         retry_interval: Nanos::ZERO,
+        traversal: Traversal::default(),
         load_interval: Nanos::ZERO,
         orphans: Orphans::default(),
         lease: Nanos::ZERO,

@@ -6,6 +6,8 @@
 
 mod contend;
 mod figures;
+mod fill;
+mod grain;
 mod idle;
 mod journal;
 mod launch;
@@ -50,6 +52,10 @@ enum What {
     Switch(switch::SwitchArgs),
     /// What taking turns costs, against one job after the other
     Overhead(overhead::OverheadArgs),
+    /// Two jobs whose ranks need each other often: in turns, against left to the kernel
+    Grain,
+    /// Jobs that often wait, by how they are suspended
+    Fill,
     /// Output of eight ranks through a pipe, against MPICH's hydra
     Stdio,
     /// Memory and wake-ups of an instance that has nothing to do
@@ -87,6 +93,8 @@ pub(crate) fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
         Some(What::Launch) => launch::measure(&bench)?.show(args.json)?,
         Some(What::Switch(what)) => switch::measure(&bench, &what)?.show(args.json)?,
         Some(What::Overhead(what)) => overhead::measure(&bench, &what)?.show(args.json)?,
+        Some(What::Grain) => grain::show(grain::measure(&bench)?.as_ref(), args.json)?,
+        Some(What::Fill) => fill::measure(&bench)?.show(args.json)?,
         Some(What::Stdio) => stdio::measure(&bench)?.show(args.json)?,
         Some(What::Idle) => idle::measure(&bench)?.show(args.json)?,
         Some(What::Journal) => figures::show(&journal::measure(&bench)?, args.json)?,
@@ -117,6 +125,8 @@ fn all(bench: &Bench, json: bool) -> anyhow::Result<Exit> {
     take("switch", switch::measure(bench, &what).map(|report| report.figures()));
     let what = overhead::OverheadArgs::default();
     take("overhead", overhead::measure(bench, &what).map(|report| report.figures()));
+    take("grain", grain::measure(bench).map(|report| grain::figures(report.as_ref())));
+    take("fill", fill::measure(bench).map(|report| report.figures()));
     take("idle", idle::measure(bench).map(|report| report.figures()));
     take("track", track::measure(bench).map(|report| report.figures()));
     take("journal", journal::measure(bench));

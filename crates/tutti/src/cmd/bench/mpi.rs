@@ -29,6 +29,9 @@ pub(super) const ALLTOALL: Program =
 /// Reduces in every iteration.
 pub(super) const SOLVER: Program =
     Program { name: "solver", source: include_str!("../../../../../tests/mpi/solver.c") };
+/// Computes for 0.1 ms and needs everybody.
+pub(super) const GRAIN: Program =
+    Program { name: "grain", source: include_str!("../../../../../tests/mpi/grain.c") };
 /// Starts and ends MPI.
 pub(super) const INIT: Program =
     Program { name: "init", source: include_str!("../../../../../tests/mpi/init.c") };

@@ -13,6 +13,7 @@ use std::io::{PipeReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tutti_linux::clock::monotonic_ns;
 
 /// What the processes do once all are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,6 +41,10 @@ pub(super) struct ProcessesArgs {
     #[arg(long, hide = true)]
     inner: bool,
 
+    /// Busy ones write when they ran, from when to when in nanoseconds, to files in this directory
+    #[arg(long, value_name = "DIR")]
+    stretches: Option<PathBuf>,
+
     /// How long they do it
     #[arg(long, default_value_t = 300)]
     seconds: u64,
@@ -53,7 +58,12 @@ pub(super) fn execute(args: &ProcessesArgs) -> anyhow::Result<Exit> {
     let end = Instant::now() + Duration::from_secs(args.seconds);
     let children = if args.inner { inner(args)? } else { root(args)? };
     match args.kind {
-        Kind::Busy => spin(end),
+        Kind::Busy => {
+            let stretches = spin(end);
+            if let Some(directory) = &args.stretches {
+                super::switch::write_stretches(directory, &stretches)?;
+            }
+        }
         Kind::Idle => std::thread::sleep(end.saturating_duration_since(Instant::now())),
     }
     for mut child in children {
@@ -107,8 +117,14 @@ fn subtrees(
             continue;
         }
         let (stdin, stdout) = stdio()?;
-        let child = Command::new("/proc/self/exe")
-            .args(["bench", "processes", "--inner", "--seconds"])
+        let mut command = Command::new("/proc/self/exe");
+        if let Some(directory) = &args.stretches {
+            command.arg("bench").arg("processes").arg("--stretches").arg(directory);
+        } else {
+            command.args(["bench", "processes"]);
+        }
+        let child = command
+            .args(["--inner", "--seconds"])
             .arg(args.seconds.to_string())
             .arg(half.to_string())
             .arg(kind)
@@ -121,12 +137,27 @@ fn subtrees(
     Ok(children)
 }
 
-/// Looks at the clock now and then: a tree must not outlive its purpose for long.
-fn spin(end: Instant) {
+/// A pause this long is one in which somebody else ran, or nobody.
+const PAUSE_NS: u64 = 20_000;
+
+/// Looks at the clock all the time: a tree must not outlive its purpose for long. Gives the stretches in
+/// which it ran.
+fn spin(end: Instant) -> Vec<(u64, u64)> {
     let mut state = 1u64;
+    let mut stretches = Vec::new();
+    let mut begin = monotonic_ns();
+    let mut last = begin;
     while Instant::now() < end {
-        for step in 0..100_000 {
+        for step in 0..1_000 {
             state = black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step));
         }
+        let now = monotonic_ns();
+        if now - last > PAUSE_NS {
+            stretches.push((begin, last));
+            begin = now;
+        }
+        last = now;
     }
+    stretches.push((begin, last));
+    stretches
 }

@@ -41,14 +41,29 @@ impl Work {
         name: &str,
         length: Duration,
     ) -> anyhow::Result<Option<Self>> {
-        let Some((program, arguments)) = MPI.iter().find(|(program, _)| program.name == name)
-        else {
+        let Some(program) = MPI.into_iter().find(|(program, _)| program.name == name) else {
             anyhow::bail!("there is no program {name}");
         };
+        Self::of_mpi(own, scratch, program, length)
+    }
+
+    /// An MPI program with its arguments before the number of rounds; nothing where MPICH is not
+    /// installed.
+    pub(super) fn of_mpi(
+        own: &OwnInstance,
+        scratch: &Scratch,
+        (program, arguments): (Program, &[&str]),
+        length: Duration,
+    ) -> anyhow::Result<Option<Self>> {
         let Some(path) = program.compile(scratch)? else { return Ok(None) };
         let mut argv = vec![path.into_os_string()];
         argv.extend(arguments.iter().map(OsString::from));
-        Ok(Some(Self { name: name.into(), argv }.sized(own, length)?))
+        Ok(Some(Self { name: program.name.into(), argv }.sized(own, length)?))
+    }
+
+    /// The command of each task.
+    pub(super) fn argv(&self) -> &[OsString] {
+        &self.argv
     }
 
     /// A program of the user's own, as long as it is.

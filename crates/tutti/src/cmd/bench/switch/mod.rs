@@ -1,19 +1,33 @@
 //! `tutti bench switch`: how long a switch takes, by number of processes and method.
 //!
 //! Two jobs want all processors, each a task that is a binary tree of busy processes. What is shown
-//! comes from the switch thread's own records.
+//! comes from the switch thread's own records; beside it stands what the same cgroup writes cost a small
+//! C program in the same run, and what the jobs themselves see of a switch. With `--curves`, switches by
+//! signals against the retry interval, beside the process-tracking paper's model.
 
+mod bare;
+mod curves;
+mod gaps;
+mod model;
+mod trees;
+
+pub(super) use gaps::write as write_stretches;
+
+use super::contend::ratio;
 use super::figures::Figure;
 use super::scratch::Scratch;
-use super::{Bench, options, processors, progress};
+use super::{Bench, progress};
 use crate::cmd::own::{OwnInstance, percentile};
 use crate::output::{Align, Table, print, print_json};
-use anyhow::{bail, ensure};
+use anyhow::bail;
+use bare::Bare;
 use clap::{Args, ValueEnum};
+use curves::Curves;
+use gaps::Gaps;
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-use tutti_core::{ClassName, JobId, Nanos};
+use trees::{Trees, Wanted};
+use tutti_core::Nanos;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::SwitchRecord;
 use tutti_wire::units::parse_duration;
@@ -28,26 +42,28 @@ pub(super) struct SwitchArgs {
     #[arg(long, value_enum, default_value_t = Methods::Both)]
     method: Methods,
 
-    /// How long a turn is [default: 50ms; by signals longer, so that a switch fits into it]
+    /// How long a turn is [default: 50ms; where switches take long, longer, so that one fits into it]
     #[arg(long, value_name = "TIME")]
     quantum: Option<String>,
+
+    /// Instead: every order of signals against retry intervals, on one processor and on all, beside the
+    /// model of the process-tracking paper
+    #[arg(long)]
+    curves: bool,
+
+    /// Draws the curves, as the paper's figures 3 to 5, into this directory, as SVG and PNG
+    #[arg(long, value_name = "DIR", requires = "curves")]
+    figures: Option<PathBuf>,
 }
 
 const SIZES: [u32; 5] = [3, 7, 15, 100, 1000];
+/// More processes are not switched by signals unless somebody asks: a switch would take seconds.
+const SIGNALLED_MAX: u32 = 1000;
 const QUANTUM: Nanos = Nanos::from_millis(50);
 
-/// What a turn has at least for each process that is switched by signals.
+/// What a turn has at least for each process that is switched by signals, and by the freezer.
 const QUANTUM_PER_SIGNALLED: Nanos = Nanos::from_millis(3);
-
-/// How many switches are wanted of each kind.
-struct Wanted {
-    switches: u64,
-    /// The longest that they are waited for, as long as there are enough of them.
-    length_max: Nanos,
-    switches_least: u64,
-    /// How many times the expected time they may take before what came is all.
-    patience: u32,
-}
+const QUANTUM_PER_FROZEN: Nanos = Nanos(50_000);
 
 const THOROUGH: Wanted =
     Wanted { switches: 100, length_max: Nanos::from_secs(60), switches_least: 20, patience: 20 };
@@ -56,7 +72,13 @@ const QUICK: Wanted =
 
 impl Default for SwitchArgs {
     fn default() -> Self {
-        Self { processes: SIZES.to_vec(), method: Methods::Both, quantum: None }
+        Self {
+            processes: SIZES.to_vec(),
+            method: Methods::Both,
+            quantum: None,
+            curves: false,
+            figures: None,
+        }
     }
 }
 
@@ -75,6 +97,8 @@ pub(super) struct Report {
     /// Whether jobs could be frozen; if not, all was done by signals.
     freezer: bool,
     rows: Vec<Row>,
+    gaps: Option<Gaps>,
+    curves: Option<Curves>,
 }
 
 #[derive(Debug, Serialize)]
@@ -91,6 +115,10 @@ struct Row {
     resumed: Spread,
     /// From the end of the slot until all of the new job were running.
     whole: Spread,
+    /// Without the waking.
+    made: Spread,
+    /// What that takes a C program that does nothing else: the median, where it could be measured.
+    bare_us: Option<u64>,
     /// Switches that went on without a process that had not stopped in time.
     stragglers: usize,
 }
@@ -117,152 +145,117 @@ impl Spread {
 /// How long a switch may wait for processes to stop here: the true time is wanted, not the limit.
 const DEADLINE: &str = "10s";
 
-/// How long two trees may take to be complete, for each of their processes, and at least.
-const READY_PER_PROCESS: Duration = Duration::from_millis(100);
-const READY_LEAST: Duration = Duration::from_secs(20);
-
 pub(super) fn measure(bench: &Bench, args: &SwitchArgs) -> anyhow::Result<Report> {
-    let own = OwnInstance::start("bench")?;
     let scratch = Scratch::new("switch")?;
+    if args.curves {
+        let curves = curves::measure(bench, &scratch, args.figures.as_deref())?;
+        return Ok(Report { curves: Some(curves), ..Report::of(&start()?)? });
+    }
+    let own = start()?;
     let quantum = match &args.quantum {
         Some(text) => Some(parse_duration(text).map_err(|error| anyhow::anyhow!("{error}"))?),
         None => None,
     };
-    own.set("freeze_deadline", DEADLINE)?;
-    let Reply::Status(status) = own.ask(&Request::Status)? else {
-        return crate::cmd::unexpected();
-    };
-    let Some(agent) = status.agents.first() else { bail!("the instance has no node") };
-    let mut report =
-        Report { realtime: agent.realtime.clone(), freezer: agent.freezer, rows: Vec::new() };
+    let mut report = Report::of(&own)?;
     let methods: &[&str] = match args.method {
         Methods::Freeze => &["freeze"],
         Methods::Signal => &["signal"],
         Methods::Both => &["freeze", "signal"],
     };
+    let bare = if args.method == Methods::Signal { None } else { Bare::new(&scratch)? };
     let wanted = if bench.quick { QUICK } else { THOROUGH };
+    let asked = args.processes != SIZES;
     for &method in methods {
         for &processes in &args.processes {
+            if method == "signal" && processes > SIGNALLED_MAX && !asked {
+                continue;
+            }
             progress(&format!("switch: {method}, {processes} processes a job"));
-            let trees = Trees { own: &own, scratch: &scratch, method, processes };
             let quantum = quantum.unwrap_or_else(|| default_quantum(method, processes));
             own.set("quantum", &format!("{}ns", quantum.0))?;
-            report.rows.push(trees.measure(&wanted, quantum)?);
+            let trees = Trees::start(&own, &scratch, method, processes, &[])?;
+            let records = trees.records(wanted, quantum)?;
+            trees.end()?;
+            let bare = bare.as_ref().filter(|_| method == "freeze");
+            let bare_us =
+                bare.map(|bare| bare.median_us(processes, wanted.switches)).transpose()?;
+            report.rows.push(Row::of(method, processes, &records, bare_us));
         }
+    }
+    if report.freezer && args.method != Methods::Signal {
+        progress("switch: what the jobs see of it");
+        report.gaps = Some(gaps::measure(&own, &scratch, if bench.quick { 3 } else { 10 })?);
     }
     own.end()?;
     Ok(report)
 }
 
+fn start() -> anyhow::Result<OwnInstance> {
+    let own = OwnInstance::start("bench")?;
+    own.set("freeze_deadline", DEADLINE)?;
+    Ok(own)
+}
+
 /// A switch that takes longer than a turn begins late, and the lateness is all that would be seen.
 fn default_quantum(method: &str, processes: u32) -> Nanos {
-    match method {
-        "signal" => QUANTUM.max(Nanos(QUANTUM_PER_SIGNALLED.0 * u64::from(processes))),
-        _ => QUANTUM,
-    }
+    let each = if method == "signal" { QUANTUM_PER_SIGNALLED } else { QUANTUM_PER_FROZEN };
+    QUANTUM.max(Nanos(each.0 * u64::from(processes)))
 }
 
-/// Two jobs of busy trees.
-struct Trees<'a> {
-    own: &'a OwnInstance,
-    scratch: &'a Scratch,
-    method: &'static str,
-    processes: u32,
-}
-
-impl Trees<'_> {
-    fn measure(&self, wanted: &Wanted, quantum: Nanos) -> anyhow::Result<Row> {
-        let class = ClassName::new(&format!("bench-{}", self.method));
-        let settings = vec![("control".into(), self.method.into())];
-        self.own.ask(&Request::SetClass { class: class.clone(), settings })?;
-        let (first, first_ready) = self.start(&class, "first")?;
-        let (second, second_ready) = self.start(&class, "second")?;
-        self.wait_for(&[first_ready, second_ready])?;
-        let records = self.records(wanted, quantum)?;
-        for job in [first, second] {
-            self.end(job)?;
-        }
-        Ok(self.row(&records))
-    }
-
-    fn start(&self, class: &ClassName, name: &str) -> anyhow::Result<(JobId, PathBuf)> {
-        let mut job = options(1, Some(processors()))?;
-        job.class = Some(class.to_string());
-        job.name = Some(name.into());
-        let ready = self.scratch.path(format!("{}-{}-{name}", self.method, self.processes));
-        let argv = [
-            std::env::current_exe()?.into_os_string(),
-            "bench".into(),
-            "processes".into(),
-            self.processes.to_string().into(),
-            "busy".into(),
-            "--ready".into(),
-            ready.clone().into_os_string(),
-        ];
-        Ok((self.own.submit(&job, &argv)?, ready))
-    }
-
-    fn wait_for(&self, files: &[PathBuf]) -> anyhow::Result<()> {
-        let patience = Instant::now() + READY_LEAST.max(READY_PER_PROCESS * self.processes);
-        while !files.iter().all(|file| file.exists()) {
-            ensure!(
-                self.own.jobs()?.len() >= files.len(),
-                "a tree of {} processes could not be started",
-                self.processes
-            );
-            ensure!(
-                Instant::now() < patience,
-                "two trees of {} processes were not complete in time",
-                self.processes
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
-    }
-
-    /// Sleeps while the switches happen: asking would disturb them.
-    fn records(&self, wanted: &Wanted, quantum: Nanos) -> anyhow::Result<Vec<SwitchRecord>> {
-        let since = tutti_linux::clock::monotonic_ns();
-        let most = (wanted.length_max.0 / quantum.0.max(1)).max(wanted.switches_least);
-        let count = wanted.switches.min(most);
-        let expected = Duration::from_nanos(quantum.0) * u32::try_from(count)?;
-        let patience = Instant::now() + expected * wanted.patience + Duration::from_secs(5);
-        loop {
-            std::thread::sleep(expected + Duration::from_millis(100));
-            let mut records = self.own.switches(u32::MAX)?;
-            records.retain(|r| r.due_ns >= since && !r.left.is_empty() && !r.came.is_empty());
-            if records.len() as u64 >= count || Instant::now() > patience {
-                return Ok(records);
-            }
-        }
-    }
-
-    fn end(&self, job: JobId) -> anyhow::Result<()> {
-        self.own.ask(&Request::Cancel { target: job.into(), at_once: true })?;
-        // It was killed: its exit code is no news.
-        self.own.ask(&Request::Wait { job })?;
-        Ok(())
-    }
-
-    fn row(&self, records: &[SwitchRecord]) -> Row {
-        Row {
-            method: self.method,
-            processes: self.processes,
+impl Row {
+    fn of(
+        method: &'static str,
+        processes: u32,
+        records: &[SwitchRecord],
+        bare_us: Option<u64>,
+    ) -> Self {
+        Self {
+            method,
+            processes,
             switches: records.len(),
             woke: Spread::of(records, |r| r.began_ns.saturating_sub(r.due_ns)),
             stopped: Spread::of(records, |r| r.stopped_ns.saturating_sub(r.began_ns)),
             resumed: Spread::of(records, |r| r.resumed_ns.saturating_sub(r.stopped_ns)),
             whole: Spread::of(records, |r| r.resumed_ns.saturating_sub(r.due_ns)),
+            made: Spread::of(records, made_ns),
+            bare_us,
             stragglers: records.iter().filter(|r| r.stragglers > 0).count(),
         }
     }
+
+    /// How many times the bare cost it is.
+    fn over_bare(&self) -> Option<f64> {
+        self.bare_us.map(|bare| ratio(self.made.median_us, bare))
+    }
+}
+
+/// How long a switch took, once the thread was awake.
+fn made_ns(record: &SwitchRecord) -> u64 {
+    record.resumed_ns.saturating_sub(record.began_ns)
 }
 
 impl Report {
+    fn of(own: &OwnInstance) -> anyhow::Result<Self> {
+        let Reply::Status(status) = own.ask(&Request::Status)? else {
+            return crate::cmd::unexpected();
+        };
+        let Some(agent) = status.agents.first() else { bail!("the instance has no node") };
+        Ok(Self {
+            realtime: agent.realtime.clone(),
+            freezer: agent.freezer,
+            rows: Vec::new(),
+            gaps: None,
+            curves: None,
+        })
+    }
+
     /// For people, or for programs.
     pub(super) fn show(&self, json: bool) -> anyhow::Result<()> {
         if json {
             return print_json(self);
+        }
+        if let Some(curves) = &self.curves {
+            return print(&curves.text());
         }
         let mut table = Table::new(&[
             ("METHOD", Align::Left),
@@ -272,6 +265,7 @@ impl Report {
             ("STOPPED", Align::Right),
             ("RESUMED", Align::Right),
             ("WHOLE", Align::Right),
+            ("BARE", Align::Right),
             ("STRAGGLERS", Align::Right),
         ]);
         for row in &self.rows {
@@ -283,21 +277,37 @@ impl Report {
                 row.stopped.shown(),
                 row.resumed.shown(),
                 row.whole.shown(),
+                match (row.bare_us, row.over_bare()) {
+                    (Some(bare), Some(ratio)) => format!("{bare} ({ratio:.2})"),
+                    _ => "-".into(),
+                },
                 row.stragglers.to_string(),
             ]);
         }
         let freezer = if self.freezer { "" } else { "\nNo freezer: all of it by signals." };
         print(&format!(
             "Two jobs of N busy processes each; median / 99 % in microseconds\nReal-time priority of \
-             the switch thread: {}{freezer}\n\n{}",
+             the switch thread: {}{freezer}\nBARE: the same writes by a C program, median, and how many \
+             times that STOPPED and RESUMED are\n\n{}{}",
             self.realtime,
-            table.render()
+            table.render(),
+            self.gaps.as_ref().map_or_else(String::new, Gaps::text)
         ))
     }
 
     /// The lines of the table of figures.
     pub(super) fn figures(&self) -> Vec<Figure> {
-        self.rows.iter().map(|row| self.figure(row)).collect()
+        let mut figures: Vec<Figure> = self.rows.iter().map(|row| self.figure(row)).collect();
+        figures.extend(self.rows.iter().filter_map(|row| {
+            let over = row.over_bare()?;
+            let what = format!("that of {} processes over the bare writes", row.processes);
+            Some(Figure::goal(&what, format!("{over:.2} times"), "2 times", over <= 2.0))
+        }));
+        figures.extend(self.gaps.as_ref().map(|gaps| {
+            let what = "what a job of 15 processes sees of a switch";
+            Figure::goal(what, gaps.measured(), "median under 1.00 ms", gaps.median_us < 1000)
+        }));
+        figures
     }
 
     fn figure(&self, row: &Row) -> Figure {

@@ -1,0 +1,110 @@
+//! Companions on directories that stand for both hierarchies.
+
+use super::*;
+
+/// A directory that stands for both hierarchies, removed with the test.
+struct Fixture(PathBuf);
+
+impl Fixture {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("tutti-companion-{}-{name}", std::process::id()));
+        for part in ["v2/top/a/b", "v1/memory", "v1/pids", "v1/cpu"] {
+            fs::create_dir_all(path.join(part)).unwrap();
+        }
+        Self(path)
+    }
+
+    fn top(&self) -> Top {
+        let base = |name| Some(self.0.join("v1").join(name));
+        Top {
+            path: self.0.join("v2/top"),
+            memory_base: base("memory"),
+            pids_base: base("pids"),
+            cpu_base: base("cpu"),
+        }
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_process_goes_to_the_nearest_companion() {
+    let fixture = Fixture::new("nearest");
+    let top = fixture.top();
+    let (a, b) = (fixture.0.join("v2/top/a"), fixture.0.join("v2/top/a/b"));
+    assert!(top.companions(&b).is_empty());
+
+    assert_eq!(top.set_memory_limit(&a, 1000).unwrap(), LimitBy::V1);
+    let v1 = fixture.0.join("v1");
+    assert_eq!(top.companions(&b), [v1.join("memory/top/a/cgroup.procs")]);
+    assert_eq!(fs::read(v1.join("memory/top/a/memory.limit_in_bytes")).unwrap(), b"1000");
+
+    assert_eq!(top.set_process_limit(&b, 5).unwrap(), LimitBy::V1);
+    let expected = [v1.join("memory/top/a/cgroup.procs"), v1.join("pids/top/a/b/cgroup.procs")];
+    assert_eq!(top.companions(&b), expected);
+}
+
+#[test]
+fn weights_stand_beside_each_other_and_go_with_their_groups() {
+    let fixture = Fixture::new("weights");
+    let top = fixture.top();
+    let (a, b) = (fixture.0.join("v2/top/a"), fixture.0.join("v2/top/a/b"));
+    let cpu = fixture.0.join("v1/cpu");
+    assert_eq!(top.weigh(&a).unwrap(), cpu.join("top.a"));
+    assert_eq!(top.companions(&b), [cpu.join("top.a/cgroup.procs")]);
+    assert_eq!(top.weigh(&b).unwrap(), cpu.join("top.a.b"));
+    fs::create_dir(cpu.join("topless")).unwrap();
+    fs::create_dir(cpu.join("top.ab")).unwrap();
+    assert!(top.remove_companions(&a).unwrap());
+    let left = |name: &str| cpu.join(name).is_dir();
+    assert!(!left("top.a") && !left("top.a.b") && left("top") && left("top.ab"));
+    assert!(top.remove_companions(&top.path).unwrap());
+    assert!(!left("top") && !left("top.ab") && left("topless"));
+    fs::write(a.join("cpu.weight"), "100").unwrap();
+    assert_eq!(top.weigh(&a).unwrap(), a);
+}
+
+#[test]
+fn the_controller_of_v2_is_preferred() {
+    let fixture = Fixture::new("v2");
+    let a = fixture.0.join("v2/top/a");
+    fs::write(a.join("memory.max"), "max").unwrap();
+    assert_eq!(fixture.top().set_memory_limit(&a, 4096).unwrap(), LimitBy::V2);
+    assert_eq!(fs::read(a.join("memory.max")).unwrap(), b"4096");
+    assert!(fixture.top().companions(&a).is_empty());
+}
+
+#[test]
+fn kills_for_memory_are_summed_in_v1() {
+    let fixture = Fixture::new("oom");
+    let companion = fixture.0.join("v1/memory/top/a");
+    fs::create_dir_all(companion.join("b")).unwrap();
+    let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n";
+    fs::write(companion.join("memory.oom_control"), text).unwrap();
+    fs::write(companion.join("b/memory.oom_control"), text).unwrap();
+    fs::write(companion.join("memory.max_usage_in_bytes"), "77\n").unwrap();
+    let a = fixture.0.join("v2/top/a");
+    assert_eq!(fixture.top().oom_kills(&a), 4);
+    assert_eq!(fixture.top().memory_peak(&a), Some(77));
+}
+
+#[test]
+fn without_controller_a_limit_is_refused() {
+    let fixture = Fixture::new("none");
+    let top = Top { memory_base: None, ..fixture.top() };
+    let error = top.set_memory_limit(&fixture.0.join("v2/top/a"), 1).unwrap_err();
+    assert!(matches!(error, Error::NoController { controller: "memory", .. }), "{error}");
+    assert_eq!(top.limits().memory, LimitBy::None);
+}
+
+#[test]
+fn the_mark_names_the_bases() {
+    let top = Top::from_mark(Path::new("/x"), "memory=/m/a b\npids=/p\n");
+    assert_eq!(top.memory_base, Some(PathBuf::from("/m/a b")));
+    assert_eq!(top.pids_base, Some(PathBuf::from("/p")));
+}

@@ -1,0 +1,103 @@
+//! `tutti bench grain`: two jobs whose ranks need each other every 0.1 ms, more ranks than processors.
+//!
+//! In turns of 100 ms, against the same two started by hydra at once and left to the kernel, which knows
+//! nothing of jobs. What counts is what two take over twice what one takes, each by its own starter.
+
+use super::contend::{Contender, Expects, NOT_INSTALLED, find_program, median, micros, ms, ratio};
+use super::figures::Figure;
+use super::mpi::{self, HYDRA};
+use super::scratch::Scratch;
+use super::work::Work;
+use super::{Bench, processors, progress};
+use crate::cmd::own::OwnInstance;
+use crate::output::{Align, Table, print, print_json};
+use serde::Serialize;
+use std::time::Duration;
+
+const QUANTUM: &str = "100ms";
+
+/// What came out.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Ranks of each job, one for each processor.
+    ranks: u32,
+    /// How long one job takes alone.
+    alone_us: u64,
+    /// How long two take in turns, over twice that.
+    in_turns: f64,
+    /// The same of hydra and the kernel; nothing where there is no MPICH.
+    hydra_alone_us: u64,
+    left_alone: f64,
+}
+
+pub(super) fn measure(bench: &Bench) -> anyhow::Result<Option<Report>> {
+    if find_program(HYDRA).is_none() {
+        return Ok(None);
+    }
+    let own = OwnInstance::start("bench")?;
+    let scratch = Scratch::new("grain")?;
+    own.set("quantum", QUANTUM)?;
+    let length = Duration::from_millis(if bench.quick { 500 } else { 2000 });
+    let work = Work::of_mpi(&own, &scratch, (mpi::GRAIN, &[]), length)?;
+    let Some(work) = work else { return Ok(None) };
+    let ranks = processors();
+    let words: Vec<String> =
+        work.argv().iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = format!("{HYDRA} -n {ranks} '{}'", words.join("' '"));
+    let shell =
+        |line: &str, jobs| Contender::command(HYDRA, ["sh", "-c", line], Expects::Lines(jobs));
+    let one = shell(&command, 1);
+    let two = shell(&format!("{command} & {command} & wait"), 2);
+    let mut samples = [const { Vec::new() }; 4];
+    let rounds = if bench.quick { 1 } else { 7 };
+    for round in 0..rounds {
+        progress(&format!("grain: {} of {rounds}", round + 1));
+        let times = [work.together(&own, 1)?, work.together(&own, 2)?, one.run()?, two.run()?];
+        for (samples, time) in samples.iter_mut().zip(times) {
+            samples.push(micros(time));
+        }
+    }
+    own.end()?;
+    let [alone, turns, hydra_alone, left] = samples.each_mut().map(|samples| median(samples));
+    Ok(Some(Report {
+        ranks,
+        alone_us: alone,
+        in_turns: ratio(turns, 2 * alone),
+        hydra_alone_us: hydra_alone,
+        left_alone: ratio(left, 2 * hydra_alone),
+    }))
+}
+
+/// For people, or for programs.
+///
+/// # Errors
+/// If standard output can't be written.
+pub(super) fn show(report: Option<&Report>, json: bool) -> anyhow::Result<()> {
+    if json {
+        return print_json(&report);
+    }
+    let Some(report) = report else { return print(&format!("MPICH is {NOT_INSTALLED}\n")) };
+    let mut table = Table::new(&[
+        ("STARTED BY", Align::Left),
+        ("ONE", Align::Right),
+        ("TWO AT ONCE OVER TWICE ONE", Align::Right),
+    ]);
+    let row = |name: &str, alone, ratio| [name.to_owned(), ms(alone), format!("{ratio:.3}")];
+    table.row(row(&format!("tutti, turns of {QUANTUM}"), report.alone_us, report.in_turns));
+    table.row(row("hydra, left to the kernel", report.hydra_alone_us, report.left_alone));
+    print(&format!(
+        "Two MPI jobs of {} ranks each on {} processors; a rank needs the others every 0.1 ms\n\n{}",
+        report.ranks,
+        report.ranks,
+        table.render()
+    ))
+}
+
+/// The lines of the table of figures.
+pub(super) fn figures(report: Option<&Report>) -> Vec<Figure> {
+    let what = "two jobs that talk every 0.1 ms, over twice one: in turns; left to the kernel";
+    vec![match report {
+        Some(it) => Figure::shown(what, format!("{:.3}; {:.3}", it.in_turns, it.left_alone)),
+        None => Figure::missing(what, NOT_INSTALLED, ""),
+    }]
+}

@@ -1,0 +1,134 @@
+//! Two jobs that are trees of busy processes and take turns.
+
+use super::super::scratch::Scratch;
+use super::super::{options, processors};
+use crate::cmd::own::OwnInstance;
+use anyhow::ensure;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tutti_core::{ClassName, JobId, Nanos};
+use tutti_wire::local::Request;
+use tutti_wire::report::SwitchRecord;
+
+/// How many switches are wanted of each kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) switches: u64,
+    /// The longest that they are waited for, as long as there are enough of them.
+    pub(super) length_max: Nanos,
+    pub(super) switches_least: u64,
+    /// How many times the expected time they may take before what came is all.
+    pub(super) patience: u32,
+}
+
+/// How long two trees may take to be complete, for each of their processes, and at least.
+const READY_PER_PROCESS: Duration = Duration::from_millis(100);
+const READY_LEAST: Duration = Duration::from_secs(20);
+
+/// The jobs, which are ended when this is.
+pub(super) struct Trees<'a> {
+    own: &'a OwnInstance,
+    jobs: [JobId; 2],
+}
+
+impl<'a> Trees<'a> {
+    /// Starts both, of so many processes each, which are switched by `method`, and waits until they are
+    /// complete.
+    pub(super) fn start(
+        own: &'a OwnInstance,
+        scratch: &Scratch,
+        method: &str,
+        processes: u32,
+        more: &[OsString],
+    ) -> anyhow::Result<Self> {
+        let class = ClassName::new(&format!("bench-{method}"));
+        let settings = vec![("control".into(), method.into())];
+        own.ask(&Request::SetClass { class: class.clone(), settings })?;
+        let ready = ["first", "second"]
+            .map(|name| scratch.path(format!("{method}-{processes}-{}-{name}", count(scratch))));
+        let first = submit(own, &class, processes, &ready[0], more)?;
+        let second = submit(own, &class, processes, &ready[1], more)?;
+        let trees = Self { own, jobs: [first, second] };
+        trees.wait_for(&ready, processes)?;
+        Ok(trees)
+    }
+
+    pub(super) const fn jobs(&self) -> [JobId; 2] {
+        self.jobs
+    }
+
+    fn wait_for(&self, files: &[PathBuf], processes: u32) -> anyhow::Result<()> {
+        let patience = Instant::now() + READY_LEAST.max(READY_PER_PROCESS * processes);
+        while !files.iter().all(|file| file.exists()) {
+            ensure!(
+                self.own.jobs()?.len() >= files.len(),
+                "a tree of {processes} processes could not be started"
+            );
+            ensure!(
+                Instant::now() < patience,
+                "two trees of {processes} processes were not complete in time"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Sleeps while the switches happen: asking would disturb them.
+    pub(super) fn records(
+        &self,
+        wanted: Wanted,
+        quantum: Nanos,
+    ) -> anyhow::Result<Vec<SwitchRecord>> {
+        let since = tutti_linux::clock::monotonic_ns();
+        let most = (wanted.length_max.0 / quantum.0.max(1)).max(wanted.switches_least);
+        let count = wanted.switches.min(most);
+        let expected = Duration::from_nanos(quantum.0) * u32::try_from(count)?;
+        let patience = Instant::now() + expected * wanted.patience + Duration::from_secs(5);
+        loop {
+            std::thread::sleep(expected + Duration::from_millis(100));
+            let mut records = self.own.switches(u32::MAX)?;
+            records.retain(|r| r.due_ns >= since && !r.left.is_empty() && !r.came.is_empty());
+            if records.len() as u64 >= count || Instant::now() > patience {
+                return Ok(records);
+            }
+        }
+    }
+
+    pub(super) fn end(self) -> anyhow::Result<()> {
+        for job in self.jobs {
+            self.own.ask(&Request::Cancel { target: job.into(), at_once: true })?;
+            // It was killed: its exit code is no news.
+            self.own.ask(&Request::Wait { job })?;
+        }
+        Ok(())
+    }
+}
+
+fn submit(
+    own: &OwnInstance,
+    class: &ClassName,
+    processes: u32,
+    ready: &Path,
+    more: &[OsString],
+) -> anyhow::Result<JobId> {
+    let mut job = options(1, Some(processors()))?;
+    job.class = Some(class.to_string());
+    job.name = ready.file_name().map(|name| name.to_string_lossy().into_owned());
+    let mut argv = vec![
+        std::env::current_exe()?.into_os_string(),
+        "bench".into(),
+        "processes".into(),
+        processes.to_string().into(),
+        "busy".into(),
+        "--ready".into(),
+        ready.into(),
+    ];
+    argv.extend(more.iter().cloned());
+    own.submit(&job, &argv)
+}
+
+/// How many files there are: a number that no name has had.
+fn count(scratch: &Scratch) -> usize {
+    std::fs::read_dir(scratch.path("")).map_or(0, Iterator::count)
+}

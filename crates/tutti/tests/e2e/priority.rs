@@ -1,0 +1,87 @@
+//! Jobs that make way instead of being stopped.
+
+use crate::harness::{Instance, eventually, within};
+use crate::switch::{check_record, end_all, wait_for_switches};
+use std::fs;
+use std::time::Duration;
+
+/// Processor time that a job has used, in microseconds, as its cgroups count it.
+fn used_us(instance: &Instance, job: u64) -> u64 {
+    let jobs = instance.tutti(&["ps", "-l", "--all", "--json"]).expect(0).json();
+    let jobs = jobs.as_array().unwrap();
+    let usage = &jobs.iter().find(|it| it["job"] == job).unwrap()["usage"];
+    usage["user_us"].as_u64().unwrap() + usage["system_us"].as_u64().unwrap()
+}
+
+/// Until a job has used so much more; gives how much another has used meanwhile.
+fn while_it_uses(instance: &Instance, (job, ms): (u64, u64), other: u64) -> u64 {
+    let (begin, before) = (used_us(instance, job), used_us(instance, other));
+    within(Duration::from_secs(60), "the job to run", || {
+        (used_us(instance, job) > begin + ms * 1000).then_some(())
+    });
+    used_us(instance, other) - before
+}
+
+#[test]
+fn a_job_fills_what_those_whose_turn_it_is_leave_idle() {
+    let instance = Instance::alone().up();
+    // Nobody's turn ends while the test lasts.
+    instance.tutti(&["params", "quantum=1h"]).expect(0);
+    instance.tutti(&["params", "--class", "production", "control=priority"]).expect(0);
+    let wide = |line: &str| instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", line]);
+    let gate = instance.work.join("gate");
+    let first =
+        wide(&format!("until [ -e {} ]; do sleep 0.05; done; while :; do :; done", gate.display()));
+    instance.wait_for_state(first, "running");
+    let filler = wide("while :; do :; done");
+    instance.wait_for_state(filler, "running");
+    while_it_uses(&instance, (filler, 300), first);
+
+    fs::write(&gate, "").unwrap();
+    while_it_uses(&instance, (first, 200), filler);
+    let filled = while_it_uses(&instance, (first, 1500), filler);
+    assert!(filled < 300_000, "who makes way has used {filled} us while the other used 1.5 s");
+    let switches = instance.switches();
+    assert!(switches.iter().all(|s| s.left.is_empty()), "somebody was switched: {switches:?}");
+
+    // With the first out of the way it has the processors to itself, and not when it is suspended.
+    instance.tutti(&["suspend", &first.to_string()]).expect(0);
+    while_it_uses(&instance, (filler, 300), first);
+    instance.tutti(&["resume", &first.to_string()]).expect(0);
+    instance.tutti(&["suspend", &filler.to_string()]).expect(0);
+    instance.wait_for_state(filler, "suspended");
+    let stood = while_it_uses(&instance, (first, 300), filler);
+    assert_eq!(stood, 0, "a suspended job runs");
+    end_all(&instance);
+}
+
+#[test]
+fn processor_time_follows_the_turns() {
+    let instance = Instance::alone().up();
+    instance.tutti(&["params", "quantum=50ms"]).expect(0);
+    instance.tutti(&["params", "--class", "production", "control=priority", "share=75%"]).expect(0);
+    instance.tutti(&["params", "--class", "standby", "control=priority", "share=25%"]).expect(0);
+    let spin = "while :; do :; done";
+    let submit = |class: &str| {
+        instance.submit(&["-n", "2", "--class", class, "-o", "/dev/null", "sh", "-c", spin])
+    };
+    let (large, small) = (submit("production"), submit("standby"));
+    instance.wait_for_state(small, "running");
+    let switches = wait_for_switches(&instance, 20);
+    check_record(&switches);
+    assert!(switches.iter().all(|s| s.left == s.yields), "somebody was stopped: {switches:?}");
+    let other = while_it_uses(&instance, (large, 3000), small);
+    assert!((500_000..2_000_000).contains(&other), "a quarter is {other} us beside 3 s");
+    // Their processors are whose turn it is, also of an agent that comes later.
+    let agent = instance.daemon("agent");
+    let pid = nix::unistd::Pid::from_raw(agent);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    eventually("another agent", || {
+        let is_there = instance.daemon_now("agent").is_some_and(|pid| pid != agent);
+        (is_there && instance.tutti(&["switches"]).code == 0).then_some(())
+    });
+    wait_for_switches(&instance, 20);
+    let other = while_it_uses(&instance, (large, 3000), small);
+    assert!((500_000..2_000_000).contains(&other), "then a quarter is {other} us beside 3 s");
+    end_all(&instance);
+}
