@@ -3,7 +3,7 @@
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{Action, ClusterTime, Event, JobId, NodeId, Outcome};
+use tutti_core::{Action, ClusterTime, Event, JobId, Nanos, NodeId, Outcome};
 use tutti_wire::launch::{Credentials, LaunchSpec};
 use tutti_wire::report::{JobReport, TaskHistory};
 
@@ -59,6 +59,10 @@ pub struct EndedJob {
     pub report: JobReport,
     /// Whose it was.
     pub uid: u32,
+    /// With which group.
+    pub gid: u32,
+    /// How long it might have run.
+    pub time_limit: Option<Nanos>,
     /// How it ended.
     pub outcome: Outcome,
     /// When it was accepted.

@@ -1,6 +1,7 @@
 //! Messages between a client (a user's verb) and the controller, on the instance's Unix socket. Who
 //! the client is, the kernel says; nothing in here does.
 
+use crate::history::{EndedQuery, EndedReport, PageEnd};
 use crate::launch::LaunchSpec;
 use crate::report::{
     BankReport, ClassReport, HistoryReport, JobReport, NodeReport, ParamReport, PeriodReport,
@@ -46,6 +47,8 @@ pub enum Request {
         /// Which job.
         job: JobId,
     },
+    /// Jobs that have ended, latest first, and as many as fit: `Past`.
+    Past(EndedQuery),
     /// The processes of a job, a task, or a process and all below it: `Tasks`.
     Processes {
         /// Of which.
@@ -258,6 +261,13 @@ pub enum Reply {
     Jobs(Vec<JobReport>),
     /// A job that has ended, with its tasks.
     History(Box<HistoryReport>),
+    /// Jobs that have ended, latest first.
+    Past {
+        /// The jobs; there may be none on a page that is not the last.
+        jobs: Vec<EndedReport>,
+        /// Where the page ends, if others may follow.
+        next: Option<PageEnd>,
+    },
     /// Tasks with their processes, by rank.
     Tasks(Vec<TaskReport>),
     /// The nodes, by number.

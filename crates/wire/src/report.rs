@@ -66,6 +66,15 @@ pub struct JobReport {
     pub exit_code: Option<u8>,
 }
 
+impl JobReport {
+    /// About how many bytes it takes in an answer, once it has ended.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let texts = [&self.name, &self.user, &self.class, &self.reason, &self.detail];
+        200 + texts.iter().map(|text| text.len()).sum::<usize>()
+    }
+}
+
 /// A job that has ended, as `tutti history JOB` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryReport {
@@ -73,6 +82,10 @@ pub struct HistoryReport {
     pub job: JobReport,
     /// Seconds since its end.
     pub ended_s: u64,
+    /// When it was accepted, in milliseconds since 1970.
+    pub accepted_ms: u64,
+    /// When it had ended, likewise.
+    pub ended_ms: u64,
     /// Its tasks by rank; none where there were too many to be remembered.
     pub tasks: Vec<TaskHistory>,
 }

@@ -574,7 +574,7 @@ impl Agent {
         if strays {
             self.end_what_is_left(task);
         }
-        (usage.processes, usage.processes_peak) = self.tracker.end_task(task);
+        self.tracker.end_task(task).put_into(&mut usage);
         if let Some(record) = self.jobs.get_mut(&job) {
             usage.switches = record.switches.load(Ordering::Relaxed);
             record.counted.add(&usage);
@@ -601,6 +601,7 @@ impl Agent {
             }
             (usage.processes, usage.processes_peak) =
                 (job.counted.processes, job.counted.processes_peak);
+            usage.processes_whole = job.counted.processes_whole;
             usage.switches = job.switches.load(Ordering::Relaxed);
             job.cleared = Some(usage);
             remove_group(job.group.take().as_deref());

@@ -17,7 +17,7 @@ use tutti_wire::branch::Vouch;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
 use tutti_wire::limits::NAME_BYTES_MAX;
 use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request};
-use tutti_wire::report::{HistoryReport, Target};
+use tutti_wire::report::Target;
 use tutti_wire::tree::Question;
 use tutti_wire::units::format_seconds;
 
@@ -132,6 +132,7 @@ impl Driver {
             }
             Request::JobsWithUsage => self.on_jobs_with_usage(token),
             Request::History { job } => self.on_history(token, uid, job),
+            Request::Past(query) => self.on_past(token, &query),
             Request::Processes { target } => {
                 self.on_part(token, uid, target, Question::Processes(target));
             }
@@ -183,7 +184,7 @@ impl Driver {
         if uid == 0 || uid == owner { Ok(()) } else { Err(Forbidden::NotAdmin) }
     }
 
-    fn owned(&self, uid: u32, job: JobId) -> Result<(), Forbidden> {
+    pub(super) fn owned(&self, uid: u32, job: JobId) -> Result<(), Forbidden> {
         let (owner, user, ended) = match (self.jobs.get(&job), self.ended.get(job)) {
             (Some(entry), _) => (entry.credentials.uid, &entry.user, None),
             (None, Some(ended)) => (ended.uid, &ended.report.user, Some(ended)),
@@ -633,18 +634,6 @@ impl Driver {
     fn on_jobs_with_usage(&mut self, token: u64) {
         let nodes = self.nodes_with_agents();
         self.ask(token, &nodes, &Question::Usages);
-    }
-
-    fn on_history(&mut self, token: u64, uid: u32, job: JobId) {
-        match (self.owned(uid, job), self.ended.get(job)) {
-            (Err(Forbidden::Ended { ago_s, .. }), Some(ended)) => {
-                let (job, tasks) = (ended.report.clone(), ended.tasks.clone());
-                let report = HistoryReport { job, ended_s: ago_s, tasks };
-                self.reply(token, &Reply::History(Box::new(report)));
-            }
-            (Err(error), _) => self.fail(token, &error),
-            (Ok(()), _) => self.fail(token, &Forbidden::NotEnded(job)),
-        }
     }
 
     fn on_status(&mut self, token: u64) {

@@ -120,6 +120,8 @@ pub(super) struct Driver {
     pub(super) wake_at: ClusterTime,
     /// When people's clocks are looked at.
     pub(super) calendar_due: ClusterTime,
+    /// When the earliest of the jobs that have ended may be too old.
+    pub(super) history_due: ClusterTime,
     /// What agents were told of parameters.
     pub(super) told_settings: Option<tutti_wire::tree::Settings>,
     pub(super) started: ClusterTime,
@@ -199,6 +201,7 @@ impl Driver {
             questions: super::agents::Questions::default(),
             wake_at: ClusterTime::NEVER,
             calendar_due: ClusterTime::NEVER,
+            history_due: ClusterTime::NEVER,
             told_settings: None,
             started: now,
             parent: getppid(),
@@ -253,6 +256,7 @@ impl Driver {
             return ClusterTime(0);
         }
         let mut deadline = self.wake_at.min(self.accept_again).min(self.calendar_due);
+        deadline = deadline.min(self.history_due);
         for node in self.nodes.values() {
             deadline = deadline.min(node.lost_at);
         }
@@ -286,6 +290,9 @@ impl Driver {
         }
         if now >= self.calendar_due {
             self.watch_calendar();
+        }
+        if now >= self.history_due {
+            self.forget_history();
         }
         let lost: Vec<NodeId> =
             self.nodes.iter().filter(|(_, n)| n.lost_at <= now).map(|(&id, _)| id).collect();
@@ -430,7 +437,8 @@ impl Driver {
     }
 
     fn on_ended(&mut self, job: JobId, outcome: Outcome) {
-        let Some(entry) = self.jobs.remove(&job) else { return };
+        let Some(mut entry) = self.jobs.remove(&job) else { return };
+        entry.note_silent_nodes();
         self.count_out(&entry);
         self.forget_on_nodes(job);
         let detail = entry.detail_of_end(outcome);
@@ -451,11 +459,14 @@ impl Driver {
             accepted_ms: entry.accepted_ms,
             ended_ms: wall_ms(),
             uid: entry.credentials.uid,
+            gid: entry.credentials.gid,
+            time_limit: entry.time_limit,
             outcome,
             tasks,
         };
         self.note_end(&ended);
         self.ended.push(ended);
+        self.watch_history();
         for token in entry.front.into_iter().chain(entry.waiting) {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
                 self.connections.get_mut(&token)

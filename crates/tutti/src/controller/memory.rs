@@ -11,7 +11,7 @@ use super::jobs::{Ended, Entry};
 use super::report;
 use std::collections::{BTreeMap, VecDeque};
 use tutti_core::{ClusterTime, EndReason, Event, JobId, JobState, Nanos, NodeId};
-use tutti_journal::{EndedJob, History, Job, Journal, Keeper, Number};
+use tutti_journal::{EndedJob, EndedSpan, History, Job, Journal, Keeper, Number};
 use tutti_linux::clock;
 use tutti_wire::local::Reply;
 
@@ -132,6 +132,7 @@ impl Driver {
         }
         self.wake_at = self.core.wake_at();
         self.watch_calendar();
+        self.watch_history();
     }
 
     fn remember_job(&mut self, job: Job, launched: Option<ClusterTime>) {
@@ -182,7 +183,8 @@ impl Driver {
     }
 
     fn remember_ended(&mut self) {
-        match self.memory.journal.ended(super::jobs::ENDED_MAX) {
+        let all = EndedSpan::default();
+        match self.memory.journal.ended(&all, super::jobs::ENDED_MAX) {
             Ok(ended) => {
                 for job in ended.into_iter().rev() {
                     self.ended.push(Ended::from(job));
@@ -306,6 +308,8 @@ impl Driver {
         self.memory.journal.note_end(&EndedJob {
             report: ended.report.clone(),
             uid: ended.uid,
+            gid: ended.gid,
+            time_limit: ended.time_limit,
             outcome: ended.outcome,
             accepted: ended.accepted,
             at: ended.at,
@@ -318,7 +322,8 @@ impl Driver {
 
 impl From<EndedJob> for Ended {
     fn from(job: EndedJob) -> Self {
-        let EndedJob { report, uid, outcome, accepted, at, accepted_ms, ended_ms, tasks } = job;
-        Self { report, accepted, at, accepted_ms, ended_ms, uid, outcome, tasks }
+        let EndedJob { report, uid, gid, time_limit, outcome, .. } = job;
+        let EndedJob { accepted, at, accepted_ms, ended_ms, tasks, .. } = job;
+        Self { report, accepted, at, accepted_ms, ended_ms, uid, gid, time_limit, outcome, tasks }
     }
 }

@@ -104,6 +104,7 @@ impl Driver {
             Ok(event) => {
                 self.apply(&event);
                 self.watch_calendar();
+                self.history_due = self.now();
                 self.reply_params(token);
             }
             Err(reason) => self.fail(token, &reason),

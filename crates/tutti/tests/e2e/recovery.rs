@@ -10,7 +10,7 @@ fn send(pid: i32, signal: Signal) {
 }
 
 /// Kills a daemon and waits for the next.
-fn kill_daemon(instance: &Instance, role: &str) {
+pub(crate) fn kill_daemon(instance: &Instance, role: &str) {
     let old = instance.daemon(role);
     send(old, Signal::SIGKILL);
     eventually(&format!("another {role}"), || instance.daemon_now(role).filter(|&new| new != old));

@@ -12,7 +12,7 @@ use tutti_core::{
     NodeWish, OnBadExit, OnNodeLoss, Outcome, Params, RequestId, TaskStatus, UserId,
     default_classes,
 };
-use tutti_journal::{EndedJob, Job, Journal, replay};
+use tutti_journal::{EndedJob, EndedSpan, Job, Journal, replay};
 use tutti_wire::launch::{Credentials, Stdio};
 use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::report::JobReport;
@@ -199,7 +199,7 @@ fn restart(ended: u64, queued: u64) -> anyhow::Result<Duration> {
     drop(controller);
     let begun = Instant::now();
     let (mut journal, history) = Journal::open(&path, blank)?;
-    let remembered = journal.ended(10_000)?.len();
+    let remembered = journal.ended(&EndedSpan::default(), 10_000)?.len();
     let took = begun.elapsed();
     if history.jobs.is_empty() || remembered == 0 {
         bail!("the journal has forgotten its jobs");
@@ -238,6 +238,8 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             exit_code: Some(0),
         },
         uid: 1000,
+        gid: 1000,
+        time_limit: None,
         outcome: Outcome { reason, exit_code: 0, service: Nanos::from_millis(1) },
         accepted: ClusterTime(0),
         at: ClusterTime(1),
