@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_core::{Action, ClusterTime, Event, JobId, Nanos, NodeId, Outcome};
 use tutti_wire::launch::{Credentials, LaunchSpec};
+use tutti_wire::local::SubmitKey;
 use tutti_wire::report::{JobReport, TaskHistory};
 
 /// One event, and what it led to.
@@ -27,6 +28,8 @@ pub struct Job {
     pub job: JobId,
     /// Who it runs as.
     pub credentials: Credentials,
+    /// By what its owner would ask for it again.
+    pub key: Option<SubmitKey>,
     /// The owner's name.
     pub user: String,
     /// What to run.
@@ -61,6 +64,8 @@ pub struct EndedJob {
     pub uid: u32,
     /// With which group.
     pub gid: u32,
+    /// By what its owner would ask for it again.
+    pub key: Option<SubmitKey>,
     /// How long it might have run.
     pub time_limit: Option<Nanos>,
     /// How it ended.

@@ -59,11 +59,10 @@ fn moment(text: &str, now: &Zoned) -> Result<Timestamp, String> {
     };
     let found = found
         .or_else(|| ago(text, now))
-        .or_else(|| {
-            text.parse::<Time>().ok().and_then(|time| of_both(now.date().to_datetime(time)))
-        })
         .or_else(|| text.parse::<DateTime>().ok().and_then(of_both))
-        .or_else(|| text.parse::<Date>().ok().and_then(of_day));
+        .or_else(|| text.parse::<Date>().ok().and_then(of_day))
+        // Of a day and a time it would take the time alone.
+        .or_else(|| of_both(now.date().to_datetime(text.parse::<Time>().ok()?)));
     found.map(|at| at.timestamp()).ok_or_else(|| {
         format!(
             "{text:?} is no time; write how long ago it was (90m, 2d), a time of today (14:30), a day \
@@ -135,7 +134,7 @@ mod tests {
             assert_eq!(moment(text, &now), Ok(meant.timestamp()), "{text}");
         }
         for text in ["", "7", "noon", "2026-13-01", "-3m"] {
-            assert!(moment(text, &now).is_err(), "{text}");
+            assert!(moment(text, &now).is_err(), "{text}: {:?}", moment(text, &now));
         }
     }
 }

@@ -8,6 +8,7 @@
 //!   a cluster
 //! - [`launch`]: what the tasks of a job are, as it travels from the front end to the keeper
 //! - [`history`]: jobs that have ended, page by page
+//! - [`code`]: the codes that errors carry
 //! - [`report`]: the structs behind every table and every `--json`: what users rely on
 //! - [`units`], [`script`], [`pattern`], [`pmi`]: lengths and sizes, job scripts, names of output
 //!   files, the process management interface of MPI libraries
@@ -18,6 +19,7 @@ extern crate alloc;
 
 pub mod attach;
 pub mod branch;
+pub mod code;
 pub mod frame;
 pub mod history;
 pub mod host_list;

@@ -1,6 +1,7 @@
 //! Messages between a client (a user's verb) and the controller, on the instance's Unix socket. Who
 //! the client is, the kernel says; nothing in here does.
 
+use crate::code::Code;
 use crate::history::{EndedQuery, EndedReport, PageEnd};
 use crate::launch::LaunchSpec;
 use crate::report::{
@@ -28,8 +29,9 @@ pub enum Request {
         /// Which job.
         job: JobId,
     },
-    /// Run a job without a front end: `Accepted`.
-    Submit(JobRequest),
+    /// Run a job without a front end: `Accepted`. Who has had no answer may ask again with the same key, and
+    /// is told the same job.
+    Submit(JobRequest, SubmitKey),
     /// `Ended` when the job has ended, at once if it has already.
     Wait {
         /// Which job.
@@ -147,6 +149,10 @@ pub enum Request {
     Down,
 }
 
+/// Tells a job that is handed in from all others of its user: bytes that nobody else has chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SubmitKey(pub [u8; 16]);
+
 /// What is to become of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeChange {
@@ -238,6 +244,8 @@ pub enum Reply {
     Declined {
         /// Why.
         reason: String,
+        /// In short.
+        code: Code,
     },
     /// The job has ended, and nothing of it is left.
     Ended {
@@ -256,6 +264,8 @@ pub enum Reply {
     Failed {
         /// Why, and what to do.
         reason: String,
+        /// In short.
+        code: Code,
     },
     /// The jobs, by number.
     Jobs(Vec<JobReport>),

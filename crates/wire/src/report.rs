@@ -1,6 +1,7 @@
 //! The structs behind every table and every `--json`. Users rely on the names and units of these
 //! fields: they change only with a release note.
 
+use crate::code::Code;
 use crate::launch::Usage;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,6 +26,8 @@ pub struct JobReport {
     pub state: String,
     /// Why it waits, or how it ended; empty otherwise.
     pub reason: String,
+    /// The code of how it ended, if that was not by itself.
+    pub code: Option<Code>,
     /// What there is to know beyond the reason, in lines: which rank could not be started and why,
     /// which used too much memory, which decided the exit code; mostly empty.
     pub detail: String,

@@ -4,6 +4,7 @@ use super::agents::{Branch, NodeEntry};
 use super::clients::Client;
 use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
 use super::memory::{Memory, clock_ahead, wall_ms};
+use super::problem::Problem;
 use super::report;
 use crate::instance::Instance;
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
@@ -23,6 +24,7 @@ use tutti_journal::Journal;
 use tutti_linux::{clock, peer, proc};
 use tutti_wire::Role;
 use tutti_wire::branch::Vouch;
+use tutti_wire::code::Code;
 use tutti_wire::launch::{JobNode, Launch, Share};
 use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
 use tutti_wire::local::Reply;
@@ -106,6 +108,8 @@ pub(super) struct Driver {
     pub(super) next_node: u32,
     pub(super) jobs: BTreeMap<JobId, Entry>,
     pub(super) ended: EndedJobs,
+    /// By what the latest jobs would be asked for again.
+    pub(super) submitted: super::submitted::Submitted,
     /// What the jobs of each user take here, in bytes.
     pub(super) kept_bytes: BTreeMap<u32, usize>,
     /// The hard limits on resources that this process has.
@@ -192,6 +196,7 @@ impl Driver {
             next_node: 0,
             jobs: BTreeMap::new(),
             ended: EndedJobs::default(),
+            submitted: super::submitted::Submitted::default(),
             kept_bytes: BTreeMap::new(),
             hard_limits: own_hard_limits(),
             user_names: BTreeMap::new(),
@@ -460,6 +465,7 @@ impl Driver {
             ended_ms: wall_ms(),
             uid: entry.credentials.uid,
             gid: entry.credentials.gid,
+            key: entry.key,
             time_limit: entry.time_limit,
             outcome,
             tasks,
@@ -509,7 +515,7 @@ impl Driver {
         link.greet(Role::Server);
         if let Some(reason) = self.has_no_room_for(who.uid) {
             say!("tutti controller: turned away process {}: {reason}", who.pid);
-            link.send(&Reply::Failed { reason });
+            link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
             let _ = link.flush();
             return Ok(());
         }
@@ -640,7 +646,7 @@ impl Driver {
         connection.vouch = Some(vouch);
         connection.link.expect_greeting();
         if let Some(reason) = refused {
-            connection.link.send(&Reply::Failed { reason });
+            connection.link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
             connection.link.flush()?;
             return Err(LinkError::Closed);
         }
@@ -678,7 +684,7 @@ impl Driver {
             && connection.link.try_send(reply).is_err()
         {
             let reason = "the answer is too long to be sent; ask for less";
-            connection.link.send(&Reply::Failed { reason: reason.into() });
+            connection.link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
         }
     }
 

@@ -4,6 +4,7 @@ use super::clients::Forbidden;
 use super::driver::Driver;
 use super::jobs::Ended;
 use super::memory::wall_ms;
+use super::problem::Problem;
 use tutti_core::{ClusterTime, JobId, Nanos};
 use tutti_journal::{EndedJob, EndedSpan};
 use tutti_wire::history::{EndedQuery, EndedReport, Ending};
@@ -23,23 +24,23 @@ const LOOK_MAX: Nanos = Nanos::from_secs(3600);
 impl Driver {
     pub(super) fn on_history(&mut self, token: u64, uid: u32, job: JobId) {
         let found = match (self.owned(uid, job), self.ended.get(job)) {
-            (Ok(()), _) => return self.fail(token, &Forbidden::NotEnded(job)),
+            (Ok(()), _) => return self.fail(token, Forbidden::NotEnded(job)),
             (Err(Forbidden::Ended { .. }), Some(ended)) => Ok(told(ended)),
             (Err(Forbidden::NoJob(_)), _) => self.read_from_journal(uid, job),
-            (Err(error), _) => Err(error.to_string()),
+            (Err(error), _) => Err(error.into()),
         };
         match found {
             Ok(report) => self.reply(token, &Reply::History(Box::new(report))),
-            Err(reason) => self.fail(token, &reason),
+            Err(reason) => self.fail(token, reason),
         }
     }
 
     /// A job that ended too long ago to be in memory.
-    fn read_from_journal(&mut self, uid: u32, job: JobId) -> Result<HistoryReport, String> {
-        let found = self.memory.journal.ended_job(job).map_err(|error| error.to_string())?;
-        let ended = Ended::from(found.ok_or_else(|| Forbidden::NoJob(job).to_string())?);
+    fn read_from_journal(&mut self, uid: u32, job: JobId) -> Result<HistoryReport, Problem> {
+        let found = self.memory.journal.ended_job(job)?;
+        let ended = Ended::from(found.ok_or(Forbidden::NoJob(job))?);
         if uid != 0 && uid != ended.uid {
-            return Err(Forbidden::NotYours(job, ended.report.user).to_string());
+            return Err(Forbidden::NotYours(job, ended.report.user).into());
         }
         Ok(told(&ended))
     }
@@ -47,16 +48,15 @@ impl Driver {
     pub(super) fn on_past(&mut self, token: u64, query: &EndedQuery) {
         match self.page(query) {
             Ok(page) => self.reply(token, &page),
-            Err(reason) => self.fail(token, &reason),
+            Err(reason) => self.fail(token, reason),
         }
     }
 
-    fn page(&mut self, query: &EndedQuery) -> Result<Reply, String> {
+    fn page(&mut self, query: &EndedQuery) -> Result<Reply, Problem> {
         let uid = query.user.as_deref().map(user_number).transpose()?;
         let EndedQuery { since_ms, until_ms, after, .. } = *query;
         let within = EndedSpan { uid, since_ms, until_ms, after };
-        let found = self.memory.journal.ended(&within, PAGE_JOBS);
-        let found = found.map_err(|error| error.to_string())?;
+        let found = self.memory.journal.ended(&within, PAGE_JOBS)?;
         let whole = found.len() == PAGE_JOBS;
         let (now_ms, mut bytes, mut next, mut jobs) = (wall_ms(), 0, None, Vec::new());
         for ended in found {

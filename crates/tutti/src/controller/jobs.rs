@@ -9,6 +9,7 @@ use tutti_core::{
 use tutti_journal::Job;
 use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
+use tutti_wire::local::SubmitKey;
 use tutti_wire::pmi::{Barrier, Exchange};
 use tutti_wire::report::{JobReport, Target, TaskHistory};
 
@@ -19,6 +20,8 @@ pub(super) const ENDED_MAX: usize = 10_000;
 pub(super) struct Entry {
     /// Who it runs as.
     pub(super) credentials: Credentials,
+    /// By what its owner would ask for it again.
+    pub(super) key: Option<SubmitKey>,
     /// The owner's name.
     pub(super) user: String,
     /// Its class.
@@ -85,9 +88,10 @@ const DETAILS_MAX: usize = 64;
 impl Entry {
     /// A job of which nothing has happened yet.
     pub(super) fn new(job: Job, spec: &JobSpec) -> Self {
-        let Job { job: _, credentials, user, launch, accepted, accepted_ms } = job;
+        let Job { job: _, credentials, key, user, launch, accepted, accepted_ms } = job;
         Self {
             credentials,
+            key,
             user,
             class: spec.class.to_string(),
             tasks: spec.tasks,
@@ -204,6 +208,8 @@ pub(super) struct Ended {
     /// Whose it was.
     pub(super) uid: u32,
     pub(super) gid: u32,
+    /// By what its owner would ask for it again.
+    pub(super) key: Option<SubmitKey>,
     /// How long it might have run.
     pub(super) time_limit: Option<Nanos>,
     /// How it ended.

@@ -8,11 +8,13 @@
 use super::agents::NodeEntry;
 use super::driver::Driver;
 use super::jobs::{Ended, Entry};
+use super::problem::Problem;
 use super::report;
 use std::collections::{BTreeMap, VecDeque};
 use tutti_core::{ClusterTime, EndReason, Event, JobId, JobState, Nanos, NodeId};
 use tutti_journal::{EndedJob, EndedSpan, History, Job, Journal, Keeper, Number};
 use tutti_linux::clock;
+use tutti_wire::code::Code;
 use tutti_wire::local::Reply;
 
 /// How long a job waits for its front end after its controller has come back: it tries again and again.
@@ -146,6 +148,7 @@ impl Driver {
             self.memory.abandoned.insert(id, now + FRONT_PATIENCE);
         }
         self.count_in(&entry);
+        self.submitted.note(entry.credentials.uid, entry.key, id);
         self.jobs.insert(id, entry);
     }
 
@@ -187,6 +190,7 @@ impl Driver {
         match self.memory.journal.ended(&all, super::jobs::ENDED_MAX) {
             Ok(ended) => {
                 for job in ended.into_iter().rev() {
+                    self.submitted.note(job.uid, job.key, job.report.job);
                     self.ended.push(Ended::from(job));
                 }
             }
@@ -201,6 +205,7 @@ impl Driver {
         self.memory.journal.note_job(&Job {
             job,
             credentials: entry.credentials.clone(),
+            key: entry.key,
             user: entry.user.clone(),
             launch: entry.launch.clone(),
             accepted: entry.accepted,
@@ -266,7 +271,7 @@ impl Driver {
                 Promised::Reply(reply) => self.send_reply(token, &reply),
                 Promised::Job(job) => {
                     let reason = format!("job {job} is cancelled, since {reason}");
-                    self.send_reply(token, &Reply::Failed { reason });
+                    self.send_reply(token, &Problem::new(Code::JournalUnusable, reason).failed());
                     let reason = EndReason::Cancelled;
                     self.apply(&Event::Cancel { job, reason, at_once: true });
                 }
@@ -283,7 +288,8 @@ impl Driver {
         let front = self.core.job(job, now).is_some_and(|view| view.spec.attached);
         let taken = self.jobs.get(&job).is_none_or(|entry| entry.front.is_some());
         if !front || taken {
-            return self.fail(token, &format!("job {job} does not wait for a front end"));
+            let reason = format!("job {job} does not wait for a front end");
+            return self.fail(token, Problem::new(Code::Improper, reason));
         }
         self.memory.abandoned.remove(&job);
         if let Some(entry) = self.jobs.get_mut(&job) {
@@ -309,6 +315,7 @@ impl Driver {
             report: ended.report.clone(),
             uid: ended.uid,
             gid: ended.gid,
+            key: ended.key,
             time_limit: ended.time_limit,
             outcome: ended.outcome,
             accepted: ended.accepted,
@@ -322,8 +329,20 @@ impl Driver {
 
 impl From<EndedJob> for Ended {
     fn from(job: EndedJob) -> Self {
-        let EndedJob { report, uid, gid, time_limit, outcome, .. } = job;
+        let EndedJob { report, uid, gid, key, time_limit, outcome, .. } = job;
         let EndedJob { accepted, at, accepted_ms, ended_ms, tasks, .. } = job;
-        Self { report, accepted, at, accepted_ms, ended_ms, uid, gid, time_limit, outcome, tasks }
+        Self {
+            report,
+            accepted,
+            at,
+            accepted_ms,
+            ended_ms,
+            uid,
+            gid,
+            key,
+            time_limit,
+            outcome,
+            tasks,
+        }
     }
 }

@@ -17,7 +17,9 @@ mod history;
 mod jobs;
 mod memory;
 mod nodes;
+mod problem;
 mod report;
 mod settings;
+mod submitted;
 
 pub(crate) use driver::{ControllerOptions, main};

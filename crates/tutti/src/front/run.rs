@@ -5,6 +5,7 @@ use super::output::{Output, OutputError, OutputOptions};
 use super::pipes::Pipes;
 use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
+use crate::codes::coded;
 use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::link::{Link, LinkError};
@@ -21,6 +22,7 @@ use tutti_core::{JobId, NodeId, Outcome, Rank};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
 use tutti_wire::branch::Through;
+use tutti_wire::code::Code;
 use tutti_wire::launch::InputTo;
 use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request};
 use tutti_wire::report::JobReport;
@@ -170,11 +172,11 @@ fn wait_for_acceptance(
             }
             Ok(Ok(job))
         }
-        Reply::Declined { reason } => {
-            say!("tutti: declined: {reason}");
+        Reply::Declined { reason, code } => {
+            say!("tutti: declined: {}", code.mark(&reason));
             Ok(Err(Exit::DECLINED))
         }
-        Reply::Failed { reason } => anyhow::bail!("{reason}"),
+        Reply::Failed { reason, code } => Err(coded(code, reason)),
         other => anyhow::bail!(
             "the controller answered something else ({}), after signal {}",
             reply_name(&other),
@@ -329,8 +331,10 @@ impl Front {
                 self.summary = self.wants_summary.then(|| account::summary(&report));
                 self.ended = Some((outcome, report));
             }
-            Reply::Failed { reason } => {
-                anyhow::bail!("what became of job {} is not known: {reason}", self.job)
+            Reply::Failed { reason, code } => {
+                let job = self.job;
+                let reason = format!("what became of job {job} is not known: {reason}");
+                return Err(coded(code, reason));
             }
             other => {
                 say!("tutti: the controller said {}; ignored", reply_name(&other));
@@ -356,10 +360,14 @@ impl Front {
                 Ok(())
             }
             Err(_) if in_time => Ok(()),
-            _ => anyhow::bail!(
-                "the controller went away and did not come back; what became of job {} is not known",
-                self.job
-            ),
+            _ => {
+                let job = self.job;
+                let reason = format!(
+                    "the controller went away and did not come back; what became of job {job} is not \
+                     known"
+                );
+                Err(coded(Code::ControllerAway, reason))
+            }
         }
     }
 
@@ -402,15 +410,19 @@ impl Front {
             Err(error) => {
                 match (&error, self.keepers[index].far) {
                     (_, Some(node)) if self.ended.is_none() => {
-                        say!(
-                            "tutti: lost the connection with node {node}: what its tasks of job {} \
-                             write from now on, or have just written, is not shown",
+                        let lost = format!(
+                            "lost the connection with node {node}: what its tasks of job {} write from \
+                             now on, or have just written, is not shown",
                             self.job
                         );
+                        say!("tutti: {}", Code::OutputLost.mark(&lost));
                         self.output_lost = true;
                     }
                     (LinkError::Closed, _) => {}
-                    _ => say!("tutti: lost the output of job {}: {error}", self.job),
+                    _ => {
+                        let lost = format!("lost the output of job {}: {error}", self.job);
+                        say!("tutti: {}", Code::OutputLost.mark(&lost));
+                    }
                 }
                 self.keepers[index].finished = true;
                 self.end_pipes(index, None);
@@ -456,7 +468,8 @@ impl Front {
                 ToFrontEndWith::TaskEnded { rank, .. } => self.end_pipes(index, Some(rank)),
                 ToFrontEndWith::Finished => keeper.finished = true,
                 ToFrontEndWith::Refused { reason } => {
-                    say!("tutti: no output: {reason}");
+                    let lost = Code::OutputLost.mark(&format!("no output: {reason}"));
+                    say!("tutti: {lost}");
                     keeper.finished = true;
                 }
             }
@@ -468,7 +481,8 @@ impl Front {
         self.failed = Some(match error {
             OutputError::ReaderGone => Exit::READER_GONE,
             OutputError::Failed(error) => {
-                say!("tutti: {error:#}; ending job {}", self.job);
+                let lost = format!("{error:#}; ending job {}", self.job);
+                say!("tutti: {}", Code::OutputLost.mark(&lost));
                 Exit::OUTPUT_LOST
             }
         });

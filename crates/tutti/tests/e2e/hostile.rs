@@ -14,7 +14,7 @@ use tutti_core::{ClassName, Nanos, OnBadExit};
 use tutti_wire::frame::{FrameBuffer, decode, encode};
 use tutti_wire::launch::{InputTo, LaunchSpec, Stdio as TaskStdio};
 use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
-use tutti_wire::local::{JobRequest, Reply, Request};
+use tutti_wire::local::{JobRequest, Reply, Request, SubmitKey};
 use tutti_wire::{Hello, Role};
 
 /// Somebody else than the one who misbehaves.
@@ -108,7 +108,7 @@ fn request() -> JobRequest {
 fn with_name(name: String) -> Request {
     let mut request = request();
     request.launch.name = name;
-    Request::Submit(request)
+    Request::Submit(request, SubmitKey([0; 16]))
 }
 
 /// Others are served, and no daemon has ended.
@@ -139,12 +139,12 @@ fn no_request_is_so_long_that_it_ends_a_daemon() {
     for bytes in [JOB_REQUEST_BYTES_MAX - 300, JOB_REQUEST_BYTES_MAX, FRAME_BYTES_MAX - 300] {
         let mut request = request();
         request.launch.environment = vec![ByteBuf::from(vec![b'x'; bytes])];
-        let _ = Client::connect(&instance).ask(&Request::Submit(request));
+        let _ = Client::connect(&instance).ask(&Request::Submit(request, SubmitKey([0; 16])));
         expect_served(&instance, daemons);
     }
     for name in ["n".repeat(1 << 20), "n".repeat(256)] {
         match Client::connect(&instance).ask(&with_name(name)) {
-            Some(Reply::Failed { reason }) => assert!(reason.contains("-J"), "{reason}"),
+            Some(Reply::Failed { reason, .. }) => assert!(reason.contains("-J"), "{reason}"),
             other => panic!("{other:?}"),
         }
     }
@@ -265,8 +265,10 @@ fn asks_for_real_time_priority() {
     let Ok(socket) = std::env::var("TEST_SOCKET") else { return };
     let mut request = request();
     request.launch.rlimits = vec![(nix::libc::RLIMIT_RTPRIO, 99, 99)];
-    match Client::connect_to(socket.as_ref()).ask(&Request::Submit(request)) {
-        Some(Reply::Failed { reason }) => assert!(reason.contains("resource limit"), "{reason}"),
+    match Client::connect_to(socket.as_ref()).ask(&Request::Submit(request, SubmitKey([0; 16]))) {
+        Some(Reply::Failed { reason, .. }) => {
+            assert!(reason.contains("resource limit"), "{reason}")
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -10,6 +10,7 @@ mod adopt;
 mod classes;
 mod cli;
 mod cluster;
+mod codes;
 mod control;
 mod deadline;
 mod env;

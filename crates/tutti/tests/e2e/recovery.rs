@@ -3,7 +3,8 @@
 use crate::harness::{Instance, eventually, player, status_of, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
@@ -321,4 +322,72 @@ fn what_is_left_ends_without(killed: &str, left: [&str; 2]) {
     });
     // And another one is started by whoever needs it.
     instance.tutti(&["run", "echo", "new"]).expect(0).says("started a private instance");
+}
+
+/// A number that is different each time it is asked for, and the same in each run.
+fn scattered(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    *state >> 33
+}
+
+#[test]
+fn a_submit_that_meets_the_controllers_end_is_accepted_once() {
+    const THREADS: usize = 4;
+    const EACH: usize = 50;
+    let instance = Instance::new().up();
+    let accepted = AtomicUsize::new(0);
+    let hand_in = |thread: usize| -> Vec<String> {
+        let numbered = (0..EACH).map(|number| {
+            let name = format!("job{thread}-{number}");
+            let line = format!("echo >> ran-{name}");
+            let submit =
+                ["submit", "--parsable", "-J", &name, "-o", "/dev/null", "sh", "-c", &line];
+            let done = instance.tutti(&submit).expect(0);
+            accepted.fetch_add(1, Ordering::SeqCst);
+            done.text().trim().to_owned()
+        });
+        numbered.collect()
+    };
+    let mut kills = 0;
+    let mut jobs = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..THREADS).map(|thread| scope.spawn(move || hand_in(thread))).collect();
+        let (mut state, mut next) = (7, 3);
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            if accepted.load(Ordering::SeqCst) < next {
+                std::thread::yield_now();
+                continue;
+            }
+            // Some instants lie within the next submits, whatever those are at.
+            let until = Instant::now() + Duration::from_micros(scattered(&mut state) % 8_000);
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            if let Some(controller) = instance.daemon_now("controller") {
+                send(controller, Signal::SIGKILL);
+                kills += 1;
+            }
+            // The supervisor lets those wait that fail one right after the other.
+            next = accepted.load(Ordering::SeqCst) + 30;
+        }
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<String>>()
+    });
+    assert!(kills >= 5, "only {kills} controllers were killed");
+    let last = jobs.last().unwrap().clone();
+    for job in &jobs {
+        within(Duration::from_secs(60), "its end", || {
+            (instance.tutti(&["wait", job]).code == 0).then_some(())
+        });
+    }
+    jobs.sort();
+    jobs.dedup();
+    assert_eq!(jobs.len(), THREADS * EACH, "two submits were told the same job; the last {last}");
+    let known = instance.tutti(&["history", "--json"]).expect(0).json();
+    assert_eq!(known.as_array().unwrap().len(), THREADS * EACH, "a job was accepted twice");
+    for thread in 0..THREADS {
+        for number in 0..EACH {
+            let ran = instance.work.join(format!("ran-job{thread}-{number}"));
+            assert_eq!(std::fs::read_to_string(ran).unwrap(), "\n", "job{thread}-{number}");
+        }
+    }
 }

@@ -84,10 +84,10 @@ fn ms(us: u64) -> f64 {
 fn submit(own: &OwnInstance, request: &JobRequest, count: u32) -> anyhow::Result<()> {
     let mut link = own.connect()?;
     for _ in 0..count {
-        link.send(&Request::Submit(request.clone()));
+        link.send(&Request::Submit(request.clone(), crate::front::new_key()?));
         match link.call()? {
             Reply::Accepted { .. } => {}
-            Reply::Failed { reason } | Reply::Declined { reason } => bail!("{reason}"),
+            Reply::Failed { reason, .. } | Reply::Declined { reason, .. } => bail!("{reason}"),
             _ => return crate::cmd::unexpected(),
         }
     }
@@ -181,6 +181,7 @@ fn restart(ended: u64, queued: u64) -> anyhow::Result<Duration> {
     for number in 1..=queued + 8 {
         controller.submit(number, 512);
         controller.journal.note_job(&Job {
+            key: None,
             job: JobId(number),
             credentials: Credentials { uid: 1000, gid: 1000, groups: Vec::new() },
             user: "ada".into(),
@@ -218,6 +219,7 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             former_class: None,
             state: "ended".into(),
             reason: reason.to_string(),
+            code: None,
             detail: String::new(),
             suspended: Vec::new(),
             tasks: 1,
@@ -239,6 +241,7 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
         },
         uid: 1000,
         gid: 1000,
+        key: None,
         time_limit: None,
         outcome: Outcome { reason, exit_code: 0, service: Nanos::from_millis(1) },
         accepted: ClusterTime(0),
