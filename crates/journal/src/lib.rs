@@ -30,7 +30,7 @@ mod store;
 pub use entry::{EndedJob, Entry, Job, Keeper};
 pub use error::JournalError;
 pub use journal::{History, Journal};
-pub use replay::{Difference, Replay, replay};
+pub use replay::{Difference, Past, Replay, replay};
 pub use sqlite::SqliteStore;
 pub use store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
 

@@ -3,6 +3,7 @@
 use crate::harness::{Instance, eventually, player, status_of, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -175,6 +176,49 @@ fn a_journal_taken_under_load_replays_as_it_was() {
     assert!(list.contains("Submit") && list.contains("Launch"), "{list}");
     std::fs::write(&copy, "").unwrap();
     instance.tutti(&["replay", "copy.db"]).expect(1).says("no journal");
+}
+
+#[test]
+fn a_replay_says_how_jobs_would_have_fared_with_other_parameters() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "policy=space:fcfs"]).expect(0);
+    let all = std::thread::available_parallelism().unwrap().to_string();
+    let jobs: Vec<u64> =
+        (0..3).map(|_| instance.submit(&["-n", &all, "-o", "/dev/null", "sleep", "0.3"])).collect();
+    let endless = instance.submit_spinner(1);
+    instance.tutti(&["wait", &jobs[2].to_string()]).expect(0);
+    instance.wait_for_state(endless, "running");
+    instance.tutti(&["cancel", "--now", &endless.to_string()]).expect(0);
+    instance.tutti(&["wait", &endless.to_string()]).expect(137);
+    let what_if = |settings: &[&str]| {
+        let words = [&["replay", "--json", "--what-if"], settings].concat();
+        instance.tutti(&words).expect(0).json()
+    };
+    let times = |report: &Value, job: usize, world: &str, what: &str| {
+        report["jobs"][job][world][what].as_u64().unwrap()
+    };
+    // With the same parameters all is as it was, but for how fast nodes do what they are told.
+    let same = what_if(&["policy=space:fcfs"]);
+    assert_eq!(same["compared"], 4, "{same}");
+    for job in 0..4 {
+        for what in ["wait_ms", "response_ms", "end_ms"] {
+            let (was, would) =
+                (times(&same, job, "was", what), times(&same, job, "would_be", what));
+            assert!(was.abs_diff(would) <= was / 20 + 20, "{what} of job {job}: {same}");
+        }
+    }
+    // In turns nobody waits, and each gets what it had.
+    let turns = what_if(&["policy=gang", "quantum=10ms"]);
+    for job in 0..3 {
+        assert_eq!(times(&turns, job, "would_be", "wait_ms"), 0, "{turns}");
+        let service = |world| times(&turns, job, world, "service_ms");
+        assert!(service("was").abs_diff(service("would_be")) <= 2, "{turns}");
+        assert!(times(&turns, job, "would_be", "suspended_ms") > 300, "{turns}");
+    }
+    // Who was cancelled is cancelled at the same moment.
+    let ended = |world| times(&turns, 3, world, "end_ms");
+    assert!(ended("was").abs_diff(ended("would_be")) < 50, "{turns}");
+    instance.tutti(&["replay", "--what-if", "polcy=gang"]).expect(1).says("did you mean policy?");
 }
 
 #[test]
