@@ -20,6 +20,7 @@ mod link;
 mod membership;
 mod output;
 mod parameter;
+mod sender;
 mod supervise;
 
 use std::process::ExitCode;

@@ -8,12 +8,13 @@ use super::outlet::Outlet;
 use super::scratch;
 use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link, LinkError};
+use crate::sender::answers_for;
 use anyhow::{Context as _, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getppid};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -75,6 +76,10 @@ struct Keeper {
     agent: Option<(Link, Token, Interest)>,
     jobs: BTreeMap<JobId, Job>,
     stop_at_ns: Option<u64>,
+    /// Who started it: the supervisor.
+    parent: Pid,
+    /// Who else told it to end.
+    sent_away: Option<u32>,
 }
 
 /// Runs a keeper until it is told to stop.
@@ -113,6 +118,8 @@ impl Keeper {
             agent: None,
             jobs: BTreeMap::new(),
             stop_at_ns: None,
+            parent: getppid(),
+            sent_away: None,
         })
     }
 
@@ -148,6 +155,9 @@ impl Keeper {
         }
         // Whoever comes after us binds anew; a client must not find a socket that nobody serves.
         let _ = fs::remove_file(&self.options.socket);
+        if let Some(sender) = self.sent_away {
+            bail!("told to end by process {sender}; another keeper is started");
+        }
         Ok(())
     }
 
@@ -252,6 +262,9 @@ impl Keeper {
                 Ok(Signal::SIGCHLD) => self.reap(),
                 Ok(signal) => {
                     say!("tutti keeper: got {signal}; ending all jobs");
+                    if !answers_for(info.ssi_pid, self.parent) {
+                        self.sent_away = Some(info.ssi_pid);
+                    }
                     self.stop();
                 }
                 Err(_) => {}

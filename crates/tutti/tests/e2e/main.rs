@@ -17,6 +17,7 @@ mod env;
 mod escape;
 mod exit;
 mod faults;
+mod faults_by_steps;
 mod fugitives;
 mod harness;
 mod hostile;
