@@ -179,7 +179,7 @@ impl Scene {
         front.wait_for("up\nup\n");
         let typed: String = (0..20_000).map(|n| format!("line {n}\n")).collect();
         // Half of it is under way when the fault comes, the other half comes after it.
-        front.type_in(typed[..typed.len() / 2].as_bytes());
+        front.type_in(&typed.as_bytes()[..typed.len() / 2]);
         let all = format!("up\nup\n{typed}");
         self.output = Some(all.lines().map(str::to_owned).collect());
         self.front = Some(front);
@@ -229,7 +229,10 @@ impl Scene {
     }
 
     fn strike(&self, process: i32, fault: Fault) {
-        let send = |signal| drop(kill(Pid::from_raw(process), signal));
+        // It may have ended by itself.
+        let send = |signal| {
+            let _ = kill(Pid::from_raw(process), signal);
+        };
         match fault {
             Kill => send(Signal::SIGKILL),
             Restart => send(Signal::SIGTERM),
@@ -299,7 +302,7 @@ impl Scene {
             let all: String =
                 (0..10_000).map(|n| format!("line {n}\n")).collect::<String>() + &typed;
             // Who was killed reads no more.
-            let _ = front.try_type_in(all[all.len() / 2..].as_bytes());
+            let _ = front.try_type_in(&all.as_bytes()[all.len() / 2..]);
         }
         let done = front.wait();
         let output = done.text();

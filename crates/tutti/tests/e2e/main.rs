@@ -13,6 +13,7 @@ mod cluster;
 mod codes;
 mod control;
 mod deadline;
+mod disk;
 mod env;
 mod escape;
 mod exit;
