@@ -39,6 +39,12 @@ pub const NODES_MAX: u32 = 1 << 20;
 /// Children of one agent in the control tree: as many connections as a process may always have.
 pub const FAN_OUT_MAX: u64 = 4096;
 
+/// The longest that jobs that have ended can be kept, but for always: a hundred years.
+pub const HISTORY_MAX: Nanos = Nanos::from_secs(36_500 * 86_400);
+
+/// The most that may be kept of them, in MiB: a TiB.
+pub const HISTORY_MIB_MAX: u64 = 1 << 20;
+
 /// How often a job is put in line again after nodes were lost: one that takes nodes down with it must
 /// not go round for ever.
 pub const REQUEUES_MAX: u32 = 3;

@@ -2,7 +2,8 @@
 
 use crate::figures::Weights;
 use crate::limits::{
-    FAN_OUT_MAX, PROCESSORS_MAX, QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX, TASKS_PER_NODE_MAX, WEIGHT_MAX,
+    FAN_OUT_MAX, HISTORY_MAX, HISTORY_MIB_MAX, PROCESSORS_MAX, QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX,
+    TASKS_PER_NODE_MAX, WEIGHT_MAX,
 };
 use crate::param::{self, Param, ParamError, ParamKind, Takes, UNBOUNDED, bounded};
 use crate::policy::{Packing, Placement};
@@ -95,7 +96,9 @@ mod at {
     pub(super) const FAN_OUT: usize = 25;
     pub(super) const LEASE: usize = 26;
     pub(super) const TRAVERSAL: usize = 27;
-    pub(super) const COUNT: usize = 28;
+    pub(super) const KEEP_HISTORY: usize = 28;
+    pub(super) const HISTORY_SIZE: usize = 29;
+    pub(super) const COUNT: usize = 30;
 }
 
 /// All parameters there are.
@@ -342,6 +345,25 @@ pub const TABLE: &[Param; at::COUNT] = &[
                fastest but may let a parent see a stopped child.",
         takes: Takes::Live,
     },
+    Param {
+        name: "keep_history",
+        kind: ParamKind::DurationOr("always"),
+        min: SEC,
+        max: HISTORY_MAX.0,
+        default: 30 * DAY,
+        help: "How long jobs that have ended are kept for tutti history.",
+        takes: Takes::Live,
+    },
+    Param {
+        name: "history_size",
+        kind: ParamKind::Count,
+        min: 1,
+        max: HISTORY_MIB_MAX,
+        default: 256,
+        help: "How much of the journal jobs that have ended may take, in MiB; the earliest are forgotten \
+               before that.",
+        takes: Takes::Live,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -443,6 +465,18 @@ impl Params {
     #[must_use]
     pub const fn lease(&self) -> Nanos {
         Nanos(self.values[at::LEASE])
+    }
+
+    /// How long jobs that have ended are kept, if not always.
+    #[must_use]
+    pub fn keep_history(&self) -> Option<Nanos> {
+        bounded(self.values[at::KEEP_HISTORY]).map(Nanos)
+    }
+
+    /// How many bytes may be kept of them.
+    #[must_use]
+    pub const fn history_bytes(&self) -> u64 {
+        self.values[at::HISTORY_SIZE] << 20
     }
 
     /// How far ahead a change of the timetable activates.

@@ -3,8 +3,9 @@
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{Action, ClusterTime, Event, JobId, NodeId, Outcome};
+use tutti_core::{Action, ClusterTime, Event, JobId, Nanos, NodeId, Outcome};
 use tutti_wire::launch::{Credentials, LaunchSpec};
+use tutti_wire::local::SubmitKey;
 use tutti_wire::report::{JobReport, TaskHistory};
 
 /// One event, and what it led to.
@@ -27,6 +28,8 @@ pub struct Job {
     pub job: JobId,
     /// Who it runs as.
     pub credentials: Credentials,
+    /// By what its owner would ask for it again.
+    pub key: Option<SubmitKey>,
     /// The owner's name.
     pub user: String,
     /// What to run.
@@ -59,6 +62,12 @@ pub struct EndedJob {
     pub report: JobReport,
     /// Whose it was.
     pub uid: u32,
+    /// With which group.
+    pub gid: u32,
+    /// By what its owner would ask for it again.
+    pub key: Option<SubmitKey>,
+    /// How long it might have run.
+    pub time_limit: Option<Nanos>,
     /// How it ended.
     pub outcome: Outcome,
     /// When it was accepted.

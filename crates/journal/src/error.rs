@@ -27,17 +27,17 @@ pub enum JournalError {
         /// What is wrong, and where.
         what: String,
     },
-    /// It is of a later Tutti.
+    /// It is of another Tutti.
     #[error(
-        "the journal {path} has form {found}, and this Tutti knows those up to {known}: start the Tutti \
-         that wrote it, or a later one"
+        "the journal {path} has form {found}, and this Tutti knows form {known}: start the Tutti that wrote \
+         it"
     )]
     TooNew {
         /// The file.
         path: PathBuf,
         /// Its form.
         found: u32,
-        /// The latest that is known.
+        /// The one that is known.
         known: u32,
     },
 }

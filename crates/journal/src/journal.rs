@@ -3,7 +3,7 @@
 use crate::disk::Disk;
 use crate::entry::{EndedJob, Entry, Job, Keeper};
 use crate::seal::seal;
-use crate::store::{Append, Loaded, Number, Row, Snapshot, Store};
+use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store};
 use crate::{JournalError, SqliteStore};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,9 @@ const SNAPSHOT_EVERY: u64 = 20_000;
 /// Every so many entries the digest of the whole state stands beside one.
 const STATE_DIGEST_EVERY: u64 = 1_000;
 
+/// Jobs that are forgotten in one go: a fraction of the time that anybody would notice.
+const FORGET_AT_ONCE: u64 = 1_000;
+
 /// The journal of a controller that runs.
 pub struct Journal {
     path: PathBuf,
@@ -25,6 +28,8 @@ pub struct Journal {
     /// What is not stored yet.
     gathered: Append,
     since_snapshot: u64,
+    /// What is kept of jobs that have ended.
+    ended: EndedSize,
     /// Set while the store can't be written.
     failure: Option<String>,
 }
@@ -97,6 +102,7 @@ impl Journal {
         });
         let jobs = jobs.collect::<Result<_, JournalError>>()?;
         let replayed = entries.len() as u64;
+        let ended = store.ended_size()?;
         let disk = Disk::start(store.syncer()?, last.0).map_err(|error| {
             let why = error.to_string();
             JournalError::Storage { path: path.into(), what: "brought to disk", why }
@@ -108,6 +114,7 @@ impl Journal {
             last,
             gathered: Append::default(),
             since_snapshot: replayed,
+            ended,
             failure: None,
         };
         let core = known.then_some(core);
@@ -146,8 +153,10 @@ impl Journal {
 
     /// Notes how a job ended.
     pub fn note_end(&mut self, job: &EndedJob) {
-        let number = job.report.job;
-        self.gathered.ended.push((number, job.ended_ms, job.uid, encode(job)));
+        let (number, body) = (job.report.job, encode(job));
+        self.ended.jobs += 1;
+        self.ended.bytes += body.len() as u64;
+        self.gathered.ended.push((number, job.ended_ms, job.uid, body));
     }
 
     /// Stores what was noted, for a process that is killed afterwards. If it can't be written it stays
@@ -226,12 +235,16 @@ impl Journal {
         self.disk.woken();
     }
 
-    /// Jobs that ended, latest first, at most so many.
+    /// Jobs that ended within these bounds, latest first, at most so many.
     ///
     /// # Errors
     /// If they can't be read.
-    pub fn ended(&mut self, most: usize) -> Result<Vec<EndedJob>, JournalError> {
-        let bodies = self.store.ended(most)?;
+    pub fn ended(
+        &mut self,
+        within: &EndedSpan,
+        most: usize,
+    ) -> Result<Vec<EndedJob>, JournalError> {
+        let bodies = self.store.ended(within, most)?;
         bodies.iter().map(|body| decode(&self.path, "a job that ended", 0, body)).collect()
     }
 
@@ -244,12 +257,35 @@ impl Journal {
         body.map(|body| decode(&self.path, "a job that ended", 0, &body)).transpose()
     }
 
-    /// Forgets what ended before, in milliseconds since 1970.
+    /// How much is kept of jobs that have ended, with those that are to be stored.
+    #[must_use]
+    pub const fn ended_size(&self) -> EndedSize {
+        self.ended
+    }
+
+    /// Forgets jobs that ended before this moment, in milliseconds since 1970, and the earliest ones while
+    /// more bytes are kept of them than these; a part of them at a time. Says whether there are more.
     ///
     /// # Errors
     /// If that can't be written.
-    pub fn forget_ended(&mut self, before_ms: u64) -> Result<(), JournalError> {
-        self.store.forget_ended(before_ms)
+    pub fn forget_ended(&mut self, before_ms: u64, bytes_max: u64) -> Result<bool, JournalError> {
+        let too_old = self.store.forget_ended(before_ms, FORGET_AT_ONCE)?;
+        self.take_off(too_old);
+        let too_much = self.ended.bytes.saturating_sub(bytes_max);
+        if too_much == 0 {
+            return Ok(too_old.jobs == FORGET_AT_ONCE);
+        }
+        let mean = self.ended.bytes.div_ceil(self.ended.jobs.max(1)).max(1);
+        let most = too_much.div_ceil(mean).min(FORGET_AT_ONCE);
+        let earliest = self.store.forget_ended(u64::MAX, most)?;
+        self.take_off(earliest);
+        // Those that are not stored yet can't be forgotten yet.
+        Ok(self.ended.bytes > bytes_max && earliest.jobs > 0)
+    }
+
+    const fn take_off(&mut self, gone: EndedSize) {
+        self.ended.jobs = self.ended.jobs.saturating_sub(gone.jobs);
+        self.ended.bytes = self.ended.bytes.saturating_sub(gone.bytes);
     }
 }
 

@@ -30,9 +30,9 @@ mod store;
 pub use entry::{EndedJob, Entry, Job, Keeper};
 pub use error::JournalError;
 pub use journal::{History, Journal};
-pub use replay::{Difference, Replay, replay};
+pub use replay::{Difference, Past, Replay, replay};
 pub use sqlite::SqliteStore;
-pub use store::{Append, Loaded, Number, Row, Snapshot, Store, Sync};
+pub use store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
 
 /// The form of what is stored. Another one is brought to this when it is opened, or refused.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;

@@ -35,6 +35,37 @@ pub enum Difference {
     State,
 }
 
+/// What happened, as a journal has it.
+#[derive(Debug)]
+pub struct Past {
+    /// The state before the first entry.
+    pub core: Core,
+    /// Whether that was stored, rather than nothing: earlier entries are not kept.
+    pub from_stored: bool,
+    /// The entries with their places.
+    pub entries: Vec<(Number, Entry)>,
+    /// The first entry of a tail that is not whole, if there is one.
+    pub torn: Option<Number>,
+}
+
+impl Past {
+    /// Reads a journal, which stays as it is; a controller may write it meanwhile.
+    ///
+    /// # Errors
+    /// If it can't be read, or is damaged before its tail.
+    pub fn read(path: &Path, blank: impl FnOnce() -> Core) -> Result<Self, JournalError> {
+        let loaded = SqliteStore::open_to_read(path)?.load_all()?;
+        let good = check(path, &loaded)?;
+        let core = match &loaded.snapshot {
+            Some(snapshot) => decode(path, "the state at entry", snapshot.number, &snapshot.body)?,
+            None => blank(),
+        };
+        let numbers = loaded.rows.iter().map(|row| row.number);
+        let entries = numbers.zip(good.entries).collect();
+        Ok(Self { core, from_stored: loaded.snapshot.is_some(), entries, torn: good.bad })
+    }
+}
+
 /// Plays the entries of a journal up to this number, all if there is none. The journal stays as it is, and a
 /// controller may write it meanwhile. `each` is shown what is played, with the actions of now.
 ///
@@ -46,37 +77,25 @@ pub fn replay(
     blank: impl FnOnce() -> Core,
     mut each: impl FnMut(Number, &Entry, &[Action]),
 ) -> Result<Replay, JournalError> {
-    let loaded = SqliteStore::open_to_read(path)?.load_all()?;
-    let good = check(path, &loaded)?;
-    let core = match &loaded.snapshot {
-        Some(snapshot) => decode(path, "the state at entry", snapshot.number, &snapshot.body)?,
-        None => blank(),
-    };
-    let mut replay = Replay {
-        first: None,
-        entries: 0,
-        from_stored: loaded.snapshot.is_some(),
-        states: 0,
-        difference: None,
-        torn: good.bad,
-        core,
-    };
+    let Past { core, from_stored, entries, torn } = Past::read(path, blank)?;
+    let mut replay =
+        Replay { first: None, entries: 0, from_stored, states: 0, difference: None, torn, core };
     let mut actions = Vec::new();
-    for (row, entry) in loaded.rows.iter().zip(&good.entries) {
-        if until.is_some_and(|until| row.number > until) {
+    for (number, entry) in &entries {
+        if until.is_some_and(|until| *number > until) {
             break;
         }
         actions.clear();
         replay.core.apply(entry.at, &entry.event, &mut actions);
-        replay.first.get_or_insert(row.number);
+        replay.first.get_or_insert(*number);
         replay.entries += 1;
-        each(row.number, entry, &actions);
+        each(*number, entry, &actions);
         let same_actions = Entry::digest_of(&actions) == entry.actions;
         let same_state = entry.state.is_none_or(|state| state == replay.core.digest());
         replay.states += u64::from(entry.state.is_some());
         if replay.difference.is_none() && !(same_actions && same_state) {
             let what = if same_actions { Difference::State } else { Difference::Actions };
-            replay.difference = Some((row.number, what));
+            replay.difference = Some((*number, what));
         }
     }
     Ok(replay)

@@ -5,7 +5,7 @@
 //! the log's own descriptor: SQLite's way would hold the lock meanwhile, and with it the next commit.
 //! The log is copied into the file by that thread, too, when it has grown.
 
-use crate::store::{Append, Loaded, Number, Row, Snapshot, Store, Sync};
+use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
 use crate::{JournalError, SCHEMA_VERSION};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use std::ffi::OsString;
@@ -209,17 +209,50 @@ impl Store for SqliteStore {
         self.explain("written", cut).map(drop)
     }
 
-    fn forget_ended(&mut self, before_ms: u64) -> Result<(), JournalError> {
-        let forget = "DELETE FROM ended WHERE ended_ms < ?";
-        let forgotten = self.connection.execute(forget, [stored(before_ms)]);
-        self.explain("written", forgotten).map(drop)
+    fn forget_ended(&mut self, before_ms: u64, most: u64) -> Result<EndedSize, JournalError> {
+        let forget = || -> rusqlite::Result<EndedSize> {
+            let mut forget = self.connection.prepare_cached(
+                "DELETE FROM ended WHERE job IN
+                 (SELECT job FROM ended WHERE ended_ms < ? ORDER BY ended_ms, job LIMIT ?)
+                 RETURNING LENGTH(body)",
+            )?;
+            let mut gone = EndedSize::default();
+            for bytes in forget.query_map([limited(before_ms), limited(most)], |row| row.get(0))? {
+                gone.jobs += 1;
+                gone.bytes += number(bytes?);
+            }
+            Ok(gone)
+        };
+        self.explain("written", forget())
     }
 
-    fn ended(&mut self, most: usize) -> Result<Vec<Vec<u8>>, JournalError> {
+    fn ended_size(&mut self) -> Result<EndedSize, JournalError> {
+        let size = "SELECT COUNT(*), COALESCE(SUM(LENGTH(body)), 0) FROM ended";
+        let size = self.connection.query_row(size, [], |row| {
+            Ok(EndedSize { jobs: number(row.get(0)?), bytes: number(row.get(1)?) })
+        });
+        self.explain("read", size)
+    }
+
+    fn ended(&mut self, within: &EndedSpan, most: usize) -> Result<Vec<Vec<u8>>, JournalError> {
         let read = || -> rusqlite::Result<Vec<Vec<u8>>> {
-            let latest = "SELECT body FROM ended ORDER BY ended_ms DESC, job DESC LIMIT ?";
-            let mut rows = self.connection.prepare(latest)?;
-            rows.query_map([stored(most as u64)], |row| row.get(0))?.collect()
+            // Each of the two is an index read backwards.
+            let of_user = if within.uid.is_some() { "uid = ?6" } else { "?6 IS NULL" };
+            let mut rows = self.connection.prepare_cached(&format!(
+                "SELECT body FROM ended WHERE {of_user} AND ended_ms >= ?1 AND ended_ms < ?2
+                 AND ended_ms <= ?3 AND (ended_ms < ?3 OR job < ?4)
+                 ORDER BY ended_ms DESC, job DESC LIMIT ?5"
+            ))?;
+            let (behind_ms, behind_job) = within.after.unwrap_or((u64::MAX, JobId(u64::MAX)));
+            let bounds = params![
+                limited(within.since_ms.unwrap_or(0)),
+                limited(within.until_ms.unwrap_or(u64::MAX)),
+                limited(behind_ms),
+                limited(behind_job.0),
+                limited(most as u64),
+                within.uid,
+            ];
+            rows.query_map(bounds, |row| row.get(0))?.collect()
         };
         self.explain("read", read())
     }
@@ -277,6 +310,11 @@ impl WalSync {
 /// SQLite's numbers have a sign; ours never come near where it matters.
 fn stored(number: u64) -> i64 {
     number.cast_signed()
+}
+
+/// A bound; what is beyond SQLite's numbers bounds nothing.
+fn limited(bound: u64) -> i64 {
+    i64::try_from(bound).unwrap_or(i64::MAX)
 }
 
 fn number(stored: i64) -> u64 {

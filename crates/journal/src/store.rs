@@ -69,6 +69,28 @@ pub struct Loaded {
     pub keepers: Vec<Vec<u8>>,
 }
 
+/// Which jobs that ended are wanted. Times are milliseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndedSpan {
+    /// Those of this user.
+    pub uid: Option<u32>,
+    /// Those that ended then or later.
+    pub since_ms: Option<u64>,
+    /// Those that ended before.
+    pub until_ms: Option<u64>,
+    /// Those that come behind the job that ended then.
+    pub after: Option<(u64, JobId)>,
+}
+
+/// How much is kept of jobs that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndedSize {
+    /// How many they are.
+    pub jobs: u64,
+    /// How many bytes are kept of them.
+    pub bytes: u64,
+}
+
 /// Brings to disk what was appended; used by a thread of its own.
 pub trait Sync: Send {
     /// Returns when all that was appended before the call would survive a loss of power.
@@ -104,17 +126,24 @@ pub trait Store: Send {
     /// If it can't be written.
     fn cut_back(&mut self, from: Number) -> Result<(), JournalError>;
 
-    /// Takes out what ended before, in milliseconds since 1970.
+    /// Takes out at most so many jobs that ended before, in milliseconds since 1970, the earliest first; says
+    /// what is gone.
     ///
     /// # Errors
     /// If it can't be written.
-    fn forget_ended(&mut self, before_ms: u64) -> Result<(), JournalError>;
+    fn forget_ended(&mut self, before_ms: u64, most: u64) -> Result<EndedSize, JournalError>;
 
-    /// Jobs that ended, latest first, at most so many.
+    /// How much is kept of jobs that have ended.
     ///
     /// # Errors
     /// If it can't be read.
-    fn ended(&mut self, most: usize) -> Result<Vec<Vec<u8>>, JournalError>;
+    fn ended_size(&mut self) -> Result<EndedSize, JournalError>;
+
+    /// Jobs that ended within these bounds, latest first, at most so many.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    fn ended(&mut self, within: &EndedSpan, most: usize) -> Result<Vec<Vec<u8>>, JournalError>;
 
     /// What is kept of one job that ended.
     ///

@@ -1,6 +1,7 @@
 //! What time of the week it is for people: by the machine's time zone, or by that of a trace.
 
 use anyhow::anyhow;
+use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use tutti_core::{ClusterTime, Nanos};
@@ -38,6 +39,53 @@ pub(crate) fn of_zone(start_s: u64, zone: &str) -> anyhow::Result<Vec<(ClusterTi
     moments.map(told).collect()
 }
 
+/// A moment that people name, in milliseconds since 1970: so long ago (`90m`), a time of today (`14:30`), a
+/// day (`2026-03-28`, `yesterday`), or both (`2026-03-28T14:30`), by this machine's time zone.
+///
+/// # Errors
+/// If it is none of these.
+pub(crate) fn moment_ms(text: &str) -> Result<u64, String> {
+    moment(text, &Zoned::now()).map(|at| u64::try_from(at.as_millisecond()).unwrap_or(0))
+}
+
+fn moment(text: &str, now: &Zoned) -> Result<Timestamp, String> {
+    let of_day = |date: Date| date.to_zoned(now.time_zone().clone()).ok();
+    let of_both = |at: DateTime| at.to_zoned(now.time_zone().clone()).ok();
+    let found = match text {
+        "now" => Some(now.clone()),
+        "today" => of_day(now.date()),
+        "yesterday" => now.date().yesterday().ok().and_then(of_day),
+        _ => None,
+    };
+    let found = found
+        .or_else(|| ago(text, now))
+        .or_else(|| text.parse::<DateTime>().ok().and_then(of_both))
+        .or_else(|| text.parse::<Date>().ok().and_then(of_day))
+        // Of a day and a time it would take the time alone.
+        .or_else(|| of_both(now.date().to_datetime(text.parse::<Time>().ok()?)));
+    found.map(|at| at.timestamp()).ok_or_else(|| {
+        format!(
+            "{text:?} is no time; write how long ago it was (90m, 2d), a time of today (14:30), a day \
+             (2026-03-28) or both (2026-03-28T14:30)"
+        )
+    })
+}
+
+fn ago(text: &str, now: &Zoned) -> Option<Zoned> {
+    // A bare number could be anything.
+    text.ends_with(|end: char| end.is_ascii_alphabetic()).then_some(())?;
+    let length = tutti_wire::units::parse_duration(text).ok()?;
+    now.checked_sub(std::time::Duration::from_nanos(length.0)).ok()
+}
+
+/// A moment of milliseconds since 1970, for a table.
+pub(crate) fn local_time(ms: u64) -> String {
+    let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    at.map_or("-".into(), |at| {
+        at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+    })
+}
+
 fn week_of(at: &Zoned) -> Nanos {
     let days = u64::try_from(at.weekday().to_monday_zero_offset()).unwrap_or(0);
     let time = at.time();
@@ -49,7 +97,8 @@ fn week_of(at: &Zoned) -> Nanos {
 
 #[cfg(test)]
 mod tests {
-    use super::{of_zone, parse_week};
+    use super::{moment, of_zone, parse_week};
+    use jiff::Zoned;
     use tutti_core::Nanos;
 
     #[test]
@@ -67,5 +116,25 @@ mod tests {
     fn a_time_zone_that_nobody_knows_is_told() {
         let error = of_zone(0, "Middle/Earth").unwrap_err().to_string();
         assert!(error.contains("--begins"), "{error}");
+    }
+
+    #[test]
+    fn people_name_moments_in_several_ways() {
+        let now: Zoned = "2026-03-28T15:00:10[Europe/Stockholm]".parse().unwrap();
+        for (text, meant) in [
+            ("90m", "2026-03-28T13:30:10[Europe/Stockholm]"),
+            ("2d", "2026-03-26T15:00:10[Europe/Stockholm]"),
+            ("14:30", "2026-03-28T14:30:00[Europe/Stockholm]"),
+            ("2026-03-01", "2026-03-01T00:00:00[Europe/Stockholm]"),
+            ("2026-03-01T14:30", "2026-03-01T14:30:00[Europe/Stockholm]"),
+            ("2026-03-01 14:30", "2026-03-01T14:30:00[Europe/Stockholm]"),
+            ("yesterday", "2026-03-27T00:00:00[Europe/Stockholm]"),
+        ] {
+            let meant: Zoned = meant.parse().unwrap();
+            assert_eq!(moment(text, &now), Ok(meant.timestamp()), "{text}");
+        }
+        for text in ["", "7", "noon", "2026-13-01", "-3m"] {
+            assert!(moment(text, &now).is_err(), "{text}: {:?}", moment(text, &now));
+        }
     }
 }

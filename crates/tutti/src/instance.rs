@@ -5,12 +5,14 @@
 //! looks at `TUTTI_DIR` first, then for a system instance, then for the user's own.
 //! `TUTTI_CLUSTER` keeps several instances apart.
 
-use anyhow::{Context, bail};
+use crate::codes::coded;
+use anyhow::Context;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use tutti_wire::code::Code;
 
 /// An instance's place on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,10 +177,11 @@ impl Instance {
                 let found = fs::symlink_metadata(path)?;
                 let ours = found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw();
                 if !ours || found.mode() & 0o022 != 0 {
-                    bail!(
+                    let reason = format!(
                         "{path:?} exists and is not a directory that only you can write; remove it, \
                          or set TUTTI_DIR to another place"
                     );
+                    return Err(coded(Code::OthersInstance, reason));
                 }
             }
             Err(error) => {

@@ -10,6 +10,7 @@ mod say;
 mod agent;
 mod calendar;
 mod cmd;
+mod codes;
 mod controller;
 mod exit;
 mod front;
@@ -19,6 +20,7 @@ mod link;
 mod membership;
 mod output;
 mod parameter;
+mod sender;
 mod supervise;
 
 use std::process::ExitCode;
@@ -35,16 +37,18 @@ fn main() -> ExitCode {
             if broken_pipe(&error) {
                 return ExitCode::from(exit::Exit::READER_GONE.code());
             }
-            say!("tutti: {error:#}");
+            say!("tutti: {}", codes::code_of(&error).mark(&format!("{error:#}")));
             ExitCode::from(fails_with.code())
         }
     }
 }
 
+/// Whether nobody reads what the verb prints. A connection that broke is another matter.
 fn broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
+    let of_output = |cause: &(dyn std::error::Error + 'static)| {
         cause
             .downcast_ref::<std::io::Error>()
             .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-    })
+    };
+    !error.chain().any(|cause| cause.is::<link::LinkError>()) && error.chain().any(of_output)
 }

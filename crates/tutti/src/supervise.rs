@@ -1,6 +1,7 @@
 //! The supervisor: starts the keeper, the controller and the agent of an instance, starts again
 //! whichever of them fails, and ends when the controller has ended in good order.
 
+use crate::codes::{code_of, coded};
 use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::membership::Place;
@@ -16,6 +17,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 
 /// How long a daemon must have run for its failure not to count as part of a series.
@@ -101,8 +103,12 @@ pub(crate) fn foreground(instance: &Instance) -> anyhow::Result<Exit> {
 pub(crate) fn daemon(instance: &Instance) -> anyhow::Result<Exit> {
     let result = become_daemon(instance);
     if let Err(error) = &result {
+        let code = match code_of(error) {
+            Code::Other | Code::System => Code::NotStarted,
+            code => code,
+        };
         // Whoever reads it may be gone; the error is told by the exit code too.
-        let _ = print(&format!("{error:#}\n"));
+        let _ = print(&format!("{}\n", code.mark(&format!("{error:#}"))));
     }
     result
 }
@@ -122,7 +128,7 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
         let said = said_since(instance, begins);
         supervisor.kill_all();
         clean_up(instance);
-        return Err(if said.is_empty() { error } else { anyhow::anyhow!("{said}") });
+        return Err(if said.is_empty() { error } else { coded(Code::NotStarted, said) });
     }
     // Whoever waits for this pipe to close must not wait for the supervisor's end.
     print("ready\n")?;
@@ -260,7 +266,8 @@ impl<'a> Supervisor<'a> {
                 if let Some(child) = &mut daemon.child
                     && let Ok(Some(status)) = child.try_wait()
                 {
-                    anyhow::bail!("the {} ended ({status})", daemon.role);
+                    let reason = format!("the {} ended ({status})", daemon.role);
+                    return Err(coded(Code::NotStarted, reason));
                 }
             }
             Ok(())

@@ -209,10 +209,12 @@ pub struct Usage {
     pub written_bytes: u64,
     /// Whether that is all of it.
     pub io_whole: bool,
-    /// Processes that there were; nothing where the kernel does not tell of each.
+    /// Processes that there were; nothing where nobody counted any.
     pub processes: Option<u64>,
     /// The most that any one task had at once, likewise.
     pub processes_peak: Option<u64>,
+    /// Whether these are all; they are at least so many where the kernel does not tell a node of each.
+    pub processes_whole: bool,
     /// How often it was suspended or resumed because its turn was over or had come, as counted by the
     /// agent that saw its end: one that was started in between has counted from then on.
     pub switches: u64,
@@ -232,6 +234,7 @@ impl Default for Usage {
             io_whole: true,
             processes: Some(0),
             processes_peak: Some(0),
+            processes_whole: true,
             switches: 0,
         }
     }
@@ -248,6 +251,7 @@ impl Usage {
             io_whole: false,
             processes: None,
             processes_peak: None,
+            processes_whole: false,
             ..whole
         }
     }
@@ -263,10 +267,12 @@ impl Usage {
         self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
         self.written_bytes = self.written_bytes.saturating_add(other.written_bytes);
         self.io_whole &= other.io_whole;
+        // Of whom nothing is known others still have had theirs.
         let both = self.processes.zip(other.processes);
-        self.processes = both.map(|(one, other)| one.saturating_add(other));
-        let both = self.processes_peak.zip(other.processes_peak);
-        self.processes_peak = both.map(|(one, other)| one.max(other));
+        let sum = both.map(|(one, other)| one.saturating_add(other));
+        self.processes = sum.or(self.processes).or(other.processes);
+        self.processes_peak = self.processes_peak.max(other.processes_peak);
+        self.processes_whole &= other.processes_whole;
         self.switches = self.switches.max(other.switches);
     }
 }
@@ -281,10 +287,13 @@ mod tests {
         let mut sum = one;
         sum.add(&Usage { user_us: 2, memory_peak_bytes: 3, processes: Some(4), ..one });
         assert_eq!((sum.user_us, sum.memory_peak_bytes, sum.processes), (7, 9, Some(4)));
-        assert!(sum.cpu_whole && sum.memory_whole && sum.io_whole);
+        assert!(sum.cpu_whole && sum.memory_whole && sum.io_whole && sum.processes_whole);
         sum.add(&Usage::unknown());
-        assert!(!sum.cpu_whole && !sum.memory_whole && !sum.io_whole);
-        assert_eq!((sum.user_us, sum.processes), (7, None));
+        assert!(!sum.cpu_whole && !sum.memory_whole && !sum.io_whole && !sum.processes_whole);
+        assert_eq!((sum.user_us, sum.processes), (7, Some(4)));
+        let mut sum = Usage::unknown();
+        sum.add(&Usage::unknown());
+        assert_eq!((sum.processes, sum.processes_peak), (None, None));
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //!   [`keeper`]: agent and keeper; [`attach`]: front end and keeper; [`join`]: how a machine gets into
 //!   a cluster
 //! - [`launch`]: what the tasks of a job are, as it travels from the front end to the keeper
+//! - [`history`]: jobs that have ended, page by page
+//! - [`code`]: the codes that errors carry
 //! - [`report`]: the structs behind every table and every `--json`: what users rely on
 //! - [`units`], [`script`], [`pattern`], [`pmi`]: lengths and sizes, job scripts, names of output
 //!   files, the process management interface of MPI libraries
@@ -17,7 +19,9 @@ extern crate alloc;
 
 pub mod attach;
 pub mod branch;
+pub mod code;
 pub mod frame;
+pub mod history;
 pub mod host_list;
 pub mod join;
 pub mod keeper;

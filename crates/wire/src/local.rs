@@ -1,6 +1,8 @@
 //! Messages between a client (a user's verb) and the controller, on the instance's Unix socket. Who
 //! the client is, the kernel says; nothing in here does.
 
+use crate::code::Code;
+use crate::history::{EndedQuery, EndedReport, PageEnd};
 use crate::launch::LaunchSpec;
 use crate::report::{
     BankReport, ClassReport, HistoryReport, JobReport, NodeReport, ParamReport, PeriodReport,
@@ -27,8 +29,9 @@ pub enum Request {
         /// Which job.
         job: JobId,
     },
-    /// Run a job without a front end: `Accepted`.
-    Submit(JobRequest),
+    /// Run a job without a front end: `Accepted`. Who has had no answer may ask again with the same key, and
+    /// is told the same job.
+    Submit(JobRequest, SubmitKey),
     /// `Ended` when the job has ended, at once if it has already.
     Wait {
         /// Which job.
@@ -46,6 +49,8 @@ pub enum Request {
         /// Which job.
         job: JobId,
     },
+    /// Jobs that have ended, latest first, and as many as fit: `Past`.
+    Past(EndedQuery),
     /// The processes of a job, a task, or a process and all below it: `Tasks`.
     Processes {
         /// Of which.
@@ -144,6 +149,10 @@ pub enum Request {
     Down,
 }
 
+/// Tells a job that is handed in from all others of its user: bytes that nobody else has chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SubmitKey(pub [u8; 16]);
+
 /// What is to become of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeChange {
@@ -235,6 +244,8 @@ pub enum Reply {
     Declined {
         /// Why.
         reason: String,
+        /// In short.
+        code: Code,
     },
     /// The job has ended, and nothing of it is left.
     Ended {
@@ -253,11 +264,20 @@ pub enum Reply {
     Failed {
         /// Why, and what to do.
         reason: String,
+        /// In short.
+        code: Code,
     },
     /// The jobs, by number.
     Jobs(Vec<JobReport>),
     /// A job that has ended, with its tasks.
     History(Box<HistoryReport>),
+    /// Jobs that have ended, latest first.
+    Past {
+        /// The jobs; there may be none on a page that is not the last.
+        jobs: Vec<EndedReport>,
+        /// Where the page ends, if others may follow.
+        next: Option<PageEnd>,
+    },
     /// Tasks with their processes, by rank.
     Tasks(Vec<TaskReport>),
     /// The nodes, by number.

@@ -1,6 +1,7 @@
 //! The structs behind every table and every `--json`. Users rely on the names and units of these
 //! fields: they change only with a release note.
 
+use crate::code::Code;
 use crate::launch::Usage;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,6 +26,8 @@ pub struct JobReport {
     pub state: String,
     /// Why it waits, or how it ended; empty otherwise.
     pub reason: String,
+    /// The code of how it ended, if that was not by itself.
+    pub code: Option<Code>,
     /// What there is to know beyond the reason, in lines: which rank could not be started and why,
     /// which used too much memory, which decided the exit code; mostly empty.
     pub detail: String,
@@ -66,6 +69,15 @@ pub struct JobReport {
     pub exit_code: Option<u8>,
 }
 
+impl JobReport {
+    /// About how many bytes it takes in an answer, once it has ended.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let texts = [&self.name, &self.user, &self.class, &self.reason, &self.detail];
+        200 + texts.iter().map(|text| text.len()).sum::<usize>()
+    }
+}
+
 /// A job that has ended, as `tutti history JOB` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryReport {
@@ -73,6 +85,10 @@ pub struct HistoryReport {
     pub job: JobReport,
     /// Seconds since its end.
     pub ended_s: u64,
+    /// When it was accepted, in milliseconds since 1970.
+    pub accepted_ms: u64,
+    /// When it had ended, likewise.
+    pub ended_ms: u64,
     /// Its tasks by rank; none where there were too many to be remembered.
     pub tasks: Vec<TaskHistory>,
 }

@@ -11,6 +11,7 @@ use super::track::{self, Begun, TaskId, Tracker};
 use super::tree::{Heard, Tree, TreeOptions};
 use crate::link::{Interest, Link, Poller, Ready};
 use crate::membership::{Membership, Place};
+use crate::sender::answers_for;
 use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -109,6 +110,8 @@ pub(super) struct Agent {
     leaves_by_ns: Option<u64>,
     /// Who started it: the supervisor.
     parent: Pid,
+    /// Who else told it to end.
+    sent_away: Option<u32>,
 }
 
 /// Runs an agent until it is told to stop.
@@ -161,6 +164,7 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         stopping: false,
         leaves_by_ns: None,
         parent: getppid(),
+        sent_away: None,
         options,
     };
     agent.run()
@@ -202,6 +206,11 @@ impl Agent {
                 self.close_down();
             }
             self.flush();
+            if let Some(sender) = self.sent_away {
+                anyhow::bail!(
+                    "told to end by process {sender}; jobs go on, and another agent is started"
+                );
+            }
         }
         self.switch.stop();
         self.tree.close();
@@ -380,7 +389,11 @@ impl Agent {
     /// anything is ended here: no task is said to have failed by it, and whoever asks after the end
     /// hears that the node is gone.
     fn on_signals(&mut self) {
-        while let Ok(Some(_)) = self.signals.read_signal() {
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            if !answers_for(signal.ssi_pid, self.parent) {
+                self.sent_away = Some(signal.ssi_pid);
+                continue;
+            }
             if self.stopping || self.leaves_by_ns.is_some() {
                 continue;
             }
@@ -626,7 +639,7 @@ impl Agent {
         if strays {
             self.end_what_is_left(task);
         }
-        (usage.processes, usage.processes_peak) = self.tracker.end_task(task);
+        self.tracker.end_task(task).put_into(&mut usage);
         if let Some(record) = self.jobs.get_mut(&job) {
             usage.switches = record.switches.load(Ordering::Relaxed);
             record.counted.add(&usage);
@@ -654,6 +667,7 @@ impl Agent {
             }
             (usage.processes, usage.processes_peak) =
                 (job.counted.processes, job.counted.processes_peak);
+            usage.processes_whole = job.counted.processes_whole;
             usage.switches = job.switches.load(Ordering::Relaxed);
             job.cleared = Some(usage);
             remove_group(job.group.take().as_deref());

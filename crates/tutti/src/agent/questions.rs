@@ -41,10 +41,7 @@ impl Agent {
                 return (id, usage);
             }
             let mut usage = job.counted;
-            let (processes, peak) = self.tracker.count(id);
-            usage.processes = usage.processes.zip(processes).map(|(ended, now)| ended + now);
-            usage.processes_peak =
-                usage.processes_peak.zip(peak).map(|(ended, now)| ended.max(now));
+            self.tracker.count(id).add_to(&mut usage);
             usage.switches = job.switches.load(Ordering::Relaxed);
             match job.group.as_ref().and_then(|group| group.cpu_usage().ok()) {
                 Some(cpu) => {

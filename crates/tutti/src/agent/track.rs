@@ -19,6 +19,7 @@ use tutti_linux::cgroup::processes_of;
 use tutti_linux::track::events::{Drained, boot_ns};
 use tutti_linux::track::{self, Forest, Life, Member, Origin, ProcessEvent, ProcessEvents, Tally};
 use tutti_linux::{clock, proc};
+use tutti_wire::launch::Usage;
 
 /// Names a task on this node.
 pub(super) type TaskId = (JobId, Rank);
@@ -95,6 +96,32 @@ enum Source {
     None,
     Events(ProcessEvents),
     Scans,
+}
+
+/// How many processes there were.
+#[derive(Clone, Copy)]
+pub(super) struct Counted {
+    processes: u64,
+    /// The most that a task had at once.
+    peak: u64,
+    /// Whether none was missed.
+    whole: bool,
+}
+
+impl Counted {
+    /// Takes the place of what `usage` says of processes.
+    pub(super) fn put_into(self, usage: &mut Usage) {
+        usage.processes = Some(self.processes);
+        usage.processes_peak = Some(self.peak);
+        usage.processes_whole = self.whole;
+    }
+
+    /// Adds to what `usage` says of processes.
+    pub(super) fn add_to(self, usage: &mut Usage) {
+        let mut counted = Usage::default();
+        self.put_into(&mut counted);
+        usage.add(&counted);
+    }
 }
 
 /// Follows the processes of all tasks.
@@ -249,8 +276,9 @@ impl Tracker {
         })
     }
 
-    /// Forgets a task; says how many processes it had, and the most at once, where that is known.
-    pub(super) fn end_task(&mut self, task: TaskId) -> (Option<u64>, Option<u64>) {
+    /// Forgets a task; says how many processes it had, and the most at once: as many as were told of, or
+    /// seen where the kernel does not tell.
+    pub(super) fn end_task(&mut self, task: TaskId) -> Counted {
         self.take_in_all();
         self.early.has_begun(task);
         let place = self.places.remove(&task);
@@ -263,9 +291,15 @@ impl Tracker {
         );
         let Tally { created, peak, .. } = self.forest.remove_task(task);
         let minder = u64::from(matches!(place, Some(Place::Minder(_))));
-        let is_known = matches!(self.source, Source::Events(_)) && !self.missed.contains(&task.0);
-        let known = |count: u64| is_known.then_some(count.saturating_sub(minder));
-        (known(created), known(peak))
+        Counted {
+            processes: created.saturating_sub(minder),
+            peak: peak.saturating_sub(minder),
+            whole: self.counts_all(task.0),
+        }
+    }
+
+    fn counts_all(&self, job: JobId) -> bool {
+        matches!(self.source, Source::Events(_)) && !self.missed.contains(&job)
     }
 
     /// Forgets a job; says which processes its tasks had that have ended, and when they lived.
@@ -439,20 +473,17 @@ impl Tracker {
         members
     }
 
-    /// How many processes a task has had until now, where that is known.
-    pub(super) fn count(&self, job: JobId) -> (Option<u64>, Option<u64>) {
-        if !matches!(self.source, Source::Events(_)) || self.missed.contains(&job) {
-            return (None, None);
-        }
+    /// How many processes the tasks of a job that have not ended have had until now.
+    pub(super) fn count(&self, job: JobId) -> Counted {
         let tallies = self.ranks(job).into_iter().map(|rank| {
             let minder = matches!(self.places.get(&(job, rank)), Some(Place::Minder(_)));
             let tally = self.forest.tally((job, rank));
             let less = |count: u64| count.saturating_sub(u64::from(minder));
             (less(tally.created), less(tally.peak))
         });
-        let (created, peak) =
+        let (processes, peak) =
             tallies.fold((0, 0), |(sum, most), (one, peak)| (sum + one, most.max(peak)));
-        (Some(created), Some(peak))
+        Counted { processes, peak, whole: self.counts_all(job) }
     }
 
     /// A process of a task and all below it, each before those below it; nothing if it is not the

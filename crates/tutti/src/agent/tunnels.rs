@@ -15,6 +15,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use tutti_wire::branch::{Part, Place, TunnelId, Tunnelled};
+use tutti_wire::code::Code;
 use tutti_wire::frame::encode;
 use tutti_wire::limits::{TUNNEL_CHUNK_BYTES, TUNNEL_WINDOW_BYTES};
 use tutti_wire::local::Reply;
@@ -244,7 +245,7 @@ impl Tunnels {
 fn refusal(reason: String) -> Vec<u8> {
     let mut answer = Hello { role: Role::Server }.to_frame().to_vec();
     // So short a message always fits.
-    let _ = encode(&Reply::Failed { reason }, &mut answer);
+    let _ = encode(&Reply::Failed { reason, code: Code::ControllerAway }, &mut answer);
     answer
 }
 

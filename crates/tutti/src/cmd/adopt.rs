@@ -1,17 +1,19 @@
 //! `tutti adopt`: processes that run already become a job.
 
 use super::unexpected;
+use crate::codes::coded;
 use crate::exit::Exit;
-use crate::front::{connect_or_start, duration};
+use crate::front::{duration, submit};
 use crate::output::print;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use serde_bytes::ByteBuf;
 use tutti_core::{ClassName, Nanos, OnBadExit};
 use tutti_linux::proc::{ProcessStat, command_line};
+use tutti_wire::code::Code;
 use tutti_wire::launch::{AdoptedProcess, LaunchSpec, Stdio, cut};
 use tutti_wire::limits::NAME_BYTES_MAX;
-use tutti_wire::local::{JobRequest, NodesRequest, Reply, Request};
+use tutti_wire::local::{JobRequest, NodesRequest, Reply};
 
 #[derive(Args, Debug)]
 pub(crate) struct AdoptArgs {
@@ -49,7 +51,9 @@ pub(crate) fn execute(args: &AdoptArgs) -> anyhow::Result<Exit> {
     let mut first = None;
     for &pid in &args.pids {
         let found = ProcessStat::read(pid).ok().filter(|stat| !stat.has_ended());
-        let Some(stat) = found else { bail!("there is no process {pid}") };
+        let Some(stat) = found else {
+            return Err(coded(Code::CannotAdopt, format!("there is no process {pid}")));
+        };
         if !adopt.iter().any(|process| process.pid == pid) {
             adopt.push(AdoptedProcess { pid, start_time: stat.start_time });
         }
@@ -58,9 +62,7 @@ pub(crate) fn execute(args: &AdoptArgs) -> anyhow::Result<Exit> {
     let first = first.context("no process is named")?;
     let command = command_line(&first);
     let name = args.name.clone().unwrap_or_else(|| cut(first.comm.clone(), NAME_BYTES_MAX));
-    let mut link = connect_or_start()?;
-    link.send(&Request::Submit(request(args, name, &command, adopt)));
-    match link.call().context("the controller went away")? {
+    match submit(request(args, name, &command, adopt))? {
         Reply::Accepted { job, .. } if args.parsable => print(&format!("{job}\n"))?,
         Reply::Accepted { job, waits } if waits.is_empty() => {
             print(&format!("job {job} adopts process {} ({command})\n", first.pid))?;
@@ -70,11 +72,11 @@ pub(crate) fn execute(args: &AdoptArgs) -> anyhow::Result<Exit> {
              that goes on as before\n",
             first.pid
         ))?,
-        Reply::Declined { reason } => {
-            say!("tutti: declined: {reason}");
+        Reply::Declined { reason, code } => {
+            say!("tutti: declined: {}", code.mark(&reason));
             return Ok(Exit::DECLINED);
         }
-        Reply::Failed { reason } => bail!("{reason}"),
+        Reply::Failed { reason, code } => return Err(coded(code, reason)),
         _ => return unexpected(),
     }
     Ok(Exit::OK)

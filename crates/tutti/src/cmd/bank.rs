@@ -1,10 +1,11 @@
 //! `tutti bank`.
 
 use super::{ask, unexpected};
+use crate::codes::coded;
 use crate::exit::Exit;
 use crate::output::{Align, Table, print_json, print_table};
-use anyhow::bail;
 use clap::Args;
+use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::BankReport;
 use tutti_wire::units::format_seconds;
@@ -32,7 +33,12 @@ pub(crate) fn execute(args: &BankArgs) -> anyhow::Result<Exit> {
     for setting in &args.settings {
         match setting.split_once('=') {
             Some((account, time)) => settings.push((account.trim().into(), time.trim().into())),
-            None => bail!("{setting:?} sets nothing; write ACCOUNT=TIME, such as ada=100h"),
+            None => {
+                return Err(coded(
+                    Code::BadValue,
+                    format!("{setting:?} sets nothing; write ACCOUNT=TIME, such as ada=100h"),
+                ));
+            }
         }
     }
     let request = match settings.is_empty() {

@@ -1,5 +1,6 @@
 //! `tutti invite`, `tutti join`, `tutti leave`: which machines make up the cluster.
 
+use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::start_daemon;
 use crate::instance::Instance;
@@ -7,12 +8,13 @@ use crate::link::FarLink;
 use crate::membership::{Membership, PORT, Place};
 use crate::output::print;
 use crate::supervise;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use tutti_secure::{Clock, Credentials, Key, Name, Newcomer, Token};
 use tutti_wire::Role;
+use tutti_wire::code::Code;
 use tutti_wire::join::{Redeem, Redeemed};
 use tutti_wire::limits::PROTOCOL_VERSION;
 use tutti_wire::units::{format_seconds, parse_duration};
@@ -38,7 +40,9 @@ pub(crate) fn invite(args: &InviteArgs) -> anyhow::Result<Exit> {
     let instance = Instance::locate();
     let lifetime = Duration::from_nanos(parse_duration(&args.r#for)?.0);
     if lifetime < LIFETIME_MIN {
-        bail!("--for {}: nobody can use a token so soon; it may be 1s or more", args.r#for);
+        let reason =
+            format!("--for {}: nobody can use a token so soon; it may be 1s or more", args.r#for);
+        return Err(coded(Code::BadValue, reason));
     }
     let place = Place::of(&instance);
     let membership = membership_of_head(&place, "machines are invited")?;
@@ -54,12 +58,16 @@ pub(crate) fn invite(args: &InviteArgs) -> anyhow::Result<Exit> {
 /// What the machine is, which must be the head: this is `done` there alone.
 fn membership_of_head(place: &Place, done: &str) -> anyhow::Result<Membership> {
     let Some(membership) = place.membership()? else {
-        bail!(
-            "this machine is in no cluster; `tutti up --listen ADDRESS` makes it the head of one"
-        );
+        return Err(coded(
+            Code::Membership,
+            "this machine is in no cluster; `tutti up --listen ADDRESS` makes it the head of one",
+        ));
     };
     if !membership.head.is_empty() {
-        bail!("{done} at the head of the cluster: {}", membership.head.join(", "));
+        return Err(coded(
+            Code::Membership,
+            format!("{done} at the head of the cluster: {}", membership.head.join(", ")),
+        ));
     }
     Ok(membership)
 }
@@ -97,16 +105,21 @@ pub(crate) struct JoinArgs {
 pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     let instance = Instance::to_start();
     if supervise::is_supervised(&instance) {
-        bail!("an instance runs here; end it first with `tutti down`");
+        return Err(coded(
+            Code::Membership,
+            "an instance runs here; end it first with `tutti down`",
+        ));
     }
     let place = Place::of(&instance);
     if let Some(membership) = place.membership()? {
-        bail!(
-            "this machine is {} of cluster {} already: `tutti up` starts it, `tutti leave` takes it \
+        return Err(coded(
+            Code::Membership,
+            format!(
+                "this machine is {} of cluster {} already: `tutti up` starts it, `tutti leave` takes it \
              out of the cluster",
-            membership.name,
-            membership.cluster
-        );
+                membership.name, membership.cluster
+            ),
+        ));
     }
     let token: Token = args.token.parse()?;
     let name = args.name.clone().unwrap_or_else(host_name);
@@ -177,7 +190,7 @@ fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership
     let answer =
         link.call().with_context(|| format!("the machine at {head} did not answer well"))?;
     match answer {
-        Redeemed::Refused { reason } => bail!("{reason}"),
+        Redeemed::Refused { reason } => Err(coded(Code::NotTrusted, reason)),
         Redeemed::Taken { cluster, certificate, authority, addresses } => {
             let credentials = Credentials::new(key, &certificate, &authority)?;
             let mut heads = vec![head.to_owned()];
@@ -204,10 +217,10 @@ pub(crate) fn leave(_args: &LeaveArgs) -> anyhow::Result<Exit> {
     let instance = Instance::to_start();
     let place = Place::of(&instance);
     let Some(membership) = place.membership()? else {
-        bail!("this machine is in no cluster");
+        return Err(coded(Code::Membership, "this machine is in no cluster"));
     };
     if supervise::is_supervised(&instance) {
-        bail!("the instance runs; end it first with `tutti down`");
+        return Err(coded(Code::Membership, "the instance runs; end it first with `tutti down`"));
     }
     place.forget()?;
     print(&format!("this machine has left cluster {}\n", membership.cluster))?;

@@ -2,6 +2,7 @@
 
 use super::submit::order;
 use super::{ask_until_answered, unexpected};
+use crate::codes::code_of;
 use crate::exit::Exit;
 use crate::front::parse_signal;
 use crate::output::ended;
@@ -90,7 +91,7 @@ fn each<T>(all: &[T], mut act: impl FnMut(&T) -> anyhow::Result<()>) -> anyhow::
     let mut exit = Exit::OK;
     for one in all {
         if let Err(error) = act(one) {
-            say!("tutti: {error:#}");
+            say!("tutti: {}", code_of(&error).mark(&format!("{error:#}")));
             exit = Exit::FAILED;
         }
     }

@@ -1,10 +1,12 @@
 //! Verbs that show: `ps`, `switches`.
 
 use super::{ask, unexpected};
+use crate::codes::coded;
 use crate::exit::Exit;
 use crate::output::{Align, Table, account, fold, print, print_json, print_table, terminal_width};
 use clap::Args;
 use tutti_core::Nanos;
+use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, SwitchRecord, Target};
 use tutti_wire::units::{format_duration_short, format_seconds};
@@ -67,7 +69,9 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     if !args.jobs.is_empty() {
         let missing = args.jobs.iter().find(|id| !jobs.iter().any(|job| job.job == id.job));
         if let Some(missing) = missing {
-            anyhow::bail!("there is no job {missing}; `tutti ps --all` shows those that are known");
+            let reason =
+                format!("there is no job {missing}; `tutti ps --all` shows those that are known");
+            return Err(coded(Code::NoJob, reason));
         }
         jobs.retain(|job| args.jobs.iter().any(|target| target.job == job.job));
     }

@@ -8,6 +8,7 @@ mod cluster;
 mod daemons;
 mod demo;
 mod doctor;
+mod explain;
 mod history;
 mod jobs;
 mod leftovers;
@@ -24,9 +25,11 @@ mod up;
 mod usage;
 mod work;
 
+use crate::codes::coded;
 use crate::exit::Exit;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use tutti_wire::code::Code;
 
 /// A gang scheduler: parallel jobs share machines in space and in time.
 #[derive(Parser, Debug)]
@@ -83,6 +86,8 @@ pub(crate) enum Verb {
     Doctor(doctor::DoctorArgs),
     /// See two jobs take turns, on an instance of its own that leaves nothing behind
     Demo(demo::DemoArgs),
+    /// Say what a code of a message means, such as T021, and what to do
+    Explain(explain::ExplainArgs),
     /// Simulate: what the scheduler would do with a workload
     Sim(Box<sim::SimArgs>),
     /// Measure this machine: launch, switch, overhead, stdio
@@ -121,7 +126,7 @@ pub(crate) fn parse() -> Result<Verb, Exit> {
             let _ = error.print();
         } else {
             let words: Vec<_> = std::env::args_os().collect();
-            say!("{}", usage::explain(&error, &words));
+            say!("{}", Code::CannotUnderstand.mark(&usage::explain(&error, &words)));
         }
         Exit::usage(code)
     })
@@ -172,6 +177,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Leave(args) => cluster::leave(&args),
         Verb::Doctor(args) => doctor::execute(&args),
         Verb::Demo(args) => demo::execute(&args),
+        Verb::Explain(args) => explain::execute(&args),
         Verb::Sim(args) => sim::execute(*args),
         Verb::Bench(args) => bench::execute(args),
         Verb::Work(args) => work::execute(&args),
@@ -188,7 +194,7 @@ fn ask(request: &tutti_wire::local::Request) -> anyhow::Result<tutti_wire::local
     let mut link = crate::front::connect()?;
     link.send(request);
     match link.call().context("the controller went away")? {
-        Reply::Failed { reason } => anyhow::bail!("{reason}"),
+        Reply::Failed { reason, code } => Err(coded(code, reason)),
         reply => Ok(reply),
     }
 }
@@ -211,7 +217,9 @@ fn ask_until_answered(
                 away_since = None;
                 link.send(request);
                 match link.call() {
-                    Ok(tutti_wire::local::Reply::Failed { reason }) => anyhow::bail!("{reason}"),
+                    Ok(tutti_wire::local::Reply::Failed { reason, code }) => {
+                        return Err(coded(code, reason));
+                    }
                     Ok(reply) => return Ok(reply),
                     Err(LinkError::Closed | LinkError::Io(_)) => None,
                     Err(error) => return Err(error.into()),
@@ -221,17 +229,18 @@ fn ask_until_answered(
         if let Some(error) = is_away {
             return Err(error);
         }
-        anyhow::ensure!(
-            away_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE,
-            "the controller went away and did not come back"
-        );
+        if away_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
+            let reason = "the controller went away and did not come back";
+            return Err(coded(Code::ControllerAway, reason));
+        }
         std::thread::sleep(PAUSE);
     }
 }
 
 /// A reply of a kind that does not answer the request: only a broken controller sends one.
 fn unexpected<T>() -> anyhow::Result<T> {
-    anyhow::bail!("the controller answered something else; is it of another release?")
+    let reason = "the controller answered something else; is it of another release?";
+    Err(coded(Code::OtherRelease, reason))
 }
 
 #[cfg(test)]

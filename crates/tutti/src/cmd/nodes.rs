@@ -1,13 +1,14 @@
 //! `tutti nodes`: which there are, which take jobs, and sets of them.
 
 use super::{ask, unexpected};
+use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::node_list;
 use crate::output::{Align, Table, print_json, print_table};
-use anyhow::bail;
 use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
 use tutti_core::Nanos;
+use tutti_wire::code::Code;
 use tutti_wire::host_list::format_host_list;
 use tutti_wire::local::{NodeChange, Reply, Request};
 use tutti_wire::report::NodeReport;
@@ -102,7 +103,12 @@ fn sets(json: bool, settings: &[String]) -> anyhow::Result<Exit> {
     for setting in settings {
         match setting.split_once('=') {
             Some((name, nodes)) => orders.push((name.trim().into(), nodes.trim().into())),
-            None => bail!("{setting:?} sets nothing; write NAME=NODES, such as gpu=a[1-4]"),
+            None => {
+                return Err(coded(
+                    Code::BadValue,
+                    format!("{setting:?} sets nothing; write NAME=NODES, such as gpu=a[1-4]"),
+                ));
+            }
         }
     }
     let request = match orders.is_empty() {

@@ -1,5 +1,6 @@
 //! An instance of a verb's own, in a directory of its own, that goes when the verb does.
 
+use crate::codes::coded;
 use crate::front::{dial, job_request, start_daemon};
 use crate::instance::Instance;
 use crate::link::Link;
@@ -53,7 +54,9 @@ impl OwnInstance {
         let mut link = self.connect()?;
         link.send(request);
         match link.call().context("the controller went away")? {
-            Reply::Failed { reason } | Reply::Declined { reason } => bail!("{reason}"),
+            Reply::Failed { reason, code } | Reply::Declined { reason, code } => {
+                Err(coded(code, reason))
+            }
             reply => Ok(reply),
         }
     }
@@ -77,7 +80,7 @@ impl OwnInstance {
         let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
         let stdio = Stdio::Files { input: None, output: null(), error: None, append: true };
         let request = job_request(options, "production", argv, None, stdio)?;
-        match self.ask(&Request::Submit(request))? {
+        match self.ask(&Request::Submit(request, crate::front::new_key()?))? {
             Reply::Accepted { job, .. } => Ok(job),
             _ => super::unexpected(),
         }

@@ -1,6 +1,7 @@
 //! `tutti params`.
 
 use super::{ask, unexpected};
+use crate::codes::coded;
 use crate::exit::Exit;
 use crate::output::{Align, Table, print, print_json, print_table};
 use anyhow::bail;
@@ -8,6 +9,7 @@ use clap::Args;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use tutti_core::ClassName;
+use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{ClassReport, ParamReport, PeriodReport};
 
@@ -58,7 +60,12 @@ pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
     for setting in &args.settings {
         match setting.split_once('=') {
             Some((name, value)) => settings.push((name.trim().into(), value.trim().into())),
-            None => bail!("{setting:?} sets nothing; write NAME=VALUE, such as quantum=50ms"),
+            None => {
+                return Err(coded(
+                    Code::BadValue,
+                    format!("{setting:?} sets nothing; write NAME=VALUE, such as quantum=50ms"),
+                ));
+            }
         }
     }
     let before = known()?;

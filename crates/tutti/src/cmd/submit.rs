@@ -1,19 +1,20 @@
 //! `tutti submit`.
 
 use super::{ask, unexpected};
+use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::{
-    FILE_LETTERS, JobOptions, check_launch, connect_or_start, job_request, output_file,
-    pattern_parser,
+    FILE_LETTERS, JobOptions, check_launch, job_request, output_file, pattern_parser, submit,
 };
 use crate::output::print;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, FromArgMatches};
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use tutti_core::JobId;
+use tutti_wire::code::Code;
 use tutti_wire::launch::Stdio;
 use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::script;
@@ -71,16 +72,14 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
     };
     let request = job_request(&options.job, "production", &args.command, script, stdio)?;
     check_launch(&request.launch)?;
-    let mut link = connect_or_start()?;
-    link.send(&Request::Submit(request.clone()));
-    match link.call().context("the controller went away")? {
+    match submit(request.clone())? {
         Reply::Accepted { job, .. } if args.parsable => print(&format!("{job}\n"))?,
         Reply::Accepted { job, waits } => print(&accepted(&request, job, &waits))?,
-        Reply::Declined { reason } => {
-            say!("tutti: declined: {reason}");
+        Reply::Declined { reason, code } => {
+            say!("tutti: declined: {}", code.mark(&reason));
             return Ok(Exit::DECLINED);
         }
-        Reply::Failed { reason } => bail!("{reason}"),
+        Reply::Failed { reason, code } => return Err(coded(code, reason)),
         _ => return unexpected(),
     }
     Ok(Exit::OK)
@@ -118,7 +117,8 @@ fn read_script(program: &OsString) -> anyhow::Result<Option<Vec<u8>>> {
         .read_to_end(&mut text)
         .with_context(|| format!("cannot read the script {}", path.display()))?;
     if text.len() > limit {
-        bail!("the script {} is longer than {} MiB", path.display(), limit >> 20);
+        let reason = format!("the script {} is longer than {} MiB", path.display(), limit >> 20);
+        return Err(coded(Code::BadScript, reason));
     }
     Ok(Some(text))
 }
@@ -126,7 +126,8 @@ fn read_script(program: &OsString) -> anyhow::Result<Option<Vec<u8>>> {
 /// What the script says, overridden by what was typed.
 fn with_script_options(args: &SubmitArgs, text: &[u8]) -> anyhow::Result<SubmitOptions> {
     let name = args.command[0].to_string_lossy().into_owned();
-    let script = script::parse(text).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+    let script =
+        script::parse(text).map_err(|error| coded(Code::BadScript, format!("{name}: {error}")))?;
     let command = SubmitOptions::augment_args(clap::Command::new("submit").no_binary_name(true))
         .args_override_self(true)
         .disable_help_flag(true);
@@ -134,14 +135,16 @@ fn with_script_options(args: &SubmitArgs, text: &[u8]) -> anyhow::Result<SubmitO
         // Each line alone first, so that an error can name it.
         if let Err(error) = command.clone().try_get_matches_from(&directive.words) {
             let what = super::usage::what_is_wrong(&error, "submit");
-            bail!("{name}: line {}: {what}", directive.line);
+            let reason = format!("{name}: line {}: {what}", directive.line);
+            return Err(coded(Code::BadScript, reason));
         }
     }
     let typed = typed_options();
     let words = script.directives.iter().flat_map(|d| d.words.iter().map(OsString::from));
-    let matches = command
-        .try_get_matches_from(words.chain(typed))
-        .map_err(|e| anyhow::anyhow!("{name}: {}", super::usage::what_is_wrong(&e, "submit")))?;
+    let matches = command.try_get_matches_from(words.chain(typed)).map_err(|e| {
+        let what = super::usage::what_is_wrong(&e, "submit");
+        coded(Code::BadScript, format!("{name}: {what}"))
+    })?;
     Ok(SubmitOptions::from_arg_matches(&matches)?)
 }
 

@@ -2,6 +2,7 @@
 
 use super::cluster::{host_name, invitation, with_port};
 use super::submit::order;
+use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::{duration, start_daemon};
 use crate::instance::Instance;
@@ -11,6 +12,7 @@ use crate::supervise;
 use clap::Args;
 use std::time::{Duration, Instant};
 use tutti_core::Nanos;
+use tutti_wire::code::Code;
 use tutti_wire::local::Request;
 
 #[derive(Args, Debug)]
@@ -91,16 +93,21 @@ impl UpArgs {
             certificates_s: self.certificates.map(|lifetime| (lifetime.0 / 1_000_000_000).max(1)),
         };
         match known {
-            Some(known) if !known.head.is_empty() => anyhow::bail!(
-                "this machine is a node of cluster {}; `tutti leave` takes it out",
-                known.cluster
-            ),
-            Some(known) if known.name != wanted.name => anyhow::bail!(
-                "this machine is called {} in cluster {}; leave --name out, or `tutti leave` and \
-                 begin a new one",
-                known.name,
-                known.cluster
-            ),
+            Some(known) if !known.head.is_empty() => {
+                let reason = format!(
+                    "this machine is a node of cluster {}; `tutti leave` takes it out",
+                    known.cluster
+                );
+                return Err(coded(Code::Membership, reason));
+            }
+            Some(known) if known.name != wanted.name => {
+                let reason = format!(
+                    "this machine is called {} in cluster {}; leave --name out, or `tutti leave` and \
+                     begin a new one",
+                    known.name, known.cluster
+                );
+                return Err(coded(Code::Membership, reason));
+            }
             Some(known) => place.keep(&Membership {
                 cluster: known.cluster,
                 certificates_s: wanted.certificates_s.or(known.certificates_s),

@@ -3,6 +3,7 @@
 use super::driver::{Connection, Driver, Kind};
 use super::jobs::TASKS_KEPT_MAX;
 use super::leases::Missed;
+use super::problem::Problem;
 use crate::link::Link;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use tutti_wire::Role;
 use tutti_wire::branch::{
     ClockReply, FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch, batches,
 };
+use tutti_wire::code::Code;
 use tutti_wire::keeper::ToKeeper;
 use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::local::Reply;
@@ -657,7 +659,7 @@ impl Driver {
                 Answer::Status(status) => statuses.push(status),
                 Answer::Tasks(found) => tasks.get_or_insert_default().extend(found),
                 Answer::Done | Answer::Usages(_) => {}
-                Answer::Failed(reason) => return Reply::Failed { reason },
+                Answer::Failed(reason) => return Problem::new(Code::NoPart, reason).failed(),
             }
         }
         if let Some(mut tasks) = tasks {

@@ -1,6 +1,7 @@
 //! `tutti bank`: who may use how much processor time, by the names of users and groups.
 
 use super::driver::Driver;
+use super::problem::Problem;
 use super::report::user_name;
 use nix::unistd::{Gid, Group, User};
 use tutti_core::{BankAccount, Event, GroupId, ProcessorTime, UserId};
@@ -24,12 +25,13 @@ impl Driver {
     }
 
     pub(super) fn on_set_bank(&mut self, token: u64, uid: u32, settings: &[(String, String)]) {
-        let orders = self.admin(uid).map_err(|error| error.to_string()).and_then(|()| {
-            settings.iter().map(|(account, value)| self.order(account, value)).collect()
+        let orders = self.admin(uid).map_err(Problem::from).and_then(|()| {
+            let order = |(account, value): &(String, String)| self.order(account, value);
+            Ok(settings.iter().map(order).collect::<Result<_, _>>()?)
         });
         let orders: Vec<Order> = match orders {
             Ok(orders) => orders,
-            Err(reason) => return self.reply(token, &Reply::Failed { reason }),
+            Err(problem) => return self.fail(token, problem),
         };
         for (account, allowance) in orders {
             self.apply(&Event::SetBank { account, allowance });

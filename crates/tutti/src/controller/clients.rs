@@ -5,7 +5,9 @@ use super::agents::ranks_of;
 use super::driver::{Connection, Driver, Kind};
 use super::jobs::Entry;
 use super::memory::wall_ms;
+use super::problem::Problem;
 use super::report;
+use crate::codes::code_of_refusal;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
     ClusterTime, EndReason, Event, Figures, GroupId, JobId, JobSpec, JobState, Nanos, NodeId,
@@ -14,10 +16,11 @@ use tutti_core::{
 use tutti_journal::Job;
 use tutti_linux::{peer, proc};
 use tutti_wire::branch::Vouch;
+use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
 use tutti_wire::limits::NAME_BYTES_MAX;
-use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request};
-use tutti_wire::report::{HistoryReport, Target};
+use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request, SubmitKey};
+use tutti_wire::report::Target;
 use tutti_wire::tree::Question;
 use tutti_wire::units::format_seconds;
 
@@ -53,7 +56,7 @@ pub(super) struct Early {
     pub(super) token: u64,
     uid: u32,
     request: JobRequest,
-    front: bool,
+    key: Option<SubmitKey>,
 }
 
 /// How long requests wait for the first node: the agent starts at the same time as the controller.
@@ -83,7 +86,7 @@ pub(super) enum Forbidden {
 /// Why a request for a job is not even put to the core: it is no proper request, or more than
 /// messages and memory can hold.
 #[derive(Debug, thiserror::Error)]
-enum Improper {
+pub(super) enum Improper {
     #[error("a job with a front end must say so, and no other")]
     Stdio,
     #[error(
@@ -122,9 +125,9 @@ impl Driver {
     pub(super) fn on_request(&mut self, token: u64, request: Request) {
         let uid = self.connections.get(&token).map_or(u32::MAX, |connection| connection.uid);
         match request {
-            Request::Run(job) => self.on_submit(token, uid, job, true),
+            Request::Run(job) => self.on_submit(token, uid, job, None),
             Request::Return { job } => self.on_return(token, uid, job),
-            Request::Submit(job) => self.on_submit(token, uid, job, false),
+            Request::Submit(job, key) => self.on_submit(token, uid, job, Some(key)),
             Request::Wait { job } => self.on_wait(token, uid, job),
             Request::Jobs { ended } => {
                 let jobs = report::jobs(self, ended, &BTreeMap::new());
@@ -132,6 +135,7 @@ impl Driver {
             }
             Request::JobsWithUsage => self.on_jobs_with_usage(token),
             Request::History { job } => self.on_history(token, uid, job),
+            Request::Past(query) => self.on_past(token, &query),
             Request::Processes { target } => {
                 self.on_part(token, uid, target, Question::Processes(target));
             }
@@ -169,13 +173,13 @@ impl Driver {
             Request::Status => self.on_status(token),
             Request::Down => match self.admin(uid) {
                 Ok(()) => self.stop(Some(token)),
-                Err(error) => self.fail(token, &error),
+                Err(error) => self.fail(token, error),
             },
         }
     }
 
-    pub(super) fn fail(&mut self, token: u64, error: &dyn std::fmt::Display) {
-        self.reply(token, &Reply::Failed { reason: error.to_string() });
+    pub(super) fn fail(&mut self, token: u64, problem: impl Into<Problem>) {
+        self.reply(token, &problem.into().failed());
     }
 
     pub(super) fn admin(&self, uid: u32) -> Result<(), Forbidden> {
@@ -183,7 +187,7 @@ impl Driver {
         if uid == 0 || uid == owner { Ok(()) } else { Err(Forbidden::NotAdmin) }
     }
 
-    fn owned(&self, uid: u32, job: JobId) -> Result<(), Forbidden> {
+    pub(super) fn owned(&self, uid: u32, job: JobId) -> Result<(), Forbidden> {
         let (owner, user, ended) = match (self.jobs.get(&job), self.ended.get(job)) {
             (Some(entry), _) => (entry.credentials.uid, &entry.user, None),
             (None, Some(ended)) => (ended.uid, &ended.report.user, Some(ended)),
@@ -222,7 +226,7 @@ impl Driver {
                 act(self);
                 self.reply(token, &Reply::Done);
             }
-            Err(error) => self.fail(token, &error),
+            Err(error) => self.fail(token, error),
         }
     }
 
@@ -235,32 +239,38 @@ impl Driver {
 
     /// Answers what waited for the first node.
     pub(super) fn take_early(&mut self) {
-        for Early { token, uid, request, front } in std::mem::take(&mut self.early) {
-            self.on_submit(token, uid, request, front);
+        for Early { token, uid, request, key } in std::mem::take(&mut self.early) {
+            self.on_submit(token, uid, request, key);
         }
     }
 
-    fn on_submit(&mut self, token: u64, uid: u32, request: JobRequest, front: bool) {
+    /// A job with a key has no front end; the others have.
+    fn on_submit(&mut self, token: u64, uid: u32, request: JobRequest, key: Option<SubmitKey>) {
+        let front = key.is_none();
+        if let Some(job) = self.submitted.find(uid, key) {
+            // He was told, and has not heard it.
+            return self.promise(token, job);
+        }
         if self.nodes.is_empty() && self.now() < self.nodes_due() {
-            self.early.push(Early { token, uid, request, front });
+            self.early.push(Early { token, uid, request, key });
             return;
         }
         if let Some(reason) = self.memory.journal.failure() {
             let reason = format!("no job is accepted at present: {reason}");
-            return self.reply(token, &Reply::Failed { reason });
+            return self.fail(token, Problem::new(Code::JournalUnusable, reason));
         }
         let Some(credentials) = self.credentials(token, uid) else { return };
         if let Err(error) = self.check_request(token, uid, &request, front) {
-            self.fail(token, &error);
+            self.fail(token, error);
             return;
         }
         if let Some(reason) = self.too_many_tasks(&request) {
-            self.reply(token, &Reply::Declined { reason });
+            self.reply(token, &Problem::new(Code::TooLarge, reason).declined());
             return;
         }
         let nodes = match self.node_wish(&request.nodes) {
             Ok(nodes) => nodes,
-            Err(error) => return self.reply(token, &Reply::Declined { reason: error.to_string() }),
+            Err(error) => return self.reply(token, &Problem::from(error).declined()),
         };
         let spec = JobSpec {
             owner: UserId(uid),
@@ -285,6 +295,7 @@ impl Driver {
             // Its number is the core's to give.
             job: JobId(0),
             credentials,
+            key,
             user: self.user_name(uid),
             launch: request.launch,
             accepted: self.now(),
@@ -407,7 +418,8 @@ impl Driver {
         match found {
             Ok((gid, groups)) => Some(Credentials { uid, gid, groups }),
             Err(error) => {
-                self.fail(token, &format!("the kernel does not say who you are: {error}"));
+                let reason = format!("the kernel does not say who you are: {error}");
+                self.fail(token, Problem::new(Code::System, reason));
                 None
             }
         }
@@ -421,6 +433,7 @@ impl Driver {
         let (token, front) = (*token, *front);
         let Some(entry) = entry.take() else { return };
         self.count_in(&entry);
+        self.submitted.note(entry.credentials.uid, entry.key, job);
         self.note_job(job, &entry);
         self.jobs.insert(job, entry);
         if front {
@@ -440,7 +453,7 @@ impl Driver {
     pub(super) fn on_decline(&mut self, refusal: &Refusal) {
         if let Some(Submission { token, .. }) = &self.submitting {
             let token = *token;
-            self.reply(token, &Reply::Declined { reason: refusal.to_string() });
+            self.reply(token, &Problem::new(code_of_refusal(refusal), refusal).declined());
         }
     }
 
@@ -488,7 +501,7 @@ impl Driver {
                 let report = Box::new(ended.report.clone());
                 self.reply(token, &Reply::Ended { job, outcome, detail, report });
             }
-            (Err(error), _) => self.fail(token, &error),
+            (Err(error), _) => self.fail(token, error),
             (Ok(()), _) => return false,
         }
         true
@@ -543,13 +556,13 @@ impl Driver {
 
     fn on_signal(&mut self, token: u64, uid: u32, target: Target, signal: u8, every: bool) {
         if !(1..=64).contains(&signal) {
-            return self.fail(token, &format!("{signal} is no signal; signals are 1 to 64"));
+            return self.fail(token, format!("{signal} is no signal; signals are 1 to 64"));
         }
         if every || target.pid.is_some() {
             return self.on_part(token, uid, target, Question::SignalPart { target, signal });
         }
         if let Err(error) = self.owned_part(uid, target) {
-            return self.fail(token, &error);
+            return self.fail(token, error);
         }
         let job = target.job;
         let ranks = target.rank.into_iter().collect();
@@ -562,7 +575,7 @@ impl Driver {
     fn on_part(&mut self, token: u64, uid: u32, target: Target, question: Question) {
         let job = target.job;
         if let Err(error) = self.owned_part(uid, target) {
-            return self.fail(token, &error);
+            return self.fail(token, error);
         }
         if target.rank.is_none() {
             match question {
@@ -591,7 +604,8 @@ impl Driver {
             .map(|placed| placed.node)
             .collect();
         if nodes.is_empty() {
-            return self.fail(token, &format!("{target} is not running; see `tutti ps`"));
+            let reason = format!("{target} is not running; see `tutti ps`");
+            return self.fail(token, Problem::new(Code::NoPart, reason));
         }
         self.ask(token, &nodes, &question);
     }
@@ -617,14 +631,17 @@ impl Driver {
 
     fn on_measured(&mut self, token: u64, uid: u32, name: &str, figures: Figures) {
         if let Err(error) = self.admin(uid) {
-            return self.fail(token, &error);
+            return self.fail(token, error);
         }
         match self.nodes.iter().find(|(_, entry)| entry.name == name).map(|(&node, _)| node) {
             Some(node) => {
                 self.apply(&Event::NodeMeasured { node, figures });
                 self.reply(token, &Reply::Done);
             }
-            None => self.fail(token, &format!("no node is named {name}; see `tutti nodes`")),
+            None => {
+                let reason = format!("no node is named {name}; see `tutti nodes`");
+                self.fail(token, Problem::new(Code::NoSuchNodes, reason));
+            }
         }
     }
 
@@ -637,18 +654,6 @@ impl Driver {
     fn on_jobs_with_usage(&mut self, token: u64) {
         let nodes = self.nodes_with_agents();
         self.ask(token, &nodes, &Question::Usages);
-    }
-
-    fn on_history(&mut self, token: u64, uid: u32, job: JobId) {
-        match (self.owned(uid, job), self.ended.get(job)) {
-            (Err(Forbidden::Ended { ago_s, .. }), Some(ended)) => {
-                let (job, tasks) = (ended.report.clone(), ended.tasks.clone());
-                let report = HistoryReport { job, ended_s: ago_s, tasks };
-                self.reply(token, &Reply::History(Box::new(report)));
-            }
-            (Err(error), _) => self.fail(token, &error),
-            (Ok(()), _) => self.fail(token, &Forbidden::NotEnded(job)),
-        }
     }
 
     fn on_status(&mut self, token: u64) {

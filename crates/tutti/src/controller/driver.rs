@@ -4,6 +4,7 @@ use super::agents::{Branch, NodeEntry};
 use super::clients::Client;
 use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
 use super::memory::{Memory, clock_ahead, wall_ms};
+use super::problem::Problem;
 use super::report;
 use crate::instance::Instance;
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
@@ -23,6 +24,7 @@ use tutti_journal::Journal;
 use tutti_linux::{clock, peer, proc};
 use tutti_wire::Role;
 use tutti_wire::branch::Vouch;
+use tutti_wire::code::Code;
 use tutti_wire::launch::{JobNode, Launch, Share};
 use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
 use tutti_wire::local::Reply;
@@ -106,6 +108,8 @@ pub(super) struct Driver {
     pub(super) next_node: u32,
     pub(super) jobs: BTreeMap<JobId, Entry>,
     pub(super) ended: EndedJobs,
+    /// By what the latest jobs would be asked for again.
+    pub(super) submitted: super::submitted::Submitted,
     /// What the jobs of each user take here, in bytes.
     pub(super) kept_bytes: BTreeMap<u32, usize>,
     /// The hard limits on resources that this process has.
@@ -120,6 +124,8 @@ pub(super) struct Driver {
     pub(super) wake_at: ClusterTime,
     /// When people's clocks are looked at.
     pub(super) calendar_due: ClusterTime,
+    /// When the earliest of the jobs that have ended may be too old.
+    pub(super) history_due: ClusterTime,
     /// What agents were told of parameters.
     pub(super) told_settings: Option<tutti_wire::tree::Settings>,
     pub(super) started: ClusterTime,
@@ -190,6 +196,7 @@ impl Driver {
             next_node: 0,
             jobs: BTreeMap::new(),
             ended: EndedJobs::default(),
+            submitted: super::submitted::Submitted::default(),
             kept_bytes: BTreeMap::new(),
             hard_limits: own_hard_limits(),
             user_names: BTreeMap::new(),
@@ -199,6 +206,7 @@ impl Driver {
             questions: super::agents::Questions::default(),
             wake_at: ClusterTime::NEVER,
             calendar_due: ClusterTime::NEVER,
+            history_due: ClusterTime::NEVER,
             told_settings: None,
             started: now,
             parent: getppid(),
@@ -254,6 +262,7 @@ impl Driver {
         }
         let mut deadline = self.wake_at.min(self.accept_again).min(self.calendar_due);
         deadline = deadline.min(self.misses_due());
+        deadline = deadline.min(self.history_due);
         if !self.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
@@ -286,6 +295,9 @@ impl Driver {
             self.watch_calendar();
         }
         self.look_after_missed(now);
+        if now >= self.history_due {
+            self.forget_history();
+        }
         if now >= self.nodes_due() {
             self.take_early();
         }
@@ -430,7 +442,8 @@ impl Driver {
     }
 
     fn on_ended(&mut self, job: JobId, outcome: Outcome) {
-        let Some(entry) = self.jobs.remove(&job) else { return };
+        let Some(mut entry) = self.jobs.remove(&job) else { return };
+        entry.note_silent_nodes();
         self.count_out(&entry);
         self.forget_on_nodes(job);
         let detail = entry.detail_of_end(outcome);
@@ -451,11 +464,15 @@ impl Driver {
             accepted_ms: entry.accepted_ms,
             ended_ms: wall_ms(),
             uid: entry.credentials.uid,
+            gid: entry.credentials.gid,
+            key: entry.key,
+            time_limit: entry.time_limit,
             outcome,
             tasks,
         };
         self.note_end(&ended);
         self.ended.push(ended);
+        self.watch_history();
         for token in entry.front.into_iter().chain(entry.waiting) {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
                 self.connections.get_mut(&token)
@@ -498,7 +515,7 @@ impl Driver {
         link.greet(Role::Server);
         if let Some(reason) = self.has_no_room_for(who.uid) {
             say!("tutti controller: turned away process {}: {reason}", who.pid);
-            link.send(&Reply::Failed { reason });
+            link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
             let _ = link.flush();
             return Ok(());
         }
@@ -629,7 +646,7 @@ impl Driver {
         connection.vouch = Some(vouch);
         connection.link.expect_greeting();
         if let Some(reason) = refused {
-            connection.link.send(&Reply::Failed { reason });
+            connection.link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
             connection.link.flush()?;
             return Err(LinkError::Closed);
         }
@@ -670,7 +687,7 @@ impl Driver {
             && connection.link.try_send(reply).is_err()
         {
             let reason = "the answer is too long to be sent; ask for less";
-            connection.link.send(&Reply::Failed { reason: reason.into() });
+            connection.link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
         }
     }
 

@@ -3,10 +3,13 @@
 use super::failures::Failures;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use tutti_core::{ClusterTime, EndReason, JobId, JobSpec, NodeId, Outcome, Rank, TaskStatus};
+use tutti_core::{
+    ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, Rank, TaskStatus,
+};
 use tutti_journal::Job;
 use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
+use tutti_wire::local::SubmitKey;
 use tutti_wire::pmi::{Barrier, Exchange};
 use tutti_wire::report::{JobReport, Target, TaskHistory};
 
@@ -17,6 +20,8 @@ pub(super) const ENDED_MAX: usize = 10_000;
 pub(super) struct Entry {
     /// Who it runs as.
     pub(super) credentials: Credentials,
+    /// By what its owner would ask for it again.
+    pub(super) key: Option<SubmitKey>,
     /// The owner's name.
     pub(super) user: String,
     /// Its class.
@@ -25,6 +30,8 @@ pub(super) struct Entry {
     pub(super) tasks: u32,
     /// How many processors it asked for.
     pub(super) processors: u32,
+    /// How long it may run.
+    pub(super) time_limit: Option<Nanos>,
     /// What to run.
     pub(super) launch: LaunchSpec,
     /// When it was accepted.
@@ -81,13 +88,15 @@ const DETAILS_MAX: usize = 64;
 impl Entry {
     /// A job of which nothing has happened yet.
     pub(super) fn new(job: Job, spec: &JobSpec) -> Self {
-        let Job { job: _, credentials, user, launch, accepted, accepted_ms } = job;
+        let Job { job: _, credentials, key, user, launch, accepted, accepted_ms } = job;
         Self {
             credentials,
+            key,
             user,
             class: spec.class.to_string(),
             tasks: spec.tasks,
             processors: spec.tasks.saturating_mul(spec.processors_per_task.unwrap_or(1)),
+            time_limit: spec.time_limit,
             launch,
             accepted,
             accepted_ms,
@@ -111,6 +120,7 @@ impl Entry {
     /// Its tasks are to be started once more: what was reported of the earlier ones is over. What they
     /// used stays used.
     pub(super) fn begin_anew(&mut self) {
+        self.note_silent_nodes();
         self.requeues += 1;
         self.started = None;
         self.cleared.clear();
@@ -122,6 +132,13 @@ impl Entry {
         self.exchanges.clear();
         self.exchanged.clear();
         self.started_on.clear();
+    }
+
+    /// What was used on nodes that were lost nobody knows.
+    pub(super) fn note_silent_nodes(&mut self) {
+        if self.started_on.iter().any(|node| !self.cleared.contains(node)) {
+            self.usage.add(&Usage::unknown());
+        }
     }
 
     /// Keeps what a reader should know of a task.
@@ -190,6 +207,11 @@ pub(super) struct Ended {
     pub(super) ended_ms: u64,
     /// Whose it was.
     pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// By what its owner would ask for it again.
+    pub(super) key: Option<SubmitKey>,
+    /// How long it might have run.
+    pub(super) time_limit: Option<Nanos>,
     /// How it ended.
     pub(super) outcome: Outcome,
     /// Its tasks by rank; none where there were too many to be remembered.
@@ -220,6 +242,13 @@ impl EndedJobs {
         }
     }
 
+    /// Forgets those that ended before, in milliseconds since 1970.
+    pub(super) fn forget(&mut self, before_ms: u64) {
+        while self.jobs.front().is_some_and(|oldest| oldest.ended_ms < before_ms) {
+            self.tasks -= self.jobs.pop_front().map_or(0, |oldest| oldest.tasks.len());
+        }
+    }
+
     pub(super) fn get(&self, job: JobId) -> Option<&Ended> {
         self.jobs.iter().rev().find(|ended| ended.report.job == job)
     }
@@ -228,9 +257,7 @@ impl EndedJobs {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Ended> {
         let mut bytes = 0;
         self.jobs.iter().rev().take_while(move |ended| {
-            let report = &ended.report;
-            let texts = [&report.name, &report.user, &report.class, &report.reason, &report.detail];
-            bytes += 200 + texts.iter().map(|text| text.len()).sum::<usize>();
+            bytes += ended.report.bytes();
             bytes <= ENDED_JOBS_BYTES_MAX
         })
     }

@@ -8,11 +8,13 @@
 use super::agents::NodeEntry;
 use super::driver::Driver;
 use super::jobs::{Ended, Entry};
+use super::problem::Problem;
 use super::report;
 use std::collections::{BTreeMap, VecDeque};
 use tutti_core::{ClusterTime, EndReason, Event, JobId, JobState, LaunchId, Nanos, NodeId};
-use tutti_journal::{EndedJob, History, Job, Journal, Keeper, Number};
+use tutti_journal::{EndedJob, EndedSpan, History, Job, Journal, Keeper, Number};
 use tutti_linux::clock;
+use tutti_wire::code::Code;
 use tutti_wire::local::Reply;
 
 /// How long a job waits at least for its front end after its controller has come back: it tries again and
@@ -146,6 +148,7 @@ impl Driver {
         }
         self.wake_at = self.core.wake_at();
         self.watch_calendar();
+        self.watch_history();
     }
 
     fn remember_job(&mut self, job: Job, launched: Option<ClusterTime>) {
@@ -161,6 +164,7 @@ impl Driver {
             self.memory.abandoned.insert(id, Abandoned { until, node: None });
         }
         self.count_in(&entry);
+        self.submitted.note(entry.credentials.uid, entry.key, id);
         self.jobs.insert(id, entry);
     }
 
@@ -195,9 +199,11 @@ impl Driver {
     }
 
     fn remember_ended(&mut self) {
-        match self.memory.journal.ended(super::jobs::ENDED_MAX) {
+        let all = EndedSpan::default();
+        match self.memory.journal.ended(&all, super::jobs::ENDED_MAX) {
             Ok(ended) => {
                 for job in ended.into_iter().rev() {
+                    self.submitted.note(job.uid, job.key, job.report.job);
                     self.ended.push(Ended::from(job));
                 }
             }
@@ -212,6 +218,7 @@ impl Driver {
         self.memory.journal.note_job(&Job {
             job,
             credentials: entry.credentials.clone(),
+            key: entry.key,
             user: entry.user.clone(),
             launch: entry.launch.clone(),
             accepted: entry.accepted,
@@ -277,7 +284,7 @@ impl Driver {
                 Promised::Reply(reply) => self.send_reply(token, &reply),
                 Promised::Job(job) => {
                     let reason = format!("job {job} is cancelled, since {reason}");
-                    self.send_reply(token, &Reply::Failed { reason });
+                    self.send_reply(token, &Problem::new(Code::JournalUnusable, reason).failed());
                     let reason = EndReason::Cancelled;
                     self.apply(&Event::Cancel { job, reason, at_once: true });
                 }
@@ -294,7 +301,8 @@ impl Driver {
         let front = self.core.job(job, now).is_some_and(|view| view.spec.attached);
         let taken = self.jobs.get(&job).is_none_or(|entry| entry.front.is_some());
         if !front || taken {
-            return self.fail(token, &format!("job {job} does not wait for a front end"));
+            let reason = format!("job {job} does not wait for a front end");
+            return self.fail(token, Problem::new(Code::Improper, reason));
         }
         self.memory.abandoned.remove(&job);
         if let Some(entry) = self.jobs.get_mut(&job) {
@@ -337,6 +345,9 @@ impl Driver {
         self.memory.journal.note_end(&EndedJob {
             report: ended.report.clone(),
             uid: ended.uid,
+            gid: ended.gid,
+            key: ended.key,
+            time_limit: ended.time_limit,
             outcome: ended.outcome,
             accepted: ended.accepted,
             at: ended.at,
@@ -349,7 +360,20 @@ impl Driver {
 
 impl From<EndedJob> for Ended {
     fn from(job: EndedJob) -> Self {
-        let EndedJob { report, uid, outcome, accepted, at, accepted_ms, ended_ms, tasks } = job;
-        Self { report, accepted, at, accepted_ms, ended_ms, uid, outcome, tasks }
+        let EndedJob { report, uid, gid, key, time_limit, outcome, .. } = job;
+        let EndedJob { accepted, at, accepted_ms, ended_ms, tasks, .. } = job;
+        Self {
+            report,
+            accepted,
+            at,
+            accepted_ms,
+            ended_ms,
+            uid,
+            gid,
+            key,
+            time_limit,
+            outcome,
+            tasks,
+        }
     }
 }

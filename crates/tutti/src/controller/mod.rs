@@ -3,7 +3,7 @@
 //! It turns messages into [`tutti_core::Event`]s, hands them to the core with the time, and carries
 //! out the actions that come back. It decides nothing itself. What the core need not know stays
 //! here: programs and environments of jobs ([`jobs`]), who waits for an answer, how things are
-//! called. [`driver`] is the loop; [`clients`] speaks with users' verbs, [`agents`] with agents;
+//! called. [`driver`] is the loop; [`history`] tells of jobs that have ended; [`clients`] speaks with users' verbs, [`agents`] with agents;
 //! [`report`] makes what tables and `--json` show.
 
 mod adopt;
@@ -13,11 +13,14 @@ mod clients;
 mod driver;
 mod exchange;
 mod failures;
+mod history;
 mod jobs;
 mod leases;
 mod memory;
 mod nodes;
+mod problem;
 mod report;
 mod settings;
+mod submitted;
 
 pub(crate) use driver::{ControllerOptions, main};

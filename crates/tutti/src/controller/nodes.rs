@@ -1,6 +1,8 @@
 //! `tutti nodes`: nodes by the names that people give, sets of them, and which take jobs.
 
 use super::driver::Driver;
+use super::problem::Problem;
+use crate::codes::code_of;
 use crate::membership::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{Event, NodeId, NodeSetName, NodeWish};
@@ -87,7 +89,7 @@ impl Driver {
 
     pub(super) fn on_set_node_sets(&mut self, token: u64, uid: u32, settings: &[(String, String)]) {
         if let Err(error) = self.admin(uid) {
-            return self.fail(token, &error);
+            return self.fail(token, error);
         }
         let sets: Result<Vec<_>, NodesError> =
             settings.iter().map(|(name, list)| self.new_set(name, list)).collect();
@@ -98,7 +100,7 @@ impl Driver {
                 }
                 self.reply_nodes(token);
             }
-            Err(error) => self.fail(token, &error),
+            Err(error) => self.fail(token, error),
         }
     }
 
@@ -132,14 +134,14 @@ impl Driver {
         change: &NodeChange,
     ) {
         if let Err(error) = self.admin(uid) {
-            return self.fail(token, &error);
+            return self.fail(token, error);
         }
         if matches!(change, NodeChange::Remove { .. }) && self.strike_off_unseen(list) {
             return self.reply_nodes(token);
         }
         let nodes = match self.named(list).and_then(|nodes| self.may_change(nodes, change)) {
             Ok(nodes) => nodes,
-            Err(error) => return self.fail(token, &error),
+            Err(error) => return self.fail(token, error),
         };
         for node in nodes {
             match change {
@@ -150,7 +152,8 @@ impl Driver {
                 NodeChange::Resume => self.apply(&Event::SetDrained { node, reason: None }),
                 NodeChange::Remove { .. } => {
                     if let Err(error) = self.expel(node) {
-                        return self.fail(token, &format_args!("{error:#}"));
+                        let problem = Problem::new(code_of(&error), format_args!("{error:#}"));
+                        return self.fail(token, problem);
                     }
                 }
             }

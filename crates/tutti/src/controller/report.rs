@@ -2,6 +2,7 @@
 
 use super::driver::Driver;
 use super::jobs::Entry;
+use crate::codes::code_of_end;
 use std::collections::BTreeMap;
 use tutti_core::class::RULES;
 use tutti_core::param::{Range, Shown};
@@ -84,6 +85,7 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
         former_class: view.former_class.map(ToString::to_string),
         state: state.into(),
         reason,
+        code: None,
         detail: entry.detail(),
         suspended: entry.suspended.iter().map(ToString::to_string).collect(),
         tasks: view.spec.tasks,
@@ -155,6 +157,7 @@ pub(super) fn ended_job(
         former_class: None,
         state: "ended".into(),
         reason,
+        code: code_of_end(outcome, entry.statuses.values()),
         detail: entry.detail_of_end(outcome),
         suspended: Vec::new(),
         tasks: entry.tasks,

@@ -1,6 +1,7 @@
 //! What an administrator sets: parameters, classes, and what is otherwise in which hours.
 
 use super::driver::Driver;
+use super::problem::Problem;
 use super::report;
 use crate::calendar::local_week;
 use crate::parameter::{override_param, override_rule, set_param, set_rule};
@@ -94,7 +95,7 @@ impl Driver {
         change: impl FnOnce(&mut Settings) -> Result<Event, String>,
     ) {
         let mut settings = self.core.settings().clone();
-        let event = self.admin(uid).map_err(|error| error.to_string()).and_then(|()| {
+        let event = self.admin(uid).map_err(Problem::from).and_then(|()| {
             let event = change(&mut settings)?;
             settings.check().map_err(|error| error.to_string())?;
             self.check_quantum(&settings)?;
@@ -104,9 +105,10 @@ impl Driver {
             Ok(event) => {
                 self.apply(&event);
                 self.watch_calendar();
+                self.history_due = self.now();
                 self.reply_params(token);
             }
-            Err(reason) => self.fail(token, &reason),
+            Err(reason) => self.fail(token, reason),
         }
     }
 

@@ -3,13 +3,15 @@
 //! What its tasks find when they start decides. But a slip that can be seen when the job is handed
 //! in is better told then and there, to whoever made it, with their own rights.
 
-use anyhow::{Context, bail, ensure};
+use crate::codes::coded;
+use anyhow::{Context, ensure};
 use nix::unistd::{AccessFlags, eaccess};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use tutti_core::{JobId, Rank};
 use tutti_linux::spawn::program_candidates;
+use tutti_wire::code::Code;
 use tutti_wire::launch::{LaunchSpec, Stdio};
 use tutti_wire::pattern::{PatternValues, expand, names_rank};
 
@@ -50,18 +52,22 @@ fn check_program(launch: &LaunchSpec, directory: &Path) -> anyhow::Result<()> {
     let is_path = name.to_bytes().contains(&b'/');
     if let Some(file) = found.first() {
         let file = if is_path { shown } else { file.to_string_lossy() };
-        bail!("'{file}' may not be executed; `chmod +x` would allow it");
+        let reason = format!("'{file}' may not be executed; `chmod +x` would allow it");
+        return Err(coded(Code::NotExecutable, reason));
     }
     if is_path {
-        ensure!(!directory.join(path_of(name.to_bytes())).is_dir(), "'{shown}' is a directory");
-        bail!("no such program: {shown}");
+        if directory.join(path_of(name.to_bytes())).is_dir() {
+            return Err(coded(Code::NotExecutable, format!("'{shown}' is a directory")));
+        }
+        return Err(coded(Code::NoProgram, format!("no such program: {shown}")));
     }
     let hint = if directory.join(&*shown).is_file() {
         format!("; the file here is ./{shown}")
     } else {
         String::new()
     };
-    bail!("no such program: {shown} (searched for in PATH{hint})")
+    let reason = format!("no such program: {shown} (searched for in PATH{hint})");
+    Err(coded(Code::NoProgram, reason))
 }
 
 /// Only what holds for every task can be checked: directories and files without letters.
@@ -84,7 +90,8 @@ fn check_output(directory: &Path, pattern: &Path) -> anyhow::Result<()> {
 }
 
 fn check_access(path: &Path, how: AccessFlags, what: impl Fn() -> String) -> anyhow::Result<()> {
-    eaccess(path, how).map_err(|errno| anyhow::anyhow!("{}: {}", what(), errno.desc()))
+    eaccess(path, how)
+        .map_err(|errno| coded(Code::BadFile, format!("{}: {}", what(), errno.desc())))
 }
 
 /// Whether a pattern, or a part of one, is the same for every job and task.

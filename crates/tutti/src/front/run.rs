@@ -5,6 +5,7 @@ use super::keeper::{self, Keeper};
 use super::output::{Output, OutputError, OutputOptions};
 use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
+use crate::codes::coded;
 use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::link::{Link, LinkError};
@@ -17,6 +18,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tutti_core::{JobId, Outcome, Rank};
 use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
+use tutti_wire::code::Code;
 use tutti_wire::launch::InputTo;
 use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request};
 use tutti_wire::report::JobReport;
@@ -138,11 +140,11 @@ fn wait_for_acceptance(
             }
             Ok(Ok(job))
         }
-        Reply::Declined { reason } => {
-            say!("tutti: declined: {reason}");
+        Reply::Declined { reason, code } => {
+            say!("tutti: declined: {}", code.mark(&reason));
             Ok(Err(Exit::DECLINED))
         }
-        Reply::Failed { reason } => anyhow::bail!("{reason}"),
+        Reply::Failed { reason, code } => Err(coded(code, reason)),
         other => anyhow::bail!(
             "the controller answered something else ({}), after signal {}",
             reply_name(&other),
@@ -306,8 +308,10 @@ impl Front {
                 self.ended = Some((outcome, report));
                 self.ended_at = Some(Instant::now());
             }
-            Reply::Failed { reason } => {
-                anyhow::bail!("what became of job {} is not known: {reason}", self.job)
+            Reply::Failed { reason, code } => {
+                let job = self.job;
+                let reason = format!("what became of job {job} is not known: {reason}");
+                return Err(coded(code, reason));
             }
             other => {
                 say!("tutti: the controller said {}; ignored", reply_name(&other));
@@ -336,10 +340,14 @@ impl Front {
                 Ok(())
             }
             Err(_) if in_time => Ok(()),
-            _ => anyhow::bail!(
-                "the controller went away and did not come back; what became of job {} is not known",
-                self.job
-            ),
+            _ => {
+                let job = self.job;
+                let reason = format!(
+                    "the controller went away and did not come back; what became of job {job} is not \
+                     known"
+                );
+                Err(coded(Code::ControllerAway, reason))
+            }
         }
     }
 
@@ -385,15 +393,19 @@ impl Front {
     fn give_up(&mut self, index: usize, error: &LinkError) {
         match (error, self.keepers[index].far) {
             (_, Some(node)) if self.keepers[index].attached => {
-                say!(
-                    "tutti: lost the connection with node {node}: what its tasks of job {} write from \
-                     now on, or have just written, is not shown",
+                let lost = format!(
+                    "lost the connection with node {node}: what its tasks of job {} write from now on, or \
+                     have just written, is not shown",
                     self.job
                 );
+                say!("tutti: {}", Code::OutputLost.mark(&lost));
                 self.output_lost = true;
             }
             (LinkError::Closed, _) => {}
-            _ => say!("tutti: lost the output of job {}: {error}", self.job),
+            _ => {
+                let lost = format!("lost the output of job {}: {error}", self.job);
+                say!("tutti: {}", Code::OutputLost.mark(&lost));
+            }
         }
         self.keepers[index].finished = true;
         self.end_pipes(index, None);
@@ -452,7 +464,8 @@ impl Front {
                     keeper.finished = true;
                 }
                 ToFrontEndWith::Refused { reason } => {
-                    say!("tutti: no output: {reason}");
+                    let lost = Code::OutputLost.mark(&format!("no output: {reason}"));
+                    say!("tutti: {lost}");
                     self.output_lost |= keeper.attached;
                     keeper.finished = true;
                 }
@@ -465,7 +478,8 @@ impl Front {
         self.failed = Some(match error {
             OutputError::ReaderGone => Exit::READER_GONE,
             OutputError::Failed(error) => {
-                say!("tutti: {error:#}; ending job {}", self.job);
+                let lost = format!("{error:#}; ending job {}", self.job);
+                say!("tutti: {}", Code::OutputLost.mark(&lost));
                 Exit::OUTPUT_LOST
             }
         });

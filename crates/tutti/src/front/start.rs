@@ -1,9 +1,10 @@
 //! Finds the instance, or starts a private one.
 
+use crate::codes::coded;
 use crate::instance::Instance;
 use crate::link::Link;
 use crate::supervise::is_supervised;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_linux::peer::peer_credentials;
 use tutti_wire::Role;
+use tutti_wire::code::Code;
 
 /// Connects to a running instance.
 ///
@@ -26,12 +28,16 @@ pub(crate) fn connect() -> anyhow::Result<Link> {
         let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
         match kind {
             // Nothing there, or a socket that nobody listens on.
-            Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => anyhow::anyhow!(
-                "no instance runs in {directory}; `tutti run` and `tutti submit` start one by \
-                 themselves, `tutti up` starts one without a job"
+            Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => coded(
+                Code::NoInstance,
+                format!(
+                    "no instance runs in {directory}; `tutti run` and `tutti submit` start one by \
+                     themselves, `tutti up` starts one without a job"
+                ),
             ),
             Some(ErrorKind::PermissionDenied) => {
-                anyhow::anyhow!("the instance in {directory} is another user's own")
+                let reason = format!("the instance in {directory} is another user's own");
+                coded(Code::OthersInstance, reason)
             }
             _ => error.context(format!("cannot reach the instance in {directory}")),
         }
@@ -162,9 +168,9 @@ pub(crate) fn start_daemon(instance: &Instance) -> anyhow::Result<bool> {
     match said {
         "ready" => Ok(true),
         "running" => Ok(false),
-        other => bail!(
-            "the instance did not start: {}",
-            if other.is_empty() { "it ended without a word" } else { other }
-        ),
+        other => {
+            let said = if other.is_empty() { "it ended without a word" } else { other };
+            Err(coded(Code::NotStarted, format!("the instance did not start: {said}")))
+        }
     }
 }

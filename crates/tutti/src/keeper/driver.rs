@@ -9,12 +9,13 @@ use super::outlet::Outlet;
 use super::scratch;
 use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link, LinkError};
+use crate::sender::answers_for;
 use anyhow::{Context as _, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getppid};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
@@ -79,6 +80,10 @@ struct Keeper {
     jobs: BTreeMap<JobId, Job>,
     lease: Lease,
     stop_at_ns: Option<u64>,
+    /// Who started it: the supervisor.
+    parent: Pid,
+    /// Who else told it to end.
+    sent_away: Option<u32>,
 }
 
 /// Runs a keeper until it is told to stop.
@@ -118,6 +123,8 @@ impl Keeper {
             jobs: BTreeMap::new(),
             lease: Lease::default(),
             stop_at_ns: None,
+            parent: getppid(),
+            sent_away: None,
         })
     }
 
@@ -153,6 +160,9 @@ impl Keeper {
         }
         // Whoever comes after us binds anew; a client must not find a socket that nobody serves.
         let _ = fs::remove_file(&self.options.socket);
+        if let Some(sender) = self.sent_away {
+            bail!("told to end by process {sender}; another keeper is started");
+        }
         Ok(())
     }
 
@@ -277,6 +287,9 @@ impl Keeper {
                 Ok(Signal::SIGCHLD) => self.reap(),
                 Ok(signal) => {
                     say!("tutti keeper: got {signal}; ending all jobs");
+                    if !answers_for(info.ssi_pid, self.parent) {
+                        self.sent_away = Some(info.ssi_pid);
+                    }
                     self.stop();
                 }
                 Err(_) => {}

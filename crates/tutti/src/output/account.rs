@@ -18,8 +18,12 @@ fn millis(ms: u64) -> String {
     format_duration_short(Nanos::from_millis(ms))
 }
 
-fn count(number: Option<u64>) -> String {
-    number.map_or("?".into(), |number| number.to_string())
+fn count(whole: bool, number: Option<u64>) -> String {
+    match number {
+        // That there was none is nothing to know.
+        None | Some(0) if !whole => "?".into(),
+        number => least(whole, number.unwrap_or(0).to_string()),
+    }
 }
 
 /// The columns of [`cells`].
@@ -47,8 +51,8 @@ pub(crate) fn cells(usage: Option<&Usage>) -> [String; 8] {
         least(usage.memory_whole, format_bytes(usage.memory_peak_bytes)),
         least(usage.io_whole, format_bytes(usage.read_bytes)),
         least(usage.io_whole, format_bytes(usage.written_bytes)),
-        count(usage.processes),
-        count(usage.processes_peak),
+        count(usage.processes_whole, usage.processes),
+        count(usage.processes_whole, usage.processes_peak),
         usage.switches.to_string(),
     ]
 }
@@ -80,6 +84,8 @@ mod tests {
         assert_eq!(cells(Some(&usage)), expected);
         let usage = Usage { processes: Some(7), ..Usage::default() };
         assert_eq!(cells(Some(&usage))[..6], ["0s", "0s", "0", "0", "0", "7"]);
+        let usage = Usage { processes_whole: false, ..usage };
+        assert_eq!(cells(Some(&usage))[5..7], [">=7", "?"]);
         assert_eq!(cells(None)[0], "-");
     }
 }

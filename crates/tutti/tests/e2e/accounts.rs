@@ -1,6 +1,8 @@
 //! What is known of jobs that have ended: `tutti history`, `run --summary`, `ps -l`.
 
-use crate::harness::{Instance, eventually};
+use crate::cluster::Bed;
+use crate::harness::{Instance, NOBODY, Running, eventually};
+use crate::recovery::kill_daemon;
 use serde_json::Value;
 
 /// Burns some hundredths of a second of processor time.
@@ -115,4 +117,77 @@ fn time_is_told_apart_by_waiting_running_and_suspended() {
     let all = instance.tutti(&["history"]).expect(0).text();
     assert!(all.contains("exit 143") && all.contains("exit 0"), "{all}");
     instance.tutti(&["history", "99"]).expect(1).says("there is no job 99");
+}
+
+/// The numbers of the jobs that `tutti history` with these words lists.
+fn listed(instance: &Instance, words: &[&str]) -> Vec<u64> {
+    let words: Vec<&str> = ["history", "--json"].iter().chain(words).copied().collect();
+    let listed = instance.tutti(&words).expect(0).json();
+    listed.as_array().unwrap().iter().map(|job| job["job"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn history_is_asked_by_user_time_and_ending_and_outlives_the_controller() {
+    let instance = Instance::of_the_system().up();
+    instance.tutti(&["run", "true"]).expect(0);
+    instance.tutti(&["run", "sh", "-c", "exit 3"]).expect(3);
+    let theirs = Running::start(instance.command_as(Some(NOBODY), &["run", "true"]));
+    theirs.wait().expect(0);
+    let limited = ["run", "--time", "100ms", "--grace", "0s", "sleep", &instance.nap];
+    instance.tutti(&limited).expect(124);
+    let cancelled = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
+    instance.wait_for_state(cancelled, "running");
+    instance.tutti(&["cancel", &cancelled.to_string()]).expect(0);
+    instance.tutti(&["wait", &cancelled.to_string()]).expect(143);
+    let check = || {
+        assert_eq!(listed(&instance, &[]), [1, 2, 3, 4, 5]);
+        assert_eq!(listed(&instance, &["--user", "nobody"]), [3]);
+        assert_eq!(listed(&instance, &["--user", "0", "--state", "failed,timed-out"]), [2, 4]);
+        assert_eq!(listed(&instance, &["--state", "cancelled"]), [5]);
+        assert_eq!(listed(&instance, &["--since", "10m", "-n", "2"]), [4, 5]);
+        assert!(listed(&instance, &["--until", "10m"]).is_empty());
+    };
+    check();
+    kill_daemon(&instance, "controller");
+    eventually("the next controller", || (instance.tutti(&["history"]).code == 0).then_some(()));
+    check();
+    instance.tutti(&["history", "--state", "fine"]).expect(2).says("they end as completed");
+    instance.tutti(&["history", "--since", "noon"]).expect(2).says("is no time");
+    instance.tutti(&["history", "--user", "nemo"]).expect(1).says("there is no user nemo");
+    // What is written can be simulated.
+    instance.tutti(&["history", "--swf", "past.swf"]).expect(0).says("wrote 5 jobs");
+    let simulated = instance.tutti(&["sim", "past.swf", "--json"]).expect(0).json();
+    assert_eq!(simulated[0]["jobs"], 5, "{simulated}");
+    let trace = std::fs::read_to_string(instance.work.join("past.swf")).unwrap();
+    assert!(trace.contains("; Queue: 0 interactive"), "{trace}");
+}
+
+#[test]
+fn history_is_kept_as_long_as_it_is_said() {
+    let instance = Instance::new().up();
+    instance.tutti(&["run", "true"]).expect(0);
+    instance.tutti(&["params", "keep_history=1s"]).expect(0);
+    eventually("the end of its time", || listed(&instance, &[]).is_empty().then_some(()));
+    instance.tutti(&["history", "1"]).expect(1).says("there is no job 1");
+    instance.tutti(&["params", "keep_history=always"]).expect(0);
+    instance.tutti(&["run", "true"]).expect(0);
+    assert_eq!(listed(&instance, &[]), [2]);
+}
+
+#[test]
+fn jobs_of_several_nodes_are_accounted_for() {
+    let bed = Bed::up(2, &[0]);
+    let line = format!("{BURN}; sleep 0.1");
+    bed.tutti(1, &["run", "-N", "2", "sh", "-c", &line]).expect(0);
+    let history = bed.tutti(1, &["history", "--json", "1"]).expect(0).json();
+    let of_tasks = history["tasks"].as_array().unwrap();
+    let usage = &history["job"]["usage"];
+    assert_eq!(of_tasks.len(), 2);
+    let sum: u64 = of_tasks.iter().map(|task| cpu_us(&task["usage"])).sum();
+    assert!(usage["cpu_whole"] == true && cpu_us(usage) >= sum && sum > 20_000, "{history}");
+    // The kernel tells of births in the first network only, which no node of a test bed is in; what was
+    // seen is known all the same.
+    assert!(usage["processes"].as_u64() >= Some(2), "{history}");
+    let shown = bed.tutti(2, &["history"]).expect(0).text();
+    assert!(!shown.contains('?'), "{shown}");
 }

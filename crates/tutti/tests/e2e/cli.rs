@@ -79,6 +79,7 @@ fn json_has_the_documented_keys() {
             "former_class",
             "state",
             "reason",
+            "code",
             "detail",
             "suspended",
             "tasks",

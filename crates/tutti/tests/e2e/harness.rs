@@ -163,6 +163,11 @@ impl Running {
         self.input.as_mut().unwrap().write_all(text).unwrap();
     }
 
+    /// The same, to somebody who may read no more.
+    pub(crate) fn try_type_in(&mut self, text: &[u8]) -> std::io::Result<()> {
+        self.input.as_mut().unwrap().write_all(text)
+    }
+
     pub(crate) fn close_input(&mut self) {
         self.input = None;
     }

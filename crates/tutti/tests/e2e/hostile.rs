@@ -9,12 +9,13 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tutti_core::{ClassName, Nanos, OnBadExit};
 use tutti_wire::frame::{FrameBuffer, decode, encode};
 use tutti_wire::launch::{InputTo, LaunchSpec, Stdio as TaskStdio};
 use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
-use tutti_wire::local::{JobRequest, Reply, Request};
+use tutti_wire::local::{JobRequest, Reply, Request, SubmitKey};
 use tutti_wire::{Hello, Role};
 
 /// Somebody else than the one who misbehaves.
@@ -105,10 +106,18 @@ fn request() -> JobRequest {
     }
 }
 
+/// One that no other request has.
+fn new_key() -> SubmitKey {
+    static KEYS: AtomicU64 = AtomicU64::new(0);
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&KEYS.fetch_add(1, Ordering::SeqCst).to_le_bytes());
+    SubmitKey(key)
+}
+
 fn with_name(name: String) -> Request {
     let mut request = request();
     request.launch.name = name;
-    Request::Submit(request)
+    Request::Submit(request, new_key())
 }
 
 /// Others are served, and no daemon has ended.
@@ -139,12 +148,12 @@ fn no_request_is_so_long_that_it_ends_a_daemon() {
     for bytes in [JOB_REQUEST_BYTES_MAX - 300, JOB_REQUEST_BYTES_MAX, FRAME_BYTES_MAX - 300] {
         let mut request = request();
         request.launch.environment = vec![ByteBuf::from(vec![b'x'; bytes])];
-        let _ = Client::connect(&instance).ask(&Request::Submit(request));
+        let _ = Client::connect(&instance).ask(&Request::Submit(request, new_key()));
         expect_served(&instance, daemons);
     }
     for name in ["n".repeat(1 << 20), "n".repeat(256)] {
         match Client::connect(&instance).ask(&with_name(name)) {
-            Some(Reply::Failed { reason }) => assert!(reason.contains("-J"), "{reason}"),
+            Some(Reply::Failed { reason, .. }) => assert!(reason.contains("-J"), "{reason}"),
             other => panic!("{other:?}"),
         }
     }
@@ -265,8 +274,10 @@ fn asks_for_real_time_priority() {
     let Ok(socket) = std::env::var("TEST_SOCKET") else { return };
     let mut request = request();
     request.launch.rlimits = vec![(nix::libc::RLIMIT_RTPRIO, 99, 99)];
-    match Client::connect_to(socket.as_ref()).ask(&Request::Submit(request)) {
-        Some(Reply::Failed { reason }) => assert!(reason.contains("resource limit"), "{reason}"),
+    match Client::connect_to(socket.as_ref()).ask(&Request::Submit(request, new_key())) {
+        Some(Reply::Failed { reason, .. }) => {
+            assert!(reason.contains("resource limit"), "{reason}")
+        }
         other => panic!("{other:?}"),
     }
 }

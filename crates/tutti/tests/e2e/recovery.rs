@@ -3,14 +3,16 @@
 use crate::harness::{Instance, eventually, player, status_of, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::time::Duration;
+use serde_json::Value;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 
 /// Kills a daemon and waits for the next.
-fn kill_daemon(instance: &Instance, role: &str) {
+pub(crate) fn kill_daemon(instance: &Instance, role: &str) {
     let old = instance.daemon(role);
     send(old, Signal::SIGKILL);
     eventually(&format!("another {role}"), || instance.daemon_now(role).filter(|&new| new != old));
@@ -177,6 +179,49 @@ fn a_journal_taken_under_load_replays_as_it_was() {
 }
 
 #[test]
+fn a_replay_says_how_jobs_would_have_fared_with_other_parameters() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "policy=space:fcfs"]).expect(0);
+    let all = std::thread::available_parallelism().unwrap().to_string();
+    let jobs: Vec<u64> =
+        (0..3).map(|_| instance.submit(&["-n", &all, "-o", "/dev/null", "sleep", "0.3"])).collect();
+    let endless = instance.submit_spinner(1);
+    instance.tutti(&["wait", &jobs[2].to_string()]).expect(0);
+    instance.wait_for_state(endless, "running");
+    instance.tutti(&["cancel", "--now", &endless.to_string()]).expect(0);
+    instance.tutti(&["wait", &endless.to_string()]).expect(137);
+    let what_if = |settings: &[&str]| {
+        let words = [&["replay", "--json", "--what-if"], settings].concat();
+        instance.tutti(&words).expect(0).json()
+    };
+    let times = |report: &Value, job: usize, world: &str, what: &str| {
+        report["jobs"][job][world][what].as_u64().unwrap()
+    };
+    // With the same parameters all is as it was, but for how fast nodes do what they are told.
+    let same = what_if(&["policy=space:fcfs"]);
+    assert_eq!(same["compared"], 4, "{same}");
+    for job in 0..4 {
+        for what in ["wait_ms", "response_ms", "end_ms"] {
+            let (was, would) =
+                (times(&same, job, "was", what), times(&same, job, "would_be", what));
+            assert!(was.abs_diff(would) <= was / 20 + 20, "{what} of job {job}: {same}");
+        }
+    }
+    // In turns nobody waits, and each gets what it had.
+    let turns = what_if(&["policy=gang", "quantum=10ms"]);
+    for job in 0..3 {
+        assert_eq!(times(&turns, job, "would_be", "wait_ms"), 0, "{turns}");
+        let service = |world| times(&turns, job, world, "service_ms");
+        assert!(service("was").abs_diff(service("would_be")) <= 2, "{turns}");
+        assert!(times(&turns, job, "would_be", "suspended_ms") > 300, "{turns}");
+    }
+    // Who was cancelled is cancelled at the same moment.
+    let ended = |world| times(&turns, 3, world, "end_ms");
+    assert!(ended("was").abs_diff(ended("would_be")) < 50, "{turns}");
+    instance.tutti(&["replay", "--what-if", "polcy=gang"]).expect(1).says("did you mean policy?");
+}
+
+#[test]
 fn a_journal_that_is_damaged_or_can_not_be_written_is_said_to_be() {
     let instance = Instance::new();
     std::fs::create_dir(&instance.dir).unwrap();
@@ -321,4 +366,72 @@ fn what_is_left_ends_without(killed: &str, left: [&str; 2]) {
     });
     // And another one is started by whoever needs it.
     instance.tutti(&["run", "echo", "new"]).expect(0).says("started a private instance");
+}
+
+/// A number that is different each time it is asked for, and the same in each run.
+fn scattered(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    *state >> 33
+}
+
+#[test]
+fn a_submit_that_meets_the_controllers_end_is_accepted_once() {
+    const THREADS: usize = 4;
+    const EACH: usize = 50;
+    let instance = Instance::new().up();
+    let accepted = AtomicUsize::new(0);
+    let hand_in = |thread: usize| -> Vec<String> {
+        let numbered = (0..EACH).map(|number| {
+            let name = format!("job{thread}-{number}");
+            let line = format!("echo >> ran-{name}");
+            let submit =
+                ["submit", "--parsable", "-J", &name, "-o", "/dev/null", "sh", "-c", &line];
+            let done = instance.tutti(&submit).expect(0);
+            accepted.fetch_add(1, Ordering::SeqCst);
+            done.text().trim().to_owned()
+        });
+        numbered.collect()
+    };
+    let mut kills = 0;
+    let mut jobs = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..THREADS).map(|thread| scope.spawn(move || hand_in(thread))).collect();
+        let (mut state, mut next) = (7, 3);
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            if accepted.load(Ordering::SeqCst) < next {
+                std::thread::yield_now();
+                continue;
+            }
+            // Some instants lie within the next submits, whatever those are at.
+            let until = Instant::now() + Duration::from_micros(scattered(&mut state) % 8_000);
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            if let Some(controller) = instance.daemon_now("controller") {
+                send(controller, Signal::SIGKILL);
+                kills += 1;
+            }
+            // The supervisor lets those wait that fail one right after the other.
+            next = accepted.load(Ordering::SeqCst) + 30;
+        }
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<String>>()
+    });
+    assert!(kills >= 5, "only {kills} controllers were killed");
+    let last = jobs.last().unwrap().clone();
+    for job in &jobs {
+        within(Duration::from_secs(60), "its end", || {
+            (instance.tutti(&["wait", job]).code == 0).then_some(())
+        });
+    }
+    jobs.sort();
+    jobs.dedup();
+    assert_eq!(jobs.len(), THREADS * EACH, "two submits were told the same job; the last {last}");
+    let known = instance.tutti(&["history", "--json"]).expect(0).json();
+    assert_eq!(known.as_array().unwrap().len(), THREADS * EACH, "a job was accepted twice");
+    for thread in 0..THREADS {
+        for number in 0..EACH {
+            let ran = instance.work.join(format!("ran-job{thread}-{number}"));
+            assert_eq!(std::fs::read_to_string(ran).unwrap(), "\n", "job{thread}-{number}");
+        }
+    }
 }

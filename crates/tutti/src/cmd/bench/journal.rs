@@ -12,7 +12,7 @@ use tutti_core::{
     NodeWish, OnBadExit, OnNodeLoss, Outcome, Params, RequestId, TaskStatus, UserId,
     default_classes,
 };
-use tutti_journal::{EndedJob, Job, Journal, replay};
+use tutti_journal::{EndedJob, EndedSpan, Job, Journal, replay};
 use tutti_wire::launch::{Credentials, Stdio};
 use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::report::JobReport;
@@ -84,10 +84,10 @@ fn ms(us: u64) -> f64 {
 fn submit(own: &OwnInstance, request: &JobRequest, count: u32) -> anyhow::Result<()> {
     let mut link = own.connect()?;
     for _ in 0..count {
-        link.send(&Request::Submit(request.clone()));
+        link.send(&Request::Submit(request.clone(), crate::front::new_key()?));
         match link.call()? {
             Reply::Accepted { .. } => {}
-            Reply::Failed { reason } | Reply::Declined { reason } => bail!("{reason}"),
+            Reply::Failed { reason, .. } | Reply::Declined { reason, .. } => bail!("{reason}"),
             _ => return crate::cmd::unexpected(),
         }
     }
@@ -181,6 +181,7 @@ fn restart(ended: u64, queued: u64) -> anyhow::Result<Duration> {
     for number in 1..=queued + 8 {
         controller.submit(number, 512);
         controller.journal.note_job(&Job {
+            key: None,
             job: JobId(number),
             credentials: Credentials { uid: 1000, gid: 1000, groups: Vec::new() },
             user: "ada".into(),
@@ -199,7 +200,7 @@ fn restart(ended: u64, queued: u64) -> anyhow::Result<Duration> {
     drop(controller);
     let begun = Instant::now();
     let (mut journal, history) = Journal::open(&path, blank)?;
-    let remembered = journal.ended(10_000)?.len();
+    let remembered = journal.ended(&EndedSpan::default(), 10_000)?.len();
     let took = begun.elapsed();
     if history.jobs.is_empty() || remembered == 0 {
         bail!("the journal has forgotten its jobs");
@@ -218,6 +219,7 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             former_class: None,
             state: "ended".into(),
             reason: reason.to_string(),
+            code: None,
             detail: String::new(),
             suspended: Vec::new(),
             tasks: 1,
@@ -238,6 +240,9 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             exit_code: Some(0),
         },
         uid: 1000,
+        gid: 1000,
+        key: None,
+        time_limit: None,
         outcome: Outcome { reason, exit_code: 0, service: Nanos::from_millis(1) },
         accepted: ClusterTime(0),
         at: ClusterTime(1),

@@ -106,12 +106,12 @@ fn submitted(own: &OwnInstance, count: u32) -> anyhow::Result<f64> {
     while jobs.len() < count as usize {
         // Each is answered when it is on disk; whoever has many does not wait for each.
         while sent < count && (sent as usize) < jobs.len() + IN_FLIGHT {
-            link.send(&Request::Submit(request.clone()));
+            link.send(&Request::Submit(request.clone(), crate::front::new_key()?));
             sent += 1;
         }
         match link.call()? {
             Reply::Accepted { job, .. } => jobs.push(job),
-            Reply::Failed { reason } | Reply::Declined { reason } => bail!("{reason}"),
+            Reply::Failed { reason, .. } | Reply::Declined { reason, .. } => bail!("{reason}"),
             _ => return crate::cmd::unexpected(),
         }
     }
@@ -122,7 +122,7 @@ fn submitted(own: &OwnInstance, count: u32) -> anyhow::Result<f64> {
             Reply::Ended { outcome, detail, .. } => {
                 bail!("job {job} ended with exit code {}: {detail}", outcome.exit_code)
             }
-            Reply::Failed { reason } => bail!("{reason}"),
+            Reply::Failed { reason, .. } => bail!("{reason}"),
             _ => return crate::cmd::unexpected(),
         }
     }

@@ -1,4 +1,8 @@
-//! `tutti replay`: a controller's journal, played again by the core that wrote it.
+//! `tutti replay`: a controller's journal, played again by the core that wrote it, or by one with other
+//! parameters.
+
+mod what_if;
+mod world;
 
 use crate::exit::Exit;
 use crate::instance::Instance;
@@ -25,6 +29,10 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     list: bool,
 
+    /// Say how the jobs would have fared with other parameters, such as policy=space:easy rows=2
+    #[arg(long, value_name = "NAME=VALUE", num_args = 1.., conflicts_with = "list")]
+    what_if: Vec<String>,
+
     /// The result as JSON
     #[arg(long, conflicts_with = "list")]
     json: bool,
@@ -49,6 +57,9 @@ pub(crate) fn execute(args: &ReplayArgs) -> anyhow::Result<Exit> {
         Some(path) => path.clone(),
         None => Instance::locate().journal_path(),
     };
+    if !args.what_if.is_empty() {
+        return what_if::execute(&path, &args.what_if, args.until, args.json);
+    }
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
     let begun = Instant::now();

@@ -1,0 +1,138 @@
+//! Jobs that have ended: found page by page, and forgotten.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+use std::path::Path;
+use tutti_core::{ClusterTime, Core, EndReason, JobId, Nanos, Outcome, Params, default_classes};
+use tutti_journal::{EndedJob, EndedSpan, Journal};
+use tutti_wire::report::JobReport;
+
+fn open(path: &Path) -> Journal {
+    Journal::open(path, blank).unwrap().0
+}
+
+fn blank() -> Core {
+    Core::new(Params::default(), default_classes())
+}
+
+fn ended(job: u64, uid: u32, ended_ms: u64, detail: &str) -> EndedJob {
+    let reason = EndReason::Completed;
+    EndedJob {
+        report: JobReport {
+            job: JobId(job),
+            name: "true".into(),
+            user: uid.to_string(),
+            class: "production".into(),
+            former_class: None,
+            state: "ended".into(),
+            reason: reason.to_string(),
+            code: None,
+            detail: detail.into(),
+            suspended: Vec::new(),
+            tasks: 1,
+            processors: 1,
+            placement: Vec::new(),
+            row: None,
+            rows: 0,
+            share_percent: None,
+            age_s: 0,
+            service_ms: 1,
+            waited_ms: 1,
+            suspended_ms: 0,
+            usage: None,
+            deadline_s: None,
+            at_risk_s: None,
+            ends_s: None,
+            cpu_ms: Some(1),
+            exit_code: Some(0),
+        },
+        uid,
+        gid: uid,
+        key: None,
+        time_limit: None,
+        outcome: Outcome { reason, exit_code: 0, service: Nanos::from_millis(1) },
+        accepted: ClusterTime(0),
+        at: ClusterTime(1),
+        accepted_ms: 0,
+        ended_ms,
+        tasks: Vec::new(),
+    }
+}
+
+/// Jobs 1 to 60 of two users, three of which end in each millisecond.
+fn sixty(journal: &mut Journal) {
+    for job in 1..=60_u64 {
+        let uid = if job % 2 == 0 { 1000 } else { 1001 };
+        journal.note_end(&ended(job, uid, 100 + job / 3, ""));
+    }
+    journal.store(&blank());
+}
+
+fn numbers(jobs: &[EndedJob]) -> Vec<u64> {
+    jobs.iter().map(|ended| ended.report.job.0).collect()
+}
+
+#[test]
+fn pages_hold_each_job_once_and_none_but_those_asked_for() {
+    let place = tempfile::tempdir().unwrap();
+    let mut journal = open(&place.path().join("journal.db"));
+    sixty(&mut journal);
+    for (uid, since_ms, until_ms) in
+        [(None, None, None), (Some(1000), None, None), (Some(1001), Some(105), Some(112))]
+    {
+        let mut within = EndedSpan { uid, since_ms, until_ms, after: None };
+        let mut found = Vec::new();
+        loop {
+            let page = journal.ended(&within, 7).unwrap();
+            found.extend(numbers(&page));
+            assert!(found.len() <= 60, "a page comes again: {found:?}");
+            let Some(last) = page.last() else { break };
+            within.after = Some((last.ended_ms, last.report.job));
+        }
+        let expected: Vec<u64> = (1..=60)
+            .rev()
+            .filter(|job| uid.is_none_or(|uid| (uid == 1000) == (job % 2 == 0)))
+            .filter(|job| since_ms.is_none_or(|since| 100 + job / 3 >= since))
+            .filter(|job| until_ms.is_none_or(|until| 100 + job / 3 < until))
+            .collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn what_is_too_old_is_forgotten_and_counted_right_by_the_next_controller() {
+    let place = tempfile::tempdir().unwrap();
+    let mut journal = open(&place.path().join("journal.db"));
+    sixty(&mut journal);
+    assert_eq!(journal.ended_size().jobs, 60);
+    assert!(!journal.forget_ended(110, u64::MAX).unwrap());
+    let left = numbers(&journal.ended(&EndedSpan::default(), 100).unwrap());
+    assert_eq!(left, (30..=60).rev().collect::<Vec<u64>>());
+    assert!(journal.ended_job(JobId(29)).unwrap().is_none());
+    let size = journal.ended_size();
+    drop(journal);
+    assert_eq!(open(&place.path().join("journal.db")).ended_size(), size);
+    assert_eq!(size.jobs, 31);
+}
+
+#[test]
+fn the_earliest_are_forgotten_while_there_is_too_much() {
+    let place = tempfile::tempdir().unwrap();
+    let mut journal = open(&place.path().join("journal.db"));
+    // One that is large among small ones must not keep the rest from being enough.
+    for job in 1..=2_500_u64 {
+        let detail = if job == 2_000 { "x".repeat(50_000) } else { String::new() };
+        journal.note_end(&ended(job, 1000, job, &detail));
+    }
+    journal.store(&blank());
+    let bytes_max = 60_000;
+    let mut rounds = 1;
+    while journal.forget_ended(0, bytes_max).unwrap() {
+        rounds += 1;
+    }
+    assert!(rounds < 40, "{rounds}");
+    let size = journal.ended_size();
+    assert!(size.bytes <= bytes_max && size.jobs > 50, "{size:?}");
+    let left = numbers(&journal.ended(&EndedSpan::default(), 5_000).unwrap());
+    let earliest = 2_501 - size.jobs;
+    assert_eq!(left, (earliest..=2_500).rev().collect::<Vec<u64>>());
+}

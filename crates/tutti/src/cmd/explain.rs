@@ -1,0 +1,98 @@
+//! `tutti explain`: what the codes of messages mean.
+
+use crate::codes::coded;
+use crate::exit::Exit;
+use crate::output::{fold, print, print_json, terminal_width};
+use clap::Args;
+use serde::Serialize;
+use tutti_wire::code::{Code, Entry, TABLE};
+
+#[derive(Args, Debug)]
+pub(crate) struct ExplainArgs {
+    /// As JSON
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+
+    /// All of them, as docs/errors.md has them
+    #[arg(long, hide = true, conflicts_with = "code")]
+    markdown: bool,
+
+    /// The code, such as T021; all if none is given
+    #[arg(value_name = "CODE")]
+    code: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    code: Code,
+    happened: &'static str,
+    did: &'static str,
+    can_do: &'static str,
+}
+
+impl From<&'static Entry> for Shown {
+    fn from(&Entry { code, happened, did, can_do }: &'static Entry) -> Self {
+        Self { code, happened, did, can_do }
+    }
+}
+
+pub(crate) fn execute(args: &ExplainArgs) -> anyhow::Result<Exit> {
+    match &args.code {
+        Some(text) => one(text, args.json)?,
+        None if args.json => print_json(&TABLE.iter().map(Shown::from).collect::<Vec<_>>())?,
+        None if args.markdown => print(&markdown())?,
+        None => {
+            let line = |entry: &Entry| format!("{}  {}\n", entry.code, entry.happened);
+            print(&TABLE.iter().map(line).collect::<String>())?;
+        }
+    }
+    Ok(Exit::OK)
+}
+
+fn one(text: &str, json: bool) -> anyhow::Result<()> {
+    let Some(code) = Code::parse(text) else { return Err(coded(Code::BadValue, unknown(text))) };
+    let entry = code.entry();
+    if json {
+        return print_json(&Shown::from(entry));
+    }
+    let Entry { code, happened, did, can_do } = entry;
+    let lines = [
+        format!("{code}: {happened}"),
+        format!("What Tutti did: {did}"),
+        format!("What you can do: {can_do}"),
+    ];
+    let width = terminal_width().unwrap_or(100);
+    let folded = lines.map(|line| fold(&line, width).join("\n") + "\n");
+    print(&folded.concat())
+}
+
+/// Who mistypes a number means one that is near.
+fn unknown(text: &str) -> String {
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    let near = digits.parse::<u16>().ok().and_then(|number| {
+        TABLE.iter().map(|entry| entry.code).min_by_key(|code| number.abs_diff(*code as u16))
+    });
+    match near {
+        Some(near) => format!(
+            "there is no code {text}; the nearest is {near}: {} `tutti explain` lists all",
+            near.entry().happened
+        ),
+        None => format!("{text:?} is no code, such as T021; `tutti explain` lists all"),
+    }
+}
+
+fn markdown() -> String {
+    let mut page = String::from(
+        "# Codes of messages\n\n\
+         Every message about an error, a refusal or a loss ends its first line with a code. `tutti explain CODE` \
+         says what is here; a job that did\nnot end by itself has its code in the JSON of `ps` and `history` \
+         (`code`). Codes stay what they are. This page is made from the table in\n\
+         `crates/wire/src/code.rs`: `tutti explain --markdown > docs/errors.md`.\n",
+    );
+    for Entry { code, happened, did, can_do } in TABLE {
+        page.push_str(&format!(
+            "\n## {code}\n\n{happened}\n\n- What Tutti did: {did}\n- What you can do: {can_do}\n"
+        ));
+    }
+    page
+}

@@ -1,0 +1,228 @@
+//! `tutti history`: jobs that have ended, and what they used.
+
+mod swf;
+
+use super::{ask, unexpected};
+use crate::calendar::{local_time, moment_ms};
+use crate::exit::Exit;
+use crate::output::{Align, Table, account, counted, print, print_json, print_table};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use tutti_core::JobId;
+use tutti_wire::history::{EndedQuery, EndedReport, Ending};
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::{HistoryReport, JobReport};
+use tutti_wire::units::format_seconds;
+
+const TIMES_HELP: &str = "\
+TIME is so long ago (90m, 2d), a time of today (14:30), a day (2026-03-28), yesterday, or a
+day and a time (2026-03-28T14:30).";
+
+fn help() -> String {
+    format!("{TIMES_HELP}\n\n{}", account::COLUMNS_HELP)
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = help())]
+pub(crate) struct HistoryArgs {
+    /// Only jobs of this user, by name or number
+    #[arg(short, long)]
+    user: Option<String>,
+
+    /// Only jobs that ended then or later
+    #[arg(long, value_name = "TIME", value_parser = moment_ms)]
+    since: Option<u64>,
+
+    /// Only jobs that ended before
+    #[arg(long, value_name = "TIME", value_parser = moment_ms)]
+    until: Option<u64>,
+
+    /// Only jobs that ended so: completed, failed, cancelled, timed-out, out-of-memory, abandoned (by
+    /// their front ends), lost (with a node), shut-down
+    #[arg(short, long = "state", value_name = "STATE", value_delimiter = ',')]
+    states: Vec<Ending>,
+
+    /// Only the latest so many
+    #[arg(short = 'n', long = "last", value_name = "COUNT")]
+    last: Option<usize>,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Write them to a trace in the Standard Workload Format, for `tutti sim`
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    swf: Option<PathBuf>,
+
+    /// One job, with each of its tasks
+    #[arg(
+        value_name = "JOB", value_parser = super::jobs::job_number,
+        conflicts_with_all = ["user", "since", "until", "states", "last", "swf"]
+    )]
+    job: Option<u64>,
+}
+
+pub(crate) fn execute(args: &HistoryArgs) -> anyhow::Result<Exit> {
+    let Some(job) = args.job else { return all(args) };
+    let Reply::History(history) = ask(&Request::History { job: JobId(job) })? else {
+        return unexpected();
+    };
+    if args.json {
+        print_json(&history)?;
+        return Ok(Exit::OK);
+    }
+    print(&describe(&history))?;
+    print_table(&jobs_table(std::slice::from_ref(&history.job)))?;
+    if !history.tasks.is_empty() {
+        print("\n")?;
+        print_table(&tasks_table(&history))?;
+    }
+    Ok(Exit::OK)
+}
+
+/// As JSON: what `ps` has of a job, and what only those have that have ended.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    job: &'a JobReport,
+    ending: &'static str,
+    accepted_ms: u64,
+    ended_ms: u64,
+}
+
+fn all(args: &HistoryArgs) -> anyhow::Result<Exit> {
+    let jobs = matching(args)?;
+    if let Some(path) = &args.swf {
+        let Reply::Nodes(nodes) = ask(&Request::Nodes)? else { return unexpected() };
+        swf::write(path, &jobs, &nodes)?;
+        say!("tutti: wrote {} to {}", counted(jobs.len() as u64, "job"), path.display());
+    } else if args.json {
+        let shown = |it: &EndedReport| -> anyhow::Result<_> {
+            let (ending, accepted_ms, ended_ms) = (it.ending.word(), it.accepted_ms, it.ended_ms);
+            Ok(serde_json::to_value(Shown { job: &it.job, ending, accepted_ms, ended_ms })?)
+        };
+        print_json(&jobs.iter().map(shown).collect::<anyhow::Result<Vec<_>>>()?)?;
+    } else {
+        print_table(&ended_table(&jobs))?;
+    }
+    Ok(Exit::OK)
+}
+
+/// The jobs that are asked for, the earliest end first.
+fn matching(args: &HistoryArgs) -> anyhow::Result<Vec<EndedReport>> {
+    let most = args.last.unwrap_or(usize::MAX);
+    let mut query = EndedQuery {
+        user: args.user.clone(),
+        since_ms: args.since,
+        until_ms: args.until,
+        endings: args.states.clone(),
+        after: None,
+    };
+    let mut all = Vec::new();
+    while all.len() < most {
+        let Reply::Past { jobs, next } = ask(&Request::Past(query.clone()))? else {
+            return unexpected();
+        };
+        all.extend(jobs);
+        query.after = next;
+        if next.is_none() {
+            break;
+        }
+    }
+    all.truncate(most);
+    all.reverse();
+    Ok(all)
+}
+
+/// The table of `tutti history`.
+fn ended_table(jobs: &[EndedReport]) -> Table {
+    let mut columns = JOB_COLUMNS.to_vec();
+    columns.insert(ENDED_AT, ("ENDED", Align::Left));
+    let mut table = usage_table(columns);
+    for ended in jobs {
+        let mut row = job_row(&ended.job);
+        row.insert(ENDED_AT, local_time(ended.ended_ms));
+        table.row(row);
+    }
+    table
+}
+
+fn describe(history: &HistoryReport) -> String {
+    let job = &history.job;
+    let mut text = format!(
+        "job {} ({}) of {}, {}: exit {}, {}; it ended {} ago\n",
+        job.job,
+        job.name,
+        job.user,
+        job.class,
+        job.exit_code.unwrap_or(0),
+        job.reason,
+        format_seconds(history.ended_s)
+    );
+    for line in job.detail.lines() {
+        text.push_str(&format!("{line}\n"));
+    }
+    // Names are anything that a user can type.
+    text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
+}
+
+const JOB_COLUMNS: [(&str, Align); 7] = [
+    ("JOB", Align::Right),
+    ("NAME", Align::Left),
+    ("OWNER", Align::Left),
+    ("STATE", Align::Left),
+    ("WAITED", Align::Right),
+    ("RAN", Align::Right),
+    ("SUSPENDED", Align::Right),
+];
+
+/// Where the column of when jobs ended stands among these.
+const ENDED_AT: usize = 4;
+
+/// The table of `tutti ps -l`, and of one job.
+pub(super) fn jobs_table(jobs: &[JobReport]) -> Table {
+    let mut table = usage_table(JOB_COLUMNS.to_vec());
+    for job in jobs {
+        table.row(job_row(job));
+    }
+    table
+}
+
+fn usage_table(mut columns: Vec<(&'static str, Align)>) -> Table {
+    columns.extend(account::COLUMNS.map(|name| (name, Align::Right)));
+    Table::new(&columns).can_spare(&[
+        "PEAK",
+        "READ",
+        "WRITTEN",
+        "OWNER",
+        "SWITCHES",
+        "WAITED",
+        "SUSPENDED",
+        "SYSTEM",
+        "ENDED",
+    ])
+}
+
+fn job_row(job: &JobReport) -> Vec<String> {
+    let state = match job.exit_code {
+        Some(code) => format!("exit {code}"),
+        None => job.state.clone(),
+    };
+    let mut row = vec![job.job.to_string(), job.name.clone(), job.user.clone(), state];
+    row.extend(account::times(job));
+    row.extend(account::cells(job.usage.as_ref()));
+    row
+}
+
+fn tasks_table(history: &HistoryReport) -> Table {
+    let mut columns = vec![("RANK", Align::Right), ("EXIT", Align::Right)];
+    columns.extend(account::COLUMNS.map(|name| (name, Align::Right)));
+    let mut table = Table::new(&columns).can_spare(&["PEAK", "READ", "WRITTEN", "SWITCHES"]);
+    for task in &history.tasks {
+        let mut row = vec![task.rank.to_string(), task.exit_code.to_string()];
+        row.extend(account::cells(Some(&task.usage)));
+        table.row(row);
+    }
+    table
+}

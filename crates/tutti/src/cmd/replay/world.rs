@@ -1,0 +1,391 @@
+//! What would have been: the journal's outside events through a core with other parameters.
+//!
+//! From outside come requests, nodes, and what administrators say, all when they came. How jobs fared
+//! follows from that: a job's tasks end once its turns have given them as much time as they had when they
+//! ended in the journal, in the same order and alike. A job that somebody ended there is ended at the same
+//! moment, and one that was declined is left out. One that was lost with its node needs as much as it had
+//! by then.
+
+use std::collections::{BTreeMap, VecDeque};
+use tutti_core::{
+    Action, ClusterTime, Core, EndReason, Event, JobId, JobState, Nanos, Params, Rank, TaskStatus,
+};
+use tutti_journal::Entry;
+
+/// How a job fared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fate {
+    pub(super) submitted: ClusterTime,
+    pub(super) started: Option<ClusterTime>,
+    pub(super) ended: Option<ClusterTime>,
+    /// What its turns gave it.
+    pub(super) service: Nanos,
+}
+
+impl Fate {
+    pub(super) fn wait(&self) -> Option<Nanos> {
+        self.started.map(|started| started.since(self.submitted))
+    }
+
+    pub(super) fn response(&self) -> Option<Nanos> {
+        self.ended.map(|ended| ended.since(self.submitted))
+    }
+
+    /// How long it was out of its turns.
+    pub(super) fn suspended(&self) -> Option<Nanos> {
+        let resident = self.ended?.since(self.started?);
+        Some(Nanos(resident.0.saturating_sub(self.service.0)))
+    }
+}
+
+/// What a job's tasks need.
+#[derive(Clone, Debug, Default)]
+struct Need {
+    /// After how much service which tasks end, and how.
+    ends: Vec<(Nanos, Vec<Rank>, TaskStatus)>,
+    /// How long after the last of them nothing of it was left.
+    clearing: Nanos,
+    last_end: ClusterTime,
+    /// Whether these are all.
+    known: bool,
+}
+
+/// A job that was accepted in the journal.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) class: String,
+    pub(super) tasks: u32,
+    pub(super) owner: u32,
+    pub(super) was: Fate,
+    need: Need,
+}
+
+/// The journal as it was.
+#[derive(Debug, Default)]
+pub(super) struct Was {
+    pub(super) jobs: BTreeMap<JobId, Known>,
+    /// Which job each request to submit became, in their order.
+    submits: Vec<Option<JobId>>,
+}
+
+impl Was {
+    /// Plays the entries, and notes what became of the jobs.
+    pub(super) fn of(start: &Core, entries: &[Entry]) -> Self {
+        let (mut core, mut actions, mut was) = (start.clone(), Vec::new(), Self::default());
+        for view in start.jobs(start.now()) {
+            was.begin(view.id, &core, start.now());
+        }
+        for Entry { at, event, .. } in entries {
+            was.note_end(&core, *at, event);
+            actions.clear();
+            core.apply(*at, event, &mut actions);
+            was.note_actions(&core, *at, event, &actions);
+        }
+        was
+    }
+
+    fn begin(&mut self, job: JobId, core: &Core, submitted: ClusterTime) {
+        let Some(view) = core.job(job, submitted) else { return };
+        let was = Fate {
+            submitted,
+            started: match view.state {
+                JobState::Queued { .. } => None,
+                JobState::Running { since } | JobState::Ending { since, .. } => Some(since),
+            },
+            ..Fate::default()
+        };
+        let known = Known {
+            class: view.spec.class.to_string(),
+            tasks: view.spec.tasks,
+            owner: view.spec.owner.0,
+            was,
+            need: Need::default(),
+        };
+        self.jobs.insert(job, known);
+    }
+
+    /// Before it is applied: tasks that ended by themselves, and after how much service.
+    fn note_end(&mut self, core: &Core, at: ClusterTime, event: &Event) {
+        let (jobs, ranks, status) = match event {
+            Event::TasksEnded { job, ranks, status } => (vec![*job], ranks.clone(), *status),
+            Event::JobsEnded { jobs, status } => (jobs.clone(), Vec::new(), *status),
+            _ => return,
+        };
+        for job in jobs {
+            let Some(view) = core.job(job, at) else { continue };
+            let Some(known) = self.jobs.get_mut(&job) else { continue };
+            if matches!(view.state, JobState::Running { .. }) {
+                known.need.ends.push((view.service, ranks.clone(), status));
+                known.need.last_end = at;
+                known.need.known = true;
+            }
+        }
+    }
+
+    fn note_actions(&mut self, core: &Core, at: ClusterTime, event: &Event, actions: &[Action]) {
+        let mut accepted = None;
+        for action in actions {
+            match action {
+                Action::Accept { job, .. } => {
+                    accepted = Some(*job);
+                    self.begin(*job, core, at);
+                }
+                Action::Launch { job, .. } => {
+                    if let Some(known) = self.jobs.get_mut(job) {
+                        known.was.started = Some(at);
+                    }
+                }
+                Action::Requeued { job } => {
+                    if let Some(known) = self.jobs.get_mut(job) {
+                        known.need = Need::default();
+                    }
+                }
+                Action::Ended { job, outcome } => {
+                    let Some(known) = self.jobs.get_mut(job) else { continue };
+                    (known.was.ended, known.was.service) = (Some(at), outcome.service);
+                    if known.need.known {
+                        known.need.clearing = at.since(known.need.last_end);
+                    } else if matches!(outcome.reason, EndReason::NodeLost(_)) {
+                        // As far as is known it needed what it had.
+                        let status = TaskStatus::Exited(outcome.exit_code);
+                        known.need.ends.push((outcome.service, Vec::new(), status));
+                    }
+                }
+                _ => {}
+            }
+        }
+        if matches!(event, Event::Submit { .. }) {
+            self.submits.push(accepted);
+        }
+    }
+}
+
+/// The other world.
+pub(super) struct World<'a> {
+    core: Core,
+    actions: Vec<Action>,
+    was: &'a Was,
+    /// What is set otherwise.
+    overrides: &'a dyn Fn(&mut Params),
+    /// Of jobs of the journal the numbers here, and the other way round.
+    here: BTreeMap<JobId, JobId>,
+    there: BTreeMap<JobId, JobId>,
+    /// Which of its ends each job waits for next.
+    next_end: BTreeMap<JobId, usize>,
+    /// When nothing will be left of jobs whose tasks have ended.
+    clearing: BTreeMap<JobId, ClusterTime>,
+    submits: usize,
+    pub(super) fates: BTreeMap<JobId, Fate>,
+}
+
+/// Steps after the last entry before it is said that no end is near, for jobs that nobody ends.
+const STEPS_AFTER: usize = 1_000_000;
+
+impl<'a> World<'a> {
+    pub(super) fn new(start: &Core, was: &'a Was, overrides: &'a dyn Fn(&mut Params)) -> Self {
+        let same: BTreeMap<JobId, JobId> =
+            start.jobs(start.now()).map(|view| (view.id, view.id)).collect();
+        let fates = same.keys().filter_map(|job| Some((*job, was.jobs.get(job)?.was)));
+        let fates =
+            fates.map(|(job, was)| (job, Fate { ended: None, service: Nanos::ZERO, ..was }));
+        Self {
+            core: start.clone(),
+            actions: Vec::new(),
+            was,
+            overrides,
+            next_end: same.keys().map(|job| (*job, 0)).collect(),
+            fates: fates.collect(),
+            here: same.clone(),
+            there: same,
+            clearing: BTreeMap::new(),
+            submits: 0,
+        }
+    }
+
+    /// Lives through all of it, and on until every job has ended that will.
+    pub(super) fn live(&mut self, entries: &[Entry]) {
+        let begin = entries.first().map_or_else(|| self.core.now(), |entry| entry.at);
+        let mut params = self.core.params().clone();
+        (self.overrides)(&mut params);
+        self.apply(begin, &Event::SetParams { params });
+        for Entry { at, event, .. } in entries {
+            if matches!(event, Event::Submit { .. }) && self.was_declined() {
+                // It ran nowhere, so nobody knows what it needs.
+                self.submits += 1;
+                continue;
+            }
+            let Some(event) = self.as_here(event) else { continue };
+            while let Some(next) = self.next_inside().filter(|next| next <= at) {
+                self.inside(next);
+            }
+            let submits = matches!(event, Event::Submit { .. });
+            self.apply(*at, &event);
+            self.submits += usize::from(submits);
+        }
+        for _ in 0..STEPS_AFTER {
+            let Some(next) = self.next_inside().filter(|_| self.waits_for_some()) else { break };
+            self.inside(next);
+        }
+    }
+
+    fn was_declined(&self) -> bool {
+        self.was.submits.get(self.submits).copied().flatten().is_none()
+    }
+
+    /// Whether a job that will end has not.
+    fn waits_for_some(&self) -> bool {
+        let ends = |job| self.was.jobs.get(job).is_some_and(|known| known.was.ended.is_some());
+        self.fates.iter().any(|(job, fate)| fate.ended.is_none() && ends(job))
+    }
+
+    /// An event of the journal as it is here; nothing if it follows from others.
+    fn as_here(&self, event: &Event) -> Option<Event> {
+        let here = |job: &JobId| self.here.get(job).copied();
+        Some(match event.clone() {
+            Event::TasksEnded { .. }
+            | Event::JobCleared { .. }
+            | Event::JobsEnded { .. }
+            | Event::MovedOut { .. }
+            | Event::MovedIn { .. }
+            | Event::Tick => return None,
+            Event::Cancel { job, reason, at_once } => {
+                Event::Cancel { job: here(&job)?, reason, at_once }
+            }
+            Event::Signal { job, ranks, signal } => {
+                Event::Signal { job: here(&job)?, ranks, signal }
+            }
+            Event::Suspend { job } => Event::Suspend { job: here(&job)? },
+            Event::Resume { job } => Event::Resume { job: here(&job)? },
+            Event::FrontEndLost { job } => Event::FrontEndLost { job: here(&job)? },
+            Event::SetParams { mut params } => {
+                (self.overrides)(&mut params);
+                Event::SetParams { params }
+            }
+            event => event,
+        })
+    }
+
+    // ------------------------------------------------------------------ what follows
+
+    /// When something happens next that does not come from outside.
+    fn next_inside(&self) -> Option<ClusterTime> {
+        let ends = self.next_end.keys().filter_map(|job| self.reaches(*job));
+        let next = ends.chain(self.clearing.values().copied()).chain([self.core.wake_at()]).min();
+        next.filter(|next| *next != ClusterTime::NEVER).map(|next| next.max(self.core.now()))
+    }
+
+    /// The next end of tasks of a job, and after how much service it comes.
+    fn due(&self, job: JobId) -> Option<&'a (Nanos, Vec<Rank>, TaskStatus)> {
+        let known = self.was.jobs.get(self.there.get(&job)?)?;
+        known.need.ends.get(*self.next_end.get(&job)?)
+    }
+
+    fn reaches(&self, job: JobId) -> Option<ClusterTime> {
+        let (need, ..) = self.due(job)?;
+        let rows = self.core.runs_in(job);
+        if rows.is_empty() || self.clearing.contains_key(&job) {
+            return None;
+        }
+        let left = Nanos(need.0.saturating_sub(self.core.service(job).0));
+        Some(if left == Nanos::ZERO { self.core.now() } else { self.core.reaches(rows, left) })
+    }
+
+    /// All that is due by then.
+    fn inside(&mut self, at: ClusterTime) {
+        let jobs: Vec<JobId> = self.next_end.keys().copied().collect();
+        let ending = jobs.into_iter().find(|job| self.reaches(*job).is_some_and(|due| due <= at));
+        let cleared = self.clearing.iter().find(|(_, due)| **due <= at).map(|(job, _)| *job);
+        match (ending, cleared) {
+            (Some(job), _) => self.end_tasks(job, at),
+            (None, Some(job)) => {
+                self.clearing.remove(&job);
+                self.apply(at, &Event::JobCleared { job, nodes: Vec::new() });
+            }
+            (None, None) => self.apply(at, &Event::Tick),
+        }
+    }
+
+    fn end_tasks(&mut self, job: JobId, at: ClusterTime) {
+        let Some((_, ranks, status)) = self.due(job) else { return };
+        if let Some(next) = self.next_end.get_mut(&job) {
+            *next += 1;
+        }
+        if self.due(job).is_none() {
+            let known = self.there.get(&job).and_then(|there| self.was.jobs.get(there));
+            let clearing = known.map_or(Nanos::ZERO, |known| known.need.clearing);
+            self.clearing.insert(job, at + clearing);
+        }
+        self.apply(at, &Event::TasksEnded { job, ranks: ranks.clone(), status: *status });
+    }
+
+    /// Applies an event, and does what nodes do at once.
+    fn apply(&mut self, at: ClusterTime, event: &Event) {
+        let mut events = VecDeque::from([event.clone()]);
+        while let Some(event) = events.pop_front() {
+            let mut actions = std::mem::take(&mut self.actions);
+            self.core.apply(at, &event, &mut actions);
+            for action in actions.drain(..) {
+                self.carry_out(at, action, &mut events);
+            }
+            self.actions = actions;
+        }
+    }
+
+    fn carry_out(&mut self, at: ClusterTime, action: Action, events: &mut VecDeque<Event>) {
+        match action {
+            Action::Accept { job, .. } => self.on_accept(job, at),
+            Action::Launch { job, .. } => {
+                if let Some(fate) = self.fate(job) {
+                    fate.started = Some(at);
+                }
+            }
+            Action::MoveOut { job } => events.push_back(Event::MovedOut { job }),
+            Action::MoveIn { job } => events.push_back(Event::MovedIn { job }),
+            Action::Kill { job, .. } => self.killed(job, 9, at, events),
+            Action::Signal { job, signal, .. } if self.is_ending(job) => {
+                self.killed(job, signal, at, events);
+            }
+            Action::Requeued { job } => {
+                self.next_end.insert(job, 0);
+                self.clearing.remove(&job);
+            }
+            Action::Ended { job, outcome } => {
+                if let Some(fate) = self.fate(job) {
+                    (fate.ended, fate.service) = (Some(at), outcome.service);
+                }
+                self.next_end.remove(&job);
+                self.clearing.remove(&job);
+            }
+            Action::Signal { .. }
+            | Action::Decline { .. }
+            | Action::Timetable { .. }
+            | Action::Timetables { .. }
+            | Action::WakeAt { .. } => {}
+        }
+    }
+
+    fn on_accept(&mut self, job: JobId, at: ClusterTime) {
+        let Some(&Some(there)) = self.was.submits.get(self.submits) else { return };
+        self.here.insert(there, job);
+        self.there.insert(job, there);
+        self.next_end.insert(job, 0);
+        self.fates.insert(there, Fate { submitted: at, ..Fate::default() });
+    }
+
+    fn is_ending(&self, job: JobId) -> bool {
+        let view = self.core.job(job, self.core.now());
+        view.is_some_and(|view| matches!(view.state, JobState::Ending { .. }))
+    }
+
+    /// Processes that are told to end do.
+    fn killed(&mut self, job: JobId, signal: u8, at: ClusterTime, events: &mut VecDeque<Event>) {
+        if self.clearing.insert(job, at).is_none() {
+            let status = TaskStatus::Signaled(signal);
+            events.push_back(Event::TasksEnded { job, ranks: Vec::new(), status });
+        }
+    }
+
+    fn fate(&mut self, job: JobId) -> Option<&mut Fate> {
+        self.fates.get_mut(self.there.get(&job)?)
+    }
+}

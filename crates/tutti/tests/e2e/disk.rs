@@ -1,0 +1,184 @@
+//! The file system under the journal: full, read-only, lost; and the journal as a loss of power leaves it.
+
+use crate::harness::{Instance, eventually, processes, within};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A file system of its own, as long as this lives.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn tmpfs(at: &Path, options: &str) -> Self {
+        fs::create_dir_all(at).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at);
+        assert!(mount.status().unwrap().success());
+        Self(at.to_owned())
+    }
+
+    fn make_read_only(&self) {
+        let remount = Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status();
+        assert!(remount.unwrap().success());
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily: whoever still has a file open there is ended by the test's own end.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Takes all the room there is.
+fn fill(directory: &Path) -> PathBuf {
+    let path = directory.join("filler");
+    let mut file = fs::File::create(&path).unwrap();
+    for size in [64 << 10, 4096, 1] {
+        while file.write_all(&vec![0; size]).is_ok() {}
+    }
+    path
+}
+
+#[test]
+fn on_a_full_disk_no_job_is_accepted_and_those_that_run_go_on() {
+    let instance = Instance::new();
+    let mount = Mount::tmpfs(&instance.dir, "size=2m,mode=700");
+    instance.tutti(&["up"]).expect(0);
+    instance.tutti(&["params", "quantum=20ms"]).expect(0);
+    let line = "echo up; while [ ! -e go ]; do sleep 0.01; done; exit 6";
+    let jobs = [0, 1].map(|_| instance.start(&["run", "-n", "2", "sh", "-c", line]));
+    jobs.iter().for_each(|job| job.wait_for("up\nup\n"));
+    let filler = fill(&instance.dir);
+    // What is there yet is used up first.
+    within(Duration::from_secs(20), "a refusal", || {
+        let done = instance.tutti(&["submit", "-o", "/dev/null", "true"]);
+        (done.code != 0).then(|| done.says("[T050]").says("make room"))
+    });
+    let last = instance.switches().last().unwrap().due;
+    eventually("turns", || (instance.switches().last()?.due > last).then_some(()));
+    fs::write(instance.work.join("go"), "").unwrap();
+    for job in jobs {
+        job.wait().expect(6);
+    }
+    instance.tutti(&["run", "true"]).expect(125).says("[T050]");
+    fs::remove_file(filler).unwrap();
+    eventually("room", || (instance.tutti(&["run", "true"]).code == 0).then_some(()));
+    let report = instance.tutti(&["replay", "--json"]).expect(0).json();
+    assert_eq!(report["agrees"], true, "{report}");
+    instance.tutti(&["down"]).expect(0);
+    drop(mount);
+}
+
+#[test]
+fn an_instance_does_not_start_on_a_read_only_file_system() {
+    let instance = Instance::new();
+    let mount = Mount::tmpfs(&instance.dir, "size=2m,mode=700");
+    mount.make_read_only();
+    instance.tutti(&["up"]).expect(1).says("ead-only file system").says("[T0");
+    instance.tutti(&["run", "true"]).expect(125).says("ead-only file system").says("[T0");
+    drop(mount);
+}
+
+#[test]
+fn a_journal_that_is_lost_is_noticed_and_jobs_that_run_go_on() {
+    let instance = Instance::new().up();
+    let line = "echo up; while [ ! -e go ]; do sleep 0.01; done; exit 6";
+    let job = instance.start(&["run", "-n", "2", "sh", "-c", line]);
+    job.wait_for("up\nup\n");
+    for name in ["journal.db", "journal.db-wal", "journal.db-shm"] {
+        let _ = fs::remove_file(instance.dir.join(name));
+    }
+    instance.tutti(&["submit", "-o", "/dev/null", "true"]).expect(1).says("journal").says("[T050]");
+    fs::write(instance.work.join("go"), "").unwrap();
+    job.wait().expect(6);
+    // The next controller begins anew, with what is there of it.
+    let controller = instance.daemon("controller");
+    kill(Pid::from_raw(controller), Signal::SIGKILL).unwrap();
+    eventually("a job", || {
+        let done = instance.tutti(&["submit", "-o", "/dev/null", "true"]);
+        (done.code == 0).then_some(())
+    });
+}
+
+/// The journal as it is on disk at this moment, as the one of an instance that is not started.
+fn copied(from: &Instance) -> Instance {
+    let copy = Instance::new();
+    fs::create_dir(&copy.dir).unwrap();
+    fs::set_permissions(&copy.dir, fs::Permissions::from_mode(0o700)).unwrap();
+    for name in ["journal.db", "journal.db-wal"] {
+        fs::copy(from.dir.join(name), copy.dir.join(name)).unwrap();
+    }
+    copy
+}
+
+/// Ends all of it at once, as a loss of power does.
+fn end_at_once(instance: &Instance) {
+    let dir = instance.dir.to_str().unwrap();
+    let variable = format!("TUTTI_DIR={dir}");
+    for pid in processes() {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        if environment.split(|&b| b == 0).any(|entry| entry == variable.as_bytes()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+    eventually("their end", || {
+        let roles = ["controller", "agent", "keeper"];
+        roles.iter().all(|role| instance.daemon_now(role).is_none()).then_some(())
+    });
+}
+
+#[test]
+fn what_was_accepted_before_a_loss_of_power_is_known_after_it() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "rows=1"]).expect(0);
+    let first = instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", "exec sleep $NAP"]);
+    instance.wait_for_state(first, "running");
+    let ends = AtomicBool::new(false);
+    let (accepted, copies) = std::thread::scope(|scope| {
+        let submitting = scope.spawn(|| {
+            let mut accepted = 1;
+            while !ends.load(Ordering::SeqCst) {
+                accepted = instance.submit(&["-n", "2", "-o", "/dev/null", "true"]);
+            }
+            accepted
+        });
+        let copies = [(); 4].map(|()| {
+            // Whoever has been told so by now must be there.
+            let known = instance.jobs().iter().filter_map(|job| job["job"].as_u64()).max().unwrap();
+            eventually("others", || {
+                (instance.jobs().iter().filter_map(|job| job["job"].as_u64()).max()? > known + 3)
+                    .then_some(())
+            });
+            (known, copied(&instance))
+        });
+        ends.store(true, Ordering::SeqCst);
+        (submitting.join().unwrap(), copies)
+    });
+    let last = copied(&instance);
+    end_at_once(&instance);
+    // The machine itself comes back with what is on its disk.
+    instance.tutti(&["up"]).expect(0);
+    instance.tutti(&["wait", &first.to_string()]).expect(121).says("[T040]");
+    for (known, copy) in copies.into_iter().chain([(accepted, last)]) {
+        copy.tutti(&["replay"]).expect(0);
+        copy.tutti(&["up"]).expect(0);
+        // What ran is reported as lost; what waited runs.
+        for job in [first, known, known / 2 + 1] {
+            let code = copy.tutti(&["wait", &job.to_string()]).code;
+            assert!(code == 0 || (job == first && code == 121), "job {job}: exit {code}");
+        }
+        let known_now = copy.jobs().iter().filter_map(|job| job["job"].as_u64()).max().unwrap();
+        assert!(known_now >= known, "{known_now} of {known}");
+        eventually("the end of all jobs", || {
+            copy.jobs().iter().all(|job| job["state"] == "ended").then_some(())
+        });
+    }
+}
