@@ -67,7 +67,8 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: 2,
         default: 0,
-        help: "How its jobs are suspended and resumed: by the freezer, by signals, or not at all, in that they run on with what those whose turn it is leave idle.",
+        help: "How its jobs are suspended and resumed: by the freezer, by signals, or not at all, in \
+               that they run on with what those whose turn it is leave idle.",
         takes: Takes::FromThenOn,
     },
     Param {
@@ -157,7 +158,9 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: 1,
         default: 0,
-        help: "Whether a job has System V IPC and POSIX message queues of its own on each node, which end with it, or those of the node; of its own only where root starts tasks.",
+        help: "Whether a job has System V IPC and POSIX message queues of its own on each node, \
+               which end with it, or those of the node, which libraries may want for jobs that talk with each \
+               other; of its own only where root starts tasks.",
         takes: Takes::FromThenOn,
     },
 ];

@@ -240,7 +240,7 @@ fn one_of_a_later_form_is_refused_with_both_numbers() {
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
     let error = Journal::open(&path, blank).err().expect("too new").to_string();
-    assert!(error.contains("99") && error.contains(" 1:"), "{error}");
+    assert!(error.contains("99") && error.contains(" 2:"), "{error}");
 }
 
 #[test]

@@ -113,6 +113,10 @@ impl Testbed {
         let (head, members) = self.nodes.split_first().context("there is no node")?;
         let address = head.address();
         expect(head.tutti(&["up", "--listen", &address, "--name", head.name(), "--trust-root"]))?;
+        // Libraries such as UCX know one machine by its kernel, and expect to reach all of its processes.
+        for class in ["interactive", "production", "benchmark", "standby"] {
+            expect(head.tutti(&["params", "--class", class, "ipc=node"]))?;
+        }
         if !self.params.is_empty() {
             let params = self.params.iter().map(String::as_str);
             let words: Vec<&str> = ["params"].into_iter().chain(params).collect();

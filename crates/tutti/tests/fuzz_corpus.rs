@@ -3,7 +3,11 @@
 //! A toolchain that can fuzz goes on from here: `tests/fuzz`. What it finds is added to the seeds.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on has failed")]
 // These files belong to the fuzz targets, which are no part of the workspace.
-#![allow(missing_docs, unreachable_pub)]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    reason = "what the fuzz targets check is written as a library"
+)]
 
 #[path = "../../../fuzz/checks/branch.rs"]
 mod branch;

@@ -251,7 +251,8 @@ impl Driver {
             // He was told, and has not heard it.
             return self.promise(token, job);
         }
-        if self.nodes.is_empty() && self.now() < self.nodes_due() {
+        let none_joined = self.nodes.values().all(|node| node.agent.is_none());
+        if none_joined && self.now() < self.nodes_due() {
             self.early.push(Early { token, uid, request, key });
             return;
         }

@@ -2,7 +2,8 @@
 //!
 //! It asks the controller for the job, attaches to the keepers that hold its tasks, prints what they
 //! print ([`output`]), hands on what the user types ([`input`]), and passes on signals ([`signals`]).
-//! It finds keepers on other nodes again when the way there was broken ([`keeper`]). What tasks print in bulk it reads from their pipes itself ([`pipes`], [`relay`]).
+//! It finds keepers on other nodes again when the way there was broken ([`keeper`]). What tasks print
+//! in bulk it reads from their pipes itself ([`pipes`], [`relay`]).
 //! It ends when the controller says that nothing of the job is left and all output has been printed.
 
 mod foresight;

@@ -44,7 +44,7 @@ fn check_keys(entries: &Value, keys: &[&str]) {
 }
 
 /// The rules of a class, as JSON names them.
-const CLASS_RULES: [&str; 12] = [
+const CLASS_RULES: [&str; 13] = [
     "share",
     "empty",
     "control",
@@ -52,6 +52,7 @@ const CLASS_RULES: [&str; 12] = [
     "wait",
     "do_not_disturb",
     "processors",
+    "ipc",
     "jobs",
     "jobs_per_user",
     "slots",
@@ -121,7 +122,8 @@ fn json_has_the_documented_keys() {
     check_keys(&params["params"], &["name", "value", "default", "range", "help"]);
     check_keys(&params["classes"], &[&["name"][..], &CLASS_RULES].concat());
     let switches = json(&["switches", "--json"]);
-    let keys = ["due_ns", "began_ns", "stopped_ns", "resumed_ns", "left", "came", "stragglers"];
+    let keys =
+        ["due_ns", "began_ns", "stopped_ns", "resumed_ns", "left", "yields", "came", "stragglers"];
     check_keys(&switches[0][1], &keys);
     check_keys(&json(&["doctor", "--json"]), &["verdict", "topic", "text", "mend"]);
     for job in jobs {
@@ -255,7 +257,7 @@ fn a_change_is_shown_with_what_was_before() {
     set(&["quantum=5"]).expect(1).says("quantum=5 has no unit; write 5ms or 5s");
     set(&["idle_exit=0"]).expect(0);
     set(&["--class", "none-such"]).expect(1).says("benchmark, interactive, production, standby");
-    assert_eq!(set(&["--class", "standby"]).expect(0).text().lines().count(), 13);
+    assert_eq!(set(&["--class", "standby"]).expect(0).text().lines().count(), 14);
     let text = set(&["--class", "mine", "share=70%"]).expect(0).text();
     assert_eq!(text, "class mine: new\nclass mine: share is 70%\n");
     set(&["--class", "standby", "share=40%"]).expect(1).says("at most 30%");
