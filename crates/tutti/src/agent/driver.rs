@@ -309,6 +309,11 @@ impl Agent {
         }
     }
 
+    /// Whether a controller has said what it knows of this node.
+    pub(super) const fn has_joined(&self) -> bool {
+        self.welcomed
+    }
+
     pub(super) fn tell_keeper(&mut self, message: &ToKeeper) {
         if let Some(link) = &mut self.keeper {
             link.send(message);

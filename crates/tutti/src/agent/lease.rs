@@ -93,6 +93,10 @@ impl Agent {
     pub(super) fn on_lease(&mut self, until_ns: u64) {
         let until_ns = boottime_ns().saturating_add(until_ns.saturating_sub(monotonic_ns()));
         let had_ended = !self.lease.holds();
+        if had_ended && !self.has_joined() {
+            // What may go on here is not known before; and it is said again before long.
+            return;
+        }
         if had_ended {
             // Whoever suspended the jobs, the switch thread knows of it before it goes on.
             self.switch.lapse();

@@ -199,7 +199,7 @@ impl Switch {
     }
 
     /// Tells that the next timetable comes from a controller that may be another than before. Jobs
-    /// go on by the old one until it comes.
+    /// go on by the old one until it comes, unless the lease is over: then nobody does.
     pub(crate) fn joined(&self) {
         self.order(Order::Joined);
     }
@@ -339,6 +339,10 @@ impl Thread {
             Order::Joined => {
                 self.pending.clear();
                 self.current.version = 0;
+                if !self.lease.holds() {
+                    // Whom it names may run elsewhere by now.
+                    self.current = Timetable::default();
+                }
             }
             Order::Lapse { done } => {
                 self.suspend_everybody();
