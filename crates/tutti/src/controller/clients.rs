@@ -251,8 +251,7 @@ impl Driver {
             // He was told, and has not heard it.
             return self.promise(token, job);
         }
-        let none_joined = self.nodes.values().all(|node| node.agent.is_none());
-        if none_joined && self.now() < self.nodes_due() {
+        if !self.has_been_joined && self.now() < self.nodes_due() {
             self.early.push(Early { token, uid, request, key });
             return;
         }
