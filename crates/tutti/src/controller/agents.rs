@@ -386,7 +386,6 @@ impl Driver {
             let again = held.into_iter().filter(known).collect();
             self.join_when_clear(node, spec, again);
         }
-        self.has_been_joined = true;
         self.take_early();
     }
 

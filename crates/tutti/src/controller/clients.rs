@@ -237,8 +237,9 @@ impl Driver {
         self.started + NODES_PATIENCE
     }
 
-    /// Answers what waited for the first node.
+    /// Answers what waited for the first node. Nothing waits for it any more.
     pub(super) fn take_early(&mut self) {
+        self.waits_for_nodes = false;
         for Early { token, uid, request, key } in std::mem::take(&mut self.early) {
             self.on_submit(token, uid, request, key);
         }
@@ -251,7 +252,7 @@ impl Driver {
             // He was told, and has not heard it.
             return self.promise(token, job);
         }
-        if !self.has_been_joined && self.now() < self.nodes_due() {
+        if self.waits_for_nodes && self.now() < self.nodes_due() {
             self.early.push(Early { token, uid, request, key });
             return;
         }

@@ -119,8 +119,8 @@ pub(super) struct Driver {
     pub(super) submitting: Option<super::clients::Submission>,
     /// Requests for jobs that came before the first node.
     pub(super) early: Vec<super::clients::Early>,
-    /// Whether a node has joined since this controller began; others it may remember.
-    pub(super) has_been_joined: bool,
+    /// Whether they wait: until a node has joined since this controller began; others it may remember.
+    pub(super) waits_for_nodes: bool,
     next_request: u64,
     pub(super) questions: super::agents::Questions,
     pub(super) wake_at: ClusterTime,
@@ -204,7 +204,7 @@ impl Driver {
             user_names: BTreeMap::new(),
             submitting: None,
             early: Vec::new(),
-            has_been_joined: false,
+            waits_for_nodes: true,
             next_request: 0,
             questions: super::agents::Questions::default(),
             wake_at: ClusterTime::NEVER,
