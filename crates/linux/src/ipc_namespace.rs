@@ -5,29 +5,111 @@
 //! last process in it has ended and the last descriptor of it is closed.
 
 use crate::{Error, Result};
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 const OWN: &str = "/proc/thread-self/ns/ipc";
 
-/// Makes an empty one, which lasts as long as the descriptor, or a process that has entered it (see
-/// [`crate::spawn::Spawn::ipc`]). The caller stays where it is.
+/// Makes namespaces, on a thread of its own: the caller stays where it is, and need not wait for one
+/// that was ordered ahead.
 ///
-/// # Errors
-/// `EPERM` without privileges; what starting a thread says.
-pub fn make() -> Result<OwnedFd> {
-    // A thread of its own, since it can't go back without the right to enter the old one.
-    let thread = std::thread::Builder::new().name("namespace".into()).stack_size(64 << 10);
-    let thread = thread.spawn(|| {
-        // SAFETY: takes no pointer, and changes this thread only.
-        if unsafe { libc::unshare(libc::CLONE_NEWIPC) } == -1 {
-            return Err(Error::last("unshare"));
+/// Each is empty, and lasts as long as its descriptor, or a process that has entered it (see
+/// [`crate::spawn::Spawn::ipc`]).
+#[derive(Debug, Default)]
+pub struct Maker {
+    workshop: Option<Workshop>,
+}
+
+/// The thread, for as long as its orders can be sent.
+#[derive(Debug)]
+struct Workshop {
+    orders: Sender<()>,
+    made: Receiver<Result<OwnedFd>>,
+    /// Those that nobody has taken yet.
+    ordered: usize,
+}
+
+impl Maker {
+    /// Nothing is started before the first namespace is wanted.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { workshop: None }
+    }
+
+    /// One to keep: the one that was made ahead, or else a new one.
+    ///
+    /// # Errors
+    /// `EPERM` without privileges; what starting a thread says.
+    pub fn take(&mut self) -> Result<OwnedFd> {
+        let mut workshop = match self.workshop.take() {
+            Some(workshop) => workshop,
+            None => Workshop::open()?,
+        };
+        let made = workshop.take();
+        if made.is_ok() {
+            self.workshop = Some(workshop);
         }
-        File::open(OWN).map(OwnedFd::from).map_err(Error::file("open", Path::new(OWN)))
-    });
-    let thread = thread.map_err(Error::file("start a thread for", Path::new(OWN)))?;
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        made
+    }
+
+    /// Has one made for the next who wants it, if one was ever wanted and none is there.
+    pub fn make_ahead(&mut self) {
+        if let Some(workshop) = &mut self.workshop
+            && workshop.ordered == 0
+        {
+            workshop.order();
+        }
+    }
+}
+
+impl Workshop {
+    fn open() -> Result<Self> {
+        let home = open_own()?;
+        let (orders, to_do) = channel();
+        let (done, made) = channel();
+        let thread = std::thread::Builder::new().name("namespaces".into()).stack_size(64 << 10);
+        let work = move || {
+            while to_do.recv().is_ok() {
+                let _ = done.send(make(&home));
+            }
+        };
+        thread.spawn(work).map_err(Error::file("start a thread for", Path::new(OWN)))?;
+        Ok(Self { orders, made, ordered: 0 })
+    }
+
+    fn order(&mut self) {
+        // Whoever takes finds out if nobody works any more.
+        let _ = self.orders.send(());
+        self.ordered += 1;
+    }
+
+    fn take(&mut self) -> Result<OwnedFd> {
+        if self.ordered == 0 {
+            self.order();
+        }
+        self.ordered -= 1;
+        self.made.recv().unwrap_or_else(|_| {
+            Err(Error::Call { call: "unshare", source: ErrorKind::BrokenPipe.into() })
+        })
+    }
+}
+
+/// Makes one and goes home again: it must not last because its maker is in it.
+fn make(home: &OwnedFd) -> Result<OwnedFd> {
+    let failed = |call| move |error: Errno| Error::Call { call, source: error.into() };
+    unshare(CloneFlags::CLONE_NEWIPC).map_err(failed("unshare"))?;
+    let made = open_own();
+    setns(home, CloneFlags::CLONE_NEWIPC).map_err(failed("setns"))?;
+    made
+}
+
+fn open_own() -> Result<OwnedFd> {
+    File::open(OWN).map(OwnedFd::from).map_err(Error::file("open", Path::new(OWN)))
 }
 
 #[cfg(test)]
@@ -36,12 +118,22 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn it_is_another_each_time_and_the_caller_stays() {
+    fn it_is_another_each_time_and_nobody_else_is_in_it() {
         let name = |path: &str| std::fs::read_link(path).unwrap();
         let own = name(OWN);
-        let (one, other) = (make().unwrap(), make().unwrap());
-        let of = |fd: &OwnedFd| name(&format!("/proc/self/fd/{}", fd.as_raw_fd()));
-        assert!(of(&one) != of(&other) && of(&one) != own);
-        assert_eq!(name(OWN), own);
+        let mut maker = Maker::new();
+        let one = maker.take().unwrap();
+        maker.make_ahead();
+        maker.make_ahead();
+        let (second, third) = (maker.take().unwrap(), maker.take().unwrap());
+        let names =
+            [&one, &second, &third].map(|fd| name(&format!("/proc/self/fd/{}", fd.as_raw_fd())));
+        assert!(names[0] != names[1] && names[1] != names[2] && names[0] != names[2]);
+        assert!(!names.contains(&own));
+        let threads = std::fs::read_dir("/proc/self/task").unwrap();
+        for thread in threads {
+            let within = std::fs::read_link(thread.unwrap().path().join("ns/ipc"));
+            assert!(within.is_err() || !names.contains(&within.unwrap()));
+        }
     }
 }

@@ -209,7 +209,7 @@ fn on_request() -> Option<Finding> {
 
 /// Whether queues and semaphores of jobs can be told from others'.
 fn ipc() -> Finding {
-    match tutti_linux::ipc_namespace::make() {
+    match tutti_linux::ipc_namespace::Maker::new().take() {
         Ok(_) => Finding::good(
             "ipc",
             "each job has message queues, semaphores and System V shared memory of its own, which end \

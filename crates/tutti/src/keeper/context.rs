@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use tutti_core::JobId;
+use tutti_linux::ipc_namespace::Maker;
 use tutti_linux::spawn::Nursery;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::limits::TASKS_PER_NODE_MAX;
@@ -36,6 +37,8 @@ pub(super) struct Context {
     pub(super) nursery: Nursery,
     /// Directories for temporary files.
     pub(super) scratches: Scratches,
+    /// Where the queues and semaphores of jobs are.
+    pub(super) namespaces: Maker,
     /// Whether tasks can be started as other users.
     pub(super) uid: u32,
     /// The limit on descriptors that we were started with; ours is higher now.
@@ -104,6 +107,7 @@ impl Context {
             spool,
             nursery: Nursery::new(),
             scratches: Scratches::new(scratch_prefix),
+            namespaces: Maker::new(),
             uid: nix::unistd::geteuid().as_raw(),
             descriptors,
             agent_connected: false,

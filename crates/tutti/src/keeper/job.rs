@@ -35,7 +35,7 @@ use std::time::SystemTime;
 use tutti_core::{Rank, TaskStatus};
 use tutti_linux::cgroup::Cgroup;
 use tutti_linux::spawn::read_number;
-use tutti_linux::{clock, ipc_namespace, shm, signal};
+use tutti_linux::{clock, shm, signal};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
 use tutti_wire::launch::{Launch, Stdio, Usage, cut};
@@ -223,9 +223,9 @@ impl Job {
     }
 
     /// Only root may make one; without, it has that of the node.
-    fn make_ipc(launch: &Launch, context: &Context) -> Option<OwnedFd> {
+    fn make_ipc(launch: &Launch, context: &mut Context) -> Option<OwnedFd> {
         let is_wanted = launch.own_ipc && context.uid == 0 && launch.spec.adopt.is_empty();
-        let made = is_wanted.then(ipc_namespace::make)?;
+        let made = is_wanted.then(|| context.namespaces.take())?;
         let say = |error: &tutti_linux::Error| {
             say!("tutti keeper: job {} has the IPC of the node: {}", launch.job, chain(error));
         };

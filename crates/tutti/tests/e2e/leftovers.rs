@@ -68,11 +68,11 @@ fn shared_memory_that_a_job_made_goes_with_it_and_no_other_does() {
     assert!(shown.contains(&format!("memory {others}: ")), "{shown}");
 }
 
-/// What the daemons of an instance hold open of namespaces.
-fn namespaces_held(instance: &Instance) -> usize {
+/// Whether the keeper of an instance holds that namespace open.
+fn holds_namespace(instance: &Instance, name: &str) -> bool {
     let fds = fs::read_dir(format!("/proc/{}/fd", instance.daemon("keeper"))).unwrap();
-    let links = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
-    links.filter(|link| link.to_string_lossy().starts_with("ipc:[")).count()
+    let mut links = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+    links.any(|link| link.to_string_lossy() == name)
 }
 
 #[test]
@@ -94,7 +94,6 @@ fn queues_and_semaphores_are_the_jobs_own_and_go_with_it() {
     let run = crate::harness::Running::start(instance.command_as(nobody, &args));
     eventually("both sleep", || (instance.nappers().len() == 2).then_some(()));
     assert_eq!(["msg", "sem", "shm"].map(nodes), before, "the node's own are as they were");
-    assert_eq!(namespaces_held(&instance), 1);
     let said = |rank: u32| -> Vec<String> {
         let out = run.out();
         let of_rank = out.lines().filter_map(|line| line.strip_prefix(&format!("{rank}: ")));
@@ -106,12 +105,13 @@ fn queues_and_semaphores_are_the_jobs_own_and_go_with_it() {
     assert_eq!(first[1..], ["2", "2"], "a title and one line of each");
     let own = fs::read_link("/proc/self/ns/ipc").unwrap();
     assert_ne!(first[0], own.to_string_lossy());
+    assert!(holds_namespace(&instance, &first[0]));
     let args = ["run", "sh", "-c", "readlink /proc/self/ns/ipc; wc -l < /proc/sysvipc/msg"];
     let other = crate::harness::Running::start(instance.command_as(nobody, &args)).wait().expect(0);
     assert_eq!(other.text().lines().nth(1), Some("1"), "another job of the user sees none");
     instance.tutti(&["cancel", "--now", "1"]).expect(0);
     run.wait();
-    eventually("the namespace to go", || (namespaces_held(&instance) == 0).then_some(()));
+    eventually("the namespace to go", || (!holds_namespace(&instance, &first[0])).then_some(()));
     instance.tutti(&["params", "--class", "interactive", "ipc=node"]).expect(0);
     let shared =
         crate::harness::Running::start(instance.command_as(nobody, &args)).wait().expect(0);
