@@ -131,8 +131,10 @@ fn what_is_left_of_an_instance_is_found_and_removed() {
     let agent = instance.daemon("agent");
     let text = fs::read_to_string(format!("/proc/{agent}/stat")).unwrap();
     let supervisor = text.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap();
-    let daemons = ["agent", "controller", "keeper"].map(|role| instance.daemon(role));
-    kill(Pid::from_raw(supervisor.parse().unwrap()), Signal::SIGKILL).unwrap();
+    let [agent, controller, keeper] =
+        ["agent", "controller", "keeper"].map(|role| instance.daemon(role));
+    // The supervisor first: it would start the others again.
+    let daemons = [supervisor.parse().unwrap(), agent, controller, keeper];
     for daemon in daemons {
         kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
     }
