@@ -15,6 +15,7 @@ pub mod arrived;
 pub mod cgroup;
 pub mod clock;
 mod error;
+pub mod inherited;
 pub mod ipc_namespace;
 pub mod pass;
 pub mod peer;

@@ -54,6 +54,12 @@ impl Held {
         Err(Error::Call { call: "pidfd_open", source })
     }
 
+    /// What another program held in this process, by its number and its descriptor.
+    #[must_use]
+    pub const fn resume(pid: i32, fd: OwnedFd) -> Self {
+        Self { pid, fd }
+    }
+
     /// Its number.
     #[must_use]
     pub const fn pid(&self) -> i32 {

@@ -132,6 +132,11 @@ impl Instance {
         std::env::temp_dir().join(self.cgroup_name())
     }
 
+    /// Where the supervisor is told to go over to another executable.
+    pub(crate) fn supervisor_socket(&self) -> PathBuf {
+        self.directory.join("supervisor.sock")
+    }
+
     /// Held by the supervisor while the instance lives.
     pub(crate) fn lock_file(&self) -> PathBuf {
         self.directory.join("lock")

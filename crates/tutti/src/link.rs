@@ -4,6 +4,8 @@
 //! and queues what must go out. Nothing blocks: what a peer does not read yet waits in the
 //! connection's own buffer, and who must not fill it asks [`Link::unsent`] first.
 
+mod handover;
+
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};

@@ -1,6 +1,11 @@
 //! The supervisor: starts the keeper, the controller and the agent of an instance, starts again
 //! whichever of them fails, and ends when the controller has ended in good order.
 
+mod process;
+mod upgrade;
+
+pub(crate) use upgrade::{Resumed, order, resume};
+
 use crate::codes::{code_of, coded};
 use crate::exit::Exit;
 use crate::instance::Instance;
@@ -11,11 +16,13 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
+use process::{Ended, Process};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
@@ -83,13 +90,10 @@ pub(crate) fn end(instance: &Instance) -> anyhow::Result<()> {
 /// If it can't be started, or another one runs.
 pub(crate) fn foreground(instance: &Instance) -> anyhow::Result<Exit> {
     instance.prepare()?;
-    let lock = lock(instance)?;
-    anyhow::ensure!(
-        lock.is_some(),
-        "an instance runs in {} already",
-        instance.directory().display()
-    );
-    let mut supervisor = Supervisor::start(instance, None)?;
+    let Some(lock) = lock(instance)? else {
+        anyhow::bail!("an instance runs in {} already", instance.directory().display());
+    };
+    let mut supervisor = Supervisor::start(instance, lock, None)?;
     supervisor.wait_until_up()?;
     say!("tutti: the instance in {} is up", instance.directory().display());
     supervisor.serve()
@@ -115,7 +119,7 @@ pub(crate) fn daemon(instance: &Instance) -> anyhow::Result<Exit> {
 
 fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     instance.prepare()?;
-    let Some(_lock) = lock(instance)? else {
+    let Some(lock) = lock(instance)? else {
         wait_until_it_answers(instance)?;
         print("running\n")?;
         return Ok(Exit::OK);
@@ -123,7 +127,7 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     let log = OpenOptions::new().create(true).append(true).open(instance.log_file())?;
     nix::unistd::setsid().context("cannot leave the session")?;
     let begins = log.metadata().map_or(0, |log| log.len());
-    let mut supervisor = Supervisor::start(instance, Some(log.try_clone()?))?;
+    let mut supervisor = Supervisor::start(instance, lock, Some(log.try_clone()?))?;
     if let Err(error) = supervisor.wait_until_up() {
         let said = said_since(instance, begins);
         supervisor.kill_all();
@@ -196,16 +200,26 @@ fn is_member(instance: &Instance) -> anyhow::Result<bool> {
 
 struct Daemon {
     role: &'static str,
-    child: Option<Child>,
+    child: Option<Process>,
     started: Instant,
     failures: u32,
     start_at: Option<Instant>,
 }
 
+impl Daemon {
+    fn new(role: &'static str, child: Option<Process>) -> Self {
+        Self { role, child, started: Instant::now(), failures: 0, start_at: None }
+    }
+}
+
 struct Supervisor<'a> {
     instance: &'a Instance,
+    /// Says that the instance lives, for as long as this does.
+    lock: Flock<File>,
     log: Option<File>,
     signals: SignalFd,
+    /// Where it is told to go over to another executable.
+    orders: UnixListener,
     daemons: Vec<Daemon>,
     ending: Option<Instant>,
     /// Whether it ended because it was told to.
@@ -213,29 +227,35 @@ struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    fn start(instance: &'a Instance, log: Option<File>) -> anyhow::Result<Self> {
+    fn start(instance: &'a Instance, lock: Flock<File>, log: Option<File>) -> anyhow::Result<Self> {
+        let mut supervisor = Self::over(instance, lock, log)?;
+        let roles: &[&str] = if is_member(instance)? { &ROLES_OF_MEMBER } else { &ROLES };
+        for &role in roles {
+            let mut daemon = Daemon::new(role, None);
+            Self::launch(instance, supervisor.log.as_ref(), &mut daemon)?;
+            supervisor.daemons.push(daemon);
+        }
+        Ok(supervisor)
+    }
+
+    /// One that supervises nothing yet.
+    fn over(instance: &'a Instance, lock: Flock<File>, log: Option<File>) -> anyhow::Result<Self> {
         let mut set = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
             set.add(signal);
         }
         set.thread_block()?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
-        let mut supervisor = Self {
+        Ok(Self {
             instance,
+            lock,
             log,
             signals: SignalFd::with_flags(&set, flags)?,
+            orders: upgrade::listen(instance)?,
             daemons: Vec::new(),
             ending: None,
             ended_well: false,
-        };
-        let roles: &[&str] = if is_member(instance)? { &ROLES_OF_MEMBER } else { &ROLES };
-        for &role in roles {
-            let mut daemon =
-                Daemon { role, child: None, started: Instant::now(), failures: 0, start_at: None };
-            Self::launch(instance, supervisor.log.as_ref(), &mut daemon)?;
-            supervisor.daemons.push(daemon);
-        }
-        Ok(supervisor)
+        })
     }
 
     fn launch(instance: &Instance, log: Option<&File>, daemon: &mut Daemon) -> anyhow::Result<()> {
@@ -253,8 +273,8 @@ impl<'a> Supervisor<'a> {
         }
         daemon.started = Instant::now();
         daemon.start_at = None;
-        daemon.child =
-            Some(command.spawn().with_context(|| format!("cannot start the {}", daemon.role))?);
+        let started = Process::start(&mut command);
+        daemon.child = Some(started.with_context(|| format!("cannot start the {}", daemon.role))?);
         Ok(())
     }
 
@@ -263,8 +283,8 @@ impl<'a> Supervisor<'a> {
         let (instance, daemons) = (self.instance, &mut self.daemons);
         wait_while(instance, || {
             for daemon in daemons.iter_mut() {
-                if let Some(child) = &mut daemon.child
-                    && let Ok(Some(status)) = child.try_wait()
+                if let Some(child) = &daemon.child
+                    && let Some(status) = child.try_wait()
                 {
                     let reason = format!("the {} ended ({status})", daemon.role);
                     return Err(coded(Code::NotStarted, reason));
@@ -278,6 +298,7 @@ impl<'a> Supervisor<'a> {
         while self.daemons.iter().any(|daemon| daemon.child.is_some() || daemon.start_at.is_some())
         {
             self.wait()?;
+            self.take_orders();
             self.take_signals();
             self.reap();
             self.start_due()?;
@@ -304,7 +325,8 @@ impl<'a> Supervisor<'a> {
             }
             None => PollTimeout::NONE,
         };
-        match poll(&mut [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)], timeout) {
+        let of = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        match poll(&mut [of(self.signals.as_fd()), of(self.orders.as_fd())], timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -343,27 +365,26 @@ impl<'a> Supervisor<'a> {
     fn terminate(&self, roles: &[&str]) {
         for daemon in self.daemons.iter().filter(|daemon| roles.contains(&daemon.role)) {
             if let Some(child) = &daemon.child {
-                let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM);
+                child.signal(Signal::SIGTERM);
             }
         }
     }
 
     fn kill_all(&mut self) {
         self.ending = Some(Instant::now() + Duration::from_secs(5));
-        for child in self.daemons.iter_mut().filter_map(|daemon| daemon.child.as_mut()) {
-            let _ = child.kill();
+        for child in self.daemons.iter().filter_map(|daemon| daemon.child.as_ref()) {
+            child.signal(Signal::SIGKILL);
         }
     }
 
     fn reap(&mut self) {
         for index in 0..self.daemons.len() {
             let daemon = &mut self.daemons[index];
-            let Some(child) = &mut daemon.child else { continue };
-            let Ok(Some(status)) = child.try_wait() else { continue };
+            let Some(status) = daemon.child.as_ref().and_then(Process::try_wait) else { continue };
             daemon.child = None;
-            if status.success() && self.decides(index) {
+            if status.is_success() && self.decides(index) {
                 self.on_orderly_end();
-            } else if self.ending.is_none() && !status.success() {
+            } else if self.ending.is_none() && !status.is_success() {
                 // One that ends well was told to, by a controller that is ending itself.
                 self.on_failure(index, status);
             }
@@ -386,7 +407,7 @@ impl<'a> Supervisor<'a> {
         self.terminate(&["agent", "keeper"]);
     }
 
-    fn on_failure(&mut self, index: usize, status: std::process::ExitStatus) {
+    fn on_failure(&mut self, index: usize, status: Ended) {
         let daemon = &mut self.daemons[index];
         let lived = daemon.started.elapsed();
         daemon.failures = if lived > STEADY { 1 } else { daemon.failures + 1 };
@@ -444,7 +465,10 @@ fn clean_up(instance: &Instance) {
     if let Ok(hierarchy) = tutti_linux::cgroup::Hierarchy::find(&instance.cgroup_name()) {
         let _ = hierarchy.remove();
     }
-    for socket in [instance.controller_socket(), instance.keeper_socket(), instance.gate_socket()] {
+    let of_daemons = [instance.controller_socket(), instance.keeper_socket()];
+    for socket in
+        of_daemons.into_iter().chain([instance.gate_socket(), instance.supervisor_socket()])
+    {
         let _ = std::fs::remove_file(socket);
     }
     let _ = std::fs::remove_dir(instance.spool());

@@ -81,6 +81,10 @@ codes! {
         "The instance could not be started."
         "All of it that had started was ended."
         "The message has the reason; `tutti doctor` says what of this machine works.";
+    15 NotUpgraded
+        "The instance did not go over to the other executable."
+        "What ran goes on as it was, or, if the message says so, was started again."
+        "The message has the reason. `tutti down` and `tutti up` change the executable too, and end all jobs.";
     20 NotAllowed
         "Only the owner, or root, may do that."
         "Nothing was done."

@@ -46,7 +46,7 @@ pub enum DecodeError {
 const MAGIC: [u8; 5] = *b"TUTTI";
 
 /// Who a connection's opener is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Role {
     /// A user's verb; speaks [`crate::local`] with a controller.
@@ -65,6 +65,8 @@ pub enum Role {
     Gate = 6,
     /// A machine that wants to become one of the cluster; speaks [`crate::join`].
     Newcomer = 7,
+    /// The supervisor, which has a keeper go over to another executable; speaks [`crate::handover`].
+    Supervisor = 8,
 }
 
 /// The first frame of a connection: `TUTTI`, the version (two bytes), the role (one byte).
@@ -112,6 +114,7 @@ impl Hello {
             5 => Role::Proxy,
             6 => Role::Gate,
             7 => Role::Newcomer,
+            8 => Role::Supervisor,
             _ => return Err(DecodeError::NotTutti),
         };
         Ok(Self { role })

@@ -7,6 +7,7 @@
 //!   [`keeper`]: agent and keeper; [`attach`]: front end and keeper; [`join`]: how a machine gets into
 //!   a cluster
 //! - [`launch`]: what the tasks of a job are, as it travels from the front end to the keeper
+//! - [`handover`]: what a keeper leaves to the program that takes its place
 //! - [`history`]: jobs that have ended, page by page
 //! - [`code`]: the codes that errors carry
 //! - [`report`]: the structs behind every table and every `--json`: what users rely on
@@ -21,6 +22,7 @@ pub mod attach;
 pub mod branch;
 pub mod code;
 pub mod frame;
+pub mod handover;
 pub mod history;
 pub mod host_list;
 pub mod join;

@@ -6,15 +6,31 @@ use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::keeper::{self, KeeperOptions};
 use crate::membership::Place;
+use crate::output::print;
 use clap::Args;
 use std::path::PathBuf;
 use tutti_linux::cgroup::Hierarchy;
+use tutti_wire::limits::PROTOCOL_VERSION;
 
 #[derive(Args, Debug)]
 pub(crate) struct DaemonArgs {
     /// The state directory of the instance
     #[arg(long)]
     directory: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KeeperArgs {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+
+    /// Take over what the keeper left that ran in this process: the descriptor of its state
+    #[arg(long, value_name = "DESCRIPTOR")]
+    take_over: Option<i32>,
+
+    /// Only say whether a keeper's state of this form can be taken over, and which protocol is spoken
+    #[arg(long, value_name = "FORM")]
+    can_take_over: Option<u16>,
 }
 
 #[derive(Args, Debug)]
@@ -70,16 +86,25 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
     Ok(Exit::OK)
 }
 
-pub(crate) fn keeper(args: DaemonArgs) -> anyhow::Result<Exit> {
+pub(crate) fn keeper(args: KeeperArgs) -> anyhow::Result<Exit> {
+    if let Some(form) = args.can_take_over {
+        keeper::check(form)?;
+        print(&format!("protocol {PROTOCOL_VERSION}\n"))?;
+        return Ok(Exit::OK);
+    }
     prepare();
-    let instance = Instance::at(args.directory);
+    let instance = Instance::at(args.daemon.directory);
     let cgroup_root = Hierarchy::find(&instance.cgroup_name()).ok().map(|h| h.path().to_owned());
-    keeper::main(KeeperOptions {
+    let options = KeeperOptions {
         socket: instance.keeper_socket(),
         instance_uid: nix::unistd::geteuid().as_raw(),
         spool: instance.spool(),
         scratch: instance.scratch(),
         cgroup_root,
-    })?;
+    };
+    match args.take_over {
+        Some(state) => keeper::successor(options, state)?,
+        None => keeper::main(options)?,
+    }
     Ok(Exit::OK)
 }

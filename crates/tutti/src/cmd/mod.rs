@@ -22,6 +22,7 @@ mod sim;
 mod submit;
 mod tree;
 mod up;
+mod upgrade;
 mod usage;
 mod work;
 
@@ -76,6 +77,8 @@ pub(crate) enum Verb {
     Up(up::UpArgs),
     /// End all jobs and the instance
     Down(up::DownArgs),
+    /// Have the instance go over to another executable, while jobs run
+    Upgrade(upgrade::UpgradeArgs),
     /// Print what to run on another machine so that it joins this one's cluster
     Invite(cluster::InviteArgs),
     /// Make this machine a node of a cluster
@@ -99,7 +102,9 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     Agent(daemons::AgentArgs),
     #[command(hide = true)]
-    Keeper(daemons::DaemonArgs),
+    Keeper(daemons::KeeperArgs),
+    #[command(hide = true)]
+    Supervise(upgrade::SuperviseArgs),
 }
 
 impl Verb {
@@ -172,6 +177,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Switches(args) => list::switches(&args),
         Verb::Up(args) => up::up(&args),
         Verb::Down(args) => up::down(&args),
+        Verb::Upgrade(args) => upgrade::execute(&args),
         Verb::Invite(args) => cluster::invite(&args),
         Verb::Join(args) => cluster::join(&args),
         Verb::Leave(args) => cluster::leave(&args),
@@ -184,6 +190,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Controller(args) => daemons::controller(args),
         Verb::Agent(args) => daemons::agent(args),
         Verb::Keeper(args) => daemons::keeper(args),
+        Verb::Supervise(args) => upgrade::supervise(args),
     }
 }
 

@@ -632,7 +632,8 @@ impl Driver {
             | Role::FrontEnd
             | Role::Server
             | Role::Gate
-            | Role::Newcomer => {
+            | Role::Newcomer
+            | Role::Supervisor => {
                 return Err(tutti_wire::DecodeError::NotTutti.into());
             }
         };

@@ -15,11 +15,15 @@ use crate::link::Interest;
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use tutti_core::TaskStatus;
 use tutti_linux::affinity;
 use tutti_linux::cgroup::Cgroup;
+use tutti_linux::inherited::Inherited;
 use tutti_linux::pidfd::Held;
 use tutti_linux::proc::{self, ProcessStat};
+use tutti_wire::handover::HandedProcess;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::Usage;
 
@@ -54,6 +58,36 @@ impl Adopted {
     fn living(&self) -> Vec<i32> {
         let living = self.processes.iter().filter(|process| process.ended.is_none());
         living.map(|process| process.held.pid()).collect()
+    }
+
+    /// What another program must know to go on with them.
+    pub(super) fn hand_over(&self) -> Vec<HandedProcess> {
+        let hand_over = |process: &Process| HandedProcess {
+            pid: process.held.pid(),
+            fd: process.held.as_fd().as_raw_fd(),
+            ended: process.ended,
+        };
+        self.processes.iter().map(hand_over).collect()
+    }
+
+    /// Goes on with those of another program.
+    pub(super) fn take_over(
+        handed: Vec<HandedProcess>,
+        watch: Watch,
+        context: &mut Context,
+        inherited: &mut Inherited,
+    ) -> io::Result<Self> {
+        let mut processes = Vec::new();
+        for process in handed {
+            let held = Held::resume(process.pid, inherited.take(process.fd)?);
+            let token = match process.ended {
+                None => Some(context.watches.add(&held, watch, Interest::READ)?),
+                Some(_) => None,
+            };
+            context.adopted.insert(process.pid);
+            processes.push(Process { held, token, ended: process.ended });
+        }
+        Ok(Self { processes })
     }
 
     /// Ends them and what descends from them, where no cgroup does.

@@ -1,5 +1,9 @@
 //! The keeper's loop: connections, orders of the agent, and who has to be reaped.
 
+mod handover;
+
+pub(crate) use handover::{check, successor};
+
 use super::KeeperOptions;
 use super::context::Context;
 use super::front;
@@ -84,6 +88,8 @@ struct Keeper {
     parent: Pid,
     /// Who else told it to end.
     sent_away: Option<u32>,
+    /// What to go over to at the end of this round.
+    successor: Option<handover::Successor>,
 }
 
 /// Runs a keeper until it is told to stop.
@@ -99,14 +105,23 @@ pub(crate) fn main(options: KeeperOptions) -> anyhow::Result<()> {
 impl Keeper {
     fn new(options: KeeperOptions) -> anyhow::Result<Self> {
         subreaper::become_subreaper()?;
+        let listener = listen(&options.socket, options.instance_uid == 0)?;
+        let context = Context::new(options.spool.clone(), options.scratch.clone())?;
+        Self::over(options, listener, context)
+    }
+
+    /// One that holds nothing yet.
+    fn over(
+        options: KeeperOptions,
+        listener: UnixListener,
+        mut context: Context,
+    ) -> anyhow::Result<Self> {
         let mut mask = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
             mask.add(signal);
         }
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        let listener = listen(&options.socket, options.instance_uid == 0)?;
-        let mut context = Context::new(options.spool.clone(), options.scratch.clone())?;
         let listener_token = context.watches.add(&listener, Watch::Listener, Interest::READ)?;
         context.watches.add(&signals, Watch::Signals, Interest::READ)?;
         Ok(Self {
@@ -125,6 +140,7 @@ impl Keeper {
             stop_at_ns: None,
             parent: getppid(),
             sent_away: None,
+            successor: None,
         })
     }
 
@@ -157,6 +173,7 @@ impl Keeper {
                 self.on_time(monotonic_ns());
             }
             self.settle();
+            self.go_over();
         }
         // Whoever comes after us binds anew; a client must not find a socket that nobody serves.
         let _ = fs::remove_file(&self.options.socket);
@@ -379,6 +396,7 @@ impl Keeper {
                 Ok(Some(Role::Agent)) => return self.on_new_agent(number),
                 Ok(Some(Role::FrontEnd)) => return self.on_new_front(number, received),
                 Ok(Some(Role::Proxy)) => return self.on_proxy(number),
+                Ok(Some(Role::Supervisor)) => return self.on_supervisor(number),
                 Ok(Some(_)) => return self.drop_newcomer(number, "neither agent nor front end"),
                 Err(error) => return self.drop_newcomer(number, &error.to_string()),
             }

@@ -1,5 +1,7 @@
 //! A job and its front end: output that goes there, input that comes from there.
 
+mod handover;
+
 use super::context::Context;
 use super::job::{Job, Phase, Task};
 use super::outlet::{Outlet, Pumped, UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW, read_once};

@@ -10,6 +10,8 @@
 //! with a process in it, so trying to is the test, and it is tried again after short naps:
 //! `cgroup.events` tells of changes at most once in 10 ms.
 
+mod handover;
+
 use super::adopt::Adopted;
 use super::context::{Context, Room, chain};
 use super::disk;

@@ -30,6 +30,11 @@ pub(super) struct Lease {
 }
 
 impl Lease {
+    /// What was told last.
+    pub(super) const fn until_ns(&self) -> Option<u64> {
+        self.until_ns
+    }
+
     /// Tasks may run until then; `None`: the agent looks after it.
     pub(super) const fn renew(&mut self, until_ns: Option<u64>) {
         self.until_ns = until_ns;

@@ -42,7 +42,7 @@ mod stdio;
 mod tests;
 mod watch;
 
-pub(crate) use driver::main;
+pub(crate) use driver::{check, main, successor};
 use std::path::PathBuf;
 
 /// What a keeper is told at its start.

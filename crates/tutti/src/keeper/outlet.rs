@@ -9,6 +9,8 @@
 //! A pipe that the front end is to read itself goes with the frame that says so, behind all that was
 //! read from it before.
 
+mod handover;
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};

@@ -3,6 +3,8 @@
 //! The sockets are made with the tasks, since that is cheap and nobody knows beforehand which
 //! program is an MPI program; whatever else a task speaks there costs its own connection.
 
+mod handover;
+
 use super::context::Context;
 use super::job::Job;
 use super::watch::{Event, Token, Watch};

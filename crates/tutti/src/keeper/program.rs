@@ -5,12 +5,14 @@ use super::environment;
 use super::script;
 use nix::errno::Errno;
 use nix::libc;
+use serde_bytes::ByteBuf;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use tutti_core::TaskStatus;
 use tutti_linux::spawn::{Identity, program_candidates};
+use tutti_wire::handover::HandedProgram;
 use tutti_wire::launch::{Credentials, Launch};
 
 /// Why a task can't be started.
@@ -80,6 +82,41 @@ impl Program {
             directory: without_zero_byte("the directory's name", &spec.directory)?,
             rlimits: rlimits(launch, context.descriptors),
             identity,
+        })
+    }
+}
+
+/// Texts for another program, and back.
+fn to_bytes(texts: &[CString]) -> Vec<ByteBuf> {
+    texts.iter().map(|text| ByteBuf::from(text.as_bytes())).collect()
+}
+
+fn from_bytes(texts: Vec<ByteBuf>) -> io::Result<Vec<CString>> {
+    texts.into_iter().map(|text| Ok(CString::new(text.into_vec())?)).collect()
+}
+
+impl Program {
+    /// What another program must know to start more of it.
+    pub(super) fn hand_over(&self) -> HandedProgram {
+        HandedProgram {
+            argv: to_bytes(&self.argv),
+            candidates: to_bytes(&self.candidates),
+            environment: to_bytes(&self.environment),
+            directory: ByteBuf::from(self.directory.as_bytes()),
+            rlimits: self.rlimits.clone(),
+            identity: self.identity.as_ref().map(|it| (it.uid, it.gid, it.groups.clone())),
+        }
+    }
+
+    /// Goes on with one of another program.
+    pub(super) fn take_over(handed: HandedProgram) -> io::Result<Self> {
+        Ok(Self {
+            argv: from_bytes(handed.argv)?,
+            candidates: from_bytes(handed.candidates)?,
+            environment: from_bytes(handed.environment)?,
+            directory: CString::new(handed.directory.into_vec())?,
+            rlimits: handed.rlimits,
+            identity: handed.identity.map(|(uid, gid, groups)| Identity { uid, gid, groups }),
         })
     }
 }

@@ -9,8 +9,11 @@
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::unistd::{getegid, geteuid};
+use serde_bytes::ByteBuf;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -44,6 +47,31 @@ pub(super) struct Scratches {
 impl Scratches {
     pub(super) fn new(prefix: PathBuf) -> Self {
         Self { prefix, spares: Vec::new(), numbers: 0 }
+    }
+
+    /// Those that are kept, and how many there were.
+    pub(super) fn hand_over(&self) -> (Vec<(ByteBuf, Owner)>, u64) {
+        let spare =
+            |(path, owner): &(PathBuf, Owner)| (ByteBuf::from(path.as_os_str().as_bytes()), *owner);
+        (self.spares.iter().map(spare).collect(), self.numbers)
+    }
+
+    /// Goes on with those of another program. What that one was still removing is removed, by a thread:
+    /// all that is there and is neither kept nor one of `in_use`.
+    pub(super) fn take_over(
+        &mut self,
+        (spares, numbers): (Vec<(ByteBuf, Owner)>, u64),
+        in_use: &[&Path],
+    ) {
+        let path = |bytes: ByteBuf| PathBuf::from(OsString::from_vec(bytes.into_vec()));
+        self.spares = spares.into_iter().map(|(bytes, owner)| (path(bytes), owner)).collect();
+        self.numbers = numbers;
+        let is_known = |path: &PathBuf| {
+            in_use.contains(&path.as_path()) || self.spares.iter().any(|(spare, _)| spare == path)
+        };
+        for path in left(&self.prefix).into_iter().filter(|path| !is_known(path)) {
+            remove(path);
+        }
     }
 
     /// The directory of a job, for its owner alone.

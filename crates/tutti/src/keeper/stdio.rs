@@ -12,12 +12,15 @@ use super::watch::{Token, Watch, Watches};
 use crate::link::Interest;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
+use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::rc::Rc;
+use tutti_linux::inherited::Inherited;
+use tutti_wire::handover::{HandedInPipe, HandedOutPipe, HandedReader};
 
 /// A pipe of a task that says more than a little is made so large, where the kernel permits it, so
 /// that a task need not wait for the keeper at every page.
@@ -73,6 +76,40 @@ impl OutPipe {
     pub(super) fn new(file: File, watch: Watch, watches: &mut Watches) -> io::Result<Self> {
         let token = Some(watches.add(&file, watch, Interest::READ)?);
         Ok(Self { file, watch, token, want: READ_BYTES_FIRST, reader: Reader::Us })
+    }
+
+    /// What another program must know to go on with it.
+    pub(super) fn hand_over(&self) -> HandedOutPipe {
+        HandedOutPipe {
+            fd: self.file.as_raw_fd(),
+            want: u32::try_from(self.want).unwrap_or(u32::MAX),
+            reader: match self.reader {
+                Reader::Us => HandedReader::Us,
+                Reader::Nobody => HandedReader::Nobody,
+                Reader::FrontEnd => HandedReader::FrontEnd,
+            },
+            is_parked: self.token.is_none(),
+        }
+    }
+
+    /// Goes on with one of another program.
+    pub(super) fn take_over(
+        handed: &HandedOutPipe,
+        watch: Watch,
+        watches: &mut Watches,
+        inherited: &mut Inherited,
+    ) -> io::Result<Self> {
+        let mut pipe = Self::new(inherited.take(handed.fd)?.into(), watch, watches)?;
+        pipe.want = (handed.want as usize).clamp(READ_BYTES_FIRST, READ_BYTES_MOST);
+        pipe.reader = match handed.reader {
+            HandedReader::Us => Reader::Us,
+            HandedReader::Nobody => Reader::Nobody,
+            HandedReader::FrontEnd => Reader::FrontEnd,
+        };
+        if handed.is_parked {
+            pipe.park(watches);
+        }
+        Ok(pipe)
     }
 
     pub(super) const fn file(&self) -> &File {
@@ -176,6 +213,32 @@ impl InPipe {
             bytes: 0,
             ended: false,
         }
+    }
+
+    /// What another program must know to go on with it.
+    pub(super) fn hand_over(&self) -> HandedInPipe {
+        let mut pending = Vec::with_capacity(self.bytes);
+        let mut skip = self.written;
+        for piece in &self.pending {
+            pending.extend_from_slice(&piece[skip..]);
+            skip = 0;
+        }
+        let pending = ByteBuf::from(pending);
+        HandedInPipe { fd: self.file.as_raw_fd(), pending, ended: self.ended }
+    }
+
+    /// Goes on with one of another program.
+    pub(super) fn take_over(
+        handed: HandedInPipe,
+        watch: Watch,
+        inherited: &mut Inherited,
+    ) -> io::Result<Self> {
+        let mut pipe = Self::new(inherited.take(handed.fd)?.into(), watch);
+        if !handed.pending.is_empty() {
+            pipe.push(&Rc::new(handed.pending.into_vec()));
+        }
+        pipe.ended = handed.ended;
+        Ok(pipe)
     }
 
     /// How many bytes wait for the task.

@@ -326,6 +326,12 @@ impl LineBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// What was taken in and not handed out.
+    #[must_use]
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.begin..]
+    }
+
     /// The next whole line, without its end; several lines for a command that begins with `mcmd=`.
     ///
     /// # Errors

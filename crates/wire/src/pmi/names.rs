@@ -3,6 +3,7 @@
 use super::{NAMES_PER_USER_MAX, SPACE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 use tutti_core::{JobId, UserId};
 
 /// Why a name can't be published.
@@ -20,13 +21,14 @@ pub enum NameError {
 }
 
 /// The names that all jobs of a node have published. Each user has names of their own: what one
-/// publishes, another neither sees nor can replace by an address that leads elsewhere.
-#[derive(Debug, Default)]
+/// publishes, another neither sees nor can replace by an address that leads elsewhere. Written as they are
+/// for a keeper that takes another's place: a change is one of [`crate::handover::FORM`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Names {
     by_user: BTreeMap<UserId, BTreeMap<Vec<u8>, Published>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Published {
     job: JobId,
     port: Vec<u8>,

@@ -117,7 +117,7 @@ pub enum BarrierGroup {
 }
 
 /// How far a task is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskState {
     /// It has not said a word. If none of several tasks ever does, they are no MPI program, or one
     /// of a library that expects another interface and runs them as so many jobs of one.
@@ -129,7 +129,7 @@ pub enum TaskState {
     Finalized,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Task {
     state: TaskState,
     /// Barriers that it waits in.
@@ -138,8 +138,9 @@ struct Task {
     spawning: u32,
 }
 
-/// The server of one job on one node.
-#[derive(Debug)]
+/// The server of one job on one node. Written as it is for a keeper that takes another's place: a change
+/// of it is one of [`crate::handover::FORM`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Server {
     job: JobId,
     user: UserId,

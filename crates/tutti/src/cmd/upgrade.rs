@@ -1,0 +1,75 @@
+//! `tutti upgrade`, and what a supervisor that went over to another executable goes on with.
+
+use crate::codes::coded;
+use crate::exit::Exit;
+use crate::instance::Instance;
+use crate::output::print;
+use crate::supervise::{self, Resumed};
+use anyhow::Context;
+use clap::Args;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use tutti_wire::code::Code;
+
+#[derive(Args, Debug)]
+pub(crate) struct UpgradeArgs {
+    /// The executable to go over to; the one that is run here unless given
+    #[arg(value_name = "EXECUTABLE")]
+    program: Option<PathBuf>,
+}
+
+pub(crate) fn execute(args: &UpgradeArgs) -> anyhow::Result<Exit> {
+    let instance = Instance::locate();
+    let directory = instance.directory().display();
+    if !supervise::is_supervised(&instance) {
+        return Err(coded(Code::NoInstance, format!("no instance runs in {directory}")));
+    }
+    let program = match &args.program {
+        Some(program) => std::path::absolute(program)?,
+        None => std::env::current_exe().context("cannot find the tutti program")?,
+    };
+    let said = supervise::order(&instance, &program).map_err(|error| {
+        match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+            Some(ErrorKind::PermissionDenied) => coded(
+                Code::NotAllowed,
+                "only root, or whose instance it is, may have it go over to another executable",
+            ),
+            Some(ErrorKind::NotFound) => coded(
+                Code::NotUpgraded,
+                format!(
+                    "the instance in {directory} is of a release that can't; `tutti down` with that \
+                     release and `tutti up` with this one change it, and end its jobs"
+                ),
+            ),
+            _ => coded(Code::NotUpgraded, format!("{error:#}")),
+        }
+    })?;
+    print(&format!("the instance in {directory} goes on with {} ({said})\n", program.display()))?;
+    Ok(Exit::OK)
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SuperviseArgs {
+    #[arg(long)]
+    directory: PathBuf,
+    #[arg(long)]
+    lock: i32,
+    #[arg(long)]
+    log: Option<i32>,
+    #[arg(long)]
+    asker: i32,
+    #[arg(long)]
+    jobs: u32,
+    #[arg(long, value_delimiter = ',', value_parser = daemon)]
+    daemons: Vec<(String, i32)>,
+}
+
+fn daemon(text: &str) -> Result<(String, i32), String> {
+    let (role, pid) = text.split_once('=').ok_or("a role and the number of its process")?;
+    Ok((role.to_owned(), pid.parse().map_err(|_| "no number of a process")?))
+}
+
+pub(crate) fn supervise(args: SuperviseArgs) -> anyhow::Result<Exit> {
+    let SuperviseArgs { directory, lock, log, asker, jobs, daemons } = args;
+    supervise::resume(&Instance::at(directory), &Resumed { daemons, lock, log, asker, jobs })
+}

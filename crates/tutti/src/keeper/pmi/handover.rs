@@ -1,0 +1,63 @@
+//! The PMI server of a job, as it goes from one program to the next.
+
+use super::{Connection, PmiJob};
+use crate::keeper::context::Context;
+use crate::keeper::watch::Watch;
+use crate::link::Interest;
+use serde_bytes::ByteBuf;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use tutti_core::JobId;
+use tutti_linux::inherited::Inherited;
+use tutti_wire::handover::{HandedPmi, HandedPmiLink};
+use tutti_wire::pmi::{LineBuffer, Server};
+
+impl PmiJob {
+    /// What another program must know to go on with it.
+    pub(in crate::keeper) fn hand_over(&self) -> HandedPmi {
+        let link = |connection: &Connection| HandedPmiLink {
+            fd: connection.stream.as_raw_fd(),
+            lines: ByteBuf::from(connection.lines.rest()),
+            unsent: ByteBuf::from(&connection.unsent[..]),
+        };
+        HandedPmi {
+            server: Server::clone(&self.server),
+            connections: self.connections.iter().map(|slot| slot.as_ref().map(link)).collect(),
+            unanswered: self.unanswered.clone(),
+        }
+    }
+
+    /// Goes on with one of another program.
+    pub(in crate::keeper) fn take_over(
+        handed: HandedPmi,
+        job: JobId,
+        context: &mut Context,
+        inherited: &mut Inherited,
+    ) -> io::Result<Self> {
+        let mut connections = Vec::new();
+        for (index, link) in handed.connections.into_iter().enumerate() {
+            connections.push(match link {
+                None => None,
+                Some(link) => Some(Connection::take_over(link, (job, index), context, inherited)?),
+            });
+        }
+        Ok(Self { server: handed.server, connections, unanswered: handed.unanswered })
+    }
+}
+
+impl Connection {
+    fn take_over(
+        handed: HandedPmiLink,
+        (job, index): (JobId, usize),
+        context: &mut Context,
+        inherited: &mut Inherited,
+    ) -> io::Result<Self> {
+        let stream = UnixStream::from(inherited.take(handed.fd)?);
+        let interest = Interest { read: true, write: !handed.unsent.is_empty() };
+        let token = context.watches.add(&stream, Watch::Pmi(job, index), interest)?;
+        let mut lines = LineBuffer::new();
+        lines.extend(&handed.lines);
+        Ok(Self { stream, token, lines, unsent: handed.unsent.into_vec(), interest })
+    }
+}

@@ -1,0 +1,298 @@
+//! Going over to another executable while jobs run: `tutti upgrade`.
+//!
+//! Whoever owns the instance names the executable at a socket of the supervisor's own, in words that stay what they
+//! are from release to release: `upgrade PATH`, and one line comes back, `done ...` or `refused ...`. Then:
+//!
+//! 1. The executable is asked what it understands (`tutti keeper --can-take-over FORM`). If it can't be executed, or does
+//!    not understand what would be handed over, nothing happens.
+//! 2. The keeper goes over to it, with all that it holds (see `keeper/driver/handover.rs`). If it can't, nothing has
+//!    happened.
+//! 3. The supervisor executes it too, in the same process: it keeps its number, its lock and its children.
+//! 4. The controller is killed and started anew, then the agent: both are made to be, and learn what they must know
+//!    from the journal, and from the keeper.
+
+use super::process::Process;
+use super::{Daemon, ROLES, Supervisor, has_node, is_member};
+use crate::exit::Exit;
+use crate::instance::Instance;
+use crate::link::Link;
+use anyhow::{Context, bail, ensure};
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::execv;
+use serde_bytes::ByteBuf;
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tutti_linux::inherited::{Inherited, keep_all_open};
+use tutti_linux::peer::peer_credentials;
+use tutti_wire::Role;
+use tutti_wire::code::Code;
+use tutti_wire::handover::{FORM, FromHolder, ToHolder};
+
+/// How long an executable may take to say what it understands.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a keeper may take to go over.
+const KEEPER_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a daemon may take that was started anew.
+const DAEMON_WITHIN: Duration = Duration::from_secs(20);
+
+/// Whoever has connected says at once what he wants.
+const ORDER_WITHIN: Duration = Duration::from_secs(1);
+
+/// The longest order: a path.
+const ORDER_BYTES_MAX: u64 = 8 << 10;
+
+/// What the supervisor left that executed this program.
+#[derive(Clone, Debug)]
+pub(crate) struct Resumed {
+    /// Its daemons, with the numbers of their processes.
+    pub(crate) daemons: Vec<(String, i32)>,
+    /// Descriptors: the lock, the log if there is one, and whoever asked.
+    pub(crate) lock: i32,
+    pub(crate) log: Option<i32>,
+    pub(crate) asker: i32,
+    /// How many jobs the keeper has taken over.
+    pub(crate) jobs: u32,
+}
+
+/// Where orders come in.
+pub(super) fn listen(instance: &Instance) -> anyhow::Result<UnixListener> {
+    let path = instance.supervisor_socket();
+    // Whoever holds the lock is the only supervisor.
+    let _ = std::fs::remove_file(&path);
+    let mask = umask(Mode::from_bits_truncate(0o177));
+    let listener = UnixListener::bind(&path);
+    umask(mask);
+    let listener = listener.with_context(|| format!("cannot listen at {}", path.display()))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Has the instance go over to an executable; what its supervisor says to that.
+///
+/// # Errors
+/// If it does not, with the reason.
+pub(crate) fn order(instance: &Instance, program: &Path) -> anyhow::Result<String> {
+    let bytes = program.as_os_str().as_bytes();
+    ensure!(!bytes.contains(&b'\n'), "there is a line end in {}", program.display());
+    let mut supervisor = UnixStream::connect(instance.supervisor_socket())?;
+    supervisor.write_all(&[b"upgrade ", bytes, b"\n"].concat())?;
+    let mut answer = String::new();
+    supervisor.read_to_string(&mut answer)?;
+    match answer.trim_end().split_once(' ') {
+        Some(("done", text)) => Ok(text.to_owned()),
+        Some(("refused", text)) => bail!("{text}"),
+        _ => bail!(
+            "the supervisor went away before it was done; see {}",
+            instance.log_file().display()
+        ),
+    }
+}
+
+/// Goes on as the supervisor that executed this program.
+///
+/// # Errors
+/// If what it left can't be taken up.
+pub(crate) fn resume(instance: &Instance, left: &Resumed) -> anyhow::Result<Exit> {
+    let mut inherited = Inherited::take_all().context("cannot see what was left open")?;
+    let lock = File::from(inherited.take(left.lock).context("no lock was left")?);
+    let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error)?;
+    let log = left.log.map(|fd| inherited.take(fd)).transpose()?.map(File::from);
+    let asker = UnixStream::from(inherited.take(left.asker)?);
+    drop(inherited);
+    let mut supervisor = Supervisor::over(instance, lock, log)?;
+    for (role, pid) in &left.daemons {
+        let role = ROLES.into_iter().find(|known| known == role);
+        let role = role.context("the supervisor before had a daemon that is not known")?;
+        supervisor.daemons.push(Daemon::new(role, Some(Process::of(*pid))));
+    }
+    let text = match supervisor.start_anew() {
+        Ok(()) => format!("done tutti {}, {} jobs", env!("CARGO_PKG_VERSION"), left.jobs),
+        Err(error) => {
+            let reason = format!(
+                "the supervisor and the keeper went over to it, with {} jobs; then: {error:#}",
+                left.jobs
+            );
+            say!("{}", Code::NotUpgraded.mark(&format!("tutti: {reason}")));
+            format!("refused {reason}")
+        }
+    };
+    answer(&asker, &text);
+    drop(asker);
+    supervisor.serve()
+}
+
+fn answer(mut asker: &UnixStream, text: &str) {
+    // Whoever asked may be gone.
+    let _ = asker.write_all(format!("{}\n", text.replace('\n', "; ")).as_bytes());
+}
+
+impl Supervisor<'_> {
+    pub(super) fn take_orders(&mut self) {
+        while let Ok((stream, _)) = self.orders.accept() {
+            let result = read_order(&stream).and_then(|program| self.go_over(&stream, &program));
+            let Err(error) = result;
+            let reason = format!("{error:#}");
+            say!("{}", Code::NotUpgraded.mark(&format!("tutti: no upgrade: {reason}")));
+            answer(&stream, &format!("refused {reason}"));
+        }
+    }
+
+    /// Returns only if it can't be done.
+    fn go_over(
+        &mut self,
+        asker: &UnixStream,
+        program: &Path,
+    ) -> anyhow::Result<std::convert::Infallible> {
+        ensure!(self.ending.is_none(), "the instance is ending");
+        self.reap();
+        for daemon in &self.daemons {
+            let reason = "is being started again; try once more when it is there";
+            ensure!(daemon.child.is_some(), "the {} {reason}", daemon.role);
+        }
+        let protocol = what_it_speaks(program, self.instance.directory())?;
+        let jobs = tell_keeper(self.instance, program, protocol)?;
+        say!("tutti: the keeper went over to {} with {jobs} jobs", program.display());
+        self.execute(asker, program, jobs).context(
+            "the keeper went over to it, but not the supervisor; what ran goes on, and it can be tried \
+             again",
+        )
+    }
+
+    fn execute(
+        &self,
+        asker: &UnixStream,
+        program: &Path,
+        jobs: u32,
+    ) -> anyhow::Result<std::convert::Infallible> {
+        let pid = |daemon: &Daemon| Some((daemon.role, daemon.child.as_ref()?.pid()));
+        let daemons = self.daemons.iter().filter_map(pid);
+        let daemons: Vec<String> = daemons.map(|(role, pid)| format!("{role}={pid}")).collect();
+        let mut words = vec![
+            b"tutti".to_vec(),
+            b"supervise".to_vec(),
+            b"--directory".to_vec(),
+            self.instance.directory().as_os_str().as_bytes().to_vec(),
+        ];
+        let numbers = [
+            ("--lock", Some(self.lock.as_raw_fd().to_string())),
+            ("--log", self.log.as_ref().map(|log| log.as_raw_fd().to_string())),
+            ("--asker", Some(asker.as_raw_fd().to_string())),
+            ("--jobs", Some(jobs.to_string())),
+            ("--daemons", Some(daemons.join(","))),
+        ];
+        for (name, value) in numbers {
+            words.extend(
+                value.into_iter().flat_map(|it| [name.as_bytes().to_vec(), it.into_bytes()]),
+            );
+        }
+        let words: Vec<CString> = words.into_iter().map(CString::new).collect::<Result<_, _>>()?;
+        let program = CString::new(program.as_os_str().as_bytes())?;
+        keep_all_open(true)?;
+        let executed = execv(&program, &words);
+        keep_all_open(false)?;
+        Ok(executed?)
+    }
+
+    /// The controller and the agent, by the new executable. Whatever else happens meanwhile is dealt with.
+    fn start_anew(&mut self) -> anyhow::Result<()> {
+        if !is_member(self.instance)? {
+            self.replace("controller")?;
+            self.wait_until("the controller", |instance| has_node(instance).is_ok())?;
+        }
+        self.replace("agent")?;
+        self.wait_until("the node", |instance| has_node(instance).unwrap_or(false))
+    }
+
+    fn replace(&mut self, role: &str) -> anyhow::Result<()> {
+        let Some(daemon) = self.daemons.iter_mut().find(|daemon| daemon.role == role) else {
+            return Ok(());
+        };
+        if let Some(process) = daemon.child.take() {
+            process.end();
+        }
+        Self::launch(self.instance, self.log.as_ref(), daemon)
+    }
+
+    fn wait_until(&mut self, what: &str, is_there: fn(&Instance) -> bool) -> anyhow::Result<()> {
+        let patience = Instant::now() + DAEMON_WITHIN;
+        while !is_there(self.instance) {
+            self.take_signals();
+            self.reap();
+            self.start_due()?;
+            ensure!(self.ending.is_none(), "the instance was told to end");
+            let seconds = DAEMON_WITHIN.as_secs();
+            ensure!(Instant::now() < patience, "{what} was not there within {seconds} s");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+fn read_order(stream: &UnixStream) -> anyhow::Result<PathBuf> {
+    let uid = peer_credentials(stream)?.uid;
+    let is_ours = uid == 0 || uid == nix::unistd::geteuid().as_raw();
+    ensure!(is_ours, "user {uid} may not have the instance go over to another executable");
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(ORDER_WITHIN))?;
+    stream.set_write_timeout(Some(ORDER_WITHIN))?;
+    let mut line = Vec::new();
+    BufReader::new(stream.take(ORDER_BYTES_MAX)).read_until(b'\n', &mut line)?;
+    let path = line.strip_prefix(b"upgrade ").and_then(|rest| rest.strip_suffix(b"\n"));
+    let path = PathBuf::from(OsStr::from_bytes(path.context("that is no order")?));
+    ensure!(path.is_absolute(), "{} is not a path from the root", path.display());
+    Ok(path)
+}
+
+/// Asks an executable whether it could take over, and which version of the protocol it speaks.
+fn what_it_speaks(program: &Path, directory: &Path) -> anyhow::Result<u16> {
+    let shown = program.display();
+    let mut command = Command::new(program);
+    command.args(["keeper", "--can-take-over", &FORM.to_string(), "--directory"]).arg(directory);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot execute {shown}"))?;
+    let patience = Instant::now() + ANSWER_WITHIN;
+    while child.try_wait()?.is_none() {
+        if Instant::now() >= patience {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!(
+                "{shown} did not say within {} s whether it can take over",
+                ANSWER_WITHIN.as_secs()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let done = child.wait_with_output()?;
+    let (said, complained) =
+        (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    if !done.status.success() {
+        let why = complained.lines().next().unwrap_or("it does not say why").trim();
+        bail!("{shown} can't take over ({}): {}", done.status, why.trim_start_matches("tutti: "));
+    }
+    let protocol = said.trim().strip_prefix("protocol ").and_then(|number| number.parse().ok());
+    protocol.with_context(|| format!("{shown} is no tutti that can take over"))
+}
+
+/// Has the keeper go over; how many jobs it took along.
+fn tell_keeper(instance: &Instance, program: &Path, protocol: u16) -> anyhow::Result<u32> {
+    let stream = UnixStream::connect(instance.keeper_socket()).context("the keeper is away")?;
+    stream.set_read_timeout(Some(KEEPER_WITHIN))?;
+    let mut link = Link::new(stream)?;
+    link.greet(Role::Supervisor);
+    let program = ByteBuf::from(program.as_os_str().as_bytes());
+    link.send(&ToHolder::GoOver { program, protocol });
+    match link.call().context("the keeper ended, or hangs, while it went over")? {
+        FromHolder::Done { jobs } => Ok(jobs),
+        FromHolder::Refused { reason } => bail!("{reason}"),
+    }
+}
