@@ -175,16 +175,20 @@ fn wait_while(
 }
 
 fn has_node(instance: &Instance) -> anyhow::Result<bool> {
-    let stream = std::os::unix::net::UnixStream::connect(instance.controller_socket())?;
-    let mut link = crate::link::Link::new(stream)?;
-    link.greet(tutti_wire::Role::Client);
-    link.send(&Request::Nodes);
-    match link.call()? {
+    match ask_for_nodes(instance)? {
         Reply::Nodes(nodes) => Ok(nodes.iter().any(|node| node.state == "up")),
         // Whatever it is that the head does not let us know, it is the head that says so.
         Reply::Failed { .. } => is_member(instance),
         _ => Ok(false),
     }
+}
+
+fn ask_for_nodes(instance: &Instance) -> anyhow::Result<Reply> {
+    let stream = std::os::unix::net::UnixStream::connect(instance.controller_socket())?;
+    let mut link = crate::link::Link::new(stream)?;
+    link.greet(tutti_wire::Role::Client);
+    link.send(&Request::Nodes);
+    Ok(link.call()?)
 }
 
 /// The daemons, in the order of their start.

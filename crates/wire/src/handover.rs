@@ -426,3 +426,6 @@ impl Handover {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

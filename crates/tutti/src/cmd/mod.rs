@@ -221,9 +221,14 @@ fn ask_until_answered(
         let is_away = match connected {
             Err(error) => away_since.is_none().then_some(error),
             Ok(mut link) => {
-                away_since = None;
+                let asked = Instant::now();
                 link.send(request);
-                match link.call() {
+                let answer = link.call();
+                // One that was there for so long has gone away anew.
+                away_since = away_since.filter(|_| asked.elapsed() < PATIENCE);
+                match answer {
+                    // The head says so while its controller is being started again.
+                    Ok(tutti_wire::local::Reply::Failed { code: Code::ControllerAway, .. }) => None,
                     Ok(tutti_wire::local::Reply::Failed { reason, code }) => {
                         return Err(coded(code, reason));
                     }

@@ -21,9 +21,6 @@ pub(crate) struct UpgradeArgs {
 pub(crate) fn execute(args: &UpgradeArgs) -> anyhow::Result<Exit> {
     let instance = Instance::locate();
     let directory = instance.directory().display();
-    if !supervise::is_supervised(&instance) {
-        return Err(coded(Code::NoInstance, format!("no instance runs in {directory}")));
-    }
     let program = match &args.program {
         Some(program) => std::path::absolute(program)?,
         None => std::env::current_exe().context("cannot find the tutti program")?,
@@ -34,6 +31,9 @@ pub(crate) fn execute(args: &UpgradeArgs) -> anyhow::Result<Exit> {
                 Code::NotAllowed,
                 "only root, or whose instance it is, may have it go over to another executable",
             ),
+            Some(ErrorKind::NotFound) if !supervise::is_supervised(&instance) => {
+                coded(Code::NoInstance, format!("no instance runs in {directory}"))
+            }
             Some(ErrorKind::NotFound) => coded(
                 Code::NotUpgraded,
                 format!(

@@ -298,6 +298,11 @@ impl Front {
     }
 
     fn on_reply(&mut self, reply: Reply) -> anyhow::Result<()> {
+        // The head says so while its controller is being started again.
+        if matches!(reply, Reply::Failed { code: Code::ControllerAway, .. }) {
+            self.lose_controller();
+            return Ok(());
+        }
         self.away_since = None;
         match reply {
             // It may say so again after it was away.

@@ -3,7 +3,7 @@
 use super::connect_or_start;
 use crate::codes::coded;
 use crate::link::LinkError;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -42,6 +42,8 @@ pub(crate) fn submit(request: JobRequest) -> anyhow::Result<Reply> {
             Ok(mut link) => {
                 link.send(&request);
                 match link.call() {
+                    // The head says so while its controller is being started again.
+                    Ok(Reply::Failed { reason, code: Code::ControllerAway }) => anyhow!(reason),
                     Ok(reply) => return Ok(reply),
                     Err(error @ (LinkError::Closed | LinkError::Io(_))) => error.into(),
                     Err(error) => return Err(error.into()),

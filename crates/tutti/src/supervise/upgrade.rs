@@ -12,10 +12,11 @@
 //!    from the journal, and from the keeper.
 
 use super::process::Process;
-use super::{Daemon, ROLES, Supervisor, has_node, is_member};
+use super::{Daemon, ROLES, Supervisor, ask_for_nodes, is_member};
 use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::link::Link;
+use crate::membership::Place;
 use anyhow::{Context, bail, ensure};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, umask};
@@ -35,6 +36,7 @@ use tutti_linux::peer::peer_credentials;
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::handover::{FORM, FromHolder, ToHolder};
+use tutti_wire::local::Reply;
 
 /// How long an executable may take to say what it understands.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -207,10 +209,12 @@ impl Supervisor<'_> {
     fn start_anew(&mut self) -> anyhow::Result<()> {
         if !is_member(self.instance)? {
             self.replace("controller")?;
-            self.wait_until("the controller", |instance| has_node(instance).is_ok())?;
+            self.wait_until("the controller", |instance| ask_for_nodes(instance).is_ok())?;
         }
         self.replace("agent")?;
-        self.wait_until("the node", |instance| has_node(instance).unwrap_or(false))
+        // When it answers for the second time, it knows at least that the former agent is gone.
+        let is_there = |instance: &Instance| has_agent(instance).unwrap_or(false);
+        self.wait_until("the agent", |instance| is_there(instance) && is_there(instance))
     }
 
     fn replace(&mut self, role: &str) -> anyhow::Result<()> {
@@ -223,7 +227,11 @@ impl Supervisor<'_> {
         Self::launch(self.instance, self.log.as_ref(), daemon)
     }
 
-    fn wait_until(&mut self, what: &str, is_there: fn(&Instance) -> bool) -> anyhow::Result<()> {
+    fn wait_until(
+        &mut self,
+        what: &str,
+        is_there: impl Fn(&Instance) -> bool,
+    ) -> anyhow::Result<()> {
         let patience = Instant::now() + DAEMON_WITHIN;
         while !is_there(self.instance) {
             self.take_signals();
@@ -236,6 +244,18 @@ impl Supervisor<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the controller knows of an agent of this machine.
+fn has_agent(instance: &Instance) -> anyhow::Result<bool> {
+    let membership = Place::of(instance).membership()?;
+    let is_ours = |name: &str| membership.as_ref().is_none_or(|here| here.name == name);
+    Ok(match ask_for_nodes(instance)? {
+        Reply::Nodes(nodes) => nodes.iter().any(|it| is_ours(&it.name) && it.depth.is_some()),
+        // The head does not let us know, but it is there.
+        Reply::Failed { .. } => is_member(instance)?,
+        _ => false,
+    })
 }
 
 fn read_order(stream: &UnixStream) -> anyhow::Result<PathBuf> {

@@ -94,6 +94,7 @@ fn jobs(instance: &Instance, provoked: &mut Provoked) {
     let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
     let node = nodes[0]["name"].as_str().unwrap().to_owned();
     provoked.said("T028", &instance.tutti(&["nodes", "remove", &node]));
+    provoked.said("T015", &instance.tutti(&["upgrade", "/bin/true"]));
     instance.tutti(&["cancel", &runs]).expect(0);
     instance.tutti(&["nodes", "drain", &node]).expect(0);
     provoked.said("T033", &instance.tutti(&["run", "true"]).expect(120));
@@ -178,16 +179,22 @@ fn instances(instance: &Instance, provoked: &mut Provoked) {
     let mut command = std::process::Command::new("setpriv");
     command.args(words).arg("ps").env("TUTTI_DIR", &ours).env_remove("TUTTI_CLUSTER");
     provoked.said("T013", &Running::start(command).wait());
-    for (code, answer) in [("T011", &b""[..]), ("T012", b"HTTP/1.1 400 Bad Request\r\n\r\n")] {
-        let place = directory(instance, code);
+    let newer = [&[8, 0, 0, 0][..], b"TUTTI", &999_u16.to_le_bytes(), &[4]].concat();
+    let versions = format!("version 999, this is version {}", tutti_wire::limits::PROTOCOL_VERSION);
+    for (code, answer, says) in [
+        ("T011", Vec::new(), ""),
+        ("T012", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), ""),
+        ("T012", newer, versions.as_str()),
+    ] {
+        let place = directory(instance, &format!("{code}{}", answer.len()));
         let listener = UnixListener::bind(place.join("controller.sock")).unwrap();
         let served = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let _ = stream.write_all(answer);
+            let _ = stream.write_all(&answer);
             let _ = stream.shutdown(Shutdown::Write);
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         });
-        provoked.said(code, &at(instance, &place, None, &["ps"]));
+        provoked.said(code, &at(instance, &place, None, &["ps"]).says(says));
         served.join().unwrap();
     }
     provoked.said("T014", &at(instance, Path::new("/proc/nosuch"), None, &["up"]));

@@ -37,4 +37,5 @@ mod switch;
 mod tidy;
 mod track;
 mod tree;
+mod upgrade;
 mod without_cgroups;

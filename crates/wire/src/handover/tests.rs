@@ -1,0 +1,228 @@
+use super::*;
+use crate::keeper::StoppedPart;
+use crate::launch::{Credentials, InputTo, JobNode, LaunchSpec, Share, Stdio};
+use crate::pmi::{Barrier, BarrierGroup, ServerSpec};
+use alloc::format;
+use alloc::vec;
+use proptest::prelude::*;
+use tutti_core::{ControlMethod, LaunchId, Nanos, ProcessorSet, TaskPlacement, UserId};
+
+fn bytes(text: &str) -> ByteBuf {
+    ByteBuf::from(text.as_bytes())
+}
+
+fn launch() -> Launch {
+    Launch {
+        job: JobId(7),
+        number: 1,
+        control: ControlMethod::Freeze,
+        own_ipc: true,
+        credentials: Credentials { uid: 1000, gid: 100, groups: vec![100, 4] },
+        size: 4,
+        share: Share {
+            tasks: vec![TaskPlacement { rank: Rank(0), processors: ProcessorSet::first(2) }],
+            node_rank: 0,
+        },
+        nodes: vec![JobNode { name: "a1".into(), address: "10.0.0.1".into(), tasks: 4 }],
+        class: "interactive".into(),
+        quantum: Nanos::from_millis(100),
+        processors_per_task: 1,
+        memory_per_task_bytes: Some(1 << 30),
+        spec: LaunchSpec {
+            name: "test".into(),
+            argv: vec![bytes("cat"), bytes("-u")],
+            script: None,
+            environment: vec![bytes("PATH=/bin")],
+            directory: bytes("/tmp"),
+            umask: 0o022,
+            rlimits: vec![(7, 1024, 4096)],
+            stdio: Stdio::FrontEnd { input: InputTo::All },
+            processes_max: None,
+            adopt: Vec::new(),
+        },
+    }
+}
+
+/// A server that has been told something of each kind.
+fn pmi() -> (HandedPmi, Names) {
+    let mut names = Names::new();
+    let mut server = Server::new(ServerSpec {
+        job: JobId(7),
+        user: UserId(1000),
+        size: 4,
+        ranks: vec![Rank(0), Rank(1)],
+        space_name: "kvs_7".into(),
+        process_mapping: Some("(vector,(0,1,2))".into()),
+        attributes: Vec::new(),
+    });
+    let mut out = Vec::new();
+    for line in
+        ["cmd=init pmi_version=1 pmi_subversion=1", "cmd=put key=a value=b", "cmd=barrier_in"]
+    {
+        server.handle(0, line.as_bytes(), &mut names, &mut out);
+    }
+    names.publish(UserId(1000), JobId(7), b"ocean", b"port 1").unwrap();
+    let barrier = Barrier { group: BarrierGroup::World, tag: 0, round: 2 };
+    let launch = LaunchId { job: JobId(7), number: 1 };
+    let unanswered = vec![Exchange { launch, barrier, stored: vec![(bytes("k"), bytes("v"))] }];
+    let link = HandedPmiLink { fd: 9, lines: bytes("cmd=ge"), unsent: bytes("cmd=x\n") };
+    (HandedPmi { server, connections: vec![Some(link), None], unanswered }, names)
+}
+
+fn link(fd: Fd) -> HeldLink {
+    HeldLink {
+        fd,
+        greeted: Some(Role::FrontEnd),
+        input: bytes("in"),
+        output: bytes("out"),
+        taken: 300,
+    }
+}
+
+fn outlet() -> HeldOutlet {
+    let kept = HeldKept { bytes: bytes("sent"), before: 1 << 33, uncounted: 12 };
+    HeldOutlet { unsent: bytes("unsent"), pipes: vec![(2, 11)], kept: Some(kept) }
+}
+
+fn task(rank: u32, phase: HandedPhase) -> HandedTask {
+    let pipe = |fd, reader| HandedOutPipe { fd, want: 8192, reader, is_parked: fd % 2 == 0 };
+    HandedTask {
+        rank: Rank(rank),
+        has_group: true,
+        phase,
+        output: Some(pipe(20, HandedReader::Us)),
+        error: Some(pipe(21, HandedReader::FrontEnd)),
+        input: Some(HandedInPipe { fd: 22, pending: bytes("typed"), ended: true }),
+        files: vec![bytes("/tmp/out")],
+        aborted: Some((3, "why".into())),
+        usage: Usage::unknown(),
+        delivered: false,
+    }
+}
+
+/// Something of everything.
+fn sample() -> Handover {
+    let minder =
+        HandedMinder { fd: 30, root: Some(71), status: Some(256), silent: true, early: vec![2] };
+    let running =
+        HandedPhase::Running { pid: 70, report: 31, is_awaited: true, minder: Some(minder) };
+    let adopted = vec![
+        HandedProcess { pid: 72, fd: 32, ended: None },
+        HandedProcess { pid: 73, fd: 33, ended: Some(Some(9)) },
+    ];
+    let (pmi, names) = pmi();
+    let (status, detail) = (TaskStatus::Signaled(9), "why");
+    let program = HandedProgram {
+        argv: vec![bytes("cat")],
+        candidates: vec![bytes("/bin/cat")],
+        environment: vec![bytes("A=b")],
+        directory: bytes("/tmp"),
+        rlimits: vec![(7, 1, 2)],
+        identity: Some((1000, 100, vec![4])),
+    };
+    let target = "7.0".parse().unwrap();
+    let job = HandedJob {
+        launch: launch(),
+        cgroup_path: Some(bytes("/sys/fs/cgroup/tutti/job-7")),
+        has_group: true,
+        program: Ok(program),
+        tasks: vec![
+            task(0, running),
+            task(1, HandedPhase::Waiting),
+            task(2, HandedPhase::Adopted(adopted)),
+            task(3, HandedPhase::Ending { status, detail: detail.into(), naps: 4 }),
+            task(4, HandedPhase::Ended { status, detail: detail.into() }),
+        ],
+        front: Some(HeldFront {
+            link: Some(link(12)),
+            outlet: outlet(),
+            heard: 5,
+            away_until_ns: Some(6),
+            is_done: false,
+        }),
+        parked: vec![(0, Stream::Error)],
+        pmi: Some(pmi),
+        emptied: vec![bytes("/tmp/out")],
+        held_back: true,
+        started: true,
+        killed: false,
+        undelivered: 4,
+        stopped: vec![StoppedPart { target, processes: vec![(70, 12345)] }],
+        usage: Usage::default(),
+        cleared: Some(Usage::default()),
+        forgotten: false,
+        shared: vec![bytes("/dev/shm/x")],
+        scratch: Some(bytes("/tmp/tutti-0-job-7")),
+        ipc: Some(34),
+        began: (1_800_000_000, 5),
+    };
+    let newcomer = HeldNewcomer {
+        link: link(13),
+        uid: 1000,
+        outlet: Some(outlet()),
+        waits: Some(JobId(8)),
+        received: Some(9),
+        until_ns: 10,
+    };
+    Handover {
+        protocol: 4,
+        incarnation: 99,
+        descriptors: (1024, 4096),
+        listener: 3,
+        newcomers: vec![newcomer],
+        asker: Some(link(14)),
+        agent: Some(link(15)),
+        jobs: vec![job],
+        lease_until_ns: Some(77),
+        names,
+        endings: vec![(5, JobId(7), 3)],
+        spares: (vec![(bytes("/tmp/t-job-none.1"), (0, 0))], 1),
+    }
+}
+
+/// If this fails, what is handed over has changed, be it by a type of another module that it contains: then count
+/// [`FORM`] up and put the new figures here. A keeper of the former form and this program must know of each other that
+/// they do not understand each other.
+#[test]
+fn the_form_changes_with_its_number_only() {
+    let bytes = sample().encode().unwrap();
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (1, 848, "9fa83129fead19dd"));
+}
+
+#[test]
+fn what_is_read_is_what_was_written_and_nothing_else_is_read() {
+    let bytes = sample().encode().unwrap();
+    let again = Handover::decode(&bytes).unwrap();
+    assert_eq!(format!("{again:?}"), format!("{:?}", sample()));
+    let error = |bytes: &[u8]| Handover::decode(bytes).unwrap_err();
+    assert_eq!(error(b"TUTTI"), HandoverError::NotAHandover);
+    assert_eq!(error(b"#!/bin/sh and more"), HandoverError::NotAHandover);
+    let mut other = bytes.clone();
+    other[8] = 9;
+    assert_eq!(error(&other), HandoverError::OtherForm { theirs: 9 });
+    assert_eq!(error(&other).to_string(), "it is of form 9, this program understands form 1");
+    let short = &bytes[..bytes.len() - 1];
+    assert_eq!(error(short), HandoverError::Broken { bytes: short.len() });
+    assert_eq!(
+        error(&[&bytes[..], b"x"].concat()),
+        HandoverError::Broken { bytes: bytes.len() + 1 }
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_give_a_value_or_an_error(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Handover::decode(&[&MAGIC[..], &FORM.to_le_bytes(), &noise].concat());
+    }
+
+    #[test]
+    fn what_is_damaged_gives_a_value_or_an_error(at in any::<prop::sample::Index>(), to in any::<u8>()) {
+        let mut bytes = sample().encode().unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] = to;
+        let _ = Handover::decode(&bytes);
+    }
+}
