@@ -5,6 +5,7 @@
 use tutti_core::Period;
 use tutti_wire::history::Ending;
 use tutti_wire::host_list::{HostItem, format_host_list, parse_host_list};
+use tutti_wire::limits::HOST_LIST_BYTES_MAX;
 use tutti_wire::report::Target;
 use tutti_wire::{code::Code, pattern, script, units};
 
@@ -39,7 +40,9 @@ pub fn config(input: &[u8]) {
         };
         let names: Vec<String> = items.into_iter().flat_map(of_item).collect();
         let written = format_host_list(names.iter().map(String::as_str));
-        assert!(names.is_empty() || parse_host_list(&written).is_ok(), "{written}");
+        // Many names that have little in common are longer than what was typed for them.
+        let is_readable = written.len() > HOST_LIST_BYTES_MAX || parse_host_list(&written).is_ok();
+        assert!(names.is_empty() || is_readable, "{written}");
     }
     let _ = Code::Other.mark(text);
 }

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use tutti_wire::attach::FromFrontEnd;
 use tutti_wire::frame::{FrameBuffer, decode, encode};
+use tutti_wire::handover::{FORM, FromHolder, Handover, MAGIC, ToHolder};
 use tutti_wire::keeper::{FromKeeper, ToKeeper};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::pmi::{LineBuffer, parse_line};
@@ -26,6 +27,9 @@ pub fn messages(input: &[u8]) {
     again::<FromFrontEnd>(input);
     again::<ToKeeper>(input);
     again::<FromKeeper>(input);
+    again::<ToHolder>(input);
+    again::<FromHolder>(input);
+    let _ = Handover::decode(&[&MAGIC[..], &FORM.to_le_bytes(), input].concat());
     // The same bytes as what comes over a connection, in pieces.
     let mut frames = FrameBuffer::new();
     frames.limit(1 << 16);

@@ -30,11 +30,12 @@ pub(super) struct Due {
 
 impl Entry for Due {
     type Summary = u64;
+    // A cluster has far less than would overflow; what is read from somewhere may claim anything.
     fn enter(self, processors: &mut u64) {
-        *processors += self.processors;
+        *processors = processors.wrapping_add(self.processors);
     }
     fn leave(self, processors: &mut u64) -> bool {
-        *processors -= self.processors;
+        *processors = processors.wrapping_sub(self.processors);
         true
     }
 }
