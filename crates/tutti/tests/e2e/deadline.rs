@@ -55,14 +55,14 @@ fn a_declined_job_is_told_a_deadline_that_is_accepted() {
 fn accepted_deadlines_are_kept_while_others_come() {
     let (instance, all) = instance();
     let began = Instant::now();
-    let deadline = Duration::from_secs(30);
+    let deadline = Duration::from_secs(120);
     let script = "for i in 1 2 3 4 5 6; do sleep 0.2; done";
-    let words = ["submit", "-n", &all, "-t", "10s", "-d", "30s", "sh", "-c", script];
+    let words = ["submit", "-n", &all, "-t", "40s", "-d", "120s", "sh", "-c", script];
     let first = instance.tutti(&words).expect(0);
     let mut later = 0;
     // Shorter and tighter ones: each goes first, and none can take what the first needs.
     for _ in 0..40 {
-        let words = ["submit", "-n", &all, "-t", "2s", "-d", "9s", "sleep", "0.3"];
+        let words = ["submit", "-n", &all, "-t", "8s", "-d", "36s", "sleep", "0.3"];
         later += usize::from(instance.tutti(&words).code == 0);
     }
     assert!(later > 0, "{}", first.text());

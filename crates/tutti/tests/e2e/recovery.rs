@@ -238,13 +238,15 @@ fn a_journal_that_is_damaged_or_can_not_be_written_is_said_to_be() {
 #[test]
 fn a_front_end_that_does_not_come_back_takes_its_job_along() {
     let instance = Instance::new().up();
+    // It is waited for as long as a node may be out of reach.
+    instance.tutti(&["params", "lease=2s"]).expect(0);
     let front = instance.start(&["run", "-n", "2", "sh", "-c", "echo up; sleep $NAP"]);
     front.wait_for("up\nup\n");
     let controller = instance.daemon("controller");
     send(controller, Signal::SIGSTOP);
     send(front.pid(), Signal::SIGKILL);
     send(controller, Signal::SIGKILL);
-    within(Duration::from_secs(40), "the end of the job", || {
+    within(Duration::from_secs(60), "the end of the job", || {
         instance.nappers().is_empty().then_some(())
     });
 }
