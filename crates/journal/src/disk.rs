@@ -37,22 +37,51 @@ pub(crate) struct Disk {
     shared: Arc<Shared>,
     wake: UnixStream,
     thread: Option<JoinHandle<()>>,
+    /// In place of the thread, where somebody else says when the disk has come on.
+    by_hand: Option<(Box<dyn BringToDisk>, Number, UnixStream)>,
 }
 
 impl Disk {
     /// Starts the thread; the entries up to this one are of an earlier controller, and on disk.
     pub(crate) fn start(sync: Box<dyn BringToDisk>, reached: Number) -> std::io::Result<Self> {
+        let (mut disk, waker) = Self::new(reached)?;
+        let shared = Arc::clone(&disk.shared);
+        let thread = std::thread::Builder::new()
+            .name("journal".into())
+            .spawn(move || run(&shared, sync, &waker))?;
+        disk.thread = Some(thread);
+        Ok(disk)
+    }
+
+    /// Without a thread: brought to disk is what is wanted when [`Self::bring`] is called.
+    pub(crate) fn by_hand(sync: Box<dyn BringToDisk>, reached: Number) -> std::io::Result<Self> {
+        let (mut disk, waker) = Self::new(reached)?;
+        disk.by_hand = Some((sync, 0, waker));
+        Ok(disk)
+    }
+
+    fn new(reached: Number) -> std::io::Result<(Self, UnixStream)> {
         let state = State { wanted: reached, reached, ..State::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         // One byte that nobody has read is as good as many.
         waker.set_nonblocking(true)?;
-        let of_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("journal".into())
-            .spawn(move || run(&of_thread, sync, &waker))?;
-        Ok(Self { shared, wake, thread: Some(thread) })
+        Ok((Self { shared, wake, thread: None, by_hand: None }, waker))
+    }
+
+    /// Does once what the thread does over and over, where there is none; whether there was anything to do.
+    pub(crate) fn bring(&mut self) -> bool {
+        let Some((sync, tried, waker)) = &mut self.by_hand else { return false };
+        let state = self.shared.lock();
+        let (wanted, reached) = (state.wanted, state.reached);
+        drop(state);
+        if wanted <= reached.max(*tried) {
+            return false;
+        }
+        *tried = wanted;
+        bring_once(&self.shared, sync.as_mut(), wanted, waker);
+        true
     }
 
     /// Asks for all entries up to this one, which must be stored.
@@ -109,17 +138,21 @@ fn run(shared: &Shared, mut sync: Box<dyn BringToDisk>, waker: &UnixStream) {
             }
             state.wanted
         };
-        let synced = sync.sync();
-        let mut state = shared.lock();
         tried = wanted;
-        match synced {
-            Ok(()) => {
-                state.reached = wanted;
-                state.failure = None;
-            }
-            Err(error) => state.failure = Some(error.to_string()),
-        }
-        drop(state);
-        let _ = (&*waker).write(&[0]);
+        bring_once(shared, sync.as_mut(), wanted, waker);
     }
+}
+
+fn bring_once(shared: &Shared, sync: &mut dyn BringToDisk, wanted: Number, mut waker: &UnixStream) {
+    let synced = sync.sync();
+    let mut state = shared.lock();
+    match synced {
+        Ok(()) => {
+            state.reached = wanted;
+            state.failure = None;
+        }
+        Err(error) => state.failure = Some(error.to_string()),
+    }
+    drop(state);
+    let _ = waker.write(&[0]);
 }

@@ -3,7 +3,7 @@
 use crate::disk::Disk;
 use crate::entry::{EndedJob, Entry, Job, Keeper};
 use crate::seal::seal;
-use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store};
+use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
 use crate::{JournalError, SqliteStore};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -68,9 +68,36 @@ impl Journal {
     /// # Errors
     /// As [`Self::open`].
     pub fn with(
+        store: Box<dyn Store>,
+        path: &Path,
+        blank: impl FnOnce() -> Core,
+    ) -> Result<(Self, History), JournalError> {
+        Self::begin(store, path, blank, Disk::start)
+    }
+
+    /// As [`Self::with`], but nothing comes to disk by itself: whoever simulates a disk says when, by
+    /// [`Self::bring_to_disk`].
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn by_hand(
+        store: Box<dyn Store>,
+        path: &Path,
+        blank: impl FnOnce() -> Core,
+    ) -> Result<(Self, History), JournalError> {
+        Self::begin(store, path, blank, Disk::by_hand)
+    }
+
+    /// Brings to disk what is wanted there, of a journal that does not do so by itself; whether anything was.
+    pub fn bring_to_disk(&mut self) -> bool {
+        self.disk.bring()
+    }
+
+    fn begin(
         mut store: Box<dyn Store>,
         path: &Path,
         blank: impl FnOnce() -> Core,
+        disk: fn(Box<dyn Sync>, Number) -> std::io::Result<Disk>,
     ) -> Result<(Self, History), JournalError> {
         let loaded = store.load()?;
         let Good { last, entries, bad } = check(path, &loaded)?;
@@ -103,7 +130,7 @@ impl Journal {
         let jobs = jobs.collect::<Result<_, JournalError>>()?;
         let replayed = entries.len() as u64;
         let ended = store.ended_size()?;
-        let disk = Disk::start(store.syncer()?, last.0).map_err(|error| {
+        let disk = disk(store.syncer()?, last.0).map_err(|error| {
             let why = error.to_string();
             JournalError::Storage { path: path.into(), what: "brought to disk", why }
         })?;

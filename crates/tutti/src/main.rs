@@ -19,9 +19,12 @@ mod keeper;
 mod link;
 mod membership;
 mod output;
+mod outside;
 mod parameter;
 mod sender;
 mod supervise;
+#[cfg(test)]
+mod world;
 
 use std::process::ExitCode;
 

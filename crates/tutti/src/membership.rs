@@ -69,6 +69,10 @@ impl Members {
 
     /// Whether a machine of this name belongs to the cluster.
     pub(crate) fn contains(&mut self, name: &str) -> bool {
+        #[cfg(test)]
+        if crate::outside::processes::are_simulated() {
+            return true;
+        }
         let file = fs::metadata(self.place.0.join("register.json"));
         let file = file.and_then(|file| Ok((file.ino(), file.modified()?))).ok();
         if file.is_none() || file != self.file {

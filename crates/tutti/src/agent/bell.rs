@@ -1,12 +1,12 @@
 //! Wakes the switch thread before its time.
 
+use crate::outside::time::monotonic_ns;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
-use tutti_linux::clock::monotonic_ns;
 
 /// A bell that one thread rings and another one waits for.
 #[derive(Clone, Debug)]

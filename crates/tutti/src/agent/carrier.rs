@@ -2,16 +2,17 @@
 //! TLS to an agent on another.
 
 use crate::link::Transport;
+use anyhow::Context;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, setsockopt, socket,
     sockopt,
 };
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use tutti_secure::SecureStream;
+use tutti_secure::{Endpoint, Member, SecureStream};
 
 /// A neighbour that acknowledges nothing for so long is out of reach.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -23,6 +24,38 @@ pub(super) enum Carrier {
     Local(UnixStream),
     /// To another.
     Far(Box<SecureStream>),
+    /// To another of a simulated world, and who is there.
+    #[cfg(test)]
+    Simulated(UnixStream, tutti_secure::Member),
+}
+
+impl Carrier {
+    /// Begins a connection with the agent at this address.
+    ///
+    /// # Errors
+    /// If it can't even begin.
+    pub(super) fn to(address: &str, endpoint: Option<&Endpoint>) -> anyhow::Result<Self> {
+        #[cfg(test)]
+        if let Some((stream, peer)) = crate::outside::ways::far(address) {
+            return Ok(Self::Simulated(stream?, peer));
+        }
+        let found = address.to_socket_addrs().ok().and_then(|mut found| found.next());
+        let found = found.with_context(|| format!("no such address: {address}"))?;
+        let endpoint = endpoint.context("there are no credentials")?;
+        let stream = dial(found).and_then(|socket| endpoint.connect(socket));
+        let stream = stream.with_context(|| format!("cannot connect to {address}"))?;
+        Ok(Self::Far(Box::new(stream)))
+    }
+
+    /// Who is at the other end, by his certificate, once that is known.
+    pub(super) fn peer(&self) -> Option<&Member> {
+        match self {
+            Self::Local(_) => None,
+            Self::Far(stream) => Some(&stream.peer()?.member),
+            #[cfg(test)]
+            Self::Simulated(_, member) => Some(member),
+        }
+    }
 }
 
 impl Read for Carrier {
@@ -30,6 +63,8 @@ impl Read for Carrier {
         match self {
             Self::Local(stream) => stream.read(room),
             Self::Far(stream) => stream.read(room),
+            #[cfg(test)]
+            Self::Simulated(stream, _) => stream.read(room),
         }
     }
 }
@@ -39,6 +74,8 @@ impl Write for Carrier {
         match self {
             Self::Local(stream) => stream.write(data),
             Self::Far(stream) => stream.write(data),
+            #[cfg(test)]
+            Self::Simulated(stream, _) => stream.write(data),
         }
     }
 
@@ -46,6 +83,8 @@ impl Write for Carrier {
         match self {
             Self::Local(stream) => stream.flush(),
             Self::Far(stream) => stream.flush(),
+            #[cfg(test)]
+            Self::Simulated(stream, _) => stream.flush(),
         }
     }
 }
@@ -55,6 +94,8 @@ impl AsFd for Carrier {
         match self {
             Self::Local(stream) => stream.as_fd(),
             Self::Far(stream) => stream.as_fd(),
+            #[cfg(test)]
+            Self::Simulated(stream, _) => stream.as_fd(),
         }
     }
 }
@@ -70,7 +111,7 @@ impl Transport for Carrier {
 }
 
 /// Begins a connection without waiting for it; that it failed is known when something is read.
-pub(super) fn dial(address: SocketAddr) -> io::Result<TcpStream> {
+fn dial(address: SocketAddr) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket(family, SockType::Stream, flags, SockProtocol::Tcp)?;

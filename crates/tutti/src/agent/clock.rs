@@ -13,11 +13,11 @@
 //! The switch thread reads the correction without a lock ([`ClusterClock`]); all else is here, and
 //! knows no clock itself ([`Estimator`]), so that tests can turn time as they like.
 
+use crate::outside::time as clock;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use tutti_core::{ClusterTime, Nanos};
-use tutti_linux::clock;
 use tutti_wire::branch::ClockReply;
 
 /// Exchanges that are kept: the quickest of a quarter of a minute is quick, also on a busy network.

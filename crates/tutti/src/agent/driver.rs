@@ -11,6 +11,8 @@ use super::track::{self, Begun, TaskId, Tracker};
 use super::tree::{Heard, Tree, TreeOptions};
 use crate::link::{Interest, Link, Poller, Ready};
 use crate::membership::{Membership, Place};
+use crate::outside::groups::{Cgroup, Hierarchy};
+use crate::outside::{hardware, time as clock, ways};
 use crate::sender::answers_for;
 use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
@@ -18,14 +20,12 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getppid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tutti_core::{JobId, LaunchId, Nanos, NodeSpec, Orphans, Rank, TaskStatus, Traversal};
-use tutti_linux::cgroup::{Cgroup, Hierarchy, LimitBy};
+use tutti_linux::cgroup::LimitBy;
 use tutti_linux::signal::{Root, kill_forest};
-use tutti_linux::{clock, proc};
 use tutti_wire::Role;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::{Launch, Usage};
@@ -82,7 +82,7 @@ const SIGNALS: u64 = 6;
 
 pub(super) struct Agent {
     pub(super) options: AgentOptions,
-    poller: Poller,
+    pub(super) poller: Poller,
     signals: SignalFd,
     pub(super) hierarchy: Option<Hierarchy>,
     pub(super) no_cgroup: String,
@@ -114,12 +114,9 @@ pub(super) struct Agent {
     sent_away: Option<u32>,
 }
 
-/// Runs an agent until it is told to stop.
-///
-/// # Errors
-/// If it can't even begin: no descriptor, no thread.
-pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
-    let settings = Settings {
+/// How to switch, until the controller says.
+pub(super) fn first_settings() -> Settings {
+    Settings {
         freeze_deadline: Nanos::from_millis(100),
         retry_interval: Nanos::from_millis(1),
         traversal: Traversal::default(),
@@ -127,90 +124,72 @@ pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
         orphans: Orphans::default(),
         fan_out: u32::MAX,
         lease: Nanos::ZERO,
-    };
-    let (hierarchy, no_cgroup) = match Hierarchy::find(&options.cgroup_name) {
+    }
+}
+
+/// Runs an agent until it is told to stop.
+///
+/// # Errors
+/// If it can't even begin: no descriptor, no thread.
+pub(crate) fn main(options: AgentOptions) -> anyhow::Result<()> {
+    let groups = match Hierarchy::find(&options.cgroup_name) {
         Ok(hierarchy) => (Some(hierarchy), String::new()),
         Err(reason) => (None, reason.to_string()),
     };
-    let poller = Poller::new()?;
-    let signals = signals()?;
-    poller.add(&signals, SIGNALS, Interest::READ)?;
     let clock = ClusterClock::default();
-    let tree = TreeOptions::of(&options);
-    let lease = Lease::new(tree.is_root());
-    let switch = Switch::start(settings, clock.clone(), lease.clone());
-    let mut agent = Agent {
-        switch: switch.context("cannot start the switch thread")?,
-        lease,
-        lease_held: false,
-        tree: Tree::new(tree, clock, &poller),
-        poller,
-        signals,
-        hierarchy,
-        no_cgroup,
-        settings,
-        load: LoadReports::default(),
-        tracker: Tracker::new(),
-        endings: Vec::new(),
-        welcomed: false,
-        loss: String::new(),
-        keeper: None,
-        keeper_incarnation: None,
-        keeper_pid: 0,
-        tasks_max: 0,
-        retry_at_ns: None,
-        retry_ns: RETRY_MIN_NS,
-        jobs: BTreeMap::new(),
-        stopping: false,
-        leaves_by_ns: None,
-        parent: getppid(),
-        sent_away: None,
-        options,
-    };
+    let lease = Lease::new(TreeOptions::of(&options).is_root());
+    let switch = Switch::start(first_settings(), clock.clone(), lease.clone());
+    let switch = switch.context("cannot start the switch thread")?;
+    let mut agent = Agent::new(options, groups, (switch, clock, lease), signals()?)?;
     agent.run()
 }
 
 impl Agent {
+    /// One that knows nobody yet.
+    pub(super) fn new(
+        options: AgentOptions,
+        (hierarchy, no_cgroup): (Option<Hierarchy>, String),
+        (switch, clock, lease): (Switch, ClusterClock, Lease),
+        signals: SignalFd,
+    ) -> anyhow::Result<Self> {
+        let poller = Poller::new()?;
+        poller.add(&signals, SIGNALS, Interest::READ)?;
+        Ok(Self {
+            switch,
+            lease,
+            lease_held: false,
+            tree: Tree::new(TreeOptions::of(&options), clock, &poller),
+            poller,
+            signals,
+            hierarchy,
+            no_cgroup,
+            settings: first_settings(),
+            load: LoadReports::default(),
+            tracker: Tracker::new(),
+            endings: Vec::new(),
+            welcomed: false,
+            loss: String::new(),
+            keeper: None,
+            keeper_incarnation: None,
+            keeper_pid: 0,
+            tasks_max: 0,
+            retry_at_ns: None,
+            retry_ns: RETRY_MIN_NS,
+            jobs: BTreeMap::new(),
+            stopping: false,
+            leaves_by_ns: None,
+            parent: getppid(),
+            sent_away: None,
+            options,
+        })
+    }
+
     fn run(&mut self) -> anyhow::Result<()> {
         let mut ready: Vec<Ready> = Vec::new();
         self.connect();
-        while !(self.stopping && self.keeper.is_none()) {
+        while !self.has_ended() {
             self.poller.wait(self.due_ns(), &mut ready)?;
-            if self.retry_at_ns.is_some_and(|at| at <= clock::monotonic_ns()) {
-                self.connect();
-            }
-            if let Some(averages) = self.load.news(clock::monotonic_ns()) {
-                self.tell_controller(FromAgent::Load(averages));
-            }
-            let heard = self.tree.on_time(clock::monotonic_ns());
-            self.on_heard(heard);
-            for event in &ready {
-                match event.token {
-                    KEEPER => self.on_keeper(),
-                    SIGNALS => self.on_signals(),
-                    EVENTS => self.tracker.on_ready(&self.poller, EVENTS),
-                    token => {
-                        let heard = self.tree.on_ready(token, &self.poller);
-                        self.on_heard(heard);
-                    }
-                }
-            }
-            if self.tracker.on_time(clock::monotonic_ns(), &self.poller, EVENTS) {
-                for ((job, _), pid) in self.tracker.new_strays() {
-                    self.switch.root(job, Root::whole(pid));
-                }
-            }
-            self.end_due(clock::monotonic_ns());
-            self.watch_lease();
-            if self.leaves_by_ns.is_some_and(|by| by <= clock::monotonic_ns()) {
-                self.close_down();
-            }
-            self.flush();
-            if let Some(sender) = self.sent_away {
-                anyhow::bail!(
-                    "told to end by process {sender}; jobs go on, and another agent is started"
-                );
-            }
+            self.round(&ready)?;
         }
         self.switch.stop();
         self.tree.close();
@@ -220,8 +199,56 @@ impl Agent {
         Ok(())
     }
 
+    /// Whether it was told to end, and the keeper has.
+    pub(super) const fn has_ended(&self) -> bool {
+        self.stopping && self.keeper.is_none()
+    }
+
+    /// Does what is due, and what has happened asks for.
+    ///
+    /// # Errors
+    /// If it was told to end by somebody who has no say in it.
+    pub(super) fn round(&mut self, ready: &[Ready]) -> anyhow::Result<()> {
+        if self.retry_at_ns.is_some_and(|at| at <= clock::monotonic_ns()) {
+            self.connect();
+        }
+        if let Some(averages) = self.load.news(clock::monotonic_ns()) {
+            self.tell_controller(FromAgent::Load(averages));
+        }
+        let heard = self.tree.on_time(clock::monotonic_ns());
+        self.on_heard(heard);
+        for event in ready {
+            match event.token {
+                KEEPER => self.on_keeper(),
+                SIGNALS => self.on_signals(),
+                EVENTS => self.tracker.on_ready(&self.poller, EVENTS),
+                token => {
+                    let heard = self.tree.on_ready(token, &self.poller);
+                    self.on_heard(heard);
+                }
+            }
+        }
+        if self.tracker.on_time(clock::monotonic_ns(), &self.poller, EVENTS) {
+            for ((job, _), pid) in self.tracker.new_strays() {
+                self.switch.root(job, Root::whole(pid));
+            }
+        }
+        self.end_due(clock::monotonic_ns());
+        self.watch_lease();
+        if self.leaves_by_ns.is_some_and(|by| by <= clock::monotonic_ns()) {
+            self.close_down();
+        }
+        self.flush();
+        if let Some(sender) = self.sent_away {
+            anyhow::bail!(
+                "told to end by process {sender}; jobs go on, and another agent is started"
+            );
+        }
+        Ok(())
+    }
+
     /// When something is to be done though nothing happens.
-    fn due_ns(&self) -> Option<u64> {
+    pub(super) fn due_ns(&self) -> Option<u64> {
         let endings = self.endings.iter().map(|ending| ending.due_ns);
         let trees = [self.tracker.due_ns(), self.tree.due_ns()];
         let lease = self.lease_due_ns();
@@ -232,7 +259,7 @@ impl Agent {
 
     /// Connects to whoever is not connected. The keeper comes first: what it holds is what the
     /// controller is told at joining.
-    fn connect(&mut self) {
+    pub(super) fn connect(&mut self) {
         self.retry_at_ns = None;
         if self.keeper.is_none() {
             self.keeper = self.dial(&self.options.keeper.clone(), KEEPER);
@@ -264,19 +291,19 @@ impl Agent {
     }
 
     fn dial(&self, path: &Path, token: u64) -> Option<Link> {
-        let mut link = Link::new(UnixStream::connect(path).ok()?).ok()?;
+        let mut link = Link::new(ways::connect(path).ok()?).ok()?;
         link.greet(Role::Agent);
         self.poller.add(&link, token, Interest::READ).ok()?;
         Some(link)
     }
 
     fn join(&mut self) {
-        let processors = proc::online_processors().into_iter().collect();
+        let processors = hardware::online_processors().into_iter().collect();
         let join = FromAgent::Join(Join {
             spec: NodeSpec {
                 name: self.options.node.clone(),
                 processors,
-                memory_bytes: proc::memory_total_bytes().unwrap_or(0),
+                memory_bytes: hardware::memory_total_bytes().unwrap_or(0),
             },
             held: self.jobs.values().map(|job| job.launch).collect(),
             attach: bytes_of(&self.options.keeper),

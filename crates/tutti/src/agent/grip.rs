@@ -1,13 +1,11 @@
 //! How the switch thread reaches the processes of a job.
 
+use crate::outside::groups::{Cgroup, resume_group_except, suspend_group};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use tutti_linux::cgroup::Cgroup;
-use tutti_linux::signal::{
-    Root, Traversal, Walk, resume_forest_except, resume_group_except, suspend_forest, suspend_group,
-};
+use tutti_linux::signal::{Root, Traversal, Walk, resume_forest_except, suspend_forest};
 use tutti_wire::tree::Settings;
 
 /// How the processes of a job are reached.

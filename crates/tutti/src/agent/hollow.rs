@@ -7,12 +7,12 @@ use super::clock::ClusterClock;
 use super::driver::AgentOptions;
 use super::tree::{Heard, Tree, TreeOptions};
 use crate::link::{Interest, Poller, Ready};
+use crate::outside::time::monotonic_ns;
 use anyhow::Context;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use tutti_core::NodeSpec;
-use tutti_linux::clock::monotonic_ns;
 use tutti_wire::tree::{Answer, FromAgent, Join, Question, ToAgent};
 
 /// How long one waits that has found no parent.

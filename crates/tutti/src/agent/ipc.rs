@@ -16,6 +16,9 @@ const TOLERANCE_S: u64 = 2;
 
 /// Removes what processes of user `uid` have left that lived then.
 pub(super) fn remove_left(lives: &BTreeMap<i32, Life>, uid: u32) {
+    if lives.is_empty() {
+        return;
+    }
     let booted_s = booted_s();
     for segment in sysvipc::segments().iter().filter(|it| is_left(it, lives, uid, booted_s)) {
         if let Err(error) = sysvipc::remove(segment)

@@ -2,11 +2,11 @@
 
 use super::grip::Grip;
 use super::parts::Name;
+use crate::outside::groups::Cgroup;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tutti_core::{ControlMethod, JobId, LaunchId, Rank, TaskStatus};
-use tutti_linux::cgroup::Cgroup;
 use tutti_linux::signal::Root;
 use tutti_wire::launch::Usage;
 use tutti_wire::pmi::Exchange;

@@ -10,9 +10,9 @@
 //! keeper, which suspends the tasks itself, for the case that the agent is stopped or gone.
 
 use super::driver::Agent;
+use crate::outside::time::{boottime_ns, monotonic_ns};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tutti_linux::clock::{boottime_ns, monotonic_ns};
 use tutti_wire::keeper::ToKeeper;
 
 /// See the head of the file. No lock: the switch thread reads it.

@@ -24,6 +24,8 @@ mod neighbour;
 mod parts;
 mod questions;
 mod routes;
+#[cfg(test)]
+mod stepped;
 mod switch;
 mod track;
 mod tree;
@@ -31,3 +33,5 @@ mod tunnels;
 
 pub(crate) use driver::{AgentOptions, limit_name, main};
 pub(crate) use hollow::{Hollow, HollowAgents};
+#[cfg(test)]
+pub(crate) use stepped::Stepped;

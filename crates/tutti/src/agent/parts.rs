@@ -14,11 +14,11 @@ use super::driver::Agent;
 use super::grip::walk;
 use super::job::Job;
 use super::track::TaskId;
+use crate::outside::groups::Cgroup;
+use crate::outside::time as clock;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tutti_core::{ControlMethod, JobId, Nanos, Rank};
-use tutti_linux::cgroup::Cgroup;
-use tutti_linux::clock;
 use tutti_linux::proc::ProcessStat;
 use tutti_linux::signal::{
     WalkError, kill_forest, resume_forest_except, signal_forest, suspend_forest,

@@ -23,6 +23,7 @@ use super::bell::Bell;
 use super::clock::ClusterClock;
 use super::grip::{Grip, Member, State};
 use super::lease::Lease;
+use crate::outside::groups::{Cgroup, freeze_all};
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,12 +31,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use tutti_core::{ClusterTime, JobId, LaunchId, Timetable};
-use tutti_linux::cgroup::{Cgroup, freeze_all};
 use tutti_linux::rt;
 use tutti_linux::signal::Root;
 use tutti_wire::limits::SWITCH_RECORD_JOBS_MAX;
 use tutti_wire::report::SwitchRecord;
 use tutti_wire::tree::Settings;
+
+#[cfg(test)]
+mod stepped;
 
 /// Switches that are remembered.
 const RECORDS_MAX: usize = tutti_wire::limits::SWITCH_RECORDS_MAX;
@@ -95,6 +98,8 @@ pub(crate) struct Switch {
     bell: Bell,
     /// Whether the thread may sleep over an order.
     unheard: bool,
+    #[cfg(test)]
+    stepped: Option<stepped::Stepped>,
 }
 
 impl Switch {
@@ -119,13 +124,37 @@ impl Switch {
                 thread.run();
             },
         )?;
-        Ok(Self { orders, bell, unheard: false })
+        Ok(Self {
+            orders,
+            bell,
+            unheard: false,
+            #[cfg(test)]
+            stepped: None,
+        })
     }
 
     fn order(&self, order: Order) {
         // The thread ends only after `Stop`; what is said to it then is of no interest.
         let _ = self.orders.send(order);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        #[cfg(test)]
+        if let Some(stepped) = &self.stepped {
+            return stepped.ring();
+        }
         self.bell.ring();
+    }
+
+    /// Waits until the thread has done what it was told.
+    fn await_thread(&self, done: &Receiver<()>) {
+        #[cfg(test)]
+        if let Some(stepped) = &self.stepped {
+            stepped.hear();
+        }
+        // The thread ends only after `Stop`.
+        let _ = done.recv();
     }
 
     /// Adds a job that has no process yet. Its group is frozen, or makes way, at once; the thread changes
@@ -139,7 +168,7 @@ impl Switch {
         };
         let (switches, added) = self.add_either(launch, grip, true);
         if !harmless {
-            let _ = added.recv();
+            self.await_thread(&added);
         }
         switches
     }
@@ -147,7 +176,7 @@ impl Switch {
     /// Adds a job with processes, started under an earlier agent.
     pub(crate) fn adopt(&self, launch: LaunchId, grip: Grip) -> Arc<AtomicU64> {
         let (switches, added) = self.add_either(launch, grip, false);
-        let _ = added.recv();
+        self.await_thread(&added);
         switches
     }
 
@@ -175,7 +204,7 @@ impl Switch {
     pub(crate) fn spare(&self, job: JobId, stopped: BTreeSet<(i32, u64)>) {
         let (done, wait) = sync_channel(1);
         self.order(Order::Spare { job, stopped, done });
-        let _ = wait.recv();
+        self.await_thread(&wait);
     }
 
     /// Removes a job that is gone; its processors go to the next candidates at once.
@@ -194,7 +223,7 @@ impl Switch {
     /// Wakes the thread if it has not heard all yet.
     pub(crate) fn wake(&mut self) {
         if std::mem::take(&mut self.unheard) {
-            self.bell.ring();
+            self.ring();
         }
     }
 
@@ -209,12 +238,12 @@ impl Switch {
     pub(crate) fn lapse(&self) {
         let (done, wait) = sync_channel(1);
         self.order(Order::Lapse { done });
-        let _ = wait.recv();
+        self.await_thread(&wait);
     }
 
     /// Has the thread look at the clock again.
     pub(crate) fn look_again(&self) {
-        self.bell.ring();
+        self.ring();
     }
 
     /// Changes the settings.
@@ -226,6 +255,10 @@ impl Switch {
     pub(crate) fn report(&self, count: usize) -> Report {
         let (answer, wait) = sync_channel(1);
         self.order(Order::Report { count, answer });
+        #[cfg(test)]
+        if let Some(stepped) = &self.stepped {
+            stepped.hear();
+        }
         wait.recv_timeout(Duration::from_secs(5)).unwrap_or_default()
     }
 
@@ -252,6 +285,9 @@ struct Thread {
     records_jobs: usize,
     report: Report,
     stopping: bool,
+    /// What the next switch is due to, and when the thread must look again.
+    due: Option<ClusterTime>,
+    next: ClusterTime,
 }
 
 /// What a switch is about to do: who is to run less than before, and who more.
@@ -283,25 +319,37 @@ impl Thread {
             records_jobs: 0,
             report: Report { realtime, ..Report::default() },
             stopping: false,
+            due: None,
+            next: ClusterTime::NEVER,
         }
     }
 
     fn run(mut self) {
-        let mut due = None;
         while !self.stopping {
-            let next = self.switch(due);
-            due = Some(next);
-            self.bell.wait_until(self.clock.own_ns(next).min(self.lease.look_again_ns()));
-            let woken = self.clock.now();
-            let mut ordered = false;
-            while let Ok(order) = self.inbox.try_recv() {
-                self.obey(order);
-                ordered = true;
-            }
-            if ordered && woken < next {
-                // Not the end of a slot: whatever changes now is due now.
-                due = Some(woken);
-            }
+            let until_ns = self.look();
+            self.bell.wait_until(until_ns);
+            self.hear();
+        }
+    }
+
+    /// Makes the node as it is to be now; gives until when nothing need be done, by the monotonic clock.
+    fn look(&mut self) -> u64 {
+        self.next = self.switch(self.due);
+        self.due = Some(self.next);
+        self.clock.own_ns(self.next).min(self.lease.look_again_ns())
+    }
+
+    /// Does what it was told meanwhile.
+    fn hear(&mut self) {
+        let woken = self.clock.now();
+        let mut ordered = false;
+        while let Ok(order) = self.inbox.try_recv() {
+            self.obey(order);
+            ordered = true;
+        }
+        if ordered && woken < self.next {
+            // Not the end of a slot: whatever changes now is due now.
+            self.due = Some(woken);
         }
     }
 

@@ -4,10 +4,10 @@ use super::adopt::CannotAdopt;
 use super::agents::ranks_of;
 use super::driver::{Connection, Driver, Kind};
 use super::jobs::Entry;
-use super::memory::wall_ms;
 use super::problem::Problem;
 use super::report;
 use crate::codes::code_of_refusal;
+use crate::outside::time::wall_ms;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
     ClusterTime, EndReason, Event, Figures, GroupId, JobId, JobSpec, JobState, Nanos, NodeId,

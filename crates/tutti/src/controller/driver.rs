@@ -3,12 +3,14 @@
 use super::agents::{Branch, NodeEntry};
 use super::clients::Client;
 use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
-use super::memory::{Memory, clock_ahead, wall_ms};
+use super::memory::{Memory, clock_ahead};
 use super::problem::Problem;
 use super::report;
 use crate::instance::Instance;
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
 use crate::membership::{Members, Place};
+use crate::outside::time as clock;
+use crate::outside::time::wall_ms;
 use anyhow::Context;
 use nix::unistd::{Pid, getppid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,8 +22,8 @@ use tutti_core::{
     Action, ClusterTime, Core, EndReason, Event, JobId, Nanos, NodeId, Outcome, Params, RequestId,
     default_classes,
 };
-use tutti_journal::Journal;
-use tutti_linux::{clock, peer, proc};
+use tutti_journal::{History, Journal};
+use tutti_linux::{peer, proc};
 use tutti_wire::Role;
 use tutti_wire::branch::Vouch;
 use tutti_wire::code::Code;
@@ -175,16 +177,25 @@ pub(crate) fn main(options: ControllerOptions) -> anyhow::Result<()> {
 
 impl Driver {
     fn new(instance: Instance) -> anyhow::Result<Self> {
-        let blank = || Core::new(Params::default(), default_classes());
-        let (journal, history) = Journal::open(&instance.make_journal_place()?, blank)?;
+        let opened = Journal::open(&instance.make_journal_place()?, blank_core)?;
+        let place = Place::of(&instance);
+        let members = place.membership()?.map(|_| Members::of(place));
+        Self::over(instance, members, opened)
+    }
+
+    /// One that takes over what a journal has.
+    pub(super) fn over(
+        instance: Instance,
+        members: Option<Members>,
+        (journal, history): (Journal, History),
+    ) -> anyhow::Result<Self> {
         let clock_ahead = clock_ahead(history.until);
         let now = ClusterTime(clock::monotonic_ns()) + clock_ahead;
         let poller = Poller::new()?;
         poller.add(journal.wake(), DISK, Interest::READ)?;
-        let place = Place::of(&instance);
         let mut driver = Self {
-            core: blank(),
-            members: place.membership()?.map(|_| Members::of(place)),
+            core: blank_core(),
+            members,
             memory: Memory::new(journal),
             clock_ahead,
             instance,
@@ -229,24 +240,32 @@ impl Driver {
             let deadline = self.deadline();
             let own_ns = deadline.0.saturating_sub(self.clock_ahead.0);
             self.poller.wait((deadline != ClusterTime::NEVER).then_some(own_ns), &mut ready)?;
-            for event in &ready {
-                match event.token {
-                    LISTENER => self.accept(listener),
-                    DISK => self.on_disk(),
-                    token => self.on_ready(token),
-                }
+            if ready.iter().any(|event| event.token == LISTENER) {
+                self.accept(listener);
             }
-            for token in std::mem::take(&mut self.unread) {
-                self.take_messages(token, Ok(()));
-            }
+            self.round(&ready);
             if self.accept_again <= self.now() {
                 self.accept_again = ClusterTime::NEVER;
                 self.poller.modify(listener, LISTENER, Interest::READ)?;
             }
-            self.on_time();
-            self.settle();
         }
         Ok(())
+    }
+
+    /// Takes in what has happened, does what is due, and ends with everything stored and sent.
+    pub(super) fn round(&mut self, ready: &[Ready]) {
+        for event in ready {
+            match event.token {
+                LISTENER => {}
+                DISK => self.on_disk(),
+                token => self.on_ready(token),
+            }
+        }
+        for token in std::mem::take(&mut self.unread) {
+            self.take_messages(token, Ok(()));
+        }
+        self.on_time();
+        self.settle();
     }
 
     /// The moment of an event: the controller's clock is what cluster time is.
@@ -259,7 +278,7 @@ impl Driver {
         getppid() != self.parent
     }
 
-    fn deadline(&self) -> ClusterTime {
+    pub(super) fn deadline(&self) -> ClusterTime {
         if !self.unread.is_empty() {
             return ClusterTime(0);
         }
@@ -510,7 +529,10 @@ impl Driver {
         }
     }
 
-    fn take_in(&mut self, stream: std::os::unix::net::UnixStream) -> std::io::Result<()> {
+    pub(super) fn take_in(
+        &mut self,
+        stream: std::os::unix::net::UnixStream,
+    ) -> std::io::Result<()> {
         let who = peer::peer_credentials(&stream)?;
         let mut link = Link::new(stream)?;
         link.limit(JOB_REQUEST_BYTES_MAX);
@@ -735,7 +757,7 @@ impl Driver {
     }
 
     /// Whether all is done: no job is left, and the agents have gone after they were told to.
-    fn finished(&mut self) -> bool {
+    pub(super) fn finished(&mut self) -> bool {
         let Some((askers, patience)) = &self.stopping else { return false };
         let askers = askers.clone();
         let impatient = self.now() >= *patience;
@@ -756,6 +778,11 @@ impl Driver {
         }
         false
     }
+}
+
+/// The state before anything has happened.
+pub(super) fn blank_core() -> Core {
+    Core::new(Params::default(), default_classes())
 }
 
 fn own_hard_limits() -> Vec<u64> {

@@ -3,8 +3,8 @@
 use super::clients::Forbidden;
 use super::driver::Driver;
 use super::jobs::Ended;
-use super::memory::wall_ms;
 use super::problem::Problem;
+use crate::outside::time::wall_ms;
 use tutti_core::{ClusterTime, JobId, Nanos};
 use tutti_journal::{EndedJob, EndedSpan};
 use tutti_wire::history::{EndedQuery, EndedReport, Ending};

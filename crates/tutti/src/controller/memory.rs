@@ -10,10 +10,10 @@ use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::problem::Problem;
 use super::report;
+use crate::outside::time as clock;
 use std::collections::{BTreeMap, VecDeque};
 use tutti_core::{ClusterTime, EndReason, Event, JobId, JobState, LaunchId, Nanos, NodeId};
 use tutti_journal::{EndedJob, EndedSpan, History, Job, Journal, Keeper, Number};
-use tutti_linux::clock;
 use tutti_wire::code::Code;
 use tutti_wire::local::Reply;
 
@@ -112,12 +112,6 @@ impl Memory {
 pub(super) fn clock_ahead(until: ClusterTime) -> Nanos {
     let now = ClusterTime(clock::monotonic_ns());
     if until <= now { Nanos::ZERO } else { until.since(now) + TIME_GAP }
-}
-
-/// What people's clocks say, in milliseconds since 1970.
-pub(super) fn wall_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Driver {

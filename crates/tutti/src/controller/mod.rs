@@ -21,6 +21,10 @@ mod nodes;
 mod problem;
 mod report;
 mod settings;
+#[cfg(test)]
+mod stepped;
 mod submitted;
 
 pub(crate) use driver::{ControllerOptions, main};
+#[cfg(test)]
+pub(crate) use stepped::Stepped;

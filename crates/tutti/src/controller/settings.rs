@@ -3,7 +3,7 @@
 use super::driver::Driver;
 use super::problem::Problem;
 use super::report;
-use crate::calendar::local_week;
+use crate::outside::time::local_week;
 use crate::parameter::{override_param, override_rule, set_param, set_rule};
 use tutti_core::{ClassName, ClusterTime, Event, Nanos, Overrides, Period, Settings};
 use tutti_wire::tree::ToAgent;

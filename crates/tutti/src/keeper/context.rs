@@ -2,6 +2,7 @@
 
 use super::scratch::Scratches;
 use super::watch::Watches;
+use crate::outside::processes::Nursery;
 use std::collections::{BTreeSet, HashMap};
 use std::error::Error;
 use std::io;
@@ -9,7 +10,6 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use tutti_core::JobId;
 use tutti_linux::ipc_namespace::Maker;
-use tutti_linux::spawn::Nursery;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::limits::TASKS_PER_NODE_MAX;
 use tutti_wire::pmi::Names;

@@ -13,6 +13,8 @@ use super::outlet::Outlet;
 use super::scratch;
 use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link, LinkError};
+use crate::outside::groups::Hierarchy;
+use crate::outside::time::{monotonic_ns, process_id};
 use crate::sender::answers_for;
 use anyhow::{Context as _, bail};
 use nix::sys::signal::{SigSet, Signal};
@@ -27,8 +29,6 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use tutti_core::{JobId, LaunchId};
-use tutti_linux::cgroup::Hierarchy;
-use tutti_linux::clock::monotonic_ns;
 use tutti_linux::reap::reap;
 use tutti_linux::{peer, subreaper};
 use tutti_wire::Role;
@@ -70,10 +70,10 @@ struct Newcomer {
     until_ns: u64,
 }
 
-struct Keeper {
+pub(super) struct Keeper {
     options: KeeperOptions,
     incarnation: u64,
-    context: Context,
+    pub(super) context: Context,
     listener: UnixListener,
     listener_token: Token,
     accept_again_ns: Option<u64>,
@@ -81,7 +81,7 @@ struct Keeper {
     newcomers: BTreeMap<u64, Newcomer>,
     newcomers_so_far: u64,
     agent: Option<(Link, Token, Interest)>,
-    jobs: BTreeMap<JobId, Job>,
+    pub(super) jobs: BTreeMap<JobId, Job>,
     lease: Lease,
     stop_at_ns: Option<u64>,
     /// Who started it: the supervisor.
@@ -114,7 +114,7 @@ impl Keeper {
     fn over(
         options: KeeperOptions,
         listener: UnixListener,
-        mut context: Context,
+        context: Context,
     ) -> anyhow::Result<Self> {
         let mut mask = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
@@ -122,10 +122,20 @@ impl Keeper {
         }
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Self::hearing(options, listener, context, signals)
+    }
+
+    /// The same, which hears of signals there.
+    pub(super) fn hearing(
+        options: KeeperOptions,
+        listener: UnixListener,
+        mut context: Context,
+        signals: SignalFd,
+    ) -> anyhow::Result<Self> {
         let listener_token = context.watches.add(&listener, Watch::Listener, Interest::READ)?;
         context.watches.add(&signals, Watch::Signals, Interest::READ)?;
         Ok(Self {
-            incarnation: monotonic_ns() ^ u64::from(std::process::id()),
+            incarnation: monotonic_ns() ^ u64::from(process_id()),
             options,
             context,
             listener,
@@ -145,7 +155,7 @@ impl Keeper {
     }
 
     /// Tasks that an earlier keeper held have lost their streams, and nobody knows their status.
-    fn remove_leftovers(&self) {
+    pub(super) fn remove_leftovers(&self) {
         scratch::remove_all(&self.options.scratch);
         let Some(root) = &self.options.cgroup_root else { return };
         let Ok(hierarchy) = Hierarchy::open(root) else { return };
@@ -166,13 +176,7 @@ impl Keeper {
         while !self.may_exit() {
             let deadline = self.deadline_ns();
             self.context.watches.wait(deadline, &mut events).context("cannot wait")?;
-            for &event in &events {
-                self.on_event(event);
-            }
-            if deadline.is_some() {
-                self.on_time(monotonic_ns());
-            }
-            self.settle();
+            self.round(&events, deadline.is_some());
             self.go_over();
         }
         // Whoever comes after us binds anew; a client must not find a socket that nobody serves.
@@ -181,6 +185,17 @@ impl Keeper {
             bail!("told to end by process {sender}; another keeper is started");
         }
         Ok(())
+    }
+
+    /// Takes in what has happened, does what may be due, and writes all that follows.
+    pub(super) fn round(&mut self, events: &[Event], may_be_due: bool) {
+        for &event in events {
+            self.on_event(event);
+        }
+        if may_be_due {
+            self.on_time(monotonic_ns());
+        }
+        self.settle();
     }
 
     fn on_event(&mut self, event: Event) {
@@ -222,7 +237,7 @@ impl Keeper {
 
     // ------------------------------------------------------------------ time
 
-    fn deadline_ns(&self) -> Option<u64> {
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
         let endings = self.context.endings.iter().map(|&(at, ..)| at);
         let waiting = self.newcomers.values().map(|newcomer| newcomer.until_ns);
         let lease = self.lease.due_ns().filter(|_| !self.jobs.is_empty());
@@ -279,7 +294,7 @@ impl Keeper {
         }
     }
 
-    fn may_exit(&self) -> bool {
+    pub(super) fn may_exit(&self) -> bool {
         let Some(at) = self.stop_at_ns else { return false };
         let is_away = |job: &Job| job.front.as_ref().is_some_and(|it| it.away_until_ns().is_some());
         let done = |job: &Job| job.is_cleared() && (job.is_delivered() || is_away(job));
@@ -323,9 +338,13 @@ impl Keeper {
                 _ => return,
             };
             let Some((status, usage)) = reap_one(pid) else { return };
-            if let Some((job, index)) = self.context.roots.remove(&pid.as_raw()) {
-                self.with(job, |job, c| job.on_reaped(index, status, &usage, c));
-            }
+            self.on_reaped(pid.as_raw(), status, &usage);
+        }
+    }
+
+    pub(super) fn on_reaped(&mut self, pid: i32, status: WaitStatus, usage: &Usage) {
+        if let Some((job, index)) = self.context.roots.remove(&pid) {
+            self.with(job, |job, c| job.on_reaped(index, status, usage, c));
         }
     }
 
@@ -357,7 +376,7 @@ impl Keeper {
         self.context.watches.modify(&self.listener, self.listener_token, interest);
     }
 
-    fn welcome_newcomer(&mut self, stream: UnixStream) -> anyhow::Result<()> {
+    pub(super) fn welcome_newcomer(&mut self, stream: UnixStream) -> anyhow::Result<()> {
         let uid = peer::peer_credentials(&stream)?.uid;
         self.check_room_for(uid)?;
         let mut link = Link::new(stream)?;

@@ -8,10 +8,10 @@ use super::outlet::{Outlet, Pumped, UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW, read_on
 use super::stdio::{INPUT_BYTES_MAX, InputState, Reader};
 use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link};
+use crate::outside::time::monotonic_ns;
 use std::io;
 use std::rc::Rc;
 use tutti_core::{Rank, TaskStatus};
-use tutti_linux::clock::monotonic_ns;
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 
 /// How often one round of the loop fills a front end's outlet, so that a fast reader does not keep

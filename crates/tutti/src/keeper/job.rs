@@ -21,9 +21,13 @@ use super::pmi::PmiJob;
 use super::program::{Program, Refusal};
 use super::scratch;
 use super::script;
+use super::start::NULL;
 use super::stdio::{InPipe, OutPipe};
 use super::watch::Token;
-use nix::sys::signal::{Signal, kill, killpg};
+use crate::outside::groups::Cgroup;
+use crate::outside::processes::{kill, killpg};
+use crate::outside::time as clock;
+use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
@@ -35,9 +39,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tutti_core::{Rank, TaskStatus};
-use tutti_linux::cgroup::Cgroup;
 use tutti_linux::spawn::read_number;
-use tutti_linux::{clock, shm, signal};
+use tutti_linux::{shm, signal};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
 use tutti_wire::launch::{Launch, Stdio, Usage, cut};
@@ -448,11 +451,11 @@ impl Job {
 
     /// Says so if a file that the task wrote to lies where no byte is left.
     fn full_disk(&self, index: usize) -> String {
-        let files = &self.tasks[index].files;
-        if files.is_empty() {
+        let files = self.tasks[index].files.iter().filter(|path| **path != NULL);
+        let paths: Vec<_> = files.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
+        if paths.is_empty() {
             return String::new();
         }
-        let paths = files.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
         match disk::first_full(paths) {
             Some(path) => {
                 let path = path.display();

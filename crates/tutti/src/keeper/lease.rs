@@ -7,8 +7,8 @@
 
 use super::context::{Context, chain};
 use super::job::{Job, Phase};
+use crate::outside::time::{boottime_ns, monotonic_ns};
 use std::time::Duration;
-use tutti_linux::clock::{boottime_ns, monotonic_ns};
 use tutti_linux::signal::{Root, Traversal, Walk, suspend_forest};
 use tutti_wire::keeper::FromKeeper;
 

@@ -39,11 +39,15 @@ mod script;
 mod start;
 mod stdio;
 #[cfg(test)]
+mod stepped;
+#[cfg(test)]
 mod tests;
 mod watch;
 
 pub(crate) use driver::{check, main, successor};
 use std::path::PathBuf;
+#[cfg(test)]
+pub(crate) use stepped::Stepped;
 
 /// What a keeper is told at its start.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@ use super::program::{Program, Refusal, without_zero_byte};
 use super::stdio::{InPipe, OutPipe, input_pipe, output_pipe};
 use super::watch::Watch;
 use crate::link::Interest;
+use crate::outside::groups::Cgroup;
 use nix::errno::Errno;
 use nix::libc;
 use std::ffi::{CString, OsStr};
@@ -17,7 +18,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use tutti_core::TaskStatus;
-use tutti_linux::cgroup::Cgroup;
 use tutti_linux::spawn::{Child, Report, Spawn, StdioFd, Step, read_report};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::FromKeeper;
@@ -25,7 +25,7 @@ use tutti_wire::launch::{InputTo, Stdio};
 use tutti_wire::pattern::{self, PatternValues};
 
 /// Where most output of no interest goes; there is nothing in it to lose.
-const NULL: &[u8] = b"/dev/null";
+pub(super) const NULL: &[u8] = b"/dev/null";
 
 /// Permissions of output files, before the user's mask.
 const FILE_MODE: u32 = 0o666;

@@ -116,11 +116,23 @@ impl Watches {
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
         self.poller.wait(deadline_ns, &mut self.ready)?;
+        self.tell(events);
+        Ok(())
+    }
+
+    /// What has happened, without waiting.
+    #[cfg(test)]
+    pub(super) fn look(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        self.poller.look(&mut self.ready)?;
+        self.tell(events);
+        Ok(())
+    }
+
+    fn tell(&self, events: &mut Vec<Event>) {
         events.clear();
         events.extend(
             self.ready.iter().map(|ready| Event { token: Token(ready.token), read: ready.read }),
         );
-        Ok(())
     }
 
     fn take(&mut self, watch: Watch) -> Token {

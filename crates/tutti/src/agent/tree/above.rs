@@ -1,16 +1,15 @@
 //! The parent: looking for one, joining through it, what it says, and losing it.
 
 use super::{Heard, Tree, UP};
-use crate::agent::carrier::{self, Carrier};
+use crate::agent::carrier::Carrier;
 use crate::agent::clock::Correction;
 use crate::agent::neighbour::Neighbour;
 use crate::agent::routes::Way;
 use crate::link::{Interest, Link, Poller};
+use crate::outside::time::monotonic_ns;
+use crate::outside::ways;
 use anyhow::Context;
-use std::net::ToSocketAddrs;
-use std::os::unix::net::UnixStream;
 use tutti_core::Nanos;
-use tutti_linux::clock::monotonic_ns;
 use tutti_wire::Role;
 use tutti_wire::branch::{Contact, FromBranch, Joining, Order, Origin, Place, Report, ToBranch};
 use tutti_wire::tree::FromAgent;
@@ -78,19 +77,14 @@ impl Tree {
 
     fn dial(&mut self) -> anyhow::Result<Carrier> {
         if self.options.is_root() {
-            let stream = UnixStream::connect(&self.options.controller)?;
+            let stream = ways::connect(&self.options.controller)?;
             stream.set_nonblocking(true)?;
             return Ok(Carrier::Local(stream));
         }
         let candidate = self.candidates.next(monotonic_ns()).context("there is no head")?;
-        let address = &candidate.address;
-        let found = address.to_socket_addrs().ok().and_then(|mut found| found.next());
-        let found = found.with_context(|| format!("no such address: {address}"))?;
-        let endpoint = self.endpoint.as_ref().context("there are no credentials")?;
-        let stream = carrier::dial(found).and_then(|socket| endpoint.connect(socket));
-        let stream = stream.with_context(|| format!("cannot connect to {address}"))?;
+        let carrier = Carrier::to(&candidate.address, self.endpoint.as_ref())?;
         self.expected.clone_from(&candidate.name);
-        Ok(Carrier::Far(Box::new(stream)))
+        Ok(carrier)
     }
 
     /// What the former place in the tree was told, or was to be told, counts no more; so for all below.
@@ -230,6 +224,12 @@ impl Tree {
         if self.options.is_root() { Some(Nanos::ZERO) } else { self.estimator.error(now_ns) }
     }
 
+    /// The same, for who is not part of the tree.
+    #[cfg(test)]
+    pub(in crate::agent) fn known_error(&self) -> Option<Nanos> {
+        self.time_error(monotonic_ns())
+    }
+
     fn on_elsewhere(&mut self, contact: Contact) {
         let is_asked = self.up.as_ref().is_some_and(|up| up.until_ns.is_some());
         if is_asked && self.candidates.sent_to(contact) {
@@ -336,11 +336,7 @@ impl Tree {
 
 /// Whether the other end is a node of the cluster, and the one that it should be if that is known.
 fn is_node(neighbour: &Neighbour, name: &str) -> bool {
-    match neighbour.link.transport() {
-        Carrier::Far(stream) => stream.peer().is_some_and(|peer| {
-            peer.member.role == tutti_secure::Role::Node
-                && (name.is_empty() || peer.member.name.as_str() == name)
-        }),
-        Carrier::Local(_) => false,
-    }
+    neighbour.link.transport().peer().is_some_and(|peer| {
+        peer.role == tutti_secure::Role::Node && (name.is_empty() || peer.name.as_str() == name)
+    })
 }

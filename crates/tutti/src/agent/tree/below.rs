@@ -9,8 +9,8 @@ use super::Tree;
 use crate::agent::neighbour::Neighbour;
 use crate::agent::routes::{Child, Way};
 use crate::link::LinkError;
+use crate::outside::time::monotonic_ns;
 use tutti_core::NodeId;
-use tutti_linux::clock::monotonic_ns;
 use tutti_wire::branch::{
     ClockReply, Contact, FromBranch, Part, Place, Report, ToBranch, Tunnelled,
 };

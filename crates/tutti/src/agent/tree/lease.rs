@@ -11,8 +11,8 @@
 //! others up to then. (`controller/leases.rs` has the other half.)
 
 use super::{Heard, Tree};
+use crate::outside::time::monotonic_ns;
 use tutti_core::{ClusterTime, Nanos};
-use tutti_linux::clock::monotonic_ns;
 use tutti_wire::branch::ClockReply;
 
 /// What was told of it.

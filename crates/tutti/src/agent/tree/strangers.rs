@@ -6,10 +6,10 @@ use super::renewal::Renewal;
 use super::{Carrier, Neighbour, PORT, Stranger, Tree};
 use crate::agent::carrier;
 use crate::link::{Interest, Link, Poller};
+use crate::outside::time::monotonic_ns;
 use anyhow::Context;
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
-use tutti_linux::clock::monotonic_ns;
 use tutti_wire::Role;
 use tutti_wire::join::{Redeem, Redeemed};
 use tutti_wire::limits::{FRAME_BYTES_MAX, STRANGER_FRAME_BYTES_MAX};
@@ -53,14 +53,19 @@ impl Tree {
             let Some(endpoint) = &self.endpoint else { continue };
             let stream = carrier::end_when_silent(&socket).and_then(|()| endpoint.accept(socket));
             let Ok(stream) = stream else { continue };
-            let mut link = Link::over(Carrier::Far(Box::new(stream)));
-            link.limit(STRANGER_FRAME_BYTES_MAX);
-            link.greet(Role::Server);
-            let token = self.token();
-            if poller.add(&link, token, Interest::READ).is_ok() {
-                let until_ns = monotonic_ns() + STRANGER_PATIENCE_NS;
-                self.strangers.insert(token, Stranger { link, until_ns });
-            }
+            self.let_in(Carrier::Far(Box::new(stream)), poller);
+        }
+    }
+
+    /// Somebody has come, and may say what he wants.
+    pub(in crate::agent) fn let_in(&mut self, carrier: Carrier, poller: &Poller) {
+        let mut link = Link::over(carrier);
+        link.limit(STRANGER_FRAME_BYTES_MAX);
+        link.greet(Role::Server);
+        let token = self.token();
+        if poller.add(&link, token, Interest::READ).is_ok() {
+            let until_ns = monotonic_ns() + STRANGER_PATIENCE_NS;
+            self.strangers.insert(token, Stranger { link, until_ns });
         }
     }
 
@@ -73,10 +78,7 @@ impl Tree {
             Ok(None) => return drop(self.strangers.remove(&token)),
             Err(error) => return self.turn_away(token, &error.to_string()),
         };
-        let peer = match link.transport() {
-            Carrier::Far(stream) => stream.peer().map(|peer| peer.member.clone()),
-            Carrier::Local(_) => None,
-        };
+        let peer = link.transport().peer().cloned();
         match (role, peer) {
             (Role::Newcomer, None) => match link.next::<Redeem>() {
                 Ok(Some(asked)) => self.admit(token, &asked),

@@ -3,6 +3,7 @@
 
 use super::{Tree, Way};
 use crate::link::{Interest, Link, Poller};
+use crate::outside::ways;
 use std::os::unix::net::{UnixListener, UnixStream};
 use tutti_core::NodeId;
 use tutti_linux::{peer, proc};
@@ -13,14 +14,19 @@ use tutti_wire::limits::NEWCOMER_FRAME_BYTES_MAX;
 impl Tree {
     pub(super) fn on_gate(&mut self, poller: &Poller) {
         while let Some(Ok((stream, _))) = self.gate.as_ref().map(UnixListener::accept) {
-            let Ok(mut link) = Link::new(stream) else { continue };
-            link.limit(NEWCOMER_FRAME_BYTES_MAX);
-            link.one_at_a_time();
-            let token = self.token();
-            if poller.add(&link, token, Interest::READ).is_ok() {
-                self.guests.insert(token, link);
-                self.on_guest(token, poller);
-            }
+            self.take_guest(stream, poller);
+        }
+    }
+
+    /// Somebody is at the gate.
+    pub(in crate::agent) fn take_guest(&mut self, stream: UnixStream, poller: &Poller) {
+        let Ok(mut link) = Link::new(stream) else { return };
+        link.limit(NEWCOMER_FRAME_BYTES_MAX);
+        link.one_at_a_time();
+        let token = self.token();
+        if poller.add(&link, token, Interest::READ).is_ok() {
+            self.guests.insert(token, link);
+            self.on_guest(token, poller);
         }
     }
 
@@ -87,7 +93,7 @@ impl Tree {
         let mut introduction = tutti_wire::Hello { role: Role::Proxy }.to_frame().to_vec();
         let added = tutti_wire::frame::encode(&vouch, &mut introduction)
             .map_err(std::io::Error::other)
-            .and_then(|()| UnixStream::connect(daemon))
+            .and_then(|()| ways::connect(daemon))
             .and_then(|stream| {
                 let token = self.token();
                 self.tunnels.add(tunnel, back, (stream, token), introduction, poller)

@@ -9,6 +9,7 @@ use crate::keeper::program::{Program, Refusal};
 use crate::keeper::stdio::{InPipe, OutPipe};
 use crate::keeper::watch::Watch;
 use crate::link::Interest;
+use crate::outside::groups::Cgroup;
 use nix::sys::signal::Signal;
 use serde_bytes::ByteBuf;
 use std::ffi::{OsStr, OsString};
@@ -18,7 +19,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tutti_core::JobId;
-use tutti_linux::cgroup::Cgroup;
 use tutti_linux::inherited::Inherited;
 use tutti_wire::attach::Stream;
 use tutti_wire::handover::{

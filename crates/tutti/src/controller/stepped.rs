@@ -1,0 +1,93 @@
+//! A controller that does a round when it is told to: for simulations, which have it beside all the others in
+//! one thread.
+
+use super::driver::{Driver, blank_core};
+use crate::instance::Instance;
+use crate::link::Ready;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use tutti_core::{ClusterTime, Core, JobId, Outcome};
+use tutti_journal::{Journal, Store};
+
+/// See the head of the file.
+pub(crate) struct Stepped {
+    driver: Driver,
+    ready: Vec<Ready>,
+    taken_over: Option<u64>,
+}
+
+impl Stepped {
+    /// One that takes over what is stored.
+    ///
+    /// # Errors
+    /// If that can't be read.
+    pub(crate) fn start(store: Box<dyn Store>) -> anyhow::Result<Self> {
+        let opened = Journal::by_hand(store, Path::new("the journal"), blank_core)?;
+        let taken_over = opened.1.core.as_ref().map(Core::digest);
+        let instance = Instance::at(PathBuf::from("/run/tutti-world"));
+        let driver = Driver::over(instance, None, opened)?;
+        Ok(Self { driver, ready: Vec::new(), taken_over })
+    }
+
+    /// The digest of the state that it took over, if there was one.
+    pub(crate) fn taken_over(&self) -> Option<u64> {
+        self.taken_over
+    }
+
+    /// Whether a controller after it would know all that it knows.
+    pub(crate) fn has_stored_all(&self) -> bool {
+        self.driver.memory.journal.failure().is_none()
+    }
+
+    /// Somebody has connected.
+    ///
+    /// # Errors
+    /// If the kernel does not say who.
+    pub(crate) fn take_in(&mut self, stream: UnixStream) -> std::io::Result<()> {
+        self.driver.take_in(stream)
+    }
+
+    /// Whether anything has come that it has not taken in.
+    pub(crate) fn look(&mut self) -> bool {
+        self.driver.poller.look(&mut self.ready).is_ok() && !self.ready.is_empty()
+    }
+
+    /// Does a round; with what [`Self::look`] has found.
+    pub(crate) fn round(&mut self) {
+        let ready = std::mem::take(&mut self.ready);
+        self.driver.round(&ready);
+        self.ready = ready;
+        self.ready.clear();
+    }
+
+    /// When it has something to do, by its machine's clock.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        let due = self.driver.deadline();
+        (due != ClusterTime::NEVER).then(|| due.0.saturating_sub(self.driver.clock_ahead.0))
+    }
+
+    /// What is stored reaches the disk; whether anybody waited for that.
+    pub(crate) fn bring_to_disk(&mut self) -> bool {
+        self.driver.memory.journal.bring_to_disk()
+    }
+
+    /// The state of all decisions.
+    pub(crate) fn core(&self) -> &Core {
+        &self.driver.core
+    }
+
+    /// Cluster time, as it has it.
+    pub(crate) fn now(&self) -> ClusterTime {
+        self.driver.now()
+    }
+
+    /// Jobs that have not ended.
+    pub(crate) fn jobs(&self) -> Vec<JobId> {
+        self.driver.jobs.keys().copied().collect()
+    }
+
+    /// How a job ended, if it is known to have.
+    pub(crate) fn ended(&self, job: JobId) -> Option<Outcome> {
+        self.driver.ended.get(job).map(|ended| ended.outcome)
+    }
+}

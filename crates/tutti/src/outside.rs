@@ -1,0 +1,62 @@
+//! What the daemons have from outside, where a test may put something else in its place: time, groups of
+//! processes, processes, and connections that they begin.
+//!
+//! In the program these are the kernel's, under another name and nothing more. In this crate's own tests
+//! they are the kernel's too, unless the thread is in a simulated world ([`crate::world`]): then that answers.
+
+/// Clocks, and what tells a process from an earlier one.
+#[cfg(not(test))]
+pub(crate) mod time {
+    pub(crate) use tutti_linux::clock::{boottime_ns, monotonic_ns};
+
+    /// What people's clocks say, in milliseconds since 1970.
+    pub(crate) fn wall_ms() -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// How much of the week has passed for people here.
+    pub(crate) fn local_week() -> tutti_core::Nanos {
+        crate::calendar::local_week()
+    }
+
+    /// The number of this process.
+    pub(crate) fn process_id() -> u32 {
+        std::process::id()
+    }
+}
+
+#[cfg(not(test))]
+pub(crate) mod groups {
+    pub(crate) use tutti_linux::cgroup::{Cgroup, Hierarchy, freeze_all};
+    pub(crate) use tutti_linux::signal::{resume_group_except, suspend_group};
+}
+
+/// Making, signalling and ending processes of tasks.
+#[cfg(not(test))]
+pub(crate) mod processes {
+    pub(crate) use nix::sys::signal::{kill, killpg};
+    pub(crate) use tutti_linux::spawn::Nursery;
+}
+
+/// What a machine has.
+#[cfg(not(test))]
+pub(crate) mod hardware {
+    pub(crate) use tutti_linux::proc::{memory_total_bytes, online_processors};
+}
+
+/// Connections that a daemon begins.
+#[cfg(not(test))]
+pub(crate) mod ways {
+    use std::io;
+    use std::os::unix::net::UnixStream;
+    use std::path::Path;
+
+    /// Connects to a daemon of this machine.
+    pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
+        UnixStream::connect(path)
+    }
+}
+
+#[cfg(test)]
+pub(crate) use crate::world::outside::{groups, hardware, processes, time, ways};

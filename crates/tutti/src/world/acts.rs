@@ -1,0 +1,118 @@
+//! Carrying out what a script says.
+
+use super::engine::{What, World};
+use super::machine::{Daemon, machine, name_of};
+use super::script::Act;
+use tutti_core::ClassName;
+use tutti_wire::local::{NodeChange, Request};
+use tutti_wire::report::Target;
+
+/// By how much a clock goes otherwise when it is warmer, in thousand-millionths.
+const DRIFT_PPB: i64 = 1_000;
+
+fn target(job: tutti_core::JobId) -> Target {
+    Target { job, rank: None, pid: None }
+}
+
+impl World {
+    /// What is set before anything else happens.
+    pub(super) fn prepare(&mut self) {
+        let settings = self.script.params.clone();
+        self.users.command(Request::SetParams { settings });
+        for class in ["interactive", "production", "standby"] {
+            // Namespaces are the kernel's: there are none here.
+            let settings = vec![("ipc".to_owned(), "node".to_owned())];
+            self.users.command(Request::SetClass { class: ClassName::new(class), settings });
+        }
+        self.wake_users();
+    }
+
+    pub(super) fn act(&mut self, number: usize) {
+        let act = self.script.acts[number].act.clone();
+        self.say(format_args!("#{}: {act:?}", self.script.acts[number].number));
+        let now_ns = self.now_ns;
+        match act {
+            Act::Submit(plan) => self.users.submit(plan),
+            Act::Cancel(before, at_once) => {
+                self.on_latest(before, |job| Request::Cancel { target: target(job), at_once })
+            }
+            Act::Suspend(before) => {
+                self.on_latest(before, |job| Request::Suspend { target: target(job) });
+            }
+            Act::Resume(before) => {
+                self.on_latest(before, |job| Request::Resume { target: target(job) });
+            }
+            Act::Drain(site) => {
+                let change = NodeChange::Drain { reason: String::new() };
+                self.users.command(Request::ChangeNodes { nodes: name_of(site), change });
+            }
+            Act::Undrain(site) => {
+                let change = NodeChange::Resume;
+                self.users.command(Request::ChangeNodes { nodes: name_of(site), change });
+            }
+            Act::Set(name, value) => {
+                let settings = vec![(name.to_owned(), value)];
+                self.users.command(Request::SetParams { settings });
+            }
+            Act::Crash(site, daemon, back_ns) => {
+                if self.seat(site, daemon).daemon.is_some() {
+                    self.crash(site, daemon, back_ns);
+                }
+            }
+            Act::Stop(site, daemon, for_ns) => {
+                let seat = self.seat(site, daemon);
+                seat.stopped_until_ns = seat.stopped_until_ns.max(now_ns + for_ns);
+            }
+            Act::PowerLoss(site, off_ns) => self.lose_power(site, off_ns),
+            Act::Cut(from, to, both) => {
+                for (&one, &other) in from.iter().flat_map(|one| to.iter().map(move |it| (one, it)))
+                {
+                    let mut due = self.network.cut(one, other, now_ns);
+                    if both {
+                        due.append(&mut self.network.cut(other, one, now_ns));
+                    }
+                    due.into_iter().for_each(|(at, what)| self.plan(at, What::Deliver(what)));
+                }
+            }
+            Act::Mend => self.mend(),
+            Act::DiskFull(is_full) => self.disk.set_full(is_full),
+            Act::DiskBroken(is_broken) => self.disk.set_broken(is_broken),
+            Act::Drift(site, is_faster) => machine(site, |machine| {
+                let change = if is_faster { DRIFT_PPB } else { -DRIFT_PPB };
+                machine.clock.drift(now_ns, machine.clock.ppb + change);
+            }),
+            Act::Slow(site, ns) => self.sites[site].slow_ns = ns,
+            Act::WallStep(site, ms) => machine(site, |machine| machine.clock.wall_ahead_ms += ms),
+            Act::Latency(least, more) => self.network.latency_ns = (least, more),
+        }
+        self.wake_users();
+    }
+
+    fn on_latest(&mut self, before: u64, request: impl Fn(tutti_core::JobId) -> Request) {
+        if let Some(job) = self.users.latest(before) {
+            self.users.command(request(job));
+        }
+    }
+
+    fn mend(&mut self) {
+        let (reached, due) = self.network.mend(self.now_ns);
+        reached.into_iter().for_each(|site| self.wake_soon(site, Daemon::Agent));
+        due.into_iter().for_each(|(at_ns, what)| self.plan(at_ns, What::Deliver(what)));
+    }
+
+    /// From now on nothing fails any more, and nothing is held back by anybody.
+    pub(super) fn calm_down(&mut self) {
+        self.mend();
+        self.disk.set_full(false);
+        self.disk.set_broken(false);
+        for site in 0..self.sites.len() {
+            self.sites[site].slow_ns = 0;
+            let change = NodeChange::Resume;
+            self.users.command(Request::ChangeNodes { nodes: name_of(site), change });
+        }
+        for job in self.users.accepted.keys().copied().collect::<Vec<_>>() {
+            self.users.command(Request::Resume { target: target(job) });
+        }
+        self.wake_users();
+    }
+}

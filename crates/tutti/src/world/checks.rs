@@ -1,0 +1,172 @@
+//! What must always hold in a simulated world (the numbers are those of the promises, `docs/promises.md`), and
+//! what must hold when all has come to an end.
+
+use super::engine::{HEAD, World};
+use super::machine::{self, Daemon, at, machine, root_group};
+use std::collections::BTreeMap;
+use tutti_core::{JobId, Rank, check};
+
+/// So many rounds of the controller are between two looks at all of its state.
+const CORE_LOOKED_AT_EVERY: u64 = 4;
+
+/// After another controller has begun, which may have another time, all have heard it after so long.
+const TIME_TOLD_NS: u64 = 20_000_000_000;
+
+/// Clocks here count whole nanoseconds.
+const ROUNDING_NS: u64 = 10;
+
+impl World {
+    /// No task runs twice at a time (5): what was queued again begins only where the former can't go on.
+    pub(super) fn check_running(&mut self) {
+        let mut running: BTreeMap<(JobId, Rank), usize> = BTreeMap::new();
+        let mut wrong = None;
+        machine::all(|machines| {
+            for (site, machine) in machines.all.iter().enumerate() {
+                for process in machine.processes.values().filter(|process| process.runs()) {
+                    let task = (process.job, process.rank);
+                    if let Some(other) = running.insert(task, site) {
+                        wrong = Some((task, other, site));
+                    }
+                }
+            }
+        });
+        if let Some(((job, rank), one, other)) = wrong {
+            let now_ns = self.now_ns;
+            self.wrong.push(format!(
+                "rank {rank} of job {job} runs twice, on n{one} and n{other}, at {now_ns}"
+            ));
+        }
+    }
+
+    /// When the switch thread has done its work, only those run whom the timetable names (2).
+    pub(super) fn check_turn(&mut self, site: usize) {
+        let Some(agent) = self.agent(site) else { return };
+        let (named, here) = at(site, || (agent.named(), agent.launches()));
+        // An agent that has just begun has not heard yet what there is.
+        let is_stray = |job: JobId| !named.contains(&job) && here.iter().any(|it| it.job == job);
+        let stray = machine(site, |machine| {
+            let mut running = machine.processes.values().filter(|process| process.runs());
+            running.find(|process| is_stray(process.job)).map(|process| process.job)
+        });
+        if let Some(job) = stray {
+            let now_ns = self.now_ns;
+            self.wrong.push(format!(
+                "job {job} runs on n{site} out of turn at {now_ns}: {named:?} of {here:?} may"
+            ));
+        }
+    }
+
+    /// Cluster time is nowhere further off than is said there.
+    pub(super) fn check_time(&mut self, site: usize) {
+        let known = self.agent(site).filter(|agent| agent.has_joined());
+        let (Some(agent), Some(controller)) = (known, self.controller()) else { return };
+        if self.now_ns < self.time_since_ns + TIME_TOLD_NS {
+            return;
+        }
+        let Some((time, error_ns)) = at(site, || agent.time()) else { return };
+        let true_time = at(HEAD, || controller.now());
+        let off_ns = time.0.abs_diff(true_time.0);
+        if off_ns > error_ns + ROUNDING_NS {
+            let now_ns = self.now_ns;
+            self.wrong.push(format!(
+                "cluster time is {off_ns} ns off on n{site} at {now_ns}, and {error_ns} ns were said"
+            ));
+        }
+    }
+
+    /// What the core decides is as its own checks demand it (2, 7).
+    pub(super) fn check_core(&mut self) {
+        if !self.rounds.is_multiple_of(CORE_LOOKED_AT_EVERY) {
+            return;
+        }
+        let Some(controller) = self.controller() else { return };
+        let violations = check::check(controller.core());
+        self.wrong.extend(violations.iter().map(|it| format!("{it:?}")));
+    }
+
+    /// Whether all has come to an end.
+    pub(super) fn is_quiet(&self) -> bool {
+        let machines = 0..self.sites.len();
+        let is_done = |site: usize| {
+            self.agent(site).is_some_and(|agent| agent.has_joined() && agent.launches().is_empty())
+                && self.keeper(site).is_some_and(|keeper| keeper.launches().is_empty())
+        };
+        self.controller().is_some_and(|controller| controller.jobs().is_empty())
+            && machines.into_iter().all(is_done)
+            && !self.users.are_waiting()
+    }
+
+    /// What is not quiet, in words.
+    pub(super) fn unrest(&self) -> String {
+        let mut words = vec![format!(
+            "{} s after all is well again:",
+            (self.now_ns - self.script.calm_ns) / 1_000_000_000
+        )];
+        match self.controller() {
+            None => words.push("there is no controller".into()),
+            Some(controller) => {
+                for view in controller.core().jobs(controller.now()) {
+                    words.push(format!("job {} is {:?}", view.id, view.state));
+                }
+            }
+        }
+        for site in 0..self.sites.len() {
+            let joined = self.agent(site).map(|agent| (agent.has_joined(), agent.launches()));
+            let keeps = self.keeper(site).map(|keeper| keeper.launches());
+            let runs = machine(site, |it| {
+                it.processes.values().map(|it| (it.job, it.rank, it.runs())).collect::<Vec<_>>()
+            });
+            words.push(format!("n{site}: agent {joined:?}, keeper {keeps:?}, processes {runs:?}"));
+        }
+        if self.users.are_waiting() {
+            words.push("users wait".into());
+        }
+        words.join("\n  ")
+    }
+
+    /// Nothing is left of anything (4), every job that was accepted has been reported (5), and all nodes are
+    /// there.
+    pub(super) fn check_end(&mut self) {
+        let Some(controller) = self.controller() else { return };
+        let mut wrong = Vec::new();
+        for (&job, plan) in &self.users.accepted {
+            match controller.ended(job) {
+                None => wrong.push(format!("job {job} was accepted, and nothing is known of it")),
+                Some(outcome) if outcome.exit_code == 0 => {
+                    let has_run = |rank: u32| {
+                        (0..self.sites.len()).any(|site| {
+                            machine(site, |it| it.finished.contains_key(&(job, Rank(rank))))
+                        })
+                    };
+                    if plan.code != 0 || !(0..plan.tasks).all(has_run) {
+                        wrong
+                            .push(format!("job {job} has not run to its end, and is said to have"));
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        let up = controller.core().nodes().filter(|node| node.up && !node.away).count();
+        if up != self.sites.len() {
+            wrong.push(format!("{up} of {} nodes are up", self.sites.len()));
+        }
+        for site in 0..self.sites.len() {
+            machine(site, |machine| {
+                machine.groups.retain(|path, _| *path != root_group());
+                if !machine.processes.is_empty() || !machine.groups.is_empty() {
+                    let (groups, tasks) = (machine.groups.keys(), machine.processes.keys());
+                    let left = (groups.collect::<Vec<_>>(), tasks.collect::<Vec<_>>());
+                    wrong.push(format!("n{site} has something left: {left:?}"));
+                }
+                machine.groups.insert(root_group(), false);
+            });
+        }
+        self.wrong.append(&mut wrong);
+    }
+
+    /// A controller that takes over at the very end knows what this one knows.
+    pub(super) fn check_journal(&mut self) {
+        self.crash(HEAD, Daemon::Controller, 1_000_000);
+        self.run_until(self.now_ns + 5_000_000_000);
+    }
+}

@@ -1,0 +1,652 @@
+//! What happens next in a simulated world: the queue of events, and whom each wakes.
+
+use super::clock::Clock;
+use super::disk::SimulatedDisk;
+use super::machine::{self, Daemon, Machine, Machines, at, machine, member_of, name_of, set_now};
+use super::network::{Delivery, Due, Network};
+use super::random::Random;
+use super::script::Script;
+use super::seat::{Any, Seat};
+use super::users::Users;
+use crate::agent::AgentOptions;
+use crate::instance::Instance;
+use crate::keeper::KeeperOptions;
+use crate::membership::{Membership, Place};
+use crate::{agent, controller, keeper};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::path::PathBuf;
+use tutti_core::Core;
+
+/// The machine with the controller.
+pub(super) const HEAD: usize = 0;
+
+/// Something that is about to happen.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Wake(usize, Daemon),
+    Switch(usize),
+    Processes(usize),
+    Deliver(Delivery),
+    Disk,
+    /// Its supervisor starts a daemon, if that was the life after which it does.
+    Start(usize, Daemon, u64),
+    PowerOn(usize),
+    /// The step of the script.
+    Act(usize),
+    Users,
+}
+
+struct Event {
+    at_ns: u64,
+    number: u64,
+    what: What,
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for Event {}
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Event {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_ns, self.number).cmp(&(other.at_ns, other.number))
+    }
+}
+
+/// The daemons of a machine.
+#[derive(Default)]
+pub(super) struct Site {
+    pub(super) seats: BTreeMap<Daemon, Seat>,
+    switch_ns: Option<u64>,
+    processes_ns: Option<u64>,
+    /// How much later than others it does everything.
+    pub(super) slow_ns: u64,
+}
+
+/// See the head of the file.
+pub(super) struct World {
+    pub(super) now_ns: u64,
+    queue: BinaryHeap<Reverse<Event>>,
+    numbers: u64,
+    pub(super) random: Random,
+    pub(super) network: Network,
+    pub(super) sites: Vec<Site>,
+    pub(super) disk: SimulatedDisk,
+    disk_ns: Option<u64>,
+    pub(super) users: Users,
+    users_ns: Option<u64>,
+    pub(super) script: Script,
+    /// When the machine with the controller was switched on.
+    pub(super) time_since_ns: u64,
+    /// The state that the controller had when it was last looked at.
+    core: Option<u64>,
+    /// What happened, in short.
+    pub(super) digest: u64,
+    pub(super) rounds: u64,
+    pub(super) wrong: Vec<String>,
+    pub(super) is_loud: bool,
+}
+
+impl World {
+    /// The world of a script, at its beginning.
+    pub(super) fn new(script: Script, is_loud: bool) -> Self {
+        let mut random = Random::new(script.seed ^ 0x5eed);
+        let mut machines = Machines::default();
+        for index in 0..script.machines {
+            let drift = i64::try_from(random.below(80_000)).unwrap_or(0) - 40_000;
+            let own_ns = 1_000_000_000 * random.within(10, 1_000_000);
+            let clock = Clock::new(0, own_ns, drift);
+            machines.all.push(Machine::new(index, script.processors, clock));
+        }
+        let count = machines.all.len();
+        machine::all(|all| *all = machines);
+        let mut world = Self {
+            now_ns: 0,
+            queue: BinaryHeap::new(),
+            numbers: 0,
+            network: Network::new(count, script.latency_ns),
+            random,
+            sites: (0..count).map(|_| Site::default()).collect(),
+            disk: SimulatedDisk::default(),
+            disk_ns: None,
+            users: Users::new(),
+            users_ns: None,
+            time_since_ns: 0,
+            core: None,
+            digest: 0,
+            rounds: 0,
+            wrong: Vec::new(),
+            script,
+            is_loud,
+        };
+        world.begin();
+        world
+    }
+
+    fn begin(&mut self) {
+        for site in 0..self.sites.len() {
+            let late_ns = self.random.below(50_000_000);
+            self.plan(late_ns, What::PowerOn(site));
+        }
+        for act in 0..self.script.acts.len() {
+            self.plan(self.script.acts[act].at_ns, What::Act(act));
+        }
+    }
+
+    pub(super) fn plan(&mut self, at_ns: u64, what: What) {
+        self.numbers += 1;
+        self.queue.push(Reverse(Event { at_ns, number: self.numbers, what }));
+    }
+
+    fn plan_all(&mut self, due: Vec<Due>) {
+        for (at_ns, delivery) in due {
+            self.plan(at_ns, What::Deliver(delivery));
+        }
+    }
+
+    /// Lets happen what happens up to then, or until something is wrong.
+    pub(super) fn run_until(&mut self, until_ns: u64) {
+        while self.wrong.is_empty()
+            && self.queue.peek().is_some_and(|Reverse(next)| next.at_ns <= until_ns)
+        {
+            let Some(Reverse(event)) = self.queue.pop() else { break };
+            self.now_ns = self.now_ns.max(event.at_ns);
+            set_now(self.now_ns);
+            self.happen(event.what);
+        }
+        self.now_ns = self.now_ns.max(until_ns);
+        set_now(self.now_ns);
+    }
+
+    fn happen(&mut self, what: What) {
+        match what {
+            What::Wake(site, daemon) => self.on_wake(site, daemon),
+            What::Switch(site) => self.on_switch(site),
+            What::Processes(site) => {
+                if self.sites[site].processes_ns.take_if(|at| *at <= self.now_ns).is_some() {
+                    machine(site, |machine| machine.settle(self.now_ns));
+                    self.look_after(site);
+                }
+            }
+            What::Deliver(delivery) => self.on_delivery(delivery),
+            What::Disk => self.on_disk(),
+            What::Start(site, daemon, life) => {
+                let is_it = self.seat(site, daemon).life == life;
+                if is_it && self.seat(site, daemon).daemon.is_none() {
+                    self.start(site, daemon);
+                }
+            }
+            What::PowerOn(site) => self.power_on(site),
+            What::Act(number) => self.act(number),
+            What::Users => {
+                self.users_ns = None;
+                self.on_users();
+            }
+        }
+    }
+
+    pub(super) fn seat(&mut self, site: usize, daemon: Daemon) -> &mut Seat {
+        self.sites[site].seats.entry(daemon).or_default()
+    }
+
+    /// The controller, if it is there.
+    pub(super) fn controller(&self) -> Option<&controller::Stepped> {
+        match self.sites[HEAD].seats.get(&Daemon::Controller)?.daemon.as_ref()? {
+            Any::Controller(controller) => Some(controller),
+            _ => None,
+        }
+    }
+
+    /// The agent of a machine, if it is there.
+    pub(super) fn agent(&self, site: usize) -> Option<&agent::Stepped> {
+        match self.sites[site].seats.get(&Daemon::Agent)?.daemon.as_ref()? {
+            Any::Agent(agent) => Some(agent),
+            _ => None,
+        }
+    }
+
+    /// The keeper of a machine, if it is there.
+    pub(super) fn keeper(&self, site: usize) -> Option<&keeper::Stepped> {
+        match self.sites[site].seats.get(&Daemon::Keeper)?.daemon.as_ref()? {
+            Any::Keeper(keeper) => Some(keeper),
+            _ => None,
+        }
+    }
+
+    // ------------------------------------------------------------------ waking up
+
+    /// A daemon is to wake up then, if not before.
+    pub(super) fn wake(&mut self, site: usize, daemon: Daemon, at_ns: u64) {
+        let seat = self.seat(site, daemon);
+        if seat.daemon.is_none() || seat.wake_ns.is_some_and(|wake_ns| wake_ns <= at_ns) {
+            return;
+        }
+        seat.wake_ns = Some(at_ns);
+        self.plan(at_ns, What::Wake(site, daemon));
+    }
+
+    /// A moment later than now: nobody is woken at once.
+    fn soon(&mut self, site: usize) -> u64 {
+        let slow_ns = self.sites[site].slow_ns;
+        self.now_ns + 5_000 + self.random.below(100_000 + slow_ns)
+    }
+
+    pub(super) fn wake_soon(&mut self, site: usize, daemon: Daemon) {
+        let at_ns = self.soon(site);
+        self.wake(site, daemon, at_ns);
+    }
+
+    fn on_wake(&mut self, site: usize, daemon: Daemon) {
+        let now_ns = self.now_ns;
+        let seat = self.seat(site, daemon);
+        if seat.wake_ns != Some(now_ns) {
+            return;
+        }
+        seat.wake_ns = None;
+        if seat.stopped_until_ns > now_ns {
+            let until_ns = seat.stopped_until_ns;
+            return self.wake(site, daemon, until_ns);
+        }
+        let Some(mut sitting) = seat.daemon.take() else { return };
+        let is_due = seat.due_ns.is_some_and(|due_ns| due_ns <= now_ns);
+        let has_heard = at(site, || {
+            let mut has_heard = sitting.look();
+            if let Any::Keeper(keeper) = &mut sitting {
+                for (pid, status) in machine(site, |it| std::mem::take(&mut it.ended)) {
+                    has_heard = true;
+                    keeper.reap(pid, status);
+                }
+            }
+            has_heard
+        });
+        if !has_heard && !is_due {
+            let due_ns = seat.due_ns;
+            seat.daemon = Some(sitting);
+            return due_ns.map_or((), |due_ns| self.wake(site, daemon, due_ns));
+        }
+        let (goes_on, due_ns) = at(site, || (sitting.round(), sitting.due_ns()));
+        self.rounds += 1;
+        self.note(now_ns, site as u64, daemon as u64, u64::from(has_heard));
+        let due_ns = due_ns.map(|own_ns| machine(site, |it| it.clock.world_ns(own_ns)));
+        let seat = self.seat(site, daemon);
+        seat.due_ns = due_ns;
+        seat.daemon = goes_on.then_some(sitting);
+        if let Some(due_ns) = due_ns {
+            // Whoever has something to do at once may do it a moment later.
+            self.wake(site, daemon, due_ns.max(now_ns + 1_000));
+        }
+        if has_heard {
+            // There may be more.
+            self.wake_soon(site, daemon);
+        }
+        self.after(site, daemon);
+        if !goes_on {
+            self.crash(site, daemon, 50_000_000);
+        }
+    }
+
+    /// What a daemon has done reaches the others.
+    fn after(&mut self, site: usize, daemon: Daemon) {
+        if daemon == Daemon::Controller {
+            self.plan_disk();
+            self.check_core();
+            self.wake_users();
+        }
+        for other in [Daemon::Controller, Daemon::Agent, Daemon::Keeper] {
+            if other != daemon && self.sites[site].seats.contains_key(&other) {
+                self.wake_soon(site, other);
+            }
+        }
+        self.take_in_knocks(site);
+        if daemon == Daemon::Agent {
+            self.network.push_on(site);
+            let dialled = machine::all(|machines| std::mem::take(&mut machines.dialled));
+            for dialled in dialled {
+                let due = self.network.begin(dialled, self.now_ns, &mut self.random);
+                self.plan_all(due);
+            }
+            let due = self.network.collect(site, self.now_ns, &mut self.random);
+            self.plan_all(due);
+            self.plan_switch(site);
+            self.check_time(site);
+        }
+        self.look_after(site);
+    }
+
+    fn take_in_knocks(&mut self, site: usize) {
+        for (daemon, stream) in machine(site, |it| std::mem::take(&mut it.knocks)) {
+            let seat = self.seat(site, daemon);
+            at(site, || match &mut seat.daemon {
+                Some(Any::Controller(controller)) => drop(controller.take_in(stream)),
+                Some(Any::Keeper(keeper)) => keeper.take_in(stream),
+                Some(Any::Agent(agent)) => agent.take_guest(stream),
+                None => {}
+            });
+            self.wake_soon(site, daemon);
+            self.after_handing_in(site, daemon);
+        }
+    }
+
+    /// What it was handed may have made it send something, or have something to do later.
+    fn after_handing_in(&mut self, site: usize, daemon: Daemon) {
+        let now_ns = self.now_ns;
+        let seat = self.seat(site, daemon);
+        seat.due_ns = Some(now_ns);
+    }
+
+    /// Processes may have begun, gone on, stopped or ended.
+    pub(super) fn look_after(&mut self, site: usize) {
+        let now_ns = self.now_ns;
+        let (due_ns, has_ended, changed) = machine(site, |machine| {
+            self.wrong.append(&mut machine.wrong);
+            let changed = std::mem::take(&mut machine.changed);
+            (machine.due_ns(), !machine.ended.is_empty(), changed)
+        });
+        let planned_ns = &mut self.sites[site].processes_ns;
+        if let Some(due_ns) = due_ns.map(|due_ns| due_ns.max(now_ns + 1))
+            && planned_ns.is_none_or(|planned_ns| due_ns < planned_ns)
+        {
+            *planned_ns = Some(due_ns);
+            self.plan(due_ns, What::Processes(site));
+        }
+        if has_ended {
+            self.wake_soon(site, Daemon::Keeper);
+        }
+        if changed {
+            // There may be output.
+            self.wake_soon(site, Daemon::Keeper);
+            self.check_running();
+        }
+    }
+
+    fn plan_switch(&mut self, site: usize) {
+        let Some(agent) = self.agent(site) else { return };
+        let own_ns = agent.switch_due_ns();
+        if own_ns == u64::MAX {
+            return;
+        }
+        let due_ns = machine(site, |it| it.clock.world_ns(own_ns));
+        let late_ns = 2_000 + self.random.below(20_000);
+        let at_ns = due_ns.max(self.now_ns) + late_ns;
+        if self.sites[site].switch_ns.is_none_or(|planned_ns| at_ns < planned_ns) {
+            self.sites[site].switch_ns = Some(at_ns);
+            self.plan(at_ns, What::Switch(site));
+        }
+    }
+
+    fn on_switch(&mut self, site: usize) {
+        let now_ns = self.now_ns;
+        if self.sites[site].switch_ns != Some(now_ns) {
+            return;
+        }
+        self.sites[site].switch_ns = None;
+        let seat = self.seat(site, Daemon::Agent);
+        if seat.stopped_until_ns > now_ns {
+            let until_ns = seat.stopped_until_ns;
+            self.sites[site].switch_ns = Some(until_ns);
+            return self.plan(until_ns, What::Switch(site));
+        }
+        if let Some(Any::Agent(agent)) = &mut seat.daemon {
+            at(site, || agent.switch());
+            self.note(now_ns, site as u64, 7, 0);
+            self.check_turn(site);
+            self.plan_switch(site);
+            self.look_after(site);
+        }
+    }
+
+    fn on_delivery(&mut self, delivery: Delivery) {
+        match delivery {
+            Delivery::Open(id) => {
+                let Some(to) = self.network.way_to(id) else { return };
+                let takes = self.agent(to).is_some();
+                let opened = self.network.open(id, takes);
+                if let Some((from, to, stream)) = opened {
+                    let seat = self.seat(to, Daemon::Agent);
+                    if let Some(Any::Agent(agent)) = &mut seat.daemon {
+                        at(to, || agent.let_in(stream, member_of(from)));
+                    }
+                    self.after_handing_in(to, Daemon::Agent);
+                    self.wake_soon(to, Daemon::Agent);
+                } else if !takes {
+                    // Refused: who has begun it is told.
+                    (0..self.sites.len()).for_each(|site| self.wake_soon(site, Daemon::Agent));
+                }
+            }
+            Delivery::Bytes(id, to, bytes) => {
+                if let Some(site) = self.network.deliver(id, to, bytes) {
+                    self.wake_soon(site, Daemon::Agent);
+                }
+            }
+            Delivery::GiveUp(id, since_ns) => {
+                for site in self.network.give_up(id, since_ns).into_iter().flatten() {
+                    self.wake_soon(site, Daemon::Agent);
+                }
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------ the disk and the users
+
+    fn plan_disk(&mut self) {
+        if self.disk_ns.is_none() {
+            let at_ns = self.now_ns + self.random.within(100_000, 4_000_000);
+            self.disk_ns = Some(at_ns);
+            self.plan(at_ns, What::Disk);
+        }
+    }
+
+    fn on_disk(&mut self) {
+        self.disk_ns = None;
+        let seat = self.seat(HEAD, Daemon::Controller);
+        if let Some(Any::Controller(controller)) = &mut seat.daemon
+            && controller.bring_to_disk()
+        {
+            self.wake_soon(HEAD, Daemon::Controller);
+        }
+    }
+
+    pub(super) fn wake_users(&mut self) {
+        if self.users_ns.is_none() {
+            let at_ns = self.soon(HEAD);
+            self.users_ns = Some(at_ns);
+            self.plan(at_ns, What::Users);
+        }
+    }
+
+    fn on_users(&mut self) {
+        let mut users = std::mem::replace(&mut self.users, Users::new());
+        let again_ns = at(HEAD, || users.step(self.now_ns));
+        self.wrong.append(&mut users.wrong);
+        self.users = users;
+        self.take_in_knocks(HEAD);
+        for daemon in [Daemon::Controller, Daemon::Keeper, Daemon::Agent] {
+            self.wake_soon(HEAD, daemon);
+        }
+        if let Some(at_ns) = again_ns
+            && self.users_ns.is_none()
+        {
+            self.users_ns = Some(at_ns);
+            self.plan(at_ns, What::Users);
+        }
+    }
+
+    // ------------------------------------------------------------------ beginning and ending
+
+    fn power_on(&mut self, site: usize) {
+        let now_ns = self.now_ns;
+        machine(site, |machine| machine.is_off = false);
+        for site in self.network.reset(site) {
+            self.wake_soon(site, Daemon::Agent);
+        }
+        if site == HEAD {
+            self.time_since_ns = now_ns;
+            self.start(site, Daemon::Controller);
+        }
+        self.start(site, Daemon::Keeper);
+        self.start(site, Daemon::Agent);
+        self.say(format_args!("n{site} is on at {now_ns}"));
+    }
+
+    pub(super) fn start(&mut self, site: usize, daemon: Daemon) {
+        if machine(site, |machine| machine.is_off) {
+            return;
+        }
+        let before = self.core.take_if(|_| daemon == Daemon::Controller);
+        let disk = self.disk.clone();
+        let started = at(site, || match daemon {
+            Daemon::Controller => controller::Stepped::start(Box::new(disk)).map(Any::Controller),
+            Daemon::Agent => agent::Stepped::start(agent_options(site)).map(Any::Agent),
+            Daemon::Keeper => keeper::Stepped::start(keeper_options()).map(Any::Keeper),
+        });
+        match started {
+            Ok(started) => {
+                if let (Any::Controller(controller), Some(before)) = (&started, before)
+                    && controller.taken_over() != Some(before)
+                {
+                    self.wrong.push("the journal gives another state than there was".into());
+                }
+                let now_ns = self.now_ns;
+                let seat = self.seat(site, daemon);
+                seat.life += 1;
+                *seat = Seat {
+                    daemon: Some(started),
+                    life: seat.life,
+                    due_ns: Some(now_ns),
+                    ..Seat::default()
+                };
+                machine(site, |machine| machine.up.insert(daemon, true));
+                self.wake_soon(site, daemon);
+                self.after(site, daemon);
+            }
+            Err(error) => self.wrong.push(format!("{daemon:?} of n{site} can't start: {error:#}")),
+        }
+    }
+
+    /// A daemon is gone from one moment to the next; its supervisor starts another one.
+    pub(super) fn crash(&mut self, site: usize, daemon: Daemon, back_after_ns: u64) {
+        self.note_core(daemon);
+        let seat = self.seat(site, daemon);
+        let life = seat.life;
+        let was_there = seat.daemon.take();
+        at(site, || drop(was_there));
+        seat.wake_ns = None;
+        if daemon == Daemon::Agent {
+            self.sites[site].switch_ns = None;
+            let due = self.network.collect(site, self.now_ns, &mut self.random);
+            self.plan_all(due);
+        }
+        machine(site, |machine| {
+            machine.up.insert(daemon, false);
+            machine.knocks.retain(|(whose, _)| *whose != daemon);
+            if daemon == Daemon::Keeper {
+                // Somebody else reaps them.
+                machine.ended.clear();
+            }
+        });
+        for other in [Daemon::Controller, Daemon::Agent, Daemon::Keeper] {
+            self.wake_soon(site, other);
+        }
+        self.wake_users();
+        self.plan(self.now_ns + back_after_ns, What::Start(site, daemon, life));
+    }
+
+    /// A machine loses its power, and has it again later.
+    pub(super) fn lose_power(&mut self, site: usize, back_after_ns: u64) {
+        if machine(site, |machine| machine.is_off) {
+            return;
+        }
+        for daemon in [Daemon::Controller, Daemon::Agent, Daemon::Keeper] {
+            let seat = self.seat(site, daemon);
+            let was_there = seat.daemon.take();
+            seat.wake_ns = None;
+            seat.life += 1;
+            at(site, || drop(was_there));
+        }
+        self.core = self.core.filter(|_| site != HEAD);
+        let due = self.network.lose(site, self.now_ns);
+        self.plan_all(due);
+        let (drift, own_ns) =
+            (machine(site, |it| it.clock.ppb), 1_000_000_000 * self.random.within(3, 30));
+        machine(site, |machine| {
+            machine.is_off = true;
+            machine.lose_power();
+            // Its clock begins anew with it; meanwhile nobody looks at it.
+            machine.clock = Clock::new(self.now_ns + back_after_ns, own_ns, drift);
+        });
+        self.sites[site].switch_ns = None;
+        if site == HEAD {
+            self.users.vanish();
+            let random = &mut self.random;
+            self.disk
+                .lose_power(|count| usize::try_from(random.below(count as u64 + 1)).unwrap_or(0));
+            self.wake_users();
+        }
+        self.plan(self.now_ns + back_after_ns, What::PowerOn(site));
+    }
+
+    // ------------------------------------------------------------------ what is remembered
+
+    fn note_core(&mut self, daemon: Daemon) {
+        if daemon == Daemon::Controller {
+            let controller = self.controller().filter(|controller| controller.has_stored_all());
+            self.core = controller.map(|controller| Core::digest(controller.core()));
+        }
+    }
+
+    pub(super) fn note(&mut self, at_ns: u64, one: u64, two: u64, three: u64) {
+        for word in [at_ns, one, two, three] {
+            self.digest = (self.digest ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        }
+    }
+
+    pub(super) fn say(&self, text: std::fmt::Arguments<'_>) {
+        if self.is_loud {
+            crate::world::say(self.now_ns, text);
+        }
+    }
+}
+
+fn instance() -> Instance {
+    Instance::at(PathBuf::from("/run/tutti-world"))
+}
+
+fn agent_options(site: usize) -> AgentOptions {
+    let address = machine(site, |machine| machine.address.clone());
+    let head = machine(HEAD, |machine| machine.address.clone());
+    AgentOptions {
+        controller: "/world/controller".into(),
+        keeper: "/world/keeper".into(),
+        gate: "/world/gate".into(),
+        private: false,
+        membership: Some(Membership {
+            cluster: "world".into(),
+            name: name_of(site),
+            listen: None,
+            address: Some(address),
+            head: if site == HEAD { Vec::new() } else { vec![head] },
+            trusts_root: true,
+            certificates_s: None,
+        }),
+        place: Place::of(&instance()),
+        cgroup_name: "world".into(),
+        node: name_of(site),
+    }
+}
+
+fn keeper_options() -> KeeperOptions {
+    KeeperOptions {
+        socket: "/world/keeper".into(),
+        instance_uid: nix::unistd::geteuid().as_raw(),
+        spool: "/world/spool".into(),
+        scratch: "/world/scratch".into(),
+        cgroup_root: Some(machine::root_group()),
+    }
+}

@@ -1,0 +1,305 @@
+//! Groups of processes in tests: the kernel's, or those of the simulated machine that the thread is at.
+
+use super::machine::{here, machine, root_group, with_here};
+use nix::libc;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+use tutti_linux::cgroup::{self, CpuUsage, FreezeError, LimitBy, LimitSupport, NoCgroup};
+use tutti_linux::signal::{self, Walk, WalkError};
+use tutti_linux::{Error, Result};
+
+/// One group.
+#[derive(Debug)]
+pub(crate) enum Cgroup {
+    Real(cgroup::Cgroup),
+    /// Of this machine, at this path.
+    Simulated(usize, PathBuf),
+}
+
+/// A descriptor where there is none.
+static NULL: LazyLock<File> =
+    LazyLock::new(|| File::open("/dev/null").expect("every machine has one"));
+
+fn gone(path: &Path) -> Error {
+    let source = io::Error::from_raw_os_error(libc::ENOENT);
+    Error::File { operation: "use", path: path.to_owned(), source }
+}
+
+/// Asks the kernel, or the simulated machine.
+macro_rules! ask {
+    ($group:expr, $real:ident => $of_real:expr, ($machine:ident, $path:ident) => $of_simulated:expr) => {
+        match $group {
+            Cgroup::Real($real) => $of_real,
+            Cgroup::Simulated(index, $path) => machine(*index, |$machine| $of_simulated),
+        }
+    };
+}
+
+impl Cgroup {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let Some(index) = here() else { return cgroup::Cgroup::open(path).map(Self::Real) };
+        let is_there = machine(index, |machine| machine.groups.contains_key(path));
+        if is_there { Ok(Self::Simulated(index, path.to_owned())) } else { Err(gone(path)) }
+    }
+
+    pub(crate) fn create_child(&self, name: &str) -> Result<Self> {
+        match self {
+            Self::Real(group) => group.create_child(name).map(Self::Real),
+            Self::Simulated(index, path) => machine(*index, |machine| {
+                if !machine.groups.contains_key(path) {
+                    return Err(gone(path));
+                }
+                let path = path.join(name);
+                machine.groups.entry(path.clone()).or_insert(false);
+                Ok(Self::Simulated(*index, path))
+            }),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Real(group) => group.path(),
+            Self::Simulated(_, path) => path,
+        }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Real(group) => group.fd(),
+            Self::Simulated(..) => NULL.as_fd(),
+        }
+    }
+
+    fn set_frozen(&self, frozen: bool) -> Result<()> {
+        let Self::Simulated(index, path) = self else { return Ok(()) };
+        super::machine::at(*index, || {
+            with_here(|machine, now| {
+                let state = machine.groups.get_mut(path).ok_or_else(|| gone(path))?;
+                *state = frozen;
+                machine.settle(now);
+                Ok(())
+            })
+        })
+        .unwrap_or(Ok(()))
+    }
+
+    pub(crate) fn request_freeze(&self) -> Result<()> {
+        match self {
+            Self::Real(group) => group.request_freeze(),
+            Self::Simulated(..) => self.set_frozen(true),
+        }
+    }
+
+    pub(crate) fn request_thaw(&self) -> Result<()> {
+        match self {
+            Self::Real(group) => group.request_thaw(),
+            Self::Simulated(..) => self.set_frozen(false),
+        }
+    }
+
+    pub(crate) fn freeze_requested(&self) -> Result<bool> {
+        ask!(self, group => group.freeze_requested(),
+            (machine, path) => machine.groups.get(path).copied().ok_or_else(|| gone(path)))
+    }
+
+    pub(crate) fn is_frozen(&self) -> Result<bool> {
+        match self {
+            Self::Real(group) => group.is_frozen(),
+            Self::Simulated(..) => self.freeze_requested(),
+        }
+    }
+
+    pub(crate) fn freeze(&self, deadline: Duration) -> std::result::Result<Duration, FreezeError> {
+        match self {
+            Self::Real(group) => group.freeze(deadline),
+            Self::Simulated(..) => Ok(self.request_freeze().map(|()| Duration::ZERO)?),
+        }
+    }
+
+    pub(crate) fn kill(&self) -> Result<()> {
+        match self {
+            Self::Real(group) => group.kill(),
+            Self::Simulated(index, path) => {
+                super::machine::at(*index, || {
+                    with_here(|machine, now| machine.kill_group(path, now));
+                });
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn processes(&self) -> Result<Vec<i32>> {
+        // Nobody looks into simulated processes: none has any memory.
+        ask!(self, group => group.processes(), (_machine, _path) => Ok(Vec::new()))
+    }
+
+    pub(crate) fn cpu_usage(&self) -> Result<CpuUsage> {
+        ask!(self, group => group.cpu_usage(), (_machine, _path) => Ok(CpuUsage::default()))
+    }
+
+    pub(crate) fn io_bytes(&self) -> Option<(u64, u64)> {
+        ask!(self, group => group.io_bytes(), (_machine, _path) => None)
+    }
+
+    pub(crate) fn take_in(&self, pid: i32) -> Result<()> {
+        ask!(self, group => group.take_in(pid), (_machine, path) => Err(gone(path)))
+    }
+
+    pub(crate) fn remove(&self) -> Result<bool> {
+        ask!(self, group => group.remove(), (machine, path) => {
+            let is_used = machine.processes.values().any(|it| it.group.starts_with(path));
+            if !is_used {
+                machine.groups.retain(|group, _| !group.starts_with(path));
+            }
+            Ok(!is_used)
+        })
+    }
+
+    pub(crate) fn set_memory_limit(&self, bytes: u64) -> Result<LimitBy> {
+        ask!(self, group => group.set_memory_limit(bytes), (_machine, _path) => Ok(LimitBy::V2))
+    }
+
+    pub(crate) fn set_process_limit(&self, count: u64) -> Result<LimitBy> {
+        ask!(self, group => group.set_process_limit(count), (_machine, _path) => Ok(LimitBy::V2))
+    }
+
+    pub(crate) fn companions(&self) -> Vec<PathBuf> {
+        ask!(self, group => group.companions(), (_machine, _path) => Vec::new())
+    }
+
+    pub(crate) fn oom_kills(&self) -> u64 {
+        ask!(self, group => group.oom_kills(), (_machine, _path) => 0)
+    }
+
+    pub(crate) fn memory_peak(&self) -> Option<u64> {
+        ask!(self, group => group.memory_peak(), (_machine, _path) => None)
+    }
+
+    pub(crate) fn prepare_to_yield(&self) -> Result<()> {
+        ask!(self, group => group.prepare_to_yield(), (_machine, path) => Err(gone(path)))
+    }
+
+    pub(crate) fn set_yielding(&self, yielding: bool) -> Result<()> {
+        ask!(self, group => group.set_yielding(yielding), (_machine, path) => Err(gone(path)))
+    }
+
+    fn real(&self) -> Option<&cgroup::Cgroup> {
+        match self {
+            Self::Real(group) => Some(group),
+            Self::Simulated(..) => None,
+        }
+    }
+}
+
+pub(crate) fn freeze_all(groups: &[&Cgroup], deadline: Instant) -> Vec<usize> {
+    let real: Vec<&cgroup::Cgroup> = groups.iter().filter_map(|group| group.real()).collect();
+    if real.len() == groups.len() {
+        return cgroup::freeze_all(&real, deadline);
+    }
+    for group in groups {
+        // One that is gone counts as frozen.
+        let _ = group.request_freeze();
+    }
+    Vec::new()
+}
+
+/// By signals to all processes: in a simulated world they stand still as they do in the freezer.
+pub(crate) fn suspend_group(group: &Cgroup, walk: &Walk) -> std::result::Result<(), WalkError> {
+    match group.real() {
+        Some(group) => signal::suspend_group(group, walk).map(drop),
+        None => Ok(group.request_freeze()?),
+    }
+}
+
+pub(crate) fn resume_group_except(
+    group: &Cgroup,
+    stopped: &BTreeSet<(i32, u64)>,
+    walk: &Walk,
+) -> std::result::Result<(), WalkError> {
+    match group.real() {
+        Some(group) => signal::resume_group_except(group, stopped, walk).map(drop),
+        None => Ok(group.request_thaw()?),
+    }
+}
+
+/// The subtree of an instance.
+#[derive(Debug)]
+pub(crate) enum Hierarchy {
+    Real(cgroup::Hierarchy, Cgroup),
+    Simulated(Cgroup),
+}
+
+impl Hierarchy {
+    fn real(hierarchy: cgroup::Hierarchy) -> Self {
+        let group = Cgroup::Real(cgroup::Cgroup::open(hierarchy.path()).expect("it is there"));
+        Self::Real(hierarchy, group)
+    }
+
+    pub(crate) fn find(name: &str) -> std::result::Result<Self, NoCgroup> {
+        match here() {
+            None => cgroup::Hierarchy::find(name).map(Self::real),
+            Some(index) => Ok(Self::Simulated(Cgroup::Simulated(index, root_group()))),
+        }
+    }
+
+    pub(crate) fn open(root: &Path) -> io::Result<Self> {
+        match here() {
+            None => cgroup::Hierarchy::open(root).map(Self::real),
+            Some(_) => Ok(Self::Simulated(Cgroup::open(root)?)),
+        }
+    }
+
+    fn group(&self) -> &Cgroup {
+        match self {
+            Self::Real(_, group) | Self::Simulated(group) => group,
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.group().path()
+    }
+
+    pub(crate) fn create(&self, name: &str) -> Result<Cgroup> {
+        match self {
+            Self::Real(hierarchy, _) => hierarchy.create(name).map(Cgroup::Real),
+            Self::Simulated(group) => group.create_child(name),
+        }
+    }
+
+    pub(crate) fn children(&self) -> Result<Vec<String>> {
+        match self {
+            Self::Real(hierarchy, _) => hierarchy.children(),
+            Self::Simulated(group) => Ok(ask!(group, _group => Vec::new(), (machine, root) => {
+                let below = |path: &PathBuf| {
+                    (path.parent() == Some(root)).then(|| path.file_name()).flatten().map(ToOwned::to_owned)
+                };
+                let names = machine.groups.keys().filter_map(below);
+                names.map(|name| name.to_string_lossy().into_owned()).collect()
+            })),
+        }
+    }
+
+    pub(crate) fn limits(&self) -> LimitSupport {
+        match self {
+            Self::Real(hierarchy, _) => hierarchy.limits(),
+            Self::Simulated(_) => {
+                LimitSupport { memory: LimitBy::V2, processes: LimitBy::V2, weight: LimitBy::None }
+            }
+        }
+    }
+
+    pub(crate) fn remove(&self) -> Result<bool> {
+        match self {
+            Self::Real(hierarchy, _) => hierarchy.remove(),
+            Self::Simulated(group) => {
+                group.kill()?;
+                group.remove()
+            }
+        }
+    }
+}

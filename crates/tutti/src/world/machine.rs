@@ -1,0 +1,290 @@
+//! A simulated machine: its clock, its groups of processes, the processes in them, and who wants to connect
+//! to whom. What the kernel would do for the daemons, and nothing of what they do themselves.
+
+use super::clock::Clock;
+use super::process::{End, Process};
+use nix::sys::wait::WaitStatus;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use tutti_core::{JobId, Rank};
+use tutti_linux::spawn::{Child, Spawn};
+use tutti_secure::{Member, Name, Role};
+
+/// Numbers of simulated processes begin here: the kernel gives none so high.
+const FIRST_PID: i32 = 1 << 23;
+
+/// A daemon of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Daemon {
+    Controller,
+    Agent,
+    Keeper,
+}
+
+/// See the head of the file.
+pub(super) struct Machine {
+    pub(super) clock: Clock,
+    /// Where others reach its agent.
+    pub(super) address: String,
+    /// Whether it has no power.
+    pub(super) is_off: bool,
+    /// How many processors it has.
+    pub(super) processors: u32,
+    /// Groups by their paths, and whether each is asked to be frozen.
+    pub(super) groups: BTreeMap<PathBuf, bool>,
+    pub(super) processes: BTreeMap<i32, Process>,
+    /// Children of the keeper that have ended, and how.
+    pub(super) ended: Vec<(i32, WaitStatus)>,
+    next_pid: i32,
+    /// Which daemons take connections.
+    pub(super) up: BTreeMap<Daemon, bool>,
+    /// Connections that wait to be taken.
+    pub(super) knocks: Vec<(Daemon, UnixStream)>,
+    /// Whether who runs may have changed since that was last looked at.
+    pub(super) changed: bool,
+    /// What must never be, and was.
+    pub(super) wrong: Vec<String>,
+    /// Tasks that have run to their end by themselves, and how often.
+    pub(super) finished: BTreeMap<(JobId, Rank), u32>,
+}
+
+/// Somebody begins a connection with another machine.
+pub(super) struct Dialled {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    /// The network's end of it.
+    pub(super) stream: UnixStream,
+}
+
+/// All machines of the world that this thread is in.
+#[derive(Default)]
+pub(super) struct Machines {
+    pub(super) all: Vec<Machine>,
+    pub(super) dialled: Vec<Dialled>,
+}
+
+thread_local! {
+    static MACHINES: RefCell<Machines> = RefCell::new(Machines::default());
+    /// The machine whose daemon is at it.
+    static HERE: Cell<Option<usize>> = const { Cell::new(None) };
+    static NOW_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// At which machine the thread is, if it is in a simulated world.
+pub(super) fn here() -> Option<usize> {
+    HERE.get()
+}
+
+/// Does something as a daemon of this machine would.
+pub(super) fn at<T>(machine: usize, act: impl FnOnce() -> T) -> T {
+    let before = HERE.replace(Some(machine));
+    let result = act();
+    HERE.set(before);
+    result
+}
+
+/// The time in the world.
+pub(super) fn now() -> u64 {
+    NOW_NS.get()
+}
+
+/// The thread is in no world any more.
+pub(super) fn leave() {
+    HERE.set(None);
+}
+
+/// It is later.
+pub(super) fn set_now(now_ns: u64) {
+    NOW_NS.set(now_ns);
+}
+
+/// What a machine has, for who simulates.
+pub(super) fn machine<T>(index: usize, act: impl FnOnce(&mut Machine) -> T) -> T {
+    MACHINES.with_borrow_mut(|machines| act(&mut machines.all[index]))
+}
+
+/// All of them, for who simulates.
+pub(super) fn all<T>(act: impl FnOnce(&mut Machines) -> T) -> T {
+    MACHINES.with_borrow_mut(act)
+}
+
+/// What is asked of the machine that the thread is at, if it is at one; with the time in the world.
+pub(super) fn with_here<T>(act: impl FnOnce(&mut Machine, u64) -> T) -> Option<T> {
+    let here = HERE.get()?;
+    Some(machine(here, |machine| act(machine, NOW_NS.get())))
+}
+
+/// What is asked of the network of the world, if the thread is in one.
+pub(super) fn with_machines<T>(act: impl FnOnce(&mut Machines, usize) -> T) -> Option<T> {
+    let here = HERE.get()?;
+    Some(all(|machines| act(machines, here)))
+}
+
+/// What a machine is called.
+pub(super) fn name_of(machine: usize) -> String {
+    format!("n{machine}")
+}
+
+/// The node that a machine is, by its certificate.
+pub(super) fn member_of(machine: usize) -> Member {
+    let name = |text: &str| Name::new(text).expect("a proper name");
+    Member { cluster: name("world"), role: Role::Node, name: name(&name_of(machine)) }
+}
+
+impl Machines {
+    /// Begins a connection; nobody knows yet whether there is anybody at the other end.
+    pub(super) fn dial(&mut self, from: usize, address: &str) -> (io::Result<UnixStream>, Member) {
+        let found = self.all.iter().position(|machine| machine.address == address);
+        let to = found.expect("addresses of the world only");
+        let stream = pair().map(|(ours, theirs)| {
+            self.dialled.push(Dialled { from, to, stream: theirs });
+            ours
+        });
+        (stream, member_of(to))
+    }
+}
+
+/// Two ends of a connection that never wait.
+pub(super) fn pair() -> io::Result<(UnixStream, UnixStream)> {
+    let (one, other) = UnixStream::pair()?;
+    one.set_nonblocking(true)?;
+    other.set_nonblocking(true)?;
+    Ok((one, other))
+}
+
+impl Machine {
+    pub(super) fn new(index: usize, processors: u32, clock: Clock) -> Self {
+        Self {
+            clock,
+            is_off: false,
+            processors,
+            address: format!("{}:7716", name_of(index)),
+            groups: BTreeMap::from([(root_group(), false)]),
+            processes: BTreeMap::new(),
+            ended: Vec::new(),
+            next_pid: FIRST_PID,
+            up: BTreeMap::new(),
+            knocks: Vec::new(),
+            changed: false,
+            wrong: Vec::new(),
+            finished: BTreeMap::new(),
+        }
+    }
+
+    /// The power is gone: nothing is left but what is on disk, and no clock goes on.
+    pub(super) fn lose_power(&mut self) {
+        self.groups = BTreeMap::from([(root_group(), false)]);
+        self.processes.clear();
+        self.ended.clear();
+        self.up.clear();
+        self.knocks.clear();
+        self.changed = true;
+    }
+
+    /// A daemon of this machine begins a connection with another one.
+    pub(super) fn connect(&mut self, path: &Path) -> io::Result<UnixStream> {
+        let daemon = match path.file_name().and_then(|name| name.to_str()) {
+            Some("controller") => Daemon::Controller,
+            Some("keeper") => Daemon::Keeper,
+            Some("gate") => Daemon::Agent,
+            _ => return Err(io::ErrorKind::NotFound.into()),
+        };
+        if !self.up.get(&daemon).copied().unwrap_or(false) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let (ours, theirs) = pair()?;
+        self.knocks.push((daemon, theirs));
+        Ok(ours)
+    }
+
+    // ------------------------------------------------------------------ processes
+
+    pub(super) fn spawn(&mut self, spawn: &Spawn, now_ns: u64) -> io::Result<Child> {
+        let pid = self.next_pid;
+        self.next_pid += 1;
+        let (process, child) = Process::make(pid, spawn, now_ns)?;
+        if !self.groups.contains_key(&process.group) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.processes.insert(pid, process);
+        self.settle(now_ns);
+        Ok(child)
+    }
+
+    /// Sends a signal; whether there is such a process.
+    pub(super) fn signal(&mut self, pid: i32, signal: i32, now_ns: u64) -> bool {
+        if self.ended.iter().any(|(ended, _)| *ended == pid) {
+            return true;
+        }
+        let Some(process) = self.processes.get_mut(&pid) else { return false };
+        process.signalled = process.signalled.or(Some(signal));
+        self.settle(now_ns);
+        true
+    }
+
+    /// Ends all processes of a group and of those below.
+    pub(super) fn kill_group(&mut self, path: &Path, now_ns: u64) {
+        for process in self.processes.values_mut().filter(|it| it.group.starts_with(path)) {
+            process.killed = true;
+        }
+        self.settle(now_ns);
+    }
+
+    /// Whether a process of this group may run.
+    fn is_frozen(&self, group: &Path) -> bool {
+        group.ancestors().any(|path| self.groups.get(path).copied().unwrap_or(false))
+    }
+
+    /// All that has happened to processes up to now; from now on those run that may.
+    pub(super) fn settle(&mut self, now_ns: u64) {
+        let mut processes = std::mem::take(&mut self.processes);
+        processes.retain(|&pid, process| {
+            let may_run = !self.is_frozen(&process.group);
+            self.changed |= may_run != process.runs();
+            match process.go_on(may_run, now_ns) {
+                None => true,
+                Some(end) => {
+                    if matches!(end, End::Exit(_)) {
+                        *self.finished.entry((process.job, process.rank)).or_default() += 1;
+                    }
+                    self.ended.push((pid, end.wait_status(pid)));
+                    self.changed = true;
+                    false
+                }
+            }
+        });
+        self.processes = processes;
+        if self.changed {
+            self.check_processors(now_ns);
+        }
+    }
+
+    /// No processor runs tasks of two jobs, at any moment.
+    fn check_processors(&mut self, now_ns: u64) {
+        let mut users: BTreeMap<u32, JobId> = BTreeMap::new();
+        for process in self.processes.values().filter(|process| process.runs()) {
+            for &processor in &process.processors {
+                let other = *users.entry(processor).or_insert(process.job);
+                if other != process.job {
+                    let (address, job) = (&self.address, process.job);
+                    self.wrong.push(format!(
+                        "processor {processor} of {address} runs jobs {other} and {job} at {now_ns}"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// When a process will do something next.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        self.processes.values().filter_map(Process::due_ns).min()
+    }
+}
+
+/// The subtree of the instance.
+pub(super) fn root_group() -> PathBuf {
+    PathBuf::from("/world/groups")
+}

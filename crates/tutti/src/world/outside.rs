@@ -1,0 +1,123 @@
+//! What the daemons have from outside in tests: the kernel's, or, in a simulated world, that of the simulated
+//! machine that the thread is at. The other half of [`crate::outside`].
+
+/// Clocks, and what tells a process from an earlier one.
+pub(crate) mod time {
+    use crate::world::machine::{here, with_here};
+    use tutti_core::Nanos;
+
+    pub(crate) fn monotonic_ns() -> u64 {
+        with_here(|machine, now| machine.clock.own_ns(now))
+            .unwrap_or_else(tutti_linux::clock::monotonic_ns)
+    }
+
+    pub(crate) fn boottime_ns() -> u64 {
+        with_here(|machine, now| machine.clock.own_ns(now) + machine.clock.slept_ns)
+            .unwrap_or_else(tutti_linux::clock::boottime_ns)
+    }
+
+    pub(crate) fn wall_ms() -> u64 {
+        with_here(|machine, now| machine.clock.wall_ms(now)).unwrap_or_else(|| {
+            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        })
+    }
+
+    pub(crate) fn local_week() -> Nanos {
+        let week = |ms: u64| Nanos::from_millis(ms % (7 * 24 * 3600 * 1000));
+        with_here(|machine, now| week(machine.clock.wall_ms(now)))
+            .unwrap_or_else(crate::calendar::local_week)
+    }
+
+    pub(crate) fn process_id() -> u32 {
+        if here().is_some() { 1 } else { std::process::id() }
+    }
+}
+
+pub(crate) mod groups {
+    pub(crate) use crate::world::groups::{
+        Cgroup, Hierarchy, freeze_all, resume_group_except, suspend_group,
+    };
+}
+
+/// Making, signalling and ending processes of tasks.
+pub(crate) mod processes {
+    use crate::world::machine::{here, with_here};
+    use nix::errno::Errno;
+    use nix::sys::signal::Signal;
+    use nix::unistd::Pid;
+    use std::io;
+    use tutti_linux::spawn::{Child, Spawn};
+
+    /// Whether tasks here are nobody the kernel knows.
+    pub(crate) fn are_simulated() -> bool {
+        here().is_some()
+    }
+
+    pub(crate) fn kill(pid: Pid, signal: Signal) -> nix::Result<()> {
+        let done = with_here(|machine, now| machine.signal(pid.as_raw(), signal as i32, now));
+        match done {
+            None => nix::sys::signal::kill(pid, signal),
+            Some(true) => Ok(()),
+            Some(false) => Err(Errno::ESRCH),
+        }
+    }
+
+    /// Each simulated task leads a group of its own, and is all of it.
+    pub(crate) fn killpg(pid: Pid, signal: Signal) -> nix::Result<()> {
+        if here().is_some() { kill(pid, signal) } else { nix::sys::signal::killpg(pid, signal) }
+    }
+
+    /// Where tasks are made.
+    pub(crate) struct Nursery(tutti_linux::spawn::Nursery);
+
+    impl Nursery {
+        pub(crate) fn new() -> Self {
+            Self(tutti_linux::spawn::Nursery::new())
+        }
+
+        pub(crate) fn spawn_all(&mut self, spawns: &[Spawn]) -> Vec<io::Result<Child>> {
+            let simulated =
+                with_here(|machine, now| spawns.iter().map(|it| machine.spawn(it, now)).collect());
+            simulated.unwrap_or_else(|| self.0.spawn_all(spawns))
+        }
+    }
+}
+
+/// What a machine has.
+pub(crate) mod hardware {
+    use crate::world::machine::with_here;
+
+    pub(crate) fn online_processors() -> Vec<u32> {
+        with_here(|machine, _| (0..machine.processors).collect())
+            .unwrap_or_else(tutti_linux::proc::online_processors)
+    }
+
+    pub(crate) fn memory_total_bytes() -> tutti_linux::Result<u64> {
+        let simulated = with_here(|machine, _| u64::from(machine.processors) << 30);
+        simulated.map_or_else(tutti_linux::proc::memory_total_bytes, Ok)
+    }
+}
+
+/// Connections that a daemon begins.
+pub(crate) mod ways {
+    use crate::world::machine::{with_here, with_machines};
+    use std::io;
+    use std::os::unix::net::UnixStream;
+    use std::path::Path;
+    use tutti_secure::Member;
+
+    pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
+        with_here(|machine, _| machine.connect(path)).unwrap_or_else(|| UnixStream::connect(path))
+    }
+
+    /// To the agent of another machine; `None`: not in a simulated world.
+    pub(crate) fn far(address: &str) -> Option<(io::Result<UnixStream>, Member)> {
+        with_machines(|machines, here| machines.dial(here, address))
+    }
+
+    /// Where other machines of a simulated world reach this one.
+    pub(crate) fn own_address() -> Option<String> {
+        with_here(|machine, _| machine.address.clone())
+    }
+}

@@ -1,0 +1,46 @@
+//! Random numbers from a seed, the same on every machine.
+
+/// See the head of the file. (SplitMix64.)
+#[derive(Clone, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Less than that, which is not zero.
+    pub(super) const fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// From the first to the last.
+    pub(super) const fn within(&mut self, first: u64, last: u64) -> u64 {
+        first + self.below(last - first + 1)
+    }
+
+    pub(super) const fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
+    /// One of them.
+    pub(super) fn any<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        let index = usize::try_from(self.below(all.len() as u64)).unwrap_or(0);
+        &all[index]
+    }
+
+    /// Short mostly, and long now and then: anything up to so much, each order of magnitude as likely.
+    pub(super) const fn any_length(&mut self, most: u64) -> u64 {
+        let bits = self.below(64 - most.leading_zeros() as u64) + 1;
+        let most_now = if bits >= 64 { most } else { 1 << bits };
+        1 + self.below(if most_now < most { most_now } else { most })
+    }
+}
