@@ -8,7 +8,15 @@ use tutti_wire::launch::cut;
 
 /// Says a line on standard error. Nobody may be there to read it, or the log's file system be full:
 /// that is no reason to end, so unlike the standard library's macro this one never panics.
+///
+/// `say!([NodeLost] "...")` for what a reader may act on: the line ends with the code.
 macro_rules! say {
+    ([$code:ident] $($text:tt)*) => {
+        $crate::say::line(format_args!(
+            "{}",
+            ::tutti_wire::code::Code::$code.mark(&format!($($text)*))
+        ))
+    };
     ($($text:tt)*) => { $crate::say::line(format_args!($($text)*)) };
 }
 

@@ -419,7 +419,7 @@ impl<'a> Supervisor<'a> {
             0..=FAILURES_AT_ONCE => Duration::ZERO,
             more => Duration::from_millis(100 << more.min(6)),
         };
-        say!("tutti: the {} ended ({status}); starting it again", daemon.role);
+        say!([PartEnded] "tutti: the {} ended ({status}); starting it again", daemon.role);
         daemon.start_at = Some(Instant::now() + wait);
     }
 

@@ -209,10 +209,34 @@ codes! {
         "A token, certificate or name was refused."
         "The machine was not let in."
         "Print a new token with `tutti invite` at the head; look whether both machines' clocks are right.";
+    62 OutOfReach
+        "Another machine of the cluster, or its controller, can't be reached."
+        "What runs goes on; it is tried again and again."
+        "See whether the machine is up, whether `tutti up` runs there, and whether firewalls let its port by.";
+    63 LeaseOver
+        "This machine was out of reach of the head for longer than the parameter `lease` allows."
+        "Its jobs were suspended, since they may run elsewhere now."
+        "When it is in reach, they go on or end, as the head says. A longer `tutti params lease` bears longer breaks.";
+    64 NotUnderstood
+        "Somebody at a socket or the port said what is no message, or was not his to say."
+        "That connection was closed; nothing else happened."
+        "The message says what it was. If it comes again and is none of yours, see who gets at the place.";
     70 System
         "The kernel or a file system refused what was needed."
         "Nothing more was done than the message says."
         "The message has the system's reason; `tutti doctor` says what of this machine works.";
+    71 PartEnded
+        "A part of Tutti ended, or was ended by force."
+        "It is started again and learns what there is; with a keeper its tasks are lost, and reported so."
+        "The lines before may say why; nobody but the supervisor should end it. If it happens again, look with `tutti doctor`.";
+    72 ProcessStuck
+        "Processes of a job can't be ended or suspended."
+        "Their processors are not given to others until they are gone; other jobs go on."
+        "`cat /proc/PID/wchan` says what one waits for: often a file system that does not answer. Mend that.";
+    73 GoesWithout
+        "A job does not get all that it should: a directory, a limit or a namespace of its own."
+        "It runs without."
+        "The message has what the system refused; `tutti doctor` says how to mend it.";
     99 Other
         "Something kept the command from being done."
         "Nothing more was done than the message says."

@@ -271,7 +271,7 @@ impl Agent {
         if self.keeper.is_none() && getppid() != self.parent {
             // The controller ends the rest when it misses us, so that another instance can be started.
             say!(
-                "tutti agent: the keeper is gone, and the supervisor that would start another; ending"
+                [PartEnded] "tutti agent: the keeper is gone, and the supervisor that would start another; ending"
             );
             self.stopping = true;
             return;
@@ -366,7 +366,7 @@ impl Agent {
 
     fn on_parent_lost(&mut self, reason: &str) {
         if !self.stopping && self.loss != reason {
-            say!("tutti agent: lost the controller: {reason}; jobs go on taking turns");
+            say!([OutOfReach] "tutti agent: lost the controller: {reason}; jobs go on taking turns");
             reason.clone_into(&mut self.loss);
         }
         if self.leaves_by_ns.is_some() {
@@ -520,7 +520,7 @@ impl Agent {
         let group = match self.hierarchy.as_ref().map(|h| h.create(&group_name(id))) {
             Some(Ok(group)) => Some(Arc::new(group)),
             Some(Err(error)) => {
-                say!("tutti agent: job {id} goes without a cgroup: {error}");
+                say!([GoesWithout] "tutti agent: job {id} goes without a cgroup: {error}");
                 None
             }
             None => None,
@@ -566,7 +566,7 @@ impl Agent {
             return true;
         }
         let left = former.launch;
-        say!("tutti agent: job {launch} cannot begin here: something is left of job {left}");
+        say!([ProcessStuck] "tutti agent: job {launch} cannot begin here: something is left of job {left}");
         self.end_strange(launch.job);
         self.tell_controller(FromAgent::Cleared { launch, usage: Usage::unknown() });
         false
@@ -685,7 +685,7 @@ impl Agent {
     fn end_what_is_left(&mut self, task: TaskId) {
         let left: Vec<i32> = self.tracker.members(task).iter().map(|it| it.pid).collect();
         if let Err(error) = kill_forest(&left) {
-            say!("tutti agent: cannot end what job {} has left: {error}", task.0);
+            say!([ProcessStuck] "tutti agent: cannot end what job {} has left: {error}", task.0);
         }
     }
 
@@ -792,7 +792,7 @@ impl Agent {
             self.keeper = None;
             return;
         }
-        say!("tutti agent: lost the keeper; waiting for it to come back");
+        say!([PartEnded] "tutti agent: lost the keeper; waiting for it to come back");
         self.keeper = None;
         self.retry_soon();
     }

@@ -24,7 +24,7 @@ pub(super) fn remove_left(lives: &BTreeMap<i32, Life>, uid: u32) {
         if let Err(error) = sysvipc::remove(segment)
             && !error.is_gone()
         {
-            say!("tutti agent: cannot remove shared memory {}: {error}", segment.id);
+            say!([System] "tutti agent: cannot remove shared memory {}: {error}", segment.id);
         }
     }
 }

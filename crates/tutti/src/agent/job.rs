@@ -43,7 +43,7 @@ impl Job {
         if let (Some(group), ControlMethod::Priority) = (&self.group, self.control)
             && let Err(error) = group.prepare_to_yield()
         {
-            say!("tutti agent: job {id} is frozen, since it can't yield: {error}");
+            say!([GoesWithout] "tutti agent: job {id} is frozen, since it can't yield: {error}");
             self.control = ControlMethod::Freeze;
         }
     }
@@ -100,5 +100,5 @@ pub(super) fn remove_group(group: Option<&Cgroup>) {
             Err(_) => break,
         }
     }
-    say!("tutti agent: cannot remove {}", group.path().display());
+    say!([System] "tutti agent: cannot remove {}", group.path().display());
 }

@@ -80,7 +80,7 @@ impl Agent {
             self.switch.look_again();
             if !self.jobs.is_empty() {
                 say!(
-                    "tutti agent: the controller's machine is out of reach; jobs here are suspended"
+                    [LeaseOver] "tutti agent: the controller's machine is out of reach; jobs here are suspended"
                 );
                 // So the keeper need not do it.
                 self.switch.lapse();
@@ -113,7 +113,7 @@ impl Agent {
     /// The keeper has suspended all jobs, since it was not told that they may run.
     pub(super) fn on_keeper_lapse(&mut self) {
         say!(
-            "tutti agent: nothing was heard of the controller's machine for too long; jobs were suspended"
+            [LeaseOver] "tutti agent: nothing was heard of the controller's machine for too long; jobs were suspended"
         );
         self.switch.lapse();
     }

@@ -165,7 +165,7 @@ impl Agent {
             self.endings.extract_if(.., |ending| ending.due_ns <= now_ns).collect();
         for ending in due {
             if let Err(error) = self.kill_rest(&ending) {
-                say!("tutti agent: cannot end a part of job {}: {error}", ending.task.0);
+                say!([ProcessStuck] "tutti agent: cannot end a part of job {}: {error}", ending.task.0);
             }
         }
     }

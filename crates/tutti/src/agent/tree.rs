@@ -214,10 +214,10 @@ impl Tree {
             return tree;
         }
         if let Err(error) = tree.open_doors(poller) {
-            say!("tutti agent: nobody can reach other nodes from here: {error:#}");
+            say!([OutOfReach] "tutti agent: nobody can reach other nodes from here: {error:#}");
         }
         if let Err(error) = tree.open_port(poller) {
-            say!("tutti agent: no other machine can reach this one: {error:#}");
+            say!([OutOfReach] "tutti agent: no other machine can reach this one: {error:#}");
         }
         tree
     }

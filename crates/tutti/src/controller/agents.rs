@@ -251,7 +251,7 @@ impl Driver {
             }
             (Origin::Nodes(nodes), report) => (nodes, report),
             (Origin::Joiner(_), _) => {
-                return say!("tutti controller: an agent spoke out of turn; ignored");
+                return say!([NotUnderstood] "tutti controller: an agent spoke out of turn; ignored");
             }
         };
         for node in nodes {
@@ -522,7 +522,7 @@ impl Driver {
             entry.launched.clear();
             entry.unconfirmed.clear();
             entry.remembered.clear();
-            say!("tutti controller: node {} is lost", entry.name);
+            say!([NodeLost] "tutti controller: node {} is lost", entry.name);
         }
         self.note_lost_tasks(node);
         self.apply(&Event::NodeLost { node });
@@ -563,7 +563,7 @@ impl Driver {
     /// Nobody starts again what ended: jobs would wait for ever. What is left of the instance ends, so
     /// that another can be started.
     fn give_up(&mut self, node: NodeId) {
-        say!("tutti controller: the supervisor is gone, and an agent; ending");
+        say!([PartEnded] "tutti controller: the supervisor is gone, and an agent; ending");
         let Some(entry) = self.nodes.get(&node) else { return };
         let keeper = Path::new(OsStr::from_bytes(&entry.attach));
         if let Ok(stream) = UnixStream::connect(keeper)

@@ -513,14 +513,14 @@ impl Driver {
             match listener.accept() {
                 Ok((stream, _)) => {
                     if let Err(error) = self.take_in(stream) {
-                        say!("tutti controller: cannot take a connection: {error}");
+                        say!([System] "tutti controller: cannot take a connection: {error}");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     // It still waits: without a pause we would do nothing else.
-                    say!("tutti controller: cannot take a connection: {error}");
+                    say!([System] "tutti controller: cannot take a connection: {error}");
                     self.accept_again = self.now() + ACCEPT_PAUSE;
                     let _ = self.poller.modify(listener, LISTENER, Interest::NONE);
                     return;
@@ -539,7 +539,7 @@ impl Driver {
         link.one_at_a_time();
         link.greet(Role::Server);
         if let Some(reason) = self.has_no_room_for(who.uid) {
-            say!("tutti controller: turned away process {}: {reason}", who.pid);
+            say!([TooMuchAsked] "tutti controller: turned away process {}: {reason}", who.pid);
             link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
             let _ = link.flush();
             return Ok(());
@@ -684,7 +684,7 @@ impl Driver {
         self.poller.remove(&connection.link);
         if !is_end(error) {
             say!(
-                "tutti controller: closing a connection of process {} of user {}: {:#}",
+                [NotUnderstood] "tutti controller: closing a connection of process {} of user {}: {:#}",
                 connection.pid,
                 connection.uid,
                 anyhow::Error::msg(chain(error))

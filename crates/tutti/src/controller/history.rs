@@ -4,6 +4,7 @@ use super::clients::Forbidden;
 use super::driver::Driver;
 use super::jobs::Ended;
 use super::problem::Problem;
+use crate::codes::code_of_journal;
 use crate::outside::time::wall_ms;
 use tutti_core::{ClusterTime, JobId, Nanos};
 use tutti_journal::{EndedJob, EndedSpan};
@@ -107,7 +108,7 @@ impl Driver {
             }
             Ok(false) => self.look_again(),
             Err(error) => {
-                say!("tutti controller: {error}");
+                say!("{}", code_of_journal(&error).mark(&format!("tutti controller: {error}")));
                 LOOK_MAX
             }
         };

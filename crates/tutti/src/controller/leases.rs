@@ -106,7 +106,7 @@ impl Driver {
             return false;
         };
         if !same {
-            say!("tutti controller: node {} has other processors than before", join.spec.name);
+            say!([NodeLost] "tutti controller: node {} has other processors than before", join.spec.name);
             self.on_node_lost(node);
         } else if away {
             self.apply(&Event::NodeJoined { node, spec: join.spec.clone() });

@@ -10,6 +10,7 @@ use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::problem::Problem;
 use super::report;
+use crate::codes::code_of_journal;
 use crate::outside::time as clock;
 use std::collections::{BTreeMap, VecDeque};
 use tutti_core::{ClusterTime, EndReason, Event, JobId, JobState, LaunchId, Nanos, NodeId};
@@ -118,7 +119,7 @@ impl Driver {
     /// Takes over what an earlier controller left.
     pub(super) fn remember(&mut self, history: History) {
         if let Some(remark) = &history.remark {
-            say!("tutti controller: {remark}");
+            say!([JournalDamaged] "tutti controller: {remark}");
         }
         let Some(core) = history.core else { return };
         let ended_well = core.is_stopping();
@@ -201,7 +202,9 @@ impl Driver {
                     self.ended.push(Ended::from(job));
                 }
             }
-            Err(error) => say!("tutti controller: {error}"),
+            Err(error) => {
+                say!("{}", code_of_journal(&error).mark(&format!("tutti controller: {error}")));
+            }
         }
     }
 
@@ -243,7 +246,7 @@ impl Driver {
             None => self.memory.journal.want_on_disk(),
             Some(reason) => {
                 if !failed_before {
-                    say!("tutti controller: {reason}; no job is accepted until then");
+                    say!([JournalUnusable] "tutti controller: {reason}; no job is accepted until then");
                 }
                 let reason = reason.to_owned();
                 self.break_promises(&reason);
@@ -266,7 +269,7 @@ impl Driver {
         }
         if let Some(failure) = failure {
             let reason = format!("the journal can't be brought to disk: {failure}");
-            say!("tutti controller: {reason}");
+            say!([JournalUnusable] "tutti controller: {reason}");
             self.break_promises(&reason);
         }
     }

@@ -93,7 +93,7 @@ impl Adopted {
     /// Ends them and what descends from them, where no cgroup does.
     pub(super) fn kill(&self) {
         if let Err(error) = tutti_linux::signal::kill_forest(&self.living()) {
-            say!("tutti keeper: cannot kill what was adopted: {}", chain(&error));
+            say!([ProcessStuck] "tutti keeper: cannot kill what was adopted: {}", chain(&error));
         }
     }
 }

@@ -163,10 +163,10 @@ impl Keeper {
             if !name.starts_with("job-") {
                 continue;
             }
-            say!("tutti keeper: ending {name}, which an earlier keeper left");
+            say!([PartEnded] "tutti keeper: ending {name}, which an earlier keeper left");
             match Hierarchy::open(&root.join(&name)).map(|group| group.remove()) {
                 Ok(Ok(true)) => {}
-                _ => say!("tutti keeper: {name} does not end"),
+                _ => say!([ProcessStuck] "tutti keeper: {name} does not end"),
             }
         }
     }
@@ -318,7 +318,7 @@ impl Keeper {
             match Signal::try_from(info.ssi_signo.cast_signed()) {
                 Ok(Signal::SIGCHLD) => self.reap(),
                 Ok(signal) => {
-                    say!("tutti keeper: got {signal}; ending all jobs");
+                    say!([PartEnded] "tutti keeper: got {signal}; ending all jobs");
                     if !answers_for(info.ssi_pid, self.parent) {
                         self.sent_away = Some(info.ssi_pid);
                     }
@@ -355,13 +355,13 @@ impl Keeper {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     if let Err(error) = self.welcome_newcomer(stream) {
-                        say!("tutti keeper: turned a connection away: {error}");
+                        say!([NotUnderstood] "tutti keeper: turned a connection away: {error}");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     if error.kind() != ErrorKind::WouldBlock {
-                        say!("tutti keeper: cannot take a connection: {error}");
+                        say!([System] "tutti keeper: cannot take a connection: {error}");
                         // The connection still waits: without a pause we would do nothing else.
                         self.accept(Interest::NONE);
                         self.accept_again_ns = Some(monotonic_ns() + ACCEPT_PAUSE_NS);
@@ -450,7 +450,7 @@ impl Keeper {
     }
 
     fn drop_newcomer(&mut self, number: u64, why: &str) {
-        say!("tutti keeper: dropped a connection: {why}");
+        say!([NotUnderstood] "tutti keeper: dropped a connection: {why}");
         self.remove_newcomer(number);
     }
 
@@ -562,7 +562,7 @@ impl Keeper {
                 Ok(Some(order)) => self.on_order(order),
                 Ok(None) => return,
                 Err(error) => {
-                    say!("tutti keeper: dropped the agent: {error}");
+                    say!([NotUnderstood] "tutti keeper: dropped the agent: {error}");
                     self.drop_agent();
                 }
             }

@@ -392,7 +392,7 @@ impl Job {
     }
 
     fn refuse_front(&mut self, why: &str, context: &mut Context) {
-        say!("tutti keeper: dropped the front end of job {}: {why}", self.launch.job);
+        say!([NotUnderstood] "tutti keeper: dropped the front end of job {}: {why}", self.launch.job);
         self.drop_front(context);
     }
 

@@ -232,7 +232,7 @@ impl Job {
         let is_wanted = launch.own_ipc && context.uid == 0 && launch.spec.adopt.is_empty();
         let made = is_wanted.then(|| context.namespaces.take())?;
         let say = |error: &tutti_linux::Error| {
-            say!("tutti keeper: job {} has the IPC of the node: {}", launch.job, chain(error));
+            say!([GoesWithout] "tutti keeper: job {} has the IPC of the node: {}", launch.job, chain(error));
         };
         made.inspect_err(say).ok()
     }
@@ -249,12 +249,12 @@ impl Job {
             if let Some(bytes) = self.launch.memory_per_task_bytes
                 && let Err(error) = group.set_memory_limit(bytes)
             {
-                say!("tutti keeper: memory is not limited: {}", chain(&error));
+                say!([GoesWithout] "tutti keeper: memory is not limited: {}", chain(&error));
             }
             if let Some(most) = self.launch.spec.processes_max
                 && let Err(error) = group.set_process_limit(most)
             {
-                say!("tutti keeper: processes are not limited: {}", chain(&error));
+                say!([GoesWithout] "tutti keeper: processes are not limited: {}", chain(&error));
             }
             task.group = Some(group);
         }
@@ -320,7 +320,7 @@ impl Job {
             && let Err(error) = group.kill()
             && !error.is_gone()
         {
-            say!("tutti keeper: cannot kill job {}: {}", self.launch.job, chain(&error));
+            say!([ProcessStuck] "tutti keeper: cannot kill job {}: {}", self.launch.job, chain(&error));
         }
         for index in 0..self.tasks.len() {
             match &self.tasks[index].phase {
@@ -499,7 +499,7 @@ impl Job {
                     && let Some(Err(error)) = task.group.as_ref().map(Cgroup::kill)
                     && !error.is_gone()
                 {
-                    say!("tutti keeper: cannot kill what a task left: {}", chain(&error));
+                    say!([ProcessStuck] "tutti keeper: cannot kill what a task left: {}", chain(&error));
                 }
                 *naps = naps.saturating_add(1);
                 let at_ns = clock::monotonic_ns() + nap_ns(*naps);
@@ -626,7 +626,7 @@ fn nap_ns(naps: u32) -> u64 {
 
 fn say_what_hangs(task: &Task) {
     let left = task.group.as_ref().and_then(|group| group.processes().ok()).unwrap_or_default();
-    say!("tutti keeper: task {} was killed and processes {left:?} do not end", task.rank);
+    say!([ProcessStuck] "tutti keeper: task {} was killed and processes {left:?} do not end", task.rank);
 }
 
 pub(super) fn task_status(status: WaitStatus) -> TaskStatus {
@@ -642,7 +642,7 @@ pub(super) fn task_status(status: WaitStatus) -> TaskStatus {
 
 fn kill_below(process: &Process) {
     if let Err(error) = signal::kill_tree(signal::Root::below(process.pid)) {
-        say!("tutti keeper: cannot kill what is below {}: {}", process.pid, chain(&error));
+        say!([ProcessStuck] "tutti keeper: cannot kill what is below {}: {}", process.pid, chain(&error));
     }
 }
 

@@ -63,7 +63,7 @@ impl Lease {
             suspended += 1;
         }
         if suspended > 0 {
-            say!("tutti keeper: the agent has not said that tasks may go on; they are suspended");
+            say!([LeaseOver] "tutti keeper: the agent has not said that tasks may go on; they are suspended");
             context.reports.push(FromKeeper::Lapsed);
         }
     }
@@ -74,7 +74,7 @@ impl Job {
     fn suspend(&self) {
         if let Some(group) = &self.cgroup {
             if let Err(error) = group.request_freeze() {
-                say!("tutti keeper: cannot suspend job {}: {}", self.launch.job, chain(&error));
+                say!([ProcessStuck] "tutti keeper: cannot suspend job {}: {}", self.launch.job, chain(&error));
             }
             return;
         }
@@ -89,7 +89,7 @@ impl Job {
             }
         }
         if let Err(error) = suspend_forest(&trees, &WALK) {
-            say!("tutti keeper: cannot suspend job {}: {}", self.launch.job, chain(&error));
+            say!([ProcessStuck] "tutti keeper: cannot suspend job {}: {}", self.launch.job, chain(&error));
         }
     }
 }

@@ -159,7 +159,7 @@ impl Job {
                 }
                 Effect::Abort { task, code, message } => abort = Some((task, code, message)),
                 Effect::Close { task, error } => {
-                    say!("tutti keeper: job {}: task at {task}: {error}", self.launch.job);
+                    say!([NotUnderstood] "tutti keeper: job {}: task at {task}: {error}", self.launch.job);
                     open &= task != index;
                 }
                 Effect::BarrierComplete { barrier } => {

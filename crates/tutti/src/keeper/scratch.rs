@@ -157,12 +157,12 @@ fn make(prefix: &Path, job: JobId, owner: Option<&Credentials>) -> Option<PathBu
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
-                say!("tutti keeper: job {job} has no TMPDIR of its own: {error}");
+                say!([GoesWithout] "tutti keeper: job {job} has no TMPDIR of its own: {error}");
                 return None;
             }
         }
     }
-    say!("tutti keeper: job {job} has no TMPDIR of its own: all its names are taken");
+    say!([GoesWithout] "tutti keeper: job {job} has no TMPDIR of its own: all its names are taken");
     None
 }
 
@@ -200,7 +200,7 @@ fn remove_now(path: &Path) {
     if let Err(error) = fs::remove_dir_all(path)
         && error.kind() != ErrorKind::NotFound
     {
-        say!("tutti keeper: cannot remove {}: {error}", path.display());
+        say!([System] "tutti keeper: cannot remove {}: {error}", path.display());
     }
 }
 

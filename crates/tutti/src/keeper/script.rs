@@ -56,7 +56,7 @@ pub(super) fn remove(directory: &Path) {
     if let Err(error) = fs::remove_dir_all(directory)
         && error.kind() != io::ErrorKind::NotFound
     {
-        say!("tutti keeper: cannot remove {}: {error}", directory.display());
+        say!([System] "tutti keeper: cannot remove {}: {error}", directory.display());
     }
 }
 

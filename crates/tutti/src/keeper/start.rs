@@ -177,7 +177,7 @@ impl Job {
         let (job, rank, root) = (self.launch.job, self.tasks[index].rank, child.pid);
         let mut watch = |fd: &OwnedFd, what| {
             context.watches.add(fd, what, Interest::READ).inspect_err(|error| {
-                say!("tutti keeper: job {job}: cannot watch a new process: {error}");
+                say!([System] "tutti keeper: job {job}: cannot watch a new process: {error}");
             })
         };
         let report_token = if self.held_back {

@@ -168,7 +168,7 @@ impl OutPipe {
         if self.token.is_none() {
             match watches.add(&self.file, self.watch, Interest::READ) {
                 Ok(token) => self.token = Some(token),
-                Err(error) => say!("tutti keeper: lost sight of a task's output: {error}"),
+                Err(error) => say!([System] "tutti keeper: lost sight of a task's output: {error}"),
             }
         }
     }
@@ -267,7 +267,7 @@ impl InPipe {
                 match watches.add(&self.file, self.watch, Interest::WRITE) {
                     Ok(token) => self.token = Some(token),
                     Err(error) => {
-                        say!("tutti keeper: gave up a task's input: {error}");
+                        say!([System] "tutti keeper: gave up a task's input: {error}");
                         return InputState::Closed;
                     }
                 }

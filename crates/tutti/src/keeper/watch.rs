@@ -84,7 +84,7 @@ impl Watches {
 
     pub(super) fn modify(&self, fd: impl AsFd, token: Token, interest: Interest) {
         if let Err(error) = self.poller.modify(fd, token.0, interest) {
-            say!("tutti keeper: cannot watch a descriptor: {error}");
+            say!([System] "tutti keeper: cannot watch a descriptor: {error}");
         }
     }
 

@@ -457,6 +457,11 @@ impl Instance {
         all
     }
 
+    /// What the daemons have said so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
     /// The number of a daemon's process.
     #[track_caller]
     pub(crate) fn daemon(&self, role: &str) -> i32 {
@@ -733,7 +738,7 @@ fn find_directory(path: &Path, name: &str, depth: u32, found: &mut Vec<PathBuf>)
 }
 
 /// The name of an instance's cgroup, as the product makes it.
-fn cgroup_name(dir: &Path, user: u32) -> String {
+pub(crate) fn cgroup_name(dir: &Path, user: u32) -> String {
     let hash =
         dir.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, &b| {
             (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)

@@ -215,6 +215,9 @@ fn an_agent_that_stands_still_through_its_lease_lets_nothing_run() {
     wait_for_state(&bed, "n3", "lost");
     within(LONG, "it runs elsewhere", || (ticks.lives().len() == 4).then_some(()));
     assert!(lives(before[0].0), "its process there is suspended, and not gone");
+    let log = std::fs::read_to_string(bed.node(3).directory().join("log")).unwrap();
+    let line = log.lines().find(|line| line.contains("has not said that tasks may go on"));
+    assert!(line.is_some_and(|line| line.ends_with(" [T063]")), "{log}");
     bed.node(3).signal("agent", Signal::SIGCONT).unwrap();
     wait_for_state(&bed, "n3", "up");
     eventually("it is gone", || (!lives(before[0].0)).then_some(()));

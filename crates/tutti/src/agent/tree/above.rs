@@ -49,7 +49,7 @@ impl Tree {
             Err(error) => {
                 // On this machine the controller may only be starting, and will be there in a moment.
                 if !self.options.is_root() {
-                    say!("tutti agent: cannot reach the cluster: {error:#}");
+                    say!([OutOfReach] "tutti agent: cannot reach the cluster: {error:#}");
                     self.candidates.failed(monotonic_ns());
                 }
                 return;

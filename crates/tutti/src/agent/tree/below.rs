@@ -248,7 +248,7 @@ impl Tree {
         };
         for (child, was_taken) in self.children.iter_mut().filter_map(late).collect::<Vec<_>>() {
             if was_taken {
-                say!("tutti agent: a branch has said nothing for too long");
+                say!([OutOfReach] "tutti agent: a branch has said nothing for too long");
             }
             self.lose_child(child, &LinkError::Closed);
         }
@@ -321,7 +321,7 @@ impl Tree {
     pub(super) fn lose_child(&mut self, child: Child, error: &LinkError) {
         let Some(below) = self.children.remove(&child) else { return };
         if below.is_taken() {
-            say!("tutti agent: lost the branch of {}: {error}", below.name);
+            say!([OutOfReach] "tutti agent: lost the branch of {}: {error}", below.name);
         }
         self.orders.remove(&child);
         self.sent_on.retain(|_, by| *by != child);

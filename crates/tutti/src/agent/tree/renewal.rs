@@ -67,7 +67,7 @@ impl Tree {
         if self.renewal.is_due(now_ns)
             && let Err(error) = self.ask_for_certificate()
         {
-            say!("tutti agent: cannot renew the certificate: {error:#}");
+            say!([NotTrusted] "tutti agent: cannot renew the certificate: {error:#}");
         }
     }
 
@@ -112,7 +112,9 @@ impl Tree {
         }
         match self.options.place.sign_again(&name, &request) {
             Ok(certificate) => self.on_renewed(name, certificate),
-            Err(error) => say!("tutti agent: {name} gets no new certificate: {error:#}"),
+            Err(error) => {
+                say!([NotTrusted] "tutti agent: {name} gets no new certificate: {error:#}")
+            }
         }
     }
 
@@ -120,7 +122,7 @@ impl Tree {
     pub(super) fn on_renewed(&mut self, name: String, certificate: Vec<u8>) {
         if name == self.options.name {
             if let Err(error) = self.take_certificate(&certificate) {
-                say!("tutti agent: the new certificate is of no use: {error:#}");
+                say!([NotTrusted] "tutti agent: the new certificate is of no use: {error:#}");
             }
             return;
         }

@@ -94,7 +94,7 @@ impl Tree {
     }
 
     fn turn_away(&mut self, token: u64, why: &str) {
-        say!("tutti agent: turned away somebody at the port: {why}");
+        say!([NotTrusted] "tutti agent: turned away somebody at the port: {why}");
         self.strangers.remove(&token);
     }
 

@@ -66,13 +66,13 @@ impl Tree {
         let Some(node) = self.routes.own() else { return };
         let vouch = match vouch(&stream, node) {
             Ok(vouch) => vouch,
-            Err(error) => return say!("tutti agent: who is at the gate? {error:#}"),
+            Err(error) => return say!([NotUnderstood] "tutti agent: who is at the gate? {error:#}"),
         };
         self.next_tunnel += 1;
         let tunnel = TunnelId { opener: node, number: self.next_tunnel };
         let token = self.token();
         if let Err(error) = self.tunnels.add(tunnel, to, (stream, token), Vec::new(), poller) {
-            return say!("tutti agent: cannot pass a client on: {error}");
+            return say!([System] "tutti agent: cannot pass a client on: {error}");
         }
         self.tunnelled.push(Tunnelled { to, tunnel, part: Part::Open(vouch) });
         self.tunnels.say_first(tunnel, said);
