@@ -2,12 +2,16 @@
 
 use crate::{Testbed, in_switch, ip};
 use anyhow::Context;
+use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// One node.
@@ -100,6 +104,36 @@ impl Node {
         command.env("TUTTI_DIR", &self.directory).env_remove("TUTTI_CLUSTER");
         command.stdin(Stdio::null());
         command
+    }
+
+    /// A connection from the node to an address.
+    ///
+    /// # Errors
+    /// If the node has no network, or nobody listens there.
+    pub fn dial(&self, to: &str) -> io::Result<TcpStream> {
+        self.in_network(|| TcpStream::connect(to))
+    }
+
+    /// Listens where the node's agent would.
+    ///
+    /// # Errors
+    /// If the node has no network, or its agent listens there.
+    pub fn listen(&self) -> io::Result<TcpListener> {
+        self.in_network(|| TcpListener::bind(self.address()))
+    }
+
+    /// Does something in the node's network: sockets that are made there stay there.
+    fn in_network<T: Send>(&self, what: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        let namespace = File::open(format!("/run/netns/{}", self.namespace))?;
+        // A thread has its own network, and this one keeps the one that it has.
+        let done = thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                setns(&namespace, CloneFlags::CLONE_NEWNET)?;
+                what()
+            });
+            there.join()
+        });
+        done.unwrap_or_else(|_| Err(io::Error::other("what was to be done there failed")))
     }
 
     /// A verb on the node.

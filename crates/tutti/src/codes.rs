@@ -46,6 +46,9 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Code> {
     }
     if let Some(error) = cause.downcast_ref::<LinkError>() {
         return match error {
+            LinkError::Io(error) if tutti_secure::StreamError::of(error).is_some() => {
+                Some(Code::NotTrusted)
+            }
             LinkError::Io(_) | LinkError::Closed => Some(Code::ControllerAway),
             LinkError::Decode(_) => Some(Code::OtherRelease),
             LinkError::TooLong(_) => Some(Code::TooMuchAsked),

@@ -142,6 +142,11 @@ impl Instance {
         self.directory.join("lock")
     }
 
+    /// Held by the daemon of this kind while it runs.
+    pub(crate) fn role_file(&self, role: &str) -> PathBuf {
+        self.directory.join(format!("{role}.lock"))
+    }
+
     /// What the daemons have to say.
     pub(crate) fn log_file(&self) -> PathBuf {
         self.directory.join("log")

@@ -51,6 +51,16 @@ pub(crate) enum LinkError {
     Closed,
 }
 
+impl LinkError {
+    /// The text with that of what caused it, which says what is wrong.
+    pub(crate) fn whole(&self) -> String {
+        match std::error::Error::source(self) {
+            Some(cause) => format!("{self}: {cause}"),
+            None => self.to_string(),
+        }
+    }
+}
+
 /// What carries the bytes of a connection: without waiting, as sockets that are set so do.
 pub(crate) trait Transport: Read + Write + AsFd {
     /// Whether something must be written before anything else can happen, as while both sides are
@@ -160,16 +170,34 @@ impl FarLink {
     pub(crate) fn call<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
         self.call_blocking()
     }
+
+    /// Sends all that is queued and waits for the peer's greeting, which tells its version: for who has
+    /// something to say that is not for everybody.
+    ///
+    /// # Errors
+    /// If the peer is gone, or does not speak this version of the protocol.
+    pub(crate) fn meet(&mut self) -> Result<(), LinkError> {
+        self.send_all()?;
+        while !self.take_greeting()? {
+            self.receive_some()?;
+        }
+        Ok(())
+    }
 }
 
 impl<S: Transport> Link<S> {
-    fn call_blocking<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
+    fn send_all(&mut self) -> Result<(), LinkError> {
         if let Some(error) = self.overlong {
             return Err(error.into());
         }
         self.stream.write_all(&self.output[self.sent..])?;
         self.output.clear();
         self.sent = 0;
+        Ok(())
+    }
+
+    fn call_blocking<M: DeserializeOwned>(&mut self) -> Result<M, LinkError> {
+        self.send_all()?;
         loop {
             if let Some(message) = self.next()? {
                 return Ok(message);

@@ -22,6 +22,7 @@ mod output;
 mod outside;
 mod parameter;
 mod sender;
+mod sole;
 mod supervise;
 #[cfg(test)]
 mod world;

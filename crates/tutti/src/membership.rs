@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use tutti_secure::{
     Authority, Clock, Credentials, Endpoint, Key, Name, Role, Secret, Token, Tokens,
 };
-use tutti_wire::limits::PROTOCOL_VERSION;
+use tutti_wire::limits::TRANSPORT_VERSION;
 
 /// The port that agents listen at, unless another is named.
 pub(crate) const PORT: u16 = 7716;
@@ -180,7 +180,7 @@ impl Place {
     /// This machine's end of connections with others.
     pub(crate) fn endpoint(&self) -> anyhow::Result<Endpoint> {
         let credentials = self.credentials()?;
-        Ok(Endpoint::new(&credentials, PROTOCOL_VERSION, Clock::system())?)
+        Ok(Endpoint::new(&credentials, TRANSPORT_VERSION, Clock::system())?)
     }
 
     /// Gives out a token.

@@ -475,6 +475,9 @@ fn clean_up(instance: &Instance) {
     {
         let _ = std::fs::remove_file(socket);
     }
+    for role in ROLES {
+        let _ = std::fs::remove_file(instance.role_file(role));
+    }
     let _ = std::fs::remove_dir(instance.spool());
     let log = instance.log_file();
     if instance.private || std::fs::metadata(&log).is_ok_and(|log| log.len() == 0) {

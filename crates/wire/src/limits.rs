@@ -3,6 +3,10 @@
 /// The version of the messages; peers of another version are refused with both versions named.
 pub const PROTOCOL_VERSION: u16 = 4;
 
+/// Version of what carries messages between machines: TLS, frames, and the greeting that says which
+/// [`PROTOCOL_VERSION`] a side speaks. Machines that differ in this one can't even tell each other so.
+pub const TRANSPORT_VERSION: u16 = 1;
+
 /// A control frame: a job's arguments and environment (at most 2 MiB each for the kernel to accept
 /// them), a script, or the list of many jobs.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;

@@ -331,7 +331,7 @@ impl Tree {
         if let Some(up) = &mut self.up
             && let Err(error) = up.neighbour.settle::<FromBranch>(poller)
         {
-            self.lose_parent(&error.to_string());
+            self.lose_parent(&error.whole());
         }
         self.strangers.retain(|&token, stranger| stranger.link.settle(poller, token).is_ok());
         let broken: Vec<(Child, LinkError)> = self

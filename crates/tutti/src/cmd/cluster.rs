@@ -16,7 +16,7 @@ use tutti_secure::{Clock, Credentials, Key, Name, Newcomer, Token};
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::join::{Redeem, Redeemed};
-use tutti_wire::limits::PROTOCOL_VERSION;
+use tutti_wire::limits::TRANSPORT_VERSION;
 use tutti_wire::units::{format_seconds, parse_duration};
 
 /// How long a machine may take to answer.
@@ -176,20 +176,20 @@ fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership
     let local = socket.local_addr()?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))?;
-    let newcomer = Newcomer::new(token, PROTOCOL_VERSION, Clock::system())?;
+    let newcomer = Newcomer::new(token, TRANSPORT_VERSION, Clock::system())?;
     let mut stream = newcomer.connect(socket)?;
     stream.set_nonblocking(false)?;
     let key = Key::generate()?;
     let mut link = FarLink::over(stream);
+    let answers_badly = || format!("the machine at {head} did not answer well");
     link.greet(Role::Newcomer);
+    link.meet().with_context(answers_badly)?;
     link.send(&Redeem {
         secret: token.secret().as_bytes().to_vec().into(),
         name: name.clone(),
         request: key.request()?.into(),
     });
-    let answer =
-        link.call().with_context(|| format!("the machine at {head} did not answer well"))?;
-    match answer {
+    match link.call().with_context(answers_badly)? {
         Redeemed::Refused { reason } => Err(coded(Code::NotTrusted, reason)),
         Redeemed::Taken { cluster, certificate, authority, addresses } => {
             let credentials = Credentials::new(key, &certificate, &authority)?;

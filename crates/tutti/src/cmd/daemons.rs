@@ -7,6 +7,7 @@ use crate::instance::Instance;
 use crate::keeper::{self, KeeperOptions};
 use crate::membership::Place;
 use crate::output::print;
+use crate::sole::Sole;
 use clap::Args;
 use std::path::PathBuf;
 use tutti_linux::cgroup::Hierarchy;
@@ -62,13 +63,16 @@ const DESCRIPTORS: u64 = 1 << 19;
 
 pub(crate) fn controller(args: DaemonArgs) -> anyhow::Result<Exit> {
     prepare();
-    controller::main(ControllerOptions { instance: Instance::at(args.directory) })?;
+    let instance = Instance::at(args.directory);
+    let _sole = Sole::claim(&instance, "controller")?;
+    controller::main(ControllerOptions { instance })?;
     Ok(Exit::OK)
 }
 
 pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
     prepare();
     let instance = Instance::at(args.daemon.directory);
+    let _sole = Sole::claim(&instance, "agent")?;
     let host = || nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
     let place = Place::of(&instance);
     let membership = place.membership()?;

@@ -145,7 +145,7 @@ fn output_in_bulk_of_many_nodes_is_whole() {
 }
 
 /// What switches each node made: when due, who left, who came.
-fn switches(bed: &Bed) -> BTreeMap<String, BTreeSet<(u64, String, String)>> {
+pub(crate) fn switches(bed: &Bed) -> BTreeMap<String, BTreeSet<(u64, String, String)>> {
     let Value::Array(nodes) = bed.tutti(2, &["switches", "-n", "1000", "--json"]).expect(0).json()
     else {
         panic!("no list of switches")

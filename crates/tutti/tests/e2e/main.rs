@@ -26,6 +26,7 @@ mod leftovers;
 mod mpi;
 mod nodes;
 mod partition;
+mod port;
 mod priority;
 mod recovery;
 mod run;

@@ -141,11 +141,11 @@ impl Tree {
             match up.neighbour.next::<ToBranch>() {
                 Ok(Some(message)) => self.on_word_from_above(message),
                 Ok(None) => break,
-                Err(error) => return self.lose_parent(&error.to_string()),
+                Err(error) => return self.lose_parent(&error.whole()),
             }
         }
         if let Err(error) = received {
-            self.lose_parent(&error.to_string());
+            self.lose_parent(&error.whole());
         }
     }
 

@@ -291,7 +291,8 @@ impl Tree {
         }
         let Some(error) = self.time_error(now_ns) else { return };
         let (went, lease) = (self.clock.at(now_ns), self.vouches_until(now_ns));
-        for below in self.children.values_mut() {
+        // Who reads no answers gets no more of them: they would gather here.
+        for below in self.children.values_mut().filter(|below| !below.neighbour.link.is_behind()) {
             if let Some((asked_ns, came_ns)) = below.asked_ns.take() {
                 let came = self.clock.at(came_ns).min(went);
                 let reply = ClockReply { asked_ns, came, went, error, lease };
@@ -320,12 +321,12 @@ impl Tree {
 
     pub(super) fn lose_child(&mut self, child: Child, error: &LinkError) {
         let Some(below) = self.children.remove(&child) else { return };
-        if below.is_taken() {
-            say!([OutOfReach] "tutti agent: lost the branch of {}: {error}", below.name);
-        }
         self.orders.remove(&child);
         self.sent_on.retain(|_, by| *by != child);
         let nodes = self.routes.lose(child);
+        if !nodes.is_empty() {
+            say!([OutOfReach] "tutti agent: lost the branch of {}: {}", below.name, error.whole());
+        }
         self.lose_nodes(child, nodes);
     }
 

@@ -5,7 +5,7 @@ use super::below::{Below, PATIENCE_NS};
 use super::renewal::Renewal;
 use super::{Carrier, Neighbour, PORT, Stranger, Tree};
 use crate::agent::carrier;
-use crate::link::{Interest, Link, Poller};
+use crate::link::{Interest, Link, LinkError, Poller};
 use crate::outside::time::monotonic_ns;
 use anyhow::Context;
 use std::io::{self, ErrorKind};
@@ -48,7 +48,7 @@ impl Tree {
     pub(super) fn on_port(&mut self, poller: &Poller) {
         while let Some(Ok((socket, _))) = self.port.as_ref().map(TcpListener::accept) {
             if self.strangers.len() >= STRANGERS_MAX {
-                continue;
+                self.drop_slowest_stranger();
             }
             let Some(endpoint) = &self.endpoint else { continue };
             let stream = carrier::end_when_silent(&socket).and_then(|()| endpoint.accept(socket));
@@ -74,9 +74,12 @@ impl Tree {
         let received = link.receive();
         let role = match link.next_greeting() {
             Ok(Some(role)) => role,
-            Ok(None) if received.is_ok() => return,
-            Ok(None) => return drop(self.strangers.remove(&token)),
-            Err(error) => return self.turn_away(token, &error.to_string()),
+            Ok(None) => match received {
+                Ok(()) => return,
+                Err(LinkError::Closed) => return drop(self.strangers.remove(&token)),
+                Err(error) => return self.turn_away(token, &error.whole()),
+            },
+            Err(error) => return self.turn_away(token, &error.whole()),
         };
         let peer = link.transport().peer().cloned();
         match (role, peer) {
@@ -84,7 +87,7 @@ impl Tree {
                 Ok(Some(asked)) => self.admit(token, &asked),
                 Ok(None) if received.is_ok() => {}
                 Ok(None) => drop(self.strangers.remove(&token)),
-                Err(error) => self.turn_away(token, &error.to_string()),
+                Err(error) => self.turn_away(token, &error.whole()),
             },
             (Role::Agent, Some(member)) if member.role == tutti_secure::Role::Node => {
                 self.adopt(token, member.name.as_str());
@@ -95,7 +98,18 @@ impl Tree {
 
     fn turn_away(&mut self, token: u64, why: &str) {
         say!([NotTrusted] "tutti agent: turned away somebody at the port: {why}");
-        self.strangers.remove(&token);
+        if let Some(mut stranger) = self.strangers.remove(&token) {
+            // Our greeting tells one of another release so.
+            let _ = stranger.link.flush();
+        }
+    }
+
+    /// Who means well says in a moment what he wants: so he finds a place, however many say nothing.
+    fn drop_slowest_stranger(&mut self) {
+        let slowest = self.strangers.iter().min_by_key(|(_, stranger)| stranger.until_ns);
+        if let Some(token) = slowest.map(|(&token, _)| token) {
+            self.strangers.remove(&token);
+        }
     }
 
     /// Takes a token for a certificate.

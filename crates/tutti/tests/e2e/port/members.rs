@@ -1,0 +1,195 @@
+//! Members that misbehave, are copied, or whose clocks are wrong.
+
+use super::{
+    Calm, Speaker, frame, head_says, invite, is_closed, log, memory_kib, two_and_a_stranger,
+};
+use crate::cluster::{Bed, switches};
+use crate::harness::{Running, eventually};
+use nix::sys::signal::Signal;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tutti_core::{NodeSpec, ProcessorSet};
+use tutti_wire::branch::{FromBranch, Joining, Order, Origin, Report, ToBranch};
+use tutti_wire::frame::decode;
+use tutti_wire::limits::FRAME_BYTES_MAX;
+use tutti_wire::tree::{FromAgent, Join, ToAgent};
+use tutti_wire::{Hello, Role as Speaks};
+
+fn here(name: &str) -> FromBranch {
+    FromBranch::Here { name: name.into(), address: String::new(), unreachable: Vec::new() }
+}
+
+fn to_branch(speaker: &mut Speaker) -> Option<ToBranch> {
+    speaker.hear(|payload| decode::<ToBranch>(payload).unwrap())
+}
+
+#[test]
+fn a_member_that_misbehaves_is_let_go() {
+    let bed = Bed::up(3, &[0]);
+    bed.tutti(3, &["down"]).expect(0);
+    let calm = Calm::before(&bed, &[1, 2]);
+    let agent = Hello { role: Speaks::Agent }.to_frame();
+    let too_long = u32::try_from(FRAME_BYTES_MAX + 1).unwrap().to_le_bytes();
+    let here_again = [frame(&here("n3")), frame(&here("n3"))].concat();
+    let clock = frame(&FromBranch::Clock { asked_ns: 1 });
+    let mut misbehaving = Vec::new();
+    for (who, bytes) in [
+        ("no message", &[&[9, 0, 0, 0][..], &[0xee; 9]].concat()),
+        ("too long a frame", &too_long.to_vec()),
+        ("half a frame", &[&[200, 0, 0, 0][..], &[1; 50]].concat()),
+        ("nothing", &Vec::new()),
+        ("who is here twice", &here_again),
+        ("who asks before he is taken", &clock),
+    ] {
+        let mut member = Speaker::member(&bed, 3);
+        member.greet(Speaks::Agent);
+        member.write(bytes);
+        misbehaving.push((member.stream, who));
+    }
+    for (stream, who) in misbehaving {
+        is_closed(stream, who);
+    }
+    // Who takes another's name.
+    let mut member = Speaker::member(&bed, 3);
+    member.greet(Speaks::Agent);
+    member.say(&here("n2"));
+    let answer = to_branch(&mut member);
+    let is_told = |reason: &str| reason.contains("is not that of a node named n2");
+    assert!(matches!(&answer, Some(ToBranch::Refused { reason }) if is_told(reason)), "{answer:?}");
+    is_closed(member.stream, "who takes another's name");
+    // Who is taken, asks without end and reads nothing.
+    let mut member = Speaker::member(&bed, 3);
+    member.greet(Speaks::Agent);
+    member.say(&here("n3"));
+    assert!(matches!(to_branch(&mut member), Some(ToBranch::Taken { .. })));
+    let (questions, before_kib) = (clock.repeat(1000), memory_kib(&bed));
+    let asking = Instant::now();
+    while asking.elapsed() < Duration::from_secs(3) {
+        member.write(&questions);
+    }
+    bed.tutti(2, &["run", "-N", "2", "true"]).expect(0);
+    let more_kib = memory_kib(&bed).saturating_sub(before_kib);
+    assert!(more_kib < 32 << 10, "the agent has {more_kib} KiB more");
+    drop(member);
+    // Who is taken, and silent.
+    let mut member = Speaker::over(Speaker::member(&bed, 3).stream);
+    member.write(&agent);
+    member.say(&here("n3"));
+    is_closed(member.stream, "who is taken and says nothing");
+    head_says(&bed, "said nothing for too long");
+    calm.expect_undisturbed();
+    bed.tutti(3, &["up"]).expect(0);
+    bed.tutti(3, &["run", "-N", "3", "true"]).expect(0);
+}
+
+#[test]
+fn a_copy_of_a_node_does_not_get_its_place() {
+    let bed = two_and_a_stranger();
+    let calm = Calm::before(&bed, &[1, 2]);
+    let mut copy = Speaker::member(&bed, 2);
+    copy.greet(Speaks::Agent);
+    copy.say(&here("n2"));
+    assert!(matches!(to_branch(&mut copy), Some(ToBranch::Taken { .. })));
+    let spec =
+        NodeSpec { name: "n2".into(), processors: ProcessorSet::first(64), memory_bytes: 1 << 40 };
+    let (held, attach, address) = (Vec::new(), Vec::new().into(), String::new());
+    let join = Join { spec, held, attach, address, tasks_max: 9, keeper: 9 };
+    let from = Origin::Joiner(Joining { attempt: 1, life: 9, depth: 1, ..Joining::default() });
+    copy.say(&FromBranch::Reports(vec![Report { from, report: FromAgent::Join(join) }]));
+    let refusal = loop {
+        match to_branch(&mut copy) {
+            Some(ToBranch::Orders(orders)) => break orders,
+            Some(_) => {}
+            None => panic!("it was let go without a word"),
+        }
+    };
+    let [Order { order: ToAgent::Refused { reason }, .. }] = &refusal[..] else {
+        panic!("{refusal:?}")
+    };
+    assert!(reason.contains("a node named n2 has joined already"), "{reason}");
+    drop(copy);
+    // A real one: the state of n2, taken along to another machine.
+    let state = |number: usize| bed.node(number).directory().join("cluster");
+    std::fs::create_dir_all(state(3)).unwrap();
+    for entry in std::fs::read_dir(state(2)).unwrap().flatten() {
+        std::fs::copy(entry.path(), state(3).join(entry.file_name())).unwrap();
+    }
+    let copy = bed.start(3, &["up"]);
+    eventually("the copy hears why", || {
+        log(&bed, 3).contains("a node named n2 has joined already").then_some(())
+    });
+    drop(copy);
+    bed.node(3).signal("up", Signal::SIGTERM).unwrap();
+    eventually("it is gone", || (!bed.node(3).directory().join("lock").exists()).then_some(()));
+    calm.expect_undisturbed();
+}
+
+/// The last moments at which all of two nodes switched together.
+fn latest_together(bed: &Bed) -> Option<u64> {
+    let nodes = switches(bed);
+    let (one, other) = (nodes.get("n1")?, nodes.get("n2")?);
+    one.intersection(other).map(|record| record.0).max()
+}
+
+#[test]
+fn a_wall_clock_that_is_set_changes_nothing_but_who_is_let_in() {
+    let bed = Bed::of(2, &[0]);
+    let address = bed.node(1).address();
+    bed.tutti(1, &["up", "--listen", &address, "--name", "n1", "--trust-root"]).expect(0);
+    bed.tutti(1, &["params", "quantum=50ms", "lease=5m"]).expect(0);
+    let wall = bed.audit.work.join("wall");
+    let set = |seconds: i64| std::fs::write(&wall, seconds.to_string()).unwrap();
+    set(0);
+    let token = invite(&bed).to_string();
+    let mut join = bed.node(2).tutti(&["join", &address, &token, "--name", "n2"]);
+    join.env("LD_PRELOAD", shifted_clock()).env("WALL", &wall);
+    Running::start(join).wait().expect(0);
+    let job = ["submit", "--parsable", "-N", "2", "-n", "4", "-o", "/dev/null", "--", "sleep"];
+    let jobs = [0, 1].map(|_| {
+        let job = bed.tutti(1, &[&job[..], &[&bed.audit.nap]].concat()).expect(0).text();
+        job.trim().to_owned()
+    });
+    let switch_on = || {
+        let before = eventually("they switch together", || latest_together(&bed));
+        let after = before + 10 * 50_000_000;
+        eventually("they still do", || latest_together(&bed).filter(|&last| last > after));
+    };
+    // By hours, and by more than a certificate is good for: who is connected stays so.
+    for seconds in [3600, -7200, 40 * 86_400, -40 * 86_400] {
+        set(seconds);
+        switch_on();
+        bed.tutti(2, &["run", "-N", "2", "true"]).expect(0);
+    }
+    for (seconds, why) in [(40 * 86_400, "has run out"), (-40 * 86_400, "is not valid yet")] {
+        set(seconds);
+        let node = bed.node(2);
+        let former = node.daemon("agent").unwrap();
+        node.signal("agent", Signal::SIGKILL).unwrap();
+        eventually("another agent", || node.daemon("agent").filter(|&agent| agent != former));
+        // It is told why, and what to look at.
+        eventually(why, || {
+            let log = log(&bed, 2);
+            (log.contains(why) && log.contains("the clock of this machine")).then_some(())
+        });
+        eventually("it is missed", || (bed.states()["n2"] == "unreachable").then_some(()));
+        set(0);
+        eventually("it is back", || (bed.states()["n2"] == "up").then_some(()));
+        switch_on();
+    }
+    for job in &jobs {
+        let shown = bed.tutti(1, &["ps", "--json", job]).expect(0).json();
+        assert_eq!(shown[0]["state"], "running");
+    }
+    bed.tutti(1, &["cancel", "--now", &jobs[0], &jobs[1]]).expect(0);
+}
+
+/// See `wall.c`.
+fn shifted_clock() -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/wall.c");
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wall.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O2", "-o"]).args([&built, &source]).arg("-ldl");
+    assert!(compiler.status().unwrap().success(), "run tests/install-deps");
+    built
+}
