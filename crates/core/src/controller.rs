@@ -7,6 +7,7 @@
 //! Whatever an event names that is not known (any more) is ignored: reports cross on their way
 //! with decisions, and the core must not trust anybody to send only what makes sense.
 
+use crate::access::Access;
 use crate::action::{Action, Refusal};
 use crate::bank::Bank;
 use crate::by_class::{ByClass, Circuits};
@@ -58,6 +59,8 @@ pub struct Core {
     pub(crate) by_class: ByClass,
     pub(crate) circuits: Circuits,
     pub(crate) bank: Bank,
+    /// Who may hand in jobs.
+    pub(crate) access: Access,
     /// Processors that others than our jobs use.
     pub(crate) foreign: BTreeMap<NodeId, ProcessorSet>,
     pub(crate) ledger: Ledger,
@@ -113,6 +116,7 @@ impl Core {
             by_class: ByClass::default(),
             circuits: Circuits::default(),
             bank: Bank::default(),
+            access: Access::new(),
             foreign: BTreeMap::new(),
             ledger: Ledger::default(),
             frame: Frame::default(),
@@ -200,6 +204,7 @@ impl Core {
             Event::Foreign { node, processors } => self.on_foreign(*node, processors),
             Event::SetCircuits { name, circuits } => self.circuits.set(name, *circuits),
             Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
+            Event::SetAccess { grantee, origin } => self.on_set_access(*grantee, origin.as_ref()),
             Event::Began => self.stopping = false,
             Event::ShutDown => self.on_shut_down(now, actions),
             // The wish is spent; if it is still due, it is made again.
@@ -282,6 +287,7 @@ impl Core {
             .hash(&mut digest);
         (&self.by_class, &self.circuits, &self.bank, &self.foreign, self.wake, self.longer_leases)
             .hash(&mut digest);
+        self.access.hash(&mut digest);
         digest.finish()
     }
 
@@ -597,6 +603,7 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::TasksEnded { .. }
         | Event::Signal { .. }
         | Event::SetBank { .. }
+        | Event::SetAccess { .. }
         | Event::Foreign { .. }
         | Event::SetCircuits { .. }
         | Event::Tick => false,
@@ -649,6 +656,7 @@ const fn is_interference(event: &Event) -> bool {
         | Event::Cancel { .. }
         | Event::Signal { .. }
         | Event::SetBank { .. }
+        | Event::SetAccess { .. }
         | Event::Foreign { .. }
         | Event::SetCircuits { .. }
         | Event::FrontEndLost { .. }

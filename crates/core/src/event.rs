@@ -1,5 +1,6 @@
 //! All that can happen. Closed: what is not here cannot change a decision.
 
+use crate::access::{Grantee, Origin};
 use crate::bank::{BankAccount, ProcessorTime};
 use crate::class::ClassSpec;
 use crate::figures::{Figures, LoadAverages};
@@ -204,6 +205,13 @@ pub enum Event {
         account: BankAccount,
         /// How much in all; `None`: there is to be no account, so as much as they like.
         allowance: Option<ProcessorTime>,
+    },
+    /// An administrator says who may hand in jobs, and from which machines.
+    SetAccess {
+        /// Who.
+        grantee: Grantee,
+        /// From where; `None`: he is not listed any more.
+        origin: Option<Origin>,
     },
     /// A driver begins, with what an earlier one left: if that was told to end the instance, it has.
     Began,

@@ -21,6 +21,7 @@
 
 extern crate alloc;
 
+pub mod access;
 pub mod action;
 mod aside;
 mod attendance;
@@ -62,6 +63,7 @@ pub mod timetable;
 pub mod view;
 mod wish;
 
+pub use access::{Access, Grantee, Origin};
 pub use action::{Action, Refusal, TaskPlacement};
 pub use aside::Place;
 pub use bank::{Balance, BankAccount, ProcessorTime};

@@ -232,6 +232,11 @@ pub(crate) fn places() -> Vec<PathBuf> {
     places
 }
 
+/// What this machine is called.
+pub(crate) fn host_name() -> String {
+    nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }

@@ -157,6 +157,10 @@ codes! {
         "The instance is ending."
         "The job was declined."
         "Hand it in again when the instance is up.";
+    39 NoAccess
+        "The list of who may hand in jobs, and from which machines, does not have the user and this machine."
+        "The job was declined."
+        "The message says from where, if from anywhere. `tutti access` shows the list; root can change it.";
     40 NodeLost
         "A node was lost, or what held the job's tasks there."
         "The job ended with exit code 121; its other tasks were ended."

@@ -5,8 +5,8 @@ use crate::code::Code;
 use crate::history::{EndedQuery, EndedReport, PageEnd};
 use crate::launch::LaunchSpec;
 use crate::report::{
-    BankReport, ClassReport, HistoryReport, JobReport, NodeReport, ParamReport, PeriodReport,
-    StatusReport, SwitchRecord, Target, TaskReport,
+    AccessReport, BankReport, ClassReport, HistoryReport, JobReport, NodeReport, ParamReport,
+    PeriodReport, StatusReport, SwitchRecord, Target, TaskReport,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -115,6 +115,13 @@ pub enum Request {
     /// Set allowances of processor time: `Bank`.
     SetBank {
         /// Accounts (`ada`, `@physics`) and their allowances, as text; all are set or none.
+        settings: Vec<(String, String)>,
+    },
+    /// `Access`.
+    Access,
+    /// Say who may hand in jobs, and from where: `Access`.
+    SetAccess {
+        /// Users, groups (`@physics`) or `everybody`, and machines, as text; all are set or none.
         settings: Vec<(String, String)>,
     },
     /// Say what is otherwise in some hours of the week: `Params`.
@@ -293,6 +300,8 @@ pub enum Reply {
     },
     /// The accounts with an allowance, users first.
     Bank(Vec<BankReport>),
+    /// Who may hand in jobs; empty: everybody, from everywhere.
+    Access(Vec<AccessReport>),
     /// Switches by node, oldest first.
     Switches(Vec<(String, Vec<SwitchRecord>)>),
     /// How the instance fares.

@@ -221,6 +221,15 @@ pub struct BankReport {
     pub left_s: u64,
 }
 
+/// Who may hand in jobs from where, as `tutti access` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessReport {
+    /// A user's name, a group's behind an `@`, or `everybody`; a number where there is no name.
+    pub who: String,
+    /// A list of nodes and sets of nodes, or `anywhere`.
+    pub from: String,
+}
+
 /// One switch, as the switch thread of an agent recorded it. Times are nanoseconds of cluster time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchRecord {

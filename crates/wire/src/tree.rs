@@ -75,6 +75,8 @@ pub enum ToAgent {
     },
     /// End all jobs, the keeper and yourself.
     Stop,
+    /// Go out of service: suspend all jobs, say `Leaving`, and wait for `Stop`.
+    Leave,
 }
 
 /// What a controller can ask of an agent.

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use tutti_core::param::{Param, Shown};
 use tutti_core::{
-    BankAccount, CircuitName, CircuitSpec, ClassName, ClusterTime, Event, Figures, JobId, JobSpec,
-    LoadAverages, Nanos, NodeId, NodeSetName, ProcessorSet, ProcessorTime, Rank, TaskStatus, class,
-    params,
+    BankAccount, CircuitName, CircuitSpec, ClassName, ClusterTime, Event, Figures, Grantee, JobId,
+    JobSpec, LoadAverages, Nanos, NodeId, NodeSetName, Origin, ProcessorSet, ProcessorTime, Rank,
+    TaskStatus, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -191,6 +191,8 @@ fn nonsense(cluster: &mut Cluster, job: JobId, node: NodeId) {
         Event::NodeRemoved { node },
         Event::SetDrained { node, reason: Some(String::new()) },
         Event::SetDrained { node, reason: None },
+        Event::SetAccess { grantee: Grantee::Everybody, origin: Some(Origin::Anywhere) },
+        Event::SetAccess { grantee: Grantee::Everybody, origin: None },
         Event::SetNodeSet { name: NodeSetName::new("gpu"), nodes: [node].into() },
         Event::TasksEnded { job, ranks: vec![rank], status },
         Event::TasksEnded { job, ranks: vec![], status },

@@ -414,31 +414,36 @@ impl Agent {
                 self.tell_controller(FromAgent::Answer { query, answer });
             }
             ToAgent::Stop => self.close_down(),
+            ToAgent::Leave => self.leave(),
         }
     }
 
-    /// The node goes out of service, by the word of its supervisor. The controller takes note before
-    /// anything is ended here: no task is said to have failed by it, and whoever asks after the end
-    /// hears that the node is gone.
+    /// By the word of its supervisor.
     fn on_signals(&mut self) {
         while let Ok(Some(signal)) = self.signals.read_signal() {
             if !answers_for(signal.ssi_pid, self.parent) {
                 self.sent_away = Some(signal.ssi_pid);
                 continue;
             }
-            if self.stopping || self.leaves_by_ns.is_some() {
-                continue;
-            }
-            self.tree.release_children();
-            if self.welcomed {
-                // From then on jobs that were here may run elsewhere.
-                self.lease.end();
-                self.switch.lapse();
-                self.tell_controller(FromAgent::Leaving);
-                self.leaves_by_ns = Some(clock::monotonic_ns() + LEAVE_NS);
-            } else {
-                self.close_down();
-            }
+            self.leave();
+        }
+    }
+
+    /// The node goes out of service. The controller takes note before anything is ended here: no task is
+    /// said to have failed by it, and whoever asks after the end hears that the node is gone.
+    fn leave(&mut self) {
+        if self.stopping || self.leaves_by_ns.is_some() {
+            return;
+        }
+        self.tree.release_children();
+        if self.welcomed {
+            // From then on jobs that were here may run elsewhere.
+            self.lease.end();
+            self.switch.lapse();
+            self.tell_controller(FromAgent::Leaving);
+            self.leaves_by_ns = Some(clock::monotonic_ns() + LEAVE_NS);
+        } else {
+            self.close_down();
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::start_daemon;
-use crate::instance::Instance;
+use crate::instance::{Instance, host_name};
 use crate::link::FarLink;
 use crate::membership::{Membership, PORT, Place};
 use crate::output::print;
@@ -145,10 +145,6 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
         membership.name, membership.cluster
     ))?;
     Ok(Exit::OK)
-}
-
-pub(crate) fn host_name() -> String {
-    nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The address with the usual port, if it has none.

@@ -73,7 +73,6 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
     prepare();
     let instance = Instance::at(args.daemon.directory);
     let _sole = Sole::claim(&instance, "agent")?;
-    let host = || nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
     let place = Place::of(&instance);
     let membership = place.membership()?;
     let member = membership.as_ref().map(|membership| membership.name.clone());
@@ -82,7 +81,7 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
         keeper: instance.keeper_socket(),
         gate: instance.gate_socket(),
         cgroup_name: instance.cgroup_name(),
-        node: args.node.or(member).unwrap_or_else(host),
+        node: args.node.or(member).unwrap_or_else(crate::instance::host_name),
         private: instance.private,
         membership,
         place,

@@ -1,5 +1,6 @@
 //! The command line: one file a verb, and the table of them here.
 
+mod access;
 mod adopt;
 mod bank;
 mod bench;
@@ -71,6 +72,8 @@ pub(crate) enum Verb {
     Params(params::ParamsArgs),
     /// Show and set how much processor time users and groups may use
     Bank(bank::BankArgs),
+    /// Show and say who may hand in jobs, and from which machines
+    Access(access::AccessArgs),
     /// Show the latest switches: when they were due, and when they were done
     Switches(list::SwitchesArgs),
     /// Start an instance: the system's as root, your own otherwise
@@ -174,6 +177,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Resume(args) => jobs::resume(&args),
         Verb::Params(args) => params::execute(args),
         Verb::Bank(args) => bank::execute(&args),
+        Verb::Access(args) => access::execute(&args),
         Verb::Switches(args) => list::switches(&args),
         Verb::Up(args) => up::up(&args),
         Verb::Down(args) => up::down(&args),

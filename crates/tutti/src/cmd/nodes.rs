@@ -59,7 +59,7 @@ enum Order {
         /// Which
         #[arg(value_name = "NODES", value_parser = node_list)]
         nodes: String,
-        /// Even if they have jobs: these end as if the node were lost
+        /// Even if they have jobs: these end as if the node were lost, once it runs nothing of them
         #[arg(long)]
         now: bool,
     },

@@ -1,11 +1,11 @@
 //! `tutti up` and `tutti down`.
 
-use super::cluster::{host_name, invitation, with_port};
+use super::cluster::{invitation, with_port};
 use super::submit::order;
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::{duration, start_daemon};
-use crate::instance::Instance;
+use crate::instance::{Instance, host_name};
 use crate::membership::{Membership, Place};
 use crate::output::print;
 use crate::supervise;

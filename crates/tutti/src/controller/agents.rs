@@ -57,6 +57,8 @@ pub(super) struct NodeEntry {
     pub(super) keeper: Option<u64>,
     /// When its agent first joined, if it joined under another controller: at the beginning.
     pub(super) joined: ClusterTime,
+    /// Whether it is to be forgotten as soon as nothing of ours runs there.
+    pub(super) is_removed: bool,
     /// When it counts as lost, while its agent is not there.
     pub(super) missed: Option<Missed>,
     /// What it has, and launches of jobs that are in line again, or run elsewhere, of which it still ends
@@ -97,6 +99,7 @@ impl NodeEntry {
             unconfirmed: BTreeMap::new(),
             remembered: BTreeSet::new(),
             joined: ClusterTime::default(),
+            is_removed: false,
             missed: None,
             residue: None,
         }
@@ -529,13 +532,15 @@ impl Driver {
         if self.is_abandoned() {
             self.give_up(node);
         }
+        self.finish_removal(node);
     }
 
     /// A node goes out of service. What ends there from now on ends because of that, and is not asked
     /// for any more.
     fn on_leaving(&mut self, node: NodeId) {
-        self.on_node_lost(node);
+        // Before it may be forgotten.
         self.tell_node(node, ToAgent::Stop);
+        self.on_node_lost(node);
         if let Some(entry) = self.nodes.get_mut(&node) {
             entry.agent = None;
         }

@@ -15,7 +15,7 @@ type Order = (BankAccount, Option<ProcessorTime>);
 impl Driver {
     pub(super) fn reply_bank(&mut self, token: u64) {
         let accounts = self.core.bank().map(|(account, balance)| BankReport {
-            account: name(account),
+            account: account_name(account),
             allowance_s: balance.allowance.seconds(),
             used_s: balance.used.seconds(),
             left_s: balance.left().seconds(),
@@ -63,19 +63,28 @@ impl Driver {
 
 /// `ada`, or `@physics` for a group; numbers do too.
 fn account(text: &str) -> Result<BankAccount, String> {
-    let Some(group) = text.strip_prefix('@') else {
-        let known = User::from_name(text).ok().flatten().map(|user| user.uid.as_raw());
-        let uid = known.or_else(|| text.parse().ok());
-        let uid = uid.ok_or_else(|| format!("there is no user {text}; a group is @{text}"))?;
-        return Ok(BankAccount::User(UserId(uid)));
-    };
-    let known = Group::from_name(group).ok().flatten().map(|group| group.gid.as_raw());
-    let gid = known.or_else(|| group.parse().ok());
-    let gid = gid.ok_or_else(|| format!("there is no group {group}"))?;
-    Ok(BankAccount::Group(GroupId(gid)))
+    Ok(match text.strip_prefix('@') {
+        None => BankAccount::User(UserId(user_of_name(text)?)),
+        Some(group) => BankAccount::Group(GroupId(group_of_name(group)?)),
+    })
 }
 
-fn name(account: BankAccount) -> String {
+/// The number of a user; a number does too.
+pub(super) fn user_of_name(name: &str) -> Result<u32, String> {
+    let known = User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
+    let uid = known.or_else(|| name.parse().ok());
+    uid.ok_or_else(|| format!("there is no user {name}; a group is @{name}"))
+}
+
+/// The number of a group; a number does too.
+pub(super) fn group_of_name(name: &str) -> Result<u32, String> {
+    let known = Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
+    let gid = known.or_else(|| name.parse().ok());
+    gid.ok_or_else(|| format!("there is no group {name}"))
+}
+
+/// How an account is written.
+pub(super) fn account_name(account: BankAccount) -> String {
     match account {
         BankAccount::User(user) => user_name(user.0),
         BankAccount::Group(group) => match Group::from_gid(Gid::from_raw(group.0)) {

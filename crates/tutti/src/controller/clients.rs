@@ -166,6 +166,8 @@ impl Driver {
             Request::Measured { node, figures } => self.on_measured(token, uid, &node, figures),
             Request::Bank => self.reply_bank(token),
             Request::SetBank { settings } => self.on_set_bank(token, uid, &settings),
+            Request::Access => self.reply_access(token),
+            Request::SetAccess { settings } => self.on_set_access(token, uid, &settings),
             Request::Switches { count } => {
                 let nodes: Vec<_> = self.nodes.keys().copied().collect();
                 self.ask(token, &nodes, &Question::Switches { count });
@@ -261,6 +263,9 @@ impl Driver {
             return self.fail(token, Problem::new(Code::JournalUnusable, reason));
         }
         let Some(credentials) = self.credentials(token, uid) else { return };
+        if let Some(problem) = self.no_access(token, &credentials) {
+            return self.reply(token, &problem.declined());
+        }
         if let Err(error) = self.check_request(token, uid, &request, front) {
             self.fail(token, error);
             return;

@@ -125,6 +125,8 @@ pub(super) struct Driver {
     pub(super) waits_for_nodes: bool,
     next_request: u64,
     pub(super) questions: super::agents::Questions,
+    /// Who waits for nodes to be taken out.
+    pub(super) removals: super::removal::Removals,
     pub(super) wake_at: ClusterTime,
     /// When people's clocks are looked at.
     pub(super) calendar_due: ClusterTime,
@@ -218,6 +220,7 @@ impl Driver {
             waits_for_nodes: true,
             next_request: 0,
             questions: super::agents::Questions::default(),
+            removals: super::removal::Removals::default(),
             wake_at: ClusterTime::NEVER,
             calendar_due: ClusterTime::NEVER,
             history_due: ClusterTime::NEVER,
@@ -605,6 +608,7 @@ impl Driver {
     /// waits for himself, not everybody for him.
     fn may_ask(&self, token: u64) -> bool {
         !self.questions.is_open_for(token)
+            && !self.removals.is_open_for(token)
             && !self.memory.has_promised_enough(token)
             && !self.early.iter().any(|early| early.token == token)
             && self.connections.get(&token).is_some_and(|connection| !connection.link.is_behind())

@@ -6,6 +6,7 @@
 //! called. [`driver`] is the loop; [`history`] tells of jobs that have ended; [`clients`] speaks with users' verbs, [`agents`] with agents;
 //! [`report`] makes what tables and `--json` show.
 
+mod access;
 mod adopt;
 mod agents;
 mod bank;
@@ -19,6 +20,7 @@ mod leases;
 mod memory;
 mod nodes;
 mod problem;
+mod removal;
 mod report;
 mod settings;
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! `tutti nodes`: nodes by the names that people give, sets of them, and which take jobs.
 
 use super::driver::Driver;
-use super::problem::Problem;
-use crate::codes::code_of;
 use crate::membership::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{Event, NodeId, NodeSetName, NodeWish};
@@ -10,7 +8,6 @@ use tutti_wire::host_list::{HostItem, HostListError, format_host_list, parse_hos
 use tutti_wire::launch::cut;
 use tutti_wire::limits::NAME_BYTES_MAX;
 use tutti_wire::local::{NodeChange, NodesRequest, Reply};
-use tutti_wire::tree::ToAgent;
 
 /// The most of a list of what there is that a message repeats, in bytes.
 const KNOWN_BYTES_MAX: usize = 400;
@@ -57,7 +54,7 @@ impl Driver {
     }
 
     /// The nodes of a list.
-    fn named(&self, list: &str) -> Result<BTreeSet<NodeId>, NodesError> {
+    pub(super) fn named(&self, list: &str) -> Result<BTreeSet<NodeId>, NodesError> {
         let known: BTreeMap<&str, NodeId> =
             self.core.nodes().map(|view| (&*view.spec.name, view.id)).collect();
         let mut nodes = BTreeSet::new();
@@ -143,20 +140,13 @@ impl Driver {
             Ok(nodes) => nodes,
             Err(error) => return self.fail(token, error),
         };
+        let drained = match change {
+            NodeChange::Drain { reason } => Some(cut(reason.clone(), NAME_BYTES_MAX)),
+            NodeChange::Resume => None,
+            NodeChange::Remove { .. } => return self.remove_nodes(token, &nodes),
+        };
         for node in nodes {
-            match change {
-                NodeChange::Drain { reason } => {
-                    let reason = Some(cut(reason.clone(), NAME_BYTES_MAX));
-                    self.apply(&Event::SetDrained { node, reason });
-                }
-                NodeChange::Resume => self.apply(&Event::SetDrained { node, reason: None }),
-                NodeChange::Remove { .. } => {
-                    if let Err(error) = self.expel(node) {
-                        let problem = Problem::new(code_of(&error), format_args!("{error:#}"));
-                        return self.fail(token, problem);
-                    }
-                }
-            }
+            self.apply(&Event::SetDrained { node, reason: drained.clone() });
         }
         self.reply_nodes(token);
     }
@@ -165,16 +155,6 @@ impl Driver {
     fn strike_off_unseen(&self, name: &str) -> bool {
         let is_seen = self.core.nodes().any(|view| view.spec.name == name);
         !is_seen && Place::of(&self.instance).expel(name).unwrap_or(false)
-    }
-
-    /// Takes a node out: it is told to end, may not come back, and nothing is kept of it.
-    fn expel(&mut self, node: NodeId) -> anyhow::Result<()> {
-        Place::of(&self.instance).expel(&self.node_name(node))?;
-        self.tell_node(node, ToAgent::Stop);
-        self.note_lost_tasks(node);
-        self.nodes.remove(&node);
-        self.apply(&Event::NodeRemoved { node });
-        Ok(())
     }
 
     fn may_change(

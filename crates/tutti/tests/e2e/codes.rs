@@ -120,6 +120,10 @@ fn declined(instance: &Instance, provoked: &mut Provoked) {
     let late = ["run", "--time", "1h", "--deadline", "1m", "true"];
     provoked.said("T036", &instance.tutti(&late).expect(120));
     instance.tutti(&["params", "policy=gang"]).expect(0);
+    instance.tutti(&["access", "1234=anywhere"]).expect(0);
+    let other = Running::start(instance.command_as(Some(NOBODY), &["run", "true"])).wait();
+    provoked.said("T039", &other.expect(120));
+    instance.tutti(&["access", "1234=none"]).expect(0);
 }
 
 /// How jobs end otherwise than by themselves.

@@ -5,6 +5,7 @@
 //! has passed: nothing of it may be left (see [`harness`]).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
+mod access;
 mod accounts;
 mod adopt;
 mod classes;

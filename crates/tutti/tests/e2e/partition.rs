@@ -277,6 +277,46 @@ fn a_controller_that_takes_over_waits_for_the_lease_of_a_node_that_is_cut_off() 
     waiting.wait().expect(0);
 }
 
+#[test]
+fn a_node_that_is_taken_out_runs_nothing_beside_what_is_begun_again() {
+    let bed = Bed::up_with(6, &[0, 1000], &["lease=3s"]);
+    // In reach; in reach by the word of its kernel, while its agent stands still; and out of reach.
+    for (number, name) in [(2, "sound"), (3, "still"), (4, "cut")] {
+        let nodes = format!("n[{number}-6]");
+        let again = ["-N", "2", "--nodes", &nodes, "--on-node-loss", "requeue"];
+        let id = submit(&bed, &again, &Ticks::program(name));
+        let (ticks, node) = (Ticks::of(&bed, name), bed.node(number));
+        let host = node.name();
+        eventually("both ranks run", || (ticks.lives().len() == 2).then_some(()));
+        assert_eq!(ticks.on(host).len(), 1, "one of its tasks is on {host}");
+        match name {
+            "still" => node.signal("agent", Signal::SIGSTOP).unwrap(),
+            "cut" => bed.bed().cut(node).unwrap(),
+            _ => {}
+        }
+        bed.tutti(1, &["nodes", "remove", host]).expect(1).says("has jobs");
+        let removing = bed.start(1, &["nodes", "remove", host, "--now"]).wait_within(LONG);
+        removing.expect(0);
+        assert!(!bed.states().contains_key(host), "{:?}", bed.states());
+        within(LONG, "it runs elsewhere", || (ticks.lives().len() == 4).then_some(()));
+        ticks.never_two_launches_at_once(2);
+        match name {
+            "still" => node.signal("agent", Signal::SIGCONT).unwrap(),
+            "cut" => bed.bed().heal(node).unwrap(),
+            _ => {}
+        }
+        if name == "cut" {
+            let log = || std::fs::read_to_string(node.directory().join("log")).unwrap_or_default();
+            within(LONG, "it is told", || log().contains("was removed from").then_some(()));
+            bed.tutti(number, &["down"]).expect(0);
+        }
+        // The others were told to go.
+        eventually("it has ended", || node.daemon("agent").is_none().then_some(()));
+        ticks.stop();
+        bed.tutti(1, &["wait", &id]).expect(0);
+    }
+}
+
 /// What ranks print for some seconds, each line with its number; and how that is found whole.
 const COUNTS: &str = "i=0; while [ $i -lt 400 ]; do echo $TUTTI_RANK $i $(printf '%04000d' 0); \
                       i=$((i+1)); sleep 0.01; done";

@@ -262,7 +262,7 @@ impl Tree {
         if is_star { usize::MAX } else { self.fan_out }
     }
 
-    fn refuse(&mut self, child: Child, reason: String) {
+    pub(super) fn refuse(&mut self, child: Child, reason: String) {
         if let Some(below) = self.children.get_mut(&child) {
             below.leave(&ToBranch::Refused { reason });
         }

@@ -140,14 +140,20 @@ impl Tree {
 
     /// Another agent wants to be a child of this one.
     fn adopt(&mut self, token: u64, name: &str) {
-        if self.options.is_root() && !self.members.contains(name) {
-            return self.turn_away(token, &format!("{name} was removed from the cluster"));
-        }
+        let is_removed = self.options.is_root() && !self.members.contains(name);
         let Some(mut stranger) = self.strangers.remove(&token) else { return };
         stranger.link.limit(FRAME_BYTES_MAX);
         let neighbour = Neighbour::new(stranger.link, token);
         let below = Below::new(neighbour, name.to_owned(), monotonic_ns() + PATIENCE_NS);
         self.children.insert(token, below);
+        if is_removed {
+            let reason = format!(
+                "node {name} was removed from the cluster; `tutti down` there ends what is left on it, \
+                 `tutti leave` and a new token let it join again"
+            );
+            say!("tutti agent: turned away a machine at the port: {reason}");
+            return self.refuse(token, reason);
+        }
         self.on_child(token);
     }
 }

@@ -1,0 +1,65 @@
+//! `tutti access`.
+
+use super::{ask, unexpected};
+use crate::codes::coded;
+use crate::exit::Exit;
+use crate::output::{Align, Table, print, print_json, print_table};
+use clap::Args;
+use tutti_wire::code::Code;
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::AccessReport;
+
+/// What the words mean.
+const HELP: &str = "\
+As long as nobody is listed, everybody may hand in jobs, from every machine. Then only those who are
+listed may, and root. Who is listed more than once, by name and by groups, has all of it. Jobs that
+are there already go on. Machines are a list of nodes, as in a[1-8],b,set:login.";
+
+#[derive(Args, Debug)]
+#[command(after_help = HELP)]
+pub(crate) struct AccessArgs {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Who may hand in jobs from where: ada=anywhere, @physics=login[1-2] for a group,
+    /// everybody=set:login; ada=none takes her off the list; without any, all are shown
+    #[arg(value_name = "WHO=MACHINES")]
+    settings: Vec<String>,
+}
+
+pub(crate) fn execute(args: &AccessArgs) -> anyhow::Result<Exit> {
+    let mut settings = Vec::new();
+    for setting in &args.settings {
+        match setting.split_once('=') {
+            Some((who, from)) => settings.push((who.trim().into(), from.trim().into())),
+            None => {
+                return Err(coded(
+                    Code::BadValue,
+                    format!("{setting:?} sets nothing; write WHO=MACHINES, such as ada=anywhere"),
+                ));
+            }
+        }
+    }
+    let request = match settings.is_empty() {
+        true => Request::Access,
+        false => Request::SetAccess { settings },
+    };
+    let Reply::Access(list) = ask(&request)? else { return unexpected() };
+    if args.json {
+        print_json(&list)?;
+    } else if list.is_empty() {
+        print("everybody may hand in jobs, from every machine\n")?;
+    } else {
+        print_table(&table(&list))?;
+    }
+    Ok(Exit::OK)
+}
+
+fn table(list: &[AccessReport]) -> Table {
+    let mut table = Table::new(&[("WHO", Align::Left), ("FROM", Align::Left)]);
+    for AccessReport { who, from } in list {
+        table.row([who.clone(), from.clone()]);
+    }
+    table
+}

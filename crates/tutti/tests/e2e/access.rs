@@ -1,0 +1,92 @@
+//! Who may hand in jobs, and from which machines.
+
+use crate::cluster::Bed;
+use crate::harness::{Done, Instance, NOBODY, Running, eventually};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
+
+/// Somebody else.
+const SOMEBODY: u32 = 1234;
+
+#[test]
+fn only_who_is_listed_may_hand_in_jobs_and_root() {
+    let instance = Instance::of_the_system().up();
+    let run_as = |uid| Running::start(instance.command_as(Some(uid), &["run", "true"])).wait();
+    let access = |settings: &[&str]| instance.tutti(&[&["access"], settings].concat());
+    let said = access(&[]).expect(0).text();
+    assert!(said.contains("everybody may hand in jobs"), "{said}");
+    run_as(NOBODY).expect(0);
+    let list = access(&["1234=anywhere"]).expect(0).text();
+    assert!(list.contains("1234") && list.contains("anywhere"), "{list}");
+    run_as(SOMEBODY).expect(0);
+    run_as(NOBODY).expect(120).says("nobody may not hand in jobs here").says("[T039]");
+    let submit = ["submit", "-o", "/dev/null", "true"];
+    let submit = Running::start(instance.command_as(Some(NOBODY), &submit)).wait();
+    submit.expect(120).says("[T039]");
+    instance.tutti(&["run", "true"]).expect(0);
+    // What was set outlives the controller.
+    let controller = instance.daemon("controller");
+    kill(Pid::from_raw(controller), Signal::SIGKILL).unwrap();
+    eventually("another", || instance.daemon_now("controller").filter(|&new| new != controller));
+    run_as(NOBODY).expect(120).says("[T039]");
+    // By his group; the groups of a user count, too.
+    access(&["@65534=anywhere"]).expect(0);
+    run_as(NOBODY).expect(0);
+    let in_group = ["setpriv", "--reuid=1235", "--regid=1235", "--groups=65534"];
+    let mut command = instance.command(&["run", "true"]);
+    let line: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    command = {
+        let mut other = std::process::Command::new(in_group[0]);
+        other.args(&in_group[1..]).args(&line).current_dir(&instance.work);
+        other.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        other
+    };
+    Running::start(command).wait().expect(0);
+    run_as(1235).expect(120);
+    // Whatever is wrong changes nothing.
+    let list = access(&["--json"]).expect(0).json();
+    access(&["1235=anywhere", "nosuchuser=anywhere"]).expect(1).says("there is no user nosuchuser");
+    access(&["1235=nowhere"]).expect(1).says("there is no node nowhere").says("[T032]");
+    access(&["1235"]).expect(1).says("write WHO=MACHINES");
+    let own = Running::start(instance.command_as(Some(NOBODY), &["access", "65534=anywhere"]));
+    own.wait().expect(1).says("only root").says("[T020]");
+    assert_eq!(access(&["--json"]).expect(0).json(), list);
+    // An empty list is none.
+    access(&["1234=none", "@65534=none"]).expect(0);
+    run_as(1235).expect(0);
+}
+
+#[test]
+fn a_list_may_say_from_which_machines() {
+    let bed = Bed::up(3, &[0]);
+    for number in 1..=3 {
+        // As in an instance for all users.
+        let directory = bed.node(number).directory();
+        set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
+        let socket = directory.join("controller.sock");
+        set_permissions(socket, Permissions::from_mode(0o666)).unwrap();
+    }
+    let submit = |number: usize| -> Done {
+        let mut command = bed.node(number).command("setpriv");
+        command.args(["--reuid=1234", "--regid=1234", "--clear-groups"]).arg(&bed.audit.program);
+        command.args(["submit", "-o", "/dev/null", "true"]).current_dir(&bed.audit.work);
+        Running::start(command).wait()
+    };
+    bed.tutti(1, &["nodes", "set", "login=n2"]).expect(0);
+    bed.tutti(1, &["access", "1234=set:login"]).expect(0);
+    submit(2).expect(0);
+    submit(3).expect(120).says("1234 may hand in jobs from set:login, not from n3").says("[T039]");
+    submit(1).expect(120).says("not from n1");
+    // More than one rule, and a set that has others now.
+    bed.tutti(1, &["access", "everybody=n1"]).expect(0);
+    bed.tutti(1, &["nodes", "set", "login=n3"]).expect(0);
+    submit(2).expect(120).says("from n1,set:login, not from n2");
+    submit(1).expect(0);
+    submit(3).expect(0);
+    bed.tutti(2, &["run", "true"]).expect(0);
+}
