@@ -112,8 +112,17 @@ pub struct Handover {
     pub names: Names,
     /// When to look again at a task of which something was left: monotonic time, job, place of the task.
     pub endings: Vec<(u64, JobId, u32)>,
-    /// Directories for temporary files that are kept empty, with user and group, and how many there were.
-    pub spares: (Vec<(ByteBuf, (u32, u32))>, u64),
+    /// Directories for temporary files that are kept empty.
+    pub spares: HeldSpares,
+}
+
+/// Directories that jobs have left empty and others will have.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HeldSpares {
+    /// Where each is, and its user and group.
+    pub kept: Vec<(ByteBuf, (u32, u32))>,
+    /// How many there were.
+    pub numbers: u64,
 }
 
 /// A connection that carries messages.

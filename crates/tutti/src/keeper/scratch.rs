@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use tutti_core::JobId;
+use tutti_wire::handover::HeldSpares;
 use tutti_wire::launch::Credentials;
 
 /// Names that are tried before a job goes without.
@@ -50,22 +51,18 @@ impl Scratches {
     }
 
     /// Those that are kept, and how many there were.
-    pub(super) fn hand_over(&self) -> (Vec<(ByteBuf, Owner)>, u64) {
+    pub(super) fn hand_over(&self) -> HeldSpares {
         let spare =
             |(path, owner): &(PathBuf, Owner)| (ByteBuf::from(path.as_os_str().as_bytes()), *owner);
-        (self.spares.iter().map(spare).collect(), self.numbers)
+        HeldSpares { kept: self.spares.iter().map(spare).collect(), numbers: self.numbers }
     }
 
     /// Goes on with those of another program. What that one was still removing is removed, by a thread:
     /// all that is there and is neither kept nor one of `in_use`.
-    pub(super) fn take_over(
-        &mut self,
-        (spares, numbers): (Vec<(ByteBuf, Owner)>, u64),
-        in_use: &[&Path],
-    ) {
+    pub(super) fn take_over(&mut self, handed: HeldSpares, in_use: &[&Path]) {
         let path = |bytes: ByteBuf| PathBuf::from(OsString::from_vec(bytes.into_vec()));
-        self.spares = spares.into_iter().map(|(bytes, owner)| (path(bytes), owner)).collect();
-        self.numbers = numbers;
+        self.spares = handed.kept.into_iter().map(|(bytes, owner)| (path(bytes), owner)).collect();
+        self.numbers = handed.numbers;
         let is_known = |path: &PathBuf| {
             in_use.contains(&path.as_path()) || self.spares.iter().any(|(spare, _)| spare == path)
         };

@@ -22,7 +22,6 @@ pub(super) enum Ended {
 
 impl Process {
     /// Starts one.
-    #[expect(clippy::zombie_processes, reason = "it is reaped by its number")]
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         let child = command.spawn()?;
         Ok(Self::of(child.id().cast_signed()))

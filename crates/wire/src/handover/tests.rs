@@ -100,8 +100,8 @@ fn task(rank: u32, phase: HandedPhase) -> HandedTask {
     }
 }
 
-/// Something of everything.
-fn sample() -> Handover {
+/// One in each phase.
+fn tasks() -> Vec<HandedTask> {
     let minder =
         HandedMinder { fd: 30, root: Some(71), status: Some(256), silent: true, early: vec![2] };
     let running =
@@ -110,8 +110,19 @@ fn sample() -> Handover {
         HandedProcess { pid: 72, fd: 32, ended: None },
         HandedProcess { pid: 73, fd: 33, ended: Some(Some(9)) },
     ];
-    let (pmi, names) = pmi();
     let (status, detail) = (TaskStatus::Signaled(9), "why");
+    vec![
+        task(0, running),
+        task(1, HandedPhase::Waiting),
+        task(2, HandedPhase::Adopted(adopted)),
+        task(3, HandedPhase::Ending { status, detail: detail.into(), naps: 4 }),
+        task(4, HandedPhase::Ended { status, detail: detail.into() }),
+    ]
+}
+
+/// Something of everything.
+fn sample() -> Handover {
+    let (pmi, names) = pmi();
     let program = HandedProgram {
         argv: vec![bytes("cat")],
         candidates: vec![bytes("/bin/cat")],
@@ -126,13 +137,7 @@ fn sample() -> Handover {
         cgroup_path: Some(bytes("/sys/fs/cgroup/tutti/job-7")),
         has_group: true,
         program: Ok(program),
-        tasks: vec![
-            task(0, running),
-            task(1, HandedPhase::Waiting),
-            task(2, HandedPhase::Adopted(adopted)),
-            task(3, HandedPhase::Ending { status, detail: detail.into(), naps: 4 }),
-            task(4, HandedPhase::Ended { status, detail: detail.into() }),
-        ],
+        tasks: tasks(),
         front: Some(HeldFront {
             link: Some(link(12)),
             outlet: outlet(),
@@ -176,7 +181,7 @@ fn sample() -> Handover {
         lease_until_ns: Some(77),
         names,
         endings: vec![(5, JobId(7), 3)],
-        spares: (vec![(bytes("/tmp/t-job-none.1"), (0, 0))], 1),
+        spares: HeldSpares { kept: vec![(bytes("/tmp/t-job-none.1"), (0, 0))], numbers: 1 },
     }
 }
 
