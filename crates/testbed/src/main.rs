@@ -1,6 +1,8 @@
 //! `testbed up N`: a cluster of N nodes on this machine, and a shell on its first one.
 #![forbid(unsafe_code)]
 
+mod bench;
+
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use std::io::Write;
@@ -44,6 +46,9 @@ enum Verb {
 
     /// Run a command on a node
     On(OnArgs),
+
+    /// Measure a cluster that is made for it: launches, switches, turns, output
+    Bench(bench::BenchArgs),
 }
 
 /// A node of the cluster that a shell of `testbed up` belongs to.
@@ -90,6 +95,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Up(args) => up(args),
         Verb::On(args) => on(&args),
+        Verb::Bench(args) => measure(&args),
         Verb::Cut(args) => to(&args, Testbed::cut),
         Verb::Mute(args) => to(&args, Testbed::mute),
         Verb::Deafen(args) => to(&args, Testbed::deafen),
@@ -138,6 +144,12 @@ fn on(args: &OnArgs) -> anyhow::Result<ExitCode> {
     let mut command = bed.node(&args.node)?.command(words.next().context("there is no command")?);
     let status = command.args(words).stdin(Stdio::inherit()).status()?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, Into::into))
+}
+
+fn measure(args: &bench::BenchArgs) -> anyhow::Result<ExitCode> {
+    let program = args.program.clone().map_or_else(beside, Ok)?;
+    bench::run(args, &program, path_with(&program))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn up(args: UpArgs) -> anyhow::Result<ExitCode> {

@@ -1,0 +1,216 @@
+//! `testbed bench`: what a cluster costs, measured on one that stands on this machine.
+//!
+//! All nodes share this machine's processors, so the figures say what Tutti does rather than what a network of real
+//! machines would take. Nothing in here decides whether a test passes. `docs/benchmarks.md` says what
+//! each figure means.
+
+mod launch;
+mod output;
+mod switches;
+mod turns;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tutti_testbed::{Options, Testbed, expect};
+
+/// What `testbed bench` can be told.
+#[derive(Args, Debug)]
+pub(crate) struct BenchArgs {
+    /// Measure only this
+    what: Option<What>,
+
+    /// How many nodes
+    #[arg(long, default_value_t = 8)]
+    nodes: usize,
+
+    /// The tutti program; the one beside this unless given
+    #[arg(long)]
+    pub(crate) program: Option<PathBuf>,
+
+    /// Fewer repetitions: the figures are rough
+    #[arg(long)]
+    quick: bool,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Starting a rank on each node, and MPI with eight on each
+    Launch,
+    /// How far apart the nodes switch, and whether they need the controller for it
+    Switches,
+    /// Two MPI jobs over all nodes in turns, against one after the other
+    Turns,
+    /// Output of a rank on each node to one front end
+    Output,
+}
+
+/// What was measured, and what it is to reach.
+#[derive(Clone, Debug, Serialize)]
+struct Figure {
+    what: String,
+    measured: String,
+    /// Empty where a figure is only reported.
+    must_reach: String,
+    /// Nothing where it is only reported.
+    reached: Option<bool>,
+}
+
+impl Figure {
+    fn goal(what: &str, measured: String, must_reach: &str, reached: bool) -> Self {
+        let must_reach = must_reach.into();
+        Self { what: what.into(), measured, must_reach, reached: Some(reached) }
+    }
+
+    fn shown(what: &str, measured: String) -> Self {
+        Self { what: what.into(), measured, must_reach: String::new(), reached: None }
+    }
+}
+
+/// A standing cluster, and how thoroughly it is measured.
+struct Bench {
+    bed: Testbed,
+    /// Where `tutti` is.
+    path: String,
+    quick: bool,
+}
+
+impl Bench {
+    /// How often something is measured.
+    const fn rounds(&self, usual: usize, quick: usize) -> usize {
+        if self.quick { quick } else { usual }
+    }
+
+    fn nodes(&self) -> usize {
+        self.bed.nodes().len()
+    }
+
+    /// What a shell script on the first node writes; `$1` and so on are `args`. To get onto the node takes
+    /// longer than much of what is measured, so that is done by the script.
+    ///
+    /// # Errors
+    /// With what the script says, if it fails.
+    fn script(&self, text: &str, args: &[&str]) -> anyhow::Result<String> {
+        let mut command = self.bed.head().command("bash");
+        command.args(["-ec", text, "bash"]).args(args).env("PATH", &self.path);
+        Ok(String::from_utf8(expect(command)?.stdout)?)
+    }
+
+    /// How many nanoseconds each of `rounds` runs of `command` takes, with the start of one `date`.
+    fn time(&self, rounds: usize, command: &[&str]) -> anyhow::Result<Vec<f64>> {
+        let text = "n=$1; shift; for ((i = 0; i < n; i++)); do a=$(date +%s%N); \"$@\" > /dev/null; \
+                    b=$(date +%s%N); echo $((b - a)); done";
+        let rounds = rounds.to_string();
+        let told = self.script(text, &[&[rounds.as_str()], command].concat())?;
+        told.lines().map(|line| line.parse().context("no time was measured")).collect()
+    }
+
+    /// A program of `tests/mpi`, compiled; nothing without MPICH's compiler.
+    fn mpi_program(&self, name: &str) -> anyhow::Result<Option<String>> {
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/mpi/{name}.c"));
+        let program = self.bed.directory().join(name);
+        let mut compiler = Command::new("mpicc.mpich");
+        compiler.args(["-O2", "-o"]).args([&program, &source]).arg("-lm").stdin(Stdio::null());
+        match compiler.output() {
+            Ok(done) if done.status.success() => Ok(Some(program.display().to_string())),
+            Ok(done) => bail!("mpicc.mpich: {}", String::from_utf8_lossy(&done.stderr).trim()),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// Measures, and prints a table.
+///
+/// # Errors
+/// If there can be no test bed here, or something on it fails.
+pub(crate) fn run(args: &BenchArgs, program: &Path, path: String) -> anyhow::Result<()> {
+    let options = Options {
+        name: std::process::id().to_string(),
+        program: program.to_owned(),
+        directory: std::env::temp_dir(),
+        nodes: args.nodes,
+        clocks_ahead_s: Vec::new(),
+        params: Vec::new(),
+    };
+    let bed = Testbed::new(&options)?;
+    bed.up()?;
+    let bench = Bench { bed, path, quick: args.quick };
+    let mut figures = Vec::new();
+    for (what, measure) in [
+        (What::Launch, launch::measure as fn(&Bench) -> anyhow::Result<Vec<Figure>>),
+        (What::Switches, switches::measure),
+        (What::Turns, turns::measure),
+        (What::Output, output::measure),
+    ] {
+        if args.what.is_none_or(|only| only == what) {
+            figures.extend(measure(&bench)?);
+        }
+    }
+    show(&figures, args.json)
+}
+
+fn show(figures: &[Figure], json: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, figures)?;
+        return Ok(writeln!(out)?);
+    }
+    let width = |of: fn(&Figure) -> &str| {
+        figures.iter().map(|figure| of(figure).chars().count()).max().unwrap_or(0).max(10)
+    };
+    let (what, measured) = (width(|figure| &figure.what), width(|figure| &figure.measured));
+    writeln!(out, "{:what$}  {:measured$}  MUST REACH", "WHAT", "MEASURED")?;
+    for figure in figures {
+        let verdict = match figure.reached {
+            Some(true) => ": yes",
+            Some(false) => ": NO",
+            None => "",
+        };
+        let line = format!(
+            "{:what$}  {:measured$}  {}{verdict}",
+            figure.what, figure.measured, figure.must_reach
+        );
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// The value that so much (0 to 1) of all values are at most; the values come into order.
+fn quantile(values: &mut [f64], part: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a place among some thousands"
+    )]
+    let place = (last as f64 * part).round() as usize;
+    values.get(place).copied().unwrap_or(f64::NAN)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    quantile(&mut values, 0.5)
+}
+
+const NS_PER_MS: f64 = 1e6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values() {
+        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
+        assert!((quantile(&mut [4.0, 1.0, 2.0, 3.0, 5.0], 1.0) - 5.0).abs() < f64::EPSILON);
+        assert!(median(Vec::new()).is_nan());
+    }
+}
