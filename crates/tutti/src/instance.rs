@@ -137,6 +137,11 @@ impl Instance {
         self.directory.join("supervisor.sock")
     }
 
+    /// How far cluster time is ahead of this machine's clock.
+    pub(crate) fn clock_file(&self) -> PathBuf {
+        self.directory.join("clock")
+    }
+
     /// Held by the supervisor while the instance lives.
     pub(crate) fn lock_file(&self) -> PathBuf {
         self.directory.join("lock")

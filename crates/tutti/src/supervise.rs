@@ -469,11 +469,9 @@ fn clean_up(instance: &Instance) {
     if let Ok(hierarchy) = tutti_linux::cgroup::Hierarchy::find(&instance.cgroup_name()) {
         let _ = hierarchy.remove();
     }
-    let of_daemons = [instance.controller_socket(), instance.keeper_socket()];
-    for socket in
-        of_daemons.into_iter().chain([instance.gate_socket(), instance.supervisor_socket()])
-    {
-        let _ = std::fs::remove_file(socket);
+    let sockets = [instance.controller_socket(), instance.keeper_socket(), instance.gate_socket()];
+    for file in sockets.into_iter().chain([instance.supervisor_socket(), instance.clock_file()]) {
+        let _ = std::fs::remove_file(file);
     }
     for role in ROLES {
         let _ = std::fs::remove_file(instance.role_file(role));

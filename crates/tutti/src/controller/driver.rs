@@ -1,9 +1,10 @@
 //! The loop around the core.
 
 use super::agents::{Branch, NodeEntry};
+use super::ahead;
 use super::clients::Client;
 use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
-use super::memory::{Memory, clock_ahead};
+use super::memory::Memory;
 use super::problem::Problem;
 use super::report;
 use crate::instance::Instance;
@@ -48,6 +49,9 @@ const CONNECTIONS_PER_USER_MAX: usize = CONNECTIONS_MAX / 4;
 
 /// Descriptors that are not for connections.
 const DESCRIPTORS_KEPT: u64 = 64;
+
+/// How old the last entry of the journal may be while there are jobs.
+const TIME_ENTERED_EVERY: Nanos = Nanos::from_secs(10);
 
 /// How long nobody is let in when there is no descriptor for another connection.
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(500);
@@ -182,16 +186,20 @@ impl Driver {
         let opened = Journal::open(&instance.make_journal_place()?, blank_core)?;
         let place = Place::of(&instance);
         let members = place.membership()?.map(|_| Members::of(place));
-        Self::over(instance, members, opened)
+        let former = ahead::of_former(&instance);
+        let driver = Self::over(instance, members, opened, former)?;
+        ahead::keep(&driver.instance, driver.clock_ahead);
+        Ok(driver)
     }
 
-    /// One that takes over what a journal has.
+    /// One that takes over what a journal has, and is at least so far ahead of the machine's clock.
     pub(super) fn over(
         instance: Instance,
         members: Option<Members>,
         (journal, history): (Journal, History),
+        former: Nanos,
     ) -> anyhow::Result<Self> {
-        let clock_ahead = clock_ahead(history.until);
+        let clock_ahead = ahead::clock_ahead(former, history.until);
         let now = ClusterTime(clock::monotonic_ns()) + clock_ahead;
         let poller = Poller::new()?;
         poller.add(journal.wake(), DISK, Interest::READ)?;
@@ -287,7 +295,7 @@ impl Driver {
         }
         let mut deadline = self.wake_at.min(self.accept_again).min(self.calendar_due);
         deadline = deadline.min(self.misses_due());
-        deadline = deadline.min(self.history_due);
+        deadline = deadline.min(self.history_due).min(self.time_due());
         if !self.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
@@ -302,6 +310,15 @@ impl Driver {
         deadline
     }
 
+    /// When the journal is to have another entry, whatever happens: if the machine's clock begins anew, cluster
+    /// time goes on after the last one, and jobs keep what they have waited until then.
+    fn time_due(&self) -> ClusterTime {
+        match self.jobs.is_empty() || self.stopping.is_some() {
+            true => ClusterTime::NEVER,
+            false => self.core.now() + TIME_ENTERED_EVERY,
+        }
+    }
+
     /// When a private instance that nobody uses ends by itself.
     fn idle_end(&self) -> Option<ClusterTime> {
         let limit = self.core.params().idle_exit()?;
@@ -312,7 +329,7 @@ impl Driver {
 
     fn on_time(&mut self) {
         let now = self.now();
-        if now >= self.wake_at {
+        if now >= self.wake_at.min(self.time_due()) {
             self.wake_at = ClusterTime::NEVER;
             self.apply(&Event::Tick);
         }

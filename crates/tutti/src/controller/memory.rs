@@ -11,7 +11,6 @@ use super::jobs::{Ended, Entry};
 use super::problem::Problem;
 use super::report;
 use crate::codes::code_of_journal;
-use crate::outside::time as clock;
 use std::collections::{BTreeMap, VecDeque};
 use tutti_core::{ClusterTime, EndReason, Event, JobId, JobState, LaunchId, Nanos, NodeId};
 use tutti_journal::{EndedJob, EndedSpan, History, Job, Journal, Keeper, Number};
@@ -24,9 +23,6 @@ const FRONT_PATIENCE: Nanos = Nanos::from_secs(20);
 
 /// How long for one on another node that is in reach: its connection may be on its way.
 const FRONT_MOMENT: Nanos = Nanos::from_secs(3);
-
-/// By how much time goes on at least when the machine was started anew.
-const TIME_GAP: Nanos = Nanos::from_secs(1);
 
 /// What the controller remembers by.
 pub(super) struct Memory {
@@ -106,13 +102,6 @@ impl Memory {
         }
         Some(promise)
     }
-}
-
-/// How far cluster time must be ahead of this machine's clock so that it goes on after `until`. The clock
-/// begins anew when the machine does.
-pub(super) fn clock_ahead(until: ClusterTime) -> Nanos {
-    let now = ClusterTime(clock::monotonic_ns());
-    if until <= now { Nanos::ZERO } else { until.since(now) + TIME_GAP }
 }
 
 impl Driver {

@@ -9,6 +9,7 @@
 mod access;
 mod adopt;
 mod agents;
+mod ahead;
 mod bank;
 mod clients;
 mod driver;

@@ -6,7 +6,7 @@ use crate::instance::Instance;
 use crate::link::Ready;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use tutti_core::{ClusterTime, Core, JobId, Outcome};
+use tutti_core::{ClusterTime, Core, JobId, Nanos, Outcome};
 use tutti_journal::{Journal, Store};
 
 /// See the head of the file.
@@ -25,7 +25,7 @@ impl Stepped {
         let opened = Journal::by_hand(store, Path::new("the journal"), blank_core)?;
         let taken_over = opened.1.core.as_ref().map(Core::digest);
         let instance = Instance::at(PathBuf::from("/run/tutti-world"));
-        let driver = Driver::over(instance, None, opened)?;
+        let driver = Driver::over(instance, None, opened, Nanos::ZERO)?;
         Ok(Self { driver, ready: Vec::new(), taken_over })
     }
 

@@ -29,6 +29,7 @@ mod nodes;
 mod partition;
 mod port;
 mod priority;
+mod reboot;
 mod recovery;
 mod run;
 mod sim;

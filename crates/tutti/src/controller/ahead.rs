@@ -1,0 +1,86 @@
+//! How far cluster time is ahead of this machine's monotonic clock.
+//!
+//! That clock begins anew with the machine, and cluster time must not: it goes on after the last entry of the
+//! journal, which is at most ten seconds old while there are jobs. So a controller may find that it has to be ahead.
+//! The one after it, since the same start of the machine, must be as far ahead, or further: long after the last entry
+//! time would go back otherwise, for agents and for jobs that have run meanwhile. So it is written to a file beside the
+//! sockets, with what the kernel calls this start of the machine. Where that can't be read or written, the journal
+//! alone counts.
+
+use crate::instance::Instance;
+use crate::outside::time::monotonic_ns;
+use std::fs;
+use std::io;
+use std::path::Path;
+use tutti_core::{ClusterTime, Nanos};
+
+/// What lies between the last moment that is known and the first of the next controller after the clock began anew.
+const TIME_GAP: Nanos = Nanos::from_secs(1);
+
+/// What the kernel calls this start of the machine.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// How far ahead a controller was before this one, since this start of the machine.
+pub(super) fn of_former(instance: &Instance) -> Nanos {
+    let boot = fs::read_to_string(BOOT).unwrap_or_default();
+    let written = fs::read_to_string(instance.clock_file()).ok();
+    written.and_then(|text| read(&text, boot.trim())).unwrap_or_default()
+}
+
+/// Has the next one know how far ahead this one is.
+pub(super) fn keep(instance: &Instance, ahead: Nanos) {
+    let boot = fs::read_to_string(BOOT).unwrap_or_default();
+    let file = instance.clock_file();
+    if let Err(error) = write(&file, &format!("{} {}\n", boot.trim(), ahead.0)) {
+        say!([System] "tutti controller: cannot write {}: {error}", file.display());
+    }
+}
+
+/// How far ahead a controller is, if what it knows of happened until then.
+pub(super) fn clock_ahead(former: Nanos, until: ClusterTime) -> Nanos {
+    needed(until, ClusterTime(monotonic_ns())).max(former)
+}
+
+/// How far ahead cluster time must be so that it goes on after `until`.
+fn needed(until: ClusterTime, now: ClusterTime) -> Nanos {
+    if until <= now { Nanos::ZERO } else { until.since(now) + TIME_GAP }
+}
+
+/// What an earlier controller has written, if that was since this start of the machine.
+fn read(text: &str, boot: &str) -> Option<Nanos> {
+    let (of, ahead_ns) = text.trim_end().split_once(' ')?;
+    let is_ours = of == boot && !boot.is_empty();
+    is_ours.then(|| ahead_ns.parse().ok().map(Nanos)).flatten()
+}
+
+/// In one piece, so that nobody reads half of it.
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let next = file.with_extension("next");
+    fs::write(&next, text)?;
+    fs::rename(next, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3_600_000_000_000;
+
+    #[test]
+    fn time_goes_on_after_what_is_known_whatever_the_machines_clock_says() {
+        let later = needed(ClusterTime(10 * HOUR), ClusterTime(HOUR));
+        assert_eq!(later, Nanos(9 * HOUR) + TIME_GAP);
+        assert_eq!(needed(ClusterTime(HOUR), ClusterTime(HOUR)), Nanos::ZERO);
+        assert_eq!(needed(ClusterTime(HOUR), ClusterTime(2 * HOUR)), Nanos::ZERO);
+    }
+
+    #[test]
+    fn what_was_written_counts_since_the_same_start_of_the_machine_only() {
+        assert_eq!(read("a-b 17\n", "a-b"), Some(Nanos(17)));
+        for (text, boot) in
+            [("a-b 17", "a-c"), (" 17", ""), ("a-b", "a-b"), ("a-b x", "a-b"), ("", "a")]
+        {
+            assert_eq!(read(text, boot), None, "{text:?}");
+        }
+    }
+}
