@@ -387,7 +387,12 @@ impl Instance {
     /// A verb of a shell line, with `tutti` in its PATH.
     #[track_caller]
     pub(crate) fn shell(&self, line: &str) -> Done {
-        let mut command = self.command(&[]);
+        Running::start(self.shell_command(line)).wait()
+    }
+
+    /// The same as a command.
+    pub(crate) fn shell_command(&self, line: &str) -> Command {
+        let command = self.command(&[]);
         let mut shell = Command::new("sh");
         shell.args(["-c", line]).current_dir(&self.work).stdin(Stdio::null());
         for (name, value) in command.get_envs() {
@@ -399,8 +404,7 @@ impl Instance {
         let path = std::env::var("PATH").unwrap_or_default();
         let bin = self.program.parent().unwrap().display();
         shell.env("PATH", format!("{bin}:{path}"));
-        command.stdin(Stdio::null());
-        Running::start(shell).wait()
+        shell
     }
 
     /// Submits a job and gives its number.

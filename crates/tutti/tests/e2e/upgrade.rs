@@ -342,3 +342,53 @@ fn the_machines_of_a_cluster_go_over_one_after_the_other() {
     eventually("all nodes", || bed.states().values().all(|state| state == "up").then_some(()));
     bed.tutti(2, &["run", "-N", "3", "-n", "3", "true"]).expect(0);
 }
+
+#[test]
+fn what_waits_for_a_reader_waits_on() {
+    let instance = Instance::new().up();
+    let go = "while [ ! -e go ]; do sleep 0.01; done";
+    // A task that does not read yet what was typed for it: more than pipes and sockets hold.
+    let line = format!("echo up; {go}; cksum");
+    let mut typed = instance.start_typing(&["run", "sh", "-c", &line]);
+    typed.wait_for("up");
+    let text: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
+    let told = text.clone();
+    let typed = std::thread::spawn(move || {
+        typed.type_in(&told);
+        typed.close_input();
+        typed.wait().expect(0).text()
+    });
+    // Readers that do not read yet what tasks print: fewer lines than the front end would fetch itself, and more.
+    let player = player().display().to_string();
+    let stalled = [500, 20_000].map(|lines| {
+        let run = format!("tutti run -n 2 -l {player} lines {lines}");
+        let reader = format!("{{ {go}; cat; }}");
+        (
+            lines,
+            std::thread::spawn({
+                let mut command = instance.shell_command(&format!("{run} | {reader}"));
+                move || {
+                    command.stdin(Stdio::null());
+                    Running::start(command).wait().expect(0).text()
+                }
+            }),
+        )
+    });
+    eventually("all three", || {
+        let running = instance.jobs().iter().filter(|job| job["state"] == "running").count();
+        let ended = instance.jobs().iter().filter(|job| job["state"] == "ended").count();
+        (running + ended == 3).then_some(())
+    });
+    for round in 0..2 {
+        upgrade(&instance, &another(&instance, &format!("release-{round}"))).expect(0);
+    }
+    std::fs::write(instance.work.join("go"), "").unwrap();
+    let mut sum = std::process::Command::new("cksum");
+    let mut sum = sum.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut sum.stdin.take().unwrap(), &text).unwrap();
+    let expected = String::from_utf8(sum.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(typed.join().unwrap(), format!("up\n{expected}"));
+    for (lines, run) in stalled {
+        expect_whole_lines(&run.join().unwrap(), 2, lines);
+    }
+}
