@@ -14,12 +14,15 @@
 
 mod faults;
 mod node;
+mod slow;
 
 pub use node::Node;
+pub use slow::SlowWay;
 
 use anyhow::{Context, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 /// The most nodes: the last number of an address.
 pub const NODES_MAX: usize = 200;
@@ -38,6 +41,8 @@ pub struct Options {
     /// By how many seconds the monotonic clock of each node is ahead of the machine's, if at all; the
     /// last counts for all that follow. A clock cannot be put to before the machine's own start.
     pub clocks_ahead_s: Vec<i64>,
+    /// The last node reaches the head over a way that takes so long in each direction.
+    pub slow: Option<Duration>,
     /// Parameters that are set before the members join, as for `tutti params`.
     pub params: Vec<String>,
 }
@@ -49,6 +54,7 @@ pub struct Testbed {
     directory: PathBuf,
     params: Vec<String>,
     nodes: Vec<Node>,
+    slow: Option<SlowWay>,
     /// Whether another process has made it, and will end it.
     is_guest: bool,
 }
@@ -69,7 +75,8 @@ impl Testbed {
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))?;
         let (nodes, params) = (Vec::new(), options.params.clone());
-        let mut bed = Self { switch: switch.clone(), directory, params, nodes, is_guest: false };
+        let (slow, is_guest) = (None, false);
+        let mut bed = Self { switch: switch.clone(), directory, params, nodes, slow, is_guest };
         std::fs::write(bed.directory.join(NODES_FILE), options.nodes.to_string())
             .with_context(|| format!("cannot write to {}", bed.directory.display()))?;
         ip(&["netns", "add", &switch])?;
@@ -81,6 +88,7 @@ impl Testbed {
             node.connect(&bed)?;
             bed.nodes.push(node);
         }
+        bed.slow = options.slow.map(|late| SlowWay::to(bed.head(), late)).transpose()?;
         Ok(bed)
     }
 
@@ -97,8 +105,8 @@ impl Testbed {
         let switch = directory.file_name().and_then(|name| name.to_str());
         let switch = switch.context("that is no directory of a test bed")?.to_owned();
         let directory = directory.to_owned();
-        let mut bed =
-            Self { switch, directory, params: Vec::new(), nodes: Vec::new(), is_guest: true };
+        let (params, nodes, slow) = (Vec::new(), Vec::new(), None);
+        let mut bed = Self { switch, directory, params, nodes, slow, is_guest: true };
         for number in 1..=count {
             bed.nodes.push(Node::new(&bed, number, program, 0));
         }
@@ -136,7 +144,12 @@ impl Testbed {
         let head = self.head();
         let token = expect(head.tutti(&["invite", "--parsable"]))?;
         let token = String::from_utf8_lossy(&token.stdout).trim().to_owned();
-        expect(member.tutti(&["join", &head.address(), &token, "--name", member.name()]))?;
+        let is_last = self.nodes.last().is_some_and(|last| last.name() == member.name());
+        let address = match self.slow.as_ref().filter(|_| is_last) {
+            Some(way) => way.address().to_owned(),
+            None => head.address(),
+        };
+        expect(member.tutti(&["join", &address, &token, "--name", member.name()]))?;
         Ok(())
     }
 

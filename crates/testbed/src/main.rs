@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 use tutti_testbed::{Options, Testbed};
 
 /// A cluster of network namespaces on one machine.
@@ -81,6 +82,10 @@ struct UpArgs {
     /// By how many seconds the clocks of the second and later nodes are ahead, separated by commas
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
     clocks: Vec<i64>,
+
+    /// The last node reaches the head over a way that takes so many milliseconds in each direction
+    #[arg(long, value_name = "MS")]
+    slow: Option<u64>,
 
     /// A parameter to set before the others join, as in --param fan_out=2
     #[arg(long, value_name = "NAME=VALUE")]
@@ -164,6 +169,7 @@ fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
         } else {
             [0].into_iter().chain(args.clocks).collect()
         },
+        slow: args.slow.map(Duration::from_millis),
         params: args.param,
     };
     let bed = Testbed::new(&options)?;

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// One node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Node {
     name: String,
     namespace: String,
@@ -120,6 +120,11 @@ impl Node {
     /// If the node has no network, or its agent listens there.
     pub fn listen(&self) -> io::Result<TcpListener> {
         self.in_network(|| TcpListener::bind(self.address()))
+    }
+
+    /// Listens at the node's address, at a port that nobody else has.
+    pub(crate) fn listen_beside(&self) -> io::Result<TcpListener> {
+        self.in_network(|| TcpListener::bind((self.address.as_str(), 0)))
     }
 
     /// Does something in the node's network: sockets that are made there stay there.

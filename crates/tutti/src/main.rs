@@ -22,6 +22,7 @@ mod output;
 mod outside;
 mod parameter;
 mod sender;
+mod service;
 mod sole;
 mod supervise;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::membership::Place;
 use crate::output::print;
+use crate::service;
 use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -96,6 +97,7 @@ pub(crate) fn foreground(instance: &Instance) -> anyhow::Result<Exit> {
     let mut supervisor = Supervisor::start(instance, lock, None)?;
     supervisor.wait_until_up()?;
     say!("tutti: the instance in {} is up", instance.directory().display());
+    service::say_ready();
     supervisor.serve()
 }
 

@@ -1,15 +1,17 @@
 //! `tutti invite`, `tutti join`, `tutti leave`: which machines make up the cluster.
 
+use super::join_ssh::{self, SshArgs};
 use crate::codes::coded;
 use crate::exit::Exit;
-use crate::front::start_daemon;
 use crate::instance::{Instance, host_name};
 use crate::link::FarLink;
 use crate::membership::{Membership, PORT, Place};
 use crate::output::print;
+use crate::service;
 use crate::supervise;
 use anyhow::Context;
 use clap::Args;
+use std::io::{BufRead, Read};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use tutti_secure::{Clock, Credentials, Key, Name, Newcomer, Token};
@@ -21,6 +23,9 @@ use tutti_wire::units::{format_seconds, parse_duration};
 
 /// How long a machine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// More than any token has.
+const TOKEN_BYTES_MAX: u64 = 1 << 10;
 
 /// Certificates and tokens know no less than seconds.
 const LIFETIME_MIN: Duration = Duration::from_secs(1);
@@ -56,7 +61,7 @@ pub(crate) fn invite(args: &InviteArgs) -> anyhow::Result<Exit> {
 }
 
 /// What the machine is, which must be the head: this is `done` there alone.
-fn membership_of_head(place: &Place, done: &str) -> anyhow::Result<Membership> {
+pub(super) fn membership_of_head(place: &Place, done: &str) -> anyhow::Result<Membership> {
     let Some(membership) = place.membership()? else {
         return Err(coded(
             Code::Membership,
@@ -85,12 +90,12 @@ pub(crate) fn invitation(membership: &Membership, token: &Token, lifetime: Durat
 #[derive(Args, Debug)]
 pub(crate) struct JoinArgs {
     /// The head of the cluster: HOST, or HOST:PORT
-    #[arg(value_name = "HOST")]
-    head: String,
+    #[arg(value_name = "HOST", required_unless_present = "ssh")]
+    head: Option<String>,
 
-    /// What `tutti invite` printed there; good for one machine
-    #[arg(value_name = "TOKEN")]
-    token: String,
+    /// What `tutti invite` printed there; good for one machine. `-`: it is read from standard input
+    #[arg(value_name = "TOKEN", required_unless_present = "ssh")]
+    token: Option<String>,
 
     /// The name that this machine has in the cluster; its host name unless given
     #[arg(long, value_name = "NAME")]
@@ -100,16 +105,17 @@ pub(crate) struct JoinArgs {
     /// firewall; where it reaches the head from, unless given
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+
+    #[command(flatten)]
+    ssh: SshArgs,
 }
 
 pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
+    // Without them, `ssh` is there.
+    let (Some(head), Some(token)) = (&args.head, &args.token) else {
+        return join_ssh::execute(&args.ssh);
+    };
     let instance = Instance::to_start();
-    if supervise::is_supervised(&instance) {
-        return Err(coded(
-            Code::Membership,
-            "an instance runs here; end it first with `tutti down`",
-        ));
-    }
     let place = Place::of(&instance);
     if let Some(membership) = place.membership()? {
         return Err(coded(
@@ -121,10 +127,19 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
             ),
         ));
     }
-    let token: Token = args.token.parse()?;
+    if supervise::is_supervised(&instance) {
+        return Err(coded(
+            Code::Membership,
+            "an instance runs here; end it first with `tutti down`",
+        ));
+    }
+    let token: Token = match token.as_str() {
+        "-" => token_of_input()?.parse()?,
+        token => token.parse()?,
+    };
     let name = args.name.clone().unwrap_or_else(host_name);
     Name::new(&name)?;
-    let head = with_port(&args.head);
+    let head = with_port(head);
     let (mut membership, credentials) = redeem(&head, &token, name)?;
     match args.listen.as_deref() {
         None => {}
@@ -136,7 +151,7 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     }
     instance.prepare()?;
     place.join(&membership, &credentials)?;
-    start_daemon(&instance).with_context(|| {
+    service::start(&instance).with_context(|| {
         format!("{} is in cluster {}, but", membership.name, membership.cluster)
     })?;
     print(&format!(
@@ -145,6 +160,13 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
         membership.name, membership.cluster
     ))?;
     Ok(Exit::OK)
+}
+
+/// A line of standard input; no longer than any token is.
+fn token_of_input() -> anyhow::Result<String> {
+    let mut line = String::new();
+    std::io::stdin().lock().take(TOKEN_BYTES_MAX).read_line(&mut line)?;
+    Ok(line.trim().to_owned())
 }
 
 /// The address with the usual port, if it has none.

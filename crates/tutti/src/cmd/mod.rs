@@ -12,6 +12,7 @@ mod doctor;
 mod explain;
 mod history;
 mod jobs;
+mod join_ssh;
 mod leftovers;
 mod list;
 mod nodes;

@@ -4,12 +4,15 @@ use super::cluster::{invitation, with_port};
 use super::submit::order;
 use crate::codes::coded;
 use crate::exit::Exit;
-use crate::front::{duration, start_daemon};
+use crate::front::duration;
 use crate::instance::{Instance, host_name};
-use crate::membership::{Membership, Place};
+use crate::membership::{Membership, PORT, Place};
 use crate::output::print;
+use crate::service::{self, Service};
 use crate::supervise;
 use clap::Args;
+use std::io::ErrorKind;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 use tutti_core::Nanos;
 use tutti_wire::code::Code;
@@ -53,7 +56,7 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
     }
     let kind = if instance.private { "private" } else { "system" };
     let directory = instance.directory().display().to_string();
-    if !start_daemon(&instance)? {
+    if !service::start(&instance)? {
         print(&format!("the {kind} instance in {directory} was up already\n"))?;
         return Ok(Exit::OK);
     }
@@ -66,6 +69,12 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
         "the {kind} instance in {directory} is up, {whom}\n\
          next: `tutti run -n 2 COMMAND`, `tutti ps`, `tutti doctor`; `tutti down` ends it\n"
     ))?;
+    if let Some(service) = Service::of(&instance) {
+        print(&format!(
+            "systemd starts it with the machine; what it has to say: `{}`\n",
+            service.journal_hint()
+        ))?;
+    }
     if let Some(membership) = membership.filter(|membership| membership.head.is_empty()) {
         let token = Place::of(&instance).invite(INVITATION)?;
         print(&invitation(&membership, &token, INVITATION))?;
@@ -82,7 +91,10 @@ impl UpArgs {
         let place = Place::of(instance);
         let known = place.membership()?;
         let Some(listen) = &self.listen else { return Ok(known) };
-        let address = with_port(listen);
+        let address = match &known {
+            Some(known) if is_at(known, listen) => known.listen.clone().unwrap_or_default(),
+            _ => free_address(listen)?,
+        };
         let wanted = Membership {
             cluster: cluster_name(),
             name: self.name.clone().unwrap_or_else(host_name),
@@ -122,6 +134,45 @@ impl UpArgs {
     }
 }
 
+/// Whether a head listens where it is told to already: at the port that it has, if none is named.
+fn is_at(known: &Membership, listen: &str) -> bool {
+    let at = |address: &str| known.listen.as_deref() == Some(address);
+    let host = |address: &str| address.rsplit_once(':').map(|(host, _)| host.to_owned());
+    let has_default = with_port(listen) != listen;
+    at(&with_port(listen))
+        || has_default && known.listen.as_deref().and_then(host) == host(&with_port(listen))
+}
+
+/// The address with a port that nobody has: the usual one, or one of the next if another cluster has
+/// that and none is named.
+fn free_address(listen: &str) -> anyhow::Result<String> {
+    let usual = with_port(listen);
+    let ports = match usual == listen {
+        true => 0,
+        false => PORTS_TRIED,
+    };
+    let host = usual.strip_suffix(&format!(":{PORT}")).unwrap_or(&usual);
+    let others = (PORT + 1..=PORT + ports).map(|port| format!("{host}:{port}"));
+    let mut why = None;
+    for address in std::iter::once(usual.clone()).chain(others) {
+        match TcpListener::bind(&address) {
+            Ok(_) => return Ok(address),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => why = Some(error),
+            Err(error) => {
+                why = Some(error);
+                break;
+            }
+        }
+    }
+    let why = why.map_or_else(String::new, |error| format!(": {error}"));
+    let reason =
+        format!("cannot listen at {usual}{why}; name another address of this machine, or a port");
+    Err(coded(Code::BadValue, reason))
+}
+
+/// So many clusters may have a head on one machine without a word about ports.
+const PORTS_TRIED: u16 = 100;
+
 fn cluster_name() -> String {
     std::env::var("TUTTI_CLUSTER").ok().filter(|name| !name.is_empty()).unwrap_or("tutti".into())
 }
@@ -131,31 +182,41 @@ pub(crate) struct DownArgs {}
 
 pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
     let instance = Instance::locate();
+    let exit = end(&instance)?;
+    // One that failed, and is started again and again, has no socket to be found by.
+    let service = Service::of(&instance).or_else(|| Service::of(&Instance::to_start()));
+    if let Some(service) = service {
+        service.stop()?;
+    }
+    Ok(exit)
+}
+
+fn end(instance: &Instance) -> anyhow::Result<Exit> {
     // One whose controller has just failed is there all the same.
     let patience = Instant::now() + Duration::from_secs(30);
-    while !instance.answers() && supervise::is_supervised(&instance) {
+    while !instance.answers() && supervise::is_supervised(instance) {
         anyhow::ensure!(Instant::now() < patience, "the instance does not answer; see its log");
         std::thread::sleep(Duration::from_millis(10));
     }
-    if Place::of(&instance).membership()?.is_some_and(|membership| !membership.head.is_empty()) {
-        supervise::end(&instance)?;
+    if Place::of(instance).membership()?.is_some_and(|membership| !membership.head.is_empty()) {
+        supervise::end(instance)?;
         print(&format!("the node in {} is down\n", instance.directory().display()))?;
         return Ok(Exit::OK);
     }
     if !instance.answers() {
         // Whoever finds its sockets would wait for it.
-        supervise::clean_up_for_dead(&instance);
+        supervise::clean_up_for_dead(instance);
         print(&format!("no instance runs in {}\n", instance.directory().display()))?;
         return Ok(Exit::OK);
     }
     order(&Request::Down)?;
     // The supervisor holds the lock until everything is gone.
     let patience = Instant::now() + Duration::from_secs(20);
-    while supervise::is_supervised(&instance) {
+    while supervise::is_supervised(instance) {
         anyhow::ensure!(Instant::now() < patience, "the jobs are gone, but a daemon still runs");
         std::thread::sleep(Duration::from_millis(2));
     }
-    supervise::clean_up_for_dead(&instance);
+    supervise::clean_up_for_dead(instance);
     print(&format!("the instance in {} is down\n", instance.directory().display()))?;
     if instance.log_file().exists() {
         print(&format!("what it had to say is kept in {}\n", instance.log_file().display()))?;

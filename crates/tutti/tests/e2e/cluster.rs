@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 use tutti_testbed::{Node, Options, Testbed};
 
 static BEDS: AtomicU32 = AtomicU32::new(0);
@@ -25,7 +26,18 @@ impl Bed {
         Self::with(nodes, clocks_ahead_s, &[])
     }
 
+    /// A cluster whose last node reaches the head over a slow way.
+    pub(crate) fn up_slow(nodes: usize, slow: Duration) -> Self {
+        let bed = Self::made(nodes, &[0], &[], Some(slow));
+        bed.bed().up().unwrap();
+        bed
+    }
+
     fn with(nodes: usize, clocks_ahead_s: &[i64], params: &[&str]) -> Self {
+        Self::made(nodes, clocks_ahead_s, params, None)
+    }
+
+    fn made(nodes: usize, clocks_ahead_s: &[i64], params: &[&str], slow: Option<Duration>) -> Self {
         let audit = Instance::new();
         let number = BEDS.fetch_add(1, Ordering::SeqCst);
         let options = Options {
@@ -34,6 +46,7 @@ impl Bed {
             directory: std::env::temp_dir(),
             nodes,
             clocks_ahead_s: clocks_ahead_s.to_vec(),
+            slow,
             params: params.iter().map(|&param| param.to_owned()).collect(),
         };
         Self { bed: Some(Testbed::new(&options).unwrap()), audit }
@@ -185,7 +198,7 @@ fn gangs_switch_at_the_same_instants_on_nodes_whose_clocks_differ() {
     });
     // The controller has no part in it.
     bed.node(1).signal("controller", Signal::SIGSTOP).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     bed.node(1).signal("controller", Signal::SIGCONT).unwrap();
     let nodes = switches(&bed);
     let latest = nodes.values().filter_map(|of_node| of_node.last()).map(|last| last.0);
@@ -246,7 +259,7 @@ fn nobody_joins_without_a_good_token() {
     bed.tutti(2, &["nodes"]).expect(1).says("is not root in the cluster");
     bed.tutti(2, &["run", "true"]).expect(125).says("is not root in the cluster");
     let short = invite(&["--for", "1s"]);
-    std::thread::sleep(std::time::Duration::from_millis(1100));
+    std::thread::sleep(Duration::from_millis(1100));
     join(3, &short, "n3").expect(1).says("expired");
     bed.tutti(1, &["invite", "--for", "0s"]).expect(1).says("1s or more");
     // Who was removed does not come back, and his name can be taken again.
@@ -388,7 +401,7 @@ fn a_node_that_is_taken_down_is_out_of_service_at_once() {
     far.wait().expect(121).says("node n3 was lost");
     bed.tutti(1, &["wait", "1"]).expect(121).says("node n3 was lost");
     // Long before anybody would miss it, and others are not placed there.
-    assert!(begun.elapsed() < std::time::Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     let done = bed.tutti(1, &["run", "-n", "6", "--", "hostname"]).expect(0);
     assert_eq!(done.sorted(), ["n1", "n1", "n1", "n2", "n2", "n2"]);
     bed.tutti(1, &["cancel", "--now", near.trim()]).expect(0);

@@ -1,0 +1,112 @@
+//! Several clusters on the same machines, and a cluster with a slow way in it.
+
+use crate::cluster::{Bed, switches};
+use crate::harness::{Done, Running, eventually};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Another cluster on the nodes of a test bed.
+struct Other<'a> {
+    bed: &'a Bed,
+    nodes: usize,
+}
+
+impl Other<'_> {
+    fn tutti(&self, number: usize, args: &[&str]) -> Done {
+        let mut command = self.bed.node(number).tutti(args);
+        let directory = self.bed.bed().directory().join(format!("other-{number}"));
+        command.env("TUTTI_DIR", directory).env("TUTTI_CLUSTER", "other");
+        command.current_dir(&self.bed.audit.work);
+        Running::start(command).wait()
+    }
+}
+
+impl Drop for Other<'_> {
+    fn drop(&mut self) {
+        for number in (1..=self.nodes).rev() {
+            self.tutti(number, &["down"]);
+        }
+    }
+}
+
+#[test]
+fn two_clusters_on_the_same_machines_do_not_disturb_each_other() {
+    let bed = Bed::up(2, &[0]);
+    let job = ["submit", "--parsable", "-N", "2", "-o", "/dev/null", "--", "sleep", &bed.audit.nap];
+    let first = bed.tutti(1, &job).expect(0).text().trim().to_owned();
+    let state = || bed.tutti(1, &["ps", "--json", &first]).expect(0).json()[0]["state"].clone();
+    eventually("it runs", || (state() == "running").then_some(()));
+    let agents = [1, 2].map(|number| bed.node(number).daemon("agent"));
+    let other = Other { bed: &bed, nodes: 2 };
+    other.tutti(1, &["up", "--listen", "10.77.0.1:7716"]).expect(1).says("name another address");
+    // At the next port, which the invitation says.
+    let said = other.tutti(1, &["up", "--listen", "10.77.0.1", "--trust-root"]).expect(0).text();
+    assert!(said.contains("tutti join 10.77.0.1:7717 tutti1-"), "{said}");
+    let words: Vec<&str> =
+        said.lines().find(|line| line.contains("tutti join")).unwrap().split(' ').collect();
+    let token = words.last().unwrap();
+    let joined = other.tutti(2, &["join", "10.77.0.1:7717", token]).expect(0).text();
+    assert!(joined.contains("n2 is a node of cluster other"), "{joined}");
+    // Up again, it is where it was.
+    other.tutti(1, &["down"]).expect(0);
+    let said = other.tutti(1, &["up", "--listen", "10.77.0.1", "--trust-root"]).expect(0).text();
+    assert!(said.contains("tutti join 10.77.0.1:7717 "), "{said}");
+    other.tutti(2, &["up"]).expect(0);
+    eventually("both are there", || {
+        let Value::Array(nodes) = other.tutti(1, &["nodes", "--json"]).expect(0).json() else {
+            panic!("no list of nodes")
+        };
+        (nodes.iter().filter(|node| node["state"] == "up").count() == 2).then_some(())
+    });
+    let done = other.tutti(2, &["run", "-N", "2", "--", "hostname"]).expect(0);
+    assert_eq!(done.sorted(), ["n1", "n2"]);
+    let done = bed.tutti(2, &["run", "-N", "2", "--", "hostname"]).expect(0);
+    assert_eq!(done.sorted(), ["n1", "n2"]);
+    // Jobs of the one are none of the other's.
+    let Value::Array(jobs) = other.tutti(1, &["ps", "--json"]).expect(0).json() else {
+        panic!("no list of jobs")
+    };
+    assert!(jobs.is_empty(), "{jobs:?}");
+    other.tutti(1, &["cancel", &first]).expect(1);
+    drop(other);
+    assert_eq!(state(), "running");
+    assert_eq!([1, 2].map(|number| bed.node(number).daemon("agent")), agents, "an agent ended");
+    bed.tutti(2, &["run", "-N", "2", "true"]).expect(0);
+    bed.tutti(1, &["cancel", "--now", &first]).expect(0);
+}
+
+#[test]
+fn over_a_slow_way_jobs_start_and_switch_as_they_are_to() {
+    let bed = Bed::up_slow(3, Duration::from_millis(20));
+    let errors = || {
+        let nodes = bed.tutti(1, &["nodes", "--json"]).expect(0).json();
+        [1, 2].map(|node| Duration::from_nanos(nodes[node]["clock_error_ns"].as_u64().unwrap()))
+    };
+    // Half of the time that question and answer take; the others know better.
+    let [near, far] = errors();
+    assert!(
+        far >= Duration::from_millis(20) && near < Duration::from_millis(20),
+        "{near:?} {far:?}"
+    );
+    let short = bed.tutti(1, &["params", "quantum=40ms"]).expect(1);
+    short.says("too short for nodes to switch together").says("the clock of n3 may be off by");
+    bed.tutti(1, &["params", "quantum=200ms"]).expect(0);
+    for number in [1, 3] {
+        let done = bed.tutti(number, &["run", "-N", "3", "--", "hostname"]).expect(0);
+        assert_eq!(done.sorted(), ["n1", "n2", "n3"]);
+    }
+    for _ in 0..2 {
+        let job = ["submit", "-n", "6", "-o", "/dev/null", "--", "sleep", &bed.audit.nap];
+        bed.tutti(1, &job).expect(0);
+    }
+    eventually("ten switches together", || {
+        let nodes = switches(&bed);
+        let mut all = nodes.values();
+        let mut common = all.next()?.clone();
+        for of_node in all {
+            common.retain(|record| of_node.contains(record));
+        }
+        (nodes.len() == 3 && common.len() >= 10).then_some(())
+    });
+    bed.tutti(3, &["cancel", "--now", "3", "4"]).expect(0);
+}
