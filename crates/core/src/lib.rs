@@ -82,7 +82,7 @@ pub use job::{
 };
 pub use ledger::Moved;
 pub use param::{Param, ParamError, ParamKind};
-pub use params::{Discipline, Orphans, Params, Traversal};
+pub use params::{ClockSource, Discipline, Orphans, Params, Traversal};
 pub use period::{Calendar, Period, PeriodError, parse_week};
 pub use policy::{Packing, Placement, WaitReason};
 pub use record::Part;

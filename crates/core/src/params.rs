@@ -46,6 +46,16 @@ pub enum Orphans {
     Task,
 }
 
+/// Which clock agents know cluster time by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ClockSource {
+    /// The monotonic clock, compared with that of the controller's machine over the network.
+    #[default]
+    Own,
+    /// The system's, which somebody else keeps on all machines.
+    System,
+}
+
 /// In what order the signal method stops and continues processes (process-tracking paper, sections 3
 /// and 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -98,7 +108,8 @@ mod at {
     pub(super) const TRAVERSAL: usize = 27;
     pub(super) const KEEP_HISTORY: usize = 28;
     pub(super) const HISTORY_SIZE: usize = 29;
-    pub(super) const COUNT: usize = 30;
+    pub(super) const CLOCK: usize = 30;
+    pub(super) const COUNT: usize = 31;
 }
 
 /// All parameters there are.
@@ -364,6 +375,17 @@ pub const TABLE: &[Param; at::COUNT] = &[
                before that.",
         takes: Takes::Live,
     },
+    Param {
+        name: "clock",
+        kind: ParamKind::Choice(&["own", "system"]),
+        min: 0,
+        max: 1,
+        default: 0,
+        help: "By which clock the nodes of a cluster switch: by their own, which are compared over the \
+               network; or by the system's, where chrony or PTP keep it on all machines (tutti nodes \
+               shows how far off it may be).",
+        takes: Takes::FromThenOn,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -602,6 +624,15 @@ impl Params {
         match self.values[at::ORPHANS] {
             0 => Orphans::Ancestor,
             _ => Orphans::Task,
+        }
+    }
+
+    /// Which clock agents know cluster time by.
+    #[must_use]
+    pub const fn clock(&self) -> ClockSource {
+        match self.values[at::CLOCK] {
+            0 => ClockSource::Own,
+            _ => ClockSource::System,
         }
     }
 

@@ -28,6 +28,7 @@ pub mod signal;
 pub mod spawn;
 pub mod stdio;
 pub mod subreaper;
+pub mod system_clock;
 pub mod sysvipc;
 mod text;
 pub mod track;

@@ -8,6 +8,7 @@
 #[cfg(not(test))]
 pub(crate) mod time {
     pub(crate) use tutti_linux::clock::{boottime_ns, monotonic_ns};
+    pub(crate) use tutti_linux::system_clock::system_clock;
 
     /// What people's clocks say, in milliseconds since 1970.
     pub(crate) fn wall_ms() -> u64 {

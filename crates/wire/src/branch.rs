@@ -184,6 +184,17 @@ pub struct ClockReply {
     /// Until when (cluster time) no node that has joined through the parent is taken for lost: so long may
     /// its jobs run if nothing more is heard. Zero where the parent does not know.
     pub lease: ClusterTime,
+    /// What is known by the system's clocks, where these are gone by: as the controller's machine says.
+    pub system: Option<SystemTime>,
+}
+
+/// Cluster time by the system's clock of the controller's machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemTime {
+    /// How far cluster time is ahead of it, in nanoseconds.
+    pub ahead_ns: i64,
+    /// How far off it may be, as the kernel there says.
+    pub error: Nanos,
 }
 
 /// A stream's name: unique in the cluster.

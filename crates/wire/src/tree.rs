@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_core::{
-    JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, Rank, TaskStatus, Timetable,
-    Traversal,
+    ClockSource, JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, Rank, TaskStatus,
+    Timetable, Traversal,
 };
 
 /// What a controller tells an agent.
@@ -145,6 +145,8 @@ pub struct Settings {
     pub orphans: Orphans,
     /// How many children an agent has in the control tree before it sends others on to them.
     pub fan_out: u32,
+    /// By which clock the time is known.
+    pub clock: ClockSource,
     /// How long jobs run on a node that hears nothing of the controller's machine.
     pub lease: Nanos,
 }

@@ -25,7 +25,7 @@ const SAMPLES_MAX: usize = 16;
 
 /// How far crystals drift apart at most, in parts per thousand million: they are made for 50, and two
 /// may go opposite ways.
-const DRIFT_PPB_MAX: i64 = 200_000;
+pub(super) const DRIFT_PPB_MAX: i64 = 200_000;
 
 /// How well the drift is known once it was measured; it changes with the temperature.
 const DRIFT_PPB_KNOWN: i64 = 5_000;
@@ -62,7 +62,14 @@ impl Correction {
         Self { base_ns: 0, offset_ns, drift_ppb: 0 }
     }
 
-    fn at(&self, own_ns: u64) -> ClusterTime {
+    /// That of a clock which is behind cluster time by so many nanoseconds, or ahead of it.
+    pub(super) fn by(offset_ns: i128) -> Self {
+        let most = i128::from(i64::MAX);
+        let offset_ns = i64::try_from(offset_ns.clamp(-most, most)).unwrap_or(0);
+        Self { base_ns: 0, offset_ns, drift_ppb: 0 }
+    }
+
+    pub(super) fn at(&self, own_ns: u64) -> ClusterTime {
         let since = i128::from(own_ns) - i128::from(self.base_ns);
         let drifted = since * i128::from(self.drift_ppb) / 1_000_000_000;
         let time = i128::from(own_ns) + i128::from(self.offset_ns) + drifted;
@@ -109,7 +116,7 @@ impl ClusterClock {
         self.correction().own_ns(time)
     }
 
-    fn correction(&self) -> Correction {
+    pub(super) fn correction(&self) -> Correction {
         loop {
             let before = self.0.changes.load(Ordering::Acquire);
             let correction = Correction {
@@ -309,7 +316,7 @@ mod tests {
         };
         let came = cluster(own_ns + ways.0);
         let (error, lease) = (Nanos::ZERO, ClusterTime(0));
-        let reply = ClockReply { asked_ns: own_ns, came, went: came, error, lease };
+        let reply = ClockReply { asked_ns: own_ns, came, went: came, error, lease, system: None };
         (reply, own_ns + ways.0 + ways.1)
     }
 
@@ -371,7 +378,7 @@ mod tests {
                     };
                     let back = own(level, time + way.0 + way.1);
                     let lease = ClusterTime(0);
-                    let reply = ClockReply { asked_ns, came, went: came, error, lease };
+                    let reply = ClockReply { asked_ns, came, went: came, error, lease, system: None };
                     let (estimator, clock) = &mut levels[level];
                     estimator.asked(asked_ns);
                     let _ = clock.correct(estimator.answered(&reply, back).unwrap());

@@ -23,7 +23,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tutti_core::{JobId, LaunchId, Nanos, NodeSpec, Orphans, Rank, TaskStatus, Traversal};
+use tutti_core::{
+    ClockSource, JobId, LaunchId, Nanos, NodeSpec, Orphans, Rank, TaskStatus, Traversal,
+};
 use tutti_linux::cgroup::LimitBy;
 use tutti_linux::signal::{Root, kill_forest};
 use tutti_wire::Role;
@@ -122,6 +124,7 @@ pub(super) fn first_settings() -> Settings {
         traversal: Traversal::default(),
         load_interval: Nanos::ZERO,
         orphans: Orphans::default(),
+        clock: ClockSource::default(),
         fan_out: u32::MAX,
         lease: Nanos::ZERO,
     }

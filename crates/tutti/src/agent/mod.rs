@@ -27,6 +27,7 @@ mod routes;
 #[cfg(test)]
 mod stepped;
 mod switch;
+mod system_clock;
 mod track;
 mod tree;
 mod tunnels;

@@ -17,6 +17,7 @@ mod passing;
 mod renewal;
 mod strangers;
 mod streams;
+mod time;
 mod upward;
 
 use self::above::Up;
@@ -31,6 +32,7 @@ use super::clock::{ClusterClock, Correction, Estimator};
 use super::driver::AgentOptions;
 use super::neighbour::Neighbour;
 use super::routes::{Child, Routes, Way};
+use super::system_clock::{BySystem, Untrusted};
 use super::tunnels::Tunnels;
 use crate::link::{Interest, Link, LinkError, Poller};
 use crate::membership::{self, Members, Membership};
@@ -42,9 +44,9 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use tutti_core::Nanos;
+use tutti_core::{ClockSource, Nanos};
 use tutti_secure::Endpoint;
-use tutti_wire::branch::{FromBranch, Order, ToBranch, Tunnelled, batches};
+use tutti_wire::branch::{FromBranch, Order, SystemTime, ToBranch, Tunnelled, batches};
 use tutti_wire::tree::{Settings, ToAgent};
 
 /// The parent's connection.
@@ -163,6 +165,12 @@ pub(super) struct Tree {
     next_tunnel: u64,
     clock: ClusterClock,
     estimator: Estimator,
+    /// Whether the controller's machine is to say what is known by its system's clock.
+    source: ClockSource,
+    /// What it has said, and what this machine's makes of it.
+    system: Option<(SystemTime, Option<BySystem>)>,
+    /// Why the system's clock is not gone by, when that was last said.
+    untrusted: Option<Untrusted>,
     /// How far off the time may be, as the controller was told.
     told_error: Nanos,
     heard: Vec<Heard>,
@@ -203,6 +211,9 @@ impl Tree {
             next_token: FIRST_TOKEN,
             next_tunnel: monotonic_ns(),
             clock,
+            source: ClockSource::default(),
+            system: None,
+            untrusted: None,
             estimator: Estimator::default(),
             told_error: Nanos::ZERO,
             heard: Vec::new(),
@@ -247,6 +258,7 @@ impl Tree {
     pub(super) fn take_settings(&mut self, settings: &Settings) {
         self.fan_out = usize::try_from(settings.fan_out).unwrap_or(usize::MAX).max(1);
         self.lease.lasts(settings.lease);
+        self.source = settings.clock;
         self.pass_lease_on();
     }
 

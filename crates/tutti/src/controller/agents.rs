@@ -197,6 +197,7 @@ impl Driver {
                 false => Nanos::ZERO,
             },
             orphans: params.orphans(),
+            clock: params.clock(),
             fan_out: u32::try_from(params.fan_out()).unwrap_or(u32::MAX),
             lease: params.lease(),
         }
@@ -230,6 +231,7 @@ impl Driver {
                     error: Nanos::ZERO,
                     // Only the agent of this machine asks, if any, and it vouches for others itself.
                     lease: ClusterTime(0),
+                    system: None,
                 };
                 if let Some(connection) = self.connections.get_mut(&token) {
                     connection.link.send(&ToBranch::Clock(reply));

@@ -4,8 +4,9 @@ use super::driver::Driver;
 use super::problem::Problem;
 use super::report;
 use crate::outside::time::local_week;
+use crate::outside::time::system_clock;
 use crate::parameter::{override_param, override_rule, set_param, set_rule};
-use tutti_core::{ClassName, ClusterTime, Event, Nanos, Overrides, Period, Settings};
+use tutti_core::{ClassName, ClockSource, ClusterTime, Event, Nanos, Overrides, Period, Settings};
 use tutti_wire::tree::ToAgent;
 use tutti_wire::units::format_duration_short;
 
@@ -99,6 +100,7 @@ impl Driver {
             let event = change(&mut settings)?;
             settings.check().map_err(|error| error.to_string())?;
             self.check_quantum(&settings)?;
+            self.check_clock(&settings)?;
             Ok(event)
         });
         match event {
@@ -121,6 +123,15 @@ impl Driver {
         let worst = self.nodes.values().max_by_key(|node| node.place.time_error);
         let refusal = worst.and_then(|node| refusal(quantum, &node.name, node.place.time_error));
         refusal.map_or(Ok(()), Err)
+    }
+
+    /// Where nobody keeps this machine's clock, the others can't go by theirs.
+    fn check_clock(&self, settings: &Settings) -> Result<(), String> {
+        let is_new = self.core.settings().params.clock() != settings.params.clock();
+        if is_new && settings.params.clock() == ClockSource::System {
+            system_clock().map_err(|reason| format!("clock=system can't be: {reason}"))?;
+        }
+        Ok(())
     }
 
     /// Tells the core what people's clocks say, if anything rests on that and it does not know.

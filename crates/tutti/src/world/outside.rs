@@ -5,6 +5,7 @@
 pub(crate) mod time {
     use crate::world::machine::{here, with_here};
     use tutti_core::Nanos;
+    use tutti_linux::system_clock::{NotSynchronised, SystemClock};
 
     pub(crate) fn monotonic_ns() -> u64 {
         with_here(|machine, now| machine.clock.own_ns(now))
@@ -14,6 +15,14 @@ pub(crate) mod time {
     pub(crate) fn boottime_ns() -> u64 {
         with_here(|machine, now| machine.clock.own_ns(now) + machine.clock.slept_ns)
             .unwrap_or_else(tutti_linux::clock::boottime_ns)
+    }
+
+    /// Nobody keeps the system's clocks of simulated machines.
+    pub(crate) fn system_clock() -> Result<SystemClock, NotSynchronised> {
+        match here() {
+            Some(_) => Err(NotSynchronised),
+            None => tutti_linux::system_clock::system_clock(),
+        }
     }
 
     pub(crate) fn wall_ms() -> u64 {

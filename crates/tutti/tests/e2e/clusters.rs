@@ -1,8 +1,10 @@
-//! Several clusters on the same machines, and a cluster with a slow way in it.
+//! Several clusters on the same machines, one with a slow way in it, and one that goes by the system's clock.
 
 use crate::cluster::{Bed, switches};
 use crate::harness::{Done, Running, eventually};
 use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 /// Another cluster on the nodes of a test bed.
@@ -99,14 +101,96 @@ fn over_a_slow_way_jobs_start_and_switch_as_they_are_to() {
         let job = ["submit", "-n", "6", "-o", "/dev/null", "--", "sleep", &bed.audit.nap];
         bed.tutti(1, &job).expect(0);
     }
+    switch_together(&bed, 3);
+    bed.tutti(3, &["cancel", "--now", "3", "4"]).expect(0);
+}
+
+/// Waits until so many nodes have made ten switches at the same moments.
+#[track_caller]
+fn switch_together(bed: &Bed, count: usize) {
     eventually("ten switches together", || {
-        let nodes = switches(&bed);
+        let nodes = switches(bed);
         let mut all = nodes.values();
         let mut common = all.next()?.clone();
         for of_node in all {
             common.retain(|record| of_node.contains(record));
         }
-        (nodes.len() == 3 && common.len() >= 10).then_some(())
+        (nodes.len() == count && common.len() >= 10).then_some(())
     });
-    bed.tutti(3, &["cancel", "--now", "3", "4"]).expect(0);
+}
+
+#[test]
+fn where_the_systems_clocks_are_kept_nodes_may_go_by_them() {
+    // Monotonic clocks that differ by hours.
+    let bed = Bed::of(3, &[0, 9000, 3600]);
+    let kept = |number: usize| bed.audit.work.join(format!("ntp-{number}"));
+    let keep = |number: usize, error_us: u64, is_kept: u8| {
+        std::fs::write(kept(number), format!("{error_us} {is_kept}")).unwrap();
+    };
+    let wall = bed.audit.work.join("wall");
+    std::fs::write(&wall, "0").unwrap();
+    let start = |number: usize, args: &[&str]| -> Done {
+        let mut command = bed.node(number).tutti(args);
+        command.env("LD_PRELOAD", shifted_clock()).env("NTP", kept(number));
+        if number == 2 {
+            command.env("WALL", &wall);
+        }
+        Running::start(command).wait()
+    };
+    let address = bed.node(1).address();
+    let join = |number: usize| {
+        let token = bed.tutti(1, &["invite", "--parsable"]).expect(0).text();
+        start(number, &["join", &address, token.trim(), "--name", bed.node(number).name()])
+    };
+    let error = |node: usize| {
+        let nodes = bed.tutti(1, &["nodes", "--json"]).expect(0).json();
+        nodes[node]["clock_error_ns"].as_u64().unwrap()
+    };
+    (1..=3).for_each(|number| keep(number, 700, 0));
+    start(1, &["up", "--listen", &address, "--name", "n1", "--trust-root"]).expect(0);
+    let refused = bed.tutti(1, &["params", "clock=system"]).expect(1);
+    refused.says("nobody keeps the system's clock");
+    keep(1, 700, 1);
+    keep(2, 500, 1);
+    bed.tutti(1, &["params", "clock=system", "quantum=50ms"]).expect(0);
+    join(2).expect(0);
+    // The two bounds, and what reading the clocks took: far more than measuring on this network gives.
+    eventually("the bound of both", || (1_200_000..1_400_000).contains(&error(1)).then_some(()));
+    bed.tutti(1, &["params", "quantum=3ms"]).expect(1).says("may be off by 1.2");
+    for _ in 0..2 {
+        let job = ["submit", "-N", "2", "-n", "4", "-o", "/dev/null", "--", "sleep"];
+        bed.tutti(1, &[&job[..], &[&bed.audit.nap]].concat()).expect(0);
+    }
+    switch_together(&bed, 2);
+    // Nobody keeps it: who has joined goes on by what is measured, and who joins is not taken.
+    keep(2, 500, 0);
+    eventually("it is measured", || (error(1) < 1_200_000).then_some(()));
+    let said = |number: usize, text: &str| {
+        let log = bed.node(number).directory().join("log");
+        std::fs::read_to_string(log).unwrap_or_default().contains(text).then_some(())
+    };
+    eventually("it says so", || said(2, "the time is measured over the network instead"));
+    switch_together(&bed, 2);
+    keep(2, 500, 1);
+    eventually("it goes by it again", || (error(1) >= 1_200_000).then_some(()));
+    // One that is kept, and wrong.
+    std::fs::write(&wall, "2").unwrap();
+    eventually("it is not believed", || said(2, "the system's clock is off by"));
+    switch_together(&bed, 2);
+    join(3).expect(1).says("nobody keeps the system's clock").says("chronyc tracking");
+    assert!(!bed.states().contains_key("n3"));
+    bed.tutti(1, &["params", "clock=own"]).expect(0);
+    start(3, &["up"]).expect(0);
+    bed.tutti(1, &["run", "-N", "3", "true"]).expect(0);
+    bed.tutti(1, &["cancel", "--now", "1", "2"]).expect(0);
+}
+
+/// See `wall.c`.
+pub(crate) fn shifted_clock() -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/wall.c");
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wall.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O2", "-o"]).args([&built, &source]).arg("-ldl");
+    assert!(compiler.status().unwrap().success(), "run tests/install-deps");
+    built
 }

@@ -1,7 +1,7 @@
 //! One agent's routes, told what passes.
 
 use super::*;
-use tutti_core::{JobId, LaunchId, Nanos, NodeSpec, Orphans, ProcessorSet, Traversal};
+use tutti_core::{ClockSource, JobId, LaunchId, Nanos, NodeSpec, Orphans, ProcessorSet, Traversal};
 use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
 use tutti_wire::tree::{Join, Settings};
@@ -43,6 +43,7 @@ fn welcome(name: &str, attempt: u64, node: u32) -> Order {
         traversal: Traversal::default(),
         load_interval: Nanos::ZERO,
         orphans: Orphans::default(),
+        clock: ClockSource::default(),
         lease: Nanos::ZERO,
         fan_out: 2,
     };

@@ -2,7 +2,6 @@
 
 use super::{Heard, Tree, UP};
 use crate::agent::carrier::Carrier;
-use crate::agent::clock::Correction;
 use crate::agent::neighbour::Neighbour;
 use crate::agent::routes::Way;
 use crate::link::{Interest, Link, Poller};
@@ -157,13 +156,7 @@ impl Tree {
                 }
             }
             ToBranch::Tunnel(part) => self.tunnelled.push(part),
-            ToBranch::Clock(reply) => {
-                if let Some(correction) = self.estimator.answered(&reply, monotonic_ns()) {
-                    self.on_time_told(correction);
-                    self.lease.hear(&reply);
-                    self.pass_lease_on();
-                }
-            }
+            ToBranch::Clock(reply) => self.on_clock(&reply),
             ToBranch::Gone(nodes) => self.end_streams_of(&nodes, None),
             ToBranch::Renewed { name, certificate } => {
                 self.on_renewed(name, certificate.into_vec());
@@ -200,34 +193,6 @@ impl Tree {
         self.awaits_time = true;
         self.without_parent_ns = None;
         self.begin_anew();
-    }
-
-    fn on_time_told(&mut self, correction: Correction) {
-        if self.clock.correct(correction) {
-            self.heard.push(Heard::ClockStepped);
-        }
-        if std::mem::take(&mut self.awaits_time) {
-            self.heard.push(Heard::Taken);
-        }
-        self.tell_time();
-        let (told, error) = (self.told_error.0, self.time_error(monotonic_ns()));
-        if let Some((node, error)) = self.routes.own().zip(error)
-            && (error.0 > told.saturating_mul(2) || error.0 < told / 2)
-        {
-            self.told_error = error;
-            self.upward.times(vec![(node, error)]);
-        }
-    }
-
-    /// How far off cluster time may be here; `None` before anybody has said what time it is.
-    pub(super) fn time_error(&self, now_ns: u64) -> Option<Nanos> {
-        if self.options.is_root() { Some(Nanos::ZERO) } else { self.estimator.error(now_ns) }
-    }
-
-    /// The same, for who is not part of the tree.
-    #[cfg(test)]
-    pub(in crate::agent) fn known_error(&self) -> Option<Nanos> {
-        self.time_error(monotonic_ns())
     }
 
     fn on_elsewhere(&mut self, contact: Contact) {

@@ -290,12 +290,16 @@ impl Tree {
             return;
         }
         let Some(error) = self.time_error(now_ns) else { return };
+        if !self.children.values().any(|below| below.asked_ns.is_some()) {
+            return;
+        }
         let (went, lease) = (self.clock.at(now_ns), self.vouches_until(now_ns));
+        let system = self.system_time();
         // Who reads no answers gets no more of them: they would gather here.
         for below in self.children.values_mut().filter(|below| !below.neighbour.link.is_behind()) {
             if let Some((asked_ns, came_ns)) = below.asked_ns.take() {
                 let came = self.clock.at(came_ns).min(went);
-                let reply = ClockReply { asked_ns, came, went, error, lease };
+                let reply = ClockReply { asked_ns, came, went, error, lease, system };
                 below.neighbour.send(&ToBranch::Clock(reply));
             }
         }

@@ -4,10 +4,9 @@ use super::{
     Calm, Speaker, frame, head_says, invite, is_closed, log, memory_kib, two_and_a_stranger,
 };
 use crate::cluster::{Bed, switches};
+use crate::clusters::shifted_clock;
 use crate::harness::{Running, eventually};
 use nix::sys::signal::Signal;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 use tutti_core::{NodeSpec, ProcessorSet};
 use tutti_wire::branch::{FromBranch, Joining, Order, Origin, Report, ToBranch};
@@ -182,14 +181,4 @@ fn a_wall_clock_that_is_set_changes_nothing_but_who_is_let_in() {
         assert_eq!(shown[0]["state"], "running");
     }
     bed.tutti(1, &["cancel", "--now", &jobs[0], &jobs[1]]).expect(0);
-}
-
-/// See `wall.c`.
-fn shifted_clock() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/wall.c");
-    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wall.so");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-O2", "-o"]).args([&built, &source]).arg("-ldl");
-    assert!(compiler.status().unwrap().success(), "run tests/install-deps");
-    built
 }
