@@ -138,6 +138,7 @@ pub(crate) fn run(args: &BenchArgs, program: &Path, path: String) -> anyhow::Res
         directory: std::env::temp_dir(),
         nodes: args.nodes,
         clocks_ahead_s: Vec::new(),
+        slow: None,
         params: Vec::new(),
     };
     let bed = Testbed::new(&options)?;
