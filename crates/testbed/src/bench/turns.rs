@@ -17,7 +17,7 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     };
     let nodes = bench.nodes().to_string();
     // Some seconds for each job.
-    let rounds = if bench.quick { "1500" } else { "6000" };
+    let rounds = if bench.quick { "60" } else { "150" };
     let words = [nodes.as_str(), &program, "1000", rounds];
     let seconds = |text: &str| -> anyhow::Result<f64> {
         let begin = Instant::now();
