@@ -3,8 +3,7 @@
 use super::{Bench, Figure, median};
 use std::time::Instant;
 
-const ONE_AFTER_THE_OTHER: &str =
-    "tutti run -N $1 -n $1 --exclusive \"${@:2}\" > /dev/null; tutti run -N $1 -n $1 --exclusive \"${@:2}\" > /dev/null";
+const ONE_AFTER_THE_OTHER: &str = "tutti run -N $1 -n $1 --exclusive \"${@:2}\" > /dev/null; tutti run -N $1 -n $1 --exclusive \"${@:2}\" > /dev/null";
 const IN_TURNS: &str = "tutti run -N $1 -n $1 --exclusive \"${@:2}\" > /dev/null & one=$!; tutti run -N $1 -n $1 --exclusive \"${@:2}\" > /dev/null; \
                         wait $one";
 

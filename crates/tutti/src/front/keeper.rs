@@ -59,6 +59,13 @@ struct Away {
     is_said: bool,
 }
 
+impl Away {
+    fn begin() -> Self {
+        let now = Instant::now();
+        Self { since: now, tried: now, is_said: false }
+    }
+}
+
 /// The latest of what was sent.
 #[derive(Default)]
 struct Sent {
@@ -96,7 +103,7 @@ fn bytes_of(message: &FromFrontEnd) -> usize {
 }
 
 impl Keeper {
-    /// Asks a keeper for the job.
+    /// Asks a keeper for the job. One of another node is looked for if there is no way to it now.
     ///
     /// # Errors
     /// If nothing answers on this node.
@@ -105,11 +112,18 @@ impl Keeper {
             KeeperAt::Here(_) => (Pipes::default(), None),
             KeeperAt::Node(node) => (Pipes::far(), Some(*node)),
         };
-        let mut link = dial(at)?;
-        link.send(&FromFrontEnd::Attach { job, received: far.map(|_| 0) });
-        link.flush().context("the keeper went away")?;
+        let asked = dial(at).and_then(|mut link| {
+            link.send(&FromFrontEnd::Attach { job, received: far.map(|_| 0) });
+            link.flush().context("the keeper went away")?;
+            Ok(link)
+        });
+        let link = match asked {
+            Err(_) if far.is_some() => None,
+            asked => Some(asked?),
+        };
         Ok(Self {
-            link: Some(link),
+            away: link.is_none().then(Away::begin),
+            link,
             pipes,
             far,
             attached: false,
@@ -117,7 +131,6 @@ impl Keeper {
             received: 0,
             counts_from: None,
             sent: Sent::default(),
-            away: None,
         })
     }
 
@@ -158,9 +171,7 @@ impl Keeper {
             self.received += link.taken_bytes() - from;
         }
         self.link = None;
-        let now = Instant::now();
-        let away = Away { since: now, tried: now, is_said: false };
-        self.away.get_or_insert(away).tried = now;
+        self.away.get_or_insert_with(Away::begin).tried = Instant::now();
         self.far.is_some() && matches!(error, LinkError::Closed | LinkError::Io(_))
     }
 

@@ -5,6 +5,7 @@ use super::keeper::{self, Keeper};
 use super::output::{Output, OutputError, OutputOptions};
 use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
+use super::submission::{self, connect_again, until_answered};
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::instance::Instance;
@@ -79,18 +80,16 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
     hold_signals()?;
     let (size, name) = (request.tasks, request.launch.name.clone());
     let request = Request::Run(request);
-    let mut controller = ask(&request)?;
+    let mut controller = ask(connect_or_start()?, &request);
     // The controller is at work meanwhile.
     let target = pass_on_signals()?;
-    let accepted = match wait_for_acceptance(&mut controller, &target) {
-        // Whatever it had decided ended with it, before a task was started: those wait for us.
-        Err(error) if was_lost(&error) => {
-            controller = ask(&request)?;
-            wait_for_acceptance(&mut controller, &target)?
-        }
-        result => result?,
-    };
-    let job = match accepted {
+    // Whatever one that has ended had decided ended with it, before a task was started: those wait for us.
+    let first = submission::answer(&mut controller);
+    let reply = until_answered(first, || {
+        controller = ask(connect_again()?, &request);
+        submission::answer(&mut controller)
+    })?;
+    let job = match on_reply(reply, &target)? {
         Ok(job) => job,
         Err(exit) => return Ok(exit),
     };
@@ -114,24 +113,15 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
     front.serve()
 }
 
-fn ask(request: &Request) -> anyhow::Result<Link> {
-    let mut controller = connect_or_start()?;
+fn ask(mut controller: Link, request: &Request) -> Link {
     controller.send(request);
     // One that has ended meanwhile is found out when it does not answer.
     let _ = controller.flush();
-    Ok(controller)
+    controller
 }
 
-/// Whether the controller ended, rather than said something.
-fn was_lost(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(LinkError::Closed | LinkError::Io(_)))
-}
-
-fn wait_for_acceptance(
-    controller: &mut Link,
-    target: &SignalTarget,
-) -> anyhow::Result<Result<JobId, Exit>> {
-    let reply = controller.call().context("the controller went away")?;
+/// The job, if there is one now, or how the front end ends without.
+fn on_reply(reply: Reply, target: &SignalTarget) -> anyhow::Result<Result<JobId, Exit>> {
     match reply {
         Reply::Accepted { job, waits } => {
             target.set(job);

@@ -1,9 +1,9 @@
 //! Handing a job in, once, whatever becomes of the controller meanwhile.
 
-use super::connect_or_start;
-use crate::codes::coded;
-use crate::link::LinkError;
-use anyhow::{Context, anyhow};
+use super::start::{NotOurs, connect_or_start};
+use crate::codes::{code_of, coded};
+use crate::link::Link;
+use anyhow::Context;
 use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -34,23 +34,47 @@ pub(crate) fn new_key() -> anyhow::Result<SubmitKey> {
 /// If no instance can be had, or none answers in time.
 pub(crate) fn submit(request: JobRequest) -> anyhow::Result<Reply> {
     let request = Request::Submit(request, new_key()?);
-    let mut away_since: Option<Instant> = None;
-    loop {
-        let error = match connect_or_start() {
-            Err(error) if away_since.is_none() => return Err(error),
-            Err(error) => error,
-            Ok(mut link) => {
-                link.send(&request);
-                match link.call() {
-                    // The head says so while its controller is being started again.
-                    Ok(Reply::Failed { reason, code: Code::ControllerAway }) => anyhow!(reason),
-                    Ok(reply) => return Ok(reply),
-                    Err(error @ (LinkError::Closed | LinkError::Io(_))) => error.into(),
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        };
-        if away_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
+    let ask = |mut controller: Link| {
+        controller.send(&request);
+        answer(&mut controller)
+    };
+    let first = connect_or_start().and_then(ask);
+    until_answered(first, || connect_again().and_then(ask))
+}
+
+/// As [`connect_or_start`] for who was already connected: whoever is not there now may be in a moment.
+pub(super) fn connect_again() -> anyhow::Result<Link> {
+    connect_or_start().map_err(|error| match error.is::<NotOurs>() {
+        true => error,
+        false => coded(Code::ControllerAway, format!("{error:#}")),
+    })
+}
+
+/// The answer to a request for a job.
+///
+/// # Errors
+/// If none comes; then [`until_answered`] may ask again.
+pub(super) fn answer(controller: &mut Link) -> anyhow::Result<Reply> {
+    match controller.call().context("the controller went away")? {
+        // The head says so while its controller is being started again.
+        Reply::Failed { reason, code: code @ Code::ControllerAway } => Err(coded(code, reason)),
+        reply => Ok(reply),
+    }
+}
+
+/// Asks again while those who are asked end before they answer: what the first came to, then what others do.
+///
+/// # Errors
+/// Any other than that the controller went away, and that one if it does not come back in time.
+pub(super) fn until_answered<T>(
+    first: anyhow::Result<T>,
+    mut ask: impl FnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let (away_since, mut result) = (Instant::now(), first);
+    while let Err(error) = &result
+        && code_of(error) == Code::ControllerAway
+    {
+        if away_since.elapsed() >= PATIENCE {
             let reason = format!(
                 "the controller went away before it answered, and did not come back ({error:#}); see with \
                  `tutti ps` whether the job is there"
@@ -58,5 +82,7 @@ pub(crate) fn submit(request: JobRequest) -> anyhow::Result<Reply> {
             return Err(coded(Code::ControllerAway, reason));
         }
         std::thread::sleep(PAUSE);
+        result = ask();
     }
+    result
 }
