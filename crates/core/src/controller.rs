@@ -266,6 +266,12 @@ impl Core {
         self.stopping
     }
 
+    /// The highest number that a job has had.
+    #[must_use]
+    pub const fn jobs_made(&self) -> u64 {
+        self.jobs_made
+    }
+
     /// A number for the whole state: equal for equal states, on every machine.
     #[must_use]
     pub fn digest(&self) -> u64 {

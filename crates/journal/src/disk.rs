@@ -16,7 +16,16 @@ struct State {
     reached: Number,
     /// What the disk said when it was asked last.
     failure: Option<String>,
+    /// Whether somebody wants it to be asked again.
+    again: bool,
     ending: bool,
+}
+
+impl State {
+    /// Whether there is nothing to do for who has tried up to this.
+    fn is_idle(&self, tried: Number) -> bool {
+        self.wanted <= self.reached.max(tried) && !self.again
+    }
 }
 
 #[derive(Default)]
@@ -74,9 +83,9 @@ impl Disk {
     pub(crate) fn bring(&mut self) -> bool {
         let Some((sync, tried, waker)) = &mut self.by_hand else { return false };
         let state = self.shared.lock();
-        let (wanted, reached) = (state.wanted, state.reached);
+        let (wanted, is_idle) = (state.wanted, state.is_idle(*tried));
         drop(state);
-        if wanted <= reached.max(*tried) {
+        if is_idle {
             return false;
         }
         *tried = wanted;
@@ -87,8 +96,10 @@ impl Disk {
     /// Asks for all entries up to this one, which must be stored.
     pub(crate) fn want(&self, number: Number) {
         let mut state = self.shared.lock();
-        if number > state.wanted {
-            state.wanted = number;
+        let again = state.failure.is_some() && number > state.reached;
+        if number > state.wanted || again {
+            state.wanted = number.max(state.wanted);
+            state.again |= again;
             self.shared.changed.notify_one();
         }
     }
@@ -129,11 +140,11 @@ fn run(shared: &Shared, mut sync: Box<dyn BringToDisk>, waker: &UnixStream) {
     loop {
         let wanted = {
             let mut state = shared.lock();
-            // What the disk refused is tried again when somebody wants more, not over and over.
-            while state.wanted <= state.reached.max(tried) && !state.ending {
+            // What the disk refused is tried again when somebody wants it, not over and over.
+            while state.is_idle(tried) && !state.ending {
                 state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            if state.wanted <= state.reached.max(tried) {
+            if state.is_idle(tried) {
                 return;
             }
             state.wanted
@@ -146,6 +157,7 @@ fn run(shared: &Shared, mut sync: Box<dyn BringToDisk>, waker: &UnixStream) {
 fn bring_once(shared: &Shared, sync: &mut dyn BringToDisk, wanted: Number, mut waker: &UnixStream) {
     let synced = sync.sync();
     let mut state = shared.lock();
+    state.again = false;
     match synced {
         Ok(()) => {
             state.reached = wanted;

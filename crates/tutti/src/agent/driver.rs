@@ -594,7 +594,11 @@ impl Agent {
         }
     }
 
+    /// Nobody wants to know any more how it ended. What has not is ended first.
     fn on_forget(&mut self, launch: LaunchId) {
+        if self.launched(launch).is_some_and(|job| job.cleared.is_none()) {
+            return self.end_strange(launch.job);
+        }
         if self.launched(launch).is_some() {
             self.jobs.remove(&launch.job);
         }

@@ -20,11 +20,12 @@ const TIME_GAP: Nanos = Nanos::from_secs(1);
 /// What the kernel calls this start of the machine.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// How far ahead a controller was before this one, since this start of the machine.
-pub(super) fn of_former(instance: &Instance) -> Nanos {
+/// How far ahead a controller was before this one, since this start of the machine; `None`: none was, or it is not
+/// known.
+pub(super) fn of_former(instance: &Instance) -> Option<Nanos> {
     let boot = fs::read_to_string(BOOT).unwrap_or_default();
     let written = fs::read_to_string(instance.clock_file()).ok();
-    written.and_then(|text| read(&text, boot.trim())).unwrap_or_default()
+    written.and_then(|text| read(&text, boot.trim()))
 }
 
 /// Has the next one know how far ahead this one is.

@@ -136,6 +136,8 @@ pub(super) struct Driver {
     pub(super) calendar_due: ClusterTime,
     /// When the earliest of the jobs that have ended may be too old.
     pub(super) history_due: ClusterTime,
+    /// Jobs that have ended, of which nodes still know.
+    pub(super) forgetting: super::forgetting::Forgetting,
     /// What agents were told of parameters.
     pub(super) told_settings: Option<tutti_wire::tree::Settings>,
     pub(super) started: ClusterTime,
@@ -192,14 +194,15 @@ impl Driver {
         Ok(driver)
     }
 
-    /// One that takes over what a journal has, and is at least so far ahead of the machine's clock.
+    /// One that takes over what a journal has, and is at least as far ahead of the machine's clock as the one
+    /// before it since the machine was started, if there was one.
     pub(super) fn over(
         instance: Instance,
         members: Option<Members>,
         (journal, history): (Journal, History),
-        former: Nanos,
+        former: Option<Nanos>,
     ) -> anyhow::Result<Self> {
-        let clock_ahead = ahead::clock_ahead(former, history.until);
+        let clock_ahead = ahead::clock_ahead(former.unwrap_or_default(), history.until);
         let now = ClusterTime(clock::monotonic_ns()) + clock_ahead;
         let poller = Poller::new()?;
         poller.add(journal.wake(), DISK, Interest::READ)?;
@@ -232,6 +235,7 @@ impl Driver {
             wake_at: ClusterTime::NEVER,
             calendar_due: ClusterTime::NEVER,
             history_due: ClusterTime::NEVER,
+            forgetting: super::forgetting::Forgetting::default(),
             told_settings: None,
             started: now,
             parent: getppid(),
@@ -241,7 +245,7 @@ impl Driver {
             actions: Vec::new(),
             follow_ups: VecDeque::new(),
         };
-        driver.remember(history);
+        driver.remember(history, former.is_none());
         Ok(driver)
     }
 
@@ -296,6 +300,7 @@ impl Driver {
         let mut deadline = self.wake_at.min(self.accept_again).min(self.calendar_due);
         deadline = deadline.min(self.misses_due());
         deadline = deadline.min(self.history_due).min(self.time_due());
+        deadline = deadline.min(self.forgetting.due());
         if !self.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
@@ -340,6 +345,7 @@ impl Driver {
         if now >= self.history_due {
             self.forget_history();
         }
+        self.ask_disk(now);
         if now >= self.nodes_due() {
             self.take_early();
         }
@@ -465,15 +471,6 @@ impl Driver {
         }
     }
 
-    /// Nodes need keep nothing of a job any more.
-    fn forget_on_nodes(&mut self, job: JobId) {
-        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
-            if let Some(launch) = self.nodes.get_mut(&node).and_then(|node| node.forget(job)) {
-                self.tell_node(node, ToAgent::Forget { launch });
-            }
-        }
-    }
-
     /// A job is in line again, after a node was lost.
     fn on_requeued(&mut self, job: JobId) {
         self.forget_on_nodes(job);
@@ -487,7 +484,6 @@ impl Driver {
         let Some(mut entry) = self.jobs.remove(&job) else { return };
         entry.note_silent_nodes();
         self.count_out(&entry);
-        self.forget_on_nodes(job);
         let detail = entry.detail_of_end(outcome);
         let reason = match outcome.reason {
             EndReason::NodeLost(node) => format!("node {} was lost", self.node_name(node)),
@@ -513,6 +509,7 @@ impl Driver {
             tasks,
         };
         self.note_end(&ended);
+        self.forget_later(job);
         self.ended.push(ended);
         self.watch_history();
         for token in entry.front.into_iter().chain(entry.waiting) {

@@ -24,6 +24,10 @@ const FRONT_PATIENCE: Nanos = Nanos::from_secs(20);
 /// How long for one on another node that is in reach: its connection may be on its way.
 const FRONT_MOMENT: Nanos = Nanos::from_secs(3);
 
+/// So many numbers no job gets when the machine has lost its power: far more than jobs are accepted before
+/// that is on disk (the head of `forgetting.rs`).
+const NUMBERS_LEFT_OUT: u64 = 1_000;
+
 /// What the controller remembers by.
 pub(super) struct Memory {
     pub(super) journal: Journal,
@@ -105,8 +109,8 @@ impl Memory {
 }
 
 impl Driver {
-    /// Takes over what an earlier controller left.
-    pub(super) fn remember(&mut self, history: History) {
+    /// Takes over what an earlier controller left; as the first since the machine was started, or not.
+    pub(super) fn remember(&mut self, history: History, is_first: bool) {
         if let Some(remark) = &history.remark {
             say!([JournalDamaged] "tutti controller: {remark}");
         }
@@ -124,6 +128,11 @@ impl Driver {
         );
         self.miss_nodes();
         self.apply(&Event::Began);
+        if !ended_well && is_first {
+            // Jobs that were accepted last may have been forgotten, and nodes may have them.
+            let spent = self.core.jobs_made().saturating_add(NUMBERS_LEFT_OUT);
+            self.apply(&Event::Held { job: JobId(spent) });
+        }
         if ended_well {
             // It told all agents to end.
             for node in self.nodes.keys().copied().collect::<Vec<_>>() {
@@ -210,6 +219,7 @@ impl Driver {
             accepted: entry.accepted,
             accepted_ms: entry.accepted_ms,
         });
+        self.ask_disk_soon();
     }
 
     /// Notes how a node that has joined is reached.
@@ -256,6 +266,7 @@ impl Driver {
                 }
             }
         }
+        self.forget_up_to(reached);
         if let Some(failure) = failure {
             let reason = format!("the journal can't be brought to disk: {failure}");
             say!([JournalUnusable] "tutti controller: {reason}");

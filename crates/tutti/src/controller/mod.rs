@@ -15,6 +15,7 @@ mod clients;
 mod driver;
 mod exchange;
 mod failures;
+mod forgetting;
 mod history;
 mod jobs;
 mod leases;

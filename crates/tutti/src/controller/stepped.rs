@@ -17,21 +17,27 @@ pub(crate) struct Stepped {
 }
 
 impl Stepped {
-    /// One that takes over what is stored.
+    /// One that takes over what is stored; `kept` is how far cluster time was ahead of its machine's clock
+    /// under the one before, if the machine was not started since.
     ///
     /// # Errors
     /// If that can't be read.
-    pub(crate) fn start(store: Box<dyn Store>) -> anyhow::Result<Self> {
+    pub(crate) fn start(store: Box<dyn Store>, kept: Option<Nanos>) -> anyhow::Result<Self> {
         let opened = Journal::by_hand(store, Path::new("the journal"), blank_core)?;
         let taken_over = opened.1.core.as_ref().map(Core::digest);
         let instance = Instance::at(PathBuf::from("/run/tutti-world"));
-        let driver = Driver::over(instance, None, opened, Nanos::ZERO)?;
+        let driver = Driver::over(instance, None, opened, kept)?;
         Ok(Self { driver, ready: Vec::new(), taken_over })
     }
 
     /// The digest of the state that it took over, if there was one.
     pub(crate) fn taken_over(&self) -> Option<u64> {
         self.taken_over
+    }
+
+    /// How far cluster time is ahead of its machine's clock.
+    pub(crate) fn clock_ahead(&self) -> Nanos {
+        self.driver.clock_ahead
     }
 
     /// Whether a controller after it would know all that it knows.

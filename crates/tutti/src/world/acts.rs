@@ -75,8 +75,14 @@ impl World {
                 }
             }
             Act::Mend => self.mend(),
-            Act::DiskFull(is_full) => self.disk.set_full(is_full),
-            Act::DiskBroken(is_broken) => self.disk.set_broken(is_broken),
+            Act::DiskFull(is_full) => {
+                self.disk.set_full(is_full);
+                self.note_disk();
+            }
+            Act::DiskBroken(is_broken) => {
+                self.disk.set_broken(is_broken);
+                self.note_disk();
+            }
             Act::Drift(site, is_faster) => machine(site, |machine| {
                 let change = if is_faster { DRIFT_PPB } else { -DRIFT_PPB };
                 machine.clock.drift(now_ns, machine.clock.ppb + change);
@@ -86,6 +92,19 @@ impl World {
             Act::Latency(least, more) => self.network.latency_ns = (least, more),
         }
         self.wake_users();
+    }
+
+    /// When the disk takes everything again, what it has missed is there a little later.
+    fn note_disk(&mut self) {
+        let now_ns = self.now_ns;
+        match (self.disk.takes_all(), self.bad_disk_ns) {
+            (false, None) => self.bad_disk_ns = Some(now_ns),
+            (true, Some(since_ns)) => {
+                self.forgotten_ns.push((since_ns, now_ns));
+                self.bad_disk_ns = None;
+            }
+            _ => {}
+        }
     }
 
     fn on_latest(&mut self, before: u64, request: impl Fn(tutti_core::JobId) -> Request) {
@@ -107,6 +126,10 @@ impl World {
         self.disk.set_broken(false);
         for site in 0..self.sites.len() {
             self.sites[site].slow_ns = 0;
+            for daemon in [Daemon::Controller, Daemon::Agent, Daemon::Keeper] {
+                self.seat(site, daemon).stopped_until_ns = 0;
+                self.wake_soon(site, daemon);
+            }
             let change = NodeChange::Resume;
             self.users.command(Request::ChangeNodes { nodes: name_of(site), change });
         }

@@ -3,8 +3,9 @@
 
 use super::engine::{HEAD, World};
 use super::machine::{self, Daemon, at, machine, root_group};
+use crate::controller;
 use std::collections::BTreeMap;
-use tutti_core::{JobId, Rank, check};
+use tutti_core::{JobId, OnNodeLoss, Rank, check};
 
 /// So many rounds of the controller are between two looks at all of its state.
 const CORE_LOOKED_AT_EVERY: u64 = 4;
@@ -91,7 +92,11 @@ impl World {
             self.agent(site).is_some_and(|agent| agent.has_joined() && agent.launches().is_empty())
                 && self.keeper(site).is_some_and(|keeper| keeper.launches().is_empty())
         };
-        self.controller().is_some_and(|controller| controller.jobs().is_empty())
+        let is_done_with = |controller: &controller::Stepped| {
+            let up = controller.core().nodes().filter(|node| node.up && !node.away).count();
+            controller.jobs().is_empty() && up == self.sites.len()
+        };
+        self.controller().is_some_and(is_done_with)
             && machines.into_iter().all(is_done)
             && !self.users.are_waiting()
     }
@@ -105,6 +110,9 @@ impl World {
         match self.controller() {
             None => words.push("there is no controller".into()),
             Some(controller) => {
+                for node in controller.core().nodes().filter(|node| !node.up || node.away) {
+                    words.push(format!("{} is not up", node.spec.name));
+                }
                 for view in controller.core().jobs(controller.now()) {
                     words.push(format!("job {} is {:?}", view.id, view.state));
                 }
@@ -124,12 +132,25 @@ impl World {
         words.join("\n  ")
     }
 
-    /// Nothing is left of anything (4), every job that was accepted has been reported (5), and all nodes are
-    /// there.
+    /// Whether what happened then may not have been on disk when the power went.
+    fn is_forgotten(&self, at_ns: u64) -> bool {
+        self.forgotten_ns.iter().any(|(from_ns, to_ns)| (*from_ns..=*to_ns).contains(&at_ns))
+    }
+
+    /// Nothing is left of anything (4), every job that was accepted has been reported (5).
     pub(super) fn check_end(&mut self) {
         let Some(controller) = self.controller() else { return };
         let mut wrong = Vec::new();
         for (&job, plan) in &self.users.accepted {
+            let ends = |rank: u32| {
+                let of = |site| machine(site, |it| it.finished.get(&(job, Rank(rank))).cloned());
+                let all = (0..self.sites.len()).filter_map(of).flatten();
+                all.filter(|at_ns| !self.is_forgotten(*at_ns)).count()
+            };
+            let twice = (0..plan.tasks).find(|rank| ends(*rank) > 1);
+            if let Some(rank) = twice.filter(|_| plan.on_node_loss != OnNodeLoss::Requeue) {
+                wrong.push(format!("rank {rank} of job {job} has run to its end more than once"));
+            }
             match controller.ended(job) {
                 None => wrong.push(format!("job {job} was accepted, and nothing is known of it")),
                 Some(outcome) if outcome.exit_code == 0 => {
@@ -145,10 +166,6 @@ impl World {
                 }
                 Some(_) => {}
             }
-        }
-        let up = controller.core().nodes().filter(|node| node.up && !node.away).count();
-        if up != self.sites.len() {
-            wrong.push(format!("{up} of {} nodes are up", self.sites.len()));
         }
         for site in 0..self.sites.len() {
             machine(site, |machine| {

@@ -54,6 +54,12 @@ impl SimulatedDisk {
         state.written = content;
     }
 
+    /// Whether all that is written comes to disk.
+    pub(super) fn takes_all(&self) -> bool {
+        let state = self.state();
+        !state.is_full && !state.is_broken
+    }
+
     /// Whether it takes anything.
     pub(super) fn set_full(&self, is_full: bool) {
         self.state().is_full = is_full;

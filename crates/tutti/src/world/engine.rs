@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::disk::SimulatedDisk;
-use super::machine::{self, Daemon, Machine, Machines, at, machine, member_of, name_of, set_now};
+use super::machine::{self, Daemon, Machine, Machines, at, machine, name_of, set_now};
 use super::network::{Delivery, Due, Network};
 use super::random::Random;
 use super::script::Script;
@@ -20,6 +20,9 @@ use tutti_core::Core;
 
 /// The machine with the controller.
 pub(super) const HEAD: usize = 0;
+
+/// What has happened is on disk after so long, if the disk takes it (`controller/forgetting.rs`).
+const ON_DISK_NS: u64 = 3_000_000_000;
 
 /// Something that is about to happen.
 #[derive(Clone, Debug)]
@@ -80,6 +83,10 @@ pub(super) struct World {
     pub(super) sites: Vec<Site>,
     pub(super) disk: SimulatedDisk,
     disk_ns: Option<u64>,
+    /// Since when the disk takes nothing, if it does not.
+    pub(super) bad_disk_ns: Option<u64>,
+    /// What happened in these times may be forgotten: the power went before it was on disk.
+    pub(super) forgotten_ns: Vec<(u64, u64)>,
     pub(super) users: Users,
     users_ns: Option<u64>,
     pub(super) script: Script,
@@ -116,6 +123,8 @@ impl World {
             sites: (0..count).map(|_| Site::default()).collect(),
             disk: SimulatedDisk::default(),
             disk_ns: None,
+            bad_disk_ns: None,
+            forgotten_ns: Vec::new(),
             users: Users::new(),
             users_ns: None,
             time_since_ns: 0,
@@ -257,7 +266,8 @@ impl World {
         let Some(mut sitting) = seat.daemon.take() else { return };
         let is_due = seat.due_ns.is_some_and(|due_ns| due_ns <= now_ns);
         let has_heard = at(site, || {
-            let mut has_heard = sitting.look();
+            let mut has_heard = sitting.take_in(site);
+            has_heard |= sitting.look();
             if let Any::Keeper(keeper) = &mut sitting {
                 for (pid, status) in machine(site, |it| std::mem::take(&mut it.ended)) {
                     has_heard = true;
@@ -304,7 +314,7 @@ impl World {
                 self.wake_soon(site, other);
             }
         }
-        self.take_in_knocks(site);
+        self.hear_knocks(site);
         if daemon == Daemon::Agent {
             self.network.push_on(site);
             let dialled = machine::all(|machines| std::mem::take(&mut machines.dialled));
@@ -320,25 +330,13 @@ impl World {
         self.look_after(site);
     }
 
-    fn take_in_knocks(&mut self, site: usize) {
-        for (daemon, stream) in machine(site, |it| std::mem::take(&mut it.knocks)) {
-            let seat = self.seat(site, daemon);
-            at(site, || match &mut seat.daemon {
-                Some(Any::Controller(controller)) => drop(controller.take_in(stream)),
-                Some(Any::Keeper(keeper)) => keeper.take_in(stream),
-                Some(Any::Agent(agent)) => agent.take_guest(stream),
-                None => {}
-            });
+    /// Whoever has knocked is taken in when the daemon wakes up.
+    fn hear_knocks(&mut self, site: usize) {
+        let whose: Vec<Daemon> =
+            machine(site, |machine| machine.knocks.iter().map(|knock| knock.0).collect());
+        for daemon in whose {
             self.wake_soon(site, daemon);
-            self.after_handing_in(site, daemon);
         }
-    }
-
-    /// What it was handed may have made it send something, or have something to do later.
-    fn after_handing_in(&mut self, site: usize, daemon: Daemon) {
-        let now_ns = self.now_ns;
-        let seat = self.seat(site, daemon);
-        seat.due_ns = Some(now_ns);
     }
 
     /// Processes may have begun, gone on, stopped or ended.
@@ -409,11 +407,7 @@ impl World {
                 let takes = self.agent(to).is_some();
                 let opened = self.network.open(id, takes);
                 if let Some((from, to, stream)) = opened {
-                    let seat = self.seat(to, Daemon::Agent);
-                    if let Some(Any::Agent(agent)) = &mut seat.daemon {
-                        at(to, || agent.let_in(stream, member_of(from)));
-                    }
-                    self.after_handing_in(to, Daemon::Agent);
+                    machine(to, |machine| machine.callers.push((from, stream)));
                     self.wake_soon(to, Daemon::Agent);
                 } else if !takes {
                     // Refused: who has begun it is told.
@@ -466,7 +460,7 @@ impl World {
         let again_ns = at(HEAD, || users.step(self.now_ns));
         self.wrong.append(&mut users.wrong);
         self.users = users;
-        self.take_in_knocks(HEAD);
+        self.hear_knocks(HEAD);
         for daemon in [Daemon::Controller, Daemon::Keeper, Daemon::Agent] {
             self.wake_soon(HEAD, daemon);
         }
@@ -502,7 +496,10 @@ impl World {
         let before = self.core.take_if(|_| daemon == Daemon::Controller);
         let disk = self.disk.clone();
         let started = at(site, || match daemon {
-            Daemon::Controller => controller::Stepped::start(Box::new(disk)).map(Any::Controller),
+            Daemon::Controller => {
+                let kept = machine(site, |machine| machine.clock_ahead);
+                controller::Stepped::start(Box::new(disk), kept).map(Any::Controller)
+            }
             Daemon::Agent => agent::Stepped::start(agent_options(site)).map(Any::Agent),
             Daemon::Keeper => keeper::Stepped::start(keeper_options()).map(Any::Keeper),
         });
@@ -512,6 +509,9 @@ impl World {
                     && controller.taken_over() != Some(before)
                 {
                     self.wrong.push("the journal gives another state than there was".into());
+                }
+                if let Any::Controller(controller) = &started {
+                    machine(site, |machine| machine.clock_ahead = Some(controller.clock_ahead()));
                 }
                 let now_ns = self.now_ns;
                 let seat = self.seat(site, daemon);
@@ -546,6 +546,9 @@ impl World {
         machine(site, |machine| {
             machine.up.insert(daemon, false);
             machine.knocks.retain(|(whose, _)| *whose != daemon);
+            if daemon == Daemon::Agent {
+                machine.callers.clear();
+            }
             if daemon == Daemon::Keeper {
                 // Somebody else reaps them.
                 machine.ended.clear();
@@ -571,6 +574,8 @@ impl World {
             at(site, || drop(was_there));
         }
         self.core = self.core.filter(|_| site != HEAD);
+        let safe_ns = self.bad_disk_ns.unwrap_or(self.now_ns).min(self.now_ns);
+        self.forgotten_ns.push((safe_ns.saturating_sub(ON_DISK_NS), self.now_ns));
         let due = self.network.lose(site, self.now_ns);
         self.plan_all(due);
         let (drift, own_ns) =

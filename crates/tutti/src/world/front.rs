@@ -38,6 +38,8 @@ pub(super) struct Front {
     ended: Option<(Option<Outcome>, u64)>,
     /// Whether some output may be missing: the way to it was lost for good.
     is_cut: bool,
+    /// A keeper did not take it in: its user is told, and it ends.
+    pub(super) has_given_up: bool,
     pub(super) wrong: Option<String>,
 }
 
@@ -50,6 +52,7 @@ impl Front {
             output: BTreeMap::new(),
             ended: None,
             is_cut: false,
+            has_given_up: false,
             wrong: None,
         }
     }
@@ -164,6 +167,7 @@ impl Front {
             ToFrontEnd::Refused { .. } => {
                 keeper.is_over = true;
                 self.is_cut = true;
+                self.has_given_up = true;
             }
             ToFrontEnd::Finished => {
                 keeper.is_over = true;

@@ -55,6 +55,7 @@ impl Cgroup {
                     return Err(gone(path));
                 }
                 let path = path.join(name);
+                say!("group {} is made", path.display());
                 machine.groups.entry(path.clone()).or_insert(false);
                 Ok(Self::Simulated(*index, path))
             }),
@@ -154,6 +155,7 @@ impl Cgroup {
         ask!(self, group => group.remove(), (machine, path) => {
             let is_used = machine.processes.values().any(|it| it.group.starts_with(path));
             if !is_used {
+                say!("group {} is removed", path.display());
                 machine.groups.retain(|group, _| !group.starts_with(path));
             }
             Ok(!is_used)

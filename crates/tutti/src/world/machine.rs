@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use tutti_core::{JobId, Rank};
+use tutti_core::{JobId, Nanos, Rank};
 use tutti_linux::spawn::{Child, Spawn};
 use tutti_secure::{Member, Name, Role};
 
@@ -31,6 +31,8 @@ pub(super) struct Machine {
     pub(super) address: String,
     /// Whether it has no power.
     pub(super) is_off: bool,
+    /// What a controller keeps for the next, where it is gone with the power.
+    pub(super) clock_ahead: Option<Nanos>,
     /// How many processors it has.
     pub(super) processors: u32,
     /// Groups by their paths, and whether each is asked to be frozen.
@@ -43,12 +45,14 @@ pub(super) struct Machine {
     pub(super) up: BTreeMap<Daemon, bool>,
     /// Connections that wait to be taken.
     pub(super) knocks: Vec<(Daemon, UnixStream)>,
+    /// Agents of other machines that wait to be let in.
+    pub(super) callers: Vec<(usize, UnixStream)>,
     /// Whether who runs may have changed since that was last looked at.
     pub(super) changed: bool,
     /// What must never be, and was.
     pub(super) wrong: Vec<String>,
-    /// Tasks that have run to their end by themselves, and how often.
-    pub(super) finished: BTreeMap<(JobId, Rank), u32>,
+    /// Tasks that have run to their end by themselves, and when.
+    pub(super) finished: BTreeMap<(JobId, Rank), Vec<u64>>,
 }
 
 /// Somebody begins a connection with another machine.
@@ -160,6 +164,7 @@ impl Machine {
         Self {
             clock,
             is_off: false,
+            clock_ahead: None,
             processors,
             address: format!("{}:7716", name_of(index)),
             groups: BTreeMap::from([(root_group(), false)]),
@@ -168,6 +173,7 @@ impl Machine {
             next_pid: FIRST_PID,
             up: BTreeMap::new(),
             knocks: Vec::new(),
+            callers: Vec::new(),
             changed: false,
             wrong: Vec::new(),
             finished: BTreeMap::new(),
@@ -180,7 +186,9 @@ impl Machine {
         self.processes.clear();
         self.ended.clear();
         self.up.clear();
+        self.clock_ahead = None;
         self.knocks.clear();
+        self.callers.clear();
         self.changed = true;
     }
 
@@ -209,6 +217,7 @@ impl Machine {
         if !self.groups.contains_key(&process.group) {
             return Err(io::ErrorKind::NotFound.into());
         }
+        say!("rank {} of job {} begins", process.rank, process.job);
         self.processes.insert(pid, process);
         self.settle(now_ns);
         Ok(child)
@@ -248,8 +257,11 @@ impl Machine {
                 None => true,
                 Some(end) => {
                     if matches!(end, End::Exit(_)) {
-                        *self.finished.entry((process.job, process.rank)).or_default() += 1;
+                        let task = (process.job, process.rank);
+                        self.finished.entry(task).or_default().push(now_ns);
                     }
+                    let (rank, job) = (process.rank, process.job);
+                    super::remark(format_args!("rank {rank} of job {job} ends: {end:?}"));
                     self.ended.push((pid, end.wait_status(pid)));
                     self.changed = true;
                     false

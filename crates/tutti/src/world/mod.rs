@@ -44,6 +44,13 @@ fn say(now_ns: u64, text: Arguments<'_>) {
     println!("{s:5}.{us:06} {text}");
 }
 
+/// Says what happens at no machine in particular.
+fn remark(text: Arguments<'_>) {
+    if LOUD.get() {
+        say(machine::now(), text);
+    }
+}
+
 /// A daemon of a simulated world has said something; false if it is none, and it must go to the log.
 pub(crate) fn has_said(text: Arguments<'_>) -> bool {
     let Some(here) = machine::here() else { return false };

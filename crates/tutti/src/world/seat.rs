@@ -1,6 +1,7 @@
 //! Where a daemon of a machine sits: it may be there or not, stopped or slow, and wakes up when something
 //! comes or its time is.
 
+use super::machine::{Daemon, machine, member_of};
 use crate::{agent, controller, keeper};
 
 /// Any of the daemons.
@@ -26,6 +27,42 @@ pub(super) struct Seat {
 }
 
 impl Any {
+    const fn which(&self) -> Daemon {
+        match self {
+            Self::Controller(_) => Daemon::Controller,
+            Self::Agent(_) => Daemon::Agent,
+            Self::Keeper(_) => Daemon::Keeper,
+        }
+    }
+
+    /// Takes in who has come to it on this machine; whether anybody has.
+    pub(super) fn take_in(&mut self, site: usize) -> bool {
+        let which = self.which();
+        let (knocks, callers) = machine(site, |machine| {
+            let knocks: Vec<_> = machine.knocks.extract_if(.., |knock| knock.0 == which).collect();
+            let callers = match which {
+                Daemon::Agent => std::mem::take(&mut machine.callers),
+                Daemon::Controller | Daemon::Keeper => Vec::new(),
+            };
+            (knocks, callers)
+        });
+        let any = !knocks.is_empty() || !callers.is_empty();
+        for (_, stream) in knocks {
+            match self {
+                // Who hangs up before he is taken in is nobody.
+                Self::Controller(controller) => drop(controller.take_in(stream)),
+                Self::Keeper(keeper) => keeper.take_in(stream),
+                Self::Agent(agent) => agent.take_guest(stream),
+            }
+        }
+        if let Self::Agent(agent) = self {
+            for (from, stream) in callers {
+                agent.let_in(stream, member_of(from));
+            }
+        }
+        any
+    }
+
     pub(super) fn look(&mut self) -> bool {
         match self {
             Self::Controller(controller) => controller.look(),

@@ -180,7 +180,10 @@ impl Client {
             if let Some(wrong) = front.wrong.take() {
                 users.wrong.push(wrong);
             }
-            if front.is_over() {
+            if front.has_given_up {
+                self.job.map(|job| users.accepted.remove(&job));
+            }
+            if front.is_over() || front.has_given_up {
                 return false;
             }
         }
@@ -249,6 +252,8 @@ impl Client {
             (_, Reply::Declined { reason, .. } | Reply::Failed { reason, .. }) => {
                 say!("a job is refused: {reason}");
                 users.refused += 1;
+                // Who waits for it has been told.
+                self.job.map(|job| users.accepted.remove(&job));
                 if let Some(front) = &mut self.front {
                     front.on_lost(now_ns);
                 }

@@ -1,0 +1,95 @@
+//! Nodes keep how their parts of a job have ended until they are told to forget it: not before the job's own
+//! end is on disk. A controller that took over without knowing of that end would begin the job once more where
+//! nobody remembers it either.
+//!
+//! Nobody waits for that, so the disk is not asked each time: what happens in a second goes there together. So
+//! do new jobs that nobody has been promised to be there after a loss of power: their numbers must not be given
+//! once more while nodes still have them.
+
+use super::agents::NodeEntry;
+use super::driver::Driver;
+use std::collections::VecDeque;
+use tutti_core::{ClusterTime, JobId, Nanos, NodeId};
+use tutti_journal::Number;
+use tutti_wire::tree::ToAgent;
+
+/// How long beginnings and ends gather.
+const GATHER: Nanos = Nanos::from_secs(1);
+
+/// Jobs that have ended, of which nodes still know.
+#[derive(Debug)]
+pub(super) struct Forgetting {
+    /// Each with the entry of the journal that says so.
+    jobs: VecDeque<(Number, JobId)>,
+    /// When the disk is asked.
+    due: ClusterTime,
+}
+
+impl Default for Forgetting {
+    fn default() -> Self {
+        Self { jobs: VecDeque::new(), due: ClusterTime::NEVER }
+    }
+}
+
+impl Forgetting {
+    /// When [`Driver::ask_disk`] has something to do.
+    pub(super) const fn due(&self) -> ClusterTime {
+        self.due
+    }
+}
+
+impl Driver {
+    /// A job has ended: its nodes forget it when that is on disk.
+    pub(super) fn forget_later(&mut self, job: JobId) {
+        for entry in self.nodes.values_mut() {
+            entry.has_ended(job);
+        }
+        self.forgetting.jobs.push_back((self.memory.journal.noted(), job));
+        self.ask_disk_soon();
+    }
+
+    /// What is noted now is to be on disk before long.
+    pub(super) fn ask_disk_soon(&mut self) {
+        self.forgetting.due = self.forgetting.due.min(self.now() + GATHER);
+    }
+
+    /// Asks the disk, when it is time to.
+    pub(super) fn ask_disk(&mut self, now: ClusterTime) {
+        if now < self.forgetting.due {
+            return;
+        }
+        self.memory.journal.want_on_disk();
+        let waits = self.memory.journal.failure().is_some();
+        self.forgetting.due = if waits { now + GATHER } else { ClusterTime::NEVER };
+    }
+
+    /// What has ended by this entry is on disk.
+    pub(super) fn forget_up_to(&mut self, reached: Number) {
+        while let Some(&(number, job)) = self.forgetting.jobs.front()
+            && number <= reached
+        {
+            self.forgetting.jobs.pop_front();
+            self.forget_on_nodes(job);
+        }
+        if !self.forgetting.jobs.is_empty() {
+            self.ask_disk_soon();
+        }
+    }
+
+    /// Nodes need keep nothing of a job any more.
+    pub(super) fn forget_on_nodes(&mut self, job: JobId) {
+        for node in self.nodes.keys().copied().collect::<Vec<NodeId>>() {
+            if let Some(launch) = self.nodes.get_mut(&node).and_then(|node| node.forget(job)) {
+                self.tell_node(node, ToAgent::Forget { launch });
+            }
+        }
+    }
+}
+
+impl NodeEntry {
+    /// Nothing more is expected of the job there.
+    fn has_ended(&mut self, job: JobId) {
+        self.unconfirmed.retain(|launch, _| launch.job != job);
+        self.remembered.retain(|launch| launch.job != job);
+    }
+}
