@@ -201,7 +201,12 @@ impl Script {
         let count = if misfortunes.is_empty() { 0 } else { random.below(25) };
         for _ in 0..count {
             let act = kind(&mut random, &misfortunes)(&mut random, size);
-            let at_ns = random.below(calm_ns);
+            // Much goes wrong only just after something has happened.
+            let at_ns = match random.one_in(2) {
+                true => random.any(&acts).0 + random.any_length(SEC),
+                false => random.below(calm_ns),
+            };
+            let at_ns = at_ns.min(calm_ns);
             if let Some(remedy) = remedy(&act) {
                 let until_ns = (at_ns + outage(&mut random)).min(calm_ns);
                 acts.push((until_ns, remedy));
