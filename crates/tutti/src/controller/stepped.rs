@@ -14,6 +14,8 @@ pub(crate) struct Stepped {
     driver: Driver,
     ready: Vec<Ready>,
     taken_over: Option<u64>,
+    /// Whether it has stored anything itself.
+    has_stored: bool,
 }
 
 impl Stepped {
@@ -27,7 +29,7 @@ impl Stepped {
         let taken_over = opened.1.core.as_ref().map(Core::digest);
         let instance = Instance::at(PathBuf::from("/run/tutti-world"));
         let driver = Driver::over(instance, None, opened, kept)?;
-        Ok(Self { driver, ready: Vec::new(), taken_over })
+        Ok(Self { driver, ready: Vec::new(), taken_over, has_stored: false })
     }
 
     /// The digest of the state that it took over, if there was one.
@@ -42,7 +44,7 @@ impl Stepped {
 
     /// Whether a controller after it would know all that it knows.
     pub(crate) fn has_stored_all(&self) -> bool {
-        self.driver.memory.journal.failure().is_none()
+        self.has_stored && self.driver.memory.journal.failure().is_none()
     }
 
     /// Somebody has connected.
@@ -62,6 +64,7 @@ impl Stepped {
     pub(crate) fn round(&mut self) {
         let ready = std::mem::take(&mut self.ready);
         self.driver.round(&ready);
+        self.has_stored = true;
         self.ready = ready;
         self.ready.clear();
     }
