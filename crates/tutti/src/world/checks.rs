@@ -161,7 +161,7 @@ impl World {
                     };
                     // Who is told of lost ranks goes on without them.
                     let may_lack = matches!(plan.on_node_loss, OnNodeLoss::Notify { .. });
-                    if plan.code != 0 && !may_lack || !may_lack && !(0..plan.tasks).all(has_run) {
+                    if !may_lack && (plan.code != 0 || !(0..plan.tasks).all(has_run)) {
                         wrong
                             .push(format!("job {job} has not run to its end, and is said to have"));
                     }
