@@ -600,8 +600,6 @@ impl Keeper {
             }
             ToKeeper::Forget { launch } => self.with_launch(launch, |job, c| {
                 job.forgotten = true;
-                // Now, when nobody waits for this node.
-                c.namespaces.make_ahead();
                 c.touched.insert(job.launch.job);
                 if !job.is_cleared() {
                     job.kill(c);

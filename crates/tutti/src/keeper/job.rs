@@ -568,7 +568,9 @@ impl Job {
             say!("tutti keeper: {}", chain(&error));
         }
         self.cgroup = None;
-        self.ipc = None;
+        if self.ipc.take().is_some() {
+            context.namespaces.make_ahead();
+        }
         if !self.shared.is_empty() {
             let _ = shm::remove_left(&self.shared, self.launch.credentials.uid, self.began);
         }
