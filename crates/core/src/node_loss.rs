@@ -61,7 +61,11 @@ impl Core {
                 residence.lose_tasks(node);
                 Loss::Tell(signal)
             }
-            OnNodeLoss::Kill | OnNodeLoss::Requeue => Loss::End,
+            OnNodeLoss::Kill | OnNodeLoss::Requeue => {
+                // One that was ending for another reason ends for that, but not as if all were well.
+                residence.hear_of_loss(node);
+                Loss::End
+            }
         }
     }
 

@@ -337,6 +337,13 @@ impl Residence {
         }
     }
 
+    /// Nobody can say any more how the tasks on a node ended that had not yet.
+    pub fn hear_of_loss(&mut self, node: NodeId) {
+        if self.part(node).is_some_and(|part| !part.cleared && part.left > 0) {
+            self.hear(TaskStatus::Lost);
+        }
+    }
+
     /// A task has ended. Names its node if it was the last one there.
     pub fn task_ended(
         &mut self,
@@ -495,6 +502,22 @@ mod tests {
         job.task_ended(Rank(1), TaskStatus::Signaled(9), rules(OnBadExit::Kill));
         assert_eq!(job.outcome(Nanos(0)).exit_code, 143, "the highest");
         assert_eq!(job.outcome(Nanos(0)).reason, EndReason::Cancelled);
+    }
+
+    #[test]
+    fn who_was_to_end_and_is_lost_has_not_ended_well() {
+        let mut job = residence(&[2, 1]);
+        job.terminate(EndReason::Cancelled, ClusterTime(1), ClusterTime(9));
+        job.hear_of_loss(NodeId(1));
+        job.kill(EndReason::NodeLost(NodeId(1)), ClusterTime(2), Deaths::Collateral);
+        let outcome = job.outcome(Nanos(0));
+        assert_eq!(outcome.reason, EndReason::Cancelled);
+        assert_eq!(outcome.exit_code, TaskStatus::Lost.exit_code());
+        // Where all had ended nothing was lost.
+        let mut job = residence(&[1, 1]);
+        job.task_ended(Rank(1), TaskStatus::Exited(0), rules(OnBadExit::Kill));
+        job.hear_of_loss(NodeId(1));
+        assert_eq!(job.exit_code, 0);
     }
 
     #[test]

@@ -39,12 +39,13 @@ pub(super) fn keep(instance: &Instance, ahead: Nanos) {
 
 /// How far ahead a controller is, if what it knows of happened until then.
 pub(super) fn clock_ahead(former: Nanos, until: ClusterTime) -> Nanos {
-    needed(until, ClusterTime(monotonic_ns())).max(former)
+    going_on(former, until, ClusterTime(monotonic_ns()))
 }
 
-/// How far ahead cluster time must be so that it goes on after `until`.
-fn needed(until: ClusterTime, now: ClusterTime) -> Nanos {
-    if until <= now { Nanos::ZERO } else { until.since(now) + TIME_GAP }
+/// As far as the former, unless time would not go on after `until`.
+fn going_on(former: Nanos, until: ClusterTime, own: ClusterTime) -> Nanos {
+    let now = own + former;
+    if until <= now { former } else { former + until.since(now) + TIME_GAP }
 }
 
 /// What an earlier controller has written, if that was since this start of the machine.
@@ -69,10 +70,22 @@ mod tests {
 
     #[test]
     fn time_goes_on_after_what_is_known_whatever_the_machines_clock_says() {
-        let later = needed(ClusterTime(10 * HOUR), ClusterTime(HOUR));
-        assert_eq!(later, Nanos(9 * HOUR) + TIME_GAP);
-        assert_eq!(needed(ClusterTime(HOUR), ClusterTime(HOUR)), Nanos::ZERO);
-        assert_eq!(needed(ClusterTime(HOUR), ClusterTime(2 * HOUR)), Nanos::ZERO);
+        let (none, one) = (Nanos::ZERO, Nanos(HOUR));
+        let going_on = |former, until: u64, own: u64| {
+            going_on(former, ClusterTime(until * HOUR), ClusterTime(own * HOUR))
+        };
+        assert_eq!(going_on(none, 10, 1), Nanos(9 * HOUR) + TIME_GAP);
+        assert_eq!(going_on(one, 10, 1), Nanos(9 * HOUR) + TIME_GAP);
+        assert_eq!(going_on(none, 1, 1), none);
+        assert_eq!(going_on(none, 1, 2), none);
+    }
+
+    #[test]
+    fn a_controller_that_follows_at_once_has_the_time_of_the_former() {
+        let (ahead, own) = (Nanos(HOUR), ClusterTime(HOUR));
+        let last = own + ahead;
+        let soon = own + Nanos::from_millis(6);
+        assert_eq!(going_on(ahead, last, soon), ahead);
     }
 
     #[test]
