@@ -2,7 +2,7 @@
 //! processes, processes, and connections that they begin.
 //!
 //! In the program these are the kernel's, under another name and nothing more. In this crate's own tests
-//! they are the kernel's too, unless the thread is in a simulated world ([`crate::world`]): then that answers.
+//! they are the kernel's too, unless the thread is in a simulated world (`world`): then that answers.
 
 /// Clocks, and what tells a process from an earlier one.
 #[cfg(not(test))]
