@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Worlds that are tried each time, with the same seeds, and those that are new each time.
-const FIXED: u64 = 200;
-const NEW: u64 = 200;
+const FIXED: u64 = 380;
+const NEW: u64 = 20;
 
 fn asked<T: FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
