@@ -11,7 +11,7 @@ use tutti_core::{JobId, OnNodeLoss, Rank, check};
 const CORE_LOOKED_AT_EVERY: u64 = 4;
 
 /// After another controller has begun, which may have another time, all have heard it after so long.
-const TIME_TOLD_NS: u64 = 60_000_000_000;
+const TIME_TOLD_NS: u64 = 20_000_000_000;
 
 /// Clocks here count whole nanoseconds.
 const ROUNDING_NS: u64 = 10;

@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Worlds that are tried each time, with the same seeds, and those that are new each time.
 const FIXED: u64 = 380;
-const NEW: u64 = 20;
+const NEW: u64 = 200;
 
 fn asked<T: FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
