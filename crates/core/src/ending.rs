@@ -178,20 +178,6 @@ impl Core {
             self.end_job(now, job, EndReason::TimedOut, actions);
             self.ledger.end(job);
         }
-        while ticks && let Some(job) = self.spent_and_aside() {
-            self.end_job(now, job, EndReason::TimedOut, actions);
-        }
-    }
-
-    /// A job that was set aside at the very moment at which it reached its limit.
-    fn spent_and_aside(&self) -> Option<JobId> {
-        let is_spent = |job: &JobId| {
-            let Some(record) = self.jobs.get(job) else { return false };
-            let goes_on = record.residence().is_some_and(|residence| !residence.ending());
-            let limit = record.spec.time_limit;
-            goes_on && limit.is_some_and(|limit| self.ledger.service(*job, self.now) >= limit)
-        };
-        self.aside.iter().copied().find(is_spent)
     }
 
     /// Notes when the grace of a job is over.
@@ -215,9 +201,6 @@ impl Core {
         at = at.min(self.settings_until);
         at = at.min(self.by_class.wake).min(self.next_spent(now));
         at = at.min(self.ledger.next_due().map_or(ClusterTime::NEVER, |(at, _)| at));
-        if self.spent_and_aside().is_some() {
-            at = now;
-        }
         if self.policy().plans() {
             at = at.min(self.next_turn(now));
         }

@@ -150,9 +150,6 @@ fn check_deadlines(core: &Core, report: &mut Report<'_>) {
         let (Some(limit), Some(residence)) = (record.spec.time_limit, core.residence(job)) else {
             continue;
         };
-        if core.ledger.runs(job).is_empty() {
-            continue;
-        }
         let reached = core.ledger.reaches(job, limit);
         if !residence.ending() && record.takes_turns() && next > reached {
             let what = format!("job {job} reaches its limit at {reached:?}, not {next:?}");

@@ -50,6 +50,16 @@ impl Account {
         matches!(self.standing, Standing::Ending | Standing::Halted)
     }
 
+    /// What the clocks of its rows show, added up, when it reaches its limit with the last of the
+    /// turns that it was still given; `None` if it is not on its way out, or was stopped before.
+    /// Who runs nowhere and has had all of its time needs no other turn to end.
+    pub(super) fn last_mark(&self) -> Option<u64> {
+        let left = self.limit?.saturating_sub(self.settled);
+        let spent = self.runs.rows.is_empty() && self.settled > 0 && left == 0;
+        let outgoing = self.standing == Standing::Held && !self.runs.rows.is_empty();
+        (!self.leaves() && (spent || outgoing)).then(|| self.began.saturating_add(left))
+    }
+
     /// Its place in the list of its pace; `None` if it is not to reach a limit.
     pub(super) fn due(&self, job: JobId) -> Option<Due> {
         let waits = self.standing == Standing::New;

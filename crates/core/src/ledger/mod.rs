@@ -226,16 +226,15 @@ impl Ledger {
         Nanos(account.settled + (clock - account.began) + since.0)
     }
 
-    /// When the job will have got as much as `limit`, if nothing changes. Never while it runs in no
-    /// slot: who has had all of its time by then is ended when it gets turns.
+    /// When the job will have got as much as `limit`, if nothing changes.
     #[must_use]
     pub fn reaches(&self, job: JobId, limit: Nanos) -> ClusterTime {
-        let rows = self.runs(job);
-        if rows.is_empty() {
-            return ClusterTime::NEVER;
-        }
         let need = Nanos(limit.0.saturating_sub(self.service(job, self.now).0));
-        if need == Nanos::ZERO { self.now } else { self.frame.reaches(rows, self.now, need) }
+        match (need, self.runs(job)) {
+            (Nanos::ZERO, _) => self.now,
+            (_, []) => ClusterTime::NEVER,
+            (need, rows) => self.frame.reaches(rows, self.now, need),
+        }
     }
 
     /// The job that reaches its limit next, and when, if nothing changes.

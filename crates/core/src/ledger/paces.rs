@@ -1,7 +1,7 @@
 //! The paces: who reaches his limit next, and whose processors come free when.
 
-use super::Runs;
 use super::account::Account;
+use super::{Rows, Runs};
 use crate::frame::Frame;
 use crate::ids::{JobId, RowId};
 use crate::ordered::{Entry, Ordered};
@@ -56,6 +56,9 @@ pub(super) struct Paces {
     by_runs: BTreeMap<Runs, Pace>,
     /// The processors of jobs that may be gone any moment, by home row.
     leaving: BTreeMap<RowId, u64>,
+    /// Jobs that may reach their limits with the last of their turns: what the clocks of these rows
+    /// will show then, added up. Few at any time, and none for long.
+    last: BTreeMap<JobId, (Rows, u64)>,
 }
 
 /// When processors of a row come free by what their jobs may still run.
@@ -69,6 +72,9 @@ pub struct Release {
 
 impl Paces {
     pub(super) fn enter(&mut self, job: JobId, account: &Account) {
+        if let Some(mark) = account.last_mark() {
+            self.last.insert(job, (account.runs.rows.clone(), mark));
+        }
         if account.leaves() {
             if account.processors == 0 {
                 return;
@@ -87,6 +93,7 @@ impl Paces {
     }
 
     pub(super) fn remove(&mut self, job: JobId, account: &Account) {
+        self.last.remove(&job);
         if account.leaves() {
             let home = account.runs.home;
             if let Some(leaving) = self.leaving.get_mut(&home) {
@@ -120,6 +127,11 @@ impl Paces {
         frame: &Frame,
         now: ClusterTime,
     ) -> Option<(ClusterTime, JobId)> {
+        let last = self.last.iter().map(|(&job, (rows, mark))| {
+            let need = Nanos(mark.saturating_sub(clock_of(clocks, rows)));
+            (if need == Nanos::ZERO { now } else { frame.reaches(rows, now, need) }, job)
+        });
+        let last: Option<(ClusterTime, JobId)> = last.min();
         let paces = self.by_runs.iter_mut().filter(|(runs, _)| !runs.rows.is_empty());
         let due = |(runs, pace): (&Runs, &mut Pace)| {
             let first = pace.jobs.first()?;
@@ -129,7 +141,7 @@ impl Paces {
             });
             Some((at.max(now), first.job))
         };
-        paces.filter_map(due).min().filter(|&(at, _)| at < ClusterTime::NEVER)
+        paces.filter_map(due).chain(last).min().filter(|&(at, _)| at < ClusterTime::NEVER)
     }
 
     pub(super) fn anybody_leaves(&self) -> bool {
@@ -146,7 +158,8 @@ impl Paces {
         let lists = |paces: &Self| -> Vec<(Runs, Ordered<Due>)> {
             paces.by_runs.iter().map(|(runs, pace)| (runs.clone(), pace.jobs.clone())).collect()
         };
-        lists(self) == lists(other) && self.leaving == other.leaving
+        let same = self.leaving == other.leaving && self.last == other.last;
+        same && lists(self) == lists(other)
     }
 }
 

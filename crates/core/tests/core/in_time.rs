@@ -180,7 +180,64 @@ proptest! {
         shares in [0u32..5000, 0u32..5001],
         lead in 0..30 * MS,
     ) {
-        let values = [("policy", 3), ("deadline_slack", 0), ("quantum", 9 * MS), ("lead", lead)];
-        play(&jobs, &values, shares, 2);
+        play_with_a_lead(&jobs, shares, lead);
     }
+}
+
+fn one(class: &str, (tasks, each): (u32, Option<u32>), limit: u64, run: u64) -> Coming {
+    let spec = JobSpec {
+        class: ClassName::new(class),
+        processors_per_task: each,
+        time_limit: Some(Nanos(limit)),
+        grace: Nanos(0),
+        ..job(tasks)
+    };
+    Coming { after: 0, spec, run, cancelled: true }
+}
+
+fn within(deadline: u64, coming: Coming) -> Coming {
+    let spec = JobSpec { deadline: Some(Nanos(deadline)), ..coming.spec };
+    Coming { spec, ..coming }
+}
+
+fn play_with_a_lead(jobs: &[Coming], shares: [u32; 2], lead: u64) {
+    let values = [("policy", 3), ("deadline_slack", 0), ("quantum", 9 * MS), ("lead", lead)];
+    play(jobs, &values, shares, 2);
+}
+
+/// The last of job 6 is a nanosecond of its own, between the end of another job and a change that was
+/// decided on before: with that it reaches its limit, and it has no turn afterwards.
+#[test]
+fn who_is_set_aside_at_his_limit_is_ended_then() {
+    let jobs = [
+        Coming { cancelled: false, ..one("interactive", (3, None), 100_679_919, 22_149_582) },
+        within(187_021_641, one("interactive", (2, None), 187_021_641, 110_342_768)),
+        Coming { cancelled: false, ..one("production", (4, None), 184_471_654, 27_670_748) },
+        Coming {
+            cancelled: false,
+            ..within(63_852_239, one("standby", (2, Some(2)), 26_494_705, 26_494_705))
+        },
+        one("production", (1, None), MS, 10_000),
+        Coming {
+            after: 10_293_216,
+            ..within(12_543_337, one("standby", (6, None), 12_543_337, 12_668_770))
+        },
+    ];
+    play_with_a_lead(&jobs, [173, 25], 15_894_198);
+}
+
+/// Job 1 is to be set aside, and has its turns until that takes effect: they are enough for its limit.
+#[test]
+fn who_reaches_his_limit_before_he_is_set_aside_is_ended_then() {
+    let jobs = [
+        within(33_308_063, one("interactive", (3, Some(2)), 33_308_063, 35_639_627)),
+        Coming { cancelled: false, ..one("standby", (4, None), 35_860_064, 35_860_064) },
+        Coming {
+            after: 13_817_259,
+            cancelled: false,
+            ..within(171_417_088, one("interactive", (4, None), 25_893_820, 258_938))
+        },
+        within(42_566_111, one("standby", (1, None), 42_566_111, 42_566_111)),
+    ];
+    play_with_a_lead(&jobs, [3540, 118], 14_535_362);
 }
