@@ -290,6 +290,15 @@ impl Cgroup {
         Ok(self.top.remove_companions(&self.path)? && remove_tree(&self.path)?)
     }
 
+    /// As [`Cgroup::remove`] for a group for which nothing was ever limited or weighed: nobody looks for
+    /// companions of it.
+    ///
+    /// # Errors
+    /// What `rmdir` says.
+    pub fn remove_unlimited(&self) -> Result<bool> {
+        remove_tree(&self.path)
+    }
+
     /// Bounds the memory of all processes here and below together, page cache included; beyond it
     /// the kernel ends one of them. Where v1 does it, only processes started later are bounded.
     ///

@@ -21,8 +21,8 @@ mod raw;
 
 pub(crate) use child::{Fork, fork_into};
 pub use nursery::Nursery;
-pub use prepare::program_candidates;
 pub(crate) use prepare::words as mask_of;
+pub use prepare::{Unwanted, program_candidates};
 
 use std::ffi::{CStr, CString, c_int};
 use std::io;

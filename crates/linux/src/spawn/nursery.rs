@@ -16,7 +16,7 @@
 //!   write to, the memory of the parent. With 0, the default, or 2 the kernel lets nobody but root.
 
 use super::child::{self, Fork, fork_into};
-use super::prepare::{Inherited, Plan};
+use super::prepare::{Plan, Unwanted};
 use super::{Child, Spawn, raw};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -76,23 +76,11 @@ impl Nursery {
     /// `EINVAL` for no program, an empty `argv`, `StdioFd::Stdout` where it means nothing, or targets
     /// to pass that collide; what pipe and clone say. `EAGAIN`: too many processes. `ENOSYS` and
     /// `EPERM` from clone3 with a group: the kernel is too old, or a filter forbids it.
-    pub fn spawn(&mut self, spawn: &Spawn) -> io::Result<Child> {
+    pub fn spawn(&mut self, spawn: &Spawn, unwanted: &Unwanted) -> io::Result<Child> {
         self.take_back();
-        let ready = Ready::new(spawn, &Inherited::look_up())?;
+        let ready = Ready::new(spawn, unwanted)?;
         let _held = child::hold_signals();
         self.fork(ready)
-    }
-
-    /// Starts several processes, each as [`Self::spawn`] does; the results are in their order.
-    ///
-    /// All is made ready before the first is started, so that they begin close to each other, and
-    /// what is common to them is looked up once.
-    pub fn spawn_all(&mut self, spawns: &[Spawn]) -> Vec<io::Result<Child>> {
-        self.take_back();
-        let inherited = Inherited::look_up();
-        let ready: Vec<_> = spawns.iter().map(|spawn| Ready::new(spawn, &inherited)).collect();
-        let _held = child::hold_signals();
-        ready.into_iter().map(|ready| self.fork(ready?)).collect()
     }
 
     /// How many children have not come to their programs, as far as is known.
@@ -220,22 +208,22 @@ struct Ready<'a> {
 }
 
 impl<'a> Ready<'a> {
-    fn new(spawn: &Spawn<'a>, inherited: &Inherited) -> io::Result<Self> {
+    fn new(spawn: &Spawn<'a>, unwanted: &Unwanted) -> io::Result<Self> {
         let report = super::pipe()?;
         let status = if spawn.minder { Some(super::pipe()?) } else { None };
         let status_child = status.as_ref().map(|(_, write)| write.as_raw_fd());
-        let plan = Plan::new(spawn, inherited, report.1.as_raw_fd(), status_child)?;
+        let plan = Plan::new(spawn, unwanted, report.1.as_raw_fd(), status_child)?;
         let group = spawn.cgroup;
-        let shares_with = group.filter(|_| may_share(spawn, inherited));
+        let shares_with = group.filter(|_| may_share(spawn, unwanted));
         Ok(Self { plan: Box::new(plan), group, shares_with, report, status })
     }
 }
 
 /// See the module.
-fn may_share(spawn: &Spawn, inherited: &Inherited) -> bool {
+fn may_share(spawn: &Spawn, unwanted: &Unwanted) -> bool {
     raw::CAN_SHARE
         && !spawn.minder
         && !spawn.limits_memory
-        && !inherited.oom_score
-        && (spawn.identity.is_none() || !inherited.shows_memory)
+        && !unwanted.oom_score
+        && (spawn.identity.is_none() || !unwanted.shows_memory)
 }

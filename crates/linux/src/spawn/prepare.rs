@@ -11,7 +11,8 @@ use std::ptr;
 const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
 
 /// What of the caller's own its children must not have; looked up once for many of them.
-pub(super) struct Inherited {
+#[derive(Clone, Debug)]
+pub struct Unwanted {
     /// Signals that are not at their default.
     pub(super) signals: Vec<c_int>,
     /// Whether its OOM score is another than that of ordinary processes.
@@ -20,8 +21,10 @@ pub(super) struct Inherited {
     pub(super) shows_memory: bool,
 }
 
-impl Inherited {
-    pub(super) fn look_up() -> Self {
+impl Unwanted {
+    /// As it is now.
+    #[must_use]
+    pub fn look_up() -> Self {
         let oom_score = std::fs::read("/proc/self/oom_score_adj");
         Self {
             signals: (1..=SIGNALS).filter(|&signal| !is_default(signal)).collect(),
@@ -82,7 +85,7 @@ pub(super) struct Plan {
     pub(super) new_session: bool,
     pub(super) complaint: Option<CString>,
     pub(super) stdio: [Stream; 3],
-    /// See [`Inherited`].
+    /// See [`Unwanted`].
     pub(super) signals: Vec<c_int>,
     pub(super) oom_score: bool,
     /// Source (later: its copy out of the way) and target of each descriptor to arrange.
@@ -102,7 +105,7 @@ impl Plan {
     /// `EINVAL` for what cannot be carried out.
     pub(super) fn new(
         spawn: &Spawn,
-        inherited: &Inherited,
+        unwanted: &Unwanted,
         report: RawFd,
         status: Option<RawFd>,
     ) -> io::Result<Self> {
@@ -140,8 +143,8 @@ impl Plan {
             new_session: spawn.new_session,
             complaint: spawn.complaint.map(CStr::to_owned),
             stdio: [&spawn.stdio[0], &spawn.stdio[1], &spawn.stdio[2]].map(Stream::of),
-            signals: inherited.signals.clone(),
-            oom_score: inherited.oom_score,
+            signals: unwanted.signals.clone(),
+            oom_score: unwanted.oom_score,
             moves: moves(spawn),
             first_free: kept.last().map_or(3, |last| last.saturating_add(1)),
             kept,

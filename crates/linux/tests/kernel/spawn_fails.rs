@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use tutti_linux::spawn::{Identity, Nursery, Report, Spawn, StdioFd, Step, read_report};
+use tutti_linux::spawn::{Identity, Nursery, Report, Spawn, StdioFd, Step, Unwanted, read_report};
 
 fn check(launch: &Launch, step: Step, errno: i32) {
     let name = format!("fails-{step:?}-{errno}-{}", launch.argv[0].to_bytes().len());
@@ -175,7 +175,7 @@ fn what_makes_no_sense_is_refused_at_once() {
     let base = plain(&program, &argv);
     let refused = |made: Spawn| {
         assert_eq!(
-            Nursery::new().spawn(&made).unwrap_err().raw_os_error(),
+            Nursery::new().spawn(&made, &Unwanted::look_up()).unwrap_err().raw_os_error(),
             Some(libc::EINVAL),
             "{made:?}"
         );
@@ -194,12 +194,14 @@ fn of_several_each_starts_or_fails_by_itself() {
     let argv = |script: &CStr| [c"sh".to_owned(), c"-c".to_owned(), script.to_owned()];
     let (three, none, five) = (argv(c"exit 3"), [], argv(c"exit 5"));
     let nowhere = [c"/nonexistent".to_owned()];
-    let made = Nursery::new().spawn_all(&[
+    let (mut nursery, unwanted) = (Nursery::new(), Unwanted::look_up());
+    let made = [
         plain(&program, &three),
         plain(&program, &none),
         plain(&nowhere, &three),
         plain(&program, &five),
-    ]);
+    ]
+    .map(|spawn| nursery.spawn(&spawn, &unwanted));
     let ends: Vec<_> = made
         .into_iter()
         .map(|made| {

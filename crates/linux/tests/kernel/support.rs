@@ -12,7 +12,8 @@ use tutti_linux::cgroup::{Cgroup, Hierarchy};
 use tutti_linux::proc::ProcessStat;
 use tutti_linux::signal::{Root, Traversal, Walk, kill_tree};
 use tutti_linux::spawn::{
-    Child, Identity, Nursery, Report, Spawn, StdioFd, program_candidates, read_number, read_report,
+    Child, Identity, Nursery, Report, Spawn, StdioFd, Unwanted, program_candidates, read_number,
+    read_report,
 };
 
 /// How long nothing must happen where nothing is to happen.
@@ -159,25 +160,28 @@ impl Launch {
         };
         let stdout = self.stdout.clone().unwrap_or(StdioFd::Fd(write.as_fd()));
         let child = nursery
-            .spawn(&Spawn {
-                argv: &self.argv,
-                env: [&self.env[..1], &self.env[1..]],
-                program: &program,
-                cwd: &self.cwd,
-                umask: 0o027,
-                rlimits: &self.rlimits,
-                identity: self.identity.clone(),
-                cgroup: group.map(Cgroup::fd),
-                companions: &self.companions,
-                limits_memory: self.limits_memory,
-                ipc: None,
-                processors: self.processors.as_deref(),
-                stdio: [self.stdin.clone(), stdout, self.stderr.clone()],
-                pass: &self.pass,
-                new_session: true,
-                minder: self.minder,
-                complaint: self.complaint.as_deref(),
-            })
+            .spawn(
+                &Spawn {
+                    argv: &self.argv,
+                    env: [&self.env[..1], &self.env[1..]],
+                    program: &program,
+                    cwd: &self.cwd,
+                    umask: 0o027,
+                    rlimits: &self.rlimits,
+                    identity: self.identity.clone(),
+                    cgroup: group.map(Cgroup::fd),
+                    companions: &self.companions,
+                    limits_memory: self.limits_memory,
+                    ipc: None,
+                    processors: self.processors.as_deref(),
+                    stdio: [self.stdin.clone(), stdout, self.stderr.clone()],
+                    pass: &self.pass,
+                    new_session: true,
+                    minder: self.minder,
+                    complaint: self.complaint.as_deref(),
+                },
+                &Unwanted::look_up(),
+            )
             .expect("it starts");
         Process { child, output: read.into(), reaped: false }
     }

@@ -492,7 +492,11 @@ impl Job {
         if let Some(group) = &task.group {
             measure(group, &mut task.usage);
         }
-        let cleared = task.group.as_ref().map_or(Ok(true), Cgroup::remove);
+        let is_limited = is_limited(&self.launch);
+        let cleared = task.group.as_ref().map_or(Ok(true), |group| match is_limited {
+            true => group.remove(),
+            false => group.remove_unlimited(),
+        });
         match cleared {
             Ok(false) => {
                 if *naps == 0
@@ -602,6 +606,11 @@ impl Task {
             delivered: false,
         }
     }
+}
+
+/// Whether the groups of its tasks have limits of their own.
+pub(super) const fn is_limited(launch: &Launch) -> bool {
+    launch.memory_per_task_bytes.is_some() || launch.spec.processes_max.is_some()
 }
 
 /// What the kernel has counted for a task: also what was never waited for. To be read while the group

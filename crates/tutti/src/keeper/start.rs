@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::environment::{self, PMI_FD};
-use super::job::{Job, Minder, Phase, Process};
+use super::job::{Job, Minder, Phase, Process, is_limited};
 use super::pmi;
 use super::program::{Program, Refusal, without_zero_byte};
 use super::stdio::{InPipe, OutPipe, input_pipe, output_pipe};
@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use tutti_core::TaskStatus;
-use tutti_linux::spawn::{Child, Report, Spawn, StdioFd, Step, read_report};
+use tutti_linux::spawn::{Child, Report, Spawn, StdioFd, Step, Unwanted, read_report};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::{InputTo, Stdio};
@@ -29,10 +29,6 @@ pub(super) const NULL: &[u8] = b"/dev/null";
 
 /// Permissions of output files, before the user's mask.
 const FILE_MODE: u32 = 0o666;
-
-/// Tasks that are made ready before the first of them is forked: so many have all their descriptors
-/// open at once, twice as many each as later.
-const FORKED_AT_ONCE: usize = 32;
 
 /// The task's side of one of its standard streams.
 enum Source {
@@ -87,8 +83,11 @@ impl Job {
         }
     }
 
+    /// Each as soon as it is ready: it begins on another processor while the next is made ready here.
     fn start_tasks(&mut self, indices: Range<usize>, context: &mut Context) {
-        let mut ready = Vec::new();
+        let unwanted = Unwanted::look_up();
+        // Without limits of its own, a task's group has no companion but the job's: all have the same.
+        let of_all = self.cgroup.as_ref().filter(|_| !is_limited(&self.launch)).map(companions_of);
         for index in indices {
             if !matches!(self.tasks[index].phase, Phase::Waiting) {
                 continue;
@@ -97,57 +96,56 @@ impl Job {
                 self.adopt(index, context);
                 continue;
             }
-            match self.make_ready(index, context) {
-                Ok(task) => ready.push(task),
+            match self.start_task(index, of_all.as_deref(), &unwanted, context) {
+                Ok(child) => self.on_forked(index, child, context),
                 Err(refusal) => self.refuse(index, refusal, context),
             }
-            if ready.len() == FORKED_AT_ONCE {
-                self.fork(std::mem::take(&mut ready), context);
-            }
         }
-        self.fork(ready, context);
+    }
+
+    fn start_task(
+        &mut self,
+        index: usize,
+        companions: Option<&[CString]>,
+        unwanted: &Unwanted,
+        context: &mut Context,
+    ) -> Result<Child, Refusal> {
+        let task = self.make_ready(index, companions, context)?;
+        let program = self.program.as_ref().map_err(Clone::clone)?;
+        let child = context.nursery.spawn(&self.spawn_of(&task, program), unwanted);
+        child.map_err(|error| Refusal::io("cannot make a process", &error))
     }
 
     fn refuse(&mut self, index: usize, refusal: Refusal, context: &mut Context) {
         self.end_unstarted(index, refusal.status, refusal.detail, context);
     }
 
-    /// All that can be done for a task before its process is made.
-    fn make_ready(&mut self, index: usize, context: &mut Context) -> Result<Ready, Refusal> {
+    /// All that can be done for a task before its process is made, given the companions of its group if
+    /// they are those of the job's.
+    fn make_ready(
+        &mut self,
+        index: usize,
+        companions: Option<&[CString]>,
+        context: &mut Context,
+    ) -> Result<Ready, Refusal> {
         let streams = self.streams(index, context)?;
         let pmi = pmi::connect(self, index, context)
             .map_err(|error| Refusal::io("cannot connect a PMI server", &error))?;
         self.program.as_ref().map_err(Clone::clone)?;
-        let companions = self.tasks[index].group.as_ref().map_or_else(Vec::new, |group| {
-            let files = group.companions();
-            files.iter().filter_map(|f| CString::new(f.as_os_str().as_bytes()).ok()).collect()
-        });
         Ok(Ready {
             index,
             streams,
             pass: [(pmi.as_raw_fd(), PMI_FD)],
             _pmi: pmi,
-            companions,
+            companions: match (&self.tasks[index].group, companions) {
+                (None, _) => Vec::new(),
+                (Some(_), Some(of_all)) => of_all.to_vec(),
+                (Some(group), None) => companions_of(group),
+            },
             environment: environment::of_task(&self.launch, index, Some(PMI_FD)),
             processors: self.launch.share.tasks[index].processors.iter().collect(),
             complaint: self.complaint(index),
         })
-    }
-
-    fn fork(&mut self, ready: Vec<Ready>, context: &mut Context) {
-        let Ok(program) = &self.program else { return };
-        let spawns: Vec<Spawn> = ready.iter().map(|task| self.spawn_of(task, program)).collect();
-        let children = context.nursery.spawn_all(&spawns);
-        drop(spawns);
-        for (Ready { index, .. }, child) in ready.into_iter().zip(children) {
-            match child {
-                Ok(child) => self.on_forked(index, child, context),
-                Err(error) => {
-                    let refusal = Refusal::io("cannot make a process", &error);
-                    self.refuse(index, refusal, context);
-                }
-            }
-        }
     }
 
     fn spawn_of<'a>(&'a self, task: &'a Ready, program: &'a Program) -> Spawn<'a> {
@@ -397,4 +395,10 @@ impl Job {
         }
         (TaskStatus::NotFound, format!("no such program: {shown}"))
     }
+}
+
+/// See [`Spawn::companions`].
+fn companions_of(group: &Cgroup) -> Vec<CString> {
+    let files = group.companions();
+    files.iter().filter_map(|file| CString::new(file.as_os_str().as_bytes()).ok()).collect()
 }

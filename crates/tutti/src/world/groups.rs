@@ -162,6 +162,10 @@ impl Cgroup {
         })
     }
 
+    pub(crate) fn remove_unlimited(&self) -> Result<bool> {
+        ask!(self, group => group.remove_unlimited(), (_machine, _path) => self.remove())
+    }
+
     pub(crate) fn set_memory_limit(&self, bytes: u64) -> Result<LimitBy> {
         ask!(self, group => group.set_memory_limit(bytes), (_machine, _path) => Ok(LimitBy::V2))
     }

@@ -56,7 +56,7 @@ pub(crate) mod processes {
     use nix::sys::signal::Signal;
     use nix::unistd::Pid;
     use std::io;
-    use tutti_linux::spawn::{Child, Spawn};
+    use tutti_linux::spawn::{Child, Spawn, Unwanted};
 
     /// Whether tasks here are nobody the kernel knows.
     pub(crate) fn are_simulated() -> bool {
@@ -85,10 +85,9 @@ pub(crate) mod processes {
             Self(tutti_linux::spawn::Nursery::new())
         }
 
-        pub(crate) fn spawn_all(&mut self, spawns: &[Spawn]) -> Vec<io::Result<Child>> {
-            let simulated =
-                with_here(|machine, now| spawns.iter().map(|it| machine.spawn(it, now)).collect());
-            simulated.unwrap_or_else(|| self.0.spawn_all(spawns))
+        pub(crate) fn spawn(&mut self, spawn: &Spawn, unwanted: &Unwanted) -> io::Result<Child> {
+            let simulated = with_here(|machine, now| machine.spawn(spawn, now));
+            simulated.unwrap_or_else(|| self.0.spawn(spawn, unwanted))
         }
     }
 }
