@@ -15,6 +15,7 @@
 mod companion;
 mod freeze;
 mod hierarchy;
+mod trial;
 mod weight;
 
 pub use companion::{LimitBy, LimitSupport};

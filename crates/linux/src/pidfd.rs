@@ -39,19 +39,13 @@ impl Held {
     /// [`Error::is_gone`] if it has ended, or its number is another's; what `pidfd_open` says (kernel
     /// 5.3 or later).
     pub fn open(pid: i32, start_time: u64) -> Result<Self> {
-        // SAFETY: takes no pointer.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        let fd = i32::try_from(fd).ok().filter(|&fd| fd >= 0);
-        let fd = fd.ok_or_else(|| Error::last("pidfd_open"))?;
-        // SAFETY: the kernel has just opened it for us.
-        let held = Self { pid, fd: unsafe { OwnedFd::from_raw_fd(fd) } };
+        let held = Self { pid, fd: open(pid)? };
         // Read after the descriptor was opened: both are of the same process.
         let stat = ProcessStat::read(pid)?;
         if stat.start_time == start_time && !stat.has_ended() {
             return Ok(held);
         }
-        let source = std::io::Error::from_raw_os_error(libc::ESRCH);
-        Err(Error::Call { call: "pidfd_open", source })
+        Err(gone("pidfd_open"))
     }
 
     /// What another program held in this process, by its number and its descriptor.
@@ -69,8 +63,7 @@ impl Held {
     /// Whether it has ended, reaped or not.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        matches!(poll(&mut fds, PollTimeout::ZERO), Ok(count) if count > 0)
+        has_ended(self.fd.as_fd())
     }
 
     /// Sends it a signal; nothing happens if it has ended.
@@ -101,6 +94,27 @@ impl AsFd for Held {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// A descriptor of the process that has this number now.
+pub(crate) fn open(pid: i32) -> Result<OwnedFd> {
+    // SAFETY: takes no pointer.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = i32::try_from(fd).ok().filter(|&fd| fd >= 0);
+    let fd = fd.ok_or_else(|| Error::last("pidfd_open"))?;
+    // SAFETY: the kernel has just opened it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether the process of this descriptor has ended, reaped or not.
+pub(crate) fn has_ended(process: BorrowedFd) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::POLLIN)];
+    matches!(poll(&mut fds, PollTimeout::ZERO), Ok(count) if count > 0)
+}
+
+/// What a call says of a process that is gone.
+pub(crate) fn gone(call: &'static str) -> Error {
+    Error::Call { call, source: std::io::Error::from_raw_os_error(libc::ESRCH) }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ mod nursery;
 mod prepare;
 mod raw;
 
-pub(crate) use child::{Fork, fork_into};
+pub(crate) use child::{Fork, close_all_but, fork_into, write_number};
 pub use nursery::Nursery;
 pub(crate) use prepare::words as mask_of;
 pub use prepare::{Unwanted, program_candidates};

@@ -5,20 +5,16 @@
 //! made, frozen, a process is born into it, which must not run before the group is thawed.
 
 use super::companion::{LimitSupport, Top};
+use super::trial::{self, try_out};
 use super::{Cgroup, make_directory, subdirectories};
-use crate::clock::{Naps, nap};
-use crate::spawn::{Fork, fork_into};
+use crate::clock::nap;
 use crate::{Error, Result};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a trial waits for the kernel. Far above what a loaded machine needs.
-const TRIAL: Duration = Duration::from_secs(2);
 /// How long [`Hierarchy::remove`] waits for killed processes to end.
 const REMOVE: Duration = Duration::from_secs(5);
 
@@ -102,7 +98,8 @@ impl Hierarchy {
         // One that is taken over may have its companions elsewhere.
         let top = Arc::new(if existed { Top::of(path) } else { Top::here(path) });
         let group = Cgroup::open_below(path, Arc::clone(&top))?;
-        let trial = group.create_child(&format!("trial-{}", std::process::id()))?;
+        trial::sweep(&group);
+        let trial = group.create_child(&trial::name())?;
         let result = try_out(&trial);
         let _ = trial.request_thaw();
         let _ = trial.remove();
@@ -172,59 +169,6 @@ impl Hierarchy {
         }
         Ok(true)
     }
-}
-
-/// Proves that a process can be born into `group`, does not run while it is frozen, and runs after.
-fn try_out(group: &Cgroup) -> Result<()> {
-    let misbehaves = |what| Error::Misbehaves { path: group.path().to_owned(), what };
-    group.request_freeze()?;
-    // SAFETY: the child does nothing but exit.
-    let fork = unsafe { fork_into(Some(group.fd()), 0) }
-        .map_err(Error::file("start a process in", group.path()))?;
-    let (pid, pidfd) = match fork {
-        // SAFETY: ends the child without running anything of the parent's.
-        Fork::Child => unsafe { libc::_exit(0) },
-        Fork::Parent { pid, pidfd } => (pid, pidfd),
-    };
-    let freezes = settles_frozen(group);
-    let ran_early = wait_for_end(pidfd.as_fd(), Duration::ZERO);
-    let thaws = group.request_thaw();
-    let ran = wait_for_end(pidfd.as_fd(), TRIAL);
-    // SAFETY: `pid` is our child and not yet reaped; no status is wanted. Killed first, so that
-    // the wait ends: SIGKILL reaches frozen processes too.
-    unsafe {
-        libc::kill(pid, libc::SIGKILL);
-        libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL);
-    }
-    thaws?;
-    match (freezes?, ran_early, ran) {
-        (false, _, _) => Err(misbehaves("it does not become frozen")),
-        (_, true, _) => Err(misbehaves("a process runs in it while it is frozen")),
-        (_, _, false) => Err(misbehaves("a process does not run in it after the thaw")),
-        (true, false, true) => Ok(()),
-    }
-}
-
-fn settles_frozen(group: &Cgroup) -> Result<bool> {
-    let end = Instant::now() + TRIAL;
-    let mut naps = Naps::default();
-    loop {
-        if group.is_frozen()? && group.is_populated()? {
-            return Ok(true);
-        }
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(false);
-        }
-        naps.nap(left);
-    }
-}
-
-/// Whether the process has ended, after waiting for that for at most `limit`.
-fn wait_for_end(pidfd: BorrowedFd, limit: Duration) -> bool {
-    let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
-    let mut fds = [PollFd::new(pidfd, PollFlags::POLLIN)];
-    matches!(poll(&mut fds, timeout), Ok(count) if count > 0)
 }
 
 /// One mounted hierarchy.

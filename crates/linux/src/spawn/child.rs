@@ -269,6 +269,14 @@ fn arrange_descriptors(plan: &mut Plan) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Closes all descriptors but these two. For a process between fork and exec.
+pub(crate) fn close_all_but(one: RawFd, other: RawFd) {
+    let (low, high) = (one.min(other), one.max(other));
+    close_from_to(0, low - 1);
+    close_from_to(low + 1, high - 1);
+    close_from_to(high + 1, RawFd::MAX);
+}
+
 /// Closes all descriptors from `first` to `last`. Before kernel 5.9 one by one: the minder would
 /// hold open what somebody waits to see closed.
 fn close_from_to(first: RawFd, last: RawFd) {
@@ -480,7 +488,7 @@ fn kill_children() {
 }
 
 /// A reader that is gone does not matter: SIGPIPE is blocked.
-fn write_number(fd: RawFd, number: i32) {
+pub(crate) fn write_number(fd: RawFd, number: i32) {
     let bytes = number.to_ne_bytes();
     // SAFETY: the buffer is four bytes.
     unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
