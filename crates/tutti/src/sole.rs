@@ -1,14 +1,20 @@
 //! One daemon of a kind in a state directory: a second would take the sockets of the first away, and
 //! neither would know all of what runs there.
+//!
+//! The lock is the process's and not that of an open file: who holds it is one process and never a child that
+//! has its descriptors, and when that process ends, nobody does. So the file must not be opened again in the
+//! same process, since closing it there would give the lock up.
 
 use crate::codes::coded;
 use crate::instance::Instance;
+use crate::supervise::is_at;
 use anyhow::Context;
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use tutti_wire::code::Code;
 
@@ -16,7 +22,7 @@ use tutti_wire::code::Code;
 #[derive(Debug)]
 pub(crate) struct Sole {
     path: PathBuf,
-    _lock: Flock<File>,
+    _lock: File,
 }
 
 impl Sole {
@@ -27,7 +33,7 @@ impl Sole {
     pub(crate) fn claim(instance: &Instance, role: &str) -> anyhow::Result<Self> {
         let path = instance.role_file(role);
         loop {
-            let file = OpenOptions::new()
+            let mut file = OpenOptions::new()
                 .create(true)
                 .truncate(false)
                 .read(true)
@@ -36,20 +42,17 @@ impl Sole {
                 .mode(0o600)
                 .open(&path)
                 .with_context(|| format!("cannot open {}", path.display()))?;
-            let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(lock) => lock,
-                Err((file, Errno::EWOULDBLOCK)) => return Err(taken(instance, role, file)),
-                Err((_, error)) => {
+            match fcntl(&file, FcntlArg::F_SETLK(&whole_file())) {
+                Ok(_) => {}
+                Err(Errno::EAGAIN | Errno::EACCES) => return Err(taken(instance, role, file)),
+                Err(error) => {
                     return Err(error).with_context(|| format!("cannot lock {}", path.display()));
                 }
-            };
-            // One that has just ended may have removed the file after it was opened here.
-            let is_there = fs::metadata(&path)
-                .is_ok_and(|found| lock.metadata().is_ok_and(|own| own.ino() == found.ino()));
-            if is_there {
-                lock.set_len(0)?;
-                writeln!(lock, "{}", std::process::id())?;
-                return Ok(Self { path, _lock: lock });
+            }
+            if is_at(&file, &path) {
+                file.set_len(0)?;
+                writeln!(file, "{}", std::process::id())?;
+                return Ok(Self { path, _lock: file });
             }
         }
     }
@@ -58,6 +61,18 @@ impl Sole {
 impl Drop for Sole {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A lock that nobody else may have, on all of a file.
+fn whole_file() -> libc::flock {
+    let lossless = |number: libc::c_int| libc::c_short::try_from(number).unwrap_or_default();
+    libc::flock {
+        l_type: lossless(libc::F_WRLCK),
+        l_whence: lossless(libc::SEEK_SET),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
     }
 }
 

@@ -22,7 +22,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_wire::code::Code;
@@ -44,26 +44,38 @@ pub(crate) fn is_supervised(instance: &Instance) -> bool {
 
 fn lock(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
     let path = instance.lock_file();
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .read(true)
-        // Whoever can open it can lock it, and keep the instance from starting.
-        .mode(0o600)
-        .open(&path)
-        .with_context(|| format!("cannot open {}", path.display()))?;
-    file.set_permissions(Permissions::from_mode(0o600))
-        .with_context(|| format!("cannot close {} to others", path.display()))?;
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(mut lock) => {
+    loop {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .read(true)
+            // Whoever can open it can lock it, and keep the instance from starting.
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        file.set_permissions(Permissions::from_mode(0o600))
+            .with_context(|| format!("cannot close {} to others", path.display()))?;
+        let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => lock,
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => return Ok(None),
+            Err((_, error)) => {
+                return Err(error).with_context(|| format!("cannot lock {}", path.display()));
+            }
+        };
+        if is_at(&lock, &path) {
             lock.set_len(0)?;
             writeln!(lock, "{}", std::process::id())?;
-            Ok(Some(lock))
+            return Ok(Some(lock));
         }
-        Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
-        Err((_, error)) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
     }
+}
+
+/// Whether this file still has this name: one who has just ended may have removed it after it was opened
+/// here, and the next would lock another.
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    let found = std::fs::metadata(path);
+    found.is_ok_and(|found| file.metadata().is_ok_and(|own| own.ino() == found.ino()))
 }
 
 /// Ends the daemons of this machine, which is one of a cluster, and its tasks.

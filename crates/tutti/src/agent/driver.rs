@@ -19,6 +19,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getppid};
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use tutti_core::{
     ClockSource, JobId, LaunchId, Nanos, NodeSpec, Orphans, Rank, TaskStatus, Traversal,
 };
 use tutti_linux::cgroup::LimitBy;
+use tutti_linux::peer::{peer_lives, peer_process};
 use tutti_linux::signal::{Root, kill_forest};
 use tutti_wire::Role;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
@@ -81,6 +83,7 @@ const LEAVE_NS: u64 = 2_000_000_000;
 const KEEPER: u64 = 1;
 const EVENTS: u64 = 5;
 const SIGNALS: u64 = 6;
+const KEEPER_END: u64 = 7;
 
 pub(super) struct Agent {
     pub(super) options: AgentOptions,
@@ -101,6 +104,8 @@ pub(super) struct Agent {
     /// Why the parent was lost, when that was last said.
     loss: String,
     keeper: Option<Link>,
+    /// Readable when the keeper has ended.
+    keeper_process: Option<OwnedFd>,
     keeper_incarnation: Option<u64>,
     pub(super) keeper_pid: i32,
     tasks_max: u32,
@@ -173,6 +178,7 @@ impl Agent {
             welcomed: false,
             loss: String::new(),
             keeper: None,
+            keeper_process: None,
             keeper_incarnation: None,
             keeper_pid: 0,
             tasks_max: 0,
@@ -223,6 +229,7 @@ impl Agent {
         for event in ready {
             match event.token {
                 KEEPER => self.on_keeper(),
+                KEEPER_END => self.on_keeper_end(),
                 SIGNALS => self.on_signals(),
                 EVENTS => self.tracker.on_ready(&self.poller, EVENTS),
                 token => {
@@ -267,6 +274,7 @@ impl Agent {
         if self.keeper.is_none() {
             self.keeper = self.dial(&self.options.keeper.clone(), KEEPER);
             if let Some(keeper) = &self.keeper {
+                self.keeper_process = self.watch_end(keeper);
                 self.keeper_pid = tutti_linux::peer::peer_credentials(keeper.stream())
                     .map_or(0, |credentials| credentials.pid);
             }
@@ -294,10 +302,22 @@ impl Agent {
     }
 
     fn dial(&self, path: &Path, token: u64) -> Option<Link> {
-        let mut link = Link::new(ways::connect(path).ok()?).ok()?;
+        let stream = ways::connect(path).ok()?;
+        if !peer_lives(&stream) {
+            return None;
+        }
+        let mut link = Link::new(stream).ok()?;
         link.greet(Role::Agent);
         self.poller.add(&link, token, Interest::READ).ok()?;
         Some(link)
+    }
+
+    /// The connection may outlive the keeper: its children have it, too, until their programs run, and those that
+    /// were born frozen may wait long for that.
+    fn watch_end(&self, keeper: &Link) -> Option<OwnedFd> {
+        let process = peer_process(keeper.stream()).ok()?;
+        self.poller.add(&process, KEEPER_END, Interest::READ).ok()?;
+        Some(process)
     }
 
     fn join(&mut self) {
@@ -623,6 +643,14 @@ impl Agent {
         }
     }
 
+    /// What it has said before its end still counts.
+    fn on_keeper_end(&mut self) {
+        self.on_keeper();
+        if self.keeper_process.is_some() {
+            self.lose_keeper();
+        }
+    }
+
     fn on_report(&mut self, report: FromKeeper) {
         match report {
             FromKeeper::Welcome { incarnation, held, tasks_max } => {
@@ -800,6 +828,7 @@ impl Agent {
     }
 
     fn lose_keeper(&mut self) {
+        self.keeper_process = None;
         if self.stopping {
             self.keeper = None;
             return;

@@ -658,9 +658,10 @@ fn reap_one(pid: Pid) -> Option<(WaitStatus, Usage)> {
     Some((status, usage))
 }
 
-/// Binds the socket; one that is left over from a keeper that died is replaced.
+/// Binds the socket; one that is left over from a keeper that died is replaced. It may still be open in children
+/// of that one which are frozen and have not come to their programs.
 fn listen(path: &Path, for_all: bool) -> anyhow::Result<UnixListener> {
-    if UnixStream::connect(path).is_ok() {
+    if UnixStream::connect(path).is_ok_and(|stream| peer::peer_lives(&stream)) {
         bail!("another keeper answers at {}", path.display());
     }
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {

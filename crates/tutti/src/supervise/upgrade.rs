@@ -18,21 +18,23 @@ use crate::instance::Instance;
 use crate::link::Link;
 use crate::membership::Place;
 use anyhow::{Context, bail, ensure};
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::execv;
 use serde_bytes::ByteBuf;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_linux::inherited::{Inherited, keep_all_open};
-use tutti_linux::peer::peer_credentials;
+use tutti_linux::peer::{peer_credentials, peer_process};
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::handover::{FORM, FromHolder, ToHolder};
@@ -306,13 +308,43 @@ fn what_it_speaks(program: &Path, directory: &Path) -> anyhow::Result<u16> {
 /// Has the keeper go over; how many jobs it took along.
 fn tell_keeper(instance: &Instance, program: &Path, protocol: u16) -> anyhow::Result<u32> {
     let stream = UnixStream::connect(instance.keeper_socket()).context("the keeper is away")?;
-    stream.set_read_timeout(Some(KEEPER_WITHIN))?;
+    let keeper = peer_process(&stream).context("the keeper is away")?;
     let mut link = Link::new(stream)?;
     link.greet(Role::Supervisor);
     let program = ByteBuf::from(program.as_os_str().as_bytes());
     link.send(&ToHolder::GoOver { program, protocol });
-    match link.call().context("the keeper ended, or hangs, while it went over")? {
+    link.flush().context("the keeper is away")?;
+    match answer_of_keeper(&mut link, keeper.as_fd())? {
         FromHolder::Done { jobs } => Ok(jobs),
         FromHolder::Refused { reason } => bail!("{reason}"),
     }
+}
+
+/// Waits for the keeper's answer, or its end: the connection may outlive it, since its children have it too
+/// until their programs run.
+fn answer_of_keeper(link: &mut Link, keeper: BorrowedFd) -> anyhow::Result<FromHolder> {
+    let patience = Instant::now() + KEEPER_WITHIN;
+    loop {
+        // Looked at first: what it has said before its end is there then.
+        let has_ended = is_readable(keeper, PollTimeout::ZERO)?;
+        let received = link.receive();
+        let answer = link.next().context("the keeper answered what is not understood")?;
+        if let Some(answer) = answer {
+            return Ok(answer);
+        }
+        received.context("the keeper ended while it went over")?;
+        ensure!(!has_ended, "the keeper ended while it went over");
+        let left = patience.saturating_duration_since(Instant::now());
+        ensure!(!left.is_zero(), "the keeper did not go over within {} s", KEEPER_WITHIN.as_secs());
+        let left = PollTimeout::try_from(left + Duration::from_millis(1))?;
+        let mut either = [link.as_fd(), keeper].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match poll(&mut either, left) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn is_readable(fd: BorrowedFd, timeout: PollTimeout) -> nix::Result<bool> {
+    Ok(poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], timeout)? > 0)
 }

@@ -479,7 +479,12 @@ impl Instance {
                 && words.iter().any(|word| word == "--directory")
                 && words.iter().any(|word| word == dir)
         };
-        processes().into_iter().find(|&pid| is_it(&command_line(pid)))
+        // Children of it are called the same until their programs run.
+        let begins = |pid: &i32| {
+            let parent = status_of(*pid, "PPid").and_then(|parent| parent.parse().ok());
+            is_it(&command_line(*pid)) && !parent.is_some_and(|it| is_it(&command_line(it)))
+        };
+        processes().into_iter().find(begins)
     }
 
     /// Processes that run the test's own sleep.

@@ -43,5 +43,6 @@ mod switch;
 mod tidy;
 mod track;
 mod tree;
+mod unborn;
 mod upgrade;
 mod without_cgroups;
