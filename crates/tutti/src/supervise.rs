@@ -1,10 +1,12 @@
 //! The supervisor: starts the keeper, the controller and the agent of an instance, starts again
 //! whichever of them fails, and ends when the controller has ended in good order.
 
+mod order;
 mod process;
 mod upgrade;
 
-pub(crate) use upgrade::{Resumed, order, resume};
+pub(crate) use order::{Order, order, what_it_speaks};
+pub(crate) use upgrade::{Resumed, resume};
 
 use crate::codes::{code_of, coded};
 use crate::exit::Exit;
@@ -454,15 +456,20 @@ impl Drop for Supervisor<'_> {
     }
 }
 
+/// What this process executes, whatever has become of the file that it began as.
+pub(crate) const RUNNING: &str = "/proc/self/exe";
+
 /// The program that runs here. If it was replaced meanwhile, by an upgrade say, it is still this one:
 /// the daemons of an instance speak one version of the protocol.
 fn own_program() -> anyhow::Result<PathBuf> {
-    const RUNNING: &str = "/proc/self/exe";
     let path = std::env::current_exe()?;
-    let running = std::fs::metadata(RUNNING)?;
-    let same =
-        |found: std::fs::Metadata| (found.dev(), found.ino()) == (running.dev(), running.ino());
-    Ok(if std::fs::metadata(&path).is_ok_and(same) { path } else { RUNNING.into() })
+    Ok(if runs(&path) { path } else { RUNNING.into() })
+}
+
+/// Whether this process executes the file that is at this path now.
+pub(crate) fn runs(path: &Path) -> bool {
+    let file = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    matches!((file(path), file(Path::new(RUNNING))), (Ok(there), Ok(here)) if there == here)
 }
 
 /// Clears away what a supervisor that was killed has left, also what was queued in an instance of a

@@ -70,6 +70,20 @@ pub enum Request {
         /// How.
         change: NodeChange,
     },
+    /// Have a node go over to another executable: `Done` when its agent has ended, as it does on the way.
+    GoOver {
+        /// Its name.
+        node: String,
+        /// The path there.
+        program: ByteBuf,
+    },
+    /// `Done` if a node's agent runs this executable.
+    Runs {
+        /// Its name.
+        node: String,
+        /// The path there.
+        program: ByteBuf,
+    },
     /// End a job, a task, or a process with all below it: `Done`.
     Cancel {
         /// Which.

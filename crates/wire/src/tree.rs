@@ -111,6 +111,17 @@ pub enum Question {
         /// The signal's number.
         signal: u8,
     },
+    /// Go over to another executable, with all parts of the node. Answered only if that is refused: the agent ends
+    /// on the way.
+    GoOver {
+        /// Its path there.
+        program: ByteBuf,
+    },
+    /// Whether the agent runs this executable; `Failed` if not, with the one that it runs.
+    Runs {
+        /// Its path there.
+        program: ByteBuf,
+    },
 }
 
 /// An agent's answer.

@@ -9,6 +9,7 @@ use super::parts::Ending;
 use super::switch::Switch;
 use super::track::{self, Begun, TaskId, Tracker};
 use super::tree::{Heard, Tree, TreeOptions};
+use super::upgrade::{GoingOver, SUPERVISOR};
 use crate::link::{Interest, Link, Poller, Ready};
 use crate::membership::{Membership, Place};
 use crate::outside::groups::{Cgroup, Hierarchy};
@@ -44,6 +45,8 @@ pub(crate) struct AgentOptions {
     pub(crate) keeper: PathBuf,
     /// Where clients here find the way to other nodes.
     pub(crate) gate: PathBuf,
+    /// Where the supervisor is told to go over to another executable.
+    pub(crate) supervisor: PathBuf,
     /// Whether the instance is one user's own.
     pub(crate) private: bool,
     /// What the machine is in its cluster, if it is in one, and where that is kept.
@@ -119,6 +122,8 @@ pub(super) struct Agent {
     parent: Pid,
     /// Who else told it to end.
     sent_away: Option<u32>,
+    /// The order to go over to another executable that the supervisor has not answered.
+    pub(super) going_over: Option<GoingOver>,
 }
 
 /// How to switch, until the controller says.
@@ -189,6 +194,7 @@ impl Agent {
             leaves_by_ns: None,
             parent: getppid(),
             sent_away: None,
+            going_over: None,
             options,
         })
     }
@@ -230,6 +236,7 @@ impl Agent {
             match event.token {
                 KEEPER => self.on_keeper(),
                 KEEPER_END => self.on_keeper_end(),
+                SUPERVISOR => self.on_supervisor(),
                 SIGNALS => self.on_signals(),
                 EVENTS => self.tracker.on_ready(&self.poller, EVENTS),
                 token => {
@@ -353,7 +360,7 @@ impl Agent {
         }
     }
 
-    fn tell_controller(&mut self, message: FromAgent) {
+    pub(super) fn tell_controller(&mut self, message: FromAgent) {
         if self.welcomed {
             self.tree.report(message);
         }
@@ -433,8 +440,9 @@ impl Agent {
                 self.tell_keeper(&ToKeeper::Exchanged(exchange));
             }
             ToAgent::Ask { query, question } => {
-                let answer = self.answer(&question);
-                self.tell_controller(FromAgent::Answer { query, answer });
+                if let Some(answer) = self.answer(query, &question) {
+                    self.tell_controller(FromAgent::Answer { query, answer });
+                }
             }
             ToAgent::Stop => self.close_down(),
             ToAgent::Leave => self.leave(),

@@ -31,6 +31,7 @@ mod system_clock;
 mod track;
 mod tree;
 mod tunnels;
+mod upgrade;
 
 pub(crate) use driver::{AgentOptions, limit_name, main};
 pub(crate) use hollow::{Hollow, HollowAgents};

@@ -5,6 +5,7 @@ use super::job::Job;
 use super::look::{self, Stands};
 use super::parts::PartError;
 use super::track::TaskId;
+use super::upgrade::{path_of, runs};
 use crate::outside::groups::{Cgroup, Hierarchy};
 use std::sync::atomic::Ordering;
 use tutti_core::{JobId, Rank};
@@ -14,8 +15,11 @@ use tutti_wire::report::{AgentStatus, Target};
 use tutti_wire::tree::{Answer, Question};
 
 impl Agent {
-    pub(super) fn answer(&mut self, question: &Question) -> Answer {
-        match *question {
+    /// Answers what the controller asks; `None`: later, if at all.
+    pub(super) fn answer(&mut self, query: u64, question: &Question) -> Option<Answer> {
+        Some(match *question {
+            Question::GoOver { ref program } => return self.go_over(query, &path_of(program)),
+            Question::Runs { ref program } => runs(&path_of(program)),
             Question::Switches { count } => {
                 Answer::Switches(self.switch.report(count as usize).records)
             }
@@ -30,7 +34,7 @@ impl Agent {
             Question::EndPart { target, grace } => {
                 self.part(target, |it, task| it.end_part(target, task, grace))
             }
-        }
+        })
     }
 
     /// What the kernel has counted until now. Where it counts nothing, only what the ended tasks used is

@@ -80,6 +80,7 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
         controller: instance.controller_socket(),
         keeper: instance.keeper_socket(),
         gate: instance.gate_socket(),
+        supervisor: instance.supervisor_socket(),
         cgroup_name: instance.cgroup_name(),
         node: args.node.or(member).unwrap_or_else(crate::instance::host_name),
         private: instance.private,

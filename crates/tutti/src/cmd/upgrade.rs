@@ -1,5 +1,7 @@
 //! `tutti upgrade`, and what a supervisor that went over to another executable goes on with.
 
+mod all;
+
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::instance::Instance;
@@ -8,7 +10,7 @@ use crate::supervise::{self, Resumed};
 use anyhow::Context;
 use clap::Args;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tutti_wire::code::Code;
 
 #[derive(Args, Debug)]
@@ -16,22 +18,38 @@ pub(crate) struct UpgradeArgs {
     /// The executable to go over to; the one that is run here unless given
     #[arg(value_name = "EXECUTABLE")]
     program: Option<PathBuf>,
+
+    /// All machines of the cluster, one after the other, at the first that can't no others; at the head only.
+    /// The executable must be at the same place on each
+    #[arg(long)]
+    all: bool,
 }
 
 pub(crate) fn execute(args: &UpgradeArgs) -> anyhow::Result<Exit> {
     let instance = Instance::locate();
-    let directory = instance.directory().display();
     let program = match &args.program {
         Some(program) => std::path::absolute(program)?,
         None => std::env::current_exe().context("cannot find the tutti program")?,
     };
-    let said = supervise::order(&instance, &program).map_err(|error| {
+    if args.all {
+        return all::execute(&instance, &program);
+    }
+    let said = go_over(&instance, &program)?;
+    let directory = instance.directory().display();
+    print(&format!("the instance in {directory} goes on with {} ({said})\n", program.display()))?;
+    Ok(Exit::OK)
+}
+
+/// Has the instance of this machine go over; what its supervisor says.
+fn go_over(instance: &Instance, program: &Path) -> anyhow::Result<String> {
+    let directory = instance.directory().display();
+    supervise::order(instance, program).map_err(|error| {
         match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
             Some(ErrorKind::PermissionDenied) => coded(
                 Code::NotAllowed,
                 "only root, or whose instance it is, may have it go over to another executable",
             ),
-            Some(ErrorKind::NotFound) if !supervise::is_supervised(&instance) => {
+            Some(ErrorKind::NotFound) if !supervise::is_supervised(instance) => {
                 coded(Code::NoInstance, format!("no instance runs in {directory}"))
             }
             Some(ErrorKind::NotFound) => coded(
@@ -43,9 +61,7 @@ pub(crate) fn execute(args: &UpgradeArgs) -> anyhow::Result<Exit> {
             ),
             _ => coded(Code::NotUpgraded, format!("{error:#}")),
         }
-    })?;
-    print(&format!("the instance in {directory} goes on with {} ({said})\n", program.display()))?;
-    Ok(Exit::OK)
+    })
 }
 
 #[derive(Args, Debug)]

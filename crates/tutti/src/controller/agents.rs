@@ -3,7 +3,7 @@
 use super::driver::{Connection, Driver, Kind};
 use super::jobs::TASKS_KEPT_MAX;
 use super::leases::Missed;
-use super::problem::Problem;
+use super::upgrade::{answer_of_ended, failure};
 use crate::link::Link;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,6 @@ use tutti_wire::Role;
 use tutti_wire::branch::{
     ClockReply, FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch, batches,
 };
-use tutti_wire::code::Code;
 use tutti_wire::keeper::ToKeeper;
 use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::local::Reply;
@@ -617,7 +616,7 @@ impl Driver {
     fn answer_for_lost(&mut self, node: NodeId) {
         for open in self.questions.open.values_mut() {
             if open.missing.remove(&node) {
-                open.answers.push((node, Answer::Failed("the agent of the node ended".into())));
+                open.answers.push((node, answer_of_ended(&open.question)));
             }
         }
         self.close_answered();
@@ -636,7 +635,7 @@ impl Driver {
                 open.answers.sort_by_key(|(node, _)| *node);
                 let reply = match open.question {
                     Question::Usages => self.jobs_with(open.answers),
-                    _ => self.merge(open.answers),
+                    _ => self.merge(&open.question, open.answers),
                 };
                 self.note_part(&open.question, reply == Reply::Done);
                 self.reply(open.client, &reply);
@@ -656,7 +655,7 @@ impl Driver {
         Reply::Jobs(super::report::jobs(self, true, &usages))
     }
 
-    fn merge(&self, answers: Vec<(NodeId, Answer)>) -> Reply {
+    fn merge(&self, question: &Question, answers: Vec<(NodeId, Answer)>) -> Reply {
         let mut switches = Vec::new();
         let mut statuses: Vec<AgentStatus> = Vec::new();
         let mut tasks: Option<Vec<TaskReport>> = None;
@@ -666,7 +665,7 @@ impl Driver {
                 Answer::Status(status) => statuses.push(status),
                 Answer::Tasks(found) => tasks.get_or_insert_default().extend(found),
                 Answer::Done | Answer::Usages(_) => {}
-                Answer::Failed(reason) => return Problem::new(Code::NoPart, reason).failed(),
+                Answer::Failed(reason) => return failure(question, reason).failed(),
             }
         }
         if let Some(mut tasks) = tasks {

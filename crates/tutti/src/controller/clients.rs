@@ -144,6 +144,12 @@ impl Driver {
             Request::ChangeNodes { nodes, change } => {
                 self.on_change_nodes(token, uid, &nodes, &change);
             }
+            Request::GoOver { node, program } => {
+                self.on_upgrade(token, uid, &node, &Question::GoOver { program });
+            }
+            Request::Runs { node, program } => {
+                self.on_upgrade(token, uid, &node, &Question::Runs { program });
+            }
             Request::Cancel { target, at_once } => self.on_cancel(token, uid, target, at_once),
             Request::Signal { target, signal, every_process } => {
                 self.on_signal(token, uid, target, signal, every_process);
@@ -596,7 +602,9 @@ impl Driver {
                 | Question::Usages
                 | Question::Processes(_)
                 | Question::EndPart { .. }
-                | Question::SignalPart { .. } => {}
+                | Question::SignalPart { .. }
+                | Question::GoOver { .. }
+                | Question::Runs { .. } => {}
             }
         }
         let nodes: Vec<_> = self

@@ -28,6 +28,7 @@ mod settings;
 #[cfg(test)]
 mod stepped;
 mod submitted;
+mod upgrade;
 
 pub(crate) use driver::{ControllerOptions, main};
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! 4. The controller is killed and started anew, then the agent: both are made to be, and learn what they must know
 //!    from the journal, and from the keeper.
 
+use super::order::what_it_speaks;
 use super::process::Process;
 use super::{Daemon, ROLES, Supervisor, ask_for_nodes, is_member};
 use crate::exit::Exit;
@@ -31,17 +32,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_linux::inherited::{Inherited, keep_all_open};
 use tutti_linux::peer::{peer_credentials, peer_process};
 use tutti_wire::Role;
 use tutti_wire::code::Code;
-use tutti_wire::handover::{FORM, FromHolder, ToHolder};
+use tutti_wire::handover::{FromHolder, ToHolder};
 use tutti_wire::local::Reply;
-
-/// How long an executable may take to say what it understands.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a keeper may take to go over.
 const KEEPER_WITHIN: Duration = Duration::from_secs(30);
@@ -79,27 +76,6 @@ pub(super) fn listen(instance: &Instance) -> anyhow::Result<UnixListener> {
     let listener = listener.with_context(|| format!("cannot listen at {}", path.display()))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
-}
-
-/// Has the instance go over to an executable; what its supervisor says to that.
-///
-/// # Errors
-/// If it does not, with the reason.
-pub(crate) fn order(instance: &Instance, program: &Path) -> anyhow::Result<String> {
-    let bytes = program.as_os_str().as_bytes();
-    ensure!(!bytes.contains(&b'\n'), "there is a line end in {}", program.display());
-    let mut supervisor = UnixStream::connect(instance.supervisor_socket())?;
-    supervisor.write_all(&[b"upgrade ", bytes, b"\n"].concat())?;
-    let mut answer = String::new();
-    supervisor.read_to_string(&mut answer)?;
-    match answer.trim_end().split_once(' ') {
-        Some(("done", text)) => Ok(text.to_owned()),
-        Some(("refused", text)) => bail!("{text}"),
-        _ => bail!(
-            "the supervisor went away before it was done; see {}",
-            instance.log_file().display()
-        ),
-    }
 }
 
 /// Goes on as the supervisor that executed this program.
@@ -273,36 +249,6 @@ fn read_order(stream: &UnixStream) -> anyhow::Result<PathBuf> {
     let path = PathBuf::from(OsStr::from_bytes(path.context("that is no order")?));
     ensure!(path.is_absolute(), "{} is not a path from the root", path.display());
     Ok(path)
-}
-
-/// Asks an executable whether it could take over, and which version of the protocol it speaks.
-fn what_it_speaks(program: &Path, directory: &Path) -> anyhow::Result<u16> {
-    let shown = program.display();
-    let mut command = Command::new(program);
-    command.args(["keeper", "--can-take-over", &FORM.to_string(), "--directory"]).arg(directory);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("cannot execute {shown}"))?;
-    let patience = Instant::now() + ANSWER_WITHIN;
-    while child.try_wait()?.is_none() {
-        if Instant::now() >= patience {
-            let _ = child.kill();
-            let _ = child.wait();
-            bail!(
-                "{shown} did not say within {} s whether it can take over",
-                ANSWER_WITHIN.as_secs()
-            );
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let done = child.wait_with_output()?;
-    let (said, complained) =
-        (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    if !done.status.success() {
-        let why = complained.lines().next().unwrap_or("it does not say why").trim();
-        bail!("{shown} can't take over ({}): {}", done.status, why.trim_start_matches("tutti: "));
-    }
-    let protocol = said.trim().strip_prefix("protocol ").and_then(|number| number.parse().ok());
-    protocol.with_context(|| format!("{shown} is no tutti that can take over"))
 }
 
 /// Has the keeper go over; how many jobs it took along.

@@ -630,6 +630,7 @@ fn agent_options(site: usize) -> AgentOptions {
         controller: "/world/controller".into(),
         keeper: "/world/keeper".into(),
         gate: "/world/gate".into(),
+        supervisor: "/world/supervisor".into(),
         private: false,
         membership: Some(Membership {
             cluster: "world".into(),

@@ -5,7 +5,6 @@ use super::machine::{Daemon, machine, member_of};
 use crate::{agent, controller, keeper};
 
 /// Any of the daemons.
-#[expect(clippy::large_enum_variant, reason = "each is there once")]
 pub(super) enum Any {
     Controller(controller::Stepped),
     Agent(agent::Stepped),

@@ -45,4 +45,5 @@ mod track;
 mod tree;
 mod unborn;
 mod upgrade;
+mod upgrade_all;
 mod without_cgroups;

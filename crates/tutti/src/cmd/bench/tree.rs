@@ -156,6 +156,7 @@ impl Cluster {
                 controller: instance.controller_socket(),
                 keeper: instance.keeper_socket(),
                 gate: instance.gate_socket(),
+                supervisor: instance.supervisor_socket(),
                 private: true,
                 membership: Some(membership),
                 place: own,

@@ -1,0 +1,36 @@
+//! Nodes that go over to another executable, one at a time: whoever asks goes from node to node.
+
+use super::driver::Driver;
+use super::problem::Problem;
+use tutti_wire::code::Code;
+use tutti_wire::tree::{Answer, Question};
+
+impl Driver {
+    /// Passes something about an executable on to a node's agent, for an administrator.
+    pub(super) fn on_upgrade(&mut self, token: u64, uid: u32, node: &str, question: &Question) {
+        if let Err(error) = self.admin(uid) {
+            return self.fail(token, error);
+        }
+        match self.named(node) {
+            Ok(nodes) => self.ask(token, &nodes.into_iter().collect::<Vec<_>>(), question),
+            Err(error) => self.fail(token, error),
+        }
+    }
+}
+
+/// What a question is answered with whose agent has ended.
+pub(super) fn answer_of_ended(question: &Question) -> Answer {
+    match question {
+        Question::GoOver { .. } => Answer::Done,
+        _ => Answer::Failed("the agent of the node ended".into()),
+    }
+}
+
+/// What somebody is told whose question was answered with a failure.
+pub(super) fn failure(question: &Question, reason: String) -> Problem {
+    let code = match question {
+        Question::GoOver { .. } | Question::Runs { .. } => Code::NotUpgraded,
+        _ => Code::NoPart,
+    };
+    Problem::new(code, reason)
+}

@@ -1,0 +1,119 @@
+//! How a supervisor is told to go over to another executable, and which executables could.
+
+use crate::instance::Instance;
+use anyhow::{Context, bail, ensure};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tutti_wire::handover::FORM;
+
+/// How long an executable may take to say what it understands.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// An order to a supervisor that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct Order {
+    supervisor: UnixStream,
+    said: Vec<u8>,
+}
+
+impl Order {
+    /// Tells the supervisor to go over to an executable.
+    ///
+    /// # Errors
+    /// If the path can't be told, or there is nobody to tell: then as the kernel says it.
+    pub(crate) fn give(supervisor: &Path, program: &Path) -> anyhow::Result<Self> {
+        let bytes = program.as_os_str().as_bytes();
+        ensure!(!bytes.contains(&b'\n'), "there is a line end in {}", program.display());
+        let mut supervisor = UnixStream::connect(supervisor)?;
+        supervisor.write_all(&[b"upgrade ", bytes, b"\n"].concat())?;
+        Ok(Self { supervisor, said: Vec::new() })
+    }
+
+    /// From now on [`Self::heard`] does not wait.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn do_not_wait(&self) -> std::io::Result<()> {
+        self.supervisor.set_nonblocking(true)
+    }
+
+    /// What the supervisor says to it, or why it does not go over; `None` while it has not said all.
+    pub(crate) fn heard(&mut self) -> Option<anyhow::Result<String>> {
+        let mut room = [0; 1024];
+        loop {
+            match self.supervisor.read(&mut room) {
+                Ok(0) => return Some(self.understand()),
+                Ok(count) => self.said.extend_from_slice(&room[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
+
+    fn understand(&self) -> anyhow::Result<String> {
+        let said = String::from_utf8_lossy(&self.said);
+        match said.trim_end().split_once(' ') {
+            Some(("done", text)) => Ok(text.to_owned()),
+            Some(("refused", text)) => bail!("{text}"),
+            _ => bail!("the supervisor went away before it was done; see its log"),
+        }
+    }
+}
+
+impl AsFd for Order {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.supervisor.as_fd()
+    }
+}
+
+/// Has the instance go over to an executable; what its supervisor says to that.
+///
+/// # Errors
+/// If it does not, with the reason.
+pub(crate) fn order(instance: &Instance, program: &Path) -> anyhow::Result<String> {
+    let mut order = Order::give(&instance.supervisor_socket(), program)?;
+    loop {
+        if let Some(answer) = order.heard() {
+            return answer;
+        }
+    }
+}
+
+/// Asks an executable whether it could take over, and which version of the protocol it speaks.
+///
+/// # Errors
+/// If it can't be executed, can't take over, or does not say so within five seconds.
+pub(crate) fn what_it_speaks(program: &Path, directory: &Path) -> anyhow::Result<u16> {
+    let shown = program.display();
+    let mut command = Command::new(program);
+    command.args(["keeper", "--can-take-over", &FORM.to_string(), "--directory"]).arg(directory);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot execute {shown}"))?;
+    let patience = Instant::now() + ANSWER_WITHIN;
+    while child.try_wait()?.is_none() {
+        if Instant::now() >= patience {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!(
+                "{shown} did not say within {} s whether it can take over",
+                ANSWER_WITHIN.as_secs()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let done = child.wait_with_output()?;
+    let (said, complained) =
+        (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    if !done.status.success() {
+        let why = complained.lines().next().unwrap_or("it does not say why").trim();
+        bail!("{shown} can't take over ({}): {}", done.status, why.trim_start_matches("tutti: "));
+    }
+    let protocol = said.trim().strip_prefix("protocol ").and_then(|number| number.parse().ok());
+    protocol.with_context(|| format!("{shown} is no tutti that can take over"))
+}
