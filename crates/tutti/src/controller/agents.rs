@@ -370,6 +370,10 @@ impl Driver {
         }
         let up = self.is_back(node, &join);
         let Join { spec, held, .. } = join;
+        // Its keeper may have ended with them: then the next agent holds nothing, and must not be given them anew.
+        for &launch in &held {
+            self.confirm(node, launch);
+        }
         let Some(entry) = self.nodes.get(&node) else { return };
         let timetable = entry.timetable.clone();
         let launched = entry.launched.clone();

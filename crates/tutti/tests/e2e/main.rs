@@ -47,3 +47,4 @@ mod unborn;
 mod upgrade;
 mod upgrade_all;
 mod without_cgroups;
+mod witness;
