@@ -127,7 +127,7 @@ fn unit_text(directory: &Path, program: &Path) -> anyhow::Result<String> {
          NotifyAccess=main\n\
          Environment=\"TUTTI_DIR={directory}\"\n\
          ExecStart=\"{program}\" up --foreground\n\
-         # Another executable, while jobs run. Stopping and restarting end the jobs.\n\
+         # Another executable, while jobs run: `systemctl reload`. Stopping and restarting end the jobs.\n\
          ExecReload=\"{program}\" upgrade\n\
          Restart=on-failure\n\
          # The supervisor ends the jobs, and then all that it has started.\n\

@@ -1,15 +1,19 @@
 //! A control tree of several levels: seven nodes, of which each has at most two children.
 
 use crate::cluster::Bed;
-use crate::harness::{Running, compile, eventually};
+use crate::harness::{Running, compile, eventually, within};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 const NODES: usize = 7;
+
+/// To find out that a node is gone, and to wait for its lease, takes a while.
+const LONG: Duration = Duration::from_secs(60);
 
 /// Parent and depth of each node that is connected, by its name.
 fn places(bed: &Bed) -> BTreeMap<String, (String, u64)> {
@@ -145,6 +149,45 @@ fn launches_while_an_inner_agent_ends_all_happen_once() {
         }
     }
     whole(&bed);
+}
+
+/// What is lost of a launch that is on its way down is what was to run on that node.
+#[test]
+fn an_inner_node_that_is_lost_during_a_launch_costs_its_own_jobs_alone() {
+    let bed = Bed::up_with(NODES, &[0], &["fan_out=2", "lease=2s"]);
+    eventually("all nodes", || (places(&bed).len() == NODES).then_some(()));
+    for delay_ms in [0, 5, 12] {
+        let (inner, leaf) = inner_and_leaf(&bed);
+        let name = format!("n{inner}");
+        let stop = format!("stop-{delay_ms}");
+        let until = format!("while ! test -e {stop}; do sleep 0.02; done");
+        let nodes = format!("n1,n{leaf}");
+        let submit = |args: &[&str], line: &str| {
+            let common = ["submit", "--parsable", "-o", "/dev/null"];
+            let args = [&common, args, &["--", "sh", "-c", line]].concat();
+            bed.tutti(1, &args).expect(0).text().trim().to_owned()
+        };
+        let aside = submit(&["-N", "2", "--nodes", &nodes], &until);
+        let whole_tree = bed.start(leaf, &["run", "-N", "7", "--", "sh", "-c", &until]);
+        // It fits on the nodes that are left.
+        let again = submit(&["-N", "6", "--on-node-loss", "requeue"], &until);
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        bed.bed().kill(bed.node(inner)).unwrap();
+        whole_tree.wait_within(LONG).expect(121).says("[T040]");
+        within(LONG, "a tree without it", || {
+            let places = places(&bed);
+            let is_left = places.values().all(|(parent, _)| *parent != name);
+            (places.len() == NODES - 1 && is_left).then_some(())
+        });
+        std::fs::write(bed.audit.work.join(&stop), "").unwrap();
+        for job in [aside, again] {
+            bed.start(1, &["wait", &job]).wait_within(LONG).expect(0);
+        }
+        bed.bed().heal(bed.node(inner)).unwrap();
+        bed.tutti(inner, &["up"]).expect(0);
+        whole(&bed);
+    }
+    bed.tutti(1, &["run", "-N", "7", "--", "true"]).expect(0);
 }
 
 #[test]
