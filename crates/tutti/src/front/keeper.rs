@@ -3,6 +3,9 @@
 //! The way to a keeper on another node goes over agents and a network, and may break and be there again.
 //! Nothing is lost by that: the front end attaches once more, says how much of the output it has got, and
 //! hears how much of what it sent has arrived; both go on from there, with what each has kept.
+//!
+//! A keeper of this node whose connection breaks has ended, and its tasks with it. But if it had not taken the
+//! front end in yet, it had begun none of them: the keeper after it is asked to, and waits for that.
 
 use super::pipes::Pipes;
 use crate::instance::Instance;
@@ -38,6 +41,7 @@ pub(super) struct Keeper {
     /// Nothing while the way to it is broken.
     pub(super) link: Option<Link>,
     pub(super) pipes: Pipes,
+    at: KeeperAt,
     /// The node that it is on, if that is another one.
     pub(super) far: Option<NodeId>,
     /// Whether it took us in. It starts no task before, so one that did not has no output of ours.
@@ -103,11 +107,8 @@ fn bytes_of(message: &FromFrontEnd) -> usize {
 }
 
 impl Keeper {
-    /// Asks a keeper for the job. One of another node is looked for if there is no way to it now.
-    ///
-    /// # Errors
-    /// If nothing answers on this node.
-    pub(super) fn attach(at: &KeeperAt, job: JobId) -> anyhow::Result<Self> {
+    /// Asks a keeper for the job. It is looked for if there is no way to it now.
+    pub(super) fn attach(at: &KeeperAt, job: JobId) -> Self {
         let (pipes, far) = match at {
             KeeperAt::Here(_) => (Pipes::default(), None),
             KeeperAt::Node(node) => (Pipes::far(), Some(*node)),
@@ -117,26 +118,29 @@ impl Keeper {
             link.flush().context("the keeper went away")?;
             Ok(link)
         });
-        let link = match asked {
-            Err(_) if far.is_some() => None,
-            asked => Some(asked?),
-        };
-        Ok(Self {
+        let link = asked.ok();
+        Self {
             away: link.is_none().then(Away::begin),
             link,
             pipes,
+            at: at.clone(),
             far,
             attached: false,
             finished: false,
             received: 0,
             counts_from: None,
             sent: Sent::default(),
-        })
+        }
+    }
+
+    /// Whether another connection may be found to go on with.
+    const fn may_come_back(&self) -> bool {
+        self.far.is_some() || !self.attached
     }
 
     /// Queues a message, and keeps it in case it does not arrive.
     pub(super) fn send(&mut self, message: &FromFrontEnd) {
-        if self.far.is_some() {
+        if self.may_come_back() {
             self.sent.note(message);
         }
         if let Some(link) = self.link.as_mut().filter(|_| self.away.is_none()) {
@@ -162,6 +166,9 @@ impl Keeper {
             let Some(unheard) = self.sent.behind(heard) else { return false };
             unheard.for_each(|message| link.send(message));
         }
+        if self.far.is_none() {
+            self.sent = Sent::default();
+        }
         true
     }
 
@@ -172,7 +179,7 @@ impl Keeper {
         }
         self.link = None;
         self.away.get_or_insert_with(Away::begin).tried = Instant::now();
-        self.far.is_some() && matches!(error, LinkError::Closed | LinkError::Io(_))
+        self.may_come_back() && matches!(error, LinkError::Closed | LinkError::Io(_))
     }
 
     /// Whether the way to it is broken, and it has not been found again.
@@ -183,7 +190,7 @@ impl Keeper {
     /// Tries again, when it is time to; false when that has been done for too long. `ended` is when the job
     /// did.
     pub(super) fn look_for(&mut self, job: JobId, ended: Option<Instant>) -> bool {
-        let (Some(away), Some(node)) = (&mut self.away, self.far) else { return true };
+        let Some(away) = &mut self.away else { return true };
         let is_late = away.since.elapsed() > PATIENCE
             || ended.is_some_and(|ended| ended.max(away.since).elapsed() > PATIENCE_AT_END);
         if is_late {
@@ -192,14 +199,18 @@ impl Keeper {
         }
         if !away.is_said && away.since.elapsed() > REMARK_AFTER {
             away.is_said = true;
-            say!(
-                "tutti: a node of job {job} is out of reach; what its tasks write is shown when it is back"
-            );
+            match self.far {
+                Some(_) => say!(
+                    "tutti: a node of job {job} is out of reach; what its tasks write is shown when it is back"
+                ),
+                None => say!("tutti: job {job} waits for the keeper of this node, which is gone"),
+            }
         }
         if self.link.is_none() && away.tried.elapsed() > RETRY {
             away.tried = Instant::now();
-            if let Ok(mut link) = dial(&KeeperAt::Node(node)) {
-                link.send(&FromFrontEnd::Attach { job, received: Some(self.received) });
+            if let Ok(mut link) = dial(&self.at) {
+                let received = self.far.map(|_| self.received);
+                link.send(&FromFrontEnd::Attach { job, received });
                 // One that has ended meanwhile is found out when it does not answer.
                 let _ = link.flush();
                 self.link = Some(link);

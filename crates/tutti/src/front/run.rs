@@ -296,7 +296,7 @@ impl Front {
         self.away_since = None;
         match reply {
             // It may say so again after it was away.
-            Reply::Starting { attach, .. } if self.keepers.is_empty() => self.attach(&attach)?,
+            Reply::Starting { attach, .. } if self.keepers.is_empty() => self.attach(&attach),
             Reply::Starting { .. } | Reply::Accepted { .. } => {}
             Reply::Ended { outcome, report, .. } => {
                 self.summary = self.wants_summary.then(|| account::summary(&report));
@@ -346,10 +346,8 @@ impl Front {
         }
     }
 
-    fn attach(&mut self, keepers: &[KeeperAt]) -> anyhow::Result<()> {
-        for keeper in keepers {
-            self.keepers.push(Keeper::attach(keeper, self.job)?);
-        }
+    fn attach(&mut self, keepers: &[KeeperAt]) {
+        self.keepers = keepers.iter().map(|keeper| Keeper::attach(keeper, self.job)).collect();
         if !self.input_open && self.input.wanted() {
             for message in self.input.take(b"", &mut Vec::new()) {
                 for keeper in &mut self.keepers {
@@ -357,7 +355,6 @@ impl Front {
                 }
             }
         }
-        Ok(())
     }
 
     fn on_pipes(&mut self, index: usize) {

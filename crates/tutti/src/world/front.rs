@@ -26,6 +26,8 @@ struct Keeper {
     counts_from: Option<u64>,
     away_since_ns: Option<u64>,
     tried_ns: u64,
+    /// Whether it has taken the front end in: it begins no task before.
+    is_attached: bool,
     is_over: bool,
 }
 
@@ -69,6 +71,7 @@ impl Front {
             counts_from: None,
             away_since_ns: Some(now_ns),
             tried_ns: 0,
+            is_attached: false,
             is_over: false,
         };
         self.keepers = attach.into_iter().map(keeper).collect();
@@ -146,8 +149,8 @@ impl Front {
             keeper.received += link.taken_bytes() - from;
         }
         keeper.away_since_ns.get_or_insert(now_ns);
-        if matches!(keeper.at, KeeperAt::Here(_)) {
-            // Where no way breaks, the keeper has ended.
+        if matches!(keeper.at, KeeperAt::Here(_)) && keeper.is_attached {
+            // Where no way breaks, the keeper has ended, and its tasks with it.
             keeper.is_over = true;
             self.is_cut = true;
         }
@@ -156,6 +159,7 @@ impl Front {
     fn on_message(&mut self, keeper: &mut Keeper, link: &mut Link, message: ToFrontEnd) {
         match message {
             ToFrontEnd::Attached { .. } => {
+                keeper.is_attached = true;
                 keeper.away_since_ns = None;
                 keeper.counts_from = Some(link.taken_bytes());
             }
@@ -196,7 +200,11 @@ impl Front {
     /// A job whose tasks all have run to their ends has said all.
     fn judge(&self) -> Option<String> {
         let (outcome, _) = self.ended?;
-        if self.is_cut || outcome?.reason != EndReason::Completed {
+        let outcome = outcome?;
+        // If a node was lost, its tasks were, and the job may have gone on.
+        let is_whole = outcome.reason == EndReason::Completed
+            && i32::from(outcome.exit_code) == self.plan.code;
+        if self.is_cut || !is_whole {
             return None;
         }
         let lacks =
