@@ -43,6 +43,34 @@ const ASK_FIRST_COUNT: u32 = 8;
 const ASK_DOUBLED_MAX: u32 = 9;
 const ASK_EVERY_NS: u64 = 1_000_000_000;
 
+/// The same where no job depends on it, at most, and by which part of a lease: it must not be over when a job
+/// comes.
+const ASK_IDLE_NS: u64 = 4_000_000_000;
+const ASK_IDLE_PART: u64 = 4;
+
+/// By which part of a lease to ask where jobs depend on it: what is passed on grows older from level to level.
+const ASK_BUSY_PART: u64 = 8;
+
+/// What depends on the answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Nothing here, nor below.
+    Idle,
+    /// Nodes below.
+    Below,
+    /// Jobs, here or below.
+    Jobs,
+}
+
+/// How often to ask, while leases are so long.
+pub(super) fn ask_every_ns(need: Need, lease: Nanos) -> u64 {
+    match need {
+        Need::Idle => (lease.0 / ASK_IDLE_PART).clamp(ASK_EVERY_NS, ASK_IDLE_NS),
+        Need::Jobs if lease > Nanos::ZERO => (lease.0 / ASK_BUSY_PART).min(ASK_EVERY_NS),
+        Need::Jobs | Need::Below => ASK_EVERY_NS,
+    }
+}
+
 /// A correction: cluster time is the own clock, plus `offset_ns`, plus what the drift has added
 /// since `base_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -181,6 +209,7 @@ pub(super) struct Estimator {
     /// Questions since its last answer, and when the first of them was asked.
     unanswered: u32,
     unanswered_since_ns: Option<u64>,
+    asked_ns: u64,
     ask_at_ns: u64,
 }
 
@@ -195,15 +224,23 @@ impl Estimator {
         self.unanswered_since_ns
     }
 
-    /// The parent is being asked now.
-    pub(super) fn asked(&mut self, own_ns: u64) {
+    /// The parent is being asked now, and is to be so often, once enough is known.
+    pub(super) fn asked(&mut self, own_ns: u64, every_ns: u64) {
+        let is_known = self.unanswered == 0 && self.drift_ppb.is_some();
         let wait = match self.answers < ASK_FIRST_COUNT {
             true => (ASK_FIRST_NS << self.unanswered.min(ASK_DOUBLED_MAX)).min(ASK_EVERY_NS),
-            false => ASK_EVERY_NS,
+            false if is_known => every_ns,
+            false => every_ns.min(ASK_EVERY_NS),
         };
+        self.asked_ns = own_ns;
         self.unanswered = self.unanswered.saturating_add(1);
         self.unanswered_since_ns.get_or_insert(own_ns);
         self.ask_at_ns = own_ns + wait;
+    }
+
+    /// From now on it is to be asked so often at least.
+    pub(super) fn hurry(&mut self, every_ns: u64) {
+        self.ask_at_ns = self.ask_at_ns.min(self.asked_ns.saturating_add(every_ns));
     }
 
     /// Another parent will be asked, or the parent has another place in the tree.
@@ -336,7 +373,7 @@ mod tests {
             let clock = ClusterClock::default();
             let mut own = start + (1 << 40);
             for way in ways {
-                estimator.asked(own);
+                estimator.asked(own, ASK_EVERY_NS);
                 let (reply, came) = exchange(own, ahead, ppb, way);
                 let _ = clock.correct(estimator.answered(&reply, came).unwrap());
                 own = estimator.due_ns().max(came);
@@ -380,7 +417,7 @@ mod tests {
                     let lease = ClusterTime(0);
                     let reply = ClockReply { asked_ns, came, went: came, error, lease, system: None };
                     let (estimator, clock) = &mut levels[level];
-                    estimator.asked(asked_ns);
+                    estimator.asked(asked_ns, ASK_EVERY_NS);
                     let _ = clock.correct(estimator.answered(&reply, back).unwrap());
                     time += way.0 + way.1 + 1_000;
                 }
@@ -412,7 +449,7 @@ mod tests {
         let mut own = 1 << 40;
         let mut correction = Correction::default();
         for _ in 0..60 {
-            estimator.asked(own);
+            estimator.asked(own, ASK_EVERY_NS);
             let (reply, came) = exchange(own, ahead, ppb, (30_000, 34_000));
             correction = estimator.answered(&reply, came).unwrap();
             own = estimator.due_ns().max(came);
@@ -445,7 +482,7 @@ mod tests {
         let mut estimator = Estimator::default();
         let mut own = 1 << 40;
         for _ in 0..20 {
-            estimator.asked(own);
+            estimator.asked(own, ASK_EVERY_NS);
             own = estimator.due_ns();
         }
         // Nine waits that double, from two milliseconds, and then seconds.
@@ -454,6 +491,43 @@ mod tests {
         let (reply, came) = exchange(own, 5, 0, (1000, 1000));
         estimator.answered(&reply, came).unwrap();
         assert_eq!(estimator.unanswered_since_ns(), None);
+    }
+
+    #[test]
+    fn where_nothing_depends_on_it_the_parent_is_asked_less_often_once_the_drift_is_known() {
+        let mut estimator = Estimator::default();
+        let (mut own, lease) = (1 << 40, Nanos::from_secs(12));
+        let idle = ask_every_ns(Need::Idle, lease);
+        let exchanged = |estimator: &mut Estimator, own: u64| {
+            estimator.asked(own, idle);
+            let (reply, came) = exchange(own, 5, 30_000, (1000, 1000));
+            estimator.answered(&reply, came).unwrap();
+            estimator.due_ns() - own
+        };
+        for _ in 0..ASK_FIRST_COUNT {
+            assert!(exchanged(&mut estimator, own) < ASK_EVERY_NS);
+            own = estimator.due_ns();
+        }
+        while estimator.drift_ppb.is_none() {
+            assert_eq!(exchanged(&mut estimator, own), ASK_EVERY_NS);
+            own = estimator.due_ns();
+        }
+        assert_eq!(exchanged(&mut estimator, own), 3 * ASK_EVERY_NS, "a quarter of the lease");
+        estimator.hurry(ask_every_ns(Need::Jobs, lease));
+        assert_eq!(estimator.due_ns(), own + ASK_EVERY_NS, "a job has come");
+        // Who does not answer is asked again soon.
+        for after in [0, 3, 4, 5] {
+            estimator.asked(own + after * ASK_EVERY_NS, idle);
+        }
+        assert_eq!(estimator.due_ns(), own + 6 * ASK_EVERY_NS);
+        let idle = |seconds| ask_every_ns(Need::Idle, Nanos::from_secs(seconds));
+        assert_eq!([1, 60].map(idle), [ASK_EVERY_NS, ASK_IDLE_NS]);
+        let busy = |seconds| ask_every_ns(Need::Jobs, Nanos::from_secs(seconds));
+        assert_eq!(
+            [2, 60].map(busy),
+            [ASK_EVERY_NS / 4, ASK_EVERY_NS],
+            "leases don't end on their way"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{Heard, Tree, UP};
 use crate::agent::carrier::Carrier;
+use crate::agent::clock::{Need, ask_every_ns};
 use crate::agent::neighbour::Neighbour;
 use crate::agent::routes::Way;
 use crate::link::{Interest, Link, Poller};
@@ -207,6 +208,7 @@ impl Tree {
 
     fn on_order(&mut self, order: Order) {
         self.passing.on_order(&order);
+        self.estimator.hurry(self.ask_every_ns());
         let had_joined = self.routes.own().is_some();
         let split = self.routes.split(order);
         if !had_joined && self.routes.own().is_some() {
@@ -272,11 +274,22 @@ impl Tree {
                 if since_ns.is_some_and(|since_ns| since_ns + SILENCE_NS <= now_ns) {
                     return self.lose_parent("it does not say what time it is");
                 }
-                self.estimator.asked(now_ns);
                 up.neighbour.send(&FromBranch::Clock { asked_ns: monotonic_ns() });
+                let every_ns = self.ask_every_ns();
+                self.estimator.asked(now_ns, every_ns);
             }
             Some(_) => {}
         }
+    }
+
+    /// How often it is asked what time it is.
+    pub(super) fn ask_every_ns(&self) -> u64 {
+        let need = match (self.passing.jobs(), self.children.len()) {
+            (0, 0) => Need::Idle,
+            (0, _) => Need::Below,
+            _ => Need::Jobs,
+        };
+        ask_every_ns(need, self.lease.length())
     }
 
     /// Whether more of streams to the parent would only wait.

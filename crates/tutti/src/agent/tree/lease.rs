@@ -27,6 +27,11 @@ pub(super) struct Vouched {
 }
 
 impl Vouched {
+    /// How long it is.
+    pub(super) const fn length(&self) -> Nanos {
+        self.length
+    }
+
     /// The controller says how long.
     pub(super) const fn lasts(&mut self, length: Nanos) {
         self.length = length;

@@ -146,6 +146,7 @@ impl Tree {
         let neighbour = Neighbour::new(stranger.link, token);
         let below = Below::new(neighbour, name.to_owned(), monotonic_ns() + PATIENCE_NS);
         self.children.insert(token, below);
+        self.estimator.hurry(self.ask_every_ns());
         if is_removed {
             let reason = format!(
                 "node {name} was removed from the cluster; `tutti down` there ends what is left on it, \
