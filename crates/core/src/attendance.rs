@@ -5,11 +5,16 @@
 //! turns, and come back to them if they were set aside; it stays drained until an administrator says
 //! otherwise, also if it is lost and joins again. So it is with a node that is out of reach, until it joins again or is
 //! lost; only that a job which would fit if it were back is accepted, and waits.
+//!
+//! After a loss of power the journal may lack what happened last: a node that is out of reach may run what was
+//! launched then. So no node takes new jobs until each of those is back, and says what it has, or is lost: no
+//! job runs twice at a time.
 
 use crate::action::Action;
 use crate::controller::Core;
 use crate::ids::{JobId, NodeId};
 use crate::job::NodeSpec;
+use crate::limits::JOB_NUMBER_MAX;
 use crate::record::{Course, Phase};
 use crate::time::ClusterTime;
 use alloc::vec::Vec;
@@ -30,6 +35,7 @@ impl Core {
                 self.nodes.set_memory(node, spec.memory_bytes);
                 if self.nodes.set_away(node, false) {
                     self.open_or_close(self.now, node);
+                    self.after_missed(self.now);
                 }
                 self.queue.reconsider();
                 self.outbox.nodes.push(node);
@@ -75,6 +81,7 @@ impl Core {
         self.matrix.remove_node(node);
         self.break_promises_on(now, node);
         self.nodes.lose(node);
+        self.after_missed(now);
         self.absent.retain(|&(other, _)| other != node);
         self.forget_promises();
         for job in residents {
@@ -96,6 +103,38 @@ impl Core {
     /// A node's agent is out of reach, for how long nobody knows.
     pub(crate) fn on_node_out_of_reach(&mut self, now: ClusterTime, node: NodeId) {
         if self.nodes.set_away(node, true) {
+            self.open_or_close(now, node);
+        }
+    }
+
+    /// What happened last may not be known, jobs up to this number included.
+    pub(crate) fn on_forgot(&mut self, now: ClusterTime, job: JobId) {
+        self.leave_out(job);
+        self.nodes.doubt();
+        self.open_or_close_all(now);
+        self.after_missed(now);
+    }
+
+    /// Numbers up to this one are given to no other job.
+    pub(crate) fn leave_out(&mut self, job: JobId) {
+        self.jobs_made = self.jobs_made.max(job.0.min(JOB_NUMBER_MAX));
+    }
+
+    /// Whether no job begins before all nodes that are out of reach are back or lost.
+    #[must_use]
+    pub const fn is_in_doubt(&self) -> bool {
+        self.nodes.is_in_doubt()
+    }
+
+    /// A node that was out of reach is back or lost.
+    fn after_missed(&mut self, now: ClusterTime) {
+        if self.nodes.clear_doubt() {
+            self.open_or_close_all(now);
+        }
+    }
+
+    fn open_or_close_all(&mut self, now: ClusterTime) {
+        for node in self.nodes.up().map(|(id, _)| id).collect::<Vec<NodeId>>() {
             self.open_or_close(now, node);
         }
     }

@@ -21,7 +21,7 @@ use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId}
 use crate::job::{EndReason, JobSpec, TaskStatus};
 use crate::lease::Longer;
 use crate::ledger::Ledger;
-use crate::limits::{JOB_NUMBER_MAX, JOBS_MAX};
+use crate::limits::JOBS_MAX;
 use crate::matrix::Matrix;
 use crate::migrate::Migration;
 use crate::node_loss::Loss;
@@ -162,7 +162,8 @@ impl Core {
         }
         match event {
             Event::NodeJoined { node, spec } => self.on_node_joined(*node, spec, actions),
-            Event::Held { job } => self.jobs_made = self.jobs_made.max(job.0.min(JOB_NUMBER_MAX)),
+            Event::Held { job } => self.leave_out(*job),
+            Event::Forgot { job } => self.on_forgot(now, *job),
             Event::NodeOutOfReach { node } => self.on_node_out_of_reach(now, *node),
             Event::NodeLost { node } => self.on_node_lost(now, *node, actions),
             Event::SetDrained { node, reason } => {
@@ -614,6 +615,7 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::SetCircuits { .. }
         | Event::Tick => false,
         Event::NodeJoined { .. }
+        | Event::Forgot { .. }
         | Event::NodeOutOfReach { .. }
         | Event::NodeLost { .. }
         | Event::SetDrained { .. }
@@ -639,6 +641,7 @@ const fn may_break_promises(event: &Event) -> bool {
 const fn is_interference(event: &Event) -> bool {
     match event {
         Event::NodeJoined { .. }
+        | Event::Forgot { .. }
         | Event::NodeOutOfReach { .. }
         | Event::NodeLost { .. }
         | Event::SetDrained { .. }

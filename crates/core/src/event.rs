@@ -25,6 +25,13 @@ pub enum Event {
         /// The highest of such jobs.
         job: JobId,
     },
+    /// The machine with the journal has lost its power: what happened last may not be known, and nodes that are
+    /// out of reach may run what was launched then. No job begins before each of them is back or lost. Sent by
+    /// the driver at its beginning, when it has said which nodes are out of reach.
+    Forgot {
+        /// Up to this number, jobs may be known to nodes.
+        job: JobId,
+    },
     /// A node's agent joined, or joined again after it was lost. Sent by the driver, once per
     /// connection of an agent. If the node was never lost in between, its jobs go on: the new agent
     /// gets the timetable and the kills that may have missed it, but no launch a second time.

@@ -39,6 +39,9 @@ pub struct Nodes {
     /// Whose turn it is where nodes take turns, or that of the next one.
     in_turn: NodeId,
     sets: BTreeMap<NodeSetName, BTreeSet<NodeId>>,
+    /// Whether nodes that are out of reach may run what nobody knows of: until they are back or lost, none takes
+    /// new jobs.
+    in_doubt: bool,
 }
 
 impl Nodes {
@@ -88,13 +91,33 @@ impl Nodes {
     #[must_use]
     pub fn takes_jobs(&self, node: NodeId) -> bool {
         let record = self.nodes.get(&node);
-        record.is_some_and(|record| record.up && !record.away && record.drained.is_none())
+        let is_there =
+            record.is_some_and(|record| record.up && !record.away && record.drained.is_none());
+        is_there && !self.in_doubt
     }
 
-    /// The nodes that are out of reach and would take jobs otherwise.
+    /// The nodes that would take jobs if they, or others, were not out of reach.
     pub fn away(&self) -> impl Iterator<Item = NodeId> {
-        let missed = self.up().filter(|(_, node)| node.away && node.drained.is_none());
-        missed.map(|(id, _)| id)
+        let missed = self.up().filter(|(_, node)| node.away || self.in_doubt);
+        missed.filter(|(_, node)| node.drained.is_none()).map(|(id, _)| id)
+    }
+
+    /// Nodes that are out of reach may run what nobody knows of.
+    pub fn doubt(&mut self) {
+        self.in_doubt = true;
+    }
+
+    /// Whether they still may.
+    #[must_use]
+    pub const fn is_in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
+    /// Whether none of them is left of which that was so.
+    pub fn clear_doubt(&mut self) -> bool {
+        let is_over = self.in_doubt && !self.up().any(|(_, node)| node.away);
+        self.in_doubt &= !is_over;
+        is_over
     }
 
     /// A node is none any more, and in no set.

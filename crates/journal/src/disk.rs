@@ -51,9 +51,9 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Starts the thread; the entries up to this one are of an earlier controller, and on disk.
-    pub(crate) fn start(sync: Box<dyn BringToDisk>, reached: Number) -> std::io::Result<Self> {
-        let (mut disk, waker) = Self::new(reached)?;
+    /// Starts the thread. Nothing is known to be on disk: what an earlier controller has stored may not be.
+    pub(crate) fn start(sync: Box<dyn BringToDisk>) -> std::io::Result<Self> {
+        let (mut disk, waker) = Self::new()?;
         let shared = Arc::clone(&disk.shared);
         let thread = std::thread::Builder::new()
             .name("journal".into())
@@ -63,15 +63,14 @@ impl Disk {
     }
 
     /// Without a thread: brought to disk is what is wanted when [`Self::bring`] is called.
-    pub(crate) fn by_hand(sync: Box<dyn BringToDisk>, reached: Number) -> std::io::Result<Self> {
-        let (mut disk, waker) = Self::new(reached)?;
+    pub(crate) fn by_hand(sync: Box<dyn BringToDisk>) -> std::io::Result<Self> {
+        let (mut disk, waker) = Self::new()?;
         disk.by_hand = Some((sync, 0, waker));
         Ok(disk)
     }
 
-    fn new(reached: Number) -> std::io::Result<(Self, UnixStream)> {
-        let state = State { wanted: reached, reached, ..State::default() };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+    fn new() -> std::io::Result<(Self, UnixStream)> {
+        let shared = Arc::<Shared>::default();
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         // One byte that nobody has read is as good as many.

@@ -97,7 +97,7 @@ impl Journal {
         mut store: Box<dyn Store>,
         path: &Path,
         blank: impl FnOnce() -> Core,
-        disk: fn(Box<dyn Sync>, Number) -> std::io::Result<Disk>,
+        disk: fn(Box<dyn Sync>) -> std::io::Result<Disk>,
     ) -> Result<(Self, History), JournalError> {
         let loaded = store.load()?;
         let Good { last, entries, bad } = check(path, &loaded)?;
@@ -130,7 +130,7 @@ impl Journal {
         let jobs = jobs.collect::<Result<_, JournalError>>()?;
         let replayed = entries.len() as u64;
         let ended = store.ended_size()?;
-        let disk = disk(store.syncer()?, last.0).map_err(|error| {
+        let disk = disk(store.syncer()?).map_err(|error| {
             let why = error.to_string();
             JournalError::Storage { path: path.into(), what: "brought to disk", why }
         })?;

@@ -24,6 +24,8 @@ pub enum Recipients {
         name: String,
         /// Which of its requests is answered.
         attempt: u64,
+        /// The life of its agent that it was made in.
+        life: u64,
     },
 }
 

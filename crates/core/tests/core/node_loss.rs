@@ -88,6 +88,31 @@ fn a_node_out_of_reach_keeps_its_jobs_and_takes_no_others_until_it_is_back() {
 }
 
 #[test]
+fn after_a_loss_of_power_no_job_begins_before_all_nodes_are_back_or_lost() {
+    let mut c = Cluster::with_nodes(&[2, 2, 2]);
+    c.forget(7);
+    let waits = c.submit(job(1));
+    assert_eq!(waits, tutti_core::JobId(8), "numbers that nodes may know are not given again");
+    for node in [0, 1] {
+        c.join(node, 2);
+        assert!(!is_running(&c, waits), "node 2 may run it");
+    }
+    c.lose(2);
+    assert!(is_running(&c, waits));
+    c.join(2, 2);
+    // From then on a node that is out of reach holds up nobody.
+    c.event(Event::NodeOutOfReach { node: NodeId(2) });
+    let other = c.submit(job(1));
+    assert!(is_running(&c, other));
+    // Nobody is waited for where all are there.
+    c.forget(9);
+    (0..3).for_each(|node| c.join(node, 2));
+    c.event(Event::Forgot { job: tutti_core::JobId(9) });
+    let last = c.submit(job(1));
+    assert!(is_running(&c, last));
+}
+
+#[test]
 fn a_job_that_takes_nodes_down_does_not_go_round_for_ever() {
     let mut c = Cluster::with_nodes(&[1]);
     let id = c.submit(spec(1, OnNodeLoss::Requeue));

@@ -176,6 +176,16 @@ impl Cluster {
         self.event(Event::Held { job: JobId(job) });
     }
 
+    /// The machine with the journal has lost its power: all nodes are out of reach at first.
+    pub fn forget(&mut self, job: u64) {
+        self.spent = self.spent.max(job);
+        let up: Vec<NodeId> = self.core.nodes().filter(|it| it.up).map(|it| it.id).collect();
+        for node in up {
+            self.event(Event::NodeOutOfReach { node });
+        }
+        self.event(Event::Forgot { job: JobId(job) });
+    }
+
     /// Submits and gives the number, if it was accepted.
     pub fn try_submit(&mut self, spec: JobSpec) -> Option<JobId> {
         self.requests += 1;

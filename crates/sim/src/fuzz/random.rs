@@ -59,6 +59,7 @@ const KINDS: &[Kind] = &[
     (17, Who::Everybody, |random| Step::Remove(random.number(3))),
     (51, Who::Everybody, |random| Step::Node(random.number(4), random.number(9), random.number(9))),
     (51, Who::Everybody, |random| Step::Hold(random.below(200))),
+    (17, Who::Everybody, |random| Step::Forget(random.below(200))),
     (51, Who::Everybody, |random| set(random, &["policy"])),
     (51, Who::Everybody, |random| set(random, &["queue"])),
     (51, Who::Everybody, |random| set(random, &["quantum", "rows"])),

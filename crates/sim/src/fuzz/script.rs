@@ -82,6 +82,7 @@ impl Step {
             | Self::Remove(_)
             | Self::Miss(_)
             | Self::Lose(_)
+            | Self::Forget(_)
             | Self::Join(..)
             | Self::Set(..)
             | Self::Rule(..)

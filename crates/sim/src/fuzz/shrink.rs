@@ -135,6 +135,7 @@ fn simpler(step: &Step) -> Vec<Step> {
             lower(value).map(|value| Step::Rule(class % 4, name.clone(), value)).collect()
         }
         Step::Hold(job) => lower(job).map(Step::Hold).collect(),
+        Step::Forget(job) => lower(job).map(Step::Forget).collect(),
         Step::DeliverKills
         | Step::Miss(_)
         | Step::Lose(_)

@@ -65,6 +65,8 @@ pub enum Step {
     Bank(bool, Option<u64>),
     /// A node holds a job of an earlier controller, of this number.
     Hold(u64),
+    /// The machine with the journal loses its power; jobs up to this number may be known to nodes.
+    Forget(u64),
     /// Reports of a job and a node that nobody knows.
     Nonsense(u64, u32),
 }
@@ -111,10 +113,7 @@ impl Step {
             Self::Miss(node) => cluster.event(Event::NodeOutOfReach { node: NodeId(*node) }),
             Self::Lose(node) => cluster.lose(*node),
             Self::Join(node, width) => join(cluster, *node, *width),
-            Self::Drain(node, drained) => {
-                let reason = drained.then(|| "broken".to_owned());
-                cluster.event(Event::SetDrained { node: NodeId(*node), reason });
-            }
+            Self::Drain(node, drained) => drain(cluster, NodeId(*node), *drained),
             Self::Remove(node) => cluster.remove(*node),
             Self::Node(node, speed, load) => {
                 tell_of_node(cluster, NodeId(*node), *speed, *load);
@@ -150,6 +149,7 @@ impl Step {
                 cluster.event(Event::SetBank { account, allowance });
             }
             Self::Hold(job) => cluster.hold(*job),
+            Self::Forget(job) => cluster.forget(*job),
             Self::Nonsense(job, node) => nonsense(cluster, JobId(1000 + job), NodeId(50 + node)),
         }
     }
@@ -171,6 +171,11 @@ fn join(cluster: &mut Cluster, node: u32, width: u32) {
         cluster.lose(node);
     }
     cluster.join(node, width);
+}
+
+fn drain(cluster: &mut Cluster, node: NodeId, drained: bool) {
+    let reason = drained.then(|| "broken".to_owned());
+    cluster.event(Event::SetDrained { node, reason });
 }
 
 /// How fast and how busy a node is.

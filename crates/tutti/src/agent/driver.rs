@@ -864,7 +864,12 @@ impl Agent {
             });
         }
         job.cleared = Some(job.cleared.unwrap_or_else(Usage::unknown));
+        let (launch, strange) = (job.launch, job.strange);
         self.report_again(id);
+        if strange {
+            // Nobody else will say that it is to be forgotten.
+            self.on_forget(launch);
+        }
     }
 }
 

@@ -138,7 +138,9 @@ impl Routes {
     pub(super) fn split(&mut self, order: Order) -> Split {
         let Order { to, order } = order;
         match to {
-            Recipients::Joiner { name, attempt } => self.split_joiner(name, attempt, order),
+            Recipients::Joiner { name, attempt, life } => {
+                self.split_joiner(name, (attempt, life), order)
+            }
             Recipients::Nodes(nodes) => {
                 let orders = self.split_nodes(nodes, order);
                 Split { orders, gone: Vec::new() }
@@ -169,12 +171,12 @@ impl Routes {
             .collect()
     }
 
-    fn split_joiner(&mut self, name: String, attempt: u64, order: ToAgent) -> Split {
+    fn split_joiner(&mut self, name: String, (attempt, life): (u64, u64), order: ToAgent) -> Split {
         let number = match &order {
             ToAgent::Welcome { node, .. } => Some(*node),
             _ => None,
         };
-        let to = |name| Recipients::Joiner { name, attempt };
+        let to = |name| Recipients::Joiner { name, attempt, life };
         if name == self.own_name {
             if attempt != self.own_attempt {
                 return Split::default();
@@ -183,8 +185,10 @@ impl Routes {
             let orders = vec![(Way::Here, Order { to: to(name), order })];
             return Split { orders, gone: Vec::new() };
         }
-        let Some(joiner) = self.joiners.get(&name).copied() else {
-            // Who asked has gone since then, and the controller takes him to be here.
+        let joiner = self.joiners.get(&name).copied().filter(|joiner| joiner.life == life);
+        let Some(joiner) = joiner else {
+            // Who asked has gone since then, and the controller takes him to be here: it would not let in
+            // another agent of his node, which may have asked meanwhile.
             return Split { orders: Vec::new(), gone: number.into_iter().collect() };
         };
         if joiner.attempt != attempt {

@@ -271,11 +271,12 @@ impl Driver {
             FromAgent::Cleared { launch, .. } if self.is_residue(node, launch) => {
                 self.on_residue_cleared(node, launch);
             }
-            // What an earlier launch of a job did is over, and was reckoned with.
+            // What an earlier launch of a job did is over, and was reckoned with; also one of the same number
+            // that was forgotten with a loss of power.
             FromAgent::TaskStarted { launch, .. }
             | FromAgent::TaskEnded { launch, .. }
             | FromAgent::Cleared { launch, .. }
-                if !self.is_latest(launch) => {}
+                if !self.is_latest(launch) || !self.is_launched(node, launch) => {}
             FromAgent::TaskStarted { launch, .. } => self.confirm(node, launch),
             FromAgent::TaskEnded { launch, rank, status, detail, usage } => {
                 self.confirm(node, launch);
@@ -306,6 +307,11 @@ impl Driver {
         self.jobs.get(&launch.job).is_some_and(|entry| entry.requeues == launch.number)
     }
 
+    /// Whether it was launched on this node, as far as is known here.
+    fn is_launched(&self, node: NodeId, launch: LaunchId) -> bool {
+        self.nodes.get(&node).is_some_and(|entry| entry.launched.contains(&launch))
+    }
+
     /// The latest launch of a job.
     pub(super) fn latest(&self, job: JobId) -> LaunchId {
         LaunchId { job, number: self.jobs.get(&job).map_or(0, |entry| entry.requeues) }
@@ -320,7 +326,8 @@ impl Driver {
 
     fn on_join(&mut self, token: u64, join: Join, place: Joining) {
         let name = join.spec.name.clone();
-        let joiner = Recipients::Joiner { name: name.clone(), attempt: place.attempt };
+        let (attempt, life) = (place.attempt, place.life);
+        let joiner = Recipients::Joiner { name: name.clone(), attempt, life };
         let known = self.nodes.iter().find(|(_, node)| node.name == name);
         let known = known.map(|(&node, entry)| (node, entry.agent, entry.place.life));
         let refusal = match known {
@@ -368,15 +375,19 @@ impl Driver {
         if is_here {
             self.count_anew();
         }
-        let up = self.is_back(node, &join);
+        let (up, away) = self.is_back(node, &join);
         let Join { spec, held, .. } = join;
         // Its keeper may have ended with them: then the next agent holds nothing, and must not be given them anew.
         for &launch in &held {
             self.confirm(node, launch);
         }
+        self.keep_ended(node, &held);
         let Some(entry) = self.nodes.get(&node) else { return };
         let timetable = entry.timetable.clone();
         let launched = entry.launched.clone();
+        let is_left =
+            |launch: &LaunchId| !launched.contains(launch) && self.jobs.contains_key(&launch.job);
+        let left: BTreeSet<LaunchId> = held.iter().copied().filter(is_left).collect();
         let known = held.iter().copied().filter(|launch| launched.contains(launch)).collect();
         let (clock_ahead_ns, settings) = (self.clock_ahead.0, self.agent_settings());
         let welcome = ToAgent::Welcome { node, clock_ahead_ns, settings, known };
@@ -386,13 +397,11 @@ impl Driver {
                 self.tell_node(node, ToAgent::Timetable(timetable));
             }
             self.reconcile(node, &launched, &held, same_keeper);
-        } else {
-            if let Some(launch) = held.iter().max() {
-                self.apply(&Event::Held { job: launch.job });
-            }
-            let known = |launch: &LaunchId| self.jobs.contains_key(&launch.job);
-            let again = held.into_iter().filter(known).collect();
-            self.join_when_clear(node, spec, again);
+        } else if let Some(launch) = held.iter().max() {
+            self.apply(&Event::Held { job: launch.job });
+        }
+        if away || !up {
+            self.join_when_clear(node, spec, left);
         }
         self.take_early();
     }
@@ -471,13 +480,15 @@ impl Driver {
     }
 
     /// A launch that the node's agent has not read: it or the controller ended before. A keeper that is
-    /// the same as then would hold what it had been given.
+    /// the same as then would hold what it had been given; unless a loss of power has had us forget that it
+    /// was to end it, since the job is somewhere else.
     fn unread_launch(&self, node: NodeId, id: LaunchId, same_keeper: bool) -> Option<Launch> {
         let entry = self.nodes.get(&node)?;
         if let Some(launch) = entry.unconfirmed.get(&id) {
             return Some(launch.clone());
         }
-        if !same_keeper || !entry.remembered.contains(&id) || !self.is_latest(id) {
+        let is_doubtful = !same_keeper || self.core.is_in_doubt();
+        if is_doubtful || !entry.remembered.contains(&id) || !self.is_latest(id) {
             return None;
         }
         let job = id.job;

@@ -320,8 +320,11 @@ impl Driver {
         self.apply(&Event::Submit { request, spec });
         match self.submitting.take() {
             Some(Submission { accepted: Some(job), front: false, .. }) => self.promise(token, job),
-            // It would end with its front end in any case.
-            Some(Submission { accepted: Some(job), .. }) => self.tell_why_it_waits(token, job),
+            // It would end with its front end in any case: the disk is not waited for.
+            Some(Submission { accepted: Some(job), .. }) => {
+                self.memory.begin(token, job);
+                self.tell_why_it_waits(token, job);
+            }
             _ => {}
         }
     }

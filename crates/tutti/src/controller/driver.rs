@@ -400,6 +400,8 @@ impl Driver {
                     entry.started.get_or_insert(now);
                     self.memory.journal.note_launch(job, entry.started);
                 }
+                // So that it is begun once more only if the power goes at once.
+                self.ask_disk_soon();
                 let Some((launch, shares)) = self.make_launch(job, control) else { return };
                 let nodes: Vec<NodeId> = shares.iter().map(|(node, _)| *node).collect();
                 self.tell_nodes(nodes.clone(), ToAgent::Launch { launch, shares });
@@ -478,6 +480,7 @@ impl Driver {
             entry.begin_anew();
             self.memory.journal.note_launch(job, None);
         }
+        self.ask_disk_soon();
     }
 
     fn on_ended(&mut self, job: JobId, outcome: Outcome) {

@@ -2,6 +2,8 @@
 //! end is on disk. A controller that took over without knowing of that end would begin the job once more where
 //! nobody remembers it either.
 //!
+//! A controller that takes over knows ends of which that is not known, and brings them to disk first.
+//!
 //! Nobody waits for that, so the disk is not asked each time: what happens in a second goes there together. So
 //! do new jobs that nobody has been promised to be there after a loss of power: their numbers must not be given
 //! once more while nodes still have them.
@@ -9,7 +11,7 @@
 use super::agents::NodeEntry;
 use super::driver::Driver;
 use std::collections::VecDeque;
-use tutti_core::{ClusterTime, JobId, Nanos, NodeId};
+use tutti_core::{ClusterTime, JobId, LaunchId, Nanos, NodeId};
 use tutti_journal::Number;
 use tutti_wire::tree::ToAgent;
 
@@ -45,6 +47,19 @@ impl Driver {
             entry.has_ended(job);
         }
         self.forgetting.jobs.push_back((self.memory.journal.noted(), job));
+        self.ask_disk_soon();
+    }
+
+    /// A node has joined that holds these. What has ended by the word of an earlier controller is kept there until
+    /// that is on disk.
+    pub(super) fn keep_ended(&mut self, node: NodeId, held: &[LaunchId]) {
+        let Some(number) = self.memory.unsafe_yet() else { return };
+        let ended = &self.ended;
+        let Some(entry) = self.nodes.get_mut(&node) else { return };
+        for &launch in held.iter().filter(|launch| ended.get(launch.job).is_some()) {
+            entry.launched.insert(launch);
+            self.forgetting.jobs.push_front((number, launch.job));
+        }
         self.ask_disk_soon();
     }
 

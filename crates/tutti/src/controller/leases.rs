@@ -97,20 +97,19 @@ impl Driver {
         }
     }
 
-    /// A node that joins is there as it was, if it was not lost meanwhile and has the same processors.
-    pub(super) fn is_back(&mut self, node: NodeId, join: &Join) -> bool {
+    /// Whether a node that joins is there as it was, since it was not lost meanwhile and has the same processors;
+    /// and whether it was said to be out of reach.
+    pub(super) fn is_back(&mut self, node: NodeId, join: &Join) -> (bool, bool) {
         let view = self.core.nodes().find(|view| view.id == node && view.up);
         let Some((same, away)) =
             view.map(|view| (view.spec.processors == join.spec.processors, view.away))
         else {
-            return false;
+            return (false, false);
         };
         if !same {
             say!([NodeLost] "tutti controller: node {} has other processors than before", join.spec.name);
             self.on_node_lost(node);
-        } else if away {
-            self.apply(&Event::NodeJoined { node, spec: join.spec.clone() });
         }
-        same
+        (same, away)
     }
 }

@@ -35,6 +35,10 @@ pub(super) struct Memory {
     promises: VecDeque<Promise>,
     /// How much of it is for each client.
     promised: BTreeMap<u64, usize>,
+    /// What front ends are to hear when their jobs are stored, which is at the end of the round.
+    begun: Vec<Begun>,
+    /// The last entry of the controllers before.
+    taken_over: Number,
     /// Jobs whose front ends have not come back.
     pub(super) abandoned: BTreeMap<JobId, Abandoned>,
 }
@@ -54,6 +58,13 @@ struct Promise {
     what: Promised,
 }
 
+/// A job that was accepted for a front end.
+struct Begun {
+    token: u64,
+    job: JobId,
+    replies: Vec<Reply>,
+}
+
 enum Promised {
     /// That a job is accepted.
     Job(JobId),
@@ -67,11 +78,18 @@ const PROMISES_MAX: usize = 256;
 impl Memory {
     pub(super) fn new(journal: Journal) -> Self {
         Self {
+            taken_over: journal.noted(),
             journal,
             promises: VecDeque::new(),
             promised: BTreeMap::new(),
+            begun: Vec::new(),
             abandoned: BTreeMap::new(),
         }
+    }
+
+    /// The last entry of the controllers before, if a loss of power may take it away.
+    pub(super) fn unsafe_yet(&self) -> Option<Number> {
+        (self.journal.on_disk().0 < self.taken_over).then_some(self.taken_over)
     }
 
     /// Whether nothing more is taken from this client until the disk has come on.
@@ -85,8 +103,17 @@ impl Memory {
         self.promises.push_back(Promise { number, token, what });
     }
 
+    /// A front end's job is accepted: he hears of it, and of all that follows, when it is stored.
+    pub(super) fn begin(&mut self, token: u64, job: JobId) {
+        self.begun.push(Begun { token, job, replies: Vec::new() });
+    }
+
     /// Has a reply wait for those before it to this client, if there are any.
     pub(super) fn defer(&mut self, token: u64, reply: &Reply) -> bool {
+        if let Some(begun) = self.begun.iter_mut().find(|begun| begun.token == token) {
+            begun.replies.push(reply.clone());
+            return true;
+        }
         let waits = self.promised.contains_key(&token);
         if waits {
             self.promise(token, Promised::Reply(Box::new(reply.clone())));
@@ -126,12 +153,14 @@ impl Driver {
         say!(
             "tutti controller: took over {jobs} jobs; {entries} entries of the journal were replayed"
         );
+        // What it knows it may say only when that is on disk.
+        self.memory.journal.want_on_disk();
         self.miss_nodes();
         self.apply(&Event::Began);
         if !ended_well && is_first {
-            // Jobs that were accepted last may have been forgotten, and nodes may have them.
+            // What was accepted and launched last may have been forgotten, and nodes may have it.
             let spent = self.core.jobs_made().saturating_add(NUMBERS_LEFT_OUT);
-            self.apply(&Event::Held { job: JobId(spent) });
+            self.apply(&Event::Forgot { job: JobId(spent) });
         }
         if ended_well {
             // It told all agents to end.
@@ -240,15 +269,23 @@ impl Driver {
     pub(super) fn store(&mut self) {
         let failed_before = self.memory.journal.failure().is_some();
         self.memory.journal.store(&self.core);
+        let begun = std::mem::take(&mut self.memory.begun);
         match self.memory.journal.failure() {
-            None if self.memory.promises.is_empty() => {}
-            None => self.memory.journal.want_on_disk(),
+            None => {
+                if !self.memory.promises.is_empty() {
+                    self.memory.journal.want_on_disk();
+                }
+                for Begun { token, replies, .. } in begun {
+                    replies.iter().for_each(|reply| self.send_reply(token, reply));
+                }
+            }
             Some(reason) => {
                 if !failed_before {
                     say!([JournalUnusable] "tutti controller: {reason}; no job is accepted until then");
                 }
                 let reason = reason.to_owned();
                 self.break_promises(&reason);
+                begun.into_iter().for_each(|begun| self.turn_away(&begun, &reason));
             }
         }
     }
@@ -287,6 +324,17 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// A front end's job that a controller after this one would not know is not begun.
+    fn turn_away(&mut self, &Begun { token, job, .. }: &Begun, reason: &str) {
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.front = None;
+        }
+        let reason = format!("no job is accepted at present: {reason}");
+        self.send_reply(token, &Problem::new(Code::JournalUnusable, reason).failed());
+        let reason = EndReason::Cancelled;
+        self.apply(&Event::Cancel { job, reason, at_once: true });
     }
 
     /// A front end is back at the job whose controller ended.

@@ -33,7 +33,7 @@ fn join(name: &str, attempt: u64) -> Report {
 }
 
 fn answer(name: &str, attempt: u64, order: ToAgent) -> Order {
-    Order { to: Recipients::Joiner { name: name.into(), attempt }, order }
+    Order { to: Recipients::Joiner { name: name.into(), attempt, life: 7 }, order }
 }
 
 fn welcome(name: &str, attempt: u64, node: u32) -> Order {
@@ -68,6 +68,22 @@ fn joined(routes: &mut Routes, child: Child, name: &str, node: u32) {
 fn report(node: u32) -> Report {
     let report = FromAgent::Cleared { launch: LaunchId::first(JobId(1)), usage: Usage::default() };
     Report { from: Origin::Nodes(vec![NodeId(node)]), report }
+}
+
+#[test]
+fn who_asked_in_another_life_is_not_answered_in_this_one_and_is_gone() {
+    let mut routes = routes();
+    let mut asked = join("a", 1);
+    if let Origin::Joiner(joining) = &mut asked.from {
+        joining.life = 8;
+    }
+    assert!(routes.note_report(LEFT, &mut asked));
+    let split = routes.split(welcome("a", 1, 5));
+    assert_eq!(
+        (split.orders.len(), split.gone),
+        (0, vec![NodeId(5)]),
+        "nobody else is let in before"
+    );
 }
 
 #[test]
@@ -128,7 +144,10 @@ fn another_agent_of_the_same_name_has_not_moved() {
     assert_eq!(routes.has_left(&other), None);
     assert!(routes.note_report(RIGHT, &mut other));
     // It is refused, and the one that was there first stays.
-    assert_eq!(ways(&routes.split(refused("a", 1))), [Way::Down(RIGHT)]);
+    let mut answer = refused("a", 1);
+    let Recipients::Joiner { life, .. } = &mut answer.to else { panic!() };
+    *life += 1;
+    assert_eq!(ways(&routes.split(answer)), [Way::Down(RIGHT)]);
     assert_eq!(routes.way(Place::Node(NodeId(1))), Way::Down(LEFT));
 }
 
