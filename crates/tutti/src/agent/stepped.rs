@@ -6,7 +6,7 @@ use super::clock::ClusterClock;
 use super::driver::{Agent, AgentOptions, first_settings};
 use super::lease::Lease;
 use super::switch::Switch;
-use crate::link::Ready;
+use crate::link::{Poller, Ready};
 use crate::outside::groups::Hierarchy;
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -54,6 +54,11 @@ impl Stepped {
     /// Whether anything has come that it has not taken in.
     pub(crate) fn look(&mut self) -> bool {
         self.agent.poller.look(&mut self.ready).is_ok() && !self.ready.is_empty()
+    }
+
+    /// Readable when something has come.
+    pub(crate) fn poller(&self) -> &Poller {
+        &self.agent.poller
     }
 
     /// Does a round; with what [`Self::look`] has found. False if it has ended.

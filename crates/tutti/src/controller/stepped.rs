@@ -3,7 +3,7 @@
 
 use super::driver::{Driver, blank_core};
 use crate::instance::Instance;
-use crate::link::Ready;
+use crate::link::{Poller, Ready};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use tutti_core::{ClusterTime, Core, JobId, Nanos, Outcome};
@@ -58,6 +58,11 @@ impl Stepped {
     /// Whether anything has come that it has not taken in.
     pub(crate) fn look(&mut self) -> bool {
         self.driver.poller.look(&mut self.ready).is_ok() && !self.ready.is_empty()
+    }
+
+    /// Readable when something has come.
+    pub(crate) fn poller(&self) -> &Poller {
+        &self.driver.poller
     }
 
     /// Does a round; with what [`Self::look`] has found.

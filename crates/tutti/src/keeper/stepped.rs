@@ -5,6 +5,7 @@ use super::KeeperOptions;
 use super::context::Context;
 use super::driver::Keeper;
 use super::watch::Event;
+use crate::link::Poller;
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::WaitStatus;
@@ -52,6 +53,11 @@ impl Stepped {
     /// Whether anything has come that it has not taken in.
     pub(crate) fn look(&mut self) -> bool {
         self.keeper.context.watches.look(&mut self.events).is_ok() && !self.events.is_empty()
+    }
+
+    /// Readable when something has come.
+    pub(crate) fn poller(&self) -> &Poller {
+        self.keeper.context.watches.poller()
     }
 
     /// Does a round; with what [`Self::look`] has found. False if it has ended.

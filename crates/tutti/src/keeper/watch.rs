@@ -120,6 +120,11 @@ impl Watches {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(super) const fn poller(&self) -> &Poller {
+        &self.poller
+    }
+
     /// What has happened, without waiting.
     #[cfg(test)]
     pub(super) fn look(&mut self, events: &mut Vec<Event>) -> io::Result<()> {

@@ -114,8 +114,7 @@ impl World {
     }
 
     fn mend(&mut self) {
-        let (reached, due) = self.network.mend(self.now_ns);
-        reached.into_iter().for_each(|site| self.wake_soon(site, Daemon::Agent));
+        let due = self.network.mend(self.now_ns);
         due.into_iter().for_each(|(at_ns, what)| self.plan(at_ns, What::Deliver(what)));
     }
 

@@ -2,10 +2,11 @@
 //! what must hold when all has come to an end.
 
 use super::engine::{HEAD, World};
-use super::machine::{self, Daemon, at, machine, root_group};
-use crate::controller;
+use super::machine::{Daemon, at, machine, root_group};
+use super::process::Process;
+use crate::{controller, keeper};
 use std::collections::BTreeMap;
-use tutti_core::{JobId, OnNodeLoss, Rank, check};
+use tutti_core::{JobId, LaunchId, OnNodeLoss, Rank, check};
 
 /// So many rounds of the controller are between two looks at all of its state.
 const CORE_LOOKED_AT_EVERY: u64 = 4;
@@ -16,31 +17,98 @@ const TIME_TOLD_NS: u64 = 20_000_000_000;
 /// Clocks here count whole nanoseconds.
 const ROUNDING_NS: u64 = 10;
 
-impl World {
-    /// No task runs twice at a time (5): what was queued again begins only where the former can't go on.
-    pub(super) fn check_running(&mut self) {
-        let mut running: BTreeMap<(JobId, Rank), usize> = BTreeMap::new();
-        let mut wrong = None;
-        machine::all(|machines| {
-            for (site, machine) in machines.all.iter().enumerate() {
-                for process in machine.processes.values().filter(|process| process.runs()) {
-                    let task = (process.job, process.rank);
-                    if let Some(other) = running.insert(task, site) {
-                        wrong = Some((task, other, site));
-                    }
-                }
-            }
-        });
-        if let Some(((job, rank), one, other)) = wrong {
-            let now_ns = self.now_ns;
-            self.wrong.push(format!(
-                "rank {rank} of job {job} runs twice, on n{one} and n{other}, at {now_ns}"
-            ));
+/// A task of a job.
+type Task = (JobId, Rank);
+
+/// Which tasks run on all machines, as when each was looked at last: after all that changes who does.
+#[derive(Default)]
+pub(super) struct Running {
+    /// Where each does, and in which launch of its job, if the keeper has said.
+    tasks: BTreeMap<Task, (usize, Option<u32>)>,
+    /// Those of each machine.
+    here: BTreeMap<usize, Vec<Task>>,
+}
+
+impl Running {
+    /// Takes a task in that runs there; what is wrong with that.
+    fn add(&mut self, (job, rank): Task, site: usize, launch: Option<u32>) -> Option<String> {
+        if let Some((other, _)) = self.tasks.insert((job, rank), (site, launch)) {
+            return Some(format!("rank {rank} of job {job} runs twice, on n{other} and n{site}"));
         }
+        // All of those before are of one launch.
+        let known = |(_, launch): &(usize, Option<u32>)| *launch;
+        let of_job = self.tasks.range((job, Rank(0))..=(job, Rank(u32::MAX)));
+        let other = of_job.filter(|(task, _)| task.1 != rank).find_map(|(_, it)| known(it));
+        let (other, launch) = other.zip(launch).filter(|(one, other)| one != other)?;
+        Some(format!(
+            "rank {rank} of launch {launch} of job {job} runs beside launch {other} on n{site}"
+        ))
+    }
+
+    fn look_again(&mut self, site: usize, now: Vec<(Task, Option<u32>)>) -> Vec<String> {
+        for task in self.here.remove(&site).unwrap_or_default() {
+            self.tasks.remove(&task);
+        }
+        self.here.insert(site, now.iter().map(|(task, _)| *task).collect());
+        now.into_iter().filter_map(|(task, launch)| self.add(task, site, launch)).collect()
+    }
+}
+
+/// Whether a task of the job has run to its end by itself on this machine.
+fn has_finished(site: usize, job: JobId) -> bool {
+    let tasks = (job, Rank(0))..=(job, Rank(u32::MAX));
+    machine(site, |machine| machine.finished.range(tasks).next().is_some())
+}
+
+impl World {
+    /// No task runs twice at a time (5): what was queued again begins only where the former can't go on. Nor
+    /// does any task of a launch run beside one of another launch of the job.
+    pub(super) fn check_running(&mut self, site: usize) {
+        let launches = self.keeper(site).map(keeper::Stepped::launches).unwrap_or_default();
+        let number = |job: JobId| {
+            let launch = launches.iter().find(|launch| launch.job == job);
+            launch.map(|launch| launch.number)
+        };
+        let now = machine(site, |machine| {
+            let running = machine.processes.values_mut().filter(|process| process.runs());
+            let task = |process: &mut Process| {
+                process.launch = process.launch.or_else(|| number(process.job));
+                ((process.job, process.rank), process.launch)
+            };
+            running.map(task).collect()
+        });
+        let (wrong, now_ns) = (self.running.look_again(site, now), self.now_ns);
+        self.wrong.extend(wrong.into_iter().map(|wrong| format!("{wrong}, at {now_ns}")));
+    }
+
+    /// That a task has run to its end somewhere is forgotten there only when the job's end is on disk (5): a
+    /// controller that did not know of it would begin the job once more.
+    pub(super) fn check_forgotten(&mut self, site: usize) {
+        let Some(keeper) = self.keeper(site) else { return };
+        let held = keeper.launches();
+        let before = std::mem::take(&mut self.sites[site].held);
+        if let Some(controller) = self.controller() {
+            let given_up = &self.sites[site].given_up;
+            let is_gone = |launch: &&LaunchId| !held.contains(launch) && !given_up.contains(launch);
+            let gone = before.iter().filter(is_gone).map(|launch| launch.job);
+            let gone = gone.filter(|job| controller.ended(*job).is_some());
+            let (disk, now_ns) = (&self.disk, self.now_ns);
+            let wrong: Vec<String> = gone
+                .filter(|job| disk.lacks_the_end_of(*job) && has_finished(site, *job))
+                .map(|job| {
+                    format!("n{site} forgets job {job} before its end is on disk, at {now_ns}")
+                })
+                .collect();
+            self.wrong.extend(wrong);
+        }
+        self.sites[site].held = held;
     }
 
     /// When the switch thread has done its work, only those run whom the timetable names (2).
     pub(super) fn check_turn(&mut self, site: usize) {
+        if !machine(site, |machine| machine.processes.values().any(Process::runs)) {
+            return;
+        }
         let Some(agent) = self.agent(site) else { return };
         let (named, here) = at(site, || (agent.named(), agent.launches()));
         // An agent that has just begun has not heard yet what there is.
@@ -72,6 +140,18 @@ impl World {
             self.wrong.push(format!(
                 "cluster time is {off_ns} ns off on n{site} at {now_ns}, and {error_ns} ns were said"
             ));
+        }
+    }
+
+    /// What a node that is lost had there is nothing that anybody counts on.
+    pub(super) fn note_given_up(&mut self) {
+        let Some(controller) = self.controller() else { return };
+        let lost = controller.core().nodes().filter(|node| !node.up);
+        let site = |name: &str| name.strip_prefix('n').and_then(|number| number.parse().ok());
+        let lost: Vec<usize> = lost.filter_map(|node| site(&node.spec.name)).collect();
+        for site in lost {
+            let held = self.keeper(site).map(keeper::Stepped::launches).unwrap_or_default();
+            self.sites[site].given_up.extend(held);
         }
     }
 
@@ -145,7 +225,11 @@ impl World {
             let ends = |rank: u32| {
                 let of = |site| machine(site, |it| it.finished.get(&(job, Rank(rank))).cloned());
                 let all = (0..self.sites.len()).filter_map(of).flatten();
-                all.filter(|at_ns| !self.is_forgotten(*at_ns)).count()
+                // So may be the launch, of which the end is told to a controller that does not know of it.
+                all.filter(|(began, ended)| {
+                    !self.is_forgotten(*began) && !self.is_forgotten(*ended)
+                })
+                .count()
             };
             let twice = (0..plan.tasks).find(|rank| ends(*rank) > 1);
             if let Some(rank) = twice.filter(|_| plan.on_node_loss != OnNodeLoss::Requeue) {

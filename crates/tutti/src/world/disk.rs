@@ -26,6 +26,8 @@ struct State {
     /// As a loss of power leaves it, and what was written since, one after the other.
     safe: Content,
     unsafe_yet: Vec<Append>,
+    /// Whether something was taken out since, so that they are not all.
+    has_less: bool,
     /// Nothing can be written; nothing can be brought to disk.
     is_full: bool,
     is_broken: bool,
@@ -52,6 +54,13 @@ impl SimulatedDisk {
         }
         state.safe = content.clone();
         state.written = content;
+        state.has_less = false;
+    }
+
+    /// Whether a controller after a loss of power would take a job for one that has not ended.
+    pub(super) fn lacks_the_end_of(&self, job: JobId) -> bool {
+        let state = self.state();
+        state.safe.jobs.contains_key(&job)
     }
 
     /// Whether all that is written comes to disk.
@@ -131,6 +140,7 @@ impl Store for SimulatedDisk {
     fn cut_back(&mut self, from: Number) -> Result<(), JournalError> {
         let mut state = self.state();
         state.written.rows.retain(|&number, _| number < from);
+        state.has_less = true;
         Ok(())
     }
 
@@ -142,6 +152,7 @@ impl Store for SimulatedDisk {
         old.sort_unstable();
         old.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         let mut gone = EndedSize::default();
+        state.has_less |= !old.is_empty();
         for (_, job) in old {
             if let Some((_, _, body)) = state.written.ended.remove(&job) {
                 gone.jobs += 1;
@@ -188,8 +199,12 @@ impl Sync for SimulatedDisk {
         if state.is_broken {
             return Err(io::Error::other("the disk does not answer"));
         }
-        state.safe = state.written.clone();
-        state.unsafe_yet.clear();
+        let State { written, safe, unsafe_yet, has_less, .. } = &mut *state;
+        if std::mem::take(has_less) {
+            safe.clone_from(written);
+            unsafe_yet.clear();
+        }
+        unsafe_yet.drain(..).for_each(|append| safe.add(&append));
         Ok(())
     }
 }

@@ -1,7 +1,9 @@
 //! What happens next in a simulated world: the queue of events, and whom each wakes.
 
+use super::checks::Running;
 use super::clock::Clock;
 use super::disk::SimulatedDisk;
+use super::ears::{Ear, Ears};
 use super::machine::{self, Daemon, Machine, Machines, at, machine, name_of, set_now};
 use super::network::{Delivery, Due, Network};
 use super::random::Random;
@@ -14,9 +16,9 @@ use crate::keeper::KeeperOptions;
 use crate::membership::{Membership, Place};
 use crate::{agent, controller, keeper};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap};
 use std::path::PathBuf;
-use tutti_core::Core;
+use tutti_core::{Core, LaunchId};
 
 /// The machine with the controller.
 pub(super) const HEAD: usize = 0;
@@ -66,7 +68,11 @@ impl Ord for Event {
 /// The daemons of a machine.
 #[derive(Default)]
 pub(super) struct Site {
-    pub(super) seats: BTreeMap<Daemon, Seat>,
+    pub(super) seats: [Seat; 3],
+    /// What the keeper held when that was last looked at.
+    pub(super) held: Vec<LaunchId>,
+    /// What it held when its node was lost.
+    pub(super) given_up: BTreeSet<LaunchId>,
     switch_ns: Option<u64>,
     processes_ns: Option<u64>,
     /// How much later than others it does everything.
@@ -80,6 +86,8 @@ pub(super) struct World {
     numbers: u64,
     pub(super) random: Random,
     pub(super) network: Network,
+    ears: Ears,
+    heard: Vec<(usize, Ear)>,
     pub(super) sites: Vec<Site>,
     pub(super) disk: SimulatedDisk,
     disk_ns: Option<u64>,
@@ -87,6 +95,7 @@ pub(super) struct World {
     pub(super) bad_disk_ns: Option<u64>,
     /// What happened in these times may be forgotten: the power went before it was on disk.
     pub(super) forgotten_ns: Vec<(u64, u64)>,
+    pub(super) running: Running,
     pub(super) users: Users,
     users_ns: Option<u64>,
     pub(super) script: Script,
@@ -119,12 +128,15 @@ impl World {
             queue: BinaryHeap::new(),
             numbers: 0,
             network: Network::new(count, script.latency_ns),
+            ears: Ears::new(),
+            heard: Vec::new(),
             random,
             sites: (0..count).map(|_| Site::default()).collect(),
             disk: SimulatedDisk::default(),
             disk_ns: None,
             bad_disk_ns: None,
             forgotten_ns: Vec::new(),
+            running: Running::default(),
             users: Users::new(),
             users_ns: None,
             time_since_ns: 0,
@@ -141,6 +153,7 @@ impl World {
 
     fn begin(&mut self) {
         for site in 0..self.sites.len() {
+            self.ears.add(site, Ear::Network, self.network.poller(site));
             let late_ns = self.random.below(50_000_000);
             self.plan(late_ns, What::PowerOn(site));
         }
@@ -175,14 +188,26 @@ impl World {
     }
 
     fn happen(&mut self, what: What) {
+        let now_ns = self.now_ns;
         match what {
-            What::Wake(site, daemon) => self.on_wake(site, daemon),
-            What::Switch(site) => self.on_switch(site),
-            What::Processes(site) => {
-                if self.sites[site].processes_ns.take_if(|at| *at <= self.now_ns).is_some() {
-                    machine(site, |machine| machine.settle(self.now_ns));
-                    self.look_after(site);
+            What::Wake(site, daemon) => {
+                if self.seat(site, daemon).wake_ns != Some(now_ns) {
+                    return;
                 }
+                self.on_wake(site, daemon);
+            }
+            What::Switch(site) => {
+                if self.sites[site].switch_ns != Some(now_ns) {
+                    return;
+                }
+                self.on_switch(site);
+            }
+            What::Processes(site) => {
+                if self.sites[site].processes_ns.take_if(|at| *at <= now_ns).is_none() {
+                    return;
+                }
+                machine(site, |machine| machine.settle(now_ns));
+                self.look_after(site);
             }
             What::Deliver(delivery) => self.on_delivery(delivery),
             What::Disk => self.on_disk(),
@@ -199,15 +224,39 @@ impl World {
                 self.on_users();
             }
         }
+        self.hear();
+    }
+
+    /// Whoever has been sent something wakes up before long.
+    fn hear(&mut self) {
+        let mut heard = std::mem::take(&mut self.heard);
+        self.ears.heard(&mut heard);
+        for &(site, ear) in &heard {
+            match ear {
+                Ear::Daemon(daemon) => self.wake_soon(site, daemon),
+                Ear::Network => self.collect(site),
+            }
+        }
+        self.heard = heard;
+    }
+
+    /// What daemons of a machine have sent to others is on its way.
+    fn collect(&mut self, site: usize) {
+        let due = self.network.collect(site, self.now_ns, &mut self.random);
+        self.plan_all(due);
     }
 
     pub(super) fn seat(&mut self, site: usize, daemon: Daemon) -> &mut Seat {
-        self.sites[site].seats.entry(daemon).or_default()
+        &mut self.sites[site].seats[daemon as usize]
+    }
+
+    fn daemon(&self, site: usize, daemon: Daemon) -> Option<&Any> {
+        self.sites[site].seats[daemon as usize].daemon.as_deref()
     }
 
     /// The controller, if it is there.
     pub(super) fn controller(&self) -> Option<&controller::Stepped> {
-        match self.sites[HEAD].seats.get(&Daemon::Controller)?.daemon.as_ref()? {
+        match self.daemon(HEAD, Daemon::Controller)? {
             Any::Controller(controller) => Some(controller),
             _ => None,
         }
@@ -215,7 +264,7 @@ impl World {
 
     /// The agent of a machine, if it is there.
     pub(super) fn agent(&self, site: usize) -> Option<&agent::Stepped> {
-        match self.sites[site].seats.get(&Daemon::Agent)?.daemon.as_ref()? {
+        match self.daemon(site, Daemon::Agent)? {
             Any::Agent(agent) => Some(agent),
             _ => None,
         }
@@ -223,7 +272,7 @@ impl World {
 
     /// The keeper of a machine, if it is there.
     pub(super) fn keeper(&self, site: usize) -> Option<&keeper::Stepped> {
-        match self.sites[site].seats.get(&Daemon::Keeper)?.daemon.as_ref()? {
+        match self.daemon(site, Daemon::Keeper)? {
             Any::Keeper(keeper) => Some(keeper),
             _ => None,
         }
@@ -255,9 +304,6 @@ impl World {
     fn on_wake(&mut self, site: usize, daemon: Daemon) {
         let now_ns = self.now_ns;
         let seat = self.seat(site, daemon);
-        if seat.wake_ns != Some(now_ns) {
-            return;
-        }
         seat.wake_ns = None;
         if seat.stopped_until_ns > now_ns {
             let until_ns = seat.stopped_until_ns;
@@ -268,7 +314,7 @@ impl World {
         let has_heard = at(site, || {
             let mut has_heard = sitting.take_in(site);
             has_heard |= sitting.look();
-            if let Any::Keeper(keeper) = &mut sitting {
+            if let Any::Keeper(keeper) = &mut *sitting {
                 for (pid, status) in machine(site, |it| std::mem::take(&mut it.ended)) {
                     has_heard = true;
                     keeper.reap(pid, status);
@@ -292,10 +338,6 @@ impl World {
             // Whoever has something to do at once may do it a moment later.
             self.wake(site, daemon, due_ns.max(now_ns + 1_000));
         }
-        if has_heard {
-            // There may be more.
-            self.wake_soon(site, daemon);
-        }
         self.after(site, daemon);
         if !goes_on {
             self.crash(site, daemon, 50_000_000);
@@ -307,12 +349,11 @@ impl World {
         if daemon == Daemon::Controller {
             self.plan_disk();
             self.check_core();
+            self.note_given_up();
             self.wake_users();
         }
-        for other in [Daemon::Controller, Daemon::Agent, Daemon::Keeper] {
-            if other != daemon && self.sites[site].seats.contains_key(&other) {
-                self.wake_soon(site, other);
-            }
+        if daemon == Daemon::Keeper {
+            self.check_forgotten(site);
         }
         self.hear_knocks(site);
         if daemon == Daemon::Agent {
@@ -322,8 +363,6 @@ impl World {
                 let due = self.network.begin(dialled, self.now_ns, &mut self.random);
                 self.plan_all(due);
             }
-            let due = self.network.collect(site, self.now_ns, &mut self.random);
-            self.plan_all(due);
             self.plan_switch(site);
             self.check_time(site);
         }
@@ -358,9 +397,7 @@ impl World {
             self.wake_soon(site, Daemon::Keeper);
         }
         if changed {
-            // There may be output.
-            self.wake_soon(site, Daemon::Keeper);
-            self.check_running();
+            self.check_running(site);
         }
     }
 
@@ -381,9 +418,6 @@ impl World {
 
     fn on_switch(&mut self, site: usize) {
         let now_ns = self.now_ns;
-        if self.sites[site].switch_ns != Some(now_ns) {
-            return;
-        }
         self.sites[site].switch_ns = None;
         let seat = self.seat(site, Daemon::Agent);
         if seat.stopped_until_ns > now_ns {
@@ -391,7 +425,7 @@ impl World {
             self.sites[site].switch_ns = Some(until_ns);
             return self.plan(until_ns, What::Switch(site));
         }
-        if let Some(Any::Agent(agent)) = &mut seat.daemon {
+        if let Some(Any::Agent(agent)) = seat.daemon.as_deref_mut() {
             at(site, || agent.switch());
             self.note(now_ns, site as u64, 7, 0);
             self.check_turn(site);
@@ -409,21 +443,10 @@ impl World {
                 if let Some((from, to, stream)) = opened {
                     machine(to, |machine| machine.callers.push((from, stream)));
                     self.wake_soon(to, Daemon::Agent);
-                } else if !takes {
-                    // Refused: who has begun it is told.
-                    (0..self.sites.len()).for_each(|site| self.wake_soon(site, Daemon::Agent));
                 }
             }
-            Delivery::Bytes(id, to, bytes) => {
-                if let Some(site) = self.network.deliver(id, to, bytes) {
-                    self.wake_soon(site, Daemon::Agent);
-                }
-            }
-            Delivery::GiveUp(id, since_ns) => {
-                for site in self.network.give_up(id, since_ns).into_iter().flatten() {
-                    self.wake_soon(site, Daemon::Agent);
-                }
-            }
+            Delivery::Bytes(id, to, bytes) => self.network.deliver(id, to, bytes),
+            Delivery::GiveUp(id, since_ns) => self.network.give_up(id, since_ns),
         }
     }
 
@@ -440,10 +463,9 @@ impl World {
     fn on_disk(&mut self) {
         self.disk_ns = None;
         let seat = self.seat(HEAD, Daemon::Controller);
-        if let Some(Any::Controller(controller)) = &mut seat.daemon
-            && controller.bring_to_disk()
-        {
-            self.wake_soon(HEAD, Daemon::Controller);
+        if let Some(Any::Controller(controller)) = seat.daemon.as_deref_mut() {
+            // Whoever waited for it hears of it.
+            controller.bring_to_disk();
         }
     }
 
@@ -461,9 +483,6 @@ impl World {
         self.wrong.append(&mut users.wrong);
         self.users = users;
         self.hear_knocks(HEAD);
-        for daemon in [Daemon::Controller, Daemon::Keeper, Daemon::Agent] {
-            self.wake_soon(HEAD, daemon);
-        }
         if let Some(at_ns) = again_ns
             && self.users_ns.is_none()
         {
@@ -477,9 +496,7 @@ impl World {
     fn power_on(&mut self, site: usize) {
         let now_ns = self.now_ns;
         machine(site, |machine| machine.is_off = false);
-        for site in self.network.reset(site) {
-            self.wake_soon(site, Daemon::Agent);
-        }
+        self.network.reset(site);
         if site == HEAD {
             self.time_since_ns = now_ns;
             self.start(site, Daemon::Controller);
@@ -513,11 +530,12 @@ impl World {
                 if let Any::Controller(controller) = &started {
                     machine(site, |machine| machine.clock_ahead = Some(controller.clock_ahead()));
                 }
+                self.ears.add(site, Ear::Daemon(daemon), started.poller());
                 let now_ns = self.now_ns;
                 let seat = self.seat(site, daemon);
                 seat.life += 1;
                 *seat = Seat {
-                    daemon: Some(started),
+                    daemon: Some(Box::new(started)),
                     life: seat.life,
                     due_ns: Some(now_ns),
                     ..Seat::default()
@@ -540,8 +558,10 @@ impl World {
         seat.wake_ns = None;
         if daemon == Daemon::Agent {
             self.sites[site].switch_ns = None;
-            let due = self.network.collect(site, self.now_ns, &mut self.random);
-            self.plan_all(due);
+            self.collect(site);
+        }
+        if daemon == Daemon::Keeper {
+            self.sites[site].held.clear();
         }
         machine(site, |machine| {
             machine.up.insert(daemon, false);
@@ -554,9 +574,7 @@ impl World {
                 machine.ended.clear();
             }
         });
-        for other in [Daemon::Controller, Daemon::Agent, Daemon::Keeper] {
-            self.wake_soon(site, other);
-        }
+        self.look_after(site);
         self.wake_users();
         self.plan(self.now_ns + back_after_ns, What::Start(site, daemon, life));
     }
@@ -587,6 +605,8 @@ impl World {
             machine.clock = Clock::new(self.now_ns + back_after_ns, own_ns, drift);
         });
         self.sites[site].switch_ns = None;
+        self.sites[site].held.clear();
+        self.look_after(site);
         if site == HEAD {
             self.users.vanish();
             let random = &mut self.random;

@@ -51,8 +51,8 @@ pub(super) struct Machine {
     pub(super) changed: bool,
     /// What must never be, and was.
     pub(super) wrong: Vec<String>,
-    /// Tasks that have run to their end by themselves, and when.
-    pub(super) finished: BTreeMap<(JobId, Rank), Vec<u64>>,
+    /// Tasks that have run to their end by themselves, when each began, and when it ended.
+    pub(super) finished: BTreeMap<(JobId, Rank), Vec<(u64, u64)>>,
 }
 
 /// Somebody begins a connection with another machine.
@@ -258,7 +258,7 @@ impl Machine {
                 Some(end) => {
                     if matches!(end, End::Exit(_)) {
                         let task = (process.job, process.rank);
-                        self.finished.entry(task).or_default().push(now_ns);
+                        self.finished.entry(task).or_default().push((process.began_ns, now_ns));
                     }
                     let (rank, job) = (process.rank, process.job);
                     super::remark(format_args!("rank {rank} of job {job} ends: {end:?}"));

@@ -5,12 +5,13 @@
 //! What the daemons have from outside comes through [`outside`] (and `crate::outside`); each does a round when
 //! [`engine`] says so. [`script`] says what users and misfortune do, [`acts`] does it, [`checks`] says what must
 //! hold. [`machine`] is a kernel with [`groups`] and [`process`]es, [`network`] and [`disk`] are what they are
-//! called, and [`users`] speak with the controller, [`front`] with keepers.
+//! called, [`ears`] hear who has something to do, and [`users`] speak with the controller, [`front`] with keepers.
 
 mod acts;
 mod checks;
 mod clock;
 mod disk;
+mod ears;
 mod engine;
 mod front;
 mod groups;

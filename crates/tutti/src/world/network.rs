@@ -56,6 +56,8 @@ pub(super) struct Network {
     /// How long anything is under way at least, and how much longer it may be.
     pub(super) latency_ns: (u64, u64),
     ready: Vec<Ready>,
+    /// Where is read into.
+    room: Vec<u8>,
 }
 
 /// What is to be delivered when.
@@ -71,6 +73,7 @@ impl Network {
             stuck: BTreeSet::new(),
             latency_ns,
             ready: Vec::new(),
+            room: vec![0; 64 << 10],
         }
     }
 
@@ -139,6 +142,11 @@ impl Network {
         Some((from, to, theirs))
     }
 
+    /// Readable when daemons of a machine have sent something.
+    pub(super) fn poller(&self, at: usize) -> &Poller {
+        &self.pollers[at]
+    }
+
     /// Takes in what the daemons of a machine have sent.
     pub(super) fn collect(&mut self, at: usize, now_ns: u64, random: &mut Random) -> Vec<Due> {
         let mut due = Vec::new();
@@ -157,9 +165,8 @@ impl Network {
         let latency_ns = self.latency(random);
         let Some(way) = self.ways.get_mut(&id) else { return };
         let Some(stream) = &mut way.ends[end] else { return };
-        let mut room = [0; 64 << 10];
-        let bytes = match stream.read(&mut room) {
-            Ok(count) => room[..count].to_vec(),
+        let bytes = match stream.read(&mut self.room) {
+            Ok(count) => self.room[..count].to_vec(),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return,
             // What it had not read is lost, and the other end hears that it is gone.
             Err(_) => Vec::new(),
@@ -173,44 +180,43 @@ impl Network {
         due.push((at_ns, Delivery::Bytes(id, to, bytes)));
     }
 
-    /// Bytes have arrived at an end; gives the machine that has something to read.
-    pub(super) fn deliver(&mut self, id: WayId, to: End, bytes: Vec<u8>) -> Option<usize> {
-        let way = self.ways.get_mut(&id)?;
-        way.held[to].push_back(bytes);
-        self.flush(id, to)
+    /// Bytes have arrived at an end.
+    pub(super) fn deliver(&mut self, id: WayId, to: End, bytes: Vec<u8>) {
+        if let Some(way) = self.ways.get_mut(&id) {
+            way.held[to].push_back(bytes);
+            self.flush(id, to);
+        }
     }
 
-    fn flush(&mut self, id: WayId, to: End) -> Option<usize> {
-        let way = self.ways.get_mut(&id)?;
+    fn flush(&mut self, id: WayId, to: End) {
+        let Some(way) = self.ways.get_mut(&id) else { return };
         let (from_machine, to_machine) = (way.at[1 - to], way.at[to]);
         if self.cut.contains(&(from_machine, to_machine)) || (to == 1 && !way.is_open) {
-            return None;
+            return;
         }
-        let mut any = None;
         while let Some(bytes) = way.held[to].pop_front() {
             if bytes.is_empty() {
                 // All of it has arrived, and so does the end.
                 self.ways.remove(&id);
-                return Some(to_machine);
+                return;
             }
             let Some(stream) = &mut way.ends[to] else { continue };
             match stream.write(&bytes) {
-                Ok(count) if count == bytes.len() => any = Some(to_machine),
+                Ok(count) if count == bytes.len() => {}
                 Ok(count) => {
                     way.held[to].push_front(bytes[count..].to_vec());
                     self.stuck.insert((id, to));
-                    return Some(to_machine);
+                    return;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     way.held[to].push_front(bytes);
                     self.stuck.insert((id, to));
-                    return any;
+                    return;
                 }
                 // It has closed its end: that is told when it is seen.
-                Err(_) => any = Some(to_machine),
+                Err(_) => {}
             }
         }
-        any
     }
 
     /// What a machine has not taken yet: it may now.
@@ -225,10 +231,11 @@ impl Network {
         }
     }
 
-    /// A connection over which nothing has come through since then breaks; gives its machines.
-    pub(super) fn give_up(&mut self, id: WayId, since_ns: u64) -> Option<[usize; 2]> {
-        let is_silent = self.ways.get(&id)?.silent_ns == Some(since_ns);
-        is_silent.then(|| self.ways.remove(&id)).flatten().map(|way| way.at)
+    /// A connection over which nothing has come through since then breaks.
+    pub(super) fn give_up(&mut self, id: WayId, since_ns: u64) {
+        if self.ways.get(&id).is_some_and(|way| way.silent_ns == Some(since_ns)) {
+            self.ways.remove(&id);
+        }
     }
 
     /// From now on nothing of one machine reaches the other.
@@ -246,24 +253,21 @@ impl Network {
         doubted.collect()
     }
 
-    /// Everything reaches everybody again; gives who has something to read.
-    pub(super) fn mend(&mut self, now_ns: u64) -> (Vec<usize>, Vec<Due>) {
+    /// Everything reaches everybody again.
+    pub(super) fn mend(&mut self, now_ns: u64) -> Vec<Due> {
         self.cut.clear();
         for way in self.ways.values_mut() {
             if !way.at.iter().any(|&at| machine(at, |machine| machine.is_off)) {
                 way.silent_ns = None;
             }
         }
-        let mut reached = Vec::new();
         for id in self.ways.keys().copied().collect::<Vec<_>>() {
             for end in 0..2 {
-                reached.extend(self.flush(id, end));
+                self.flush(id, end);
             }
         }
         let closed = self.ways.iter().filter(|(_, way)| !way.is_open);
-        let open =
-            closed.map(|(&id, _)| (now_ns + self.latency_ns.0, Delivery::Open(id))).collect();
-        (reached, open)
+        closed.map(|(&id, _)| (now_ns + self.latency_ns.0, Delivery::Open(id))).collect()
     }
 
     /// A machine has lost its power: its ends are gone, and nobody is told.
@@ -280,9 +284,7 @@ impl Network {
     }
 
     /// It is there again, and knows of no connection.
-    pub(super) fn reset(&mut self, at: usize) -> Vec<usize> {
-        let of_machine = self.ways.iter().filter(|(_, way)| way.at.contains(&at));
-        let ids: Vec<WayId> = of_machine.map(|(&id, _)| id).collect();
-        ids.iter().filter_map(|id| self.ways.remove(id)).flat_map(|way| way.at).collect()
+    pub(super) fn reset(&mut self, at: usize) {
+        self.ways.retain(|_, way| !way.at.contains(&at));
     }
 }

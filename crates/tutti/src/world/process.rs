@@ -20,6 +20,9 @@ pub(super) struct Process {
     pub(super) job: JobId,
     pub(super) rank: Rank,
     pub(super) group: PathBuf,
+    /// Of which launch of its job it is, once the keeper has been asked.
+    pub(super) launch: Option<u32>,
+    pub(super) began_ns: u64,
     /// On which processors it may run.
     pub(super) processors: Vec<u32>,
     output: Option<File>,
@@ -95,6 +98,8 @@ impl Process {
             job,
             rank: Rank(u32::try_from(rank).unwrap_or(u32::MAX)),
             group,
+            launch: None,
+            began_ns: now_ns,
             processors: spawn.processors.unwrap_or_default().to_vec(),
             output,
             lines: number(2),

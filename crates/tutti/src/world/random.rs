@@ -2,16 +2,27 @@
 
 /// See the head of the file. (SplitMix64.)
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(super) struct Random {
+    state: u64,
+    knows_long_ones: bool,
+}
+
+/// Worlds of smaller seeds are as they were when these were found: there, most is short.
+const FIRST_WITH_LONG_ONES: u64 = 1_000_000;
 
 impl Random {
     pub(super) const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self { state: seed, knows_long_ones: seed >= FIRST_WITH_LONG_ONES }
+    }
+
+    /// Whether jobs and outages are long now and then, so that nodes are lost while jobs run there.
+    pub(super) const fn knows_long_ones(&self) -> bool {
+        self.knows_long_ones
     }
 
     pub(super) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)

@@ -126,7 +126,10 @@ fn pause(random: &mut Random) -> u64 {
 }
 
 fn outage(random: &mut Random) -> u64 {
-    10 * MS + random.any_length(40 * SEC)
+    match random.knows_long_ones() && random.one_in(3) {
+        true => random.within(4 * SEC, 40 * SEC),
+        false => 10 * MS + random.any_length(40 * SEC),
+    }
 }
 
 /// Some machines from the others: both ways, or one.
@@ -154,7 +157,10 @@ fn plan(random: &mut Random, (machines, processors): Size) -> Plan {
     let all = machines as u64 * u64::from(processors);
     Plan {
         tasks: u32::try_from(random.any_length(all)).unwrap_or(1),
-        life_ms: random.any_length(15_000),
+        life_ms: match random.knows_long_ones() && random.one_in(5) {
+            true => random.within(8_000, 60_000),
+            false => random.any_length(15_000),
+        },
         lines: random.below(20),
         code: if random.one_in(10) { 3 } else { 0 },
         class: random.any::<&str>(&["interactive", "production", "standby"]),

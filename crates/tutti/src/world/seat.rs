@@ -2,6 +2,7 @@
 //! comes or its time is.
 
 use super::machine::{Daemon, machine, member_of};
+use crate::link::Poller;
 use crate::{agent, controller, keeper};
 
 /// Any of the daemons.
@@ -14,7 +15,7 @@ pub(super) enum Any {
 /// See the head of the file.
 #[derive(Default)]
 pub(super) struct Seat {
-    pub(super) daemon: Option<Any>,
+    pub(super) daemon: Option<Box<Any>>,
     /// How often one has sat here.
     pub(super) life: u64,
     /// When it is to wake up, in the world's time.
@@ -60,6 +61,15 @@ impl Any {
             }
         }
         any
+    }
+
+    /// Readable when it has something to look at.
+    pub(super) fn poller(&self) -> &Poller {
+        match self {
+            Self::Controller(controller) => controller.poller(),
+            Self::Agent(agent) => agent.poller(),
+            Self::Keeper(keeper) => keeper.poller(),
+        }
     }
 
     pub(super) fn look(&mut self) -> bool {
