@@ -385,9 +385,7 @@ impl Driver {
         let Some(entry) = self.nodes.get(&node) else { return };
         let timetable = entry.timetable.clone();
         let launched = entry.launched.clone();
-        let is_left =
-            |launch: &LaunchId| !launched.contains(launch) && self.jobs.contains_key(&launch.job);
-        let left: BTreeSet<LaunchId> = held.iter().copied().filter(is_left).collect();
+        let left = self.left_of(&held, &launched);
         let known = held.iter().copied().filter(|launch| launched.contains(launch)).collect();
         let (clock_ahead_ns, settings) = (self.clock_ahead.0, self.agent_settings());
         let welcome = ToAgent::Welcome { node, clock_ahead_ns, settings, known };
@@ -410,6 +408,12 @@ impl Driver {
     fn may_not_join(&mut self, name: &str) -> Option<String> {
         let is_removed = self.members.as_mut().is_some_and(|members| !members.contains(name));
         is_removed.then(|| format!("node {name} was removed from the cluster"))
+    }
+
+    /// What a node holds of jobs of ours though it was not launched there, as far as is known.
+    fn left_of(&self, held: &[LaunchId], launched: &BTreeSet<LaunchId>) -> BTreeSet<LaunchId> {
+        let is_ours = |launch: &&LaunchId| self.jobs.contains_key(&launch.job);
+        held.iter().filter(is_ours).filter(|it| !launched.contains(it)).copied().collect()
     }
 
     /// A node joins when nothing is left on it of jobs that it may be given again.
