@@ -324,6 +324,15 @@ impl Driver {
         }
     }
 
+    /// What a node that joins holds has come to it: if its keeper has ended with it since, the next agent holds
+    /// nothing, and must not be given it anew.
+    fn take_held(&mut self, node: NodeId, held: &[LaunchId]) {
+        for &launch in held {
+            self.confirm(node, launch);
+        }
+        self.keep_ended(node, held);
+    }
+
     fn on_join(&mut self, token: u64, join: Join, place: Joining) {
         let name = join.spec.name.clone();
         let (attempt, life) = (place.attempt, place.life);
@@ -377,19 +386,14 @@ impl Driver {
         }
         let (up, away) = self.is_back(node, &join);
         let Join { spec, held, .. } = join;
-        // Its keeper may have ended with them: then the next agent holds nothing, and must not be given them anew.
-        for &launch in &held {
-            self.confirm(node, launch);
-        }
-        self.keep_ended(node, &held);
+        self.take_held(node, &held);
         let Some(entry) = self.nodes.get(&node) else { return };
         let timetable = entry.timetable.clone();
         let launched = entry.launched.clone();
         let left = self.left_of(&held, &launched);
         let known = held.iter().copied().filter(|launch| launched.contains(launch)).collect();
         let (clock_ahead_ns, settings) = (self.clock_ahead.0, self.agent_settings());
-        let welcome = ToAgent::Welcome { node, clock_ahead_ns, settings, known };
-        self.send_order(token, joiner, welcome);
+        self.send_order(token, joiner, ToAgent::Welcome { node, clock_ahead_ns, settings, known });
         if up {
             if let Some(timetable) = timetable {
                 self.tell_node(node, ToAgent::Timetable(timetable));

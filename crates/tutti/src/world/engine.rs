@@ -251,7 +251,7 @@ impl World {
     }
 
     fn daemon(&self, site: usize, daemon: Daemon) -> Option<&Any> {
-        self.sites[site].seats[daemon as usize].daemon.as_deref()
+        self.sites[site].seats[daemon as usize].daemon.as_ref()
     }
 
     /// The controller, if it is there.
@@ -314,7 +314,7 @@ impl World {
         let has_heard = at(site, || {
             let mut has_heard = sitting.take_in(site);
             has_heard |= sitting.look();
-            if let Any::Keeper(keeper) = &mut *sitting {
+            if let Any::Keeper(keeper) = &mut sitting {
                 for (pid, status) in machine(site, |it| std::mem::take(&mut it.ended)) {
                     has_heard = true;
                     keeper.reap(pid, status);
@@ -425,7 +425,7 @@ impl World {
             self.sites[site].switch_ns = Some(until_ns);
             return self.plan(until_ns, What::Switch(site));
         }
-        if let Some(Any::Agent(agent)) = seat.daemon.as_deref_mut() {
+        if let Some(Any::Agent(agent)) = seat.daemon.as_mut() {
             at(site, || agent.switch());
             self.note(now_ns, site as u64, 7, 0);
             self.check_turn(site);
@@ -463,7 +463,7 @@ impl World {
     fn on_disk(&mut self) {
         self.disk_ns = None;
         let seat = self.seat(HEAD, Daemon::Controller);
-        if let Some(Any::Controller(controller)) = seat.daemon.as_deref_mut() {
+        if let Some(Any::Controller(controller)) = seat.daemon.as_mut() {
             // Whoever waited for it hears of it.
             controller.bring_to_disk();
         }
@@ -515,10 +515,15 @@ impl World {
         let started = at(site, || match daemon {
             Daemon::Controller => {
                 let kept = machine(site, |machine| machine.clock_ahead);
-                controller::Stepped::start(Box::new(disk), kept).map(Any::Controller)
+                let started = controller::Stepped::start(Box::new(disk), kept);
+                started.map(|it| Any::Controller(Box::new(it)))
             }
-            Daemon::Agent => agent::Stepped::start(agent_options(site)).map(Any::Agent),
-            Daemon::Keeper => keeper::Stepped::start(keeper_options()).map(Any::Keeper),
+            Daemon::Agent => {
+                agent::Stepped::start(agent_options(site)).map(|it| Any::Agent(Box::new(it)))
+            }
+            Daemon::Keeper => {
+                keeper::Stepped::start(keeper_options()).map(|it| Any::Keeper(Box::new(it)))
+            }
         });
         match started {
             Ok(started) => {
@@ -535,7 +540,7 @@ impl World {
                 let seat = self.seat(site, daemon);
                 seat.life += 1;
                 *seat = Seat {
-                    daemon: Some(Box::new(started)),
+                    daemon: Some(started),
                     life: seat.life,
                     due_ns: Some(now_ns),
                     ..Seat::default()

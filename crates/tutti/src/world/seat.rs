@@ -7,15 +7,15 @@ use crate::{agent, controller, keeper};
 
 /// Any of the daemons.
 pub(super) enum Any {
-    Controller(controller::Stepped),
-    Agent(agent::Stepped),
-    Keeper(keeper::Stepped),
+    Controller(Box<controller::Stepped>),
+    Agent(Box<agent::Stepped>),
+    Keeper(Box<keeper::Stepped>),
 }
 
 /// See the head of the file.
 #[derive(Default)]
 pub(super) struct Seat {
-    pub(super) daemon: Option<Box<Any>>,
+    pub(super) daemon: Option<Any>,
     /// How often one has sat here.
     pub(super) life: u64,
     /// When it is to wake up, in the world's time.
