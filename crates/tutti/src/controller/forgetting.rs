@@ -51,14 +51,17 @@ impl Driver {
     }
 
     /// A node has joined that holds these. What has ended by the word of an earlier controller is kept there until
-    /// that is on disk.
+    /// that is on disk; so is what has ended by ours since, which is why it is asked for all that is noted by now.
     pub(super) fn keep_ended(&mut self, node: NodeId, held: &[LaunchId]) {
-        let Some(number) = self.memory.unsafe_yet() else { return };
+        if !self.memory.is_unsafe_yet() {
+            return;
+        }
+        let number = self.memory.journal.noted();
         let ended = &self.ended;
         let Some(entry) = self.nodes.get_mut(&node) else { return };
         for &launch in held.iter().filter(|launch| ended.get(launch.job).is_some()) {
             entry.launched.insert(launch);
-            self.forgetting.jobs.push_front((number, launch.job));
+            self.forgetting.jobs.push_back((number, launch.job));
         }
         self.ask_disk_soon();
     }

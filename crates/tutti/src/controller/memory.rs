@@ -87,9 +87,9 @@ impl Memory {
         }
     }
 
-    /// The last entry of the controllers before, if a loss of power may take it away.
-    pub(super) fn unsafe_yet(&self) -> Option<Number> {
-        (self.journal.on_disk().0 < self.taken_over).then_some(self.taken_over)
+    /// Whether a loss of power may take away something of the controllers before.
+    pub(super) fn is_unsafe_yet(&self) -> bool {
+        self.journal.on_disk().0 < self.taken_over
     }
 
     /// Whether nothing more is taken from this client until the disk has come on.
