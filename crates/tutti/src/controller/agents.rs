@@ -49,7 +49,7 @@ pub(super) struct NodeEntry {
     /// What was launched there and has not been forgotten.
     pub(super) launched: BTreeSet<LaunchId>,
     /// Launches of which nothing was heard yet: an agent that ended may not have read them.
-    pub(super) unconfirmed: BTreeMap<LaunchId, Launch>,
+    pub(super) unconfirmed: BTreeMap<LaunchId, Unconfirmed>,
     /// Those by an earlier controller, of which it may never have heard.
     pub(super) remembered: BTreeSet<LaunchId>,
     /// What tells its keeper from an earlier one.
@@ -63,6 +63,13 @@ pub(super) struct NodeEntry {
     /// What it has, and launches of jobs that are in line again, or run elsewhere, of which it still ends
     /// what is left from before it was lost: until then it has not joined.
     pub(super) residue: Option<(NodeSpec, BTreeSet<LaunchId>)>,
+}
+
+/// A launch of which nothing was heard yet.
+pub(super) struct Unconfirmed {
+    launch: Launch,
+    /// Whether there was an agent that may have read it.
+    was_sent: bool,
 }
 
 /// An agent's connection, and through it that of all below it in the tree.
@@ -152,7 +159,8 @@ impl Driver {
                 let Some(entry) = self.nodes.get_mut(node) else { continue };
                 entry.launched.insert(launch.id());
                 let launch = Launch { share: share.clone(), ..launch.clone() };
-                entry.unconfirmed.insert(launch.id(), launch);
+                let was_sent = entry.agent.is_some();
+                entry.unconfirmed.insert(launch.id(), Unconfirmed { launch, was_sent });
             }
         }
         let mut branches: BTreeMap<u64, Vec<NodeId>> = BTreeMap::new();
@@ -444,7 +452,7 @@ impl Driver {
     }
 
     /// Jobs that were launched on a node and that its keeper does not hold are launched again if
-    /// nothing was ever heard of them; the others went with an earlier keeper.
+    /// they can't have begun there; the others went with an earlier keeper.
     fn reconcile(
         &mut self,
         node: NodeId,
@@ -489,11 +497,12 @@ impl Driver {
 
     /// A launch that the node's agent has not read: it or the controller ended before. A keeper that is
     /// the same as then would hold what it had been given; unless a loss of power has had us forget that it
-    /// was to end it, since the job is somewhere else.
+    /// was to end it, since the job is somewhere else. Another keeper says nothing: the one before may have run it
+    /// to its end while the node was out of reach, and nobody knows of it any more.
     fn unread_launch(&self, node: NodeId, id: LaunchId, same_keeper: bool) -> Option<Launch> {
         let entry = self.nodes.get(&node)?;
-        if let Some(launch) = entry.unconfirmed.get(&id) {
-            return Some(launch.clone());
+        if let Some(Unconfirmed { launch, was_sent }) = entry.unconfirmed.get(&id) {
+            return (same_keeper || !was_sent).then(|| launch.clone());
         }
         let is_doubtful = !same_keeper || self.core.is_in_doubt();
         if is_doubtful || !entry.remembered.contains(&id) || !self.is_latest(id) {
