@@ -251,7 +251,8 @@ pub enum Reply {
     Accepted {
         /// Its number.
         job: JobId,
-        /// Why it waits, or empty if it is being started.
+        /// Why it waits, or empty if it is being started. A front end that was told of its start already, and
+        /// hears why it waits from a later controller, knows that this one does not know of it.
         waits: String,
     },
     /// A job that waited is being started, or an accepted one is at once: where its output is.

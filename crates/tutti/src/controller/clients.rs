@@ -478,6 +478,17 @@ impl Driver {
         self.tell_front_where(job);
     }
 
+    /// The same for a front end that has come back: what was launched meanwhile waits for it. One that knows
+    /// better has seen a beginning that is not in the journal, and gives the job up.
+    pub(super) fn tell_why_it_waited(&mut self, token: u64, job: JobId) {
+        let is_told = |entry: &Entry| entry.has_told_front || entry.started_on.is_empty();
+        if self.jobs.get(&job).is_none_or(is_told) {
+            return self.tell_why_it_waits(token, job);
+        }
+        self.reply(token, &Reply::Accepted { job, waits: "for its front end".into() });
+        self.tell_front_where(job);
+    }
+
     /// The job is being started on these nodes.
     pub(super) fn tell_front_of_start(&mut self, job: JobId, nodes: Vec<NodeId>) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
@@ -506,6 +517,9 @@ impl Driver {
         };
         let attach = entry.started_on.iter().map(attach).collect();
         self.reply(front, &Reply::Starting { job, attach });
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.has_told_front = true;
+        }
     }
 
     /// Answers a client whose job has ended, or is not his.

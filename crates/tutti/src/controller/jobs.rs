@@ -42,6 +42,8 @@ pub(super) struct Entry {
     pub(super) started: Option<ClusterTime>,
     /// Whether a front end must be told where its output is.
     pub(super) front: Option<u64>,
+    /// Whether one may have been told, also by an earlier controller.
+    pub(super) has_told_front: bool,
     /// Clients that wait for its end.
     pub(super) waiting: Vec<u64>,
     /// What its nodes reported so far.
@@ -102,6 +104,7 @@ impl Entry {
             accepted_ms,
             started: None,
             front: None,
+            has_told_front: false,
             waiting: Vec::new(),
             usage: Usage::default(),
             cleared: BTreeSet::new(),

@@ -178,6 +178,7 @@ impl Driver {
         let Some(view) = self.core.job(id, now) else { return };
         let mut entry = Entry::new(job, view.spec);
         entry.started = launched;
+        entry.has_told_front = launched.is_some();
         entry.requeues = view.requeues;
         entry.started_on = view.placements.iter().map(|part| part.node).collect();
         if view.spec.attached {
@@ -354,7 +355,7 @@ impl Driver {
             entry.front = Some(token);
         }
         self.be_front(token, job);
-        self.tell_why_it_waits(token, job);
+        self.tell_why_it_waited(token, job);
     }
 
     /// The way to a job's front end broke, or it is gone.

@@ -297,6 +297,14 @@ impl Front {
         match reply {
             // It may say so again after it was away.
             Reply::Starting { attach, .. } if self.keepers.is_empty() => self.attach(&attach),
+            Reply::Accepted { waits, .. } if !waits.is_empty() && !self.keepers.is_empty() => {
+                let job = self.job;
+                let reason = format!(
+                    "the journal could not be written when job {job} began, and the controller after that \
+                     would begin it once more; it is ended, and what became of it is not known"
+                );
+                return Err(coded(Code::JournalUnusable, reason));
+            }
             Reply::Starting { .. } | Reply::Accepted { .. } => {}
             Reply::Ended { outcome, report, .. } => {
                 self.summary = self.wants_summary.then(|| account::summary(&report));

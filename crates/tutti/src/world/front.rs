@@ -40,7 +40,7 @@ pub(super) struct Front {
     ended: Option<(Option<Outcome>, u64)>,
     /// Whether some output may be missing: the way to it was lost for good.
     is_cut: bool,
-    /// A keeper did not take it in: its user is told, and it ends.
+    /// A keeper did not take it in, or the controller has forgotten its beginning: its user is told, and it ends.
     pub(super) has_given_up: bool,
     pub(super) wrong: Option<String>,
 }
@@ -75,6 +75,11 @@ impl Front {
             is_over: false,
         };
         self.keepers = attach.into_iter().map(keeper).collect();
+    }
+
+    /// The controller says that it is accepted, perhaps again. If it does not know that it has begun, it gives up.
+    pub(super) fn on_accepted(&mut self, waits: &str) {
+        self.has_given_up |= !waits.is_empty() && !self.keepers.is_empty();
     }
 
     /// The controller says that it has ended.

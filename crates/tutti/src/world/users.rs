@@ -225,10 +225,11 @@ impl Client {
                 users.accepted.insert(job, *plan);
                 false
             }
-            (Wanted::Run(plan), Reply::Accepted { job, .. }) => {
+            (Wanted::Run(plan), Reply::Accepted { job, waits }) => {
                 self.job = Some(job);
                 users.accepted.insert(job, *plan);
-                self.front.get_or_insert_with(|| Front::new(job, *plan));
+                let front = self.front.get_or_insert_with(|| Front::new(job, *plan));
+                front.on_accepted(&waits);
                 true
             }
             (Wanted::Run(plan), Reply::Starting { job, attach }) => {
