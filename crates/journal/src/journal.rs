@@ -25,6 +25,8 @@ pub struct Journal {
     disk: Disk,
     /// The last entry, whether it is stored or still gathered, and its checksum.
     last: (Number, u32),
+    /// The last one that is stored.
+    stored: Number,
     /// What is not stored yet.
     gathered: Append,
     since_snapshot: u64,
@@ -139,6 +141,7 @@ impl Journal {
             store,
             disk,
             last,
+            stored: last.0,
             gathered: Append::default(),
             since_snapshot: replayed,
             ended,
@@ -219,6 +222,7 @@ impl Journal {
         match self.store.append(&self.gathered) {
             Ok(()) => {
                 self.gathered = Append::default();
+                self.stored = self.last.0;
                 self.failure = None;
             }
             Err(error) => self.failure = Some(error.to_string()),
@@ -237,11 +241,11 @@ impl Journal {
         self.last.0
     }
 
-    /// Asks that all that is stored be brought to disk soon; [`Self::wake`] becomes readable when it is, or
-    /// can't be.
+    /// Asks that all that is stored be brought to disk soon, and not what is only noted: the disk may be done
+    /// before that is stored. [`Self::wake`] becomes readable when it is there, or can't be.
     pub fn want_on_disk(&self) {
         if self.failure.is_none() {
-            self.disk.want(self.last.0);
+            self.disk.want(self.stored);
         }
     }
 

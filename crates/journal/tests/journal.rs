@@ -260,6 +260,26 @@ fn what_is_wanted_on_disk_comes_there() {
 }
 
 #[test]
+fn what_is_not_stored_yet_is_not_said_to_be_on_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let store = Box::new(SqliteStore::open(&path).unwrap());
+    let (journal, _) = Journal::by_hand(store, &path, blank).unwrap();
+    let mut controller = Controller { core: blank(), journal, at: 0, actions: Vec::new() };
+    controller.apply(&Event::Tick);
+    controller.journal.store(&controller.core);
+    controller.apply(&Event::Tick);
+    let noted = controller.journal.noted();
+    controller.journal.want_on_disk();
+    assert!(controller.journal.bring_to_disk());
+    assert_eq!(controller.journal.on_disk().0, noted - 1);
+    controller.journal.store(&controller.core);
+    controller.journal.want_on_disk();
+    assert!(controller.journal.bring_to_disk());
+    assert_eq!(controller.journal.on_disk().0, noted);
+}
+
+#[test]
 fn digests_tell_actions_apart() {
     let one = Action::Kill { job: JobId(1), node: NodeId(0) };
     let other = Action::Kill { job: JobId(0), node: NodeId(1) };

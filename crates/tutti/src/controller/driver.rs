@@ -345,7 +345,6 @@ impl Driver {
         if now >= self.history_due {
             self.forget_history();
         }
-        self.ask_disk(now);
         if now >= self.nodes_due() {
             self.take_early();
         }
@@ -741,6 +740,7 @@ impl Driver {
     /// Ends a round: what happened is stored, and only then sent.
     fn settle(&mut self) {
         self.store();
+        self.ask_disk(self.now());
         self.send_orders();
         let mut broken = Vec::new();
         let waits = |(token, connection): (&u64, &Connection)| {

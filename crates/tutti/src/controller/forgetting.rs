@@ -71,7 +71,7 @@ impl Driver {
         self.forgetting.due = self.forgetting.due.min(self.now() + GATHER);
     }
 
-    /// Asks the disk, when it is time to.
+    /// Asks the disk, when it is time to; to be called when all is stored that is to be there.
     pub(super) fn ask_disk(&mut self, now: ClusterTime) {
         if now < self.forgetting.due {
             return;
