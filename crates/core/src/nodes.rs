@@ -42,6 +42,8 @@ pub struct Nodes {
     /// Whether nodes that are out of reach may run what nobody knows of: until they are back or lost, none takes
     /// new jobs.
     in_doubt: bool,
+    /// Those that are up and out of reach: mostly none, and each job that is handed in asks for them.
+    away: BTreeSet<NodeId>,
 }
 
 impl Nodes {
@@ -54,6 +56,7 @@ impl Nodes {
         let (up, away, admitted_bytes, averages) = (true, false, 0, None);
         let record = Node { spec, up, away, admitted_bytes, figures, averages, drained };
         self.nodes.insert(node, record);
+        self.away.remove(&node);
     }
 
     /// A node was measured.
@@ -81,10 +84,9 @@ impl Nodes {
     /// A node that is up is out of reach, or is no more; whether that is new.
     pub fn set_away(&mut self, node: NodeId, away: bool) -> bool {
         let record = self.nodes.get_mut(&node).filter(|record| record.up && record.away != away);
-        record.is_some_and(|record| {
-            record.away = away;
-            true
-        })
+        let Some(record) = record else { return false };
+        record.away = away;
+        if away { self.away.insert(node) } else { self.away.remove(&node) }
     }
 
     /// Whether new jobs may be placed on a node.
@@ -98,8 +100,17 @@ impl Nodes {
 
     /// The nodes that would take jobs if they, or others, were not out of reach.
     pub fn away(&self) -> impl Iterator<Item = NodeId> {
-        let missed = self.up().filter(|(_, node)| node.away || self.in_doubt);
-        missed.filter(|(_, node)| node.drained.is_none()).map(|(id, _)| id)
+        let others = self.in_doubt.then(|| self.up().map(|(id, _)| id));
+        let others = others.into_iter().flatten().filter(|id| !self.away.contains(id));
+        let all = self.away.iter().copied().chain(others);
+        all.filter(|id| self.nodes.get(id).is_some_and(|node| node.drained.is_none()))
+    }
+
+    /// Whether the nodes that are noted as out of reach are those that are.
+    #[must_use]
+    pub fn notes_away(&self) -> bool {
+        let away = self.up().filter(|(_, node)| node.away).map(|(id, _)| id);
+        away.eq(self.away.iter().copied())
     }
 
     /// Nodes that are out of reach may run what nobody knows of.
@@ -115,7 +126,7 @@ impl Nodes {
 
     /// Whether none of them is left of which that was so.
     pub fn clear_doubt(&mut self) -> bool {
-        let is_over = self.in_doubt && !self.up().any(|(_, node)| node.away);
+        let is_over = self.in_doubt && self.away.is_empty();
         self.in_doubt &= !is_over;
         is_over
     }
@@ -123,6 +134,7 @@ impl Nodes {
     /// A node is none any more, and in no set.
     pub fn remove(&mut self, node: NodeId) {
         self.nodes.remove(&node);
+        self.away.remove(&node);
         self.sets.retain(|_, set| {
             set.remove(&node);
             !set.is_empty()
@@ -173,6 +185,7 @@ impl Nodes {
             record.away = false;
             record.admitted_bytes = 0;
         }
+        self.away.remove(&node);
     }
 
     /// The node, if it ever joined.

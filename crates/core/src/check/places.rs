@@ -163,6 +163,9 @@ fn check_wishes(core: &Core, report: &mut Report<'_>) {
 }
 
 fn check_drained(core: &Core, report: &mut Report<'_>) {
+    if !core.nodes.notes_away() {
+        report(Rule::Drained, "other nodes are noted as out of reach than are".into());
+    }
     let (mut width, mut drained) = (0, BTreeSet::new());
     for (node, column) in core.matrix.columns() {
         width += u64::from(column.width);
