@@ -107,7 +107,8 @@ pub(crate) fn open(pid: i32) -> Result<OwnedFd> {
 }
 
 /// Whether the process of this descriptor has ended, reaped or not.
-pub(crate) fn has_ended(process: BorrowedFd) -> bool {
+#[must_use]
+pub fn has_ended(process: BorrowedFd) -> bool {
     let mut fds = [PollFd::new(process, PollFlags::POLLIN)];
     matches!(poll(&mut fds, PollTimeout::ZERO), Ok(count) if count > 0)
 }

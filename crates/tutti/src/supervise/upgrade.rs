@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tutti_linux::inherited::{Inherited, keep_all_open};
 use tutti_linux::peer::{peer_credentials, peer_process};
+use tutti_linux::pidfd::has_ended;
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::handover::{FromHolder, ToHolder};
@@ -272,7 +273,7 @@ fn answer_of_keeper(link: &mut Link, keeper: BorrowedFd) -> anyhow::Result<FromH
     let patience = Instant::now() + KEEPER_WITHIN;
     loop {
         // Looked at first: what it has said before its end is there then.
-        let has_ended = is_readable(keeper, PollTimeout::ZERO)?;
+        let has_ended = has_ended(keeper);
         let received = link.receive();
         let answer = link.next().context("the keeper answered what is not understood")?;
         if let Some(answer) = answer {
@@ -289,8 +290,4 @@ fn answer_of_keeper(link: &mut Link, keeper: BorrowedFd) -> anyhow::Result<FromH
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-fn is_readable(fd: BorrowedFd, timeout: PollTimeout) -> nix::Result<bool> {
-    Ok(poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], timeout)? > 0)
 }
