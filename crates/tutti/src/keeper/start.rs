@@ -131,7 +131,6 @@ impl Job {
         let streams = self.streams(index, context)?;
         let pmi = pmi::connect(self, index, context)
             .map_err(|error| Refusal::io("cannot connect a PMI server", &error))?;
-        self.program.as_ref().map_err(Clone::clone)?;
         Ok(Ready {
             index,
             streams,
