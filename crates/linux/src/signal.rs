@@ -41,6 +41,9 @@ pub use suspend::{suspend_forest, suspend_group, suspend_tree};
 const STUCK_NAMED_MAX: usize = 16;
 
 /// The order in which a tree is stopped, and what is waited for.
+///
+/// Half of a walk's deadline belongs to its order. What has not stopped by then is stopped as by
+/// [`Traversal::AllAtOnce`]: better a parent that sees a stopped child than a tree that runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traversal {
     /// Each process must have stopped before the next is signalled (the paper's section 3).

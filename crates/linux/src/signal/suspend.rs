@@ -6,6 +6,7 @@ use super::{
 };
 use crate::cgroup::Cgroup;
 use crate::proc::Tree;
+use std::time::Duration;
 
 /// Stops `root` and all its descendants, and returns when each has been seen stopped. Nothing
 /// happens to a root that does not exist.
@@ -72,6 +73,8 @@ impl Walker<'_> {
     /// Passes over the tree until one finds everything stopped. Does not undo.
     pub(super) fn stop_all(&mut self, walk: &Walk) -> Result<WalkReport, WalkError> {
         loop {
+            let traversal = self.traversal_now(walk);
+            let walk = &Walk { traversal, ..*walk };
             let (tree, tops) = self.survey()?;
             let mut pass = Pass::default();
             if walk.traversal == Traversal::BreadthFirst {
@@ -84,10 +87,33 @@ impl Walker<'_> {
             }
             // The cheap way first: whole passes only when those that were met have stopped.
             self.wait_until_stopped(walk, &mut pass.running)?;
-            if !pass.running.is_empty() || self.left().is_zero() {
+            let is_last = traversal == Traversal::AllAtOnce;
+            if (is_last && !pass.running.is_empty()) || self.left().is_zero() {
                 return Err(self.timeout(&pass.running));
             }
         }
+    }
+
+    /// A busy process stops only when it gets a processor, so a large tree of them takes long in any order
+    /// but the last.
+    fn traversal_now(&self, walk: &Walk) -> Traversal {
+        match self.left_for(walk.traversal).is_zero() {
+            true => Traversal::AllAtOnce,
+            false => walk.traversal,
+        }
+    }
+
+    fn left_for(&self, traversal: Traversal) -> Duration {
+        match traversal {
+            Traversal::AllAtOnce => self.left(),
+            _ => self.left().saturating_sub(self.deadline / 2),
+        }
+    }
+
+    /// Waits for one retry interval, or what is left of the time for this order. `false` if nothing is.
+    fn wait_in(&mut self, walk: &Walk) -> bool {
+        let left = self.left_for(walk.traversal);
+        !left.is_zero() && self.wait(walk.retry_interval.min(left))
     }
 
     fn pass_depth_first(
@@ -237,7 +263,7 @@ impl Walker<'_> {
 
     /// Until it has stopped or ended, or the deadline.
     fn wait_for(&mut self, walk: &Walk, pid: i32) -> Result<Visit, WalkError> {
-        while self.wait(walk.retry_interval) {
+        while self.wait_in(walk) {
             let visit = self.check_stopped(pid)?;
             if visit != Visit::Running {
                 return Ok(visit);
@@ -256,7 +282,7 @@ impl Walker<'_> {
                 }
             }
             *running = still;
-            if running.is_empty() || !self.wait(walk.retry_interval) {
+            if running.is_empty() || !self.wait_in(walk) {
                 return Ok(());
             }
         }

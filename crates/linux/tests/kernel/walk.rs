@@ -128,6 +128,18 @@ fn a_suspension_past_its_deadline_is_undone_and_names_the_culprit() {
     }
 }
 
+/// Each waits for a processor before it stops, for so many turns of the others that one after the other
+/// would take far longer than the deadline.
+#[test]
+fn what_is_too_slow_in_its_order_is_stopped_at_once() {
+    let root = Launch::sh(&format!("taskset -pc 0 $$ > /dev/null; {}", busy_tree(6))).start(None);
+    let pids = tree(&root, 63);
+    let limits = Walk { deadline: Duration::from_secs(2), ..walk(Traversal::DepthFirst) };
+    let report = suspend_tree(root.pid(), &limits).unwrap();
+    assert_eq!((report.processes, report.signals), (63, 63), "none twice");
+    assert!(all_stopped(&pids));
+}
+
 #[test]
 fn what_may_not_be_signalled_fails_the_whole() {
     let root = Launch::sh("sleep 1000").start(None);
