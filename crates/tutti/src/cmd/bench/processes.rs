@@ -37,6 +37,10 @@ pub(super) struct ProcessesArgs {
     #[arg(long)]
     ready: Option<PathBuf>,
 
+    /// A file that another tree makes when it is complete: nobody is busy before
+    #[arg(long, value_name = "FILE")]
+    beside: Option<PathBuf>,
+
     /// Not the root
     #[arg(long, hide = true)]
     inner: bool,
@@ -53,10 +57,13 @@ pub(super) struct ProcessesArgs {
 /// As many as a test can want; a slip of the finger must not fill the machine.
 const PROCESSES_MAX: u32 = 20_000;
 
+/// How often it is looked whether the other tree is complete.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 pub(super) fn execute(args: &ProcessesArgs) -> anyhow::Result<Exit> {
     ensure!((1..=PROCESSES_MAX).contains(&args.processes), "1 to {PROCESSES_MAX} processes");
     let end = Instant::now() + Duration::from_secs(args.seconds);
-    let children = if args.inner { inner(args)? } else { root(args)? };
+    let children = if args.inner { inner(args)? } else { root(args, end)? };
     match args.kind {
         Kind::Busy => {
             let stretches = spin(end);
@@ -72,7 +79,7 @@ pub(super) fn execute(args: &ProcessesArgs) -> anyhow::Result<Exit> {
     Ok(Exit::OK)
 }
 
-fn root(args: &ProcessesArgs) -> anyhow::Result<Vec<Child>> {
+fn root(args: &ProcessesArgs, end: Instant) -> anyhow::Result<Vec<Child>> {
     let (gun, trigger) = std::io::pipe()?;
     let (mut ready, report) = std::io::pipe()?;
     let children = subtrees(args, || Ok((gun.try_clone()?.into(), report.try_clone()?.into())))?;
@@ -81,6 +88,9 @@ fn root(args: &ProcessesArgs) -> anyhow::Result<Vec<Child>> {
     ready.read_exact(&mut all).context("a process of the tree could not be started")?;
     if let Some(path) = &args.ready {
         std::fs::write(path, b"").with_context(|| format!("cannot make {}", path.display()))?;
+    }
+    while args.beside.as_ref().is_some_and(|file| !file.exists()) && Instant::now() < end {
+        std::thread::sleep(LOOK_AGAIN);
     }
     drop(trigger);
     wait_for_the_gun(gun)?;

@@ -57,13 +57,44 @@ pub(super) struct SwitchArgs {
 }
 
 const SIZES: [u32; 5] = [3, 7, 15, 100, 1000];
-/// More processes are not switched by signals unless somebody asks: a switch would take seconds.
-const SIGNALLED_MAX: u32 = 1000;
 const QUANTUM: Nanos = Nanos::from_millis(50);
 
-/// What a turn has at least for each process that is switched by signals, and by the freezer.
-const QUANTUM_PER_SIGNALLED: Nanos = Nanos::from_millis(3);
-const QUANTUM_PER_FROZEN: Nanos = Nanos(50_000);
+/// A way to switch.
+#[derive(Debug)]
+struct Way {
+    name: &'static str,
+    /// What the jobs' class says.
+    control: &'static str,
+    /// The parameter.
+    traversal: &'static str,
+    /// What a turn has at least for each process.
+    quantum_each: Nanos,
+    /// With more processes it is not measured unless somebody asks: a switch would take seconds.
+    processes_max: u32,
+}
+
+const FREEZE: Way = Way {
+    name: "freeze",
+    control: "freeze",
+    traversal: "breadth-first",
+    quantum_each: Nanos(50_000),
+    processes_max: u32::MAX,
+};
+/// Busy processes wait for a processor before they stop, level after level.
+const SIGNAL: Way = Way {
+    name: "signal",
+    control: "signal",
+    traversal: "breadth-first",
+    quantum_each: Nanos::from_millis(10),
+    processes_max: 100,
+};
+const SIGNAL_AT_ONCE: Way = Way {
+    name: "signal-at-once",
+    traversal: "all-at-once",
+    quantum_each: Nanos::from_millis(1),
+    processes_max: u32::MAX,
+    ..SIGNAL
+};
 
 const THOROUGH: Wanted =
     Wanted { switches: 100, length_max: Nanos::from_secs(60), switches_least: 20, patience: 20 };
@@ -97,6 +128,8 @@ pub(super) struct Report {
     /// Whether jobs could be frozen; if not, all was done by signals.
     freezer: bool,
     rows: Vec<Row>,
+    /// What could not be measured.
+    missing: Vec<Missing>,
     gaps: Option<Gaps>,
     curves: Option<Curves>,
 }
@@ -121,6 +154,13 @@ struct Row {
     bare_us: Option<u64>,
     /// Switches that went on without a process that had not stopped in time.
     stragglers: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Missing {
+    method: &'static str,
+    processes: u32,
+    why: String,
 }
 
 /// Microseconds.
@@ -157,29 +197,37 @@ pub(super) fn measure(bench: &Bench, args: &SwitchArgs) -> anyhow::Result<Report
         None => None,
     };
     let mut report = Report::of(&own)?;
-    let methods: &[&str] = match args.method {
-        Methods::Freeze => &["freeze"],
-        Methods::Signal => &["signal"],
-        Methods::Both => &["freeze", "signal"],
+    let ways: &[Way] = match args.method {
+        Methods::Freeze => &[FREEZE],
+        Methods::Signal => &[SIGNAL, SIGNAL_AT_ONCE],
+        Methods::Both => &[FREEZE, SIGNAL, SIGNAL_AT_ONCE],
     };
     let bare = if args.method == Methods::Signal { None } else { Bare::new(&scratch)? };
     let wanted = if bench.quick { QUICK } else { THOROUGH };
     let asked = args.processes != SIZES;
-    for &method in methods {
+    for way in ways {
+        own.set("traversal", way.traversal)?;
         for &processes in &args.processes {
-            if method == "signal" && processes > SIGNALLED_MAX && !asked {
+            if processes > way.processes_max && !asked {
                 continue;
             }
-            progress(&format!("switch: {method}, {processes} processes a job"));
-            let quantum = quantum.unwrap_or_else(|| default_quantum(method, processes));
+            progress(&format!("switch: {}, {processes} processes a job", way.name));
+            let quantum = quantum.unwrap_or_else(|| way.quantum(processes));
             own.set("quantum", &format!("{}ns", quantum.0))?;
-            let trees = Trees::start(&own, &scratch, method, processes, &[])?;
-            let records = trees.records(wanted, quantum)?;
-            trees.end()?;
-            let bare = bare.as_ref().filter(|_| method == "freeze");
-            let bare_us =
-                bare.map(|bare| bare.median_us(processes, wanted.switches)).transpose()?;
-            report.rows.push(Row::of(method, processes, &records, bare_us));
+            match way.switches(&own, &scratch, processes, (quantum, wanted)) {
+                Ok(records) => {
+                    let bare = bare.as_ref().filter(|_| way.control == "freeze");
+                    let bare_us =
+                        bare.map(|bare| bare.median_us(processes, wanted.switches)).transpose()?;
+                    report.rows.push(Row::of(way.name, processes, &records, bare_us));
+                }
+                // What was measured before stays to be shown.
+                Err(error) => report.missing.push(Missing {
+                    method: way.name,
+                    processes,
+                    why: format!("{error:#}"),
+                }),
+            }
         }
     }
     if report.freezer && args.method != Methods::Signal {
@@ -196,10 +244,24 @@ fn start() -> anyhow::Result<OwnInstance> {
     Ok(own)
 }
 
-/// A switch that takes longer than a turn begins late, and the lateness is all that would be seen.
-fn default_quantum(method: &str, processes: u32) -> Nanos {
-    let each = if method == "signal" { QUANTUM_PER_SIGNALLED } else { QUANTUM_PER_FROZEN };
-    QUANTUM.max(Nanos(each.0 * u64::from(processes)))
+impl Way {
+    /// A switch that takes longer than a turn begins late, and the lateness is all that would be seen.
+    fn quantum(&self, processes: u32) -> Nanos {
+        QUANTUM.max(Nanos(self.quantum_each.0 * u64::from(processes)))
+    }
+
+    fn switches(
+        &self,
+        own: &OwnInstance,
+        scratch: &Scratch,
+        processes: u32,
+        (quantum, wanted): (Nanos, Wanted),
+    ) -> anyhow::Result<Vec<SwitchRecord>> {
+        let trees = Trees::start(own, scratch, self.control, processes, &[])?;
+        let records = trees.records(wanted, quantum)?;
+        trees.end()?;
+        Ok(records)
+    }
 }
 
 impl Row {
@@ -234,6 +296,12 @@ fn made_ns(record: &SwitchRecord) -> u64 {
     record.resumed_ns.saturating_sub(record.began_ns)
 }
 
+impl Missing {
+    fn shown(&self) -> String {
+        format!("{} of {} processes, since {}", self.method, self.processes, self.why)
+    }
+}
+
 impl Report {
     fn of(own: &OwnInstance) -> anyhow::Result<Self> {
         let Reply::Status(status) = own.ask(&Request::Status)? else {
@@ -244,6 +312,7 @@ impl Report {
             realtime: agent.realtime.clone(),
             freezer: agent.freezer,
             rows: Vec::new(),
+            missing: Vec::new(),
             gaps: None,
             curves: None,
         })
@@ -284,11 +353,13 @@ impl Report {
                 row.stragglers.to_string(),
             ]);
         }
+        let missing: String =
+            self.missing.iter().map(|it| format!("Not measured: {}.\n", it.shown())).collect();
         let freezer = if self.freezer { "" } else { "\nNo freezer: all of it by signals." };
         print(&format!(
             "Two jobs of N busy processes each; median / 99 % in microseconds\nReal-time priority of \
              the switch thread: {}{freezer}\nBARE: the same writes by a C program, median, and how many \
-             times that STOPPED and RESUMED are\n\n{}{}",
+             times that STOPPED and RESUMED are\n\n{}{missing}{}",
             self.realtime,
             table.render(),
             self.gaps.as_ref().map_or_else(String::new, Gaps::text)
@@ -298,6 +369,10 @@ impl Report {
     /// The lines of the table of figures.
     pub(super) fn figures(&self) -> Vec<Figure> {
         let mut figures: Vec<Figure> = self.rows.iter().map(|row| self.figure(row)).collect();
+        figures.extend(self.missing.iter().map(|it| {
+            let what = format!("switch, {} busy processes a job, {}", it.processes, it.method);
+            Figure::missing(&what, &it.why, "")
+        }));
         figures.extend(self.rows.iter().filter_map(|row| {
             let over = row.over_bare()?;
             let what = format!("that of {} processes over the bare writes", row.processes);

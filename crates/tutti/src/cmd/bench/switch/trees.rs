@@ -47,8 +47,11 @@ impl<'a> Trees<'a> {
         own.ask(&Request::SetClass { class: class.clone(), settings })?;
         let ready = ["first", "second"]
             .map(|name| scratch.path(format!("{method}-{processes}-{}-{name}", count(scratch))));
-        let first = submit(own, &class, processes, &ready[0], more)?;
-        let second = submit(own, &class, processes, &ready[1], more)?;
+        let [first, second] = &ready;
+        let (first, second) = (
+            submit(own, &class, processes, (first, second), more)?,
+            submit(own, &class, processes, (second, first), more)?,
+        );
         let trees = Self { own, jobs: [first, second] };
         trees.wait_for(&ready, processes)?;
         Ok(trees)
@@ -96,6 +99,10 @@ impl<'a> Trees<'a> {
     }
 
     pub(super) fn end(self) -> anyhow::Result<()> {
+        self.end_both()
+    }
+
+    fn end_both(&self) -> anyhow::Result<()> {
         for job in self.jobs {
             self.own.ask(&Request::Cancel { target: job.into(), at_once: true })?;
             // It was killed: its exit code is no news.
@@ -105,11 +112,18 @@ impl<'a> Trees<'a> {
     }
 }
 
+/// What was given up must not keep the processors from what is measured next.
+impl Drop for Trees<'_> {
+    fn drop(&mut self) {
+        let _ = self.end_both();
+    }
+}
+
 fn submit(
     own: &OwnInstance,
     class: &ClassName,
     processes: u32,
-    ready: &Path,
+    (ready, beside): (&Path, &Path),
     more: &[OsString],
 ) -> anyhow::Result<JobId> {
     let mut job = options(1, Some(processors()))?;
@@ -123,6 +137,8 @@ fn submit(
         "busy".into(),
         "--ready".into(),
         ready.into(),
+        "--beside".into(),
+        beside.into(),
     ];
     argv.extend(more.iter().cloned());
     own.submit(&job, &argv)
