@@ -79,7 +79,7 @@ pub enum Phase {
 pub enum Binding {
     /// Each task has this many of its own, in order.
     Own(u32),
-    /// All share all.
+    /// All share all (see [`Part::placements`]).
     Shared,
 }
 
@@ -112,16 +112,22 @@ impl Part {
         Self { node, processors, first, tasks, binding, left: tasks, cleared: false, lost: false }
     }
 
-    /// Every task with its processors, by rank.
+    /// Every task with its processors, by rank. Tasks that share them are dealt out in turn if that gives
+    /// each processor as many: bound to one, they stay with their caches, and whoever yields while it waits
+    /// for another yields to that other. Else all of them move over all processors, and have the same of them.
     #[must_use]
     pub fn placements(&self) -> Vec<TaskPlacement> {
-        let mut processors = self.processors.iter();
-        let mut own = || match self.binding {
-            Binding::Own(count) => processors.by_ref().take(count as usize).collect(),
+        let count = self.processors.count();
+        let is_even = count > 0 && self.tasks.is_multiple_of(count);
+        let mut own = self.processors.iter();
+        let mut dealt = core::iter::repeat_with(|| self.processors.iter()).flatten();
+        let mut next = || match self.binding {
+            Binding::Own(count) => own.by_ref().take(count as usize).collect(),
+            Binding::Shared if is_even => dealt.by_ref().take(1).collect(),
             Binding::Shared => self.processors.clone(),
         };
         let ranks = self.first..self.first + self.tasks;
-        ranks.map(|rank| TaskPlacement { rank: Rank(rank), processors: own() }).collect()
+        ranks.map(|rank| TaskPlacement { rank: Rank(rank), processors: next() }).collect()
     }
 
     /// Whether the rank is one of its tasks.
@@ -567,5 +573,18 @@ mod tests {
         assert!(job.kill(EndReason::Cancelled, ClusterTime(4), Deaths::Meant));
         assert!(!job.kill(EndReason::ShutDown, ClusterTime(5), Deaths::Collateral));
         assert_eq!(job.outcome(Nanos(0)).reason, EndReason::TimedOut);
+    }
+
+    #[test]
+    fn tasks_that_share_processors_are_dealt_out_where_that_is_even() {
+        let of = |tasks| {
+            let part = Part::new(NodeId(0), [3, 5].into_iter().collect(), 4, tasks);
+            let placements = part.placements().into_iter();
+            placements.map(|it| (it.rank.0, it.processors.iter().collect())).collect::<Vec<_>>()
+        };
+        let two = |rank| (rank, vec![3, 5]);
+        assert_eq!(of(1), [two(4)]);
+        assert_eq!(of(3), [two(4), two(5), two(6)]);
+        assert_eq!(of(4), [(4, vec![3]), (5, vec![5]), (6, vec![3]), (7, vec![5])]);
     }
 }
