@@ -3,7 +3,7 @@
 use super::scratch::Scratches;
 use super::watch::Watches;
 use crate::outside::processes::Nursery;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -26,8 +26,8 @@ pub(super) struct Context {
     pub(super) roots: HashMap<i32, (JobId, usize)>,
     /// Processes with which adopted tasks began, while any of their task's live.
     pub(super) adopted: BTreeSet<i32>,
-    /// When to look again at a task of which something was left.
-    pub(super) endings: Vec<(u64, JobId, usize)>,
+    /// When to look again at a task of which something was left, or that was killed.
+    pub(super) endings: BTreeMap<(JobId, usize), u64>,
     /// Names that MPI programs published.
     pub(super) names: Names,
     /// Room for output that nobody wants.
@@ -101,7 +101,7 @@ impl Context {
             touched: BTreeSet::new(),
             roots: HashMap::new(),
             adopted: BTreeSet::new(),
-            endings: Vec::new(),
+            endings: BTreeMap::new(),
             names: Names::new(),
             scratch: vec![0; 64 << 10],
             spool,

@@ -238,7 +238,7 @@ impl Keeper {
     // ------------------------------------------------------------------ time
 
     pub(super) fn deadline_ns(&self) -> Option<u64> {
-        let endings = self.context.endings.iter().map(|&(at, ..)| at);
+        let endings = self.context.endings.values().copied();
         let waiting = self.newcomers.values().map(|newcomer| newcomer.until_ns);
         let lease = self.lease.due_ns().filter(|_| !self.jobs.is_empty());
         let fronts = self.jobs.values().filter_map(|job| job.front.as_ref()?.away_until_ns());
@@ -251,10 +251,11 @@ impl Keeper {
             self.accept_again_ns = None;
             self.accept(Interest::READ);
         }
-        let endings = &mut self.context.endings;
-        let due: Vec<_> = endings.extract_if(.., |&mut (at, ..)| at <= now_ns).collect();
-        for (_, job, index) in due {
-            self.with(job, |job, c| job.try_to_clear(index, c));
+        let endings = self.context.endings.iter();
+        let due: Vec<_> = endings.filter(|&(_, &at)| at <= now_ns).map(|(&task, _)| task).collect();
+        for (job, index) in due {
+            self.context.endings.remove(&(job, index));
+            self.with(job, |job, c| job.look_again(index, c));
         }
         let late = |n: &&u64| self.newcomers[n].until_ns <= now_ns;
         let late: Vec<u64> = self.newcomers.keys().filter(late).copied().collect();

@@ -55,6 +55,9 @@ const NAP_LONGEST_NS: u64 = 5_000_000;
 const NAPS_BEFORE_PATIENCE: u32 = 1_000;
 const NAP_PATIENT_NS: u64 = 200_000_000;
 
+/// How long what was killed may take before it is said that it hangs.
+const HANGS_AFTER_NS: u64 = 5_000_000_000;
+
 /// Processes whose maps are read before a job is ended by force.
 const PROCESSES_LOOKED_AT_MAX: usize = 256;
 
@@ -322,7 +325,11 @@ impl Job {
         {
             say!([ProcessStuck] "tutti keeper: cannot kill job {}: {}", self.launch.job, chain(&error));
         }
+        let hangs_ns = clock::monotonic_ns() + HANGS_AFTER_NS;
         for index in 0..self.tasks.len() {
+            if matches!(self.tasks[index].phase, Phase::Running(_) | Phase::Adopted(_)) {
+                context.endings.insert((self.launch.job, index), hangs_ns);
+            }
             match &self.tasks[index].phase {
                 Phase::Waiting => {
                     self.end_unstarted(index, TaskStatus::Signaled(9), String::new(), context);
@@ -485,6 +492,14 @@ impl Job {
         }
     }
 
+    /// The time has come to look at a task that was killed, or of which something was left.
+    pub(super) fn look_again(&mut self, index: usize, context: &mut Context) {
+        match &self.tasks[index].phase {
+            Phase::Running(_) | Phase::Adopted(_) => say_what_hangs(&self.tasks[index]),
+            _ => self.try_to_clear(index, context),
+        }
+    }
+
     /// Looks whether anything is left of a task whose root has ended; ends that if so.
     pub(super) fn try_to_clear(&mut self, index: usize, context: &mut Context) {
         let task = &mut self.tasks[index];
@@ -510,7 +525,7 @@ impl Job {
                 if *naps == NAPS_BEFORE_PATIENCE {
                     say_what_hangs(task);
                 }
-                context.endings.push((at_ns, self.launch.job, index));
+                context.endings.insert((self.launch.job, index), at_ns);
                 return;
             }
             Ok(true) => {}
@@ -519,7 +534,7 @@ impl Job {
         }
         if self.is_waiting_for_an_abort(index) {
             self.tasks[index].group = None;
-            context.endings.push((clock::monotonic_ns() + NAP_FIRST_NS, self.launch.job, index));
+            context.endings.insert((self.launch.job, index), clock::monotonic_ns() + NAP_FIRST_NS);
             return;
         }
         self.end_task(index, context);
@@ -636,7 +651,12 @@ fn nap_ns(naps: u32) -> u64 {
 }
 
 fn say_what_hangs(task: &Task) {
-    let left = task.group.as_ref().and_then(|group| group.processes().ok()).unwrap_or_default();
+    let within = task.group.as_ref().and_then(|group| group.processes().ok());
+    let left = within.unwrap_or_else(|| match &task.phase {
+        Phase::Running(process) => vec![process.pid],
+        Phase::Adopted(adopted) => adopted.pids(),
+        _ => Vec::new(),
+    });
     say!([ProcessStuck] "tutti keeper: task {} was killed and processes {left:?} do not end", task.rank);
 }
 

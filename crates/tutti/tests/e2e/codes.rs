@@ -17,7 +17,7 @@ use tutti_journal::SqliteStore;
 const ELSEWHERE: [&str; 2] = ["T035", "T047"];
 
 /// Codes in logs: it takes a cluster that is cut in two (`partition.rs`), or a file system that does not
-/// answer, which nothing here can make.
+/// answer (`stuck.rs`).
 const NOT_HERE: [&str; 2] = ["T063", "T072"];
 
 fn codes(list: &Value) -> BTreeSet<String> {

@@ -37,6 +37,7 @@ mod run;
 mod service;
 mod sim;
 mod stdio;
+mod stuck;
 mod submit;
 mod subtree;
 mod switch;

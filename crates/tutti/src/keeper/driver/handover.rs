@@ -176,7 +176,7 @@ impl Keeper {
             jobs: self.jobs.values().map(Job::hand_over).collect(),
             lease_until_ns: self.lease.until_ns(),
             names: self.context.names.clone(),
-            endings: endings.map(|&(at, job, index)| (at, job, lossless(index))).collect(),
+            endings: endings.map(|(&(job, index), &at)| (at, job, lossless(index))).collect(),
             spares: self.context.scratches.hand_over(),
         }
     }
@@ -188,7 +188,7 @@ impl Keeper {
         let mut context = Context::new(options.spool.clone(), options.scratch.clone())?;
         context.descriptors = handed.descriptors;
         context.names = handed.names;
-        let ending = |(at, job, index): (u64, JobId, u32)| (at, job, index as usize);
+        let ending = |(at, job, index): (u64, JobId, u32)| ((job, index as usize), at);
         context.endings = handed.endings.into_iter().map(ending).collect();
         let listener = UnixListener::from(inherited.take(handed.listener)?);
         let mut jobs = BTreeMap::new();

@@ -1,0 +1,103 @@
+//! Processes that no signal reaches: they wait for a file system that does not answer (`stuck.c`; as root, with
+//! `/dev/fuse`).
+
+use crate::harness::{Instance, command_line, compile, eventually, processes, status_of};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::OnceLock;
+
+/// The file system, until this is dropped; whoever waited for it goes on then.
+struct Silent {
+    at: PathBuf,
+    server: Child,
+}
+
+impl Silent {
+    fn mount(instance: &Instance) -> Self {
+        static BUILT: OnceLock<PathBuf> = OnceLock::new();
+        let program = BUILT.get_or_init(|| {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/stuck.c");
+            compile("cc", &source, "stuck")
+        });
+        let at = instance.work.join("silent");
+        fs::create_dir(&at).unwrap();
+        let server = Command::new(program).arg(&at).spawn().unwrap();
+        let mut silent = Self { at, server };
+        eventually("the file system", || {
+            let ended = silent.server.try_wait().unwrap();
+            assert!(ended.is_none(), "it can't be mounted, {ended:?}: is there no /dev/fuse?");
+            let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+            mounts.contains(silent.at.to_str().unwrap()).then_some(())
+        });
+        silent
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        let _ = fs::remove_dir(&self.at);
+    }
+}
+
+/// The process that looks for a file there.
+fn waiting(silent: &Silent) -> i32 {
+    let file = silent.at.join("file").display().to_string();
+    eventually("a process that waits", || {
+        processes().into_iter().find(|&pid| command_line(pid) == ["cat", &file])
+    })
+}
+
+/// The root itself, or a child that the root leaves behind.
+#[test]
+fn what_no_signal_ends_keeps_its_processors_and_is_named() {
+    for line in ["exec cat SILENT/file", "cat SILENT/file & sleep 0.3"] {
+        let instance = Instance::new().up();
+        let silent = Silent::mount(&instance);
+        instance.tutti(&["params", "rows=1"]).expect(0);
+        let line = line.replace("SILENT", silent.at.to_str().unwrap());
+        let processors = std::thread::available_parallelism().unwrap().get().to_string();
+        let hangs = instance.submit(&["-c", &processors, "-o", "/dev/null", "sh", "-c", &line]);
+        let pid = waiting(&silent);
+        eventually("it waits", || status_of(pid, "State").filter(|it| !it.starts_with('R')));
+        let next = instance.submit(&["-n", &processors, "-o", "/dev/null", "true"]);
+        instance.tutti(&["cancel", "--now", &hangs.to_string()]);
+        let said = eventually("T072 in the log", || {
+            let log = instance.log();
+            log.lines().find(|line| line.ends_with("[T072]")).map(str::to_owned)
+        });
+        assert!(said.contains(&format!("{pid}")), "{said}");
+        assert!(status_of(pid, "State").unwrap().starts_with('D'));
+        assert_eq!(instance.job(next)["state"], "queued", "its processors are free too early");
+        drop(silent);
+        instance.tutti(&["wait", &next.to_string()]).expect(0);
+        assert_ne!(instance.tutti(&["wait", &hangs.to_string()]).code, 0);
+        instance.tutti(&["down"]).expect(0);
+    }
+}
+
+/// It uses no processor, so the other job has its turns.
+#[test]
+fn what_does_not_stop_since_it_waits_costs_the_others_no_turn() {
+    let instance = Instance::new().up();
+    let silent = Silent::mount(&instance);
+    instance.tutti(&["params", "quantum=50ms", "freeze_deadline=5ms"]).expect(0);
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let file = silent.at.join("file");
+    let line = format!("cat {} & while :; do :; done", file.display());
+    let hangs = instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", &line]);
+    let pid = waiting(&silent);
+    let spins = instance.submit_spinner(u32::try_from(processors).unwrap());
+    eventually("turns of both", || {
+        let switches = instance.switches();
+        let came = |job| switches.iter().filter(|it| it.came.contains(&job)).count();
+        let waits = switches.iter().any(|it| it.left.contains(&hangs) && it.stragglers > 0);
+        (waits && came(hangs) > 3 && came(spins) > 3).then_some(())
+    });
+    assert!(status_of(pid, "State").unwrap().starts_with('D'));
+    drop(silent);
+    instance.tutti(&["cancel", "--now", &hangs.to_string(), &spins.to_string()]).expect(0);
+}
