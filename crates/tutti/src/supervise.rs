@@ -76,8 +76,11 @@ fn lock(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
 /// Whether this file still has this name: one who has just ended may have removed it after it was opened
 /// here, and the next would lock another.
 pub(crate) fn is_at(file: &File, path: &Path) -> bool {
-    let found = std::fs::metadata(path);
-    found.is_ok_and(|found| file.metadata().is_ok_and(|own| own.ino() == found.ino()))
+    let place = |it: std::fs::Metadata| (it.dev(), it.ino());
+    match (std::fs::metadata(path), file.metadata()) {
+        (Ok(found), Ok(own)) => place(found) == place(own),
+        _ => false,
+    }
 }
 
 /// Ends the daemons of this machine, which is one of a cluster, and its tasks.
