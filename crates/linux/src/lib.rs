@@ -20,6 +20,7 @@ pub mod ipc_namespace;
 pub mod pass;
 pub mod peer;
 pub mod pidfd;
+pub mod posix_queues;
 pub mod proc;
 pub mod reap;
 pub mod rt;

@@ -1,11 +1,15 @@
-//! System V shared memory that nobody uses any more.
+//! System V IPC that nobody uses any more.
 //!
-//! A segment outlives whoever made it. The kernel remembers the number of its maker, though, and when
-//! that was, so that it can be known whose it is. (Of semaphores and message queues it does not.)
+//! What was made outlives whoever made it. Of shared memory the kernel remembers the number of its maker,
+//! and when that was, so that it can be known whose it is. Of queues and semaphores it remembers the user,
+//! when they were made, and who used them last ([`used`]).
 
 use crate::text::read_text;
 use crate::{Error, Result};
 use std::path::Path;
+use std::str::FromStr;
+
+pub mod used;
 
 const SHM: &str = "/proc/sysvipc/shm";
 
@@ -29,29 +33,39 @@ pub struct Segment {
 /// The segments there are; none where the kernel has none.
 #[must_use]
 pub fn segments() -> Vec<Segment> {
-    parse(&read_text(Path::new(SHM)).unwrap_or_default())
+    parse(&read_text(Path::new(SHM)).unwrap_or_default(), segment)
 }
 
-/// The columns have names, since their number differs.
-fn parse(text: &str) -> Vec<Segment> {
+fn segment(line: &Line) -> Option<Segment> {
+    Some(Segment {
+        id: line.value("shmid")?,
+        bytes: line.value("size")?,
+        maker: line.value("cpid")?,
+        attached: line.value("nattch")?,
+        uid: line.value("cuid")?,
+        made_s: line.value("ctime")?,
+    })
+}
+
+/// A line of one of the kernel's tables. The columns have names, since their number differs.
+struct Line<'a> {
+    names: &'a [&'a str],
+    values: Vec<&'a str>,
+}
+
+impl Line<'_> {
+    fn value<T: FromStr>(&self, name: &str) -> Option<T> {
+        let at = self.names.iter().position(|known| *known == name)?;
+        self.values.get(at)?.parse().ok()
+    }
+}
+
+fn parse<T>(text: &str, make: impl Fn(&Line) -> Option<T>) -> Vec<T> {
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
-    let segment = |line: &str| {
-        let values: Vec<&str> = line.split_whitespace().collect();
-        let value = |name: &str| {
-            let at = names.iter().position(|known| *known == name)?;
-            values.get(at).copied()
-        };
-        Some(Segment {
-            id: value("shmid")?.parse().ok()?,
-            bytes: value("size")?.parse().ok()?,
-            maker: value("cpid")?.parse().ok()?,
-            attached: value("nattch")?.parse().ok()?,
-            uid: value("cuid")?.parse().ok()?,
-            made_s: value("ctime")?.parse().ok()?,
-        })
-    };
-    lines.filter_map(segment).collect()
+    let made =
+        |line: &str| make(&Line { names: &names, values: line.split_whitespace().collect() });
+    lines.filter_map(made).collect()
 }
 
 /// Removes a segment, unless somebody has attached it since.
@@ -61,14 +75,18 @@ fn parse(text: &str) -> Vec<Segment> {
 pub fn remove(segment: &Segment) -> Result<()> {
     // The number may be another's by now.
     if !segments().contains(segment) {
-        let source = std::io::Error::from_raw_os_error(libc::ENOENT);
-        return Err(Error::file("remove from", Path::new(SHM))(source));
+        return Err(gone(SHM));
     }
     // SAFETY: nothing is read or written through the pointer for this command.
     match unsafe { libc::shmctl(segment.id, libc::IPC_RMID, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(Error::last("shmctl(IPC_RMID)")),
     }
+}
+
+fn gone(table: &str) -> Error {
+    let source = std::io::Error::from_raw_os_error(libc::ENOENT);
+    Error::file("remove from", Path::new(table))(source)
 }
 
 #[cfg(test)]
@@ -87,8 +105,8 @@ mod tests {
             uid: 1001,
             made_s: 1_700_000_000,
         };
-        assert_eq!(parse(text), [expected]);
-        assert!(parse("").is_empty());
+        assert_eq!(parse(text, segment), [expected]);
+        assert!(parse("", segment).is_empty());
     }
 
     #[test]

@@ -1,12 +1,20 @@
-//! Shared memory (System V) that a job has left behind where it had no namespace of its own
+//! System V IPC that a job has left behind where it had no namespace of its own
 //! ([`tutti_linux::ipc_namespace`]).
 //!
-//! Removed is what is provably the job's: made by a process of it, while that lived, as its user, and
-//! attached by nobody now that all of them have ended. Of message queues and semaphores the kernel does
-//! not say who made them; they stay.
+//! Removed is shared memory that is provably the job's: made by a process of it, while that lived, as its
+//! user, and attached by nobody now that all of them have ended. Of message queues and semaphores the kernel
+//! does not say which process made them. They go if the job's user made them (or set them) in the job's
+//! time, if all whom the kernel names for having used them last were the job's, and if the user has no
+//! other process here that could want them. What nobody has used yet stays, and what other jobs of the
+//! user, or a shell of theirs, may have made: `tutti doctor --leftovers` lists it.
 
+use crate::supervise::RUNNING;
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tutti_linux::proc::{self, ProcessStat};
+use tutti_linux::sysvipc::used::{self, Used};
 use tutti_linux::sysvipc::{self, Segment};
 use tutti_linux::track::Life;
 use tutti_linux::track::events::boot_ns;
@@ -21,11 +29,26 @@ pub(super) fn remove_left(lives: &BTreeMap<i32, Life>, uid: u32) {
     }
     let booted_s = booted_s();
     for segment in sysvipc::segments().iter().filter(|it| is_left(it, lives, uid, booted_s)) {
-        if let Err(error) = sysvipc::remove(segment)
-            && !error.is_gone()
-        {
-            say!([System] "tutti agent: cannot remove shared memory {}: {error}", segment.id);
+        tell("shared memory", segment.id, sysvipc::remove(segment));
+    }
+    let mut used = used::all();
+    used.retain(|it| is_left_used(it, lives, uid, booted_s));
+    if !used.is_empty() && !has_other_processes(uid) {
+        for one in used {
+            let what = match one.kind {
+                used::Kind::Queue => "message queue",
+                used::Kind::Semaphores => "semaphores",
+            };
+            tell(what, one.id, used::remove(&one));
         }
+    }
+}
+
+fn tell(what: &str, id: i32, removed: tutti_linux::Result<()>) {
+    if let Err(error) = removed
+        && !error.is_gone()
+    {
+        say!([System] "tutti agent: cannot remove {what} {id}: {error}");
     }
 }
 
@@ -36,6 +59,31 @@ fn is_left(segment: &Segment, lives: &BTreeMap<i32, Life>, uid: u32, booted_s: u
         (from.saturating_sub(TOLERANCE_S)..=to).contains(&segment.made_s)
     };
     segment.attached == 0 && segment.uid == uid && lives.get(&segment.maker).is_some_and(is_time)
+}
+
+/// Whether a queue or semaphores may be theirs and nobody else is known to have used them.
+fn is_left_used(one: &Used, lives: &BTreeMap<i32, Life>, uid: u32, booted_s: u64) -> bool {
+    let seconds = |ns: u64| booted_s + ns / 1_000_000_000;
+    let from = lives.values().map(|life| seconds(life.born_ns)).min().unwrap_or(u64::MAX);
+    let to = lives.values().map(|life| seconds(life.ended_ns)).max().unwrap_or(0);
+    let is_time = |at_s| (from.saturating_sub(TOLERANCE_S)..=to + TOLERANCE_S).contains(&at_s);
+    one.uid == uid
+        && is_time(one.made_s)
+        && (one.used_s == 0 || is_time(one.used_s))
+        && !one.users.is_empty()
+        && one.users.iter().all(|user| lives.contains_key(user))
+}
+
+/// Whether a user has processes here that are not of this very program.
+fn has_other_processes(uid: u32) -> bool {
+    let file = |path: &str| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let own = file(RUNNING);
+    let is_other = |&pid: &i32| {
+        proc::user_ids(pid).is_ok_and(|ids| ids.contains(&uid))
+            && ProcessStat::read(pid).is_ok_and(|stat| !stat.has_ended())
+            && file(&format!("/proc/{pid}/exe")) != own
+    };
+    proc::all().iter().any(is_other)
 }
 
 /// When the machine was started, seconds since 1970.
@@ -62,5 +110,36 @@ mod tests {
         for made_s in [1_000_097, 1_000_113] {
             assert!(!check(Segment { made_s, ..segment }), "of another with that number");
         }
+    }
+
+    #[test]
+    fn what_only_the_job_is_known_to_have_used_is_its_own() {
+        const S: u64 = 1_000_000_000;
+        let lives = BTreeMap::from([
+            (7, Life { born_ns: 100 * S, ended_ns: 110 * S }),
+            (8, Life { born_ns: 104 * S, ended_ns: 120 * S }),
+        ]);
+        let queue = Used {
+            kind: used::Kind::Queue,
+            id: 1,
+            count: 0,
+            uid: 1000,
+            made_s: 1_000_105,
+            used_s: 1_000_115,
+            users: vec![7, 8],
+        };
+        let check = |one: &Used| is_left_used(one, &lives, 1000, 1_000_000);
+        assert!(check(&queue) && check(&Used { used_s: 0, ..queue.clone() }));
+        assert!(!check(&Used { users: vec![7, 9], ..queue }), "another has used it");
+        assert!(!check(&Used { users: Vec::new(), ..queue }), "nobody has");
+        assert!(!check(&Used { uid: 0, ..queue.clone() }), "another user's");
+        assert!(!check(&Used { made_s: 1_000_097, ..queue.clone() }), "made before");
+        assert!(!check(&Used { used_s: 1_000_123, ..queue }), "used since");
+    }
+
+    #[test]
+    fn this_program_is_no_other_process() {
+        assert!(has_other_processes(0), "the machine has init");
+        assert!(!has_other_processes(4_000_000_000));
     }
 }

@@ -23,7 +23,8 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     json: bool,
 
-    /// Show what instances that are gone have left: cgroups, directories, processes, shared memory
+    /// Show what instances that are gone have left: cgroups, directories, processes, and what nobody uses
+    /// any more: shared memory, message queues, semaphores
     #[arg(long)]
     leftovers: bool,
 
@@ -218,7 +219,7 @@ fn ipc() -> Finding {
         Err(error) => Finding::fair(
             "ipc",
             format!("message queues and semaphores that jobs leave stay: no namespaces ({error})"),
-            "see ipcs, ipcrm and /dev/mqueue; or have root start the instance (sudo tutti up)",
+            "tutti doctor --leftovers lists them; or have root start the instance (sudo tutti up)",
         ),
     }
 }

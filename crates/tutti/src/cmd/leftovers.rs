@@ -2,8 +2,9 @@
 //!
 //! Whose a thing is, its name says: cgroups and directories for temporary files are named after their
 //! instance, and an instance is gone when no daemon of it runs. Removed is only what is certainly that;
-//! all else is shown.
+//! all else is shown ([`super::leftover_ipc`]: shared memory, queues and semaphores).
 
+use super::leftover_ipc;
 use crate::exit::Exit;
 use crate::instance::{self, Instance, is_in_a_job};
 use crate::output::{fold, print, print_json, terminal_width};
@@ -15,8 +16,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tutti_linux::cgroup::{mount_points, processes_of};
 use tutti_linux::proc::{self, ProcessStat, command_line};
-use tutti_linux::sysvipc;
-use tutti_wire::units::format_bytes;
 
 /// How deep below a mount point a cgroup of ours can be: that of a user's service manager, and more.
 const DEPTH_MAX: u32 = 8;
@@ -26,8 +25,8 @@ const ATTEMPTS_MAX: u32 = 500;
 
 /// Something that was left.
 #[derive(Debug, Serialize)]
-struct Leftover {
-    /// `instance`, `cgroup`, `directory`, `process` or `memory`.
+pub(super) struct Leftover {
+    /// `instance`, `cgroup`, `directory`, `process`, `memory`, `queue` or `semaphores`.
     kind: &'static str,
     /// Which.
     name: String,
@@ -48,7 +47,7 @@ impl Leftover {
     }
 
     /// One that is only shown.
-    fn shown(kind: &'static str, name: String, text: String) -> Self {
+    pub(super) fn shown(kind: &'static str, name: String, text: String) -> Self {
         Self { kind, name, text, removable: false, removed: false, path: PathBuf::new() }
     }
 
@@ -70,7 +69,7 @@ pub(super) fn execute(remove: bool, json: bool) -> anyhow::Result<Exit> {
     found.extend(cgroups(&daemons));
     found.extend(directories(&daemons));
     found.extend(processes(&daemons));
-    found.extend(shared_memory());
+    found.extend(leftover_ipc::find());
     if remove {
         found.iter_mut().filter(|it| it.removable).for_each(Leftover::remove);
     }
@@ -255,23 +254,6 @@ fn processes(daemons: &Daemons) -> Vec<Leftover> {
         }
     }
     found
-}
-
-/// Shared memory whose maker has ended. Whose it was nobody can tell any more.
-fn shared_memory() -> Vec<Leftover> {
-    let euid = nix::unistd::geteuid();
-    let is_left = |segment: &sysvipc::Segment| {
-        segment.attached == 0
-            && (euid.is_root() || segment.uid == euid.as_raw())
-            && ProcessStat::read(segment.maker).is_err()
-    };
-    let leftover = |segment: sysvipc::Segment| {
-        let size = format_bytes(segment.bytes);
-        let text =
-            format!("{size} made by process {}, which has ended; see `man ipcrm`", segment.maker);
-        Leftover::shown("memory", segment.id.to_string(), text)
-    };
-    sysvipc::segments().into_iter().filter(is_left).map(leftover).collect()
 }
 
 #[cfg(test)]

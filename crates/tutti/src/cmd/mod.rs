@@ -13,6 +13,7 @@ mod explain;
 mod history;
 mod jobs;
 mod join_ssh;
+mod leftover_ipc;
 mod leftovers;
 mod list;
 mod nodes;

@@ -5,6 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -117,6 +118,73 @@ fn queues_and_semaphores_are_the_jobs_own_and_go_with_it() {
     let shared =
         crate::harness::Running::start(instance.command_as(nobody, &args)).wait().expect(0);
     assert_eq!(shared.text().lines().next(), own.to_str());
+}
+
+/// Queues and semaphores that a job of an ordinary user with the IPC of the node has left, as the audit
+/// shows them; they are removed then.
+struct LeftIpc {
+    queue: String,
+    set: String,
+    posix: String,
+    shown: String,
+}
+
+/// A user of whom the machine has no other process.
+fn lonely() -> u32 {
+    60_000 + std::process::id() % 5_000
+}
+
+impl LeftIpc {
+    fn by_job(instance: &Instance) -> Self {
+        let player = instance.share(&crate::harness::player()).display().to_string();
+        let posix = format!("/{}", instance.nap);
+        let args = ["run", "sh", "-c", &format!("{player} leave-ipc {posix}; sleep 0.1")];
+        let run = crate::harness::Running::start(instance.command_as(Some(lonely()), &args));
+        let done = run.wait().expect(0).text();
+        let (queue, set) = done.trim().split_once(' ').unwrap();
+        let shown = instance.tutti(&["doctor", "--leftovers"]).text();
+        // What is gone already is no matter.
+        let _ = Command::new("ipcrm").args(["-q", queue]).output();
+        let _ = Command::new("ipcrm").args(["-s", set]).output();
+        let place = instance.work.join("queues");
+        fs::create_dir_all(&place).unwrap();
+        let script =
+            format!("mount -t mqueue none {place} && rm {place}{posix}", place = place.display());
+        let unmounted = Command::new("unshare").args(["--mount", "sh", "-c", &script]).status();
+        assert!(unmounted.unwrap().success(), "the POSIX queue was gone");
+        Self { queue: queue.into(), set: set.into(), posix, shown }
+    }
+
+    fn shows(&self, kind: &str, name: &str) -> bool {
+        self.shown.contains(&format!("{kind} {name}: "))
+    }
+}
+
+#[test]
+fn queues_and_semaphores_of_the_node_go_with_the_job_that_alone_has_used_them() {
+    let instance = Instance::of_the_system_alone().up();
+    instance.tutti(&["params", "--class", "interactive", "ipc=node"]).expect(0);
+    let left = LeftIpc::by_job(&instance);
+    assert!(!left.shows("queue", &left.queue), "{}", left.shown);
+    assert!(!left.shows("semaphores", &left.set), "{}", left.shown);
+    // Of these the kernel says nothing but whose they are, and when they were used last.
+    assert!(left.shows("queue", &left.posix), "{}", left.shown);
+}
+
+#[test]
+fn while_their_user_has_other_processes_they_are_only_shown() {
+    let instance = Instance::of_the_system_alone().up();
+    instance.tutti(&["params", "--class", "interactive", "ipc=node"]).expect(0);
+    let mut other = Command::new("sleep");
+    let mut other = other.arg("1000").uid(lonely()).gid(lonely()).spawn().unwrap();
+    let left = LeftIpc::by_job(&instance);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert!(left.shows("queue", &left.queue), "{}", left.shown);
+    assert!(left.shows("semaphores", &left.set), "{}", left.shown);
+    let told = left.shown.lines().find(|line| line.starts_with("semaphores")).unwrap();
+    let whose = format!("3 semaphores of user {}", lonely());
+    assert!(told.contains(&whose) && told.contains("has ended"), "{told}");
 }
 
 #[test]

@@ -1,11 +1,16 @@
 /* What the end-to-end tests have their tasks do where a shell is too slow or too blunt. */
 #include <errno.h>
+#include <fcntl.h>
+#include <mqueue.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ipc.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -160,6 +165,18 @@ static int watch_child(char *nap) {
     }
 }
 
+/* Makes a queue with a message in it, a set of semaphores that it sets, and a POSIX queue of that name, and
+   leaves them: "QUEUE SET". */
+static int leave_ipc(const char *name) {
+    struct { long type; char text; } message = {1, 'x'};
+    int queue = msgget(IPC_PRIVATE, 0600), set = semget(IPC_PRIVATE, 3, 0600);
+    mqd_t posix = mq_open(name, O_CREAT | O_RDWR, 0600, NULL);
+    if (queue < 0 || set < 0 || posix < 0) return 1;
+    if (msgsnd(queue, &message, 1, 0) || semctl(set, 1, SETVAL, 2)) return 1;
+    printf("%d %d\n", queue, set);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     char *arg = argc > 2 ? argv[2] : "0";
@@ -172,5 +189,6 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "daemon")) return become_daemon(arg);
     if (!strcmp(what, "bomb")) return bomb();
     if (!strcmp(what, "watch-child")) return watch_child(arg);
+    if (!strcmp(what, "leave-ipc")) return leave_ipc(arg);
     return 2;
 }

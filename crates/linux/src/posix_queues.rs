@@ -1,0 +1,119 @@
+//! POSIX message queues, as files.
+//!
+//! The kernel shows them in a file system of their own, with their users and when they were last used. Where
+//! nobody has mounted that, root can do so without a place for it.
+
+use crate::proc;
+use std::collections::BTreeSet;
+use std::ffi::{CStr, OsString};
+use std::fs;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+const USUAL: &str = "/dev/mqueue";
+
+/// What `statfs` calls the file system (`MQUEUE_MAGIC` in the kernel).
+const MAGIC: i64 = 0x1980_0202;
+
+/// A command of `fsconfig`: all is said, make it.
+const CMD_CREATE: libc::c_uint = 6;
+
+/// A queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PosixQueue {
+    /// Its name, without the slash.
+    pub name: OsString,
+    /// Whose it is.
+    pub uid: u32,
+    /// When it was made or used last, seconds since 1970.
+    pub used_s: i64,
+    /// Whether a process has it open, of those that may be looked at.
+    pub open: bool,
+}
+
+/// The queues there are; none where they can't be seen.
+#[must_use]
+pub fn all() -> Vec<PosixQueue> {
+    if is_theirs(Path::new(USUAL)) {
+        return within(Path::new(USUAL));
+    }
+    mounted().map_or_else(Vec::new, |mount| {
+        within(&PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd())))
+    })
+}
+
+fn within(directory: &Path) -> Vec<PosixQueue> {
+    let entries: Vec<_> = fs::read_dir(directory).into_iter().flatten().flatten().collect();
+    if entries.is_empty() {
+        return Vec::new();
+    }
+    let open = open_files();
+    let queue = |entry: fs::DirEntry| {
+        let found = fs::metadata(directory.join(entry.file_name())).ok()?;
+        let open = open.contains(&(found.dev(), found.ino()));
+        Some(PosixQueue { name: entry.file_name(), uid: found.uid(), used_s: found.mtime(), open })
+    };
+    entries.into_iter().filter_map(queue).collect()
+}
+
+/// What processes have open, as devices and numbers on them.
+fn open_files() -> BTreeSet<(u64, u64)> {
+    let descriptors = |pid| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let files = proc::all().into_iter().flat_map(descriptors);
+    let names = files.filter_map(|entry| fs::metadata(entry.path()).ok());
+    names.map(|found| (found.dev(), found.ino())).collect()
+}
+
+fn is_theirs(directory: &Path) -> bool {
+    nix::sys::statfs::statfs(directory).is_ok_and(|found| found.filesystem_type().0 == MAGIC)
+}
+
+/// The file system, mounted nowhere; nothing without the privilege.
+fn mounted() -> Option<OwnedFd> {
+    let name: &CStr = c"mqueue";
+    // SAFETY: `name` ends with a NUL byte.
+    let context = descriptor(unsafe { libc::syscall(libc::SYS_fsopen, name.as_ptr(), 1) })?;
+    let null = std::ptr::null::<libc::c_char>();
+    // SAFETY: this command takes neither key nor value.
+    let made = unsafe {
+        libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), CMD_CREATE, null, null, 0)
+    };
+    // SAFETY: takes no pointer. As above, 1 is to close the descriptor on exec.
+    let mount = || unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), 1, 0) };
+    (made == 0).then(mount).and_then(descriptor)
+}
+
+fn descriptor(answer: libc::c_long) -> Option<OwnedFd> {
+    let number = i32::try_from(answer).ok().filter(|&number| number >= 0)?;
+    // SAFETY: the kernel has just opened it, for us.
+    Some(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+
+    #[test]
+    fn a_queue_is_seen_until_it_is_removed() {
+        let name = format!("tutti-test-{}", std::process::id());
+        let path = CString::new(format!("/{name}")).unwrap();
+        let null = std::ptr::null::<libc::mq_attr>();
+        // SAFETY: the name ends with a NUL byte; without attributes, the defaults hold.
+        let queue =
+            unsafe { libc::mq_open(path.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o600, null) };
+        assert!(queue >= 0, "{}", std::io::Error::last_os_error());
+        let find = || all().into_iter().find(|queue| queue.name == *name);
+        let found = find().unwrap();
+        let own = nix::unistd::geteuid().as_raw();
+        assert!(found.open);
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::mq_close(queue) }, 0);
+        assert!(!find().unwrap().open);
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::mq_unlink(path.as_ptr()) }, 0);
+        assert!(found.uid == own && found.used_s > 0, "{found:?}");
+        assert!(find().is_none());
+    }
+}
