@@ -56,6 +56,14 @@ pub struct Member {
     pub born_ns: u64,
 }
 
+impl Member {
+    /// Whether that is the process that was found, and not another with its number.
+    #[must_use]
+    pub const fn is(&self, seen: &Seen) -> bool {
+        self.pid == seen.pid && same(self.born_ns, seen.born_ns)
+    }
+}
+
 /// How many processes a task had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {

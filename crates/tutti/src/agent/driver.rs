@@ -717,8 +717,11 @@ impl Agent {
         let (job, task) = (launch.job, (launch.job, rank));
         let strays = self.jobs.get(&job).is_some_and(|it| it.group.is_none() && it.is_adopted());
         if strays {
-            self.end_what_is_left(task);
+            let left = self.tracker.members(task).iter().map(|it| it.pid).collect();
+            self.end_what_is_left(task, left);
         }
+        let runaways = self.tracker.runaways(task);
+        self.end_what_is_left(task, runaways);
         self.tracker.end_task(task).put_into(&mut usage);
         if let Some(record) = self.jobs.get_mut(&job) {
             usage.switches = record.switches.load(Ordering::Relaxed);
@@ -729,9 +732,12 @@ impl Agent {
         self.tell_controller(FromAgent::TaskEnded { launch, rank, status, detail, usage });
     }
 
-    /// Without a cgroup only the genealogy knows what adopted processes have left behind.
-    fn end_what_is_left(&mut self, task: TaskId) {
-        let left: Vec<i32> = self.tracker.members(task).iter().map(|it| it.pid).collect();
+    /// Without a cgroup only the genealogy knows what adopted processes have left behind, and it knows who has
+    /// left a cgroup.
+    fn end_what_is_left(&self, task: TaskId, left: Vec<i32>) {
+        if left.is_empty() {
+            return;
+        }
         if let Err(error) = kill_forest(&left) {
             say!([ProcessStuck] "tutti agent: cannot end what job {} has left: {error}", task.0);
         }

@@ -9,10 +9,12 @@
 //! is no subscription, and nothing wakes up.
 
 mod early;
+mod runaways;
 
 use crate::link::{Interest, Poller};
 use crate::outside::time as clock;
 use early::Early;
+use runaways::Watch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use tutti_core::{JobId, Orphans, Rank};
@@ -145,6 +147,8 @@ pub(super) struct Tracker {
     early: Early,
     /// When to read again; with events, nothing is read before that.
     due_ns: Option<u64>,
+    /// For those who leave their groups.
+    watch: Watch,
 }
 
 impl Tracker {
@@ -161,6 +165,7 @@ impl Tracker {
             late: VecDeque::new(),
             early: Early::default(),
             due_ns: None,
+            watch: Watch::default(),
         }
     }
 
@@ -254,6 +259,7 @@ impl Tracker {
         } else {
             self.early.has_begun(task);
         }
+        self.watch.over(&place);
         self.places.insert(task, place);
         match self.source {
             Source::Events(_) if is_told => {}
@@ -353,7 +359,7 @@ impl Tracker {
     /// When [`Tracker::on_time`] wants to be called.
     pub(super) fn due_ns(&self) -> Option<u64> {
         let kept = self.kept.as_ref().map(|&(_, until_ns)| until_ns);
-        self.due_ns.into_iter().chain(kept).min()
+        self.due_ns.into_iter().chain(kept).chain(self.watch.due_ns()).min()
     }
 
     /// There is something to read: it will be, together with what comes soon.
@@ -372,6 +378,7 @@ impl Tracker {
     /// Reads what has come, if it is time to; says whether it was.
     pub(super) fn on_time(&mut self, now_ns: u64, poller: &Poller, token: u64) -> bool {
         self.kept.take_if(|&mut (_, until_ns)| until_ns <= now_ns);
+        self.watch_runaways(now_ns);
         if self.due_ns.is_none_or(|due| due > now_ns) {
             return false;
         }
@@ -459,6 +466,7 @@ impl Tracker {
     }
 
     fn scan(&mut self, task: TaskId) {
+        self.bring_back(task);
         if let Some(place) = self.places.get(&task) {
             let known = self.forest.members(task);
             self.forest.repair(task, &track::seen(&place.processes(&known)));
@@ -517,3 +525,6 @@ fn words(error: &tutti_linux::Error) -> String {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     format!("{error}{}", cause.unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests;

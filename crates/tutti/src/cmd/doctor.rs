@@ -131,10 +131,7 @@ fn cgroups() -> Vec<Finding> {
             return without_cgroups(&reason.to_string());
         }
     };
-    let mut findings = vec![Finding::good(
-        "tracking",
-        format!("cgroup v2 in {}: no process can leave its task", parent_of(&hierarchy)),
-    )];
+    let mut findings = vec![tracking(&hierarchy)];
     findings.push(match freeze_cost(&hierarchy) {
         Ok(cost) => Finding::good(
             "freezer",
@@ -158,6 +155,25 @@ fn cgroups() -> Vec<Finding> {
     }
     let _ = hierarchy.remove();
     findings
+}
+
+/// A user's own subtree is also that of the user's tasks.
+fn tracking(hierarchy: &Hierarchy) -> Finding {
+    let place = format!("cgroup v2 in {}", parent_of(hierarchy));
+    if nix::unistd::geteuid().is_root() {
+        return Finding::good("tracking", format!("{place}: no process can leave its task"));
+    }
+    let text = match ProcessEvents::subscribe(EVENTS_BYTES) {
+        Ok(_) => {
+            "which is yours, as the tasks are: one that writes to its files on purpose may leave its task; it is \
+             brought back within a second, and ended with the task at the latest"
+        }
+        Err(_) => {
+            "which is yours, as the tasks are: one that writes to its files on purpose may leave its task, and \
+             nobody knows (see births)"
+        }
+    };
+    Finding::fair("tracking", format!("{place}, {text}"), "have root start it: sudo tutti up")
 }
 
 /// What an ordinary user without a subtree of their own has to do with.

@@ -335,6 +335,10 @@ impl Job {
                     self.end_unstarted(index, TaskStatus::Signaled(9), String::new(), context);
                 }
                 Phase::Running(process) if process.minder.is_some() => kill_below(process),
+                // One in a group that is its own may have left it.
+                Phase::Running(process) if context.uid != 0 => {
+                    let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
+                }
                 Phase::Adopted(adopted) if self.cgroup.is_none() => adopted.kill(),
                 _ => {}
             }

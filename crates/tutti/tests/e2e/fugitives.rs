@@ -79,8 +79,15 @@ impl Scene {
         }
     }
 
-    /// Submits a job that tries it, and waits until it has.
+    /// Submits a job that tries it, and waits until it has; it must not have moved.
     fn submit(&self, way: &str, need: &Need) -> u64 {
+        let (job, told) = self.submit_whatever(way, need);
+        assert_eq!(told, "moved 0\n", "{way}: it has moved itself to another cgroup");
+        job
+    }
+
+    /// The same, with what it says of how often it has moved.
+    fn submit_whatever(&self, way: &str, need: &Need) -> (u64, String) {
         let out = self.instance.work.join(format!("out-{way}"));
         let (program, more) = (self.program.display().to_string(), self.argument(need));
         let out_name = out.display().to_string();
@@ -90,9 +97,8 @@ impl Scene {
         let told = eventually(&format!("{way}: an attempt"), || {
             fs::read_to_string(&out).ok().filter(|text| text.contains("moved"))
         });
-        assert_eq!(told, "moved 0\n", "{way}: it has moved itself to another cgroup");
         eventually(&format!("{way}: a sleep"), || self.sleeps().first().copied());
-        job
+        (job, told)
     }
 
     /// The sleeps of the fugitives.
@@ -169,6 +175,23 @@ fn nor_in_one_of_his_own_without_cgroups() {
     }
     let doctor = scene.tutti(&["doctor"]).text();
     assert!(doctor.contains("becomes another user"), "{doctor}");
+}
+
+#[test]
+fn who_leaves_a_cgroup_that_is_his_own_is_brought_back() {
+    let scene = Scene::new(Instance::of_nobody_with_groups().up());
+    let doctor = scene.tutti(&["doctor"]).text();
+    assert!(doctor.contains("brought back within a second"), "{doctor}");
+    for (way, need) in &WAYS {
+        let (job, told) = scene.submit_whatever(way, need);
+        // The subtree is his: nothing keeps him from moving about in it.
+        assert_eq!(told != "moved 0\n", way.starts_with("cgroup"), "{way}: {told}");
+        scene.suspend(way, job);
+        scene.end(way, job);
+    }
+    // Also who is outside at the very moment at which his task ends.
+    let (job, _) = scene.submit_whatever(WAYS[8].0, &WAYS[8].1);
+    scene.end(WAYS[8].0, job);
 }
 
 #[test]

@@ -237,6 +237,8 @@ pub(crate) struct Instance {
     /// Keeps it apart from others, for a system instance.
     cluster: Option<String>,
     user: Option<u32>,
+    /// A cgroup that is the user's, in which all verbs are started.
+    subtree: Option<PathBuf>,
     /// The program under test.
     pub(crate) program: PathBuf,
     before: BTreeSet<PathBuf>,
@@ -260,6 +262,22 @@ impl Instance {
     pub(crate) fn of_nobody() -> Self {
         let alone = STAGE.write().unwrap_or_else(PoisonError::into_inner);
         Self::make(Hold::Alone(alone), Some(NOBODY), None)
+    }
+
+    /// The same with a cgroup of the user's own, as service managers hand them over.
+    pub(crate) fn of_nobody_with_groups() -> Self {
+        let mut instance = Self::of_nobody();
+        let top = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
+        let top = top.into_iter().find(|top| top.join("cgroup.procs").exists()).unwrap();
+        let name = instance.dir.file_name().unwrap().to_str().unwrap();
+        let subtree = top.join(name.replace("te2e", "of-nobody"));
+        fs::create_dir(&subtree).unwrap();
+        let files = ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"];
+        for file in files.map(|file| subtree.join(file)) {
+            std::os::unix::fs::chown(file, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        instance.subtree = Some(subtree);
+        instance
     }
 
     /// An instance of a user without privileges, once this one has ended.
@@ -301,6 +319,7 @@ impl Instance {
             work,
             cluster,
             user,
+            subtree: None,
             program,
             before: shared_files(),
             _hold: hold,
@@ -346,7 +365,7 @@ impl Instance {
         let mut command = match user {
             None => Command::new(&self.program),
             Some(user) => {
-                let mut command = Command::new("setpriv");
+                let mut command = self.starter();
                 let user = user.to_string();
                 command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
                 command.arg(&self.program);
@@ -364,6 +383,15 @@ impl Instance {
         }
         command.env("NAP", &self.nap);
         command
+    }
+
+    /// What becomes another user, in the subtree if there is one.
+    fn starter(&self) -> Command {
+        let Some(subtree) = &self.subtree else { return Command::new("setpriv") };
+        let mut shell = Command::new("sh");
+        let enter = "echo $$ > \"$0\" && exec setpriv \"$@\"";
+        shell.args(["-c", enter]).arg(subtree.join("cgroup.procs"));
+        shell
     }
 
     #[track_caller]
@@ -602,6 +630,10 @@ fn clear_away(instance: &Instance) {
     }
     let _ = fs::remove_dir_all(&instance.dir);
     let _ = fs::remove_dir_all(&instance.work);
+    if let Some(subtree) = &instance.subtree {
+        let _ = fs::write(subtree.join("cgroup.kill"), "1");
+        remove_groups(subtree);
+    }
 }
 
 fn remove_groups(path: &Path) {

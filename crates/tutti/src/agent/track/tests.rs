@@ -1,0 +1,36 @@
+use super::*;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+const TASK: TaskId = (JobId(1), Rank(0));
+
+/// Makes hundreds that end at once, then one that stays; ends when it is told something.
+const LINE: &str = "i=0; while [ $i -lt 300 ]; do (:); i=$((i+1)); done; sleep 1000 & echo up; \
+    read x; kill $!";
+
+#[test]
+fn what_is_lost_when_events_overflow_is_found_by_a_look() {
+    let mut tracker = Tracker::new();
+    // Room for a few.
+    tracker.source = Source::Events(ProcessEvents::subscribe(4 << 10).unwrap());
+    tracker.jobs.insert(TASK.0);
+    let mut shell = Command::new("sh")
+        .args(["-c", LINE])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let root = shell.id().cast_signed();
+    tracker.started(TASK, root, Place::Trees(vec![root]), Begun::Now);
+    assert!(tracker.count(TASK.0).whole);
+    let mut line = String::new();
+    BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    tracker.catch_up();
+    let known: Vec<_> = tracker.forest.members(TASK).iter().map(|it| (it.pid, it.parent)).collect();
+    let whole = tracker.count(TASK.0).whole;
+    shell.stdin.take().unwrap().write_all(b"\n").unwrap();
+    shell.wait().unwrap();
+    assert!(!whole, "that something was lost is not known");
+    let [(first, None), (_, Some(parent))] = known[..] else { panic!("{known:?}") };
+    assert_eq!((first, parent), (root, root));
+}
