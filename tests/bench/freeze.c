@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two groups of busy processes take turns by the freezer of cgroup2, with nothing around it: what a
-// switch costs at least.
+// Two groups of processes take turns by the freezer of cgroup2, with nothing around it: what a switch
+// costs at least.
 //
-//   freeze DIRECTORY PROCESSES SWITCHES PAUSE_MS
+//   freeze DIRECTORY PROCESSES busy|idle SWITCHES PAUSE_MS
 //
 // Makes the groups a and b in DIRECTORY, each with a binary tree of so many processes. Prints the
 // microseconds of each switch, from the request to freeze one to the other's being thawed, one a line.
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int gun[2], ready[2];
+static int gun[2], ready[2], idle;
 
 static void nap(long us) { nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL); }
 
@@ -37,7 +37,7 @@ static int file(const char *group, const char *name, int flags)
     return fd;
 }
 
-// This process is the top of a tree of n. It is busy once all are there.
+// This process is the top of a tree of n. It begins once all are there.
 static void tree(int n)
 {
     for (int half = 0; half < 2; half++) {
@@ -47,14 +47,16 @@ static void tree(int n)
     }
     char byte = 0;
     if (write(ready[1], &byte, 1) != 1 || read(gun[0], &byte, 1) != 0) _exit(1);
-    for (volatile unsigned long i = 0;; i++) {}
+    for (volatile unsigned long i = 0;; i++)
+        if (idle) pause();
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 5) return fprintf(stderr, "freeze DIRECTORY PROCESSES SWITCHES PAUSE_MS\n"), 2;
-    int n = atoi(argv[2]), switches = atoi(argv[3]), freezer[2], events[2];
-    long pause_us = atol(argv[4]) * 1000;
+    if (argc != 6) return fprintf(stderr, "freeze DIRECTORY PROCESSES busy|idle SWITCHES PAUSE_MS\n"), 2;
+    int n = atoi(argv[2]), switches = atoi(argv[4]), freezer[2], events[2];
+    long pause_us = atol(argv[5]) * 1000;
+    idle = !strcmp(argv[3], "idle");
     char group[2][4000], text[256];
     if (pipe(gun) || pipe(ready)) return 1;
     for (int g = 0; g < 2; g++) {

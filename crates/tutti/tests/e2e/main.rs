@@ -8,6 +8,7 @@
 mod access;
 mod accounts;
 mod adopt;
+mod bench;
 mod classes;
 mod cli;
 mod cluster;

@@ -8,6 +8,7 @@
 use crate::exit::Exit;
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use std::hint::black_box;
 use std::io::{PipeReader, Read, Write};
 use std::path::PathBuf;
@@ -16,12 +17,49 @@ use std::time::{Duration, Instant};
 use tutti_linux::clock::monotonic_ns;
 
 /// What the processes do once all are there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
     /// Use as much processor time as they get.
     Busy,
     /// Sleep.
     Idle,
+}
+
+impl Kind {
+    /// As the command line has it.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Idle => "idle",
+        }
+    }
+
+    /// How many a tree may have on this machine.
+    pub(super) fn most(self) -> u32 {
+        match self {
+            Self::Busy => BUSY_MAX_PER_PROCESSOR.saturating_mul(super::processors()),
+            Self::Idle => PROCESSES_MAX,
+        }
+    }
+
+    /// Whether a tree may have so many.
+    ///
+    /// # Errors
+    /// With how many it may have, and what to do instead.
+    pub(super) fn allows(self, processes: u32) -> anyhow::Result<()> {
+        let most = self.most();
+        let instead = match self {
+            Self::Busy => {
+                ": more would keep everybody else from running for minutes; \
+                 processes that are idle may be more"
+            }
+            Self::Idle => "",
+        };
+        let kind = self.word();
+        ensure!((1..=most).contains(&processes), "1 to {most} {kind} processes{instead}");
+        Ok(())
+    }
 }
 
 #[derive(Args, Debug)]
@@ -57,11 +95,17 @@ pub(super) struct ProcessesArgs {
 /// As many as a test can want; a slip of the finger must not fill the machine.
 const PROCESSES_MAX: u32 = 20_000;
 
+/// Each of so many that are busy gets a processor every other second: with more, whoever is to end them is
+/// as slow as they are.
+const BUSY_MAX_PER_PROCESSOR: u32 = 500;
+
 /// How often it is looked whether the other tree is complete.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 pub(super) fn execute(args: &ProcessesArgs) -> anyhow::Result<Exit> {
-    ensure!((1..=PROCESSES_MAX).contains(&args.processes), "1 to {PROCESSES_MAX} processes");
+    if !args.inner {
+        args.kind.allows(args.processes)?;
+    }
     let end = Instant::now() + Duration::from_secs(args.seconds);
     let children = if args.inner { inner(args)? } else { root(args, end)? };
     match args.kind {
@@ -117,10 +161,6 @@ fn subtrees(
     stdio: impl Fn() -> std::io::Result<(Stdio, Stdio)>,
 ) -> anyhow::Result<Vec<Child>> {
     let below = args.processes - 1;
-    let kind = match args.kind {
-        Kind::Busy => "busy",
-        Kind::Idle => "idle",
-    };
     let mut children = Vec::new();
     for half in [below.div_ceil(2), below / 2] {
         if half == 0 {
@@ -137,7 +177,7 @@ fn subtrees(
             .args(["--inner", "--seconds"])
             .arg(args.seconds.to_string())
             .arg(half.to_string())
-            .arg(kind)
+            .arg(args.kind.word())
             .stdin(stdin)
             .stdout(stdout)
             .spawn()
@@ -170,4 +210,19 @@ fn spin(end: Instant) -> Vec<(u64, u64)> {
     }
     stretches.push((begin, last));
     stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_may_be_idle_but_not_busy() {
+        let thousands = BUSY_MAX_PER_PROCESSOR * super::super::processors() + 1;
+        assert!(Kind::Busy.allows(thousands - 1).is_ok() && Kind::Busy.allows(0).is_err());
+        let refused = Kind::Busy.allows(thousands).unwrap_err().to_string();
+        assert!(refused.contains("idle may be more"), "{refused}");
+        assert!(Kind::Idle.allows(thousands.min(PROCESSES_MAX)).is_ok());
+        assert!(Kind::Idle.allows(PROCESSES_MAX + 1).is_err());
+    }
 }

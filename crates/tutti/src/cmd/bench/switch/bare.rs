@@ -2,6 +2,7 @@
 
 use super::super::contend::find_program;
 use super::super::scratch::Scratch;
+use super::trees::Shape;
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,11 +20,13 @@ pub(super) struct Bare {
 }
 
 impl Bare {
-    /// Nothing where there is no C compiler, or no cgroup.
-    pub(super) fn new(scratch: &Scratch) -> anyhow::Result<Option<Self>> {
-        let Some(compiler) = find_program("cc") else { return Ok(None) };
+    /// # Errors
+    /// If there is no C compiler, or no cgroup for it; with what to do about that.
+    pub(super) fn new(scratch: &Scratch) -> anyhow::Result<Self> {
+        let compiler = find_program("cc")
+            .context("there is no C compiler: install the package gcc, or another with cc")?;
         let name = format!("tutti-bench-{}", std::process::id());
-        let Ok(hierarchy) = Hierarchy::find(&name) else { return Ok(None) };
+        let hierarchy = Hierarchy::find(&name)?;
         let (source, program) = (scratch.path("freeze.c"), scratch.path("freeze"));
         std::fs::write(&source, SOURCE)
             .with_context(|| format!("cannot write {}", source.display()))?;
@@ -31,15 +34,16 @@ impl Bare {
             Command::new(compiler).arg("-O2").arg("-o").args([&program, &source]).output()?;
         let why = String::from_utf8_lossy(&done.stderr);
         ensure!(done.status.success(), "cc could not compile freeze.c: {why}");
-        Ok(Some(Self { program, hierarchy }))
+        Ok(Self { program, hierarchy })
     }
 
-    /// The median of so many switches between two trees of `processes`, microseconds.
-    pub(super) fn median_us(&self, processes: u32, switches: u64) -> anyhow::Result<u64> {
+    /// The median of so many switches between two trees, microseconds.
+    pub(super) fn median_us(&self, shape: Shape, switches: u64) -> anyhow::Result<u64> {
         let directory: &Path = self.hierarchy.path();
         let done = Command::new(&self.program)
             .arg(directory)
-            .args([processes.to_string(), switches.to_string(), PAUSE_MS.to_string()])
+            .args([shape.processes.to_string(), shape.kind.word().to_owned()])
+            .args([switches.to_string(), PAUSE_MS.to_string()])
             .output()?;
         let why = String::from_utf8_lossy(&done.stderr);
         ensure!(done.status.success(), "freeze.c failed: {why}");

@@ -2,11 +2,14 @@
 //! process-tracking paper's figures 3 to 5.
 
 use super::super::contend::{median, ms};
+use super::super::figures::Figure;
+use super::super::processes::Kind;
 use super::super::processors;
 use super::super::scratch::Scratch;
 use super::model::{self, Stops};
-use super::trees::{Trees, Wanted};
-use super::{Bench, made_ns, progress};
+use super::rows::made_ns;
+use super::trees::{Shape, Trees, Wanted};
+use super::{Bench, progress};
 use crate::cmd::own::OwnInstance;
 use crate::output::{Align, Table};
 use serde::Serialize;
@@ -18,6 +21,8 @@ use tutti_sim::picture::{Mark, Panel2d, Plot, PlotCurve, Scale, save};
 /// Those of the paper.
 const SIZES: [u32; 3] = [3, 7, 15];
 const RETRIES_MS: [u32; 6] = [1, 2, 5, 10, 20, 50];
+/// The one that the paper recommends.
+const RETRY_BEST_MS: u32 = 5;
 /// The paper's own order is measured for every size, the others for the largest.
 const PAPERS: &str = "depth-first";
 const OTHERS: [&str; 3] = ["breadth-first", "hybrid", "all-at-once"];
@@ -115,7 +120,8 @@ impl Curves {
         own.set("traversal", OTHERS[2])?;
         own.set("retry_interval", "1ms")?;
         progress(&format!("switch: {processes} processes a job on {count}, by retry interval"));
-        let trees = Trees::start(own, scratch, "signal", processes, &[])?;
+        let shape = Shape { processes, kind: Kind::Busy };
+        let trees = Trees::start(own, scratch, "signal", shape, &[])?;
         for order in [PAPERS].into_iter().chain(OTHERS) {
             if order != PAPERS && processes != SIZES[SIZES.len() - 1] {
                 continue;
@@ -130,7 +136,7 @@ impl Curves {
             }
         }
         trees.end()?;
-        let trees = Trees::start(own, scratch, "freeze", processes, &[])?;
+        let trees = Trees::start(own, scratch, "freeze", shape, &[])?;
         let records = trees.records(wanted, set_quantum(own, 0)?)?;
         self.add(processes, FREEZER, 0, records.iter().map(made_ns));
         trees.end()
@@ -227,6 +233,22 @@ impl Curves {
                 ),
             ),
         ]
+    }
+
+    /// How near the model is at the interval that the paper recommends, for the table of figures.
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let of = |point: &Point| {
+            let what = format!(
+                "signals, {} busy processes on {}, retry {} ms: switch; equation 9; if all must run to stop",
+                point.processes, point.processors, point.retry_ms
+            );
+            let modelled = [point.model_us, point.model_linux_us].into_iter().flatten();
+            let shown: Vec<String> =
+                [point.median_us].into_iter().chain(modelled).map(ms).collect();
+            Figure::shown(&what, shown.join("; "))
+        };
+        let is_shown = |point: &&Point| point.order == PAPERS && point.retry_ms == RETRY_BEST_MS;
+        self.points.iter().filter(is_shown).map(of).collect()
     }
 
     pub(super) fn text(&self) -> String {

@@ -5,8 +5,10 @@
 //! a job ran for about a slot, it was switched.
 
 use super::super::contend::{median, ms};
+use super::super::figures::Figure;
+use super::super::processes::Kind;
 use super::super::scratch::Scratch;
-use super::trees::Trees;
+use super::trees::{Shape, Trees};
 use crate::cmd::own::{OwnInstance, percentile};
 use anyhow::{Context, ensure};
 use serde::Serialize;
@@ -21,7 +23,7 @@ const QUANTUM: Nanos = Nanos::from_millis(50);
 pub(super) struct Gaps {
     processes: u32,
     gaps: usize,
-    pub(super) median_us: u64,
+    median_us: u64,
     p99_us: u64,
 }
 
@@ -31,7 +33,8 @@ pub(super) fn measure(own: &OwnInstance, scratch: &Scratch, seconds: u32) -> any
     std::fs::create_dir(&directories)?;
     let more = ["--seconds".into(), seconds.to_string().into(), "--stretches".into()];
     let more: Vec<_> = more.into_iter().chain([directories.clone().into_os_string()]).collect();
-    let trees = Trees::start(own, scratch, "freeze", PROCESSES, &more)?;
+    let shape = Shape { processes: PROCESSES, kind: Kind::Busy };
+    let trees = Trees::start(own, scratch, "freeze", shape, &more)?;
     for job in trees.jobs() {
         own.wait(job)?;
     }
@@ -87,12 +90,12 @@ impl Gaps {
             self.gaps
         )
     }
-}
 
-impl Gaps {
-    /// For the table of figures.
-    pub(super) fn measured(&self) -> String {
-        format!("{} (99 %: {})", ms(self.median_us), ms(self.p99_us))
+    /// The line of the table of figures.
+    pub(super) fn figure(&self) -> Figure {
+        let what = format!("what a job of {} processes sees of a switch", self.processes);
+        let measured = format!("{} (99 %: {})", ms(self.median_us), ms(self.p99_us));
+        Figure::goal(&what, measured, "median under 1.00 ms", self.median_us < 1000)
     }
 }
 

@@ -1,5 +1,6 @@
-//! Two jobs that are trees of busy processes and take turns.
+//! Two jobs that are trees of processes and take turns.
 
+use super::super::processes::Kind;
 use super::super::scratch::Scratch;
 use super::super::{options, processors};
 use crate::cmd::own::OwnInstance;
@@ -22,6 +23,13 @@ pub(super) struct Wanted {
     pub(super) patience: u32,
 }
 
+/// What each of the jobs is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) processes: u32,
+    pub(super) kind: Kind,
+}
+
 /// How long two trees may take to be complete, for each of their processes, and at least.
 const READY_PER_PROCESS: Duration = Duration::from_millis(100);
 const READY_LEAST: Duration = Duration::from_secs(20);
@@ -33,27 +41,26 @@ pub(super) struct Trees<'a> {
 }
 
 impl<'a> Trees<'a> {
-    /// Starts both, of so many processes each, which are switched by `method`, and waits until they are
-    /// complete.
+    /// Starts both, which are switched by `method`, and waits until they are complete.
     pub(super) fn start(
         own: &'a OwnInstance,
         scratch: &Scratch,
         method: &str,
-        processes: u32,
+        shape: Shape,
         more: &[OsString],
     ) -> anyhow::Result<Self> {
         let class = ClassName::new(&format!("bench-{method}"));
         let settings = vec![("control".into(), method.into())];
         own.ask(&Request::SetClass { class: class.clone(), settings })?;
         let ready = ["first", "second"]
-            .map(|name| scratch.path(format!("{method}-{processes}-{}-{name}", count(scratch))));
+            .map(|name| scratch.path(format!("{method}-{}-{name}", count(scratch))));
         let [first, second] = &ready;
         let (first, second) = (
-            submit(own, &class, processes, (first, second), more)?,
-            submit(own, &class, processes, (second, first), more)?,
+            submit(own, &class, shape, (first, second), more)?,
+            submit(own, &class, shape, (second, first), more)?,
         );
         let trees = Self { own, jobs: [first, second] };
-        trees.wait_for(&ready, processes)?;
+        trees.wait_for(&ready, shape.processes)?;
         Ok(trees)
     }
 
@@ -122,7 +129,7 @@ impl Drop for Trees<'_> {
 fn submit(
     own: &OwnInstance,
     class: &ClassName,
-    processes: u32,
+    shape: Shape,
     (ready, beside): (&Path, &Path),
     more: &[OsString],
 ) -> anyhow::Result<JobId> {
@@ -133,8 +140,8 @@ fn submit(
         std::env::current_exe()?.into_os_string(),
         "bench".into(),
         "processes".into(),
-        processes.to_string().into(),
-        "busy".into(),
+        shape.processes.to_string().into(),
+        shape.kind.word().into(),
         "--ready".into(),
         ready.into(),
         "--beside".into(),
