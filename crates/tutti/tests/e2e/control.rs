@@ -121,11 +121,13 @@ fn a_process_with_all_below_it_can_be_suspended() {
     running.wait().expect(137);
 }
 
-#[test]
-fn a_parent_does_not_see_that_its_child_was_suspended() {
+/// What a parent that asks for every change of its child's state is told while its job is suspended and
+/// resumed ten times.
+fn changes_seen(class: &str) -> Vec<String> {
     let instance = Instance::new().up();
+    instance.tutti(&["params", "--class", "polite", "control=signal"]).expect(0);
     let player = player().display().to_string();
-    let running = instance.start(&["run", &player, "watch-child", &instance.nap]);
+    let running = instance.start(&["run", "--class", class, &player, "watch-child", &instance.nap]);
     running.wait_for("child ");
     for _ in 0..10 {
         instance.tutti(&["suspend", "1"]).expect(0);
@@ -133,10 +135,23 @@ fn a_parent_does_not_see_that_its_child_was_suspended() {
         instance.tutti(&["resume", "1"]).expect(0);
         instance.wait_for_state(1, "running");
     }
-    let child = running.out().trim().strip_prefix("child ").unwrap().to_owned();
+    let child = running.out().lines().next().unwrap().strip_prefix("child ").unwrap().to_owned();
     instance.tutti(&["signal", "TERM", &format!("1.0/{child}")]).expect(0);
     let out = running.wait().expect(0).text();
-    assert_eq!(out.lines().skip(1).collect::<Vec<_>>(), ["ended"]);
+    out.lines().skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_parent_does_not_see_that_its_child_was_suspended() {
+    assert_eq!(changes_seen("interactive"), ["ended"]);
+}
+
+#[test]
+fn nor_by_signals_that_it_was_stopped() {
+    // Who asks for it is told that a child goes on, but never that one has stopped.
+    let mut seen = changes_seen("polite");
+    assert_eq!(seen.pop().as_deref(), Some("ended"));
+    assert!(seen.iter().all(|change| change == "continued"), "{seen:?}");
 }
 
 #[test]
