@@ -196,17 +196,20 @@ fn jobs_of_several_nodes_are_accounted_for() {
 fn memory_and_what_goes_to_a_disk_are_as_the_kernel_counted_them() {
     let instance = Instance::new().up();
     let player = crate::harness::player().display().to_string();
-    instance.tutti(&["run", &player, "hog", "64"]).expect(0);
-    let usage = history(&instance, 1)["job"]["usage"].clone();
-    let mib = usage["memory_peak_bytes"].as_u64().unwrap() >> 20;
-    assert!((64..80).contains(&mib), "{usage}");
+    // By its process; and by its group, which it has if it is limited.
+    for (job, limit) in [(1, &[][..]), (2, &["-m", "500M"])] {
+        instance.tutti(&[&["run"], limit, &[&player, "hog", "64"]].concat()).expect(0);
+        let usage = history(&instance, job)["job"]["usage"].clone();
+        let mib = usage["memory_peak_bytes"].as_u64().unwrap() >> 20;
+        assert!((64..80).contains(&mib), "{usage}");
+    }
     // Past the page cache, or nobody could tell whose bytes they are. A shell's account has those of its
     // children that have ended; on a file system that is memory it is 0.
     let line = "dd if=/dev/zero of=written bs=1M count=16 oflag=direct 2> dd.log; \
         sed -n 's/^write_bytes: //p' /proc/$$/io";
     let told = instance.tutti(&["run", "sh", "-c", line]).expect(0).text();
     let told: u64 = told.trim().parse().unwrap();
-    let usage = history(&instance, 2)["job"]["usage"].clone();
+    let usage = history(&instance, 3)["job"]["usage"].clone();
     let written = usage["written_bytes"].as_u64().unwrap();
     assert!((told..told + (1 << 20)).contains(&written), "{told}: {usage}");
 }
