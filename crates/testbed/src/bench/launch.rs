@@ -1,6 +1,6 @@
 //! From a command line on the first node to the end of what ran on all of them.
 
-use super::{Bench, Figure, NS_PER_MS, median};
+use super::{Bench, Figure, INIT, NS_PER_MS, median};
 
 /// Ranks on each node where a large MPI job starts.
 const RANKS_PER_NODE: usize = 8;
@@ -21,7 +21,7 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
             all < 25.0,
         ),
     ];
-    if let Some(program) = bench.mpi_program("init")? {
+    if let Some(program) = bench.mpi_program(&INIT)? {
         let each = RANKS_PER_NODE.to_string();
         let line = ["tutti", "run", "-N", &nodes, "--tasks-per-node", &each, &program];
         let took = median(bench.time(bench.rounds(5, 1), &line)?) / NS_PER_MS;

@@ -113,19 +113,32 @@ impl Bench {
     }
 
     /// A program of `tests/mpi`, compiled; nothing without MPICH's compiler.
-    fn mpi_program(&self, name: &str) -> anyhow::Result<Option<String>> {
-        let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/mpi/{name}.c"));
-        let program = self.bed.directory().join(name);
+    fn mpi_program(&self, program: &MpiProgram) -> anyhow::Result<Option<String>> {
+        let built = self.bed.directory().join(program.name);
+        let source = built.with_extension("c");
+        std::fs::write(&source, program.source)
+            .with_context(|| format!("cannot write {}", source.display()))?;
         let mut compiler = Command::new("mpicc.mpich");
-        compiler.args(["-O2", "-o"]).args([&program, &source]).arg("-lm").stdin(Stdio::null());
+        compiler.args(["-O2", "-o"]).args([&built, &source]).arg("-lm").stdin(Stdio::null());
         match compiler.output() {
-            Ok(done) if done.status.success() => Ok(Some(program.display().to_string())),
+            Ok(done) if done.status.success() => Ok(Some(built.display().to_string())),
             Ok(done) => bail!("mpicc.mpich: {}", String::from_utf8_lossy(&done.stderr).trim()),
             Err(_) => Ok(None),
         }
     }
 }
+
+/// A program in C that is part of this one: the sources need not be where it runs.
+struct MpiProgram {
+    name: &'static str,
+    source: &'static str,
+}
+
+const ALLTOALL: MpiProgram =
+    MpiProgram { name: "alltoall", source: include_str!("../../../../tests/mpi/alltoall.c") };
+
+const INIT: MpiProgram =
+    MpiProgram { name: "init", source: include_str!("../../../../tests/mpi/init.c") };
 
 /// Measures, and prints a table.
 ///

@@ -1,6 +1,6 @@
 //! Two MPI jobs with a rank on each node, in turns, against one after the other.
 
-use super::{Bench, Figure, median};
+use super::{ALLTOALL, Bench, Figure, median};
 use std::time::Instant;
 
 const ONE_AFTER_THE_OTHER: &str = "tutti run -N $1 -n $1 --exclusive \"${@:2}\" > /dev/null; tutti run -N $1 -n $1 --exclusive \"${@:2}\" > /dev/null";
@@ -11,7 +11,7 @@ const IN_TURNS: &str = "tutti run -N $1 -n $1 --exclusive \"${@:2}\" > /dev/null
 const SLICES: [(&str, f64); 3] = [("1s", 1.0), ("100ms", 2.0), ("10ms", 5.0)];
 
 pub(super) fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let Some(program) = bench.mpi_program("alltoall")? else {
+    let Some(program) = bench.mpi_program(&ALLTOALL)? else {
         return Ok(vec![Figure::shown("MPI jobs in turns", "no MPICH here".into())]);
     };
     let nodes = bench.nodes().to_string();
