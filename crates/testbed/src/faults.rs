@@ -1,10 +1,10 @@
-//! What can happen to a node of a test bed: its network breaks, in both directions or in one; it hangs;
-//! its power fails.
+//! What can happen to a node of a test bed: its network breaks, in both directions or in one, or is slow; it
+//! hangs; its power fails.
 //!
-//! Nothing is needed but `ip`. Whoever is to be heard no more by somebody gets a neighbour entry for him
+//! Nothing is needed but `ip`. How a way is made slow says `slow.rs`. Whoever is to be heard no more by somebody gets a neighbour entry for him
 //! that leads nowhere: the kernel sends, and nobody receives, as if a cable were broken in one direction.
 
-use crate::{Node, Testbed, in_switch, ip};
+use crate::{Node, Testbed, in_switch, ip, ways};
 use anyhow::Context;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -49,12 +49,25 @@ impl Testbed {
         Ok(())
     }
 
-    /// Puts a node's network in order: undoes [`Self::cut`], [`Self::mute`], [`Self::deafen`], and what
-    /// [`Self::kill`] did to it.
+    /// What a node sends, and what is sent to it, takes so much longer from now on, in each direction; not
+    /// any more if that is nothing. Connections stay.
     ///
     /// # Errors
-    /// If `ip` does not do it.
+    /// If `ip` does not do it, or the process that has made the test bed can't be asked.
+    pub fn delay(&self, node: &Node, late: Duration) -> anyhow::Result<()> {
+        match self.is_guest {
+            true => ways::ask(self.directory(), node, late),
+            false => self.ways.delay(node, late),
+        }
+    }
+
+    /// Puts a node's network in order: undoes [`Self::cut`], [`Self::mute`], [`Self::deafen`],
+    /// [`Self::delay`], and what [`Self::kill`] did to it.
+    ///
+    /// # Errors
+    /// If `ip` does not do it, or as [`Self::delay`].
     pub fn heal(&self, node: &Node) -> anyhow::Result<()> {
+        self.delay(node, Duration::ZERO)?;
         for other in self.others(node) {
             for (from, to) in [(node, other), (other, node)] {
                 let _ = ip(&["-n", from.namespace(), "neigh", "del", to.host(), "dev", "eth0"]);

@@ -12,17 +12,20 @@
 
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod faults;
 mod node;
 mod slow;
+mod ways;
 
 pub use node::Node;
-pub use slow::SlowWay;
 
 use anyhow::{Context, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::Duration;
+use ways::Ways;
 
 /// The most nodes: the last number of an address.
 pub const NODES_MAX: usize = 200;
@@ -41,7 +44,7 @@ pub struct Options {
     /// By how many seconds the monotonic clock of each node is ahead of the machine's, if at all; the
     /// last counts for all that follow. A clock cannot be put to before the machine's own start.
     pub clocks_ahead_s: Vec<i64>,
-    /// The last node reaches the head over a way that takes so long in each direction.
+    /// What the last node sends, and what is sent to it, takes so long from the beginning.
     pub slow: Option<Duration>,
     /// Parameters that are set before the members join, as for `tutti params`.
     pub params: Vec<String>,
@@ -54,7 +57,7 @@ pub struct Testbed {
     directory: PathBuf,
     params: Vec<String>,
     nodes: Vec<Node>,
-    slow: Option<SlowWay>,
+    ways: Arc<Ways>,
     /// Whether another process has made it, and will end it.
     is_guest: bool,
 }
@@ -75,8 +78,8 @@ impl Testbed {
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))?;
         let (nodes, params) = (Vec::new(), options.params.clone());
-        let (slow, is_guest) = (None, false);
-        let mut bed = Self { switch: switch.clone(), directory, params, nodes, slow, is_guest };
+        let (ways, is_guest) = (Arc::new(Ways::of(&switch)), false);
+        let mut bed = Self { switch: switch.clone(), directory, params, nodes, ways, is_guest };
         std::fs::write(bed.directory.join(NODES_FILE), options.nodes.to_string())
             .with_context(|| format!("cannot write to {}", bed.directory.display()))?;
         ip(&["netns", "add", &switch])?;
@@ -88,7 +91,9 @@ impl Testbed {
             node.connect(&bed)?;
             bed.nodes.push(node);
         }
-        bed.slow = options.slow.map(|late| SlowWay::to(bed.head(), late)).transpose()?;
+        if let (Some(late), Some(last)) = (options.slow, bed.nodes.last()) {
+            bed.delay(last, late)?;
+        }
         Ok(bed)
     }
 
@@ -105,8 +110,8 @@ impl Testbed {
         let switch = directory.file_name().and_then(|name| name.to_str());
         let switch = switch.context("that is no directory of a test bed")?.to_owned();
         let directory = directory.to_owned();
-        let (params, nodes, slow) = (Vec::new(), Vec::new(), None);
-        let mut bed = Self { switch, directory, params, nodes, slow, is_guest: true };
+        let (params, nodes, ways) = (Vec::new(), Vec::new(), Arc::new(Ways::of(&switch)));
+        let mut bed = Self { switch, directory, params, nodes, ways, is_guest: true };
         for number in 1..=count {
             bed.nodes.push(Node::new(&bed, number, program, 0));
         }
@@ -144,12 +149,7 @@ impl Testbed {
         let head = self.head();
         let token = expect(head.tutti(&["invite", "--parsable"]))?;
         let token = String::from_utf8_lossy(&token.stdout).trim().to_owned();
-        let is_last = self.nodes.last().is_some_and(|last| last.name() == member.name());
-        let address = match self.slow.as_ref().filter(|_| is_last) {
-            Some(way) => way.address().to_owned(),
-            None => head.address(),
-        };
-        expect(member.tutti(&["join", &address, &token, "--name", member.name()]))?;
+        expect(member.tutti(&["join", &head.address(), &token, "--name", member.name()]))?;
         Ok(())
     }
 
@@ -183,6 +183,14 @@ impl Testbed {
         found.with_context(|| format!("there is no node {name}; there are {}", self.nodes.len()))
     }
 
+    /// Lets other processes ask for [`Self::delay`], which this one must do; for as long as it lives.
+    ///
+    /// # Errors
+    /// If it can't listen in the test bed's directory.
+    pub fn take_orders(&self) -> anyhow::Result<()> {
+        ways::take_orders(Arc::clone(&self.ways), self.nodes.clone(), &self.directory)
+    }
+
     pub(crate) fn switch(&self) -> &str {
         &self.switch
     }
@@ -197,6 +205,7 @@ impl Drop for Testbed {
         for node in &self.nodes {
             node.end();
         }
+        self.ways.clear();
         for node in &self.nodes {
             let _ = ip(&["netns", "del", node.namespace()]);
         }

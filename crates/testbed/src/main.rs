@@ -33,6 +33,9 @@ enum Verb {
     /// A node hears nobody any more, and the others hear it
     Deafen(NodeArgs),
 
+    /// What a node sends, and what is sent to it, is late by so much from now on, in each direction
+    Delay(DelayArgs),
+
     /// Put a node's network in order again
     Heal(NodeArgs),
 
@@ -60,6 +63,19 @@ struct NodeArgs {
 }
 
 #[derive(clap::Args, Debug)]
+struct DelayArgs {
+    #[command(flatten)]
+    of: NodeArgs,
+
+    /// Milliseconds; 0 takes it away
+    #[arg(value_parser = clap::value_parser!(u64).range(..=DELAY_MS_MAX))]
+    ms: u64,
+}
+
+/// Longer than anybody waits for an answer.
+const DELAY_MS_MAX: u64 = 60_000;
+
+#[derive(clap::Args, Debug)]
 struct OnArgs {
     /// Its name: n1, n2, ...
     node: String,
@@ -83,8 +99,8 @@ struct UpArgs {
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
     clocks: Vec<i64>,
 
-    /// The last node reaches the head over a way that takes so many milliseconds in each direction
-    #[arg(long, value_name = "MS")]
+    /// What the last node sends, and what is sent to it, is late by so many milliseconds
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(..=DELAY_MS_MAX))]
     slow: Option<u64>,
 
     /// A parameter to set before the others join, as in --param fan_out=2
@@ -104,6 +120,9 @@ fn main() -> ExitCode {
         Verb::Cut(args) => to(&args, Testbed::cut),
         Verb::Mute(args) => to(&args, Testbed::mute),
         Verb::Deafen(args) => to(&args, Testbed::deafen),
+        Verb::Delay(args) => {
+            to(&args.of, |bed, node| bed.delay(node, Duration::from_millis(args.ms)))
+        }
         Verb::Heal(args) => to(&args, Testbed::heal),
         Verb::Kill(args) => to(&args, Testbed::kill),
         Verb::Freeze(args) => to(&args, |_, node| {
@@ -173,6 +192,7 @@ fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
         params: args.param,
     };
     let bed = Testbed::new(&options)?;
+    bed.take_orders()?;
     bed.up()?;
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
     let mut words = args.command.iter();
@@ -183,8 +203,9 @@ fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     if args.command.is_empty() {
         let _ = writeln!(
             std::io::stderr(),
-            "testbed: {} nodes are up, this is {}; try `tutti nodes`, `tutti run -n {} -- hostname`; \
-             `testbed cut n2` and `testbed heal n2` (`testbed --help` has more); `exit` ends them",
+            "testbed: {} nodes are up, this is {}; `exit` ends them\n\
+             try: `tutti nodes`, `tutti run -N {} --label -- hostname`; `testbed cut n2`, `testbed heal n2`; \
+             `testbed --help`",
             args.nodes,
             bed.head().name(),
             args.nodes,

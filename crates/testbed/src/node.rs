@@ -111,7 +111,7 @@ impl Node {
     /// # Errors
     /// If the node has no network, or nobody listens there.
     pub fn dial(&self, to: &str) -> io::Result<TcpStream> {
-        self.in_network(|| TcpStream::connect(to))
+        in_namespace(&self.namespace, || TcpStream::connect(to))
     }
 
     /// Listens where the node's agent would.
@@ -119,26 +119,7 @@ impl Node {
     /// # Errors
     /// If the node has no network, or its agent listens there.
     pub fn listen(&self) -> io::Result<TcpListener> {
-        self.in_network(|| TcpListener::bind(self.address()))
-    }
-
-    /// Listens at the node's address, at a port that nobody else has.
-    pub(crate) fn listen_beside(&self) -> io::Result<TcpListener> {
-        self.in_network(|| TcpListener::bind((self.address.as_str(), 0)))
-    }
-
-    /// Does something in the node's network: sockets that are made there stay there.
-    fn in_network<T: Send>(&self, what: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-        let namespace = File::open(format!("/run/netns/{}", self.namespace))?;
-        // A thread has its own network, and this one keeps the one that it has.
-        let done = thread::scope(|scope| {
-            let there = scope.spawn(|| {
-                setns(&namespace, CloneFlags::CLONE_NEWNET)?;
-                what()
-            });
-            there.join()
-        });
-        done.unwrap_or_else(|_| Err(io::Error::other("what was to be done there failed")))
+        in_namespace(&self.namespace, || TcpListener::bind(self.address()))
     }
 
     /// A verb on the node.
@@ -202,4 +183,21 @@ impl Node {
             let _ = self.signal(role, Signal::SIGKILL);
         }
     }
+}
+
+/// Does something in a network namespace: sockets that are made there stay there.
+pub(crate) fn in_namespace<T: Send>(
+    name: &str,
+    what: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    let namespace = File::open(format!("/run/netns/{name}"))?;
+    // A thread has its own network, and this one keeps the one that it has.
+    let done = thread::scope(|scope| {
+        let there = scope.spawn(|| {
+            setns(&namespace, CloneFlags::CLONE_NEWNET)?;
+            what()
+        });
+        there.join()
+    });
+    done.unwrap_or_else(|_| Err(io::Error::other("what was to be done there failed")))
 }
