@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use std::fs::File;
 use std::io::{Seek, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) struct SshArgs {
     ssh_with: String,
 
     /// Where tutti is on those machines; where it is here, unless given. It is copied there if it is
-    /// missing or of another version
+    /// missing or another build
     #[arg(long, value_name = "PATH", requires = "ssh")]
     program: Option<PathBuf>,
 
@@ -54,8 +54,9 @@ pub(crate) struct SshArgs {
 /// What is the same for all machines.
 struct Plan<'a> {
     ssh: Vec<&'a str>,
-    /// The executable here, and where it is there, as a shell reads it.
+    /// The executable here, its digest, and where it is there, as a shell reads it.
     own: PathBuf,
+    digest: Option<String>,
     program: String,
     copies: bool,
     place: Place,
@@ -76,6 +77,7 @@ pub(crate) fn execute(args: &SshArgs) -> anyhow::Result<Exit> {
     let plan = Plan {
         ssh: args.ssh_with.split_whitespace().collect(),
         program: quoted(program),
+        digest: digest_of(&own),
         own,
         copies: !args.no_copy,
         place,
@@ -138,20 +140,20 @@ impl Plan<'_> {
         Ok(said.lines().next().unwrap_or("it has joined").to_owned())
     }
 
-    /// Sees to it that there is the same version there as here.
+    /// Sees to it that there is the same executable there as here.
     fn bring_program(&self, host: &str) -> anyhow::Result<()> {
-        let ours = concat!("tutti ", env!("CARGO_PKG_VERSION"));
-        // A shell that finds no such program says so by its status; ssh that finds no machine by 255.
-        let line = format!("{} --version 2> /dev/null || test $? -ge 126", self.program);
-        if self.on(host, &line, Stdio::null())?.trim() == ours {
+        // One that is missing, or can't be read, has none.
+        let find = format!("p=$(command -v {0} || printf %s {0})", self.program);
+        let line = format!("{find}; {DIGEST} 2> /dev/null < \"$p\" || true");
+        let theirs = self.on(host, &line, Stdio::null())?;
+        if self.digest.as_deref().is_some_and(|ours| ours == theirs.trim()) {
             return Ok(());
         }
         let program =
             File::open(&self.own).with_context(|| format!("cannot read {}", self.own.display()))?;
         let line = format!(
-            "set -e; p={}; mkdir -p \"$(dirname \"$p\")\"; n=\"$p.$$\"; cat > \"$n\"; chmod 755 \"$n\"; \
-             mv \"$n\" \"$p\"",
-            self.program
+            "set -e; {find}; mkdir -p \"$(dirname \"$p\")\"; n=\"$p.$$\"; cat > \"$n\"; chmod 755 \"$n\"; \
+             mv \"$n\" \"$p\""
         );
         self.on(host, &line, program.into()).context("cannot copy tutti there")?;
         Ok(())
@@ -174,6 +176,15 @@ impl Plan<'_> {
         }
         Ok(String::from_utf8_lossy(&stdout).into_owned())
     }
+}
+
+/// What tells executables apart, on any machine: of one release there may be several builds.
+const DIGEST: &str = "sha256sum";
+
+/// What the executable's digest is said to be; nothing if that can't be found out.
+fn digest_of(program: &Path) -> Option<String> {
+    let output = Command::new(DIGEST).stdin(File::open(program).ok()?).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn hosts(lists: &[String]) -> anyhow::Result<Vec<String>> {

@@ -39,8 +39,9 @@ fn machines_join_over_ssh_and_whoever_does_not_is_named() {
     join(&bed, &["--ssh", "n2"]).expect(1).says("in no cluster").says("[T060]");
     let address = bed.node(1).address();
     bed.tutti(1, &["up", "--listen", &address, "--name", "n1", "--trust-root"]).expect(0);
-    // One of another version is there.
-    bed.audit.script("there/tutti", "#!/bin/sh\necho tutti 0.0.1\n");
+    // Another build of the same release is there.
+    let build = format!("#!/bin/sh\necho tutti {}\n", env!("CARGO_PKG_VERSION"));
+    bed.audit.script("there/tutti", &build);
     let there = work.join("there/tutti").display().to_string();
     let none = join(&bed, &["--ssh", "n2", "--program", "/nowhere/tutti", "--no-copy"]);
     none.expect(1).says("n2: ").says("/nowhere/tutti").says("1 of 1 machines did not join");
@@ -55,15 +56,20 @@ fn machines_join_over_ssh_and_whoever_does_not_is_named() {
     eventually("all are there", || {
         (bed.states().values().filter(|state| *state == "up").count() == 3).then_some(())
     });
-    // It was copied, since the version was another, and whole.
+    // It was copied, since the build was another, and whole.
     let size = |path: &str| std::fs::metadata(path).unwrap().len();
     assert_eq!(size(&there), size(bed.audit.program.to_str().unwrap()));
-    let calls = std::fs::read_to_string(work.join("calls")).unwrap();
+    let calls = || std::fs::read_to_string(work.join("calls")).unwrap();
+    let copies = || calls().matches("cat > ").count();
+    let copied = copies();
+    assert!(copied > 0, "{}", calls());
+    let calls = calls();
     assert!(calls.contains("-l root -o BatchMode=yes -o ConnectTimeout=15 n2"), "{calls}");
     assert!(calls.contains("join '10.77.0.1:7716' -"), "{calls}");
     assert!(!calls.contains("tutti1-"), "a token can be seen: {calls}");
     // Who is a member already says so.
     let again = join(&bed, &["--ssh", "n2", "--program", &there]).expect(1);
     again.says("n2: this machine is n2 of cluster tutti already");
+    assert_eq!(copies(), copied, "the same executable was copied once more");
     join(&bed, &["--ssh", "n[2-"]).expect(1).says("brackets must be closed").says("[T002]");
 }
