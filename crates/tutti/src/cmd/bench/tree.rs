@@ -5,6 +5,7 @@
 //! (`agent/hollow.rs`). A message to all is a question that the controller asks every node; it counts as
 //! done when the last answer is with who has asked.
 
+use super::figures::{self, Figure};
 use super::{Bench, progress};
 use crate::agent::{Hollow, HollowAgents};
 use crate::cmd::own::OwnInstance;
@@ -13,11 +14,12 @@ use crate::membership::{Membership, Place};
 use crate::output::{Align, Table, print_json, print_table};
 use anyhow::{Context, ensure};
 use clap::Args;
+use nix::sys::resource::{Resource, getrlimit};
 use serde::Serialize;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tutti_core::Nanos;
+use tutti_core::{Nanos, Params};
 use tutti_secure::{Credentials, Key};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::units::{format_bytes, format_duration_short};
@@ -28,10 +30,20 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Threads that have the agents.
 const THREADS: usize = 2;
 
+/// What an agent has open at most: a poller and its timer, a connection, those that are being made and answered.
+const DESCRIPTORS_EACH: u64 = 5;
+
+/// What all else has open.
+const DESCRIPTORS_BESIDE: u64 = 256;
+
+/// The sizes at which something must be reached.
+const JOINING_NODES: usize = 256;
+const MESSAGE_NODES: usize = 4096;
+
 #[derive(Args, Debug)]
 pub(super) struct TreeArgs {
     /// How many nodes besides the head
-    #[arg(long, value_delimiter = ',', default_values_t = [8, 64, 512, 4096])]
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 64, 256, 512, 4096])]
     nodes: Vec<usize>,
 
     /// How many agents connect to the same one
@@ -62,9 +74,9 @@ struct Row {
 }
 
 pub(super) fn measure(bench: &Bench, args: &TreeArgs) -> anyhow::Result<Report> {
-    // Each agent has some connections and listeners in this process.
-    crate::cmd::daemons::prepare();
     let most = args.nodes.iter().copied().max().unwrap_or(0);
+    let fan_out = args.fan_out.iter().copied().max().unwrap_or(0);
+    make_room(most, fan_out)?;
     let cluster = Cluster::found(most)?;
     let mut rows = Vec::new();
     for &nodes in &args.nodes {
@@ -76,11 +88,35 @@ pub(super) fn measure(bench: &Bench, args: &TreeArgs) -> anyhow::Result<Report> 
     Ok(Report(rows))
 }
 
+/// All agents are in this process, each with its descriptors.
+fn make_room(nodes: usize, fan_out: u32) -> anyhow::Result<()> {
+    crate::cmd::daemons::prepare();
+    let (room, _) =
+        getrlimit(Resource::RLIMIT_NOFILE).context("cannot read how many files may be open")?;
+    let needed = u64::try_from(nodes)? * DESCRIPTORS_EACH + u64::from(fan_out) + DESCRIPTORS_BESIDE;
+    ensure!(
+        needed <= room,
+        "{nodes} nodes need {needed} open files, and {room} are allowed here; raise the hard limit \
+         (`ulimit -Hn`), run it as root, or ask for fewer with --nodes"
+    );
+    Ok(())
+}
+
 impl Report {
     pub(super) fn show(&self, json: bool) -> anyhow::Result<()> {
         if json {
             return print_json(&self.0);
         }
+        self.show_table()?;
+        let goals: Vec<Figure> = self.0.iter().filter_map(Row::goal).collect();
+        if goals.is_empty() {
+            return Ok(());
+        }
+        crate::output::print("\n")?;
+        figures::show(&goals, false)
+    }
+
+    fn show_table(&self) -> anyhow::Result<()> {
         let mut table = Table::new(&[
             ("NODES", Align::Right),
             ("FAN-OUT", Align::Right),
@@ -105,6 +141,33 @@ impl Report {
             ]);
         }
         print_table(&table)
+    }
+}
+
+impl Row {
+    /// What must be reached at this size, with the fan-out that clusters have unless they are told otherwise.
+    fn goal(&self) -> Option<Figure> {
+        if u64::from(self.fan_out) != Params::default().fan_out() {
+            return None;
+        }
+        let nodes = self.nodes;
+        let (what, took, most) = match nodes {
+            JOINING_NODES => {
+                let took = Nanos::from_millis(self.joining_ms);
+                (format!("{nodes} nodes join"), took, Nanos::from_secs(5))
+            }
+            MESSAGE_NODES => {
+                let took = Nanos(self.message_us * 1000);
+                (
+                    format!("a message to {nodes} nodes and all answers"),
+                    took,
+                    Nanos::from_millis(100),
+                )
+            }
+            _ => return None,
+        };
+        let (measured, must_reach) = (format_duration_short(took), format_duration_short(most));
+        Some(Figure::goal(&what, measured, &must_reach, took <= most))
     }
 }
 
