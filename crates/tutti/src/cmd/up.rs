@@ -60,14 +60,22 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
         print(&format!("the {kind} instance in {directory} was up already\n"))?;
         return Ok(Exit::OK);
     }
-    let whom = if instance.private {
-        "for you alone; it ends by itself when idle"
-    } else {
-        "for all users of this machine"
+    let what = match &membership {
+        Some(membership) if membership.head.is_empty() => {
+            format!("the head of cluster {} is up in {directory}", membership.cluster)
+        }
+        Some(Membership { name, cluster, .. }) => {
+            format!("{name}, a node of cluster {cluster}, is up in {directory}")
+        }
+        None if instance.private => format!(
+            "the {kind} instance in {directory} is up, for you alone; it ends by itself when idle"
+        ),
+        None => {
+            format!("the {kind} instance in {directory} is up, for all users of this machine")
+        }
     };
     print(&format!(
-        "the {kind} instance in {directory} is up, {whom}\n\
-         next: `tutti run -n 2 COMMAND`, `tutti ps`, `tutti doctor`; `tutti down` ends it\n"
+        "{what}\nnext: `tutti run -n 2 COMMAND`, `tutti ps`, `tutti doctor`; `tutti down` ends it\n"
     ))?;
     if let Some(service) = Service::of(&instance) {
         print(&format!(

@@ -324,12 +324,13 @@ impl Driver {
         }
     }
 
-    /// When a private instance that nobody uses ends by itself.
+    /// When a private instance that nobody uses ends by itself. In a cluster others may be about to.
     fn idle_end(&self) -> Option<ClusterTime> {
         let limit = self.core.params().idle_exit()?;
         let used = !self.jobs.is_empty()
             || self.connections.values().any(|c| matches!(c.kind, Kind::Client(_)));
-        (self.instance.private && !used).then(|| self.active + limit)
+        let is_alone = self.instance.private && self.members.is_none();
+        (is_alone && !used).then(|| self.active + limit)
     }
 
     fn on_time(&mut self) {
