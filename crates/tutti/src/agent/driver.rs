@@ -19,7 +19,7 @@ use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getppid};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -435,7 +435,7 @@ impl Agent {
             ToAgent::Forget { launch } => self.on_forget(launch),
             ToAgent::Exchanged(exchange) => {
                 if let Some(job) = self.launched(exchange.launch) {
-                    job.exchanges.retain(|waiting| waiting.barrier != exchange.barrier);
+                    job.on_exchanged(&exchange.barrier);
                 }
                 self.tell_keeper(&ToKeeper::Exchanged(exchange));
             }
@@ -537,7 +537,8 @@ impl Agent {
             let (status, detail, usage) = (*status, detail.clone(), *usage);
             messages.push(FromAgent::TaskEnded { launch, rank, status, detail, usage });
         }
-        messages.extend(job.exchanges.iter().cloned().map(FromAgent::Exchange));
+        let exchanges = job.exchanged.iter().chain(&job.exchanges);
+        messages.extend(exchanges.cloned().map(FromAgent::Exchange));
         if let Some(usage) = job.cleared {
             messages.push(FromAgent::Cleared { launch, usage });
         }
@@ -575,6 +576,7 @@ impl Agent {
             counted: Usage::default(),
             cleared: None,
             exchanges: Vec::new(),
+            exchanged: VecDeque::new(),
             strange: false,
         };
         job.check_control(id);
@@ -810,6 +812,7 @@ impl Agent {
             counted: Usage::unknown(),
             cleared: held.cleared,
             exchanges: Vec::new(),
+            exchanged: VecDeque::new(),
             strange: false,
         };
         if job.cleared.is_none() {
