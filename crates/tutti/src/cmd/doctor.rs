@@ -403,9 +403,11 @@ fn describe_agent(agent: &AgentStatus, several: bool) -> Finding {
     if agent.late_timetables > 0 {
         text.push_str(&format!("; {} came late", counted(agent.late_timetables, "timetable")));
     }
-    if agent.stragglers == 0 && agent.late_timetables == 0 {
-        Finding::good("switch", format!("{text}, all in time"))
-    } else {
-        Finding::fair("switch", text, "tutti switches shows when each was due and done")
+    match (agent.stragglers, agent.late_timetables) {
+        (0, 0) => Finding::good("switch", format!("{text}, all in time")),
+        (_, 0) => Finding::fair("switch", text, "tutti switches shows when each was due and done"),
+        _ => {
+            Finding::fair("switch", text, "tutti params lead=20ms has changes told that much ahead")
+        }
     }
 }

@@ -107,7 +107,7 @@ fn over_a_slow_way_jobs_start_and_switch_as_they_are_to() {
 
 /// Waits until so many nodes have made ten switches at the same moments.
 #[track_caller]
-fn switch_together(bed: &Bed, count: usize) {
+pub(crate) fn switch_together(bed: &Bed, count: usize) {
     eventually("ten switches together", || {
         let nodes = switches(bed);
         let mut all = nodes.values();

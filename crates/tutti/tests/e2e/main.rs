@@ -37,6 +37,7 @@ mod recovery;
 mod run;
 mod service;
 mod sim;
+mod stalls;
 mod stdio;
 mod stuck;
 mod submit;

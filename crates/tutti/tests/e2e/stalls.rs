@@ -1,0 +1,190 @@
+//! What is slow in a cluster, or stands still for a while: a way, a reader, all daemons of a node.
+
+use crate::cluster::Bed;
+use crate::clusters::switch_together;
+use crate::harness::{eventually, within};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::io::Read;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use tutti_testbed::{Node, Testbed};
+
+/// In each direction.
+const SLOW: Duration = Duration::from_millis(40);
+
+/// To find out that a node is gone, or back, takes a while.
+const LONG: Duration = Duration::from_secs(60);
+
+/// How many timetables came late to a node, as it says.
+#[track_caller]
+fn late_timetables(bed: &Bed, node: &Node) -> u64 {
+    let Value::Array(findings) = bed.tutti(1, &["doctor", "--json"]).json() else {
+        panic!("no list of findings")
+    };
+    let on = format!("switches so far on {}:", node.name());
+    let texts = findings.iter().filter_map(|finding| finding["text"].as_str());
+    let text = texts.into_iter().find(|text| text.contains(&on)).expect(&on);
+    let counted = text.split("; ").find(|part| part.contains("came late"));
+    counted.map_or(0, |part| part.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// How long a connection takes: a way there and back, at least.
+fn connecting(bed: &Bed, from: usize, to: usize) -> Duration {
+    let begun = Instant::now();
+    drop(bed.node(from).dial(&bed.node(to).address()).unwrap());
+    begun.elapsed()
+}
+
+#[test]
+fn a_way_that_becomes_slow_costs_no_job_and_what_comes_late_is_counted() {
+    let bed = Bed::up(3, &[0, 1000]);
+    bed.tutti(1, &["params", "quantum=200ms", "rows=8"]).expect(0);
+    let submit = || {
+        let job = ["submit", "--parsable", "-N", "3", "-o", "/dev/null", "--exclusive", "--"];
+        let job = bed.tutti(1, &[&job[..], &["sleep", &bed.audit.nap]].concat()).expect(0).text();
+        job.trim().to_owned()
+    };
+    let mut jobs = vec![submit(), submit()];
+    switch_together(&bed, 3);
+    let far = bed.node(3);
+    let agents = [1, 2, 3].map(|number| bed.node(number).daemon("agent"));
+    bed.bed().delay(far, SLOW).unwrap();
+    for (from, to) in [(1, 3), (3, 2)] {
+        let took = connecting(&bed, from, to);
+        assert!(took >= 2 * SLOW, "n{from} to n{to}: {took:?}");
+    }
+    // A change is to activate at once, and comes to n3 when that is over.
+    let before = late_timetables(&bed, far);
+    jobs.push(submit());
+    eventually("it comes late", || (late_timetables(&bed, far) > before).then_some(()));
+    switch_together(&bed, 3);
+    // One that is told ahead comes in time.
+    bed.tutti(1, &["params", "lead=2s"]).expect(0);
+    let before = late_timetables(&bed, far);
+    jobs.push(submit());
+    eventually("all run", || {
+        let jobs = bed.tutti(1, &["ps", "--json"]).expect(0).json();
+        jobs.as_array()?.iter().all(|job| job["state"] == "running").then_some(())
+    });
+    assert_eq!(late_timetables(&bed, far), before);
+    bed.tutti(1, &["params", "lead=0s"]).expect(0);
+    // Output in bulk comes through whole, in both directions.
+    let print = "head -c 400000 /dev/zero | tr '\\0' x";
+    for number in [1, 3] {
+        let done = bed.tutti(number, &["run", "-N", "3", "--", "sh", "-c", print]).expect(0);
+        let written = done.out.iter().filter(|&&byte| byte == b'x').count();
+        assert_eq!(written, 3 * 400_000, "at n{number}");
+    }
+    // Another process may ask for it, as `testbed delay` does.
+    bed.bed().take_orders().unwrap();
+    let guest = Testbed::open(bed.bed().directory(), &bed.audit.program).unwrap();
+    guest.delay(guest.node("n3").unwrap(), Duration::ZERO).unwrap();
+    eventually("it is quick again", || (connecting(&bed, 1, 3) < SLOW).then_some(()));
+    guest.delay(guest.node("n2").unwrap(), SLOW).unwrap();
+    assert!(connecting(&bed, 2, 1) >= 2 * SLOW);
+    guest.heal(guest.node("n2").unwrap()).unwrap();
+    eventually("it is quick again", || (connecting(&bed, 2, 1) < SLOW).then_some(()));
+    drop(guest);
+    assert_eq!([1, 2, 3].map(|number| bed.node(number).daemon("agent")), agents);
+    let jobs: Vec<&str> = jobs.iter().map(String::as_str).collect();
+    bed.tutti(3, &[&["cancel", "--now"], &jobs[..]].concat()).expect(0);
+}
+
+#[test]
+fn who_does_not_read_holds_up_his_own_job_alone() {
+    let bed = Bed::up_with(4, &[0, 1000], &["fan_out=2"]);
+    let print = "seq 2000000; echo > done.$TUTTI_RANK";
+    let mut command = bed.node(1).tutti(&["run", "-N", "4", "--", "sh", "-c", print]);
+    command.current_dir(&bed.audit.work).stdout(Stdio::piped());
+    let mut stalled = command.spawn().unwrap();
+    let written = || {
+        let is_done = |rank: &u32| bed.audit.work.join(format!("done.{rank}")).exists();
+        (0..4).filter(is_done).count()
+    };
+    // All of it fits nowhere, so somebody waits for its reader.
+    let end = Instant::now() + Duration::from_secs(6);
+    while Instant::now() < end {
+        // Over the same connections, longer than any agent waits for a silent one.
+        for number in [1, 4] {
+            let done = bed.tutti(number, &["run", "-N", "4", "--", "hostname"]).expect(0);
+            assert_eq!(done.sorted(), ["n1", "n2", "n3", "n4"]);
+        }
+    }
+    assert!(bed.states().values().all(|state| state == "up"), "{:?}", bed.states());
+    let other = bed.tutti(1, &["run", "-N", "4", "--", "seq", "300000"]).expect(0);
+    assert_eq!(other.text().lines().count(), 1_200_000);
+    assert!(written() < 4, "nobody waited");
+    let mut text = String::new();
+    stalled.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(stalled.wait().unwrap().success());
+    assert_eq!(text.lines().count(), 8_000_000);
+    assert_eq!(written(), 4);
+}
+
+#[test]
+fn a_node_whose_daemons_stand_still_for_a_while_loses_nothing() {
+    let bed = Bed::up_with(3, &[0, 1000], &["lease=30s", "quantum=50ms"]);
+    let count = "i=0; while [ $i -lt 300 ]; do echo $TUTTI_RANK $i; i=$((i+1)); sleep 0.02; done";
+    let other = ["submit", "--parsable", "-N", "3", "-o", "/dev/null", "--exclusive", "--"];
+    let other = bed.tutti(1, &[&other[..], &["sleep", &bed.audit.nap]].concat()).expect(0).text();
+    let counting = bed.start(2, &["run", "-N", "3", "--exclusive", "--", "sh", "-c", count]);
+    eventually("all count", || (counting.out().lines().count() > 30).then_some(()));
+    bed.node(3).freeze(true);
+    within(LONG, "it is missed", || (bed.states()["n3"] == "unreachable").then_some(()));
+    bed.node(3).freeze(false);
+    within(LONG, "it is back", || (bed.states()["n3"] == "up").then_some(()));
+    let done = counting.wait_within(LONG).expect(0);
+    let mut next = [0_u32; 3];
+    for line in done.text().lines() {
+        let (rank, number) = line.split_once(' ').unwrap();
+        let rank: usize = rank.parse().unwrap();
+        assert_eq!(number.parse(), Ok(next[rank]), "rank {rank}");
+        next[rank] += 1;
+    }
+    assert_eq!(next, [300; 3]);
+    bed.tutti(1, &["cancel", "--now", other.trim()]).expect(0);
+    bed.tutti(3, &["run", "-N", "3", "true"]).expect(0);
+}
+
+/// A program that speaks PMI itself: rank 1 enters a barrier at once, rank 0 when it may; each then says what the
+/// other has stored.
+const MEETS: &str = "
+say() { echo \"cmd=$*\" >&$PMI_FD; read -r answer <&$PMI_FD; }
+say init pmi_version=1 pmi_subversion=1
+say put kvsname=kvs_$TUTTI_JOB key=k$TUTTI_RANK value=v$TUTTI_RANK
+echo > in.$TUTTI_RANK
+while [ $TUTTI_RANK = 0 ] && ! [ -e go ]; do sleep 0.02; done
+say barrier_in
+echo > out.$TUTTI_RANK
+say get kvsname=kvs_$TUTTI_JOB key=k$((1 - TUTTI_RANK))
+echo $answer
+say finalize
+";
+
+#[test]
+fn a_barrier_that_one_node_has_not_heard_is_open_opens_though_the_controller_ends_meanwhile() {
+    let bed = Bed::up_with(3, &[0, 1000], &["lease=60s"]);
+    let job = ["submit", "--parsable", "-N", "2", "--nodes", "n[2-3]", "-o", "said", "--"];
+    let job = bed.tutti(1, &[&job[..], &["bash", "-c", MEETS]].concat()).expect(0).text();
+    let is_there = |name: &str| bed.audit.work.join(name).exists();
+    eventually("rank 1 enters", || (is_there("in.0") && is_there("in.1")).then_some(()));
+    std::thread::sleep(Duration::from_millis(500));
+    bed.bed().cut(bed.node(3)).unwrap();
+    std::fs::write(bed.audit.work.join("go"), "").unwrap();
+    eventually("rank 0 has left it", || is_there("out.0").then_some(()));
+    let log = || std::fs::read_to_string(bed.node(3).directory().join("log")).unwrap_or_default();
+    within(LONG, "n3 knows that it is alone", || {
+        log().contains("lost the controller").then_some(())
+    });
+    within(LONG, "n3 is missed", || (bed.states()["n3"] == "unreachable").then_some(()));
+    assert!(!is_there("out.1"), "it was to be cut off by then");
+    let controller = bed.node(1).daemon("controller").unwrap();
+    bed.node(1).signal("controller", Signal::SIGKILL).unwrap();
+    let next = || bed.node(1).daemon("controller").filter(|&new| new != controller);
+    eventually("another controller", next);
+    bed.bed().heal(bed.node(3)).unwrap();
+    bed.start(2, &["wait", job.trim()]).wait_within(LONG).expect(0);
+    let said = std::fs::read_to_string(bed.audit.work.join("said")).unwrap();
+    assert!(said.contains("value=v0") && said.contains("value=v1"), "{said}");
+}
