@@ -318,11 +318,11 @@ fn a_node_that_is_taken_out_runs_nothing_beside_what_is_begun_again() {
 }
 
 /// What ranks print for some seconds, each line with its number; and how that is found whole.
-const COUNTS: &str = "i=0; while [ $i -lt 400 ]; do echo $TUTTI_RANK $i $(printf '%04000d' 0); \
+pub(crate) const COUNTS: &str = "i=0; while [ $i -lt 400 ]; do echo $TUTTI_RANK $i $(printf '%04000d' 0); \
                       i=$((i+1)); sleep 0.01; done";
 
 #[track_caller]
-fn check_counts(text: &str, ranks: usize) {
+pub(crate) fn check_counts(text: &str, ranks: usize) {
     let mut next = vec![0_u32; ranks];
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();

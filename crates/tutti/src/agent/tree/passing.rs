@@ -68,3 +68,64 @@ impl Passing {
         self.launches.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Passing;
+    use tutti_core::{ClockSource, JobId, LaunchId, Nanos, NodeId, Orphans, Traversal};
+    use tutti_wire::branch::{Order, Origin, Recipients, Report};
+    use tutti_wire::launch::Usage;
+    use tutti_wire::tree::{FromAgent, Settings, ToAgent};
+
+    fn launches(jobs: &[u64]) -> Vec<LaunchId> {
+        jobs.iter().map(|&job| LaunchId::first(JobId(job))).collect()
+    }
+
+    /// A node of the branch has joined again, with these jobs.
+    fn welcome(passing: &mut Passing, node: u32, jobs: &[u64]) {
+        let settings = Settings {
+            freeze_deadline: Nanos::ZERO,
+            retry_interval: Nanos::ZERO,
+            traversal: Traversal::default(),
+            load_interval: Nanos::ZERO,
+            orphans: Orphans::default(),
+            clock: ClockSource::default(),
+            lease: Nanos::ZERO,
+            fan_out: 2,
+        };
+        let (node, known) = (NodeId(node), launches(jobs));
+        let order = ToAgent::Welcome { node, clock_ahead_ns: 0, settings, known };
+        let to = Recipients::Joiner { name: "a".into(), attempt: 1, life: 1 };
+        passing.on_order(&Order { to, order });
+    }
+
+    fn cleared(passing: &mut Passing, nodes: &[u32], job: u64) {
+        let launch = LaunchId::first(JobId(job));
+        let from = Origin::Nodes(nodes.iter().copied().map(NodeId).collect());
+        let report = FromAgent::Cleared { launch, usage: Usage::default() };
+        passing.on_report(&Report { from, report });
+    }
+
+    #[test]
+    fn a_job_is_in_the_branch_until_no_node_there_has_a_part_of_it() {
+        let mut passing = Passing::default();
+        for (node, jobs) in [(1, &[7, 8][..]), (2, &[7]), (3, &[7, 9])] {
+            welcome(&mut passing, node, jobs);
+        }
+        assert_eq!(passing.jobs(), 3);
+        cleared(&mut passing, &[1], 8);
+        assert_eq!(passing.jobs(), 2, "8 was on one node");
+        // Several that have said it at once, and one that says it twice.
+        cleared(&mut passing, &[1, 2], 7);
+        cleared(&mut passing, &[2], 7);
+        assert_eq!(passing.jobs(), 2, "7 is on node 3, too");
+        passing.on_gone(&[NodeId(3)]);
+        assert_eq!(passing.jobs(), 0);
+        welcome(&mut passing, 3, &[9]);
+        assert_eq!(passing.jobs(), 1, "it is back");
+        let to = Recipients::Nodes(vec![NodeId(3)]);
+        let order = ToAgent::Forget { launch: LaunchId::first(JobId(9)) };
+        passing.on_order(&Order { to, order });
+        assert_eq!(passing.jobs(), 0);
+    }
+}
