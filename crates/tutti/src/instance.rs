@@ -7,11 +7,13 @@
 
 use crate::codes::coded;
 use anyhow::Context;
+use nix::unistd::getppid;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use tutti_linux::proc;
 use tutti_wire::code::Code;
 
 /// An instance's place on this machine.
@@ -218,6 +220,19 @@ pub(crate) fn is_in_a_job(pid: i32) -> bool {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
     let parts: Vec<&str> = own.split('/').collect();
     parts.windows(2).any(|two| two[0].starts_with("tutti-") && two[1].starts_with("job-"))
+}
+
+/// Whether a process is the first one, or a thread of the kernel: nobody's job.
+pub(crate) fn is_of_the_system(pid: i32) -> bool {
+    // The kernel's threads are below the second.
+    pid <= 2 || proc::ancestors(pid).first() == Some(&2)
+}
+
+/// Whether a process is one of the daemons of the instance that this one is a daemon of, or has started them.
+pub(crate) fn is_of_this_instance(pid: i32) -> bool {
+    let supervisor = getppid().as_raw();
+    let own = proc::ancestors(std::process::id().cast_signed());
+    pid == supervisor || proc::ancestors(pid).contains(&supervisor) || own.contains(&pid)
 }
 
 /// Where instances may be: those that verbs look for, and whatever else is named like one.

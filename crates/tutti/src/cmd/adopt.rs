@@ -4,12 +4,13 @@ use super::unexpected;
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::{duration, submit};
+use crate::instance::is_of_the_system;
 use crate::output::print;
 use anyhow::Context;
 use clap::Args;
 use serde_bytes::ByteBuf;
 use tutti_core::{ClassName, Nanos, OnBadExit};
-use tutti_linux::proc::{ProcessStat, command_line};
+use tutti_linux::proc::{ProcessStat, ancestors, command_line};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{AdoptedProcess, LaunchSpec, Stdio, cut};
 use tutti_wire::limits::NAME_BYTES_MAX;
@@ -54,6 +55,14 @@ pub(crate) fn execute(args: &AdoptArgs) -> anyhow::Result<Exit> {
         let Some(stat) = found else {
             return Err(coded(Code::CannotAdopt, format!("there is no process {pid}")));
         };
+        // On another machine nobody can look for the rest of who asks.
+        if !is_of_the_system(pid) && ancestors(std::process::id().cast_signed()).contains(&pid) {
+            let reason = format!(
+                "process {pid} has started the tutti that asks for it: it would be suspended with it; name what \
+                 the shell has started instead"
+            );
+            return Err(coded(Code::CannotAdopt, reason));
+        }
         if !adopt.iter().any(|process| process.pid == pid) {
             adopt.push(AdoptedProcess { pid, start_time: stat.start_time });
         }

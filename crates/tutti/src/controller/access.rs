@@ -91,7 +91,7 @@ impl Driver {
     }
 
     /// The name of the machine that a client is on.
-    fn machine_of(&self, token: u64) -> String {
+    pub(super) fn machine_of(&self, token: u64) -> String {
         let vouch = self.connections.get(&token).and_then(|connection| connection.vouch.as_ref());
         match vouch {
             Some(vouch) => self.node_name(vouch.node),

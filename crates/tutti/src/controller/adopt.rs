@@ -1,8 +1,7 @@
-//! Who may have which processes adopted.
+//! Who may have which processes adopted. Those of another machine its keeper looks at (`keeper/adopt.rs`).
 
 use super::report::user_name;
-use crate::instance::is_in_a_job;
-use nix::unistd::getppid;
+use crate::instance::{is_in_a_job, is_of_the_system, is_of_this_instance};
 use tutti_linux::proc::{self, ProcessStat, ancestors};
 use tutti_wire::launch::{AdoptedProcess, Stdio};
 use tutti_wire::limits::ADOPTED_MAX;
@@ -35,8 +34,12 @@ pub(super) enum CannotAdopt {
     Above(i32),
 }
 
-/// Looks at the processes of a request, as user `uid` in process `client`.
-pub(super) fn check(request: &JobRequest, uid: u32, client: i32) -> Result<(), CannotAdopt> {
+/// Looks at the processes of a request, as user `uid` in process `client`, if that is on this machine.
+pub(super) fn check(
+    request: &JobRequest,
+    uid: u32,
+    client: Option<i32>,
+) -> Result<(), CannotAdopt> {
     let adopt = &request.launch.adopt;
     if adopt.is_empty() != (request.launch.stdio != Stdio::Kept) {
         return Err(CannotAdopt::Shape);
@@ -50,6 +53,7 @@ pub(super) fn check(request: &JobRequest, uid: u32, client: i32) -> Result<(), C
     if adopt.len() > ADOPTED_MAX {
         return Err(CannotAdopt::TooMany(adopt.len()));
     }
+    let Some(client) = client else { return Ok(()) };
     let above_client = ancestors(client);
     adopt.iter().try_for_each(|process| check_one(*process, uid, &above_client))
 }
@@ -65,14 +69,10 @@ fn check_one(process: AdoptedProcess, uid: u32, above_client: &[i32]) -> Result<
         let owner = ids.into_iter().find(|&id| id != uid).unwrap_or(uid);
         return Err(CannotAdopt::NotYours { pid, owner });
     }
-    let above = ancestors(pid);
-    // The first process, and the kernel's threads, which are below the second.
-    if pid <= 2 || above.first() == Some(&2) {
+    if is_of_the_system(pid) {
         return Err(CannotAdopt::System(pid));
     }
-    let supervisor = getppid().as_raw();
-    let own = ancestors(std::process::id().cast_signed());
-    if pid == supervisor || above.contains(&supervisor) || own.contains(&pid) || is_in_a_job(pid) {
+    if is_of_this_instance(pid) || is_in_a_job(pid) {
         return Err(CannotAdopt::Ours(pid));
     }
     if above_client.contains(&pid) {

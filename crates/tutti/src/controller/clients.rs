@@ -19,7 +19,7 @@ use tutti_wire::branch::Vouch;
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
 use tutti_wire::limits::NAME_BYTES_MAX;
-use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request, SubmitKey};
+use tutti_wire::local::{JobRequest, KeeperAt, NodesRequest, Reply, Request, SubmitKey};
 use tutti_wire::report::Target;
 use tutti_wire::tree::Question;
 use tutti_wire::units::format_seconds;
@@ -280,7 +280,7 @@ impl Driver {
             self.reply(token, &Problem::new(Code::TooLarge, reason).declined());
             return;
         }
-        let nodes = match self.node_wish(&request.nodes) {
+        let nodes = match self.node_wish(&self.nodes_for(token, &request)) {
             Ok(nodes) => nodes,
             Err(error) => return self.reply(token, &Problem::from(error).declined()),
         };
@@ -329,6 +329,15 @@ impl Driver {
         }
     }
 
+    /// On which nodes it wants to be. Processes that are adopted are where who asks is.
+    fn nodes_for(&self, token: u64, request: &JobRequest) -> NodesRequest {
+        let mut nodes = request.nodes.clone();
+        if !request.launch.adopt.is_empty() && self.nodes.len() > 1 {
+            nodes.only = Some(self.machine_of(token));
+        }
+        nodes
+    }
+
     fn check_request(
         &self,
         token: u64,
@@ -356,8 +365,8 @@ impl Driver {
             }
         }
         self.check_limits(token, uid, &request.launch)?;
-        let client = self.connections.get(&token).map_or(0, |connection| connection.pid);
-        super::adopt::check(request, uid, client)?;
+        let client = self.connections.get(&token).filter(|connection| connection.vouch.is_none());
+        super::adopt::check(request, uid, client.map(|connection| connection.pid))?;
         let bytes = self.kept_bytes.get(&uid).copied().unwrap_or(0)
             + KEPT_PER_JOB_BYTES
             + request.launch.bytes();

@@ -10,7 +10,7 @@ use super::context::{Context, chain};
 use super::job::{Job, Phase};
 use super::program::Refusal;
 use super::watch::{Token, Watch};
-use crate::instance::is_in_a_job;
+use crate::instance::{is_in_a_job, is_of_the_system, is_of_this_instance};
 use crate::link::Interest;
 use crate::outside::groups::Cgroup;
 use nix::sys::wait::WaitStatus;
@@ -141,6 +141,13 @@ impl Job {
         if let Some(pid) = pids.iter().find(|pid| context.adopted.contains(pid)) {
             return Err(is_taken(*pid));
         }
+        if let Some(pid) =
+            pids.iter().find(|&&pid| is_of_the_system(pid) || is_of_this_instance(pid))
+        {
+            let reason =
+                format!("process {pid} is the system's own, or tutti's, and can't be adopted");
+            return Err(Refusal::new(reason));
+        }
         let processors: Vec<u32> = self.launch.share.tasks[index].processors.iter().collect();
         let group = self.tasks[index].group.as_ref();
         bring_in(&pids, owner, group, &processors)?;
@@ -250,8 +257,8 @@ fn is_taken(pid: i32) -> Refusal {
     Refusal::new(format!("process {pid} belongs to another job already"))
 }
 
-/// The controller has looked at those that were named; what descends from them, and what has changed
-/// since, is looked at here.
+/// The controller has looked at those that were named on its own machine; others, what descends from them, and
+/// what has changed since, is looked at here.
 fn check_owner(pid: i32, owner: u32) -> Result<(), Refusal> {
     match proc::user_ids(pid) {
         Ok(ids) if owner != 0 && ids != [owner; 4] => {
