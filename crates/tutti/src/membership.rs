@@ -16,7 +16,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tutti_secure::{
-    Authority, Clock, Credentials, Endpoint, Key, Name, Role, Secret, Token, Tokens,
+    Authority, Clock, Credentials, Endpoint, Key, Member, Name, Role, Secret, Token, Tokens,
 };
 use tutti_wire::limits::TRANSPORT_VERSION;
 
@@ -49,6 +49,17 @@ struct Register {
     tokens: Tokens,
     /// When each machine was given its certificate, in seconds since 1970, by its name.
     members: BTreeMap<String, u64>,
+    /// Those of them whose root is root in the cluster.
+    #[serde(default)]
+    admins: BTreeSet<String>,
+}
+
+impl Register {
+    /// What a machine is to the cluster, if it is a member.
+    fn role_of(&self, name: &str) -> Option<Role> {
+        let role = if self.admins.contains(name) { Role::Admin } else { Role::Node };
+        self.members.contains_key(name).then_some(role)
+    }
 }
 
 /// Who belongs to the cluster, as its head has written it down: read again only when it was written
@@ -58,17 +69,26 @@ pub(crate) struct Members {
     place: Place,
     /// Which file was read: each writing makes another.
     file: Option<(u64, SystemTime)>,
-    names: BTreeSet<String>,
+    roles: BTreeMap<String, Role>,
 }
 
 impl Members {
     /// Those of the cluster that is kept there.
     pub(crate) const fn of(place: Place) -> Self {
-        Self { place, file: None, names: BTreeSet::new() }
+        Self { place, file: None, roles: BTreeMap::new() }
     }
 
     /// Whether a machine of this name belongs to the cluster.
     pub(crate) fn contains(&mut self, name: &str) -> bool {
+        self.is(name, |role| role.is_some())
+    }
+
+    /// Whether who has such a certificate belongs to the cluster, as that: another may have its name by now.
+    pub(crate) fn has(&mut self, member: &Member) -> bool {
+        self.is(member.name.as_str(), |role| role == Some(&member.role))
+    }
+
+    fn is(&mut self, name: &str, what: impl Fn(Option<&Role>) -> bool) -> bool {
         #[cfg(test)]
         if crate::outside::processes::are_simulated() {
             return true;
@@ -76,10 +96,10 @@ impl Members {
         let file = fs::metadata(self.place.0.join("register.json"));
         let file = file.and_then(|file| Ok((file.ino(), file.modified()?))).ok();
         if file.is_none() || file != self.file {
-            self.names = self.place.members().unwrap_or_default();
+            self.roles = self.place.roles().unwrap_or_default();
             self.file = file;
         }
-        self.names.contains(name)
+        what(self.roles.get(name))
     }
 }
 
@@ -130,7 +150,7 @@ impl Place {
         let certificate = authority.sign(&key.request()?, Role::Node, &name, now)?;
         Credentials::new(key, &certificate, authority.certificate())?.save(&self.0)?;
         let members = BTreeMap::from([(membership.name.clone(), now.as_secs())]);
-        self.write("register.json", &Register { tokens: Tokens::default(), members })?;
+        self.write("register.json", &Register { members, ..Register::default() })?;
         self.keep(membership)
     }
 
@@ -170,11 +190,9 @@ impl Place {
     /// # Errors
     /// If it is none any more, or the request is no good.
     pub(crate) fn sign_again(&self, name: &str, request: &[u8]) -> anyhow::Result<Vec<u8>> {
-        if !self.members()?.contains(name) {
-            bail!("it was removed from the cluster");
-        }
+        let role = self.register()?.role_of(name).context("it was removed from the cluster")?;
         let now = Clock::system().now();
-        Ok(self.authority()?.sign(request, Role::Node, &Name::new(name)?, now)?)
+        Ok(self.authority()?.sign(request, role, &Name::new(name)?, now)?)
     }
 
     /// This machine's end of connections with others.
@@ -183,13 +201,13 @@ impl Place {
         Ok(Endpoint::new(&credentials, TRANSPORT_VERSION, Clock::system())?)
     }
 
-    /// Gives out a token.
-    pub(crate) fn invite(&self, lifetime: Duration) -> anyhow::Result<Token> {
+    /// Gives out a token, for a machine that is to be this.
+    pub(crate) fn invite(&self, role: Role, lifetime: Duration) -> anyhow::Result<Token> {
         let authority = Authority::load(&self.0)?;
         self.with_register(|register| {
             let now = Clock::system().now();
             let fingerprint = authority.fingerprint();
-            Ok(register.tokens.issue(&fingerprint, Role::Node, now, lifetime)?)
+            Ok(register.tokens.issue(&fingerprint, role, now, lifetime)?)
         })
     }
 
@@ -215,9 +233,13 @@ impl Place {
             }
             let now = Clock::system().now();
             // A bad request must not cost the token.
-            let certificate = authority.sign(request, Role::Node, &name, now)?;
-            register.tokens.redeem(&secret, now)?;
+            authority.sign(request, Role::Node, &name, now)?;
+            let role = register.tokens.redeem(&secret, now)?;
+            let certificate = authority.sign(request, role, &name, now)?;
             register.members.insert(name.to_string(), now.as_secs());
+            if role == Role::Admin {
+                register.admins.insert(name.to_string());
+            }
             Ok((certificate, authority.certificate().to_vec()))
         })
     }
@@ -240,10 +262,15 @@ impl Place {
         })
     }
 
-    /// The names of the machines that belong to the cluster.
-    fn members(&self) -> anyhow::Result<BTreeSet<String>> {
-        let register = self.read::<Register>("register.json")?.unwrap_or_default();
-        Ok(register.members.into_keys().collect())
+    /// What each machine is that belongs to the cluster.
+    fn roles(&self) -> anyhow::Result<BTreeMap<String, Role>> {
+        let register = self.register()?;
+        let names = register.members.keys();
+        Ok(names.filter_map(|name| Some((name.clone(), register.role_of(name)?))).collect())
+    }
+
+    fn register(&self) -> anyhow::Result<Register> {
+        Ok(self.read::<Register>("register.json")?.unwrap_or_default())
     }
 
     /// A machine belongs to the cluster no more; whether it did.
@@ -251,7 +278,10 @@ impl Place {
         if self.membership()?.is_none() {
             return Ok(false);
         }
-        self.with_register(|register| Ok(register.members.remove(name).is_some()))
+        self.with_register(|register| {
+            register.admins.remove(name);
+            Ok(register.members.remove(name).is_some())
+        })
     }
 
     fn with_register<T>(
@@ -262,7 +292,7 @@ impl Place {
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
         let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
-        let mut register = self.read::<Register>("register.json")?.unwrap_or_default();
+        let mut register = self.register()?;
         let result = change(&mut register)?;
         self.write("register.json", &register)?;
         Ok(result)

@@ -14,7 +14,7 @@ use clap::Args;
 use std::io::{BufRead, Read};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
-use tutti_secure::{Clock, Credentials, Key, Name, Newcomer, Token};
+use tutti_secure::{Clock, Credentials, Key, Name, Newcomer, Role as MemberRole, Token};
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::join::{Redeem, Redeemed};
@@ -36,6 +36,10 @@ pub(crate) struct InviteArgs {
     #[arg(long, value_name = "TIME", default_value = "1h")]
     r#for: String,
 
+    /// Let root of that machine be root in the cluster, too; no other machine connects to it then
+    #[arg(long)]
+    admin: bool,
+
     /// Print the token alone
     #[arg(long)]
     parsable: bool,
@@ -51,7 +55,8 @@ pub(crate) fn invite(args: &InviteArgs) -> anyhow::Result<Exit> {
     }
     let place = Place::of(&instance);
     let membership = membership_of_head(&place, "machines are invited")?;
-    let token = place.invite(lifetime)?;
+    let role = if args.admin { MemberRole::Admin } else { MemberRole::Node };
+    let token = place.invite(role, lifetime)?;
     if args.parsable {
         print(&format!("{token}\n"))?;
     } else {
@@ -144,6 +149,7 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     match args.listen.as_deref() {
         None => {}
         Some("none") => membership.listen = None,
+        Some(_) if credentials.member().role == MemberRole::Admin => {}
         Some(listen) => {
             membership.listen = Some(with_port(listen));
             membership.address.clone_from(&membership.listen);
@@ -213,12 +219,14 @@ fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership
             let credentials = Credentials::new(key, &certificate, &authority)?;
             let mut heads = vec![head.to_owned()];
             heads.extend(addresses.into_iter().filter(|address| address != head));
-            let address = SocketAddr::new(local.ip(), PORT).to_string();
+            // To an admin nobody connects.
+            let is_node = credentials.member().role == MemberRole::Node;
+            let address = is_node.then(|| SocketAddr::new(local.ip(), PORT).to_string());
             let membership = Membership {
                 cluster,
                 name,
-                listen: Some(address.clone()),
-                address: Some(address),
+                listen: address.clone(),
+                address,
                 head: heads,
                 trusts_root: false,
                 certificates_s: None,

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
+use tutti_secure::Role;
 use tutti_wire::code::Code;
 use tutti_wire::host_list::{HostItem, parse_host_list};
 
@@ -127,7 +128,7 @@ impl Plan<'_> {
         if self.copies {
             self.bring_program(host)?;
         }
-        let token = self.place.invite(TOKEN_LIFETIME)?;
+        let token = self.place.invite(Role::Node, TOKEN_LIFETIME)?;
         let mut input = memory_file()?;
         writeln!(input, "{token}")?;
         input.rewind()?;

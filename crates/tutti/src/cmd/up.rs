@@ -15,6 +15,7 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 use tutti_core::Nanos;
+use tutti_secure::Role;
 use tutti_wire::code::Code;
 use tutti_wire::local::Request;
 
@@ -84,7 +85,7 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
         ))?;
     }
     if let Some(membership) = membership.filter(|membership| membership.head.is_empty()) {
-        let token = Place::of(&instance).invite(INVITATION)?;
+        let token = Place::of(&instance).invite(Role::Node, INVITATION)?;
         print(&invitation(&membership, &token, INVITATION))?;
     }
     Ok(Exit::OK)

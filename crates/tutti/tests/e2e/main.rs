@@ -9,6 +9,7 @@ mod access;
 mod accounts;
 mod adopt;
 mod bench;
+mod anywhere;
 mod classes;
 mod cli;
 mod cluster;

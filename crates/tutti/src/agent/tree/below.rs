@@ -11,6 +11,7 @@ use crate::agent::routes::{Child, Way};
 use crate::link::LinkError;
 use crate::outside::time::monotonic_ns;
 use tutti_core::NodeId;
+use tutti_secure::{Member, Role};
 use tutti_wire::branch::{
     ClockReply, Contact, FromBranch, Part, Place, Report, ToBranch, Tunnelled,
 };
@@ -29,8 +30,9 @@ const DOUBT_NS: u64 = 1_000_000_000;
 /// The agent at the head of a branch.
 pub(super) struct Below {
     pub(super) neighbour: Neighbour,
-    /// The name of its node, as its certificate says.
+    /// The name of its node, and whether root there is root in the cluster, as its certificate says.
     name: String,
+    is_admin: bool,
     /// Where it listens, or empty.
     address: String,
     stage: Stage,
@@ -59,10 +61,18 @@ enum Stage {
 
 impl Below {
     /// A child that has just come.
-    pub(super) fn new(neighbour: Neighbour, name: String, until_ns: u64) -> Self {
-        let (address, stage, asked_ns) = (String::new(), Stage::New, None);
-        let (until_ns, heard_ns, doubted_ns) = (Some(until_ns), monotonic_ns(), None);
-        Self { neighbour, name, address, stage, until_ns, asked_ns, heard_ns, doubted_ns }
+    pub(super) fn new(neighbour: Neighbour, member: &Member, until_ns: u64) -> Self {
+        Self {
+            neighbour,
+            name: member.name.to_string(),
+            is_admin: member.role == Role::Admin,
+            address: String::new(),
+            stage: Stage::New,
+            until_ns: Some(until_ns),
+            asked_ns: None,
+            heard_ns: monotonic_ns(),
+            doubted_ns: None,
+        }
     }
 
     /// It is told to go, and has so long to do so.
@@ -315,10 +325,12 @@ impl Tree {
         if vouch.node != part.tunnel.opener || !self.routes.is_below(vouch.node, child) {
             return Some("its agent speaks for another node".into());
         }
-        let is_trusted = self.options.membership.as_ref().is_some_and(|m| m.trusts_root);
+        let is_trusted = self.options.membership.as_ref().is_some_and(|m| m.trusts_root)
+            || self.children.get(&child).is_some_and(|below| below.is_admin);
         (self.options.is_root() && vouch.uid == 0 && !is_trusted).then(|| {
-            "root of this machine is not root in the cluster: ask as another user, or have the head \
-             started with `tutti up --listen ADDRESS --trust-root`"
+            "root of this machine is not root in the cluster: ask as another user, join by what \
+             `tutti invite --admin` prints at the head, or have that started with `tutti up --listen \
+             ADDRESS --trust-root`"
                 .into()
         })
     }

@@ -10,6 +10,7 @@ use crate::outside::time::monotonic_ns;
 use anyhow::Context;
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
+use tutti_secure::Member;
 use tutti_wire::Role;
 use tutti_wire::join::{Redeem, Redeemed};
 use tutti_wire::limits::{FRAME_BYTES_MAX, STRANGER_FRAME_BYTES_MAX};
@@ -89,9 +90,7 @@ impl Tree {
                 Ok(None) => drop(self.strangers.remove(&token)),
                 Err(error) => self.turn_away(token, &error.whole()),
             },
-            (Role::Agent, Some(member)) if member.role == tutti_secure::Role::Node => {
-                self.adopt(token, member.name.as_str());
-            }
+            (Role::Agent, Some(member)) => self.adopt(token, &member),
             _ => self.turn_away(token, "it has not the certificate for what it wants"),
         }
     }
@@ -139,12 +138,13 @@ impl Tree {
     }
 
     /// Another agent wants to be a child of this one.
-    fn adopt(&mut self, token: u64, name: &str) {
-        let is_removed = self.options.is_root() && !self.members.contains(name);
+    fn adopt(&mut self, token: u64, member: &Member) {
+        let name = member.name.as_str();
+        let is_removed = self.options.is_root() && !self.members.has(member);
         let Some(mut stranger) = self.strangers.remove(&token) else { return };
         stranger.link.limit(FRAME_BYTES_MAX);
         let neighbour = Neighbour::new(stranger.link, token);
-        let below = Below::new(neighbour, name.to_owned(), monotonic_ns() + PATIENCE_NS);
+        let below = Below::new(neighbour, member, monotonic_ns() + PATIENCE_NS);
         self.children.insert(token, below);
         self.estimator.hurry(self.ask_every_ns());
         if is_removed {
