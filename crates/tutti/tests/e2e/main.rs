@@ -8,8 +8,8 @@
 mod access;
 mod accounts;
 mod adopt;
-mod bench;
 mod anywhere;
+mod bench;
 mod classes;
 mod cli;
 mod cluster;
