@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use tutti_wire::code::Code;
@@ -62,6 +62,22 @@ impl Drop for Sole {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// The process that is the `role` of the instance, if there is one.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn holder(instance: &Instance, role: &str) -> anyhow::Result<Option<i32>> {
+    let path = instance.role_file(role);
+    let file = match OpenOptions::new().read(true).write(true).open(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.with_context(|| format!("cannot open {}", path.display()))?,
+    };
+    let mut found = whole_file();
+    fcntl(&file, FcntlArg::F_GETLK(&mut found))
+        .with_context(|| format!("cannot see who has locked {}", path.display()))?;
+    Ok((libc::c_int::from(found.l_type) != libc::F_UNLCK).then_some(found.l_pid))
 }
 
 /// A lock that nobody else may have, on all of a file.

@@ -1,10 +1,12 @@
 //! The supervisor: starts the keeper, the controller and the agent of an instance, starts again
 //! whichever of them fails, and ends when the controller has ended in good order.
 
+mod found;
 mod order;
 mod process;
 mod upgrade;
 
+pub(crate) use found::has_keeper;
 pub(crate) use order::{Order, order, what_it_speaks};
 pub(crate) use upgrade::{Resumed, resume};
 
@@ -149,8 +151,10 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     let mut supervisor = Supervisor::start(instance, lock, Some(log.try_clone()?))?;
     if let Err(error) = supervisor.wait_until_up() {
         let said = said_since(instance, begins);
-        supervisor.kill_all();
-        clean_up(instance);
+        if supervisor.is_first() {
+            supervisor.kill_all();
+            clean_up(instance);
+        }
         return Err(if said.is_empty() { error } else { coded(Code::NotStarted, said) });
     }
     // Whoever waits for this pipe to close must not wait for the supervisor's end.
@@ -255,10 +259,26 @@ impl<'a> Supervisor<'a> {
         let roles: &[&str] = if is_member(instance)? { &ROLES_OF_MEMBER } else { &ROLES };
         for &role in roles {
             let mut daemon = Daemon::new(role, None);
-            Self::launch(instance, supervisor.log.as_ref(), &mut daemon)?;
+            if role == "keeper" {
+                daemon.child = found::keeper(instance);
+            } else {
+                found::end(instance, role)?;
+            }
+            match &daemon.child {
+                Some(keeper) => say!(
+                    "tutti: the keeper, process {}, lives, and its jobs go on: it is kept",
+                    keeper.pid()
+                ),
+                None => Self::launch(instance, supervisor.log.as_ref(), &mut daemon)?,
+            }
             supervisor.daemons.push(daemon);
         }
         Ok(supervisor)
+    }
+
+    /// Whether everything here began with this supervisor.
+    fn is_first(&self) -> bool {
+        self.daemons.iter().filter_map(|daemon| daemon.child.as_ref()).all(Process::is_child)
     }
 
     /// One that supervises nothing yet.
@@ -349,7 +369,10 @@ impl<'a> Supervisor<'a> {
             None => PollTimeout::NONE,
         };
         let of = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        match poll(&mut [of(self.signals.as_fd()), of(self.orders.as_fd())], timeout) {
+        let mut watched = vec![of(self.signals.as_fd()), of(self.orders.as_fd())];
+        let processes = self.daemons.iter().filter_map(|daemon| daemon.child.as_ref());
+        watched.extend(processes.filter_map(Process::watched).map(of));
+        match poll(&mut watched, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -453,9 +476,13 @@ impl<'a> Supervisor<'a> {
 }
 
 impl Drop for Supervisor<'_> {
-    /// After a failure: daemons that nobody watches must not stay.
+    /// After a failure: daemons that nobody watches must not stay. One that was there before holds tasks.
     fn drop(&mut self) {
-        self.kill_all();
+        for child in self.daemons.iter().filter_map(|daemon| daemon.child.as_ref()) {
+            if child.is_child() {
+                child.signal(Signal::SIGKILL);
+            }
+        }
     }
 }
 
@@ -476,9 +503,10 @@ pub(crate) fn runs(path: &Path) -> bool {
 }
 
 /// Clears away what a supervisor that was killed has left, also what was queued in an instance of a
-/// user's own; nothing if one lives.
+/// user's own; nothing if one lives, or the keeper.
 pub(crate) fn clean_up_for_dead(instance: &Instance) {
     if instance.lock_file().exists()
+        && !has_keeper(instance)
         && let Ok(Some(_lock)) = lock(instance)
     {
         if instance.private {

@@ -5,8 +5,10 @@ use crate::agent::limit_name;
 use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::output::{counted, fold, print, print_json, terminal_width};
+use crate::supervise::{has_keeper, is_supervised};
 use clap::Args;
 use serde::Serialize;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -338,16 +340,28 @@ fn in_path(name: &str) -> Option<PathBuf> {
 
 fn instance() -> Vec<Finding> {
     let instance = Instance::locate();
+    let directory = instance.directory().display();
     if !instance.answers() {
-        return vec![Finding::good(
-            "instance",
-            format!("none runs; tutti run starts one in {}", instance.directory().display()),
-        )];
+        let without = || {
+            let text = format!("the one in {directory} has no controller; its jobs run");
+            vec![Finding::bad("instance", text, "tutti up goes on with them, tutti down ends them")]
+        };
+        let none = || {
+            let text = format!("none runs; tutti run starts one in {directory}");
+            vec![Finding::good("instance", text)]
+        };
+        return if has_keeper(&instance) { without() } else { none() };
     }
     let mut findings = match status() {
         Ok(status) => describe(&status),
         Err(error) => vec![Finding::bad("instance", format!("{error:#}"), "tutti down; tutti up")],
     };
+    let owner = std::fs::metadata(instance.directory()).map(|it| it.uid());
+    // Others can't see who holds the lock.
+    if owner.is_ok_and(|uid| uid == nix::unistd::geteuid().as_raw()) && !is_supervised(&instance) {
+        let text = format!("nobody starts daemons of the one in {directory} again if they end");
+        findings.push(Finding::fair("instance", text, "tutti up"));
+    }
     if let Some(other) = instance.beside() {
         let kind = if other.private { "private" } else { "system" };
         let directory = other.directory().display();

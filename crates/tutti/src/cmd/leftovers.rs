@@ -159,7 +159,10 @@ fn instances() -> Vec<Leftover> {
     let is_dead = |path: &Path| {
         let instance = Instance::at(path.into());
         // Of others' we can't tell, and they are theirs to remove.
-        owned(path) && !supervise::is_supervised(&instance) && !instance.answers()
+        owned(path)
+            && !supervise::is_supervised(&instance)
+            && !instance.answers()
+            && !supervise::has_keeper(&instance)
     };
     let dead = instance::places().into_iter().filter(|path| is_one(path) && is_dead(path));
     dead.map(|path| Leftover::new("instance", &path, "its daemons are gone".into())).collect()

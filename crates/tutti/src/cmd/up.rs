@@ -4,7 +4,7 @@ use super::cluster::{invitation, with_port};
 use super::submit::order;
 use crate::codes::coded;
 use crate::exit::Exit;
-use crate::front::duration;
+use crate::front::{duration, start_daemon};
 use crate::instance::{Instance, host_name};
 use crate::membership::{Membership, PORT, Place};
 use crate::output::print;
@@ -211,6 +211,10 @@ fn end(instance: &Instance) -> anyhow::Result<Exit> {
         supervise::end(instance)?;
         print(&format!("the node in {} is down\n", instance.directory().display()))?;
         return Ok(Exit::OK);
+    }
+    if !instance.answers() && supervise::has_keeper(instance) {
+        // Its jobs are to end as in any other.
+        start_daemon(instance)?;
     }
     if !instance.answers() {
         // Whoever finds its sockets would wait for it.

@@ -3,7 +3,7 @@
 use crate::codes::coded;
 use crate::instance::Instance;
 use crate::link::Link;
-use crate::supervise::is_supervised;
+use crate::supervise::{has_keeper, is_supervised};
 use anyhow::Context;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -27,6 +27,15 @@ pub(crate) fn connect() -> anyhow::Result<Link> {
         }
         let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
         match kind {
+            Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) if has_keeper(&instance) => {
+                coded(
+                    Code::NoInstance,
+                    format!(
+                        "the controller of the instance in {directory} has ended, and nobody starts \
+                         it again; its jobs run: `tutti up` goes on with them, `tutti down` ends them"
+                    ),
+                )
+            }
             // Nothing there, or a socket that nobody listens on.
             Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => coded(
                 Code::NoInstance,

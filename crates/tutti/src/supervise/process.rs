@@ -1,16 +1,23 @@
-//! A daemon's process: a child of ours, also one that the program before in this process has started.
+//! A daemon's process: a child of ours, also one that the program before in this process has started, or
+//! the child of a supervisor that has ended.
 
-use nix::libc::pid_t;
+use nix::libc::{self, pid_t};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::fmt;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Command;
+use tutti_linux::pidfd::Held;
+use tutti_linux::proc::ProcessStat;
 
-/// A child that is not reaped.
+/// A daemon that is not reaped, or not seen to have ended.
 pub(super) struct Process {
     pid: Pid,
+    /// If it is no child of ours.
+    held: Option<Held>,
 }
 
 /// How it ended.
@@ -28,28 +35,65 @@ impl Process {
     }
 
     /// A child that is there.
-    pub(super) const fn of(pid: pid_t) -> Self {
-        Self { pid: Pid::from_raw(pid) }
+    const fn of(pid: pid_t) -> Self {
+        Self { pid: Pid::from_raw(pid), held: None }
+    }
+
+    /// One that another supervisor has started.
+    pub(super) const fn held(pid: pid_t, process: OwnedFd) -> Self {
+        Self { pid: Pid::from_raw(pid), held: Some(Held::resume(pid, process)) }
+    }
+
+    /// What the program before in this process had as this daemon: a child, or not.
+    pub(super) fn resume(pid: pid_t) -> Self {
+        let own = std::process::id().cast_signed();
+        match ProcessStat::read(pid) {
+            Ok(stat) if stat.ppid != own => {
+                Self { pid: Pid::from_raw(pid), held: Held::open(pid, stat.start_time).ok() }
+            }
+            _ => Self::of(pid),
+        }
     }
 
     pub(super) const fn pid(&self) -> pid_t {
         self.pid.as_raw()
     }
 
-    /// It is not reaped, so the number is its own.
+    pub(super) const fn is_child(&self) -> bool {
+        self.held.is_none()
+    }
+
+    /// Readable once it has ended, if no signal tells that.
+    pub(super) fn watched(&self) -> Option<BorrowedFd<'_>> {
+        self.held.as_ref().map(Held::as_fd)
+    }
+
+    /// The number of a child is its own, since it is not reaped.
     pub(super) fn signal(&self, signal: Signal) {
-        let _ = kill(self.pid, signal);
+        match &self.held {
+            Some(held) => held.signal(signal as libc::c_int),
+            None => drop(kill(self.pid, signal)),
+        }
     }
 
     /// Reaps it, if it has ended; it is gone then.
     pub(super) fn try_wait(&self) -> Option<Ended> {
-        self.reap(WaitPidFlag::WNOHANG)
+        match &self.held {
+            Some(held) => held.has_ended().then(|| Ended::of(held)),
+            None => self.reap(WaitPidFlag::WNOHANG),
+        }
     }
 
-    /// Kills it, and reaps it.
+    /// Kills it, and waits until it has ended.
     pub(super) fn end(&self) {
         self.signal(Signal::SIGKILL);
-        self.reap(WaitPidFlag::empty());
+        match &self.held {
+            Some(held) => {
+                let mut ended = [PollFd::new(held.as_fd(), PollFlags::POLLIN)];
+                let _ = poll(&mut ended, PollTimeout::NONE);
+            }
+            None => drop(self.reap(WaitPidFlag::empty())),
+        }
     }
 
     fn reap(&self, flags: WaitPidFlag) -> Option<Ended> {
@@ -67,6 +111,16 @@ impl Process {
 }
 
 impl Ended {
+    /// Kernels before 6.15 don't tell others than its parent.
+    fn of(held: &Held) -> Self {
+        let status = held.status().map(|raw| WaitStatus::from_raw(Pid::from_raw(held.pid()), raw));
+        match status {
+            Some(Ok(WaitStatus::Exited(_, status))) => Self::Exited(status),
+            Some(Ok(WaitStatus::Signaled(_, signal, _))) => Self::Killed(signal),
+            _ => Self::Exited(-1),
+        }
+    }
+
     pub(super) const fn is_success(self) -> bool {
         matches!(self, Self::Exited(0))
     }

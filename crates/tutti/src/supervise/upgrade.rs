@@ -94,7 +94,7 @@ pub(crate) fn resume(instance: &Instance, left: &Resumed) -> anyhow::Result<Exit
     for (role, pid) in &left.daemons {
         let role = ROLES.into_iter().find(|known| known == role);
         let role = role.context("the supervisor before had a daemon that is not known")?;
-        supervisor.daemons.push(Daemon::new(role, Some(Process::of(*pid))));
+        supervisor.daemons.push(Daemon::new(role, Some(Process::resume(*pid))));
     }
     let text = match supervisor.start_anew() {
         Ok(()) => format!("done tutti {}, {} jobs", env!("CARGO_PKG_VERSION"), left.jobs),

@@ -4,6 +4,7 @@ use crate::harness::{Instance, eventually, player, status_of, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -335,6 +336,69 @@ fn an_instance_that_lost_its_supervisor_is_taken_over_or_refused_with_the_reason
     within(Duration::from_secs(10), "nothing left", || {
         instance.leftovers().is_empty().then_some(())
     });
+}
+
+/// Kills the supervisor, and whoever else is named at the same time; gives the keeper's number.
+fn orphan(instance: &Instance, others: &[&str]) -> i32 {
+    let keeper = instance.daemon("keeper");
+    let supervisor: i32 = status_of(keeper, "PPid").unwrap().parse().unwrap();
+    let others: Vec<i32> = others.iter().map(|role| instance.daemon(role)).collect();
+    send(supervisor, Signal::SIGSTOP);
+    others.into_iter().for_each(|pid| send(pid, Signal::SIGKILL));
+    send(supervisor, Signal::SIGKILL);
+    eventually("the supervisor's end", || {
+        (status_of(keeper, "PPid")? != supervisor.to_string()).then_some(())
+    });
+    keeper
+}
+
+#[test]
+fn a_supervisor_takes_in_what_one_before_it_has_left() {
+    for killed in [&[][..], &["controller"], &["agent"], &["controller", "agent"]] {
+        let instance = Instance::new().up();
+        let line = "echo up; while [ ! -e go ]; do sleep 0.01; done; echo done; exit 4";
+        let running = instance.start(&["run", "-n", "2", "sh", "-c", line]);
+        running.wait_for("up\nup\n");
+        let keeper = orphan(&instance, killed);
+        if killed == ["controller", "agent"] {
+            instance.tutti(&["ps"]).expect(1).says("its jobs run").says("[T010]");
+            let left = instance.tutti(&["doctor", "--leftovers"]).text();
+            assert!(!left.contains(instance.dir.to_str().unwrap()), "{left}");
+        }
+        if killed.is_empty() {
+            let said = instance.tutti(&["doctor"]).text();
+            assert!(said.contains("nobody starts daemons"), "{said}");
+        }
+        instance.tutti(&["up"]).expect(0);
+        assert_eq!(instance.daemon("keeper"), keeper, "{killed:?}");
+        // Whoever ends now is started again: somebody watches.
+        for role in ["controller", "agent"] {
+            let before = instance.daemon(role);
+            send(before, Signal::SIGKILL);
+            eventually("another", || instance.daemon_now(role).filter(|&now| now != before));
+        }
+        fs::write(instance.work.join("go"), "").unwrap();
+        assert_eq!(running.wait().expect(4).sorted(), ["done", "done", "up", "up"], "{killed:?}");
+        send(keeper, Signal::SIGKILL);
+        within(Duration::from_secs(20), "a run that works", || {
+            (instance.tutti(&["run", "-n", "2", "true"]).code == 0).then_some(())
+        });
+        assert!(!instance.log().contains("runs already"), "{}", instance.log());
+        instance.tutti(&["down"]).expect(0);
+        eventually("nothing left", || instance.leftovers().is_empty().then_some(()));
+    }
+}
+
+#[test]
+fn an_instance_that_lost_supervisor_and_controller_is_ended_whole() {
+    let instance = Instance::new().up();
+    let job = instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", "exec sleep $NAP"]);
+    instance.wait_for_state(job, "running");
+    eventually("tasks", || (instance.nappers().len() == 2).then_some(()));
+    orphan(&instance, &["controller"]);
+    instance.tutti(&["down"]).expect(0);
+    instance.expect_no_nappers();
+    eventually("nothing left", || instance.leftovers().is_empty().then_some(()));
 }
 
 #[test]
