@@ -30,11 +30,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Threads that have the agents.
 const THREADS: usize = 2;
 
-/// What an agent has open: its poller, its port, the connection with its parent, and the parent's end of that.
-const DESCRIPTORS_EACH: u64 = 4;
+/// What an agent has open at most: a poller and its timer, a connection, those that are being made and answered.
+const DESCRIPTORS_EACH: u64 = 5;
 
-/// What all else has open, and who is on his way from one parent to another.
-const DESCRIPTORS_BESIDE: u64 = 1024;
+/// What all else has open.
+const DESCRIPTORS_BESIDE: u64 = 256;
 
 /// The sizes at which something must be reached.
 const JOINING_NODES: usize = 256;
@@ -272,9 +272,8 @@ impl Cluster {
         let Reply::Nodes(reports) = own.ask(&Request::Nodes)? else {
             return crate::cmd::unexpected();
         };
-        // They would say that they miss it.
-        agents.end()?;
         own.end()?;
+        agents.end()?;
         Ok(Row {
             nodes,
             fan_out,
