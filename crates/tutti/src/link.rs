@@ -484,7 +484,7 @@ pub(crate) struct Ready {
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: Epoll,
-    timer: TimerFd,
+    timer: Option<TimerFd>,
     armed: Option<u64>,
 }
 
@@ -510,7 +510,16 @@ impl Poller {
             TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
         )?;
         epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER_TOKEN))?;
-        Ok(Self { epoll, timer, armed: None })
+        Ok(Self { epoll, timer: Some(timer), armed: None })
+    }
+
+    /// One that has no deadlines, for who has thousands and waits for all of them: a descriptor each is enough.
+    ///
+    /// # Errors
+    /// If the process has none left.
+    pub(crate) fn without_deadlines() -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        Ok(Self { epoll, timer: None, armed: None })
     }
 
     /// Watches a descriptor.
@@ -568,7 +577,7 @@ impl Poller {
         for event in &events[..count] {
             if event.data() == TIMER_TOKEN {
                 self.armed = None;
-                let _ = self.timer.unset();
+                let _ = self.timer.as_ref().map(TimerFd::unset);
                 continue;
             }
             let flags = event.events();
@@ -581,21 +590,18 @@ impl Poller {
         Ok(())
     }
 
-    /// Sets the deadline without waiting, for who waits for several pollers at once.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
-    pub(crate) fn arm(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
+    fn arm(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         if self.armed == deadline_ns {
             return Ok(());
         }
+        let timer = self.timer.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         match deadline_ns {
             Some(ns) => {
                 // A deadline of zero would disarm the timer.
                 let at = TimeSpec::from(Duration::from_nanos(ns.max(1)));
-                self.timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+                timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
             }
-            None => self.timer.unset()?,
+            None => timer.unset()?,
         }
         self.armed = deadline_ns;
         Ok(())

@@ -9,6 +9,7 @@ use super::tree::{Heard, Tree, TreeOptions};
 use crate::link::{Interest, Poller, Ready};
 use crate::outside::time::monotonic_ns;
 use anyhow::Context;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -78,29 +79,55 @@ struct Agent {
     connect_at_ns: Option<u64>,
 }
 
-/// The loop of one thread.
-fn run(agents: Vec<Hollow>, shared: &Shared) -> anyhow::Result<()> {
-    let mut poller = Poller::new()?;
-    let mut all = Vec::new();
-    for (number, options) in (0_u64..).zip(agents) {
-        let mut agent = Agent::new(options).context("an agent cannot start")?;
-        agent.connect_at_ns = Some(0);
-        agent.settle(shared)?;
-        poller.add(&agent.poller, number, Interest::READ)?;
-        all.push(agent);
+/// Those of one thread, and when each has something to do by itself.
+struct Crowd<'a> {
+    agents: Vec<Agent>,
+    due: BTreeSet<(u64, usize)>,
+    due_ns: Vec<u64>,
+    shared: &'a Shared,
+}
+
+impl Crowd<'_> {
+    /// A round of one of them.
+    fn round(&mut self, number: usize) -> anyhow::Result<()> {
+        let Some(agent) = self.agents.get_mut(number) else { return Ok(()) };
+        let due_ns = agent.round(self.shared)?.unwrap_or(u64::MAX);
+        self.due.remove(&(self.due_ns[number], number));
+        self.due.insert((due_ns, number));
+        self.due_ns[number] = due_ns;
+        Ok(())
     }
+
+    /// A round of each that has waited for this moment.
+    fn on_time(&mut self) -> anyhow::Result<()> {
+        let until = (monotonic_ns(), usize::MAX);
+        let late: Vec<usize> = self.due.range(..=until).map(|(_, number)| *number).collect();
+        late.into_iter().try_for_each(|number| self.round(number))
+    }
+}
+
+/// The loop of one thread.
+fn run(options: Vec<Hollow>, shared: &Shared) -> anyhow::Result<()> {
+    let mut poller = Poller::new()?;
+    let agents: anyhow::Result<Vec<Agent>> = options.into_iter().map(Agent::new).collect();
+    let agents = agents.context("an agent cannot start")?;
+    for (number, agent) in (0_u64..).zip(&agents) {
+        poller.add(&agent.poller, number, Interest::READ)?;
+    }
+    let due_ns = vec![0; agents.len()];
+    let due = (0..agents.len()).map(|number| (0, number)).collect();
+    let mut crowd = Crowd { agents, due, due_ns, shared };
     let mut ready: Vec<Ready> = Vec::new();
-    let mut room: Vec<Ready> = Vec::new();
     while !shared.ends.load(Ordering::Relaxed) {
-        poller.wait(Some(monotonic_ns() + LOOK_NS), &mut ready)?;
-        for event in &ready {
-            let agent = usize::try_from(event.token).ok().and_then(|number| all.get_mut(number));
-            if let Some(agent) = agent {
-                agent.round(&mut room, shared)?;
-            }
+        crowd.on_time()?;
+        let next_ns = crowd.due.first().map_or(u64::MAX, |(due_ns, _)| *due_ns);
+        poller.wait(Some(next_ns.min(monotonic_ns() + LOOK_NS)), &mut ready)?;
+        // Those that another thread has ended already are not missed.
+        for event in ready.iter().take_while(|_| !shared.ends.load(Ordering::Relaxed)) {
+            crowd.round(usize::try_from(event.token).unwrap_or(usize::MAX))?;
         }
     }
-    for agent in &mut all {
+    for agent in &mut crowd.agents {
         agent.tree.close();
     }
     Ok(())
@@ -121,17 +148,18 @@ impl Agent {
             tasks_max: 1,
             keeper: 1,
         });
-        let poller = Poller::new()?;
+        let poller = Poller::without_deadlines()?;
         let tree = TreeOptions::of(&options);
         let mut tree = Tree::new(tree, ClusterClock::default(), &poller);
         // Nobody knocks here, and descriptors are few for so many.
         tree.close();
-        Ok(Self { tree, poller, join, connect_at_ns: None })
+        Ok(Self { tree, poller, join, connect_at_ns: Some(0) })
     }
 
-    /// One round, when something has happened.
-    fn round(&mut self, ready: &mut Vec<Ready>, shared: &Shared) -> anyhow::Result<()> {
-        self.poller.look(ready)?;
+    /// One round, when something has happened, or is due. Gives when something is due next.
+    fn round(&mut self, shared: &Shared) -> anyhow::Result<Option<u64>> {
+        let mut ready = Vec::new();
+        self.poller.look(&mut ready)?;
         for event in ready.iter() {
             let heard = self.tree.on_ready(event.token, &self.poller);
             self.on_heard(heard, shared);
@@ -139,7 +167,7 @@ impl Agent {
         self.settle(shared)
     }
 
-    fn settle(&mut self, shared: &Shared) -> anyhow::Result<()> {
+    fn settle(&mut self, shared: &Shared) -> anyhow::Result<Option<u64>> {
         let now_ns = monotonic_ns();
         let heard = self.tree.on_time(now_ns);
         self.on_heard(heard, shared);
@@ -152,8 +180,7 @@ impl Agent {
         }
         let heard = self.tree.settle(&self.poller);
         self.on_heard(heard, shared);
-        let due_ns = self.tree.due_ns().into_iter().chain(self.connect_at_ns).min();
-        Ok(self.poller.arm(due_ns)?)
+        Ok(self.tree.due_ns().into_iter().chain(self.connect_at_ns).min())
     }
 
     fn on_heard(&mut self, heard: Vec<Heard>, shared: &Shared) {

@@ -38,6 +38,7 @@ impl OwnInstance {
         let instance = Instance::at(std::env::temp_dir().join(name));
         end_on_signals()?;
         leftovers().instances.push(instance.clone());
+        leftovers().directories.push(instance.directory().to_owned());
         instance.prepare()?;
         prepare(&instance)?;
         start_daemon(&instance)?;
@@ -120,6 +121,8 @@ impl OwnInstance {
         self.ended = true;
         self.ask(&Request::Down)?;
         wait_until_gone(&self.instance);
+        // What it was prepared with is not its own to remove.
+        let _ = std::fs::remove_dir_all(self.instance.directory());
         Ok(())
     }
 }

@@ -8,7 +8,7 @@
 use super::figures::{self, Figure};
 use super::{Bench, progress};
 use crate::agent::{Hollow, HollowAgents};
-use crate::cmd::own::OwnInstance;
+use crate::cmd::own::{OwnInstance, remove_on_signal};
 use crate::instance::Instance;
 use crate::membership::{Membership, Place};
 use crate::output::{Align, Table, print_json, print_table};
@@ -30,11 +30,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Threads that have the agents.
 const THREADS: usize = 2;
 
-/// What an agent has open at most: a poller and its timer, a connection, those that are being made and answered.
-const DESCRIPTORS_EACH: u64 = 5;
+/// What an agent has open: its poller, its port, the connection with its parent, and the parent's end of that.
+const DESCRIPTORS_EACH: u64 = 4;
 
-/// What all else has open.
-const DESCRIPTORS_BESIDE: u64 = 256;
+/// What all else has open, and who is on his way from one parent to another.
+const DESCRIPTORS_BESIDE: u64 = 1024;
 
 /// The sizes at which something must be reached.
 const JOINING_NODES: usize = 256;
@@ -182,6 +182,7 @@ impl Cluster {
     fn found(members: usize) -> anyhow::Result<Self> {
         progress(&format!("tree: certificates of {members} nodes"));
         let directory = std::env::temp_dir().join(format!("tutti-tree-{}", std::process::id()));
+        remove_on_signal(&directory)?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let head = Membership {
             cluster: "bench".into(),
@@ -272,8 +273,9 @@ impl Cluster {
         let Reply::Nodes(reports) = own.ask(&Request::Nodes)? else {
             return crate::cmd::unexpected();
         };
-        own.end()?;
+        // They would say that they miss it.
         agents.end()?;
+        own.end()?;
         Ok(Row {
             nodes,
             fan_out,
