@@ -56,6 +56,7 @@ struct Front {
     /// When it went away.
     away_since: Option<Instant>,
     keepers: Vec<Keeper>,
+    signals: SignalTarget,
     output: Output,
     input: Input,
     input_open: bool,
@@ -98,6 +99,7 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         controller: Some(controller),
         away_since: None,
         keepers: Vec::new(),
+        signals: target,
         output: Output::new(options.output, size, job, name),
         input_open: input.wanted() && may_read_terminal(),
         input_room: Vec::new(),
@@ -124,6 +126,7 @@ fn ask(mut controller: Link, request: &Request) -> Link {
 fn on_reply(reply: Reply, target: &SignalTarget) -> anyhow::Result<Result<JobId, Exit>> {
     match reply {
         Reply::Accepted { job, waits } => {
+            target.set_waiting(!waits.is_empty());
             target.set(job);
             if !waits.is_empty() {
                 say!("tutti: job {job} is queued: {waits}");
@@ -296,7 +299,10 @@ impl Front {
         self.away_since = None;
         match reply {
             // It may say so again after it was away.
-            Reply::Starting { attach, .. } if self.keepers.is_empty() => self.attach(&attach),
+            Reply::Starting { attach, .. } if self.keepers.is_empty() => {
+                self.signals.set_waiting(false);
+                self.attach(&attach);
+            }
             Reply::Accepted { waits, .. } if !waits.is_empty() && !self.keepers.is_empty() => {
                 let job = self.job;
                 let reason = format!(

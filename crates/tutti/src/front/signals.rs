@@ -6,7 +6,7 @@
 use super::start::connect;
 use nix::sys::signal::{SigSet, Signal};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use tutti_core::{JobId, Rank};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::Target;
@@ -15,6 +15,8 @@ use tutti_wire::report::Target;
 #[derive(Clone, Debug, Default)]
 pub(super) struct SignalTarget {
     job: Arc<AtomicU64>,
+    /// It has not begun, as far as is known here.
+    waits: Arc<AtomicBool>,
     last: Arc<AtomicU8>,
 }
 
@@ -22,6 +24,11 @@ impl SignalTarget {
     /// From now on signals go to this job.
     pub(super) fn set(&self, job: JobId) {
         self.job.store(job.0, Ordering::SeqCst);
+    }
+
+    /// Whether the job waits in the queue: there is nobody to whom a signal could be passed on.
+    pub(super) fn set_waiting(&self, waits: bool) {
+        self.waits.store(waits, Ordering::SeqCst);
     }
 
     /// The last signal that arrived, for an exit without a job.
@@ -71,7 +78,7 @@ pub(super) fn pass_on_signals() -> std::io::Result<SignalTarget> {
 }
 
 /// What a signal means: INT is passed on the first time; asked again it ends the job, and again, at
-/// once. TERM and HUP end the job. What else is caught is passed on.
+/// once. A job that waits is taken out of the queue. TERM and HUP end the job. What else is caught is passed on.
 fn on_signal(target: &SignalTarget, signal: Signal, interrupts: &mut u32) {
     let number = signal as u8;
     target.last.store(number, Ordering::SeqCst);
@@ -91,6 +98,10 @@ fn on_signal(target: &SignalTarget, signal: Signal, interrupts: &mut u32) {
         Signal::SIGINT => {
             *interrupts += 1;
             match *interrupts {
+                1 if target.waits.load(Ordering::SeqCst) => {
+                    say!("tutti: job {job} is taken out of the queue");
+                    Request::Cancel { target: id.into(), at_once: false }
+                }
                 1 => {
                     say!("tutti: sent SIGINT to job {job}; once more ends it");
                     pass

@@ -37,6 +37,23 @@ fn a_second_interrupt_ends_the_job_and_a_third_kills_it() {
 }
 
 #[test]
+fn an_interrupt_takes_a_job_that_waits_out_of_the_queue() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "rows=1"]).expect(0);
+    let spinner = instance.submit_spinner(2);
+    let running = instance.start(&["run", "-n", "2", "sh", "-c", "echo > ran"]);
+    eventually("word of the queue", || running.err().contains("is queued").then_some(()));
+    running.signal(Signal::SIGINT);
+    let done = running.wait();
+    assert_ne!(done.code, 0, "{}", done.err);
+    done.says("is taken out of the queue");
+    instance.tutti(&["cancel", &spinner.to_string()]).expect(0);
+    // Had it stayed in the queue it would run before this one.
+    instance.tutti(&["run", "-n", "2", "true"]).expect(0);
+    assert!(!instance.work.join("ran").exists());
+}
+
+#[test]
 fn a_front_end_that_is_terminated_or_hung_up_ends_the_job() {
     let instance = Instance::new().up();
     for signal in [Signal::SIGTERM, Signal::SIGHUP] {
