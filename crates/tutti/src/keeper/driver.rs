@@ -275,8 +275,7 @@ impl Keeper {
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             job.settle_front(&mut self.context);
             if job.is_over() {
-                job.detach(&mut self.context);
-                self.jobs.remove(&id);
+                self.let_go(id);
             }
         }
         let reports = std::mem::take(&mut self.context.reports);
@@ -615,8 +614,16 @@ impl Keeper {
     fn remove_if_over(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_over()) else { return };
         job.settle_front(&mut self.context);
-        job.detach(&mut self.context);
-        self.jobs.remove(&id);
+        self.let_go(id);
+    }
+
+    /// Nothing is to be known of a job any more. If it is launched once more, it has other tasks: none of them is
+    /// to be looked at because one of these was killed.
+    fn let_go(&mut self, id: JobId) {
+        if let Some(mut job) = self.jobs.remove(&id) {
+            job.detach(&mut self.context);
+        }
+        self.context.endings.retain(|&(job, _), _| job != id);
     }
 
     fn on_launched(&mut self, id: JobId) {
