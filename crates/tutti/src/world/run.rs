@@ -7,9 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const SEC: u64 = 1_000_000_000;
 
-/// How long all may take to come to an end once nothing fails any more.
-const PATIENCE_NS: u64 = 900 * SEC;
-
 /// What a world was like.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Life {
@@ -51,7 +48,7 @@ fn live_in(world: &mut World) {
     world.prepare();
     world.run_until(world.script.calm_ns);
     world.calm_down();
-    let until_ns = world.now_ns + PATIENCE_NS;
+    let until_ns = world.now_ns + world.script.patience_ns;
     while world.wrong.is_empty() && !world.is_quiet() {
         if world.now_ns >= until_ns {
             let unrest = world.unrest();

@@ -21,7 +21,31 @@ pub(super) struct Script {
     pub(super) acts: Vec<Timed>,
     /// When misfortune ends, and all must come to an end.
     pub(super) calm_ns: u64,
+    /// How long that may take.
+    pub(super) patience_ns: u64,
 }
+
+/// How long all may take to come to an end once nothing fails any more.
+const PATIENCE_NS: u64 = 900 * SEC;
+
+/// Worlds from this seed on are clusters of some size in a calm time, and from that one on for some hours.
+pub(super) const FIRST_CALM: u64 = 1_000_000_000_000;
+pub(super) const FIRST_CALM_HOURS: u64 = 2_000_000_000_000;
+
+/// How many machines those have, and processors each.
+const CALM_SIZE: Size = (CLUSTER, 4);
+
+/// How many machines a cluster has, where hours of clusters are counted.
+pub(super) const CLUSTER: usize = 32;
+
+/// How long they last, how often a job is handed in, and how often something goes wrong, in the mean.
+const CALM_NS: u64 = 600 * SEC;
+const CALM_HOURS_NS: u64 = 2 * 3600 * SEC;
+const CALM_JOB_EVERY_NS: u64 = 120 * SEC;
+const CALM_MISFORTUNE_EVERY_NS: u64 = 300 * SEC;
+
+/// How long those that are left may take in the end, which take turns.
+const CALM_PATIENCE_NS: u64 = 6 * 3600 * SEC;
 
 /// Something that is done at a moment. The number stays with it when others are left out.
 #[derive(Clone, Debug)]
@@ -177,9 +201,59 @@ fn plan(random: &mut Random, (machines, processors): Size) -> Plan {
     }
 }
 
+/// A job of minutes.
+fn long_plan(random: &mut Random, size: Size) -> Plan {
+    Plan { life_ms: random.within(60_000, 20 * 60_000), ..plan(random, size) }
+}
+
+/// Does it at that moment, and what ends it, if it lasts, later.
+fn add(acts: &mut Vec<(u64, Act)>, at_ns: u64, act: Act, random: &mut Random, calm_ns: u64) {
+    if let Some(remedy) = remedy(&act) {
+        let until_ns = (at_ns + outage(random)).min(calm_ns);
+        acts.push((until_ns, remedy));
+    }
+    acts.push((at_ns, act));
+}
+
 impl Script {
     /// That of a seed, the same on every machine.
-    pub(super) fn random(seed: u64) -> Self {
+    pub(super) fn of(seed: u64) -> Self {
+        match seed {
+            ..FIRST_CALM => Self::random(seed),
+            FIRST_CALM..FIRST_CALM_HOURS => Self::calm(seed, CALM_NS),
+            FIRST_CALM_HOURS.. => Self::calm(seed, CALM_HOURS_NS),
+        }
+    }
+
+    /// So much of calm hours: jobs run for minutes and take turns in slots of half a minute, and every few minutes
+    /// something goes wrong.
+    fn calm(seed: u64, calm_ns: u64) -> Self {
+        let mut random = Random::new(seed);
+        let size = CALM_SIZE;
+        let params = [("quantum", "30s"), ("rows", "3"), ("fan_out", "6")];
+        let mut acts: Vec<(u64, Act)> = Vec::new();
+        for _ in 0..calm_ns / CALM_JOB_EVERY_NS {
+            acts.push((random.below(calm_ns), Act::Submit(long_plan(&mut random, size))));
+        }
+        for _ in 0..calm_ns / CALM_MISFORTUNE_EVERY_NS {
+            let (at_ns, act) = (random.below(calm_ns), kind(&mut random, MISFORTUNES));
+            let act = act(&mut random, size);
+            add(&mut acts, at_ns, act, &mut random, calm_ns);
+        }
+        Self {
+            seed,
+            machines: size.0,
+            processors: size.1,
+            latency_ns: (random.within(20_000, 300_000), random.any_length(2 * MS)),
+            params: params.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            acts: numbered(acts),
+            calm_ns,
+            patience_ns: CALM_PATIENCE_NS,
+        }
+    }
+
+    /// One of a few minutes, in which much goes wrong.
+    fn random(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let machines = match random.below(20) {
             0 => random.within(9, 32),
@@ -212,18 +286,17 @@ impl Script {
                 true => random.any(&acts).0 + random.any_length(SEC),
                 false => random.below(calm_ns),
             };
-            let at_ns = at_ns.min(calm_ns);
-            if let Some(remedy) = remedy(&act) {
-                let until_ns = (at_ns + outage(&mut random)).min(calm_ns);
-                acts.push((until_ns, remedy));
-            }
-            acts.push((at_ns, act));
+            add(&mut acts, at_ns.min(calm_ns), act, &mut random, calm_ns);
         }
-        let timed = acts.into_iter().enumerate();
-        let acts = timed.map(|(number, (at_ns, act))| Timed { number, at_ns, act }).collect();
         let latency_ns = (random.within(20_000, 300_000), random.any_length(2 * MS));
-        Self { seed, machines, processors, latency_ns, params, acts, calm_ns }
+        let (acts, patience_ns) = (numbered(acts), PATIENCE_NS);
+        Self { seed, machines, processors, latency_ns, params, acts, calm_ns, patience_ns }
     }
+}
+
+fn numbered(acts: Vec<(u64, Act)>) -> Vec<Timed> {
+    let timed = acts.into_iter().enumerate();
+    timed.map(|(number, (at_ns, act))| Timed { number, at_ns, act }).collect()
 }
 
 fn kind(random: &mut Random, kinds: &[Kind]) -> fn(&mut Random, Size) -> Act {

@@ -2,10 +2,12 @@
 //!
 //! - `TUTTI_WORLDS=100000`: so many worlds instead of a few, and `TUTTI_FIRST=7` the seed of the first; best in a
 //!   build that is made for it (`cargo test --profile soak`);
+//! - `TUTTI_CALM=8`: so many clusters of 32 machines in calm hours, which last longer (from seed 2000000000000 on, or TUTTI_FIRST);
 //! - `TUTTI_WORLD=42`: the world of this seed, with all that happens, and `TUTTI_ONLY=3,5,8` only these acts of it.
 #![expect(clippy::print_stdout, reason = "what failed is shown, and how to see it again")]
 
 use super::*;
+use crate::world::script::{CLUSTER, FIRST_CALM, FIRST_CALM_HOURS};
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,8 +28,8 @@ const FOUND: &[u64] = &[
     3_000_127, 3_000_727, 4_000_123, 4_000_970, 4_000_054,
 ];
 
-/// How many machines a cluster has, where hours of clusters are counted.
-const CLUSTER: u128 = 32;
+/// The same for clusters of some size in a calm time.
+const CALM: u64 = 2;
 
 fn asked<T: FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
@@ -35,7 +37,7 @@ fn asked<T: FromStr>(name: &str) -> Option<T> {
 
 /// The script of a seed, or what is asked for of it.
 fn script(seed: u64) -> Script {
-    let mut script = Script::random(seed);
+    let mut script = Script::of(seed);
     if let Some(only) = asked::<String>("TUTTI_ONLY") {
         let only: Vec<usize> = only.split(',').filter_map(|number| number.parse().ok()).collect();
         script.acts.retain(|act| only.contains(&act.number));
@@ -52,12 +54,12 @@ struct Sum {
     failed: Vec<(u64, Life)>,
 }
 
-/// Lives through the worlds of these seeds, on all processors.
+/// Lives through the worlds of these scripts, on all processors.
 fn live_all(seeds: &[u64]) -> Sum {
     let (next, sum) = (AtomicUsize::new(0), Mutex::new(Sum::default()));
     let work = || {
         while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let life = live(Script::random(seed), false);
+            let life = live(Script::of(seed), false);
             let mut sum = sum.lock().unwrap();
             sum.machine_ns += u128::from(life.lasted_ns) * life.machines as u128;
             sum.rounds += life.rounds;
@@ -69,29 +71,39 @@ fn live_all(seeds: &[u64]) -> Sum {
         }
     };
     std::thread::scope(|scope| {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        (0..threads).for_each(|_| drop(scope.spawn(work)));
+        (0..processors()).for_each(|_| drop(scope.spawn(work)));
     });
     sum.into_inner().unwrap()
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// How many hours of a cluster that is, of so many machines as hours of clusters are counted by.
+fn cluster_hours(machine_ns: u128) -> f64 {
+    let machine_s = u32::try_from(machine_ns / 1_000_000_000).unwrap_or(u32::MAX);
+    f64::from(machine_s) / 3600.0 / CLUSTER as f64
 }
 
 /// Fails if any of them did, with as little as still does and the command that shows it.
 fn judge(seeds: &[u64]) {
     let began = Instant::now();
     let sum = live_all(seeds);
-    let (hours, took) = (sum.machine_ns / (3600 * u128::from(SEC)), began.elapsed());
-    let a_minute = sum.machine_ns * 60_000 / CLUSTER / took.as_millis().max(1);
+    let took = began.elapsed();
+    let hours = cluster_hours(sum.machine_ns);
     println!(
-        "{} worlds, {} with something wrong: {} jobs, {} rounds, {hours} hours of a machine in {took:.1?}, \
-         {} hours of a cluster of {CLUSTER} a minute",
+        "{} worlds, {} with something wrong: {} jobs, {} rounds; {hours:.1} hours of a cluster of {CLUSTER} in {took:.1?} \
+         on {} processors, {:.1} a minute",
         seeds.len(),
         sum.failed.len(),
         sum.accepted,
         sum.rounds,
-        a_minute / (3600 * u128::from(SEC)),
+        processors(),
+        hours * 60.0 / took.as_secs_f64(),
     );
     let Some((seed, life)) = sum.failed.first() else { return };
-    let small = shrink(&Script::random(*seed));
+    let small = shrink(&Script::of(*seed));
     let wrong = live(small.clone(), false).wrong;
     panic!(
         "seed {seed}: {:#?}\nwith {} of its acts: {wrong:#?}\n\
@@ -110,21 +122,27 @@ fn in_all_worlds_everything_goes_well() {
         return;
     }
     let first = asked::<u64>("TUTTI_FIRST");
+    if let Some(count) = asked::<u64>("TUTTI_CALM") {
+        let first = first.unwrap_or(FIRST_CALM_HOURS);
+        return judge(&(first..first + count).collect::<Vec<_>>());
+    }
     let count = asked::<u64>("TUTTI_WORLDS");
     if first.is_some() || count.is_some() {
         let first = first.unwrap_or(0);
         return judge(&(first..first + count.unwrap_or(FIXED)).collect::<Vec<_>>());
     }
-    judge(&(0..FIXED).chain(FOUND.iter().copied()).collect::<Vec<_>>());
+    let calm = FIRST_CALM..FIRST_CALM + CALM;
+    judge(&(0..FIXED).chain(FOUND.iter().copied()).chain(calm).collect::<Vec<_>>());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     println!("new seeds from {now} on");
-    judge(&(now..now + NEW).collect::<Vec<_>>());
+    let calm = FIRST_CALM + now..FIRST_CALM + now + CALM;
+    judge(&(now..now + NEW).chain(calm).collect::<Vec<_>>());
 }
 
 #[test]
 fn the_same_seed_gives_the_same_world_to_the_last_event() {
     for seed in [3, 14, 29, 43] {
-        let [one, other] = [0, 1].map(|_| live(Script::random(seed), false));
+        let [one, other] = [0, 1].map(|_| live(Script::of(seed), false));
         assert_eq!(one, other, "seed {seed}");
         assert!(one.rounds > 100, "something happened");
     }
@@ -132,6 +150,6 @@ fn the_same_seed_gives_the_same_world_to_the_last_event() {
 
 #[test]
 fn worlds_of_other_seeds_are_others() {
-    let [one, other] = [3, 4].map(|seed| live(Script::random(seed), false));
+    let [one, other] = [3, 4].map(|seed| live(Script::of(seed), false));
     assert_ne!(one.digest, other.digest);
 }
