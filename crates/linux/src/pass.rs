@@ -7,19 +7,18 @@ use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Sends a descriptor with these bytes, at least the first of them, and says how many were sent.
 ///
 /// # Errors
 /// What `sendmsg` says: `EAGAIN` where the socket does not wait and has no room, `ETOOMANYREFS`
 /// where too many descriptors of this user are on their way.
-pub fn send(socket: &UnixStream, bytes: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<usize> {
+pub fn send(socket: impl AsFd, bytes: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<usize> {
     let descriptors = [descriptor.as_raw_fd()];
     let rights = [ControlMessage::ScmRights(&descriptors)];
     let count = sendmsg::<()>(
-        socket.as_raw_fd(),
+        socket.as_fd().as_raw_fd(),
         &[IoSlice::new(bytes)],
         &rights,
         MsgFlags::MSG_NOSIGNAL,
@@ -34,14 +33,15 @@ pub fn send(socket: &UnixStream, bytes: &[u8], descriptor: BorrowedFd<'_>) -> io
 /// # Errors
 /// What `recvmsg` says.
 pub fn receive(
-    socket: &UnixStream,
+    socket: impl AsFd,
     room: &mut [u8],
     received: &mut VecDeque<Option<OwnedFd>>,
 ) -> io::Result<usize> {
     let mut rights = nix::cmsg_space!(RawFd);
     let mut slices = [IoSliceMut::new(room)];
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = recvmsg::<UnixAddr>(socket.as_raw_fd(), &mut slices, Some(&mut rights), flags)?;
+    let message =
+        recvmsg::<UnixAddr>(socket.as_fd().as_raw_fd(), &mut slices, Some(&mut rights), flags)?;
     match message.cmsgs() {
         Ok(all) => {
             for each in all {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::io::{Read, Write};
-    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn descriptors_arrive_in_the_order_of_the_bytes() {

@@ -1,5 +1,5 @@
 //! What the daemons have from outside, where a test may put something else in its place: time, groups of
-//! processes, processes, and connections that they begin.
+//! processes, processes, and connections.
 //!
 //! In the program these are the kernel's, under another name and nothing more. In this crate's own tests
 //! they are the kernel's too, unless the thread is in a simulated world (`world`): then that answers.
@@ -46,16 +46,18 @@ pub(crate) mod hardware {
     pub(crate) use tutti_linux::proc::{memory_total_bytes, online_processors};
 }
 
-/// Connections that a daemon begins.
+/// Connections, and whom a daemon can begin one with.
 #[cfg(not(test))]
 pub(crate) mod ways {
     use std::io;
-    use std::os::unix::net::UnixStream;
     use std::path::Path;
 
+    /// A connection on this machine.
+    pub(crate) use std::os::unix::net::UnixStream as Stream;
+
     /// Connects to a daemon of this machine.
-    pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
-        UnixStream::connect(path)
+    pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
+        Stream::connect(path)
     }
 }
 

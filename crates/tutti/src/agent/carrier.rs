@@ -2,6 +2,7 @@
 //! TLS to an agent on another.
 
 use crate::link::Transport;
+use crate::outside::ways::Stream;
 use anyhow::Context;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, setsockopt, socket,
@@ -10,7 +11,6 @@ use nix::sys::socket::{
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use tutti_secure::{Endpoint, Member, SecureStream};
 
@@ -21,12 +21,12 @@ const SILENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) enum Carrier {
     /// On this machine.
-    Local(UnixStream),
+    Local(Stream),
     /// To another.
     Far(Box<SecureStream>),
     /// To another of a simulated world, and who is there.
     #[cfg(test)]
-    Simulated(UnixStream, tutti_secure::Member),
+    Simulated(Stream, tutti_secure::Member),
 }
 
 impl Carrier {

@@ -193,8 +193,13 @@ impl Sample {
 }
 
 fn share(ns: u64, ppb: i64) -> u64 {
-    let part = u128::from(ns) * u128::from(ppb.unsigned_abs()) / 1_000_000_000;
-    u64::try_from(part).unwrap_or(u64::MAX)
+    let ppb = ppb.unsigned_abs();
+    // For hours that fits; and to divide what is wider takes ten times as long.
+    let wide = || u128::from(ns) * u128::from(ppb) / 1_000_000_000;
+    match ns.checked_mul(ppb) {
+        Some(product) => product / 1_000_000_000,
+        None => u64::try_from(wide()).unwrap_or(u64::MAX),
+    }
 }
 
 /// Works out corrections from exchanges.

@@ -8,9 +8,9 @@ use super::lease::Lease;
 use super::switch::Switch;
 use crate::link::{Poller, Ready};
 use crate::outside::groups::Hierarchy;
+use crate::outside::ways::Stream;
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use std::os::unix::net::UnixStream;
 use tutti_core::{ClusterTime, JobId, LaunchId};
 use tutti_secure::Member;
 
@@ -41,13 +41,13 @@ impl Stepped {
     }
 
     /// The agent of another machine has connected.
-    pub(crate) fn let_in(&mut self, stream: UnixStream, from: Member) {
+    pub(crate) fn let_in(&mut self, stream: Stream, from: Member) {
         let carrier = Carrier::Simulated(stream, from);
         self.agent.tree.let_in(carrier, &self.agent.poller);
     }
 
     /// Somebody of this machine wants to be connected with a daemon of another one.
-    pub(crate) fn take_guest(&mut self, stream: UnixStream) {
+    pub(crate) fn take_guest(&mut self, stream: Stream) {
         self.agent.tree.take_guest(stream, &self.agent.poller);
     }
 

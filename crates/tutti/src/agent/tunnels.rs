@@ -10,10 +10,10 @@
 //! the agents between hold no more of it than that.
 
 use crate::link::{Interest, Poller};
+use crate::outside::ways::Stream;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use tutti_wire::branch::{Part, Place, TunnelId, Tunnelled};
 use tutti_wire::code::Code;
 use tutti_wire::frame::encode;
@@ -30,7 +30,7 @@ const TAKEN_BYTES: usize = TUNNEL_WINDOW_BYTES / 4;
 /// One end of a stream, which is a connection here.
 #[derive(Debug)]
 struct End {
-    socket: UnixStream,
+    socket: Stream,
     token: u64,
     /// Where the other end is.
     to: Place,
@@ -69,7 +69,7 @@ impl Tunnels {
         &mut self,
         tunnel: TunnelId,
         to: Place,
-        (socket, token): (UnixStream, u64),
+        (socket, token): (impl Into<Stream>, u64),
         unsaid: Vec<u8>,
         poller: &Poller,
     ) -> io::Result<()> {
@@ -79,6 +79,7 @@ impl Tunnels {
         if self.ends.contains_key(&tunnel) {
             return Err(io::Error::other("there is such a stream already"));
         }
+        let socket = socket.into();
         socket.set_nonblocking(true)?;
         let interest = Interest::READ;
         poller.add(&socket, token, interest)?;
@@ -280,6 +281,7 @@ impl End {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixStream;
     use tutti_core::NodeId;
 
     fn settled(tunnels: &mut Tunnels, poller: &Poller) -> Vec<usize> {

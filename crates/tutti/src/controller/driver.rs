@@ -12,6 +12,7 @@ use crate::link::{Interest, Link, LinkError, Poller, Ready};
 use crate::membership::{Members, Place};
 use crate::outside::time as clock;
 use crate::outside::time::wall_ms;
+use crate::outside::ways::Stream;
 use anyhow::Context;
 use nix::unistd::{Pid, getppid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -549,10 +550,8 @@ impl Driver {
         }
     }
 
-    pub(super) fn take_in(
-        &mut self,
-        stream: std::os::unix::net::UnixStream,
-    ) -> std::io::Result<()> {
+    pub(super) fn take_in(&mut self, stream: impl Into<Stream>) -> std::io::Result<()> {
+        let stream = stream.into();
         let who = peer::peer_credentials(&stream)?;
         let mut link = Link::new(stream)?;
         link.limit(JOB_REQUEST_BYTES_MAX);

@@ -4,7 +4,7 @@
 use super::driver::{Driver, blank_core};
 use crate::instance::Instance;
 use crate::link::{Poller, Ready};
-use std::os::unix::net::UnixStream;
+use crate::outside::ways::Stream;
 use std::path::{Path, PathBuf};
 use tutti_core::{ClusterTime, Core, JobId, Nanos, Outcome};
 use tutti_journal::{Journal, Store};
@@ -51,7 +51,7 @@ impl Stepped {
     ///
     /// # Errors
     /// If the kernel does not say who.
-    pub(crate) fn take_in(&mut self, stream: UnixStream) -> std::io::Result<()> {
+    pub(crate) fn take_in(&mut self, stream: Stream) -> std::io::Result<()> {
         self.driver.take_in(stream)
     }
 

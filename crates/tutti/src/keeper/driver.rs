@@ -15,6 +15,7 @@ use super::watch::{Event, Token, Watch};
 use crate::link::{Interest, Link, LinkError};
 use crate::outside::groups::Hierarchy;
 use crate::outside::time::{monotonic_ns, process_id};
+use crate::outside::ways::Stream;
 use crate::sender::answers_for;
 use anyhow::{Context as _, bail};
 use nix::sys::signal::{SigSet, Signal};
@@ -376,7 +377,8 @@ impl Keeper {
         self.context.watches.modify(&self.listener, self.listener_token, interest);
     }
 
-    pub(super) fn welcome_newcomer(&mut self, stream: UnixStream) -> anyhow::Result<()> {
+    pub(super) fn welcome_newcomer(&mut self, stream: impl Into<Stream>) -> anyhow::Result<()> {
+        let stream = stream.into();
         let uid = peer::peer_credentials(&stream)?.uid;
         self.check_room_for(uid)?;
         let mut link = Link::new(stream)?;

@@ -15,7 +15,6 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use tutti_core::Rank;
 use tutti_linux::pass;
 use tutti_wire::attach::{OutputHeader, Stream, ToFrontEnd};
@@ -185,7 +184,10 @@ impl Outlet {
     ///
     /// # Errors
     /// If the front end is gone.
-    pub(super) fn flush(&mut self, mut to: &UnixStream) -> io::Result<()> {
+    pub(super) fn flush<S: AsFd>(&mut self, mut to: &S) -> io::Result<()>
+    where
+        for<'a> &'a S: Write,
+    {
         while self.begin < self.end {
             let result = match self.pipes.front() {
                 Some((at, pipe)) if *at == self.begin => {
@@ -243,6 +245,7 @@ impl Outlet {
 mod tests {
     use super::*;
     use serde_bytes::ByteBuf;
+    use std::os::unix::net::UnixStream;
     use tutti_wire::FrameBuffer;
     use tutti_wire::frame::decode;
 

@@ -6,6 +6,7 @@ use super::context::Context;
 use super::driver::Keeper;
 use super::watch::Event;
 use crate::link::Poller;
+use crate::outside::ways::Stream;
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::WaitStatus;
@@ -40,7 +41,7 @@ impl Stepped {
     }
 
     /// Somebody has connected.
-    pub(crate) fn take_in(&mut self, stream: UnixStream) {
+    pub(crate) fn take_in(&mut self, stream: Stream) {
         // Who is turned away is told, or hangs up.
         let _ = self.keeper.welcome_newcomer(stream);
     }

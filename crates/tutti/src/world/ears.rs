@@ -1,8 +1,12 @@
-//! Who of a simulated world has something to read: one question to the kernel, instead of one to each daemon.
+//! Who of a simulated world has something to read. Mostly that is known here ([`super::stream`]); of what daemons have
+//! from the kernel all the same, as pipes of their tasks, one question to it tells, instead of one to each daemon,
+//! and only where something may have happened to them.
 
 use super::machine::Daemon;
+use super::stream;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use std::os::fd::AsFd;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 /// So many are heard at a time; the others are heard next.
 const HEARD_MAX: usize = 32;
@@ -16,7 +20,11 @@ pub(super) enum Ear {
 }
 
 /// See the head of the file. It has a poller of pollers.
-pub(super) struct Ears(Epoll);
+pub(super) struct Ears {
+    kernel: Epoll,
+    /// The descriptors of daemons' pollers.
+    pollers: BTreeMap<(usize, Ear), RawFd>,
+}
 
 /// A machine's daemon, or its network, as one number.
 fn token(site: usize, ear: Ear) -> u64 {
@@ -39,21 +47,42 @@ fn of_token(token: u64) -> (usize, Ear) {
 
 impl Ears {
     pub(super) fn new() -> Self {
-        Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).expect("a descriptor"))
+        let kernel = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).expect("a descriptor");
+        Self { kernel, pollers: BTreeMap::new() }
     }
 
     /// Listens to a poller, until it is closed.
-    pub(super) fn add(&self, site: usize, ear: Ear, poller: impl AsFd) {
+    pub(super) fn add(&mut self, site: usize, ear: Ear, poller: impl AsFd) {
+        stream::listen(&poller, (site, ear));
+        self.pollers.insert((site, ear), poller.as_fd().as_raw_fd());
         let event = EpollEvent::new(EpollFlags::EPOLLIN, token(site, ear));
-        self.0.add(poller, event).expect("a poller can be watched");
+        self.kernel.add(poller, event).expect("a poller can be watched");
+        stream::stir();
     }
 
     /// Who has something now, always in the same order.
     pub(super) fn heard(&self, heard: &mut Vec<(usize, Ear)>) {
         heard.clear();
-        let mut events = [EpollEvent::empty(); HEARD_MAX];
-        let count = self.0.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
-        heard.extend(events[..count].iter().map(|event| of_token(event.data())));
+        stream::heard(heard);
+        if stream::is_stirred() {
+            self.ask_kernel(heard);
+        }
         heard.sort_unstable();
+        heard.dedup();
+    }
+
+    fn ask_kernel(&self, heard: &mut Vec<(usize, Ear)>) {
+        let mut events = [EpollEvent::empty(); HEARD_MAX];
+        let count = self.kernel.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+        for event in &events[..count] {
+            let whose = of_token(event.data());
+            if let Some(&poller) = self.pollers.get(&whose) {
+                stream::has_more(poller);
+            }
+            heard.push(whose);
+        }
+        if count == 0 {
+            stream::settle();
+        }
     }
 }

@@ -9,6 +9,7 @@ use super::network::{Delivery, Due, Network};
 use super::random::Random;
 use super::script::Script;
 use super::seat::{Any, Seat};
+use super::stream::stir;
 use super::users::Users;
 use crate::agent::AgentOptions;
 use crate::instance::Instance;
@@ -190,12 +191,13 @@ impl World {
     fn happen(&mut self, what: What) {
         let now_ns = self.now_ns;
         match what {
-            What::Wake(site, daemon) => {
-                if self.seat(site, daemon).wake_ns != Some(now_ns) {
-                    return;
+            What::Wake(site, daemon) => match self.seat(site, daemon).on_queue(now_ns) {
+                Ok(()) => self.on_wake(site, daemon),
+                Err(again_ns) => {
+                    let again = again_ns.map(|at_ns| (at_ns, What::Wake(site, daemon)));
+                    return again.map_or((), |(at_ns, what)| self.plan(at_ns, what));
                 }
-                self.on_wake(site, daemon);
-            }
+            },
             What::Switch(site) => {
                 if self.sites[site].switch_ns != Some(now_ns) {
                     return;
@@ -282,12 +284,9 @@ impl World {
 
     /// A daemon is to wake up then, if not before.
     pub(super) fn wake(&mut self, site: usize, daemon: Daemon, at_ns: u64) {
-        let seat = self.seat(site, daemon);
-        if seat.daemon.is_none() || seat.wake_ns.is_some_and(|wake_ns| wake_ns <= at_ns) {
-            return;
+        if self.seat(site, daemon).wakes_at(at_ns) {
+            self.plan(at_ns, What::Wake(site, daemon));
         }
-        seat.wake_ns = Some(at_ns);
-        self.plan(at_ns, What::Wake(site, daemon));
     }
 
     /// A moment later than now: nobody is woken at once.
@@ -445,7 +444,7 @@ impl World {
                     self.wake_soon(to, Daemon::Agent);
                 }
             }
-            Delivery::Bytes(id, to, bytes) => self.network.deliver(id, to, bytes),
+            Delivery::Bytes(id, to) => self.network.deliver(id, to),
             Delivery::GiveUp(id, since_ns) => self.network.give_up(id, since_ns),
         }
     }
@@ -466,6 +465,7 @@ impl World {
         if let Some(Any::Controller(controller)) = seat.daemon.as_mut() {
             // Whoever waited for it hears of it.
             controller.bring_to_disk();
+            stir();
         }
     }
 
@@ -537,14 +537,7 @@ impl World {
                 }
                 self.ears.add(site, Ear::Daemon(daemon), started.poller());
                 let now_ns = self.now_ns;
-                let seat = self.seat(site, daemon);
-                seat.life += 1;
-                *seat = Seat {
-                    daemon: Some(started),
-                    life: seat.life,
-                    due_ns: Some(now_ns),
-                    ..Seat::default()
-                };
+                self.seat(site, daemon).begin(started, now_ns);
                 machine(site, |machine| machine.up.insert(daemon, true));
                 self.wake_soon(site, daemon);
                 self.after(site, daemon);

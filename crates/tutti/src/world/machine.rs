@@ -3,11 +3,11 @@
 
 use super::clock::Clock;
 use super::process::{End, Process};
+use super::stream::{Stream, pair, stir};
 use nix::sys::wait::WaitStatus;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use tutti_core::{JobId, Nanos, Rank};
 use tutti_linux::spawn::{Child, Spawn};
@@ -44,9 +44,9 @@ pub(super) struct Machine {
     /// Which daemons take connections.
     pub(super) up: BTreeMap<Daemon, bool>,
     /// Connections that wait to be taken.
-    pub(super) knocks: Vec<(Daemon, UnixStream)>,
+    pub(super) knocks: Vec<(Daemon, Stream)>,
     /// Agents of other machines that wait to be let in.
-    pub(super) callers: Vec<(usize, UnixStream)>,
+    pub(super) callers: Vec<(usize, Stream)>,
     /// Whether who runs may have changed since that was last looked at.
     pub(super) changed: bool,
     /// What must never be, and was.
@@ -60,7 +60,7 @@ pub(super) struct Dialled {
     pub(super) from: usize,
     pub(super) to: usize,
     /// The network's end of it.
-    pub(super) stream: UnixStream,
+    pub(super) stream: Stream,
 }
 
 /// All machines of the world that this thread is in.
@@ -140,7 +140,7 @@ pub(super) fn member_of(machine: usize) -> Member {
 
 impl Machines {
     /// Begins a connection; nobody knows yet whether there is anybody at the other end.
-    pub(super) fn dial(&mut self, from: usize, address: &str) -> (io::Result<UnixStream>, Member) {
+    pub(super) fn dial(&mut self, from: usize, address: &str) -> (io::Result<Stream>, Member) {
         let found = self.all.iter().position(|machine| machine.address == address);
         let to = found.expect("addresses of the world only");
         let stream = pair().map(|(ours, theirs)| {
@@ -149,14 +149,6 @@ impl Machines {
         });
         (stream, member_of(to))
     }
-}
-
-/// Two ends of a connection that never wait.
-pub(super) fn pair() -> io::Result<(UnixStream, UnixStream)> {
-    let (one, other) = UnixStream::pair()?;
-    one.set_nonblocking(true)?;
-    other.set_nonblocking(true)?;
-    Ok((one, other))
 }
 
 impl Machine {
@@ -193,7 +185,7 @@ impl Machine {
     }
 
     /// A daemon of this machine begins a connection with another one.
-    pub(super) fn connect(&mut self, path: &Path) -> io::Result<UnixStream> {
+    pub(super) fn connect(&mut self, path: &Path) -> io::Result<Stream> {
         let daemon = match path.file_name().and_then(|name| name.to_str()) {
             Some("controller") => Daemon::Controller,
             Some("keeper") => Daemon::Keeper,
@@ -213,6 +205,8 @@ impl Machine {
     pub(super) fn spawn(&mut self, spawn: &Spawn, now_ns: u64) -> io::Result<Child> {
         let pid = self.next_pid;
         self.next_pid += 1;
+        // What the keeper watches of it, and has made for it, is the kernel's.
+        stir();
         let (process, child) = Process::make(pid, spawn, now_ns)?;
         if !self.groups.contains_key(&process.group) {
             return Err(io::ErrorKind::NotFound.into());

@@ -5,7 +5,8 @@
 //! What the daemons have from outside comes through [`outside`] (and `crate::outside`); each does a round when
 //! [`engine`] says so. [`script`] says what users and misfortune do, [`acts`] does it, [`checks`] says what must
 //! hold. [`machine`] is a kernel with [`groups`] and [`process`]es, [`network`] and [`disk`] are what they are
-//! called, [`ears`] hear who has something to do, and [`users`] speak with the controller, [`front`] with keepers.
+//! called, a [`stream`] is a connection, [`ears`] hear who has something to do, and [`users`] speak with the
+//! controller, [`front`] with keepers.
 
 mod acts;
 mod checks;
@@ -23,6 +24,7 @@ mod random;
 mod run;
 mod script;
 mod seat;
+pub(crate) mod stream;
 mod users;
 
 use std::cell::Cell;

@@ -1,15 +1,18 @@
 //! The network of a simulated world: what one machine sends another arrives later, in order on each
 //! connection, unless a partition holds it up; what is held up for too long breaks the connection at both ends.
 
-use super::machine::{Dialled, machine, pair};
+use super::machine::{Dialled, machine};
 use super::random::Random;
+use super::stream::{Stream, pair};
 use crate::link::{Interest, Poller, Ready};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{ErrorKind, Write};
 
 /// A neighbour that acknowledges nothing for so long is out of reach, as for the kernel (`agent/carrier.rs`).
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
+
+/// So much is sent at once.
+const READ_BYTES: usize = 64 << 10;
 
 /// The number of a connection between machines.
 pub(super) type WayId = u64;
@@ -23,7 +26,7 @@ pub(super) enum Delivery {
     /// A connection that was begun reaches the other machine.
     Open(WayId),
     /// Bytes for this end arrive; none: the other end has closed.
-    Bytes(WayId, End, Vec<u8>),
+    Bytes(WayId, End),
     /// If nothing has come through since then, the connection breaks.
     GiveUp(WayId, u64),
 }
@@ -32,9 +35,11 @@ struct Way {
     /// The machines at the two ends.
     at: [usize; 2],
     /// The network's side of each end: nothing if that is not open, or closed.
-    ends: [Option<UnixStream>; 2],
+    ends: [Option<Stream>; 2],
     /// When the last bytes arrive at each end.
     last_ns: [u64; 2],
+    /// What is under way to each end, in order.
+    under_way: [VecDeque<Vec<u8>>; 2],
     /// What can't get through to each end, or the machine there does not take yet.
     held: [VecDeque<Vec<u8>>; 2],
     /// Whether the other machine knows of the connection.
@@ -56,8 +61,6 @@ pub(super) struct Network {
     /// How long anything is under way at least, and how much longer it may be.
     pub(super) latency_ns: (u64, u64),
     ready: Vec<Ready>,
-    /// Where is read into.
-    room: Vec<u8>,
 }
 
 /// What is to be delivered when.
@@ -73,7 +76,6 @@ impl Network {
             stuck: BTreeSet::new(),
             latency_ns,
             ready: Vec::new(),
-            room: vec![0; 64 << 10],
         }
     }
 
@@ -105,6 +107,7 @@ impl Network {
             at: [from, to],
             ends: [Some(stream), None],
             last_ns: [now_ns; 2],
+            under_way: Default::default(),
             held: Default::default(),
             is_open: false,
             silent_ns: None,
@@ -123,7 +126,7 @@ impl Network {
 
     /// A connection reaches its other machine: the end that the agent there is to be given, if it takes any,
     /// and from whom it is.
-    pub(super) fn open(&mut self, id: WayId, takes: bool) -> Option<(usize, usize, UnixStream)> {
+    pub(super) fn open(&mut self, id: WayId, takes: bool) -> Option<(usize, usize, Stream)> {
         let way = self.ways.get_mut(&id)?;
         let [from, to] = way.at;
         if way.is_open || self.cut.contains(&(from, to)) || self.cut.contains(&(to, from)) {
@@ -165,8 +168,8 @@ impl Network {
         let latency_ns = self.latency(random);
         let Some(way) = self.ways.get_mut(&id) else { return };
         let Some(stream) = &mut way.ends[end] else { return };
-        let bytes = match stream.read(&mut self.room) {
-            Ok(count) => self.room[..count].to_vec(),
+        let bytes = match stream.read_at_most(READ_BYTES) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return,
             // What it had not read is lost, and the other end hears that it is gone.
             Err(_) => Vec::new(),
@@ -177,13 +180,14 @@ impl Network {
         let to = 1 - end;
         let at_ns = way.last_ns[to].max(now_ns + latency_ns);
         way.last_ns[to] = at_ns;
-        due.push((at_ns, Delivery::Bytes(id, to, bytes)));
+        way.under_way[to].push_back(bytes);
+        due.push((at_ns, Delivery::Bytes(id, to)));
     }
 
-    /// Bytes have arrived at an end.
-    pub(super) fn deliver(&mut self, id: WayId, to: End, bytes: Vec<u8>) {
+    /// The first bytes that are under way to an end have arrived.
+    pub(super) fn deliver(&mut self, id: WayId, to: End) {
         if let Some(way) = self.ways.get_mut(&id) {
-            way.held[to].push_back(bytes);
+            way.held[to].extend(way.under_way[to].pop_front());
             self.flush(id, to);
         }
     }

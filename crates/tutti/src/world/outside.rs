@@ -107,7 +107,7 @@ pub(crate) mod hardware {
     }
 }
 
-/// Connections that a daemon begins.
+/// Connections, and whom a daemon can begin one with.
 pub(crate) mod ways {
     use crate::world::machine::{with_here, with_machines};
     use std::io;
@@ -115,12 +115,15 @@ pub(crate) mod ways {
     use std::path::Path;
     use tutti_secure::Member;
 
-    pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
-        with_here(|machine, _| machine.connect(path)).unwrap_or_else(|| UnixStream::connect(path))
+    pub(crate) use crate::world::stream::Stream;
+
+    pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
+        with_here(|machine, _| machine.connect(path))
+            .unwrap_or_else(|| UnixStream::connect(path).map(Stream::from))
     }
 
     /// To the agent of another machine; `None`: not in a simulated world.
-    pub(crate) fn far(address: &str) -> Option<(io::Result<UnixStream>, Member)> {
+    pub(crate) fn far(address: &str) -> Option<(io::Result<Stream>, Member)> {
         with_machines(|machines, here| machines.dial(here, address))
     }
 

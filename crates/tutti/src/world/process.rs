@@ -1,5 +1,6 @@
 //! A simulated process of a task: it computes for so long, says a line now and then, and ends.
 
+use super::stream::stir;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
@@ -71,6 +72,13 @@ pub(super) fn arguments(life_ms: u64, lines: u64, code: i32) -> Vec<String> {
 /// The line that a rank says as its `number`th.
 pub(super) fn line(rank: Rank, number: u64) -> String {
     format!("rank {rank} line {number}\n")
+}
+
+impl Drop for Process {
+    /// Its output ends.
+    fn drop(&mut self) {
+        stir();
+    }
 }
 
 impl Process {
@@ -161,6 +169,7 @@ impl Process {
             if self.rest.is_empty() {
                 self.rest = line(self.rank, self.said).into_bytes();
             }
+            stir();
             match self.output.as_mut().map(|output| output.write(&self.rest)) {
                 None => self.rest.clear(),
                 Some(Ok(count)) => drop(self.rest.drain(..count)),

@@ -230,7 +230,7 @@ impl Script {
     fn calm(seed: u64, calm_ns: u64) -> Self {
         let mut random = Random::new(seed);
         let size = CALM_SIZE;
-        let params = [("quantum", "30s"), ("rows", "3"), ("fan_out", "6")];
+        let params = [("quantum", "30s"), ("rows", "3")];
         let mut acts: Vec<(u64, Act)> = Vec::new();
         for _ in 0..calm_ns / CALM_JOB_EVERY_NS {
             acts.push((random.below(calm_ns), Act::Submit(long_plan(&mut random, size))));

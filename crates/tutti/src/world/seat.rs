@@ -20,10 +20,50 @@ pub(super) struct Seat {
     pub(super) life: u64,
     /// When it is to wake up, in the world's time.
     pub(super) wake_ns: Option<u64>,
+    /// When the queue of events comes to it.
+    queued_ns: Vec<u64>,
     /// It does nothing before that: somebody has stopped it.
     pub(super) stopped_until_ns: u64,
     /// When it wants to do something by itself, in the world's time.
     pub(super) due_ns: Option<u64>,
+}
+
+impl Seat {
+    /// It is to wake up then, if not before. Whether the queue is to come to it then: it may before that.
+    pub(super) fn wakes_at(&mut self, at_ns: u64) -> bool {
+        if self.daemon.is_none() || self.wake_ns.is_some_and(|wake_ns| wake_ns <= at_ns) {
+            return false;
+        }
+        self.wake_ns = Some(at_ns);
+        self.is_queued_for(at_ns)
+    }
+
+    fn is_queued_for(&mut self, at_ns: u64) -> bool {
+        let is_missing = !self.queued_ns.iter().any(|&queued_ns| queued_ns <= at_ns);
+        if is_missing {
+            self.queued_ns.push(at_ns);
+        }
+        is_missing
+    }
+
+    /// The queue has come to it: whether it wakes up, or when the queue is to come again.
+    pub(super) fn on_queue(&mut self, now_ns: u64) -> Result<(), Option<u64>> {
+        if let Some(index) = self.queued_ns.iter().position(|&queued_ns| queued_ns == now_ns) {
+            self.queued_ns.swap_remove(index);
+        }
+        match self.wake_ns {
+            Some(wake_ns) if wake_ns <= now_ns => Ok(()),
+            Some(wake_ns) => Err(self.is_queued_for(wake_ns).then_some(wake_ns)),
+            None => Err(None),
+        }
+    }
+
+    /// Another one sits here now, who has something to do at once.
+    pub(super) fn begin(&mut self, daemon: Any, now_ns: u64) {
+        self.daemon = Some(daemon);
+        self.life += 1;
+        (self.wake_ns, self.due_ns, self.stopped_until_ns) = (None, Some(now_ns), 0);
+    }
 }
 
 impl Any {

@@ -3,8 +3,8 @@
 
 use super::{Tree, Way};
 use crate::link::{Interest, Link, Poller};
-use crate::outside::ways;
-use std::os::unix::net::{UnixListener, UnixStream};
+use crate::outside::ways::{self, Stream};
+use std::os::unix::net::UnixListener;
 use tutti_core::NodeId;
 use tutti_linux::{peer, proc};
 use tutti_wire::Role;
@@ -19,7 +19,7 @@ impl Tree {
     }
 
     /// Somebody is at the gate.
-    pub(in crate::agent) fn take_guest(&mut self, stream: UnixStream, poller: &Poller) {
+    pub(in crate::agent) fn take_guest(&mut self, stream: impl Into<Stream>, poller: &Poller) {
         let Ok(mut link) = Link::new(stream) else { return };
         link.limit(NEWCOMER_FRAME_BYTES_MAX);
         link.one_at_a_time();
@@ -62,8 +62,9 @@ impl Tree {
     }
 
     /// Begins a stream from a client here, who has said this much already.
-    fn open(&mut self, stream: UnixStream, said: Vec<u8>, to: Place, poller: &Poller) {
+    fn open(&mut self, stream: impl Into<Stream>, said: Vec<u8>, to: Place, poller: &Poller) {
         let Some(node) = self.routes.own() else { return };
+        let stream = stream.into();
         let vouch = match vouch(&stream, node) {
             Ok(vouch) => vouch,
             Err(error) => return say!([NotUnderstood] "tutti agent: who is at the gate? {error:#}"),
@@ -141,7 +142,7 @@ impl Tree {
 }
 
 /// Who is at the other end, as the kernel says.
-fn vouch(stream: &UnixStream, node: NodeId) -> anyhow::Result<Vouch> {
+fn vouch(stream: &Stream, node: NodeId) -> anyhow::Result<Vouch> {
     let who = peer::peer_credentials(stream)?;
     Ok(Vouch {
         node,
