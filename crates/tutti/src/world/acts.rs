@@ -2,7 +2,7 @@
 
 use super::engine::{What, World};
 use super::machine::{Daemon, machine, name_of};
-use super::script::Act;
+use super::script::{Act, CLASSES};
 use tutti_core::ClassName;
 use tutti_wire::local::{NodeChange, Request};
 use tutti_wire::report::Target;
@@ -19,9 +19,12 @@ impl World {
     pub(super) fn prepare(&mut self) {
         let settings = self.script.params.clone();
         self.users.command(Request::SetParams { settings });
-        for class in ["interactive", "production", "standby"] {
+        for &class in CLASSES {
             // Namespaces are the kernel's: there are none here.
-            let settings = vec![("ipc".to_owned(), "node".to_owned())];
+            let mut settings = vec![("ipc".to_owned(), "node".to_owned())];
+            if self.script.making_way == Some(class) {
+                settings.push(("control".to_owned(), "priority".to_owned()));
+            }
             self.users.command(Request::SetClass { class: ClassName::new(class), settings });
         }
         self.wake_users();

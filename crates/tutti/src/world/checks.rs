@@ -82,15 +82,26 @@ impl World {
     }
 
     /// That a task has run to its end somewhere is forgotten there only when the job's end is on disk (5): a
-    /// controller that did not know of it would begin the job once more.
+    /// controller that did not know of it would begin the job once more. Of a launch after which there was another
+    /// nobody asks.
     pub(super) fn check_forgotten(&mut self, site: usize) {
         let Some(keeper) = self.keeper(site) else { return };
         let held = keeper.launches();
         let before = std::mem::take(&mut self.sites[site].held);
+        if held == before {
+            self.sites[site].held = held;
+            return;
+        }
+        for launch in &held {
+            let latest = self.latest.entry(launch.job).or_default();
+            *latest = launch.number.max(*latest);
+        }
         if let Some(controller) = self.controller() {
             let given_up = &self.sites[site].given_up;
             let is_gone = |launch: &&LaunchId| !held.contains(launch) && !given_up.contains(launch);
-            let gone = before.iter().filter(is_gone).map(|launch| launch.job);
+            let is_latest =
+                |launch: &&LaunchId| self.latest.get(&launch.job) == Some(&launch.number);
+            let gone = before.iter().filter(is_gone).filter(is_latest).map(|launch| launch.job);
             let gone = gone.filter(|job| controller.ended(*job).is_some());
             let (disk, now_ns) = (&self.disk, self.now_ns);
             let wrong: Vec<String> = gone
@@ -114,7 +125,7 @@ impl World {
         // An agent that has just begun has not heard yet what there is.
         let is_stray = |job: JobId| !named.contains(&job) && here.iter().any(|it| it.job == job);
         let stray = machine(site, |machine| {
-            let mut running = machine.processes.values().filter(|process| process.runs());
+            let mut running = machine.taking_turns();
             running.find(|process| is_stray(process.job)).map(|process| process.job)
         });
         if let Some(job) = stray {

@@ -44,13 +44,20 @@ impl SimulatedDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The power is gone: of what was not brought to disk, so many of the first writes are there all the same.
-    pub(super) fn lose_power(&self, kept: impl FnOnce(usize) -> usize) {
+    /// The power is gone: of what was not brought to disk, so many of the first writes are there all the same, and
+    /// of the next one, if it is torn, the half of its first entry.
+    pub(super) fn lose_power(&self, kept: impl FnOnce(usize) -> usize, is_torn: bool) {
         let mut state = self.state();
         let kept = kept(state.unsafe_yet.len());
         let mut content = std::mem::take(&mut state.safe);
-        for append in state.unsafe_yet.drain(..).take(kept) {
+        let mut not_safe = std::mem::take(&mut state.unsafe_yet).into_iter();
+        for append in not_safe.by_ref().take(kept) {
             content.add(&append);
+        }
+        let next = not_safe.next().filter(|_| is_torn);
+        if let Some(mut row) = next.and_then(|append| append.rows.into_iter().next()) {
+            row.body.truncate(row.body.len() / 2);
+            content.rows.insert(row.number, row);
         }
         state.safe = content.clone();
         state.written = content;
@@ -130,6 +137,9 @@ impl Store for SimulatedDisk {
         let mut state = self.state();
         if state.is_full {
             return Err(refused("written", "no space left on device"));
+        }
+        if append.rows.iter().any(|row| state.written.rows.contains_key(&row.number)) {
+            return Err(refused("written", "there is such an entry already"));
         }
         state.written.add(append);
         state.unsafe_yet.push(append.clone());

@@ -17,9 +17,9 @@ use crate::keeper::KeeperOptions;
 use crate::membership::{Membership, Place};
 use crate::{agent, controller, keeper};
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::path::PathBuf;
-use tutti_core::{Core, LaunchId};
+use tutti_core::{Core, JobId, LaunchId};
 
 /// The machine with the controller.
 pub(super) const HEAD: usize = 0;
@@ -97,6 +97,8 @@ pub(super) struct World {
     /// What happened in these times may be forgotten: the power went before it was on disk.
     pub(super) forgotten_ns: Vec<(u64, u64)>,
     pub(super) running: Running,
+    /// The latest launch of each job that any keeper has held.
+    pub(super) latest: BTreeMap<JobId, u32>,
     pub(super) users: Users,
     users_ns: Option<u64>,
     pub(super) script: Script,
@@ -138,6 +140,7 @@ impl World {
             bad_disk_ns: None,
             forgotten_ns: Vec::new(),
             running: Running::default(),
+            latest: BTreeMap::new(),
             users: Users::new(),
             users_ns: None,
             time_since_ns: 0,
@@ -608,8 +611,9 @@ impl World {
         if site == HEAD {
             self.users.vanish();
             let random = &mut self.random;
-            self.disk
-                .lose_power(|count| usize::try_from(random.below(count as u64 + 1)).unwrap_or(0));
+            let is_torn = self.script.tears && random.one_in(2);
+            let kept = |count| usize::try_from(random.below(count as u64 + 1)).unwrap_or(0);
+            self.disk.lose_power(kept, is_torn);
             self.wake_users();
         }
         self.plan(self.now_ns + back_after_ns, What::PowerOn(site));

@@ -1,6 +1,6 @@
 //! Groups of processes in tests: the kernel's, or those of the simulated machine that the thread is at.
 
-use super::machine::{here, machine, root_group, with_here};
+use super::machine::{Machine, here, machine, root_group, with_here};
 use nix::libc;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -157,6 +157,7 @@ impl Cgroup {
             if !is_used {
                 say!("group {} is removed", path.display());
                 machine.groups.retain(|group, _| !group.starts_with(path));
+                machine.yielding.retain(|group| !group.starts_with(path));
             }
             Ok(!is_used)
         })
@@ -190,11 +191,26 @@ impl Cgroup {
     }
 
     pub(crate) fn prepare_to_yield(&self) -> Result<()> {
-        ask!(self, group => group.prepare_to_yield(), (_machine, path) => Err(gone(path)))
+        ask!(self, group => group.prepare_to_yield(), (_machine, _path) => Ok(()))
     }
 
     pub(crate) fn set_yielding(&self, yielding: bool) -> Result<()> {
-        ask!(self, group => group.set_yielding(yielding), (_machine, path) => Err(gone(path)))
+        let Self::Simulated(index, path) = self else {
+            return self.real().map_or(Ok(()), |group| group.set_yielding(yielding));
+        };
+        let set = |machine: &mut Machine, now| {
+            if !machine.groups.contains_key(path) {
+                return Err(gone(path));
+            }
+            match yielding {
+                true => machine.yielding.insert(path.clone()),
+                false => machine.yielding.remove(path),
+            };
+            machine.changed = true;
+            machine.settle(now);
+            Ok(())
+        };
+        super::machine::at(*index, || with_here(set)).unwrap_or(Ok(()))
     }
 
     fn real(&self) -> Option<&cgroup::Cgroup> {

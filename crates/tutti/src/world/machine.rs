@@ -6,7 +6,7 @@ use super::process::{End, Process};
 use super::stream::{Stream, pair, stir};
 use nix::sys::wait::WaitStatus;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use tutti_core::{JobId, Nanos, Rank};
@@ -37,6 +37,8 @@ pub(super) struct Machine {
     pub(super) processors: u32,
     /// Groups by their paths, and whether each is asked to be frozen.
     pub(super) groups: BTreeMap<PathBuf, bool>,
+    /// Groups whose processes run where nobody else would.
+    pub(super) yielding: BTreeSet<PathBuf>,
     pub(super) processes: BTreeMap<i32, Process>,
     /// Children of the keeper that have ended, and how.
     pub(super) ended: Vec<(i32, WaitStatus)>,
@@ -160,6 +162,7 @@ impl Machine {
             processors,
             address: format!("{}:7716", name_of(index)),
             groups: BTreeMap::from([(root_group(), false)]),
+            yielding: BTreeSet::new(),
             processes: BTreeMap::new(),
             ended: Vec::new(),
             next_pid: FIRST_PID,
@@ -175,6 +178,7 @@ impl Machine {
     /// The power is gone: nothing is left but what is on disk, and no clock goes on.
     pub(super) fn lose_power(&mut self) {
         self.groups = BTreeMap::from([(root_group(), false)]);
+        self.yielding.clear();
         self.processes.clear();
         self.ended.clear();
         self.up.clear();
@@ -268,20 +272,29 @@ impl Machine {
         }
     }
 
+    /// Processes that run, and not only where nobody else would.
+    pub(super) fn taking_turns(&self) -> impl Iterator<Item = &Process> {
+        let makes_way =
+            |it: &Process| it.group.ancestors().any(|path| self.yielding.contains(path));
+        self.processes.values().filter(move |it| it.runs() && !makes_way(it))
+    }
+
     /// No processor runs tasks of two jobs, at any moment.
     fn check_processors(&mut self, now_ns: u64) {
         let mut users: BTreeMap<u32, JobId> = BTreeMap::new();
-        for process in self.processes.values().filter(|process| process.runs()) {
+        let mut wrong = Vec::new();
+        for process in self.taking_turns() {
             for &processor in &process.processors {
                 let other = *users.entry(processor).or_insert(process.job);
                 if other != process.job {
                     let (address, job) = (&self.address, process.job);
-                    self.wrong.push(format!(
+                    wrong.push(format!(
                         "processor {processor} of {address} runs jobs {other} and {job} at {now_ns}"
                     ));
                 }
             }
         }
+        self.wrong.append(&mut wrong);
     }
 
     /// When a process will do something next.

@@ -23,7 +23,14 @@ pub(super) struct Script {
     pub(super) calm_ns: u64,
     /// How long that may take.
     pub(super) patience_ns: u64,
+    /// Whether a loss of power may tear what is being written.
+    pub(super) tears: bool,
+    /// The class whose jobs make way instead of being stopped, if any.
+    pub(super) making_way: Option<&'static str>,
 }
+
+/// Worlds of smaller seeds are as they were before there were such.
+const FIRST_THAT_TEARS: u64 = 6_000_000;
 
 /// How long all may take to come to an end once nothing fails any more.
 const PATIENCE_NS: u64 = 900 * SEC;
@@ -141,6 +148,9 @@ const MISFORTUNES: &[Kind] = &[
     (2, |random, _| Act::Latency(random.within(20_000, MS), random.any_length(20 * MS))),
 ];
 
+/// The classes of jobs.
+pub(super) const CLASSES: &[&str] = &["interactive", "production", "standby"];
+
 fn site(random: &mut Random, machines: usize) -> usize {
     usize::try_from(random.below(machines as u64)).unwrap_or(0)
 }
@@ -187,7 +197,7 @@ fn plan(random: &mut Random, (machines, processors): Size) -> Plan {
         },
         lines: random.below(20),
         code: if random.one_in(10) { 3 } else { 0 },
-        class: random.any::<&str>(&["interactive", "production", "standby"]),
+        class: random.any::<&str>(CLASSES),
         on_node_loss: match random.below(4) {
             0 => OnNodeLoss::Kill,
             1 => OnNodeLoss::Notify { signal: Some(10) },
@@ -249,6 +259,8 @@ impl Script {
             acts: numbered(acts),
             calm_ns,
             patience_ns: CALM_PATIENCE_NS,
+            tears: true,
+            making_way: Some("standby"),
         }
     }
 
@@ -289,8 +301,19 @@ impl Script {
             add(&mut acts, at_ns.min(calm_ns), act, &mut random, calm_ns);
         }
         let latency_ns = (random.within(20_000, 300_000), random.any_length(2 * MS));
-        let (acts, patience_ns) = (numbered(acts), PATIENCE_NS);
-        Self { seed, machines, processors, latency_ns, params, acts, calm_ns, patience_ns }
+        let tears = seed >= FIRST_THAT_TEARS;
+        Self {
+            seed,
+            machines,
+            processors,
+            latency_ns,
+            params,
+            acts: numbered(acts),
+            calm_ns,
+            patience_ns: PATIENCE_NS,
+            tears,
+            making_way: (tears && random.one_in(2)).then(|| *random.any(CLASSES)),
+        }
     }
 }
 
