@@ -18,6 +18,7 @@ use crate::outside::time::{monotonic_ns, process_id};
 use crate::outside::ways::Stream;
 use crate::sender::answers_for;
 use anyhow::{Context as _, bail};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{Mode, umask};
@@ -660,12 +661,22 @@ fn reap_one(pid: Pid) -> Option<(WaitStatus, Usage)> {
     let usage = Usage {
         user_us: reaped.user_us,
         system_us: reaped.system_us,
-        memory_peak_bytes: reaped.memory_peak_bytes,
+        memory_peak_bytes: of_its_own(reaped.memory_peak_bytes),
         read_bytes: reaped.read_bytes,
         written_bytes: reaped.written_bytes,
         ..Usage::unknown()
     };
     Some((status, usage))
+}
+
+/// A process begins with the memory of whoever makes it, and the kernel counts that for it too: nothing is
+/// known of one that never had more.
+fn of_its_own(memory_peak_bytes: u64) -> u64 {
+    let ours = getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss());
+    match memory_peak_bytes > ours.unsigned_abs() << 10 {
+        true => memory_peak_bytes,
+        false => 0,
+    }
 }
 
 /// Binds the socket; one that is left over from a keeper that died is replaced. It may still be open in children

@@ -48,7 +48,10 @@ pub(crate) fn cells(usage: Option<&Usage>) -> [String; 8] {
     [
         least(usage.cpu_whole, micros(usage.user_us)),
         least(usage.cpu_whole, micros(usage.system_us)),
-        least(usage.memory_whole, format_bytes(usage.memory_peak_bytes)),
+        match (usage.memory_whole, usage.memory_peak_bytes) {
+            (false, 0) => "?".into(),
+            (whole, bytes) => least(whole, format_bytes(bytes)),
+        },
         least(usage.io_whole, format_bytes(usage.read_bytes)),
         least(usage.io_whole, format_bytes(usage.written_bytes)),
         count(usage.processes_whole, usage.processes),

@@ -189,7 +189,7 @@ fn jobs_of_several_nodes_are_accounted_for() {
     // seen is known all the same.
     assert!(usage["processes"].as_u64() >= Some(2), "{history}");
     let shown = bed.tutti(2, &["history"]).expect(0).text();
-    assert!(!shown.contains('?'), "{shown}");
+    assert!(shown.matches('?').count() <= 1, "more than its memory is not known: {shown}");
 }
 
 #[test]
@@ -203,13 +203,17 @@ fn memory_and_what_goes_to_a_disk_are_as_the_kernel_counted_them() {
         let mib = usage["memory_peak_bytes"].as_u64().unwrap() >> 20;
         assert!((64..80).contains(&mib), "{usage}");
     }
+    // Not that of the keeper, of which each task is made.
+    instance.tutti(&["run", "true"]).expect(0);
+    let usage = history(&instance, 3)["job"]["usage"].clone();
+    assert!(usage["memory_peak_bytes"].as_u64() < Some(4 << 20), "{usage}");
     // Past the page cache, or nobody could tell whose bytes they are. A shell's account has those of its
     // children that have ended; on a file system that is memory it is 0.
     let line = "dd if=/dev/zero of=written bs=1M count=16 oflag=direct 2> dd.log; \
         sed -n 's/^write_bytes: //p' /proc/$$/io";
     let told = instance.tutti(&["run", "sh", "-c", line]).expect(0).text();
     let told: u64 = told.trim().parse().unwrap();
-    let usage = history(&instance, 3)["job"]["usage"].clone();
+    let usage = history(&instance, 4)["job"]["usage"].clone();
     let written = usage["written_bytes"].as_u64().unwrap();
     assert!((told..told + (1 << 20)).contains(&written), "{told}: {usage}");
 }
