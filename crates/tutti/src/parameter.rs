@@ -45,13 +45,14 @@ fn value(param: &'static Param, text: &str) -> Result<u64, String> {
             if text != "0" && text.parse::<f64>().is_ok() {
                 return Err(format!("{name}={text} has no unit; write {text}ms or {text}s"));
             }
-            units::parse_duration(text).map(|length| length.0).map_err(|error| error.to_string())
+            let length = units::parse_duration(text).map_err(|error| format!("{name}: {error}"))?;
+            Ok(length.0)
         }
         ParamKind::Count | ParamKind::CountOr(_) => {
             text.parse().map_err(|_| format!("{name} is a number, not {text:?}"))
         }
         ParamKind::Share => share(text).ok_or_else(|| {
-            format!("{text:?} is no share; write a percentage such as 25% or 12.5%")
+            format!("{name}: {text:?} is no share; write a percentage such as 25% or 12.5%")
         }),
         ParamKind::Choice(_) => param.value_of(text).map_err(|error| error.to_string()),
     }

@@ -5,7 +5,7 @@ use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::{duration, submit};
 use crate::instance::is_of_the_system;
-use crate::output::print;
+use crate::output::{plain, print};
 use anyhow::Context;
 use clap::Args;
 use serde_bytes::ByteBuf;
@@ -43,8 +43,13 @@ pub(crate) struct AdoptArgs {
     parsable: bool,
 
     /// Processes of yours that run already; all that descends from them is adopted with them
-    #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(required = true, value_name = "PID", value_parser = pid)]
     pids: Vec<i32>,
+}
+
+fn pid(text: &str) -> Result<i32, String> {
+    let number = text.parse().ok().filter(|&pid: &i32| pid > 0);
+    number.ok_or_else(|| format!("{text:?} is no process; write its number, such as 4711"))
 }
 
 pub(crate) fn execute(args: &AdoptArgs) -> anyhow::Result<Exit> {
@@ -71,7 +76,9 @@ pub(crate) fn execute(args: &AdoptArgs) -> anyhow::Result<Exit> {
     let first = first.context("no process is named")?;
     let command = command_line(&first);
     let name = args.name.clone().unwrap_or_else(|| cut(first.comm.clone(), NAME_BYTES_MAX));
-    match submit(request(args, name, &command, adopt))? {
+    let request = request(args, name, &command, adopt);
+    let command = plain(&command);
+    match submit(request)? {
         Reply::Accepted { job, .. } if args.parsable => print(&format!("{job}\n"))?,
         Reply::Accepted { job, waits } if waits.is_empty() => {
             print(&format!("job {job} adopts process {} ({command})\n", first.pid))?;

@@ -7,7 +7,7 @@
 use super::leftover_ipc;
 use crate::exit::Exit;
 use crate::instance::{self, Instance, is_in_a_job};
-use crate::output::{fold, print, print_json, terminal_width};
+use crate::output::{fold, plain, print, print_json, terminal_width};
 use crate::supervise;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -90,8 +90,7 @@ fn render(found: &[Leftover], width: usize) -> String {
     for leftover in found {
         let removed = if leftover.removed { "; removed" } else { "" };
         let line = format!("{} {}: {}{removed}", leftover.kind, leftover.name, leftover.text);
-        let clean: String = line.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        for part in fold(&clean, width) {
+        for part in fold(&plain(&line), width) {
             text.push_str(&format!("{part}\n"));
         }
     }

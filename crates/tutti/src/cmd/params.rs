@@ -33,8 +33,8 @@ pub(crate) struct ParamsArgs {
     #[arg(long)]
     json: bool,
 
-    /// What to change, such as quantum=50ms; without any, all are shown
-    #[arg(value_name = "NAME=VALUE")]
+    /// What to change, such as quantum=50ms, or to show, such as quantum; without any, all are shown
+    #[arg(value_name = "NAME[=VALUE]")]
     settings: Vec<String>,
 }
 
@@ -56,24 +56,23 @@ fn by_name<S: Serializer>(classes: &[ClassReport], serializer: S) -> Result<S::O
 }
 
 pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
-    let mut settings = Vec::new();
+    let (mut settings, mut wanted) = (Vec::new(), Vec::new());
     for setting in &args.settings {
         match setting.split_once('=') {
             Some((name, value)) => settings.push((name.trim().into(), value.trim().into())),
-            None => {
-                return Err(coded(
-                    Code::BadValue,
-                    format!("{setting:?} sets nothing; write NAME=VALUE, such as quantum=50ms"),
-                ));
-            }
+            None => wanted.push(setting.as_str()),
         }
+    }
+    if let (Some(name), false) = (wanted.first(), settings.is_empty()) {
+        let reason = format!("{name:?} sets nothing; write NAME=VALUE, such as quantum=50ms");
+        return Err(coded(Code::BadValue, reason));
     }
     let before = known()?;
     if args.forget {
         return forget(&args);
     }
     if settings.is_empty() {
-        show(&before, &args)?;
+        show(before.of(&wanted, args.class.as_deref())?, &args)?;
         return Ok(Exit::OK);
     }
     let names: Vec<String> = settings.iter().map(|(name, _): &(String, _)| name.clone()).collect();
@@ -108,8 +107,29 @@ fn forget(args: &ParamsArgs) -> anyhow::Result<Exit> {
     Ok(Exit::OK)
 }
 
-/// All of them, or one class.
-fn show(all: &All, args: &ParamsArgs) -> anyhow::Result<()> {
+impl All {
+    /// Only these parameters, or rules of this class; all if none is named.
+    fn of(mut self, names: &[&str], class: Option<&str>) -> anyhow::Result<Self> {
+        let tables = match class {
+            Some(_) => self.classes.iter_mut().map(|class| &mut class.rules).collect(),
+            None => vec![&mut self.params],
+        };
+        for table in tables.into_iter().filter(|_| !names.is_empty()) {
+            for name in names {
+                if !table.iter().any(|it| it.name == *name) {
+                    let known: Vec<&str> = table.iter().map(|it| it.name.as_str()).collect();
+                    let reason = format!("there is no {name:?}; there are {}", known.join(", "));
+                    return Err(coded(Code::BadValue, reason));
+                }
+            }
+            table.retain(|it| names.contains(&it.name.as_str()));
+        }
+        Ok(self)
+    }
+}
+
+/// All of them, or one class; of some parameters, nothing else.
+fn show(all: All, args: &ParamsArgs) -> anyhow::Result<()> {
     let mut classes = all.classes.clone();
     if let Some(name) = &args.class {
         classes.retain(|class| class.name == *name);
@@ -123,12 +143,15 @@ fn show(all: &All, args: &ParamsArgs) -> anyhow::Result<()> {
         }
     }
     match (args.json, &args.class) {
-        (true, None) => print_json(all),
+        (true, None) => print_json(&all),
         (true, Some(_)) => {
-            let (params, periods) = (Vec::new(), all.periods.clone());
+            let (params, periods) = (Vec::new(), all.periods);
             print_json(&All { params, classes, periods })
         }
         (false, Some(_)) => print_table(&params_table("RULE", &classes[0].rules)),
+        (false, None) if !args.settings.is_empty() => {
+            print_table(&params_table("PARAMETER", &all.params))
+        }
         (false, None) => {
             print_table(&params_table("PARAMETER", &all.params))?;
             print("\n")?;

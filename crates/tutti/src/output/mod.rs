@@ -4,7 +4,7 @@ pub(crate) mod account;
 pub(crate) mod ended;
 mod table;
 
-pub(crate) use table::{Align, Table, fold};
+pub(crate) use table::{Align, Table, fold, plain};
 
 use serde::Serialize;
 use std::io::Write;

@@ -40,14 +40,7 @@ impl Table {
 
     /// Adds a row; control characters in it (a job may be named anything) are shown as `?`.
     pub(crate) fn row<I: IntoIterator<Item = String>>(&mut self, cells: I) {
-        let clean = |cell: String| {
-            if cell.chars().any(char::is_control) {
-                cell.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-            } else {
-                cell
-            }
-        };
-        self.rows.push(cells.into_iter().map(clean).collect());
+        self.rows.push(cells.into_iter().map(|cell| plain(&cell)).collect());
     }
 
     /// The table as text, each line ended.
@@ -169,6 +162,11 @@ pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A text in one line, which moves no cursor and colours nothing: its control characters are shown as `?`.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -298,3 +298,21 @@ fn the_demo_shows_two_jobs_taking_turns_and_leaves_nothing() {
         assert!(text.contains(word), "no {word} in:\n{text}{}", done.err);
     }
 }
+
+#[test]
+fn parameters_and_rules_are_shown_by_name() {
+    let instance = Instance::new().up();
+    let shown = instance.tutti(&["params", "quantum", "rows"]).expect(0).text();
+    let lines: Vec<&str> = shown.lines().collect();
+    let names = |line: &&str| line.split_whitespace().next().unwrap_or_default().to_owned();
+    let mut found: Vec<String> = lines.iter().map(names).collect();
+    found.retain(|name| ["quantum", "rows", "lead", "class"].contains(&name.as_str()));
+    assert_eq!(found, ["quantum", "rows"], "{shown}");
+    let shown = instance.tutti(&["params", "quantum", "--json"]).expect(0).json();
+    assert_eq!(shown["params"].as_array().unwrap().len(), 1, "{shown}");
+    let shown = instance.tutti(&["params", "--class", "production", "share"]).expect(0).text();
+    assert!(shown.contains("share") && !shown.contains("priority"), "{shown}");
+    instance.tutti(&["params", "quantm"]).expect(1).says("there is no \"quantm\"").says("[T002]");
+    instance.tutti(&["params", "quantum", "rows=2"]).expect(1).says("sets nothing").says("[T002]");
+    instance.tutti(&["params", "lead=banana"]).expect(1).says("lead: ");
+}
