@@ -1,8 +1,8 @@
 //! Which code an error carries: by its type where it has one, by what its place says where it is only a
 //! text.
 
-use crate::front::NotOurs;
 use crate::link::LinkError;
+use crate::trusted::NotOurs;
 use std::fmt;
 use tutti_core::{EndReason, Outcome, Refusal, TaskStatus};
 use tutti_journal::JournalError;

@@ -5,16 +5,14 @@
 //! looks at `TUTTI_DIR` first, then for a system instance, then for the user's own.
 //! `TUTTI_CLUSTER` keeps several instances apart.
 
-use crate::codes::coded;
+use crate::trusted::{self, Directory, open_to_others};
 use anyhow::Context;
 use nix::unistd::getppid;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tutti_linux::proc;
-use tutti_wire::code::Code;
 
 /// An instance's place on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +49,7 @@ impl Instance {
         [system_directory(), private_directory()]
             .into_iter()
             .map(Self::at)
-            .find(|other| other != self && other.answers())
+            .find(|other| other != self && matches!(other.open(), Ok(Some(_))) && other.answers())
     }
 
     /// The instance that `tutti up` starts: the system's for root, the user's own otherwise.
@@ -61,6 +59,15 @@ impl Instance {
         }
         let root = nix::unistd::geteuid().is_root();
         Self::at(if root { system_directory() } else { private_directory() })
+    }
+
+    /// What is in the state directory, if there is one: whoever opens, writes or removes something there goes
+    /// through this.
+    ///
+    /// # Errors
+    /// If others could have put it there: [`trusted::NotOurs`], or with what else is wrong.
+    pub(crate) fn open(&self) -> anyhow::Result<Option<Directory>> {
+        Directory::open(&self.directory)
     }
 
     /// The state directory.
@@ -117,10 +124,11 @@ impl Instance {
     /// Forgets what was queued, set and recorded; nobody may write the journal any more.
     pub(crate) fn remove_journal(&self) {
         let journal = self.journal_path();
+        let Some(Ok(Some(directory))) = journal.parent().map(Directory::open) else { return };
         for suffix in ["", "-wal", "-shm"] {
             let mut file = journal.clone().into_os_string();
             file.push(suffix);
-            let _ = fs::remove_file(file);
+            directory.remove(Path::new(&file));
         }
     }
 
@@ -175,7 +183,7 @@ impl Instance {
 
     /// Whether a controller takes connections there.
     pub(crate) fn answers(&self) -> bool {
-        UnixStream::connect(self.controller_socket()).is_ok()
+        trusted::listens(&self.controller_socket())
     }
 
     /// Makes the state directory, or checks that one which exists is ours alone to write: in a
@@ -191,14 +199,8 @@ impl Instance {
         match DirBuilder::new().mode(mode).create(path) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                let found = fs::symlink_metadata(path)?;
-                let ours = found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw();
-                if !ours || found.mode() & 0o022 != 0 {
-                    let reason = format!(
-                        "{path:?} exists and is not a directory that only you can write; remove it, \
-                         or set TUTTI_DIR to another place"
-                    );
-                    return Err(coded(Code::OthersInstance, reason));
+                if !self.open()?.is_some_and(|directory| directory.is_own()) {
+                    return Err(open_to_others(path));
                 }
             }
             Err(error) => {

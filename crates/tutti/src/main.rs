@@ -25,6 +25,7 @@ mod sender;
 mod service;
 mod sole;
 mod supervise;
+mod trusted;
 #[cfg(test)]
 mod world;
 

@@ -5,15 +5,16 @@
 //! the instance can read, and that outlives the instance.
 
 use crate::instance::Instance;
+use crate::trusted::Directory;
 use anyhow::{Context, bail};
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::{self, DirBuilder};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use tutti_secure::{
     Authority, Clock, Credentials, Endpoint, Key, Member, Name, Role, Secret, Token, Tokens,
@@ -93,7 +94,7 @@ impl Members {
         if crate::outside::processes::are_simulated() {
             return true;
         }
-        let file = fs::metadata(self.place.0.join("register.json"));
+        let file = fs::metadata(self.place.path.join("register.json"));
         let file = file.and_then(|file| Ok((file.ino(), file.modified()?))).ok();
         if file.is_none() || file != self.file {
             self.roles = self.place.roles().unwrap_or_default();
@@ -105,12 +106,23 @@ impl Members {
 
 /// Where it is kept.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(PathBuf);
+pub(crate) struct Place {
+    path: PathBuf,
+    /// The state directory, if it lies there.
+    within: Option<PathBuf>,
+}
 
 impl Place {
     /// That of an instance.
     pub(crate) fn of(instance: &Instance) -> Self {
-        Self(instance.cluster_directory())
+        let within = instance.private.then(|| instance.directory().to_owned());
+        Self { path: instance.cluster_directory(), within }
+    }
+
+    /// What is there, if anything. In another's directory he could have us read and write what he likes.
+    fn open(&self) -> anyhow::Result<Option<Directory>> {
+        let Some(within) = &self.within else { return Directory::open(&self.path) };
+        Directory::open(within)?.map_or(Ok(None), |within| within.below(&self.path))
     }
 
     /// What this machine is; `None`: nothing but itself.
@@ -128,9 +140,10 @@ impl Place {
 
     /// The machine leaves the cluster: it has nothing of it any more.
     pub(crate) fn forget(&self) -> anyhow::Result<()> {
-        match fs::remove_dir_all(&self.0) {
+        self.open()?;
+        match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("cannot remove {}", self.0.display()))
+                Err(error).with_context(|| format!("cannot remove {}", self.path.display()))
             }
             _ => Ok(()),
         }
@@ -142,13 +155,13 @@ impl Place {
         let now = Clock::system().now();
         let (cluster, name) = (Name::new(&membership.cluster)?, Name::new(&membership.name)?);
         let mut authority = Authority::create(&cluster, now)?;
-        authority.save(&self.0)?;
+        authority.save(&self.path)?;
         if let Some(seconds) = membership.certificates_s {
             authority = authority.with_lifetime(Duration::from_secs(seconds));
         }
         let key = Key::generate()?;
         let certificate = authority.sign(&key.request()?, Role::Node, &name, now)?;
-        Credentials::new(key, &certificate, authority.certificate())?.save(&self.0)?;
+        Credentials::new(key, &certificate, authority.certificate())?.save(&self.path)?;
         let members = BTreeMap::from([(membership.name.clone(), now.as_secs())]);
         self.write("register.json", &Register { members, ..Register::default() })?;
         self.keep(membership)
@@ -161,23 +174,23 @@ impl Place {
         credentials: &Credentials,
     ) -> anyhow::Result<()> {
         self.make()?;
-        credentials.save(&self.0)?;
+        credentials.save(&self.path)?;
         self.keep(membership)
     }
 
     /// What this machine shows to others.
     pub(crate) fn credentials(&self) -> anyhow::Result<Credentials> {
-        Ok(Credentials::load(&self.0)?)
+        Ok(Credentials::load(&self.path)?)
     }
 
     /// Keeps what it shows from now on.
     pub(crate) fn keep_credentials(&self, credentials: &Credentials) -> anyhow::Result<()> {
-        Ok(credentials.save(&self.0)?)
+        Ok(credentials.save(&self.path)?)
     }
 
     /// The authority, on the head.
     fn authority(&self) -> anyhow::Result<Authority> {
-        let authority = Authority::load(&self.0)?;
+        let authority = Authority::load(&self.path)?;
         let lifetime_s = self.membership()?.and_then(|membership| membership.certificates_s);
         Ok(match lifetime_s {
             Some(seconds) => authority.with_lifetime(Duration::from_secs(seconds)),
@@ -203,7 +216,7 @@ impl Place {
 
     /// Gives out a token, for a machine that is to be this.
     pub(crate) fn invite(&self, role: Role, lifetime: Duration) -> anyhow::Result<Token> {
-        let authority = Authority::load(&self.0)?;
+        let authority = Authority::load(&self.path)?;
         self.with_register(|register| {
             let now = Clock::system().now();
             let fingerprint = authority.fingerprint();
@@ -250,7 +263,7 @@ impl Place {
         &self,
         requests: &[(String, Vec<u8>)],
     ) -> anyhow::Result<(Vec<Vec<u8>>, Vec<u8>)> {
-        let (authority, now) = (Authority::load(&self.0)?, Clock::system().now());
+        let (authority, now) = (Authority::load(&self.path)?, Clock::system().now());
         self.with_register(|register| {
             let mut certificates = Vec::new();
             for (name, request) in requests {
@@ -288,8 +301,10 @@ impl Place {
         &self,
         change: impl FnOnce(&mut Register) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let path = self.0.join("lock");
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+        let path = self.path.join("lock");
+        let directory = self.open()?;
+        let directory = directory.with_context(|| format!("{} is gone", self.path.display()))?;
+        let file = directory.file(&path, OFlag::O_WRONLY | OFlag::O_CREAT);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
         let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
         let mut register = self.register()?;
@@ -298,18 +313,27 @@ impl Place {
         Ok(result)
     }
 
-    fn make(&self) -> anyhow::Result<()> {
+    /// Makes the directory, unless it is there.
+    ///
+    /// # Errors
+    /// If it can't be made, or others could have put something there.
+    pub(crate) fn make(&self) -> anyhow::Result<()> {
+        self.open()?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(&self.0)
-            .with_context(|| format!("cannot make {}", self.0.display()))
+            .create(&self.path)
+            .with_context(|| format!("cannot make {}", self.path.display()))?;
+        self.open().map(drop)
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> anyhow::Result<Option<T>> {
-        let path = self.0.join(name);
-        match fs::read(&path) {
-            Ok(text) => Ok(Some(serde_json::from_slice(&text).with_context(|| {
+        let path = self.path.join(name);
+        let Some(directory) = self.open()? else { return Ok(None) };
+        let mut text = Vec::new();
+        let file = directory.file(&path, OFlag::O_RDONLY);
+        match file.and_then(|mut file| file.read_to_end(&mut text)) {
+            Ok(_) => Ok(Some(serde_json::from_slice(&text).with_context(|| {
                 format!(
                     "{} is damaged; restore it, or `tutti leave` and join again",
                     path.display()
@@ -322,17 +346,10 @@ impl Place {
 
     /// The old file stays until the new one is whole.
     fn write(&self, name: &str, what: &impl Serialize) -> anyhow::Result<()> {
-        let path = self.0.join(name);
-        let new = self.0.join(format!("{name}.new"));
-        write_whole(&new, &serde_json::to_vec_pretty(what)?)
-            .and_then(|()| fs::rename(&new, &path))
-            .with_context(|| format!("cannot write {}", path.display()))
+        let path = self.path.join(name);
+        let text = serde_json::to_vec_pretty(what)?;
+        let directory = self.open()?;
+        let directory = directory.with_context(|| format!("{} is gone", self.path.display()))?;
+        directory.write(&path, &text).with_context(|| format!("cannot write {}", path.display()))
     }
-}
-
-fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let mut file =
-        OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
-    file.write_all(text)?;
-    file.sync_all()
 }

@@ -7,14 +7,12 @@
 
 use crate::codes::coded;
 use crate::instance::Instance;
-use crate::supervise::is_at;
 use anyhow::Context;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use tutti_wire::code::Code;
 
@@ -32,15 +30,12 @@ impl Sole {
     /// If there is one already; the text says which process that is.
     pub(crate) fn claim(instance: &Instance, role: &str) -> anyhow::Result<Self> {
         let path = instance.role_file(role);
+        let directory = instance.open()?;
+        let directory = directory.with_context(|| format!("{} is gone", path.display()))?;
         loop {
-            let mut file = OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .read(true)
-                .write(true)
-                // Whoever can open it can lock it, and keep the daemon from starting.
-                .mode(0o600)
-                .open(&path)
+            // Whoever can open it can lock it, and keep the daemon from starting.
+            let mut file = directory
+                .file(&path, OFlag::O_RDWR | OFlag::O_CREAT)
                 .with_context(|| format!("cannot open {}", path.display()))?;
             match fcntl(&file, FcntlArg::F_SETLK(&whole_file())) {
                 Ok(_) => {}
@@ -49,7 +44,7 @@ impl Sole {
                     return Err(error).with_context(|| format!("cannot lock {}", path.display()));
                 }
             }
-            if is_at(&file, &path) {
+            if directory.has(&file, &path) {
                 file.set_len(0)?;
                 writeln!(file, "{}", std::process::id())?;
                 return Ok(Self { path, _lock: file });
@@ -70,7 +65,8 @@ impl Drop for Sole {
 /// What the kernel says.
 pub(crate) fn holder(instance: &Instance, role: &str) -> anyhow::Result<Option<i32>> {
     let path = instance.role_file(role);
-    let file = match OpenOptions::new().read(true).write(true).open(&path) {
+    let Some(directory) = instance.open()? else { return Ok(None) };
+    let file = match directory.file(&path, OFlag::O_RDWR) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened.with_context(|| format!("cannot open {}", path.display()))?,
     };

@@ -17,14 +17,14 @@ use crate::membership::Place;
 use crate::output::print;
 use crate::service;
 use anyhow::Context;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use process::{Ended, Process};
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -40,7 +40,9 @@ const FAILURES_AT_ONCE: u32 = 3;
 
 /// Whether a supervisor holds the instance.
 pub(crate) fn is_supervised(instance: &Instance) -> bool {
-    match File::open(instance.lock_file()) {
+    // In another's directory anybody may have put the lock.
+    let Ok(Some(directory)) = instance.open() else { return false };
+    match directory.file(&instance.lock_file(), OFlag::O_RDONLY) {
         Ok(file) => Flock::lock(file, FlockArg::LockSharedNonblock).is_err(),
         Err(_) => false,
     }
@@ -48,16 +50,13 @@ pub(crate) fn is_supervised(instance: &Instance) -> bool {
 
 fn lock(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
     let path = instance.lock_file();
+    let directory = instance.open()?;
+    let directory = directory.with_context(|| format!("{} is gone", path.display()))?;
     loop {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .read(true)
-            // Whoever can open it can lock it, and keep the instance from starting.
-            .mode(0o600)
-            .open(&path)
+        let file = directory
+            .file(&path, OFlag::O_RDWR | OFlag::O_CREAT)
             .with_context(|| format!("cannot open {}", path.display()))?;
+        // Whoever can open it can lock it, and keep the instance from starting.
         file.set_permissions(Permissions::from_mode(0o600))
             .with_context(|| format!("cannot close {} to others", path.display()))?;
         let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -67,21 +66,11 @@ fn lock(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
                 return Err(error).with_context(|| format!("cannot lock {}", path.display()));
             }
         };
-        if is_at(&lock, &path) {
+        if directory.has(&lock, &path) {
             lock.set_len(0)?;
             writeln!(lock, "{}", std::process::id())?;
             return Ok(Some(lock));
         }
-    }
-}
-
-/// Whether this file still has this name: one who has just ended may have removed it after it was opened
-/// here, and the next would lock another.
-pub(crate) fn is_at(file: &File, path: &Path) -> bool {
-    let place = |it: std::fs::Metadata| (it.dev(), it.ino());
-    match (std::fs::metadata(path), file.metadata()) {
-        (Ok(found), Ok(own)) => place(found) == place(own),
-        _ => false,
     }
 }
 
@@ -90,11 +79,17 @@ pub(crate) fn is_at(file: &File, path: &Path) -> bool {
 /// # Errors
 /// If it can't be told, or does not end.
 pub(crate) fn end(instance: &Instance) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(instance.lock_file()).unwrap_or_default();
+    let Some(directory) = instance.open()? else { return Ok(()) };
+    let mut text = String::new();
+    if let Ok(mut lock) = directory.file(&instance.lock_file(), OFlag::O_RDONLY) {
+        lock.read_to_string(&mut text)?;
+    }
     if !is_supervised(instance) {
         return Ok(());
     }
-    let pid: i32 = text.trim().parse().context("the lock does not say who holds it")?;
+    let pid: Option<i32> = text.trim().parse().ok();
+    // Of others many would be meant, or the first of all.
+    let pid = pid.filter(|pid| *pid > 1).context("the lock does not say who holds it")?;
     kill(Pid::from_raw(pid), Signal::SIGTERM).context("cannot tell the supervisor to end")?;
     let patience = Instant::now() + Duration::from_secs(30);
     while is_supervised(instance) {
@@ -521,18 +516,19 @@ fn clean_up(instance: &Instance) {
     if let Ok(hierarchy) = tutti_linux::cgroup::Hierarchy::find(&instance.cgroup_name()) {
         let _ = hierarchy.remove();
     }
+    let Ok(Some(directory)) = instance.open() else { return };
     let sockets = [instance.controller_socket(), instance.keeper_socket(), instance.gate_socket()];
     for file in sockets.into_iter().chain([instance.supervisor_socket(), instance.clock_file()]) {
-        let _ = std::fs::remove_file(file);
+        directory.remove(&file);
     }
     for role in ROLES {
-        let _ = std::fs::remove_file(instance.role_file(role));
+        directory.remove(&instance.role_file(role));
     }
-    let _ = std::fs::remove_dir(instance.spool());
+    directory.remove_directory(&instance.spool());
     let log = instance.log_file();
     if instance.private || std::fs::metadata(&log).is_ok_and(|log| log.len() == 0) {
-        let _ = std::fs::remove_file(&log);
+        directory.remove(&log);
     }
-    let _ = std::fs::remove_file(instance.lock_file());
+    directory.remove(&instance.lock_file());
     let _ = std::fs::remove_dir(instance.directory());
 }

@@ -192,7 +192,14 @@ fn hosts(lists: &[String]) -> anyhow::Result<Vec<String>> {
     let mut hosts = Vec::new();
     for item in parse_host_list(&lists.join(","))? {
         match item {
-            HostItem::Names(names) => hosts.extend(names),
+            HostItem::Names(names) => match names.iter().find(|name| name.starts_with('-')) {
+                // The command would take it for an option, and some of those run commands here.
+                Some(name) => {
+                    let reason = format!("{name} is no machine: a name does not begin with -");
+                    return Err(coded(Code::BadValue, reason));
+                }
+                None => hosts.extend(names),
+            },
             HostItem::Set(set) => {
                 let reason = format!("set:{set} is of nodes that have joined; name machines");
                 return Err(coded(Code::BadValue, reason));
@@ -231,7 +238,9 @@ mod tests {
     fn lists_are_of_machines() {
         let lists = ["a[1-2]".to_owned(), "b".to_owned()];
         assert_eq!(hosts(&lists).unwrap(), ["a1", "a2", "b"]);
-        assert!(hosts(&["set:gpu".to_owned()]).is_err());
+        for wrong in ["set:gpu", "-oProxyCommand=sh", "a,-b[1-2]"] {
+            assert!(hosts(&[wrong.to_owned()]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

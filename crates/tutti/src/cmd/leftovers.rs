@@ -1,14 +1,16 @@
 //! `tutti doctor --leftovers`: what instances that are gone have left, and its removal.
 //!
 //! Whose a thing is, its name says: cgroups and directories for temporary files are named after their
-//! instance, and an instance is gone when no daemon of it runs. Removed is only what is certainly that;
-//! all else is shown ([`super::leftover_ipc`]: shared memory, queues and semaphores).
+//! instance, and an instance is gone when no daemon of it runs. Removed is only what is certainly that,
+//! and of an instance of the user's own: others could have made it so that its removal hits something else.
+//! All else is shown ([`super::leftover_ipc`]: shared memory, queues and semaphores).
 
 use super::leftover_ipc;
 use crate::exit::Exit;
 use crate::instance::{self, Instance, is_in_a_job};
 use crate::output::{fold, plain, print, print_json, terminal_width};
 use crate::supervise;
+use nix::unistd::geteuid;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs;
@@ -41,8 +43,12 @@ pub(super) struct Leftover {
 }
 
 impl Leftover {
-    fn new(kind: &'static str, path: &Path, text: String) -> Self {
-        let (removable, removed) = (owned(path), false);
+    fn new(kind: &'static str, path: &Path, owner: Option<u32>, text: String) -> Self {
+        let (removable, removed) = (owner == Some(geteuid().as_raw()), false);
+        let text = match owner {
+            Some(owner) if !removable => format!("{text}; user {owner} can remove it"),
+            _ => text,
+        };
         Self { kind, name: path.display().to_string(), text, removable, removed, path: path.into() }
     }
 
@@ -57,7 +63,11 @@ impl Leftover {
                 supervise::clean_up_for_dead(&Instance::at(self.path.clone()));
                 !self.path.exists()
             }
-            "cgroup" => remove_group(&self.path),
+            // It may have become another's since it was found.
+            "cgroup" => {
+                owner_of(&self.path) == Some(geteuid().as_raw()) && remove_group(&self.path)
+            }
+            // Follows no links.
             _ => fs::remove_dir_all(&self.path).is_ok(),
         };
     }
@@ -100,11 +110,17 @@ fn render(found: &[Leftover], width: usize) -> String {
     text
 }
 
-/// Ours, or we are root; never through a link.
-fn owned(path: &Path) -> bool {
-    let euid = nix::unistd::geteuid();
-    fs::symlink_metadata(path)
-        .is_ok_and(|found| found.is_dir() && (euid.is_root() || found.uid() == euid.as_raw()))
+/// Whose directory it is; nobody's if it is none, never through a link.
+fn owner_of(path: &Path) -> Option<u32> {
+    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| found.uid())
+}
+
+/// Whose instance a directory for temporary files is of. The directory itself is that of the job's user.
+fn owner_of_scratch(path: &Path, group: &str) -> Option<u32> {
+    let of_instance = group.split('-').nth(1)?.parse().ok()?;
+    let of_directory = owner_of(path)?;
+    // Whoever is not root gives it its name himself.
+    Some(if geteuid().is_root() { of_instance } else { of_directory })
 }
 
 /// The daemons that run, of all instances that can be seen.
@@ -158,13 +174,17 @@ fn instances() -> Vec<Leftover> {
     let is_dead = |path: &Path| {
         let instance = Instance::at(path.into());
         // Of others' we can't tell, and they are theirs to remove.
-        owned(path)
+        let own = instance.open().ok().flatten();
+        own.is_some_and(|own| own.is_own())
             && !supervise::is_supervised(&instance)
             && !instance.answers()
             && !supervise::has_keeper(&instance)
     };
-    let dead = instance::places().into_iter().filter(|path| is_one(path) && is_dead(path));
-    dead.map(|path| Leftover::new("instance", &path, "its daemons are gone".into())).collect()
+    let dead = instance::places().into_iter().filter(|path| is_dead(path) && is_one(path));
+    let found = |path: PathBuf| {
+        Leftover::new("instance", &path, owner_of(&path), "its daemons are gone".into())
+    };
+    dead.map(found).collect()
 }
 
 fn cgroups(daemons: &Daemons) -> Vec<Leftover> {
@@ -179,7 +199,7 @@ fn cgroups(daemons: &Daemons) -> Vec<Leftover> {
             0 => "the empty cgroup of an instance that is gone".into(),
             count => format!("the cgroup of an instance that is gone, with {count} processes"),
         };
-        Leftover::new("cgroup", &path, text)
+        Leftover::new("cgroup", &path, owner_of(&path), text)
     };
     found.into_iter().map(leftover).collect()
 }
@@ -227,13 +247,15 @@ fn remove_below(path: &Path) {
 /// Temporary files of jobs.
 fn directories(daemons: &Daemons) -> Vec<Leftover> {
     let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
-    let is_dead = |entry: &fs::DirEntry| {
+    let leftover = |entry: fs::DirEntry| {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let group = group_in(&name).filter(|group| name[group.len()..].starts_with("-job-"));
-        group.is_some_and(|group| !daemons.has(group))
+        let group = group_in(&name).filter(|group| name[group.len()..].starts_with("-job-"))?;
+        let text = "temporary files of a job whose instance is gone".into();
+        let path = entry.path();
+        let owner = owner_of_scratch(&path, group);
+        (!daemons.has(group)).then(|| Leftover::new("directory", &path, owner, text))
     };
-    let text = || "temporary files of a job whose instance is gone".into();
-    entries.filter(is_dead).map(|it| Leftover::new("directory", &it.path(), text())).collect()
+    entries.filter_map(leftover).collect()
 }
 
 /// Processes that were started in a job and are in none any more.

@@ -201,6 +201,8 @@ pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
 }
 
 fn end(instance: &Instance) -> anyhow::Result<Exit> {
+    // What lies in another's directory says nothing of processes of ours.
+    instance.open()?;
     // One whose controller has just failed is there all the same.
     let patience = Instant::now() + Duration::from_secs(30);
     while !instance.answers() && supervise::is_supervised(instance) {

@@ -7,6 +7,7 @@ use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::output::print;
 use crate::supervise::{self, Resumed};
+use crate::trusted::NotOurs;
 use anyhow::Context;
 use clap::Args;
 use std::io::ErrorKind;
@@ -45,6 +46,7 @@ fn go_over(instance: &Instance, program: &Path) -> anyhow::Result<String> {
     let directory = instance.directory().display();
     supervise::order(instance, program).map_err(|error| {
         match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+            _ if error.is::<NotOurs>() => error,
             Some(ErrorKind::PermissionDenied) => coded(
                 Code::NotAllowed,
                 "only root, or whose instance it is, may have it go over to another executable",

@@ -26,6 +26,6 @@ pub(crate) use nodes::{list as node_list, parse_signal};
 pub(crate) use output::OutputOptions;
 pub(crate) use request::{FILE_LETTERS, JobOptions, duration, job_request, pattern_parser};
 pub(crate) use run::{RunOptions, run};
-pub(crate) use start::{NotOurs, connect, dial, start_daemon};
+pub(crate) use start::{connect, dial, start_daemon};
 pub(crate) use submission::{new_key, submit};
 pub(crate) use weights::weights;

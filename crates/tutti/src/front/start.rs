@@ -4,13 +4,11 @@ use crate::codes::coded;
 use crate::instance::Instance;
 use crate::link::Link;
 use crate::supervise::{has_keeper, is_supervised};
+use crate::trusted::{self, NotOurs};
 use anyhow::Context;
 use std::io::{ErrorKind, Read};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use tutti_linux::peer::peer_credentials;
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 
@@ -121,29 +119,12 @@ fn wait_for_system(instance: &Instance) -> anyhow::Result<Link> {
 /// How long a system's instance that ought to be there may take to answer.
 const SYSTEM_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Somebody else answers. A private instance may lie in a directory like `/tmp`, where anybody could
-/// have been first; and whoever takes a job is told all of its environment, and what it reads.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the instance in {directory:?} belongs to user {uid}, not to you or root; remove that directory \
-     or have it removed, or set TUTTI_DIR to another place"
-)]
-pub(crate) struct NotOurs {
-    directory: PathBuf,
-    uid: u32,
-}
-
 /// Connects to this instance.
 ///
 /// # Errors
 /// If nothing answers there, or [`NotOurs`].
 pub(crate) fn dial(instance: &Instance) -> anyhow::Result<Link> {
-    let stream = UnixStream::connect(instance.controller_socket())?;
-    let uid = peer_credentials(&stream)?.uid;
-    if uid != 0 && uid != nix::unistd::geteuid().as_raw() {
-        return Err(NotOurs { directory: instance.directory().to_owned(), uid }.into());
-    }
-    let mut link = Link::new(stream)?;
+    let mut link = Link::new(trusted::connect(&instance.controller_socket())?)?;
     link.greet(Role::Client);
     Ok(link)
 }

@@ -1,8 +1,9 @@
 //! Handing a job in, once, whatever becomes of the controller meanwhile.
 
-use super::start::{NotOurs, connect_or_start};
+use super::start::connect_or_start;
 use crate::codes::{code_of, coded};
 use crate::link::Link;
+use crate::trusted::NotOurs;
 use anyhow::Context;
 use std::fs::File;
 use std::io::Read;

@@ -7,12 +7,12 @@
 use super::process::Process;
 use crate::instance::Instance;
 use crate::sole;
-use std::os::unix::net::UnixStream;
+use crate::trusted;
 use tutti_linux::peer::{peer_credentials, peer_lives, peer_process};
 
 /// The keeper, if it lives.
 pub(super) fn keeper(instance: &Instance) -> Option<Process> {
-    let stream = UnixStream::connect(instance.keeper_socket()).ok()?;
+    let stream = trusted::connect(&instance.keeper_socket()).ok()?;
     if !peer_lives(&stream) {
         return None;
     }

@@ -1,7 +1,8 @@
 //! How a supervisor is told to go over to another executable, and which executables could.
 
 use crate::instance::Instance;
-use anyhow::{Context, bail, ensure};
+use crate::trusted;
+use anyhow::{Context, anyhow, bail, ensure};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -14,6 +15,9 @@ use tutti_wire::handover::FORM;
 /// How long an executable may take to say what it understands.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
+/// The longest answer: a reason.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
 /// An order to a supervisor that is not answered yet.
 #[derive(Debug)]
 pub(crate) struct Order {
@@ -25,11 +29,11 @@ impl Order {
     /// Tells the supervisor to go over to an executable.
     ///
     /// # Errors
-    /// If the path can't be told, or there is nobody to tell: then as the kernel says it.
+    /// If the path can't be told, or there is nobody to tell, then as the kernel says it; or [`trusted::NotOurs`].
     pub(crate) fn give(supervisor: &Path, program: &Path) -> anyhow::Result<Self> {
         let bytes = program.as_os_str().as_bytes();
         ensure!(!bytes.contains(&b'\n'), "there is a line end in {}", program.display());
-        let mut supervisor = UnixStream::connect(supervisor)?;
+        let mut supervisor = trusted::connect(supervisor)?;
         supervisor.write_all(&[b"upgrade ", bytes, b"\n"].concat())?;
         Ok(Self { supervisor, said: Vec::new() })
     }
@@ -48,6 +52,9 @@ impl Order {
         loop {
             match self.supervisor.read(&mut room) {
                 Ok(0) => return Some(self.understand()),
+                Ok(_) if self.said.len() > ANSWER_BYTES_MAX => {
+                    return Some(Err(anyhow!("the supervisor does not stop talking; see its log")));
+                }
                 Ok(count) => self.said.extend_from_slice(&room[..count]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return None,

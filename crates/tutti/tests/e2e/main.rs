@@ -38,6 +38,7 @@ mod recovery;
 mod run;
 mod service;
 mod sim;
+mod squatters;
 mod stalls;
 mod stdio;
 mod stuck;

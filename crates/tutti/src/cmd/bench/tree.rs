@@ -239,7 +239,7 @@ impl Cluster {
         let from = self.instance("head").cluster_directory();
         let own = OwnInstance::prepared("bench", |instance| {
             let to = instance.cluster_directory();
-            std::fs::create_dir_all(&to)?;
+            Place::of(instance).make()?;
             for file in std::fs::read_dir(&from)?.flatten() {
                 std::fs::copy(file.path(), to.join(file.file_name()))?;
             }

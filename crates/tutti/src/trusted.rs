@@ -1,0 +1,196 @@
+//! State directories that nobody else can have put anything into, and the sockets of instances.
+//!
+//! A private instance may lie in a directory like `/tmp`, where anybody could have been first. All that is in
+//! a directory of another's is his: a lock that is a link to a file of ours, the number of a process that is to be
+//! ended, a pipe that holds up whoever opens it. So what is opened, written or removed in one goes
+//! through a [`Directory`], which is opened only if it is root's or our own, and which stays the same one
+//! whatever gets its name afterwards.
+
+use crate::codes::coded;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
+use nix::sys::socket::sockopt::SendTimeout;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, setsockopt, socket};
+use nix::sys::stat::{Mode, fstat, fstatat};
+use nix::sys::time::{TimeVal, TimeValLike};
+use nix::unistd::{Uid, UnlinkatFlags, geteuid, unlinkat};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use tutti_linux::peer::peer_credentials;
+use tutti_wire::code::Code;
+
+/// How long a verb waits for a daemon that has more connections than it has taken.
+const CONNECT_WITHIN_S: i64 = 20;
+
+/// It is somebody else's. Whoever takes a job is told all of its environment, and what it reads.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the instance in {directory:?} belongs to user {uid}, not to you or root; remove that directory \
+     or have it removed, or set TUTTI_DIR to another place"
+)]
+pub(crate) struct NotOurs {
+    directory: PathBuf,
+    uid: u32,
+}
+
+/// A directory that is root's or our own, and that nobody else can write.
+///
+/// Of the paths that are given to it only the last names count: they are looked for in this directory.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    descriptor: OwnedFd,
+    path: PathBuf,
+    owner: Uid,
+}
+
+impl Directory {
+    /// The one that is at this path; nothing if there is none.
+    ///
+    /// # Errors
+    /// [`NotOurs`]; or if it is a link or no directory, others can write it, or it can't be got at.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Option<Self>> {
+        // A slash at the end would have a link followed.
+        let path: PathBuf = path.components().collect();
+        Self::open_from(AT_FDCWD, &path, &path)
+    }
+
+    /// The same for one in it.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub(crate) fn below(&self, path: &Path) -> anyhow::Result<Option<Self>> {
+        Self::open_from(&self.descriptor, name_of(path), path)
+    }
+
+    fn open_from(from: impl AsFd, name: &Path, path: &Path) -> anyhow::Result<Option<Self>> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let descriptor = match openat(from, name, flags, Mode::empty()) {
+            Ok(descriptor) => descriptor,
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(Errno::ENOTDIR | Errno::ELOOP) => return Err(open_to_others(path)),
+            Err(error) => return Err(io::Error::from(error).into()),
+        };
+        let found = fstat(&descriptor).map_err(io::Error::from)?;
+        let owner = Uid::from_raw(found.st_uid);
+        if !is_trusted(owner) {
+            return Err(NotOurs { directory: path.to_owned(), uid: owner.as_raw() }.into());
+        }
+        if found.st_mode & 0o022 != 0 {
+            return Err(open_to_others(path));
+        }
+        Ok(Some(Self { descriptor, path: path.to_owned(), owner }))
+    }
+
+    /// Whether it belongs to the user who asks, as root's does to root alone.
+    pub(crate) fn is_own(&self) -> bool {
+        self.owner == geteuid()
+    }
+
+    /// Opens a file; one that is made is its owner's alone.
+    ///
+    /// # Errors
+    /// What the kernel says, as for links; [`ErrorKind::InvalidInput`] for what is no file, like a pipe.
+    pub(crate) fn file(&self, path: &Path, flags: OFlag) -> io::Result<File> {
+        // Whoever opens a pipe would wait for its other end.
+        let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        let file = File::from(openat(&self.descriptor, name_of(path), flags, mode)?);
+        if !file.metadata()?.is_file() {
+            let reason = format!("{} is no file", self.path.join(name_of(path)).display());
+            return Err(io::Error::new(ErrorKind::InvalidInput, reason));
+        }
+        Ok(file)
+    }
+
+    /// Whether this file still has this name: one who has just ended may have removed it after it was opened
+    /// here, and the next would lock another.
+    pub(crate) fn has(&self, file: &File, path: &Path) -> bool {
+        let found = fstatat(&self.descriptor, name_of(path), AtFlags::AT_SYMLINK_NOFOLLOW);
+        match (found, fstat(file)) {
+            (Ok(found), Ok(own)) => (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino),
+            _ => false,
+        }
+    }
+
+    /// Writes a file that only its owner can read. The old one stays until the new one is whole.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn write(&self, path: &Path, text: &[u8]) -> io::Result<()> {
+        let mut new = name_of(path).as_os_str().to_owned();
+        new.push(".new");
+        let new = PathBuf::from(new);
+        // One that was not finished.
+        self.remove(&new);
+        let mut file = self.file(&new, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        Ok(renameat(&self.descriptor, name_of(&new), &self.descriptor, name_of(path))?)
+    }
+
+    /// Removes a file or socket, if there is one.
+    pub(crate) fn remove(&self, path: &Path) {
+        let _ = unlinkat(&self.descriptor, name_of(path), UnlinkatFlags::NoRemoveDir);
+    }
+
+    /// Removes a directory in it, if it is empty.
+    pub(crate) fn remove_directory(&self, path: &Path) {
+        let _ = unlinkat(&self.descriptor, name_of(path), UnlinkatFlags::RemoveDir);
+    }
+}
+
+/// Nobody gets out of the directory by `..`: that is no name.
+fn name_of(path: &Path) -> &Path {
+    Path::new(path.file_name().unwrap_or_default())
+}
+
+fn is_trusted(user: Uid) -> bool {
+    user.is_root() || user == geteuid()
+}
+
+/// One that anybody may have put something into.
+pub(crate) fn open_to_others(path: &Path) -> anyhow::Error {
+    let reason = format!(
+        "{path:?} exists and is not a directory that only you can write; remove it, or set TUTTI_DIR to \
+         another place"
+    );
+    coded(Code::OthersInstance, reason)
+}
+
+/// Connects to a daemon of an instance, which is ours or root's.
+///
+/// # Errors
+/// What the kernel says if nobody takes the connection, or [`NotOurs`].
+pub(crate) fn connect(path: &Path) -> anyhow::Result<UnixStream> {
+    let directory = path.parent().unwrap_or(path);
+    Directory::open(directory)?;
+    let stream = connect_with(path, SockFlag::empty())?;
+    let uid = peer_credentials(&stream)?.uid;
+    if !is_trusted(Uid::from_raw(uid)) {
+        return Err(NotOurs { directory: directory.to_owned(), uid }.into());
+    }
+    Ok(stream)
+}
+
+/// Whether anybody takes connections there, now or later.
+pub(crate) fn listens(path: &Path) -> bool {
+    match connect_with(path, SockFlag::SOCK_NONBLOCK) {
+        Ok(_) => true,
+        // As many wait as may.
+        Err(error) => error.kind() == ErrorKind::WouldBlock,
+    }
+}
+
+fn connect_with(path: &Path, flags: SockFlag) -> io::Result<UnixStream> {
+    let flags = flags | SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    // It bounds the wait of `connect`, too.
+    setsockopt(&socket, SendTimeout, &TimeVal::seconds(CONNECT_WITHIN_S))?;
+    nix::sys::socket::connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_write_timeout(None)?;
+    Ok(stream)
+}
