@@ -82,8 +82,8 @@ fn what_another_user_calls_an_instance_is_not_cleared_away() {
     symlink(&trap.victim, trap.at("lock")).unwrap();
     trap.set();
     let done = trap.come_upon(&["doctor", "--leftovers", "--remove"]);
-    assert!(!done.text().contains("tutti-evil"), "{}", done.text());
     trap.expect_untouched();
+    assert!(!done.text().contains("tutti-evil"), "{}", done.text());
     assert!(trap.at("controller.sock").exists());
 }
 
@@ -114,13 +114,18 @@ fn a_lock_in_an_own_directory_is_no_link() {
 }
 
 #[test]
-fn down_ends_nothing_that_another_user_names() {
+fn down_locks_nothing_that_another_user_has_a_link_to() {
     let trap = Trap::new("tutti-0-trap");
     symlink(&trap.victim, trap.at("lock")).unwrap();
     trap.set();
-    expect_refused(trap.come_upon(&["down"]));
+    let done = trap.come_upon(&["down"]);
     trap.expect_untouched();
-    fs::remove_file(trap.at("lock")).unwrap();
+    expect_refused(done);
+}
+
+#[test]
+fn down_ends_nothing_that_another_user_names() {
+    let trap = Trap::new("tutti-0-trap");
     let mut bystander: Child = Command::new("sleep").arg(&trap.instance.nap).spawn().unwrap();
     fs::write(trap.at("lock"), format!("{}\n", bystander.id())).unwrap();
     fs::create_dir(trap.at("cluster")).unwrap();
@@ -149,8 +154,9 @@ fn what_root_knows_of_its_cluster_is_not_written_where_another_user_has_links() 
     trap.set();
     let ssh = ["join", "--ssh", "n1", "--no-copy", "--ssh-with", "false"];
     for args in [&["invite"][..], &["up", "--listen", "127.0.0.1"], &ssh, &["leave"]] {
-        expect_refused(trap.enter(args));
+        let done = trap.enter(args);
         trap.expect_untouched();
+        expect_refused(done);
     }
     // One that is root's own, with the same links in it.
     let mut chown = Command::new("chown");
@@ -215,6 +221,6 @@ fn nobody_is_told_to_upgrade_by_root_but_roots_own() {
     let done = trap.enter(&["upgrade"]);
     // The liar's end, if nobody has come.
     let _ = UnixStream::connect(trap.at("supervisor.sock"));
-    expect_refused(done);
     assert_eq!(liar.join().unwrap(), 0, "it was asked");
+    expect_refused(done);
 }
