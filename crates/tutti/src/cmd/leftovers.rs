@@ -63,10 +63,8 @@ impl Leftover {
                 supervise::clean_up_for_dead(&Instance::at(self.path.clone()));
                 !self.path.exists()
             }
-            // It may have become another's since it was found.
-            "cgroup" => {
-                owner_of(&self.path) == Some(geteuid().as_raw()) && remove_group(&self.path)
-            }
+            // It went with its instance, or may have become another's since it was found.
+            "cgroup" => !self.path.exists() || is_own(&self.path) && remove_group(&self.path),
             // Follows no links.
             _ => fs::remove_dir_all(&self.path).is_ok(),
         };
@@ -113,6 +111,10 @@ fn render(found: &[Leftover], width: usize) -> String {
 /// Whose directory it is; nobody's if it is none, never through a link.
 fn owner_of(path: &Path) -> Option<u32> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| found.uid())
+}
+
+fn is_own(path: &Path) -> bool {
+    owner_of(path) == Some(geteuid().as_raw())
 }
 
 /// Whose instance a directory for temporary files is of. The directory itself is that of the job's user.
