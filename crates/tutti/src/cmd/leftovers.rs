@@ -63,8 +63,11 @@ impl Leftover {
                 supervise::clean_up_for_dead(&Instance::at(self.path.clone()));
                 !self.path.exists()
             }
-            // It went with its instance, or may have become another's since it was found.
-            "cgroup" => !self.path.exists() || is_own(&self.path) && remove_group(&self.path),
+            // It went with its instance.
+            "cgroup" if !self.path.exists() => true,
+            // Since it was found, an instance of that name may have been started.
+            _ if Daemons::find().have(&self.path) => false,
+            "cgroup" => is_own(&self.path) && remove_group(&self.path),
             // Follows no links.
             _ => fs::remove_dir_all(&self.path).is_ok(),
         };
@@ -153,8 +156,10 @@ impl Daemons {
         daemons
     }
 
-    fn has(&self, group: &str) -> bool {
-        self.groups.contains(group)
+    /// Whether what is named so is of an instance of theirs.
+    fn have(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        group_in(&name).is_some_and(|group| self.groups.contains(group))
     }
 }
 
@@ -194,8 +199,7 @@ fn cgroups(daemons: &Daemons) -> Vec<Leftover> {
     for mount in mount_points() {
         find_groups(&mount, DEPTH_MAX, &mut found);
     }
-    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    found.retain(|path| group_in(&name(path)).is_none_or(|group| !daemons.has(group)));
+    found.retain(|path| !daemons.have(path));
     let leftover = |path: PathBuf| {
         let text = match processes_of(&path).unwrap_or_default().len() {
             0 => "the empty cgroup of an instance that is gone".into(),
@@ -255,7 +259,7 @@ fn directories(daemons: &Daemons) -> Vec<Leftover> {
         let text = "temporary files of a job whose instance is gone".into();
         let path = entry.path();
         let owner = owner_of_scratch(&path, group);
-        (!daemons.has(group)).then(|| Leftover::new("directory", &path, owner, text))
+        (!daemons.have(&path)).then(|| Leftover::new("directory", &path, owner, text))
     };
     entries.filter_map(leftover).collect()
 }

@@ -233,3 +233,28 @@ fn the_directories_of_other_users_are_left_alone() {
     assert!(exists, "{}", done.text());
     assert!(done.text().contains(&path.display().to_string()), "{}", done.text());
 }
+
+#[test]
+fn root_removes_what_is_left_of_its_own_instances_whosever_their_jobs_were() {
+    let instance = Instance::new();
+    let place = instance.work.join("tmp");
+    let hash = format!("{:08x}", std::process::id());
+    let [of_root, of_nobody] = [0, crate::harness::NOBODY].map(|owner| {
+        let path = place.join(format!("tutti-{owner}-{hash}-job-1"));
+        fs::create_dir_all(&path).unwrap();
+        std::os::unix::fs::chown(&path, Some(crate::harness::NOBODY), None).unwrap();
+        path
+    });
+    // What is in it may lead elsewhere.
+    let elsewhere = instance.work.join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("kept"), "").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, of_root.join("link")).unwrap();
+    let mut command = instance.command(&["doctor", "--leftovers", "--remove"]);
+    command.env("TMPDIR", &place);
+    let said = crate::harness::Running::start(command).wait().text();
+    assert!(!of_root.exists() && elsewhere.join("kept").exists(), "{said}");
+    assert!(of_nobody.exists(), "{said}");
+    let told = said.lines().find(|line| line.contains(of_nobody.to_str().unwrap())).unwrap();
+    assert!(told.ends_with("; user 65534 can remove it"), "{told}");
+}
