@@ -12,8 +12,9 @@
 //! - those that may be killed for want of memory before their program runs, because their group has
 //!   a limit: the kernel ends all processes that share a memory with the one that it picks;
 //! - those whose parent has another OOM score: the kernel sets it for all that share a memory;
-//! - those that become another user where `fs.suid_dumpable` is 1: that user could have a look at, and
-//!   write to, the memory of the parent. With 0, the default, or 2 the kernel lets nobody but root.
+//! - those that become another user where `fs.suid_dumpable` is not 0, the kernel's own default: with 1 that user
+//!   could have a look at, and write to, the memory of the parent; with 2 a core dump of the child, which that
+//!   user can cause, would be one of its parent's memory.
 
 use super::child::{self, Fork, fork_into};
 use super::prepare::{Plan, Unwanted};

@@ -17,7 +17,8 @@ pub struct Unwanted {
     pub(super) signals: Vec<c_int>,
     /// Whether its OOM score is another than that of ordinary processes.
     pub(super) oom_score: bool,
-    /// Whether processes that become another user stay open to that user's debuggers.
+    /// Whether what processes have in memory that become another user may be shown to anybody: to that user's
+    /// debuggers, or to who gets their core dumps. So it is where that can't be known.
     pub(super) shows_memory: bool,
 }
 
@@ -29,10 +30,14 @@ impl Unwanted {
         Self {
             signals: (1..=SIGNALS).filter(|&signal| !is_default(signal)).collect(),
             oom_score: oom_score.map_or(true, |score| score != b"0\n"),
-            shows_memory: std::fs::read("/proc/sys/fs/suid_dumpable")
-                .is_ok_and(|value| value.trim_ascii() == b"1"),
+            shows_memory: shows_memory(std::fs::read("/proc/sys/fs/suid_dumpable").ok().as_deref()),
         }
     }
+}
+
+/// By what `fs.suid_dumpable` says, if that can be read.
+fn shows_memory(setting: Option<&[u8]>) -> bool {
+    setting.is_none_or(|value| value.trim_ascii() != b"0")
 }
 
 const SIGNALS: c_int = 64;
@@ -214,6 +219,12 @@ pub fn program_candidates(name: &CStr, path: Option<&[u8]>) -> Vec<CString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_shared_only_where_nobody_else_may_see_it() {
+        assert!(!shows_memory(Some(b"0\n")));
+        assert!([Some(&b"1\n"[..]), Some(b"2\n"), None].into_iter().all(shows_memory));
+    }
 
     #[test]
     fn names_are_searched_for_like_the_c_library_does() {
