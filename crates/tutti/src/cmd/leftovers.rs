@@ -18,6 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tutti_linux::cgroup::{mount_points, processes_of};
 use tutti_linux::proc::{self, ProcessStat, command_line};
+use tutti_linux::remove_tree::remove_tree;
 
 /// How deep below a mount point a cgroup of ours can be: that of a user's service manager, and more.
 const DEPTH_MAX: u32 = 8;
@@ -69,7 +70,7 @@ impl Leftover {
             _ if Daemons::find().have(&self.path) => false,
             "cgroup" => is_own(&self.path) && remove_group(&self.path),
             // Follows no links.
-            _ => fs::remove_dir_all(&self.path).is_ok(),
+            _ => remove_tree(&self.path).is_ok(),
         };
     }
 }

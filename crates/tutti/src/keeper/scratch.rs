@@ -1,7 +1,8 @@
 //! A directory for temporary files of each job, which goes with the job: its `TMPDIR`.
 //!
-//! It lies where everybody may make one, so nothing is assumed of a name that is taken; and its owner may
-//! put anything in its place, so what is removed is never reached through a link.
+//! It lies where everybody may make one, so nothing is assumed of a name that is taken, and the next one is
+//! tried that nobody can foresee; and its owner may put anything in its place, so what is removed is never
+//! reached through a link.
 //!
 //! Most jobs leave theirs empty. Making and removing a directory takes the disk a third of a millisecond,
 //! a new name for one a tenth of that: so a few of those that were left empty are kept for the next
@@ -16,9 +17,11 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 use tutti_core::JobId;
+use tutti_linux::random::random_u32;
+use tutti_linux::remove_tree::remove_tree;
 use tutti_wire::handover::HeldSpares;
 use tutti_wire::launch::Credentials;
 
@@ -66,9 +69,7 @@ impl Scratches {
         let is_known = |path: &PathBuf| {
             in_use.contains(&path.as_path()) || self.spares.iter().any(|(spare, _)| spare == path)
         };
-        for path in left(&self.prefix).into_iter().filter(|path| !is_known(path)) {
-            remove(path);
-        }
+        remove_apart(left(&self.prefix).into_iter().filter(|path| !is_known(path)).collect());
     }
 
     /// The directory of a job, for its owner alone.
@@ -138,7 +139,7 @@ fn with_suffix(prefix: &Path, suffix: &str) -> PathBuf {
 /// Makes the directory of a job, for its owner alone.
 fn make(prefix: &Path, job: JobId, owner: Option<&Credentials>) -> Option<PathBuf> {
     for number in 0..NAMES_MAX {
-        let suffix = if number == 0 { String::new() } else { format!(".{number}") };
+        let Some(suffix) = suffix(number) else { break };
         let path = with_suffix(prefix, &format!("-job-{job}{suffix}"));
         match DirBuilder::new().mode(MODE).create(&path) {
             Ok(()) => {
@@ -163,6 +164,14 @@ fn make(prefix: &Path, job: JobId, owner: Option<&Credentials>) -> Option<PathBu
     None
 }
 
+/// After the first name, which tells what it is and which anybody can take ahead.
+fn suffix(number: u32) -> Option<String> {
+    match number {
+        0 => Some(String::new()),
+        _ => random_u32().ok().map(|random| format!(".{random:08x}")),
+    }
+}
+
 fn is_us(user: &Credentials) -> bool {
     user.uid == geteuid().as_raw() && user.gid == getegid().as_raw()
 }
@@ -182,30 +191,32 @@ fn remove(path: PathBuf) {
         // There is something in it, or it is no directory any more.
         Err(_) => {}
     }
+    if let Some(done) = remove_apart(vec![path]) {
+        let _ = done.recv_timeout(PATIENCE);
+    }
+}
+
+/// Has a thread remove them; tells when that is done, if it is begun.
+fn remove_apart(paths: Vec<PathBuf>) -> Option<Receiver<()>> {
+    if paths.is_empty() {
+        return None;
+    }
     let (done, wait) = sync_channel(1);
     let begun = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
-        remove_now(&path);
+        for path in paths {
+            if let Err(error) = remove_tree(&path) {
+                say!([System] "tutti keeper: cannot remove {}: {error}", path.display());
+            }
+        }
         // Nobody may wait any more.
         let _ = done.send(());
     });
-    if begun.is_ok() {
-        let _ = wait.recv_timeout(PATIENCE);
-    }
+    begun.is_ok().then_some(wait)
 }
 
-fn remove_now(path: &Path) {
-    if let Err(error) = fs::remove_dir_all(path)
-        && error.kind() != ErrorKind::NotFound
-    {
-        say!([System] "tutti keeper: cannot remove {}: {error}", path.display());
-    }
-}
-
-/// Removes what an earlier keeper has left.
-pub(super) fn remove_all(prefix: &Path) {
-    for path in left(prefix) {
-        remove_now(&path);
-    }
+/// Removes what an earlier keeper has left. There may be much of it: nobody waits.
+pub(super) fn remove_all(prefix: &Path) -> Option<Receiver<()>> {
+    remove_apart(left(prefix))
 }
 
 fn left(prefix: &Path) -> Vec<PathBuf> {
@@ -268,6 +279,18 @@ mod tests {
     }
 
     #[test]
+    fn nobody_can_take_all_names_ahead() {
+        let base = std::env::temp_dir().join(format!("tutti-names-{}", std::process::id()));
+        fs::create_dir(&base).unwrap();
+        let prefix = base.join("t");
+        fs::write(base.join("t-job-7"), "").unwrap();
+        (1..100).for_each(|number| fs::write(base.join(format!("t-job-7.{number}")), "").unwrap());
+        let made = make(&prefix, JobId(7), None).unwrap();
+        assert!(left(&prefix).contains(&made));
+        remove_tree(&base).unwrap();
+    }
+
+    #[test]
     fn a_directory_is_private_and_goes_with_what_is_in_it_and_nothing_else() {
         let base = std::env::temp_dir().join(format!("tutti-scratch-{}", std::process::id()));
         fs::create_dir(&base).unwrap();
@@ -276,7 +299,10 @@ mod tests {
         fs::write(elsewhere.join("kept"), "x").unwrap();
         let one = make(&prefix, JobId(7), None).unwrap();
         let other = make(&prefix, JobId(7), None).unwrap();
-        assert_eq!((one.clone(), other.clone()), (base.join("t-job-7"), base.join("t-job-7.1")));
+        assert_eq!(one, base.join("t-job-7"));
+        let name = other.to_string_lossy().into_owned();
+        let unforeseen = name.rsplit_once("t-job-7.").map_or("", |(_, suffix)| suffix);
+        assert!(u32::from_str_radix(unforeseen, 16).is_ok() && unforeseen.len() == 8, "{name}");
         assert_eq!(fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o700);
         symlink(&elsewhere, one.join("link")).unwrap();
         fs::create_dir(one.join("below")).unwrap();
@@ -284,7 +310,7 @@ mod tests {
         fs::remove_dir(&other).unwrap();
         symlink(&elsewhere, &other).unwrap();
         assert_eq!(left(&prefix), std::slice::from_ref(&other));
-        remove_all(&prefix);
+        remove_all(&prefix).unwrap().recv().unwrap();
         assert!(left(&prefix).is_empty() && elsewhere.join("kept").exists());
         fs::remove_dir_all(&base).unwrap();
     }

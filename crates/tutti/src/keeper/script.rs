@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use tutti_core::JobId;
+use tutti_linux::remove_tree::remove_tree;
 use tutti_wire::launch::Credentials;
 
 /// Who runs a script that does not say so itself.
@@ -53,9 +54,7 @@ fn write_file(
 
 /// Removes a job's directory in the spool.
 pub(super) fn remove(directory: &Path) {
-    if let Err(error) = fs::remove_dir_all(directory)
-        && error.kind() != io::ErrorKind::NotFound
-    {
+    if let Err(error) = remove_tree(directory) {
         say!([System] "tutti keeper: cannot remove {}: {error}", directory.display());
     }
 }

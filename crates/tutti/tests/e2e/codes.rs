@@ -47,7 +47,12 @@ impl Provoked {
 
 #[test]
 fn each_code_is_carried_by_a_message() {
-    let instance = Instance::of_the_system().up();
+    let instance = Instance::of_the_system();
+    let place = instance.work.join("tmp");
+    fs::create_dir(&place).unwrap();
+    let mut up = instance.command(&["up"]);
+    up.env("TMPDIR", &place);
+    crate::harness::Running::start(up).wait().expect(0);
     let all = codes(&instance.tutti(&["explain", "--json"]).expect(0).json());
     let mut provoked = Provoked::default();
     requests(&instance, &mut provoked);
@@ -238,21 +243,14 @@ fn logged(instance: &Instance, provoked: &mut Provoked) {
         std::os::unix::net::UnixStream::connect(instance.dir.join("keeper.sock")).unwrap();
     noise.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     says("T064", "tutti keeper: dropped a connection");
-    // Somebody has all the names that the next job's directory for temporary files could have.
-    let done = eventually("the next controller", || {
-        Some(instance.tutti(&["run", "sh", "-c", "echo $TUTTI_JOB"])).filter(|done| done.code == 0)
+    // Nobody can make a directory for temporary files.
+    eventually("the next controller", || {
+        Some(instance.tutti(&["run", "true"])).filter(|done| done.code == 0)
     });
-    let next = done.text().trim().parse::<u64>().unwrap() + 1;
-    let prefix = std::env::temp_dir().join(crate::harness::cgroup_name(&instance.dir, 0));
-    let taken: Vec<_> = (0..16)
-        .map(|number| {
-            let suffix = if number == 0 { String::new() } else { format!(".{number}") };
-            std::path::PathBuf::from(format!("{}-job-{next}{suffix}", prefix.display()))
-        })
-        .collect();
-    taken.iter().for_each(|name| fs::write(name, "").unwrap());
+    let (place, away) = (instance.work.join("tmp"), instance.work.join("away"));
+    fs::rename(&place, &away).unwrap();
     let ran = instance.tutti(&["run", "sh", "-c", "echo $TMPDIR"]);
-    taken.iter().for_each(|name| fs::remove_file(name).unwrap());
+    fs::rename(&away, &place).unwrap();
     assert!(!ran.expect(0).text().contains("-job-"));
     says("T073", "has no TMPDIR of its own");
 }

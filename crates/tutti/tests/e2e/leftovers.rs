@@ -42,6 +42,31 @@ fn the_directory_is_the_users_alone() {
     assert!(!Path::new(path).exists());
 }
 
+/// Makes 6,000 directories within each other.
+const NEST: &str = "cd $TMPDIR; some=$(printf 'd/%.0s' $(seq 100)); for i in $(seq 60); do \
+    mkdir -p $some || exit 9; cd -P $some 2>/dev/null; done";
+
+#[test]
+fn however_deep_a_job_nests_directories_the_keeper_goes_on() {
+    let instance = Instance::of_the_system().up();
+    let keeper = instance.daemon("keeper");
+    let other = instance.start(&["run", "sh", "-c", "echo up; exec sleep $NAP"]);
+    other.wait_for("up");
+    let nest = format!("echo $TMPDIR; {NEST}");
+    let mut command =
+        instance.command_as(Some(crate::harness::NOBODY), &["run", "sh", "-c", &nest]);
+    command.env_remove("TMPDIR");
+    let done = crate::harness::Running::start(command).wait().expect(0);
+    let said = done.text();
+    let directory = said.trim();
+    eventually("it is removed", || (!Path::new(directory).exists()).then_some(()));
+    assert_eq!(instance.daemon("keeper"), keeper);
+    let jobs = instance.tutti(&["ps", "--json"]).expect(0).json();
+    assert_eq!(jobs.as_array().map(Vec::len), Some(1), "{jobs}");
+    other.signal(Signal::SIGINT);
+    other.wait();
+}
+
 fn segments() -> Vec<String> {
     let text = fs::read_to_string("/proc/sysvipc/shm").unwrap();
     text.lines().skip(1).filter_map(|l| l.split_whitespace().nth(1).map(str::to_owned)).collect()
