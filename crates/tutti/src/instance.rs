@@ -22,6 +22,11 @@ pub(crate) struct Instance {
     pub(crate) private: bool,
 }
 
+/// Whether a user may do everything with an instance of that owner: its daemons are his, or he is root.
+pub(crate) fn may_run_instance(uid: u32, owner: u32) -> bool {
+    uid == 0 || uid == owner
+}
+
 impl Instance {
     /// The instance at this directory; a system instance is one in `/run`.
     pub(crate) fn at(directory: PathBuf) -> Self {

@@ -270,6 +270,9 @@ pub struct Vouch {
     pub pid: i32,
     /// Hard limits of the process, by the kernel's number of the resource.
     pub hard_limits: Vec<u64>,
+    /// Whether root of his node is trusted. Only the agent of the head says so, to the controller: whatever
+    /// else stands here counts for nothing.
+    pub is_trusted: bool,
 }
 
 /// What a client tells the agent of its node: the first message to [`crate::Role::Gate`].

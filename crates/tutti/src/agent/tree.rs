@@ -125,6 +125,13 @@ struct Stranger {
     until_ns: u64,
 }
 
+/// A client at the gate that has not said yet where it wants to.
+struct Guest {
+    link: Link,
+    uid: u32,
+    until_ns: u64,
+}
+
 /// See the head of the file.
 pub(super) struct Tree {
     options: TreeOptions,
@@ -159,8 +166,9 @@ pub(super) struct Tree {
     /// Who may come, at the root.
     members: Members,
     strangers: BTreeMap<u64, Stranger>,
-    /// Clients at the gate that have not said yet where they want to.
-    guests: BTreeMap<u64, Link>,
+    guests: BTreeMap<u64, Guest>,
+    /// When connections are taken again, if there was no descriptor for one.
+    accept_again_ns: Option<u64>,
     next_token: u64,
     next_tunnel: u64,
     clock: ClusterClock,
@@ -208,6 +216,7 @@ impl Tree {
             renewal: Renewal::default(),
             strangers: BTreeMap::new(),
             guests: BTreeMap::new(),
+            accept_again_ns: None,
             next_token: FIRST_TOKEN,
             next_tunnel: monotonic_ns(),
             clock,
@@ -277,13 +286,16 @@ impl Tree {
     /// When [`Self::on_time`] has something to do.
     pub(super) fn due_ns(&self) -> Option<u64> {
         let strangers = self.strangers.values().map(|stranger| stranger.until_ns);
-        let own = [self.up_due_ns(), self.down_due_ns(), self.renewal.due_ns()];
-        strangers.chain(own.into_iter().flatten()).min()
+        let guests = self.guests.values().map(|guest| guest.until_ns);
+        let own =
+            [self.up_due_ns(), self.down_due_ns(), self.renewal.due_ns(), self.accept_again_ns];
+        strangers.chain(guests).chain(own.into_iter().flatten()).min()
     }
 
     /// Does what is due, and gives what concerns the agent itself.
     pub(super) fn on_time(&mut self, now_ns: u64) -> Vec<Heard> {
         self.strangers.retain(|_, stranger| stranger.until_ns > now_ns);
+        self.guests.retain(|_, guest| guest.until_ns > now_ns);
         self.look_up(now_ns);
         self.look_down(now_ns);
         self.look_at_certificate(now_ns);
@@ -312,6 +324,7 @@ impl Tree {
 
     /// Sends all that has gathered. Gives what concerns the agent itself.
     pub(super) fn settle(&mut self, poller: &Poller) -> Vec<Heard> {
+        self.accept_again(poller);
         self.send_gathered();
         self.settle_neighbours(poller);
         // Only now is known where there is room for more of streams: who is told here that there is

@@ -9,8 +9,10 @@
 //! more until the other has passed on what came. So a reader that stalls holds up its own stream, and
 //! the agents between hold no more of it than that.
 
+use crate::instance::may_run_instance;
 use crate::link::{Interest, Poller};
 use crate::outside::ways::Stream;
+use nix::unistd::geteuid;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -21,17 +23,27 @@ use tutti_wire::limits::{TUNNEL_CHUNK_BYTES, TUNNEL_WINDOW_BYTES};
 use tutti_wire::local::Reply;
 use tutti_wire::{Hello, Role};
 
-/// Streams that end at one agent, at once.
+/// Streams that end at one agent, at once. One user may have a quarter of them.
 const ENDS_MAX: usize = 4096;
 
 /// The other end is told of what was passed on when it is so much.
 const TAKEN_BYTES: usize = TUNNEL_WINDOW_BYTES / 4;
+
+/// Which stream, where its other end is, and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    pub(super) tunnel: TunnelId,
+    pub(super) to: Place,
+    pub(super) uid: u32,
+}
 
 /// One end of a stream, which is a connection here.
 #[derive(Debug)]
 struct End {
     socket: Stream,
     token: u64,
+    /// Of the user whose stream it is.
+    uid: u32,
     /// Where the other end is.
     to: Place,
     /// What was read from the socket before it became an end, and has not been sent.
@@ -54,10 +66,17 @@ struct End {
 }
 
 /// All ends at this agent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tunnels {
     ends: BTreeMap<TunnelId, End>,
     tokens: BTreeMap<u64, TunnelId>,
+    most: usize,
+}
+
+impl Default for Tunnels {
+    fn default() -> Self {
+        Self { ends: BTreeMap::new(), tokens: BTreeMap::new(), most: ENDS_MAX }
+    }
 }
 
 impl Tunnels {
@@ -67,15 +86,12 @@ impl Tunnels {
     /// If there are too many, or the socket can't be watched.
     pub(super) fn add(
         &mut self,
-        tunnel: TunnelId,
-        to: Place,
+        Opening { tunnel, to, uid }: Opening,
         (socket, token): (impl Into<Stream>, u64),
         unsaid: Vec<u8>,
         poller: &Poller,
     ) -> io::Result<()> {
-        if self.ends.len() >= ENDS_MAX {
-            return Err(io::Error::other(format!("{ENDS_MAX} streams are open, which is all")));
-        }
+        self.check_room_for(uid)?;
         if self.ends.contains_key(&tunnel) {
             return Err(io::Error::other("there is such a stream already"));
         }
@@ -87,6 +103,7 @@ impl Tunnels {
         let end = End {
             socket,
             token,
+            uid,
             to,
             said: Vec::new(),
             pending: unsaid,
@@ -99,6 +116,20 @@ impl Tunnels {
             interest,
         };
         self.ends.insert(tunnel, end);
+        Ok(())
+    }
+
+    /// Nobody may keep the others out; who answers for the instance may have all there is.
+    fn check_room_for(&self, uid: u32) -> io::Result<()> {
+        if self.ends.len() >= self.most {
+            let reason = format!("{} streams are open, which is all", self.most);
+            return Err(io::Error::other(reason));
+        }
+        let of_user = self.ends.values().filter(|end| end.uid == uid).count();
+        if of_user >= self.most / 4 && !may_run_instance(uid, geteuid().as_raw()) {
+            let reason = format!("user {uid} has {of_user} streams open, the most for one user");
+            return Err(io::Error::other(reason));
+        }
         Ok(())
     }
 
@@ -296,13 +327,33 @@ mod tests {
     }
 
     #[test]
+    fn one_user_keeps_nobody_out() {
+        let poller = Poller::new().unwrap();
+        let mut tunnels = Tunnels { most: 16, ..Tunnels::default() };
+        let mut number = 0;
+        let mut opens = |uid: u32| {
+            number += 1;
+            let tunnel = TunnelId { opener: NodeId(0), number };
+            let opening = Opening { tunnel, to: Place::Controller, uid };
+            let (_, socket) = UnixStream::pair().unwrap();
+            tunnels.add(opening, (socket, number), Vec::new(), &poller).is_ok()
+        };
+        let others = [1, 2, 3].map(|past| geteuid().as_raw() + past);
+        assert_eq!((0..10).filter(|_| opens(others[0])).count(), 4);
+        assert_eq!((0..10).filter(|_| opens(others[1])).count(), 4);
+        assert_eq!((0..10).filter(|_| opens(0)).count(), 8);
+        assert!(!opens(others[2]), "there is no room for anybody");
+    }
+
+    #[test]
     fn what_a_client_says_at_once_is_sent_in_proper_parts_and_no_more_than_the_window() {
         let poller = Poller::new().unwrap();
         let (mut client, socket) = UnixStream::pair().unwrap();
         let (mut tunnels, node) = (Tunnels::default(), NodeId(1));
         let tunnel = TunnelId { opener: NodeId(0), number: 1 };
         let to = Place::Node(node);
-        tunnels.add(tunnel, to, (socket, 7), Vec::new(), &poller).unwrap();
+        let opening = Opening { tunnel, to, uid: 1 };
+        tunnels.add(opening, (socket, 7), Vec::new(), &poller).unwrap();
         tunnels.say_first(tunnel, vec![b'a'; TUNNEL_WINDOW_BYTES + 5]);
         client.write_all(b"later").unwrap();
         assert_eq!(settled(&mut tunnels, &poller).iter().sum::<usize>(), TUNNEL_WINDOW_BYTES);

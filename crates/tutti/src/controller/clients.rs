@@ -6,8 +6,11 @@ use super::driver::{Connection, Driver, Kind};
 use super::jobs::Entry;
 use super::problem::Problem;
 use super::report;
+use super::vouched;
 use crate::codes::code_of_refusal;
+use crate::instance::may_run_instance;
 use crate::outside::time::wall_ms;
+use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{
     ClusterTime, EndReason, Event, Figures, GroupId, JobId, JobSpec, JobState, Nanos, NodeId,
@@ -15,7 +18,6 @@ use tutti_core::{
 };
 use tutti_journal::Job;
 use tutti_linux::{peer, proc};
-use tutti_wire::branch::Vouch;
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
 use tutti_wire::limits::NAME_BYTES_MAX;
@@ -191,8 +193,7 @@ impl Driver {
     }
 
     pub(super) fn admin(&self, uid: u32) -> Result<(), Forbidden> {
-        let owner = nix::unistd::geteuid().as_raw();
-        if uid == 0 || uid == owner { Ok(()) } else { Err(Forbidden::NotAdmin) }
+        if may_run_instance(uid, geteuid().as_raw()) { Ok(()) } else { Err(Forbidden::NotAdmin) }
     }
 
     pub(super) fn owned(&self, uid: u32, job: JobId) -> Result<(), Forbidden> {
@@ -254,7 +255,7 @@ impl Driver {
     }
 
     /// A job with a key has no front end; the others have.
-    fn on_submit(&mut self, token: u64, uid: u32, request: JobRequest, key: Option<SubmitKey>) {
+    fn on_submit(&mut self, token: u64, uid: u32, mut request: JobRequest, key: Option<SubmitKey>) {
         let front = key.is_none();
         if let Some(job) = self.submitted.find(uid, key) {
             // He was told, and has not heard it.
@@ -272,6 +273,7 @@ impl Driver {
         if let Some(problem) = self.no_access(token, &credentials) {
             return self.reply(token, &problem.declined());
         }
+        self.lower_limits(token, uid, &mut request.launch);
         if let Err(error) = self.check_request(token, uid, &request, front) {
             self.fail(token, error);
             return;
@@ -376,6 +378,16 @@ impl Driver {
         Ok(())
     }
 
+    /// What his machine says of his limits counts only if root there is trusted.
+    fn lower_limits(&self, token: u64, uid: u32, launch: &mut LaunchSpec) {
+        let connection = self.connections.get(&token);
+        if let Some(vouch) = connection.and_then(|connection| connection.vouch.as_ref())
+            && self.admin(uid).is_err()
+        {
+            vouched::lower_limits(vouch, &self.hard_limits, &mut launch.rlimits);
+        }
+    }
+
     /// Root sets the limits for the tasks, so it must not set what their user could not: real-time
     /// priority, say. Asking who asks takes time, so only those are asked who want more than anybody
     /// may have that this instance starts.
@@ -434,8 +446,9 @@ impl Driver {
 
     fn credentials(&mut self, token: u64, uid: u32) -> Option<Credentials> {
         let connection = self.connections.get(&token)?;
-        if let Some(Vouch { gid, groups, .. }) = &connection.vouch {
-            return Some(Credentials { uid, gid: *gid, groups: groups.clone() });
+        if let Some(vouch) = &connection.vouch {
+            let believed = vouched::credentials(vouch);
+            return believed.map_err(|problem| self.fail(token, problem)).ok();
         }
         let found = peer::peer_credentials(connection.link.stream())
             .and_then(|who| Ok((who.gid, peer::peer_groups(connection.link.stream())?)));

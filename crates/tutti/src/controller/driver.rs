@@ -7,14 +7,14 @@ use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
 use super::memory::Memory;
 use super::problem::Problem;
 use super::report;
-use crate::instance::Instance;
+use crate::instance::{Instance, may_run_instance};
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
 use crate::membership::{Members, Place};
 use crate::outside::time as clock;
 use crate::outside::time::wall_ms;
 use crate::outside::ways::Stream;
 use anyhow::Context;
-use nix::unistd::{Pid, getppid};
+use nix::unistd::{Pid, geteuid, getppid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::Permissions;
 use std::io::ErrorKind;
@@ -661,7 +661,7 @@ impl Driver {
 
     fn on_greeting(&mut self, token: u64, role: Role) -> Result<(), LinkError> {
         let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
-        let trusted = connection.uid == 0 || connection.uid == nix::unistd::geteuid().as_raw();
+        let trusted = may_run_instance(connection.uid, geteuid().as_raw());
         connection.kind = match role {
             Role::Client => Kind::Client(Client::default()),
             Role::Agent if trusted => {
@@ -807,7 +807,7 @@ pub(super) fn blank_core() -> Core {
 }
 
 fn own_hard_limits() -> Vec<u64> {
-    let (pid, uid) = (std::process::id().cast_signed(), nix::unistd::geteuid().as_raw());
+    let (pid, uid) = (std::process::id().cast_signed(), geteuid().as_raw());
     proc::hard_limits(pid, uid).unwrap_or_default()
 }
 

@@ -29,6 +29,7 @@ mod settings;
 mod stepped;
 mod submitted;
 mod upgrade;
+mod vouched;
 
 pub(crate) use driver::{ControllerOptions, main};
 #[cfg(test)]

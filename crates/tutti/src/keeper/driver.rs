@@ -12,6 +12,7 @@ use super::lease::Lease;
 use super::outlet::Outlet;
 use super::scratch;
 use super::watch::{Event, Token, Watch};
+use crate::instance::may_run_instance;
 use crate::link::{Interest, Link, LinkError};
 use crate::outside::groups::Hierarchy;
 use crate::outside::time::{monotonic_ns, process_id};
@@ -158,7 +159,7 @@ impl Keeper {
 
     /// Tasks that an earlier keeper held have lost their streams, and nobody knows their status.
     pub(super) fn remove_leftovers(&self) {
-        scratch::remove_all(&self.options.scratch);
+        let _ = scratch::remove_all(&self.options.scratch);
         let Some(root) = &self.options.cgroup_root else { return };
         let Ok(hierarchy) = Hierarchy::open(root) else { return };
         for name in hierarchy.children().unwrap_or_default() {
@@ -398,7 +399,7 @@ impl Keeper {
 
     /// Nobody may keep others out by connections that say nothing; the agent always gets in.
     fn check_room_for(&self, uid: u32) -> anyhow::Result<()> {
-        if uid == 0 || uid == self.options.instance_uid {
+        if may_run_instance(uid, self.options.instance_uid) {
             return Ok(());
         }
         let most = self.context.room.newcomers_max();
@@ -431,19 +432,26 @@ impl Keeper {
     /// The agent speaks for a user on another node: what follows is his.
     fn on_proxy(&mut self, number: u64) {
         let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
-        if newcomer.uid != 0 && newcomer.uid != self.options.instance_uid {
+        if !may_run_instance(newcomer.uid, self.options.instance_uid) {
             let why = format!("user {} may speak for nobody else", newcomer.uid);
             return self.drop_newcomer(number, &why);
         }
         match newcomer.link.next::<Vouch>() {
-            Ok(Some(vouch)) => {
-                newcomer.uid = vouch.uid;
-                newcomer.link.expect_greeting();
-                self.on_newcomer(number);
-            }
+            Ok(Some(vouch)) => self.be_vouched_for(number, &vouch),
             Ok(None) => {}
             Err(error) => self.drop_newcomer(number, &error.to_string()),
         }
+    }
+
+    /// He counts as one of his own from now on.
+    fn be_vouched_for(&mut self, number: u64, vouch: &Vouch) {
+        if let Err(error) = self.check_room_for(vouch.uid) {
+            return self.drop_newcomer(number, &error.to_string());
+        }
+        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        newcomer.uid = vouch.uid;
+        newcomer.link.expect_greeting();
+        self.on_newcomer(number);
     }
 
     fn remove_newcomer(&mut self, number: u64) -> Option<Newcomer> {
@@ -513,7 +521,7 @@ impl Keeper {
 
     fn on_new_agent(&mut self, number: u64) {
         let Some(newcomer) = self.newcomers.get(&number) else { return };
-        if newcomer.uid != 0 && newcomer.uid != self.options.instance_uid {
+        if !may_run_instance(newcomer.uid, self.options.instance_uid) {
             let why = format!("user {} may not be its agent", newcomer.uid);
             return self.drop_newcomer(number, &why);
         }

@@ -4,12 +4,14 @@ use super::fixture::{
     Membership, Peer, Scene, Told, be_a_keeper, bytes, hear_out, launch, shell, wait_for,
 };
 use serde_bytes::ByteBuf;
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use tutti_core::{JobId, LaunchId, Rank, TaskStatus};
+use tutti_core::{JobId, LaunchId, NodeId, Rank, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
+use tutti_wire::branch::Vouch;
+use tutti_wire::frame::encode;
 use tutti_wire::keeper::{FromKeeper, ToKeeper};
 use tutti_wire::launch::{InputTo, Launch, Stdio, Usage};
 use tutti_wire::{Hello, Role};
@@ -613,6 +615,36 @@ fn malformed_bytes_cost_their_own_connection_only() {
     assert_eq!(scene.reconnect(), []);
     let told = scene.run(&shell(1, 1, "echo fine"));
     assert_eq!(told.stdout(0), "fine\n");
+}
+
+/// A connection on which root speaks for a user on another node.
+fn proxy(scene: &Scene, uid: u32, role: Option<Role>) -> UnixStream {
+    let (node, groups, hard_limits) = (NodeId(1), Vec::new(), Vec::new());
+    let vouch = Vouch { node, uid, gid: uid, groups, pid: 1, hard_limits, is_trusted: false };
+    let mut words = Hello { role: Role::Proxy }.to_frame().to_vec();
+    encode(&vouch, &mut words).unwrap();
+    words.extend(role.iter().flat_map(|&role| Hello { role }.to_frame()));
+    let mut stream = UnixStream::connect(scene.socket()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(&words).unwrap();
+    stream
+}
+
+#[test]
+fn whoever_comes_from_other_nodes_keeps_nobody_out() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let scene = Scene::new(Membership::Groups);
+    let most = 1024;
+    let crowd: Vec<UnixStream> = (0..=most).map(|_| proxy(&scene, 65534, None)).collect();
+    let mut last = crowd.last().unwrap();
+    let heard = last.read(&mut [0]);
+    let reset = matches!(&heard, Err(error) if error.kind() == ErrorKind::ConnectionReset);
+    assert!(reset || matches!(heard, Ok(0)), "who is not turned away at once is told: {heard:?}");
+    // Another is greeted as ever.
+    let mut other = proxy(&scene, 65533, Some(Role::FrontEnd));
+    other.read_exact(&mut [0]).unwrap();
 }
 
 #[test]

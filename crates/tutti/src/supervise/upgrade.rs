@@ -15,7 +15,7 @@ use super::order::what_it_speaks;
 use super::process::Process;
 use super::{Daemon, ROLES, Supervisor, ask_for_nodes, is_member};
 use crate::exit::Exit;
-use crate::instance::Instance;
+use crate::instance::{Instance, may_run_instance};
 use crate::link::Link;
 use crate::membership::Place;
 use anyhow::{Context, bail, ensure};
@@ -239,7 +239,7 @@ fn has_agent(instance: &Instance) -> anyhow::Result<bool> {
 
 fn read_order(stream: &UnixStream) -> anyhow::Result<PathBuf> {
     let uid = peer_credentials(stream)?.uid;
-    let is_ours = uid == 0 || uid == nix::unistd::geteuid().as_raw();
+    let is_ours = may_run_instance(uid, nix::unistd::geteuid().as_raw());
     ensure!(is_ours, "user {uid} may not have the instance go over to another executable");
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(ORDER_WITHIN))?;

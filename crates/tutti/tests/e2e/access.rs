@@ -90,3 +90,51 @@ fn a_list_may_say_from_which_machines() {
     submit(3).expect(0);
     bed.tutti(2, &["run", "true"]).expect(0);
 }
+
+/// A verb of a user on a node, in these groups.
+fn in_groups(bed: &Bed, node: usize, (uid, gid, groups): (u32, u32, &str), args: &[&str]) -> Done {
+    let mut command = bed.node(node).command("setpriv");
+    let user = [format!("--reuid={uid}"), format!("--regid={gid}"), format!("--groups={groups}")];
+    command
+        .args(user)
+        .arg(&bed.audit.program)
+        .args(args)
+        .current_dir(&bed.audit.work)
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    Running::start(command).wait()
+}
+
+#[test]
+fn a_machine_whose_root_is_not_trusted_cannot_make_up_groups() {
+    let bed = Bed::of(3, &[0]);
+    let address = bed.node(1).address();
+    bed.tutti(1, &["up", "--listen", &address, "--name", "n1"]).expect(0);
+    for (number, name, invite) in [(2, "n2", &[][..]), (3, "n3", &["--admin"][..])] {
+        let token = bed.tutti(1, &[&["invite", "--parsable"], invite].concat()).expect(0).text();
+        bed.tutti(number, &["join", &address, token.trim(), "--name", name]).expect(0);
+    }
+    for number in 1..=3 {
+        let directory = bed.node(number).directory();
+        set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
+        for socket in ["controller.sock", "keeper.sock", "gate.sock"] {
+            let socket = directory.join(socket);
+            if socket.exists() {
+                set_permissions(socket, Permissions::from_mode(0o666)).unwrap();
+            }
+        }
+    }
+    let job = ["run", "sh", "-c", "id -G"];
+    let groups = |node, who| in_groups(&bed, node, who, &job).expect(0).text();
+    // Somebody whom the head does not know has no groups, and none of the system's.
+    assert_eq!(groups(2, (SOMEBODY, 1234, "0,6")), "1234\n");
+    in_groups(&bed, 2, (SOMEBODY, 0, "1234"), &job)
+        .expect(125)
+        .says("the head knows no user 1234")
+        .says("[T020]");
+    // Whom it knows is in the groups that he has there.
+    assert_eq!(groups(2, (NOBODY, 0, "0,6")), "65534\n");
+    bed.tutti(1, &["access", "@6=anywhere"]).expect(0);
+    in_groups(&bed, 2, (SOMEBODY, 1234, "6"), &job).expect(120).says("[T039]");
+    // Where root is trusted, it has all that already.
+    assert_eq!(groups(3, (SOMEBODY, 1234, "6")), "1234 6\n");
+}

@@ -1,11 +1,14 @@
 //! What users do to each other, and to the daemons, on purpose or by mistake: too much of anything.
 //! It may cost who does it his connection or his job, and nobody else anything.
 
+use crate::cluster::Bed;
 use crate::harness::{Instance, NOBODY, Running, copy_program, eventually, player, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
+use std::fs::{self, Permissions, set_permissions};
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -198,6 +201,52 @@ fn idle_connections_of_one_user_keep_nobody_out() {
         crowd.close_input();
         crowd.wait().expect(0);
     }
+}
+
+#[test]
+fn one_user_does_not_fill_the_gate_to_other_nodes() {
+    let bed = Bed::up(2, &[0]);
+    let gate = bed.node(2).directory().join("gate.sock");
+    // As in an instance for all users.
+    set_permissions(bed.node(2).directory(), Permissions::from_mode(0o755)).unwrap();
+    set_permissions(&gate, Permissions::from_mode(0o666)).unwrap();
+    let agent = bed.node(2).daemon("agent").unwrap();
+    let open = || fs::read_dir(format!("/proc/{agent}/fd")).unwrap().count();
+    let before = open();
+    let player = bed.audit.share(&player());
+    let user = NOBODY.to_string();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
+    command.arg(&player).arg("idle").arg(&gate).arg("600").stdin(Stdio::piped());
+    let mut crowd = Running::start(command);
+    crowd.wait_for("open\n");
+    bed.tutti(2, &["run", "-N", "2", "true"]).expect(0);
+    assert!(open() < before + 200, "{} are open, and {before} were", open());
+    // Who says nothing is let go.
+    eventually("they are gone", || (open() < before + 10).then_some(()));
+    crowd.close_input();
+    crowd.wait().expect(0);
+    assert_eq!(bed.node(2).daemon("agent"), Some(agent));
+}
+
+#[test]
+fn an_agent_without_descriptors_waits_for_some() {
+    let bed = Bed::up(2, &[0]);
+    let agent = bed.node(2).daemon("agent").unwrap();
+    let limit = |most: &str| {
+        let limit = ["--pid", &agent.to_string(), &format!("--nofile={most}:")].map(str::to_owned);
+        assert!(Command::new("prlimit").args(limit).status().unwrap().success());
+    };
+    // It keeps those that it has.
+    limit("3");
+    let gate = bed.node(2).directory().join("gate.sock");
+    let waiting: Vec<_> = (0..9).map(|_| UnixStream::connect(&gate).unwrap()).collect();
+    let log = bed.node(2).directory().join("log");
+    let said = || fs::read_to_string(&log).unwrap().matches("cannot take a connection").count();
+    eventually("it says so", || (said() > 0).then_some(()));
+    limit("1024");
+    drop(waiting);
+    bed.tutti(2, &["run", "-N", "2", "true"]).expect(0);
 }
 
 #[test]

@@ -325,14 +325,27 @@ impl Tree {
         if vouch.node != part.tunnel.opener || !self.routes.is_below(vouch.node, child) {
             return Some("its agent speaks for another node".into());
         }
-        let is_trusted = self.options.membership.as_ref().is_some_and(|m| m.trusts_root)
-            || self.children.get(&child).is_some_and(|below| below.is_admin);
-        (self.options.is_root() && vouch.uid == 0 && !is_trusted).then(|| {
+        (self.options.is_root() && vouch.uid == 0 && !self.trusts(child)).then(|| {
             "root of this machine is not root in the cluster: ask as another user, join by what \
              `tutti invite --admin` prints at the head, or have that started with `tutti up --listen \
              ADDRESS --trust-root`"
                 .into()
         })
+    }
+
+    /// Whether root of a child's branch is root in the cluster. The head says so.
+    fn trusts(&self, child: Child) -> bool {
+        self.options.membership.as_ref().is_some_and(|membership| membership.trusts_root)
+            || self.children.get(&child).is_some_and(|below| below.is_admin)
+    }
+
+    /// Whether the word of a node is that of a root who is root in the cluster.
+    pub(super) fn trusts_node(&self, node: NodeId) -> bool {
+        match self.routes.way(Place::Node(node)) {
+            Way::Here => true,
+            Way::Down(child) => self.trusts(child),
+            Way::Up => false,
+        }
     }
 
     pub(super) fn lose_child(&mut self, child: Child, error: &LinkError) {

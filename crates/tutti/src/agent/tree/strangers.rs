@@ -47,7 +47,11 @@ impl Tree {
     }
 
     pub(super) fn on_port(&mut self, poller: &Poller) {
-        while let Some(Ok((socket, _))) = self.port.as_ref().map(TcpListener::accept) {
+        while let Some(accepted) = self.port.as_ref().map(TcpListener::accept) {
+            let socket = match accepted {
+                Ok((socket, _)) => socket,
+                Err(error) => return self.cannot_accept(&error, poller),
+            };
             if self.strangers.len() >= STRANGERS_MAX {
                 self.drop_slowest_stranger();
             }

@@ -1,9 +1,14 @@
 //! Streams between users and daemons of different nodes: where they begin and end at an agent, and which
 //! way their parts go. The connections themselves are the affair of [`crate::agent::tunnels`].
 
-use super::{Tree, Way};
+use super::{DOOR, GATE, Guest, PORT, Tree, Way};
+use crate::agent::tunnels::Opening;
+use crate::instance::may_run_instance;
 use crate::link::{Interest, Link, Poller};
+use crate::outside::time::monotonic_ns;
 use crate::outside::ways::{self, Stream};
+use nix::unistd::geteuid;
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixListener;
 use tutti_core::NodeId;
 use tutti_linux::{peer, proc};
@@ -11,29 +16,83 @@ use tutti_wire::Role;
 use tutti_wire::branch::{Part, Place, Through, TunnelId, Tunnelled, Vouch};
 use tutti_wire::limits::NEWCOMER_FRAME_BYTES_MAX;
 
+/// How long somebody at the gate may take to say where he wants to.
+const GUEST_PATIENCE_NS: u64 = 10_000_000_000;
+
+/// Those who have not said yet, at once; and of one user.
+const GUESTS_MAX: usize = 512;
+const GUESTS_PER_USER_MAX: usize = GUESTS_MAX / 4;
+
+/// How long nobody is let in when there is no descriptor for another connection.
+const ACCEPT_PAUSE_NS: u64 = 500_000_000;
+
 impl Tree {
     pub(super) fn on_gate(&mut self, poller: &Poller) {
-        while let Some(Ok((stream, _))) = self.gate.as_ref().map(UnixListener::accept) {
-            self.take_guest(stream, poller);
+        while let Some(accepted) = self.gate.as_ref().map(UnixListener::accept) {
+            match accepted {
+                Ok((stream, _)) => self.take_guest(stream, poller),
+                Err(error) => return self.cannot_accept(&error, poller),
+            }
         }
+    }
+
+    /// Nobody else waits, or there is no descriptor for him: then, without a pause, we would do nothing else.
+    pub(super) fn cannot_accept(&mut self, error: &io::Error, poller: &Poller) {
+        use ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+        if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
+            say!([System] "tutti agent: cannot take a connection: {error}");
+            self.watch_doors(Interest::NONE, poller);
+            self.accept_again_ns = Some(monotonic_ns() + ACCEPT_PAUSE_NS);
+        }
+    }
+
+    pub(super) fn accept_again(&mut self, poller: &Poller) {
+        if self.accept_again_ns.is_some_and(|at| at <= monotonic_ns()) {
+            self.accept_again_ns = None;
+            self.watch_doors(Interest::READ, poller);
+        }
+    }
+
+    fn watch_doors(&self, interest: Interest, poller: &Poller) {
+        // They are watched since they are there: only how can't be refused.
+        for (door, token) in [(&self.gate, GATE), (&self.door, DOOR)] {
+            let _ = door.as_ref().map(|door| poller.modify(door, token, interest));
+        }
+        let _ = self.port.as_ref().map(|port| poller.modify(port, PORT, interest));
+    }
+
+    /// Nobody may keep others out by connections that say nothing.
+    fn has_room_for(&self, uid: u32) -> bool {
+        let of_user = self.guests.values().filter(|guest| guest.uid == uid).count();
+        let has_room = self.guests.len() < GUESTS_MAX && of_user < GUESTS_PER_USER_MAX;
+        has_room || may_run_instance(uid, geteuid().as_raw())
     }
 
     /// Somebody is at the gate.
     pub(in crate::agent) fn take_guest(&mut self, stream: impl Into<Stream>, poller: &Poller) {
+        let stream = stream.into();
+        let Ok(uid) = peer::peer_credentials(&stream).map(|who| who.uid) else { return };
+        if !self.has_room_for(uid) {
+            return say!([TooMuchAsked] "tutti agent: too many of user {uid} at the gate say nothing");
+        }
         let Ok(mut link) = Link::new(stream) else { return };
         link.limit(NEWCOMER_FRAME_BYTES_MAX);
         link.one_at_a_time();
         let token = self.token();
         if poller.add(&link, token, Interest::READ).is_ok() {
-            self.guests.insert(token, link);
+            let until_ns = monotonic_ns() + GUEST_PATIENCE_NS;
+            self.guests.insert(token, Guest { link, uid, until_ns });
             self.on_guest(token, poller);
         }
     }
 
     /// All that is said here is for the controller.
     pub(super) fn on_door(&mut self, poller: &Poller) {
-        while let Some(Ok((stream, _))) = self.door.as_ref().map(UnixListener::accept) {
-            self.open(stream, Vec::new(), Place::Controller, poller);
+        while let Some(accepted) = self.door.as_ref().map(UnixListener::accept) {
+            match accepted {
+                Ok((stream, _)) => self.open(stream, Vec::new(), Place::Controller, poller),
+                Err(error) => return self.cannot_accept(&error, poller),
+            }
         }
     }
 
@@ -43,7 +102,7 @@ impl Tree {
     }
 
     pub(super) fn on_guest(&mut self, token: u64, poller: &Poller) {
-        let Some(link) = self.guests.get_mut(&token) else { return };
+        let Some(Guest { link, .. }) = self.guests.get_mut(&token) else { return };
         let received = link.receive();
         let asked = link.next_greeting().and_then(|role| match role {
             Some(Role::Gate) => link.next::<Through>(),
@@ -53,7 +112,7 @@ impl Tree {
         if matches!(asked, Ok(None)) && received.is_ok() {
             return;
         }
-        let Some(link) = self.guests.remove(&token) else { return };
+        let Some(Guest { link, .. }) = self.guests.remove(&token) else { return };
         poller.remove(&link);
         if let Ok(Some(through)) = asked {
             let (stream, said) = link.into_rest();
@@ -72,7 +131,8 @@ impl Tree {
         self.next_tunnel += 1;
         let tunnel = TunnelId { opener: node, number: self.next_tunnel };
         let token = self.token();
-        if let Err(error) = self.tunnels.add(tunnel, to, (stream, token), Vec::new(), poller) {
+        let opening = Opening { tunnel, to, uid: vouch.uid };
+        if let Err(error) = self.tunnels.add(opening, (stream, token), Vec::new(), poller) {
             return say!([System] "tutti agent: cannot pass a client on: {error}");
         }
         self.tunnelled.push(Tunnelled { to, tunnel, part: Part::Open(vouch) });
@@ -81,6 +141,7 @@ impl Tree {
 
     /// Somebody far away wants to speak with a daemon of this machine.
     fn arrive(&mut self, to: Place, tunnel: TunnelId, mut vouch: Vouch, poller: &Poller) {
+        vouch.is_trusted = self.options.is_root() && self.trusts_node(vouch.node);
         let daemon = match to {
             Place::Controller => &self.options.controller,
             Place::Node(_) => {
@@ -91,13 +152,14 @@ impl Tree {
             }
         };
         let back = Place::Node(tunnel.opener);
+        let opening = Opening { tunnel, to: back, uid: vouch.uid };
         let mut introduction = tutti_wire::Hello { role: Role::Proxy }.to_frame().to_vec();
         let added = tutti_wire::frame::encode(&vouch, &mut introduction)
             .map_err(std::io::Error::other)
             .and_then(|()| ways::connect(daemon))
             .and_then(|stream| {
                 let token = self.token();
-                self.tunnels.add(tunnel, back, (stream, token), introduction, poller)
+                self.tunnels.add(opening, (stream, token), introduction, poller)
             });
         if let Err(error) = added {
             let reason = format!("node {} cannot take it: {error}", self.options.name);
@@ -151,5 +213,6 @@ fn vouch(stream: &Stream, node: NodeId) -> anyhow::Result<Vouch> {
         groups: peer::peer_groups(stream)?,
         pid: who.pid,
         hard_limits: proc::hard_limits(who.pid, who.uid).unwrap_or_default(),
+        is_trusted: false,
     })
 }

@@ -13,6 +13,7 @@
 //! a keeper that is killed always does.
 
 use super::{Keeper, Newcomer};
+use crate::instance::may_run_instance;
 use crate::keeper::KeeperOptions;
 use crate::keeper::context::Context;
 use crate::keeper::job::Job;
@@ -90,7 +91,7 @@ impl Keeper {
     /// The supervisor wants us to go over to another executable.
     pub(super) fn on_supervisor(&mut self, number: u64) {
         let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
-        if newcomer.uid != 0 && newcomer.uid != self.options.instance_uid {
+        if !may_run_instance(newcomer.uid, self.options.instance_uid) {
             let why = format!("user {} may not be its supervisor", newcomer.uid);
             return self.drop_newcomer(number, &why);
         }
