@@ -25,9 +25,9 @@ pub enum Event {
         /// The highest of such jobs.
         job: JobId,
     },
-    /// The machine with the journal has lost its power: what happened last may not be known, and nodes that are
-    /// out of reach may run what was launched then. No job begins before each of them is back or lost. Sent by
-    /// the driver at its beginning, when it has said which nodes are out of reach.
+    /// The machine with the journal has lost its power, or its disk was full: what happened last may not be known,
+    /// and nodes that are out of reach may run what was launched then. No job begins before each of them is back or
+    /// lost. Sent by the driver at its beginning, when it has said which nodes are out of reach.
     Forgot {
         /// Up to this number, jobs may be known to nodes.
         job: JobId,

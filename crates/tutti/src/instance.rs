@@ -135,6 +135,7 @@ impl Instance {
             file.push(suffix);
             directory.remove(Path::new(&file));
         }
+        let _ = fs::remove_file(self.clock_gap_file());
     }
 
     /// Where the keeper puts scripts of jobs.
@@ -155,6 +156,11 @@ impl Instance {
     /// How far cluster time is ahead of this machine's clock.
     pub(crate) fn clock_file(&self) -> PathBuf {
         self.directory.join("clock")
+    }
+
+    /// The same, while the journal lacks something that was done.
+    pub(crate) fn clock_gap_file(&self) -> PathBuf {
+        self.directory.join("clock.gap")
     }
 
     /// Held by the supervisor while the instance lives.

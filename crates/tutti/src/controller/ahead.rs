@@ -6,12 +6,15 @@
 //! time would go back otherwise, for agents and for jobs that have run meanwhile. So it is written to a file beside the
 //! sockets, with what the kernel calls this start of the machine. Where that can't be read or written, the journal
 //! alone counts.
+//!
+//! While the journal takes nothing in, that file has another name: of what this controller does then, the one after it
+//! knows nothing, unless the journal has it later. To give another name takes no room on a full disk.
 
 use crate::instance::Instance;
 use crate::outside::time::monotonic_ns;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tutti_core::{ClusterTime, Nanos};
 
 /// What lies between the last moment that is known and the first of the next controller after the clock began anew.
@@ -20,21 +23,45 @@ const TIME_GAP: Nanos = Nanos::from_secs(1);
 /// What the kernel calls this start of the machine.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// How far ahead a controller was before this one, since this start of the machine; `None`: none was, or it is not
-/// known.
-pub(super) fn of_former(instance: &Instance) -> Option<Nanos> {
-    let boot = fs::read_to_string(BOOT).unwrap_or_default();
-    let written = fs::read_to_string(instance.clock_file()).ok();
-    written.and_then(|text| read(&text, boot.trim()))
+/// What is known of the controller before this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Former {
+    /// How far ahead it was.
+    pub(crate) ahead: Nanos,
+    /// Whether it has done what the journal does not tell of.
+    pub(crate) has_gap: bool,
 }
 
-/// Has the next one know how far ahead this one is.
-pub(super) fn keep(instance: &Instance, ahead: Nanos) {
+/// What is known of a controller before this one, since this start of the machine; `None`: none was, or it is not
+/// known.
+pub(super) fn of_former(instance: &Instance) -> Option<Former> {
     let boot = fs::read_to_string(BOOT).unwrap_or_default();
-    let file = instance.clock_file();
-    if let Err(error) = write(&file, &format!("{} {}\n", boot.trim(), ahead.0)) {
+    [false, true].into_iter().find_map(|has_gap| {
+        let written = fs::read_to_string(file(instance, has_gap)).ok()?;
+        Some(Former { ahead: read(&written, boot.trim())?, has_gap })
+    })
+}
+
+/// Has the next one know this of this one.
+pub(super) fn keep(instance: &Instance, this: Former) {
+    let boot = fs::read_to_string(BOOT).unwrap_or_default();
+    let file = file(instance, this.has_gap);
+    if let Err(error) = write(&file, &format!("{} {}\n", boot.trim(), this.ahead.0)) {
         say!([System] "tutti controller: cannot write {}: {error}", file.display());
     }
+}
+
+/// Has the next one know that the journal lacks something from now on, or nothing any more. To be called before
+/// anything is done that it lacks.
+pub(super) fn note_gap(instance: &Instance, has_gap: bool) {
+    let (from, to) = (file(instance, !has_gap), file(instance, has_gap));
+    if let Err(error) = fs::rename(&from, to) {
+        say!([System] "tutti controller: cannot rename {}: {error}", from.display());
+    }
+}
+
+fn file(instance: &Instance, has_gap: bool) -> PathBuf {
+    if has_gap { instance.clock_gap_file() } else { instance.clock_file() }
 }
 
 /// How far ahead a controller is, if what it knows of happened until then.
@@ -86,6 +113,25 @@ mod tests {
         let last = own + ahead;
         let soon = own + Nanos::from_millis(6);
         assert_eq!(going_on(ahead, last, soon), ahead);
+    }
+
+    #[test]
+    fn the_next_controller_knows_whether_the_journal_lacks_something() {
+        let directory = std::env::temp_dir().join(format!("tutti-ahead-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let instance = Instance::at(directory.clone());
+        assert_eq!(of_former(&instance), None);
+        for has_gap in [false, true] {
+            let kept = Former { ahead: Nanos(17), has_gap };
+            keep(&instance, kept);
+            assert_eq!(of_former(&instance), Some(kept));
+            note_gap(&instance, !has_gap);
+            assert_eq!(of_former(&instance), Some(Former { has_gap: !has_gap, ..kept }));
+            note_gap(&instance, has_gap);
+            assert_eq!(of_former(&instance), Some(kept));
+            fs::remove_file(file(&instance, has_gap)).unwrap();
+        }
+        fs::remove_dir(directory).unwrap();
     }
 
     #[test]

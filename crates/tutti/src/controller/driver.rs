@@ -1,7 +1,7 @@
 //! The loop around the core.
 
 use super::agents::{Branch, NodeEntry};
-use super::ahead;
+use super::ahead::{self, Former};
 use super::clients::Client;
 use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
 use super::memory::Memory;
@@ -99,6 +99,8 @@ pub(super) struct Driver {
     pub(super) memory: Memory,
     /// How far cluster time is ahead of this machine's clock.
     pub(super) clock_ahead: Nanos,
+    /// Whether the next controller hears of that, and of gaps in the journal, by a file of the instance.
+    pub(super) has_clock_file: bool,
     pub(super) instance: Instance,
     /// Who may join, if there is a cluster.
     pub(super) members: Option<Members>,
@@ -190,9 +192,15 @@ impl Driver {
         let place = Place::of(&instance);
         let members = place.membership()?.map(|_| Members::of(place));
         let former = ahead::of_former(&instance);
-        let driver = Self::over(instance, members, opened, former)?;
-        ahead::keep(&driver.instance, driver.clock_ahead);
+        let mut driver = Self::over(instance, members, opened, former)?;
+        driver.has_clock_file = true;
+        ahead::keep(&driver.instance, driver.as_former());
         Ok(driver)
+    }
+
+    /// What the next one is to know of this one.
+    pub(super) const fn as_former(&self) -> Former {
+        Former { ahead: self.clock_ahead, has_gap: self.memory.has_gap }
     }
 
     /// One that takes over what a journal has, and is at least as far ahead of the machine's clock as the one
@@ -201,17 +209,19 @@ impl Driver {
         instance: Instance,
         members: Option<Members>,
         (journal, history): (Journal, History),
-        former: Option<Nanos>,
+        former: Option<Former>,
     ) -> anyhow::Result<Self> {
-        let clock_ahead = ahead::clock_ahead(former.unwrap_or_default(), history.until);
+        let ahead = former.map(|former| former.ahead).unwrap_or_default();
+        let clock_ahead = ahead::clock_ahead(ahead, history.until);
         let now = ClusterTime(clock::monotonic_ns()) + clock_ahead;
         let poller = Poller::new()?;
         poller.add(journal.wake(), DISK, Interest::READ)?;
         let mut driver = Self {
             core: blank_core(),
             members,
-            memory: Memory::new(journal),
+            memory: Memory::new(journal, former.is_some_and(|former| former.has_gap)),
             clock_ahead,
+            has_clock_file: false,
             instance,
             poller,
             connections: BTreeMap::new(),

@@ -10,7 +10,7 @@
 
 use super::agents::NodeEntry;
 use super::driver::Driver;
-use tutti_core::{ClusterTime, Event, Nanos, NodeId};
+use tutti_core::{ClusterTime, Event, Nanos, NodeId, NodeSpec};
 use tutti_wire::tree::Join;
 
 /// Agents that are started again, or look for another parent, are back sooner: so long, nothing is said.
@@ -55,6 +55,18 @@ impl Driver {
         let up: Vec<NodeId> =
             self.core.nodes().filter(|view| view.up).map(|view| view.id).collect();
         for node in up {
+            self.miss(node);
+            self.tell_away(node);
+        }
+    }
+
+    /// Nodes that were lost may have joined since, under a controller whose journal took nothing in, and run what
+    /// it has launched there. So they are to be back or lost once more.
+    pub(super) fn miss_lost_nodes(&mut self) {
+        let lost = self.core.nodes().filter(|view| !view.up);
+        let lost: Vec<(NodeId, NodeSpec)> = lost.map(|view| (view.id, view.spec.clone())).collect();
+        for (node, spec) in lost {
+            self.apply(&Event::NodeJoined { node, spec });
             self.miss(node);
             self.tell_away(node);
         }

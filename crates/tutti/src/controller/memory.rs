@@ -24,8 +24,8 @@ const FRONT_PATIENCE: Nanos = Nanos::from_secs(20);
 /// How long for one on another node that is in reach: its connection may be on its way.
 const FRONT_MOMENT: Nanos = Nanos::from_secs(3);
 
-/// So many numbers no job gets when the machine has lost its power: far more than jobs are accepted before
-/// that is on disk (the head of `forgetting.rs`).
+/// So many numbers no job gets when the machine has lost its power, or the journal has taken nothing in: far more than
+/// jobs are accepted before that is on disk (the head of `forgetting.rs`) or noticed.
 const NUMBERS_LEFT_OUT: u64 = 1_000;
 
 /// What the controller remembers by.
@@ -39,6 +39,8 @@ pub(super) struct Memory {
     begun: Vec<Begun>,
     /// The last entry of the controllers before.
     taken_over: Number,
+    /// Whether things were done, by this controller or one before, that the journal does not tell of.
+    pub(super) has_gap: bool,
     /// Jobs whose front ends have not come back.
     pub(super) abandoned: BTreeMap<JobId, Abandoned>,
 }
@@ -76,9 +78,10 @@ enum Promised {
 const PROMISES_MAX: usize = 256;
 
 impl Memory {
-    pub(super) fn new(journal: Journal) -> Self {
+    pub(super) fn new(journal: Journal, has_gap: bool) -> Self {
         Self {
             taken_over: journal.noted(),
+            has_gap,
             journal,
             promises: VecDeque::new(),
             promised: BTreeMap::new(),
@@ -157,10 +160,13 @@ impl Driver {
         self.memory.journal.want_on_disk();
         self.miss_nodes();
         self.apply(&Event::Began);
-        if !ended_well && is_first {
+        if !ended_well && (is_first || self.memory.has_gap) {
             // What was accepted and launched last may have been forgotten, and nodes may have it.
             let spent = self.core.jobs_made().saturating_add(NUMBERS_LEFT_OUT);
             self.apply(&Event::Forgot { job: JobId(spent) });
+        }
+        if !ended_well && self.memory.has_gap {
+            self.miss_lost_nodes();
         }
         if ended_well {
             // It told all agents to end.
@@ -270,6 +276,7 @@ impl Driver {
     pub(super) fn store(&mut self) {
         let failed_before = self.memory.journal.failure().is_some();
         self.memory.journal.store(&self.core);
+        self.note_gap();
         let begun = std::mem::take(&mut self.memory.begun);
         match self.memory.journal.failure() {
             None => {
@@ -287,6 +294,17 @@ impl Driver {
                 let reason = reason.to_owned();
                 self.break_promises(&reason);
                 begun.into_iter().for_each(|begun| self.turn_away(&begun, &reason));
+            }
+        }
+    }
+
+    /// Has the controller after this one know whether what is done now is in the journal.
+    fn note_gap(&mut self) {
+        let has_gap = self.memory.journal.failure().is_some();
+        if has_gap != self.memory.has_gap {
+            self.memory.has_gap = has_gap;
+            if self.has_clock_file {
+                super::ahead::note_gap(&self.instance, has_gap);
             }
         }
     }

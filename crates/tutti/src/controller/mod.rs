@@ -31,6 +31,8 @@ mod submitted;
 mod upgrade;
 mod vouched;
 
+#[cfg(test)]
+pub(crate) use ahead::Former;
 pub(crate) use driver::{ControllerOptions, main};
 #[cfg(test)]
 pub(crate) use stepped::Stepped;

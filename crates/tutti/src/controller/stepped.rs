@@ -1,12 +1,13 @@
 //! A controller that does a round when it is told to: for simulations, which have it beside all the others in
 //! one thread.
 
+use super::ahead::Former;
 use super::driver::{Driver, blank_core};
 use crate::instance::Instance;
 use crate::link::{Poller, Ready};
 use crate::outside::ways::Stream;
 use std::path::{Path, PathBuf};
-use tutti_core::{ClusterTime, Core, JobId, Nanos, Outcome};
+use tutti_core::{ClusterTime, Core, JobId, Outcome};
 use tutti_journal::{Journal, Store};
 
 /// See the head of the file.
@@ -19,16 +20,16 @@ pub(crate) struct Stepped {
 }
 
 impl Stepped {
-    /// One that takes over what is stored; `kept` is how far cluster time was ahead of its machine's clock
-    /// under the one before, if the machine was not started since.
+    /// One that takes over what is stored; `former` is what is known of the one before, if the machine was not
+    /// started since.
     ///
     /// # Errors
     /// If that can't be read.
-    pub(crate) fn start(store: Box<dyn Store>, kept: Option<Nanos>) -> anyhow::Result<Self> {
+    pub(crate) fn start(store: Box<dyn Store>, former: Option<Former>) -> anyhow::Result<Self> {
         let opened = Journal::by_hand(store, Path::new("the journal"), blank_core)?;
         let taken_over = opened.1.core.as_ref().map(Core::digest);
         let instance = Instance::at(PathBuf::from("/run/tutti-world"));
-        let driver = Driver::over(instance, None, opened, kept)?;
+        let driver = Driver::over(instance, None, opened, former)?;
         Ok(Self { driver, ready: Vec::new(), taken_over, has_stored: false })
     }
 
@@ -37,9 +38,9 @@ impl Stepped {
         self.taken_over
     }
 
-    /// How far cluster time is ahead of its machine's clock.
-    pub(crate) fn clock_ahead(&self) -> Nanos {
-        self.driver.clock_ahead
+    /// What the next one is to know of this one.
+    pub(crate) fn as_former(&self) -> Former {
+        self.driver.as_former()
     }
 
     /// Whether a controller after it would know all that it knows.

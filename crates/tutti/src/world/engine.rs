@@ -349,6 +349,8 @@ impl World {
     /// What a daemon has done reaches the others.
     fn after(&mut self, site: usize, daemon: Daemon) {
         if daemon == Daemon::Controller {
+            let former = self.controller().map(controller::Stepped::as_former);
+            machine(site, |machine| machine.former = former.or(machine.former));
             self.plan_disk();
             self.check_core();
             self.note_given_up();
@@ -517,7 +519,7 @@ impl World {
         let disk = self.disk.clone();
         let started = at(site, || match daemon {
             Daemon::Controller => {
-                let kept = machine(site, |machine| machine.clock_ahead);
+                let kept = machine(site, |machine| machine.former);
                 let started = controller::Stepped::start(Box::new(disk), kept);
                 started.map(|it| Any::Controller(Box::new(it)))
             }
@@ -534,9 +536,6 @@ impl World {
                     && controller.taken_over() != Some(before)
                 {
                     self.wrong.push("the journal gives another state than there was".into());
-                }
-                if let Any::Controller(controller) = &started {
-                    machine(site, |machine| machine.clock_ahead = Some(controller.clock_ahead()));
                 }
                 self.ears.add(site, Ear::Daemon(daemon), started.poller());
                 let now_ns = self.now_ns;

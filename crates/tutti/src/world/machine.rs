@@ -4,12 +4,13 @@
 use super::clock::Clock;
 use super::process::{End, Process};
 use super::stream::{Stream, pair, stir};
+use crate::controller::Former;
 use nix::sys::wait::WaitStatus;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use tutti_core::{JobId, Nanos, Rank};
+use tutti_core::{JobId, Rank};
 use tutti_linux::spawn::{Child, Spawn};
 use tutti_secure::{Member, Name, Role};
 
@@ -32,7 +33,7 @@ pub(super) struct Machine {
     /// Whether it has no power.
     pub(super) is_off: bool,
     /// What a controller keeps for the next, where it is gone with the power.
-    pub(super) clock_ahead: Option<Nanos>,
+    pub(super) former: Option<Former>,
     /// How many processors it has.
     pub(super) processors: u32,
     /// Groups by their paths, and whether each is asked to be frozen.
@@ -158,7 +159,7 @@ impl Machine {
         Self {
             clock,
             is_off: false,
-            clock_ahead: None,
+            former: None,
             processors,
             address: format!("{}:7716", name_of(index)),
             groups: BTreeMap::from([(root_group(), false)]),
@@ -182,7 +183,7 @@ impl Machine {
         self.processes.clear();
         self.ended.clear();
         self.up.clear();
-        self.clock_ahead = None;
+        self.former = None;
         self.knocks.clear();
         self.callers.clear();
         self.changed = true;

@@ -24,7 +24,7 @@ const NEW: u64 = 200;
 /// what nobody knows; an end that was taken for one by an earlier controller; tasks that end where nobody hears it,
 /// before the machine is restarted; a `run` whose launch a full disk did not take; a launch that is forgotten while
 /// the next one ends, which was taken for wrong; a task that was killed, and looked at again when its job had been
-/// launched once more.
+/// launched once more; launches that a full disk did not take, and of which the next controller did not know.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -41,6 +41,10 @@ const FOUND: &[u64] = &[
     4_000_970,
     4_000_054,
     5_000_070,
+    5_014_070,
+    5_014_334,
+    6_000_487,
+    6_001_796,
     1_795_349_063,
 ];
 
