@@ -50,16 +50,19 @@ impl Driver {
         self.ask_disk_soon();
     }
 
-    /// A node has joined that holds these. What has ended by the word of an earlier controller is kept there until
-    /// that is on disk; so is what has ended by ours since, which is why it is asked for all that is noted by now.
+    /// A node has joined that holds these. What has ended is kept there until that is on disk, whether it has ended
+    /// by our word or by that of an earlier controller; which is why it is asked for all that is noted by now.
     pub(super) fn keep_ended(&mut self, node: NodeId, held: &[LaunchId]) {
-        if !self.memory.is_unsafe_yet() {
-            return;
-        }
         let number = self.memory.journal.noted();
-        let ended = &self.ended;
-        let Some(entry) = self.nodes.get_mut(&node) else { return };
-        for &launch in held.iter().filter(|launch| ended.get(launch.job).is_some()) {
+        let is_unsafe_yet = self.memory.is_unsafe_yet();
+        let (ended, waiting) = (&self.ended, &self.forgetting.jobs);
+        let is_kept = |launch: &&LaunchId| match is_unsafe_yet {
+            true => ended.get(launch.job).is_some(),
+            false => waiting.iter().any(|(_, job)| *job == launch.job),
+        };
+        let kept: Vec<LaunchId> = held.iter().filter(is_kept).copied().collect();
+        let Some(entry) = self.nodes.get_mut(&node).filter(|_| !kept.is_empty()) else { return };
+        for launch in kept {
             entry.launched.insert(launch);
             self.forgetting.jobs.push_back((number, launch.job));
         }

@@ -24,7 +24,8 @@ const NEW: u64 = 200;
 /// what nobody knows; an end that was taken for one by an earlier controller; tasks that end where nobody hears it,
 /// before the machine is restarted; a `run` whose launch a full disk did not take; a launch that is forgotten while
 /// the next one ends, which was taken for wrong; a task that was killed, and looked at again when its job had been
-/// launched once more; launches that a full disk did not take, and of which the next controller did not know.
+/// launched once more; launches that a full disk did not take, and of which the next controller did not know; an end
+/// that was not on disk when a node of its job joined.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -44,6 +45,7 @@ const FOUND: &[u64] = &[
     5_014_070,
     5_014_334,
     6_000_487,
+    6_001_692,
     6_001_796,
     1_795_349_063,
 ];
