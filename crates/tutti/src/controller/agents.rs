@@ -333,12 +333,18 @@ impl Driver {
     }
 
     /// What a node that joins holds has come to it: if its keeper has ended with it since, the next agent holds
-    /// nothing, and must not be given it anew.
+    /// nothing, and must not be given it anew. Of what was forgotten with the power, no number is given again while
+    /// the keeper still ends it.
     fn take_held(&mut self, node: NodeId, held: &[LaunchId]) {
         for &launch in held {
             self.confirm(node, launch);
         }
         self.keep_ended(node, held);
+        if let Some(launch) = held.iter().max()
+            && launch.job.0 > self.core.jobs_made()
+        {
+            self.apply(&Event::Held { job: launch.job });
+        }
     }
 
     fn on_join(&mut self, token: u64, join: Join, place: Joining) {
@@ -407,8 +413,6 @@ impl Driver {
                 self.tell_node(node, ToAgent::Timetable(timetable));
             }
             self.reconcile(node, &launched, &held, same_keeper);
-        } else if let Some(launch) = held.iter().max() {
-            self.apply(&Event::Held { job: launch.job });
         }
         if away || !up {
             self.join_when_clear(node, spec, left);

@@ -25,7 +25,8 @@ const NEW: u64 = 200;
 /// before the machine is restarted; a `run` whose launch a full disk did not take; a launch that is forgotten while
 /// the next one ends, which was taken for wrong; a task that was killed, and looked at again when its job had been
 /// launched once more; launches that a full disk did not take, and of which the next controller did not know; an end
-/// that was not on disk when a node of its job joined.
+/// that was not on disk when a node of its job joined; a number
+/// that was forgotten with the power and given again while a keeper still ended the job that had it.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -42,6 +43,7 @@ const FOUND: &[u64] = &[
     4_000_970,
     4_000_054,
     5_000_070,
+    5_013_604,
     5_014_070,
     5_014_334,
     6_000_487,
