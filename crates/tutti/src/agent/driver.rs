@@ -3,7 +3,7 @@
 use super::clock::ClusterClock;
 use super::ipc;
 use super::job::{Job, grip, group_name, remove_group};
-use super::lease::Lease;
+use super::lease::{Former, Lease};
 use super::load::LoadReports;
 use super::parts::Ending;
 use super::switch::Switch;
@@ -98,6 +98,8 @@ pub(super) struct Agent {
     pub(super) lease: Lease,
     /// Whether it held when that was last looked at.
     pub(super) lease_held: bool,
+    /// Who looks after what an earlier agent has left.
+    pub(super) former: Former,
     pub(super) settings: Settings,
     load: LoadReports,
     pub(super) tracker: Tracker,
@@ -169,6 +171,7 @@ impl Agent {
         poller.add(&signals, SIGNALS, Interest::READ)?;
         Ok(Self {
             switch,
+            former: Former::new(&lease),
             lease,
             lease_held: false,
             tree: Tree::new(TreeOptions::of(&options), clock, &poller),
@@ -252,6 +255,7 @@ impl Agent {
         }
         self.end_due(clock::monotonic_ns());
         self.watch_lease();
+        self.watch_former();
         if self.leaves_by_ns.is_some_and(|by| by <= clock::monotonic_ns()) {
             self.close_down();
         }
@@ -269,7 +273,8 @@ impl Agent {
         let endings = self.endings.iter().map(|ending| ending.due_ns);
         let trees = [self.tracker.due_ns(), self.tree.due_ns()];
         let lease = self.lease_due_ns();
-        let own = [self.retry_at_ns, self.load.due_ns(), self.leaves_by_ns, lease];
+        let former = self.former.due_ns();
+        let own = [self.retry_at_ns, self.load.due_ns(), self.leaves_by_ns, lease, former];
         let due = own.into_iter().chain(trees);
         due.flatten().chain(endings).min()
     }
@@ -778,6 +783,7 @@ impl Agent {
         for job in held {
             self.adopt(job);
         }
+        self.former = Former::Known;
         self.remove_strange_groups();
         if !self.tree.has_parent() {
             self.connect();
@@ -817,6 +823,10 @@ impl Agent {
         };
         if job.cleared.is_none() {
             job.check_control(launch.job);
+            if self.former == Former::Suspended && grip(&job).is_by_signals() {
+                // The switch thread suspends them in its own way.
+                let _ = job.group.as_ref().map(|group| group.request_thaw());
+            }
             job.switches = self.switch.adopt(launch, grip(&job));
             // Those that it holds have begun; who is to come it tells before long.
             self.tracker.begin(launch.job, [], &self.poller, EVENTS);
@@ -835,13 +845,21 @@ impl Agent {
 
     /// Groups of an earlier agent that died between making a group and launching into it.
     fn remove_strange_groups(&self) {
-        let Some(hierarchy) = &self.hierarchy else { return };
         let known: BTreeSet<String> = self.jobs.keys().map(|&job| group_name(job)).collect();
-        for name in hierarchy.children().unwrap_or_default() {
-            if name.starts_with("job-") && !known.contains(&name) {
-                remove_group(Cgroup::open(&hierarchy.path().join(name)).ok().as_ref());
+        for (name, group) in self.job_groups() {
+            if !known.contains(&name) {
+                remove_group(Some(&group));
             }
         }
+    }
+
+    /// The groups of all jobs, known or not.
+    pub(super) fn job_groups(&self) -> Vec<(String, Cgroup)> {
+        let Some(hierarchy) = &self.hierarchy else { return Vec::new() };
+        let mut names = hierarchy.children().unwrap_or_default();
+        names.retain(|name| name.starts_with("job-"));
+        let open = |name: String| Some((Cgroup::open(&hierarchy.path().join(&name)).ok()?, name));
+        names.into_iter().filter_map(open).map(|(group, name)| (name, group)).collect()
     }
 
     fn lose_keeper(&mut self) {

@@ -7,7 +7,9 @@
 //!
 //! The moment is kept on a clock of this machine that also counts while the machine sleeps. Three look at
 //! it: the switch thread, which runs nobody when it is over; the main thread, which moves it on; and the
-//! keeper, which suspends the tasks itself, for the case that the agent is stopped or gone.
+//! keeper, which suspends the tasks itself, for the case that the agent is stopped or gone. An agent that has just
+//! begun knows of no jobs before the keeper has told of them; if that does not answer, so that nobody looks after them,
+//! the agent suspends what it finds, as far as there are cgroups.
 
 use super::driver::Agent;
 use crate::outside::time::{boottime_ns, monotonic_ns};
@@ -66,10 +68,61 @@ impl Lease {
     }
 }
 
+/// A keeper has so long to tell an agent that has just begun what it holds: longer than it takes the time for, and no
+/// longer than any lease.
+const KEEPER_FIRST_NS: u64 = 1_000_000_000;
+
+/// Who looks after the jobs of an earlier agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Former {
+    /// The keeper may tell of them until then, by the monotonic clock.
+    Unknown {
+        /// See there.
+        by_ns: u64,
+    },
+    /// It has not, and they were suspended.
+    Suspended,
+    /// They are known, or need no lease.
+    Known,
+}
+
+impl Former {
+    /// At the beginning of an agent.
+    pub(super) fn new(lease: &Lease) -> Self {
+        match lease.until_ns() {
+            None => Self::Known,
+            Some(_) => Self::Unknown { by_ns: monotonic_ns() + KEEPER_FIRST_NS },
+        }
+    }
+
+    /// When something is to be done about them.
+    pub(super) const fn due_ns(self) -> Option<u64> {
+        match self {
+            Self::Unknown { by_ns } => Some(by_ns),
+            Self::Suspended | Self::Known => None,
+        }
+    }
+}
+
 impl Agent {
     /// When the lease must be looked at, if it is of interest.
     pub(super) fn lease_due_ns(&self) -> Option<u64> {
         (!self.jobs.is_empty()).then(|| self.lease.look_again_ns())
+    }
+
+    /// Suspends what an earlier agent has left running, when the keeper has not told of it in time.
+    pub(super) fn watch_former(&mut self) {
+        if self.former.due_ns().is_none_or(|due_ns| due_ns > monotonic_ns()) {
+            return;
+        }
+        self.former = Former::Suspended;
+        let groups = self.job_groups();
+        let suspended = groups.iter().filter(|(_, group)| group.request_freeze().is_ok()).count();
+        if suspended > 0 {
+            say!(
+                [LeaseOver] "tutti agent: the keeper does not say what runs here; jobs are suspended until it does"
+            );
+        }
     }
 
     /// Sees to it that the switch thread does not sleep while the lease ends: after a sleep of the whole

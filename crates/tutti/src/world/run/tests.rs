@@ -26,7 +26,8 @@ const NEW: u64 = 200;
 /// the next one ends, which was taken for wrong; a task that was killed, and looked at again when its job had been
 /// launched once more; launches that a full disk did not take, and of which the next controller did not know; an end
 /// that was not on disk when a node of its job joined; a number
-/// that was forgotten with the power and given again while a keeper still ended the job that had it.
+/// that was forgotten with the power and given again while a keeper still ended the job that had it; an agent that
+/// begins beside a keeper that is stopped, while the node's lease ends.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -43,6 +44,7 @@ const FOUND: &[u64] = &[
     4_000_970,
     4_000_054,
     5_000_070,
+    5_011_330,
     5_013_604,
     5_014_070,
     5_014_334,
