@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(says("wait", "5"), "wait=5 has no unit; write 5ms or 5s");
         assert_eq!(says("priority", "high"), "priority is a number, not \"high\"");
         assert_eq!(says("empty", "full"), "empty can't be \"full\"; it may be hold or down");
-        assert!(says("share", "200%").starts_with("\"200%\" is no share"));
+        assert!(says("share", "200%").starts_with("share: \"200%\" is no share"));
         assert!(says("priority", "1000").contains("it may be 0 to"));
         assert!(says("colour", "red").contains("share, empty, control"));
     }

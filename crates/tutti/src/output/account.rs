@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_shown_as_nothing() {
         let usage = Usage { user_us: 1_500_000, read_bytes: 1 << 20, ..Usage::unknown() };
-        let expected = [">=1.5s", ">=0s", ">=0", ">=1.0M", ">=0", "?", "?", "0"];
+        let expected = [">=1.5s", ">=0s", "?", ">=1.0M", ">=0", "?", "?", "0"];
         assert_eq!(cells(Some(&usage)), expected);
         let usage = Usage { processes: Some(7), ..Usage::default() };
         assert_eq!(cells(Some(&usage))[..6], ["0s", "0s", "0", "0", "0", "7"]);
