@@ -135,7 +135,7 @@ impl Instance {
             file.push(suffix);
             directory.remove(Path::new(&file));
         }
-        let _ = fs::remove_file(self.clock_gap_file());
+        directory.remove(&self.clock_gap_file());
     }
 
     /// Where the keeper puts scripts of jobs.

@@ -858,8 +858,11 @@ impl Agent {
         let Some(hierarchy) = &self.hierarchy else { return Vec::new() };
         let mut names = hierarchy.children().unwrap_or_default();
         names.retain(|name| name.starts_with("job-"));
-        let open = |name: String| Some((Cgroup::open(&hierarchy.path().join(&name)).ok()?, name));
-        names.into_iter().filter_map(open).map(|(group, name)| (name, group)).collect()
+        let open = |name: String| {
+            let group = Cgroup::open(&hierarchy.path().join(&name)).ok()?;
+            Some((name, group))
+        };
+        names.into_iter().filter_map(open).collect()
     }
 
     fn lose_keeper(&mut self) {

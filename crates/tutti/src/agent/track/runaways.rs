@@ -63,6 +63,9 @@ impl Tracker {
 
     /// Those who live, descend from a task and are not in its group.
     pub(in crate::agent) fn runaways(&mut self, task: TaskId) -> Vec<i32> {
+        if self.watch.due_ns.is_none() {
+            return Vec::new();
+        }
         self.take_in_all();
         match self.places.get(&task) {
             Some(Place::Group(group)) => self.outside(task, group),
