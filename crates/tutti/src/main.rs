@@ -12,6 +12,7 @@ mod calendar;
 mod cmd;
 mod codes;
 mod controller;
+mod executable;
 mod exit;
 mod front;
 mod instance;

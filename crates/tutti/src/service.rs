@@ -6,6 +6,7 @@
 //! executable while jobs run is what reloading is for.
 
 use crate::codes::coded;
+use crate::executable::own_path;
 use crate::front::start_daemon;
 use crate::instance::Instance;
 use crate::supervise::is_supervised;
@@ -57,7 +58,7 @@ impl Service {
     /// # Errors
     /// If the unit can't be written, or with what systemd says.
     pub(crate) fn start(&self) -> anyhow::Result<()> {
-        let program = std::env::current_exe().context("cannot find the tutti program")?;
+        let program = own_path()?;
         let text = unit_text(&self.directory, &program)?;
         let path = Path::new(UNITS).join(&self.unit);
         if fs::read_to_string(&path).ok().as_deref() != Some(&text) {

@@ -11,9 +11,10 @@ pub(crate) use order::{Order, order, what_it_speaks};
 pub(crate) use upgrade::{Resumed, resume};
 
 use crate::codes::{code_of, coded};
+use crate::executable::own_program;
 use crate::exit::Exit;
 use crate::instance::Instance;
-use crate::membership::Place;
+use crate::membership::{Membership, Place};
 use crate::output::print;
 use crate::service;
 use anyhow::Context;
@@ -24,9 +25,8 @@ use nix::unistd::Pid;
 use process::{Ended, Process};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_wire::code::Code;
@@ -194,7 +194,14 @@ fn wait_while(
 
 fn has_node(instance: &Instance) -> anyhow::Result<bool> {
     match ask_for_nodes(instance)? {
-        Reply::Nodes(nodes) => Ok(nodes.iter().any(|node| node.state == "up")),
+        Reply::Nodes(nodes) => {
+            // Of a member, its own: the others are there without it.
+            let own = membership_of_member(instance)?.map(|membership| membership.name);
+            let is_meant = |name: &str| own.as_deref().is_none_or(|own| own == name);
+            // One that is drained has its agent all the same.
+            let is_there = |state: &str| matches!(state, "up" | "drained");
+            Ok(nodes.iter().any(|node| is_there(&node.state) && is_meant(&node.name)))
+        }
         // Whatever it is that the head does not let us know, it is the head that says so.
         Reply::Failed { .. } => is_member(instance),
         _ => Ok(false),
@@ -216,8 +223,11 @@ const ROLES: [&str; 3] = ["keeper", "controller", "agent"];
 const ROLES_OF_MEMBER: [&str; 2] = ["keeper", "agent"];
 
 fn is_member(instance: &Instance) -> anyhow::Result<bool> {
-    let membership = Place::of(instance).membership()?;
-    Ok(membership.is_some_and(|membership| !membership.head.is_empty()))
+    Ok(membership_of_member(instance)?.is_some())
+}
+
+fn membership_of_member(instance: &Instance) -> anyhow::Result<Option<Membership>> {
+    Ok(Place::of(instance).membership()?.filter(|membership| !membership.head.is_empty()))
 }
 
 struct Daemon {
@@ -479,22 +489,6 @@ impl Drop for Supervisor<'_> {
             }
         }
     }
-}
-
-/// What this process executes, whatever has become of the file that it began as.
-pub(crate) const RUNNING: &str = "/proc/self/exe";
-
-/// The program that runs here. If it was replaced meanwhile, by an upgrade say, it is still this one:
-/// the daemons of an instance speak one version of the protocol.
-fn own_program() -> anyhow::Result<PathBuf> {
-    let path = std::env::current_exe()?;
-    Ok(if runs(&path) { path } else { RUNNING.into() })
-}
-
-/// Whether this process executes the file that is at this path now.
-pub(crate) fn runs(path: &Path) -> bool {
-    let file = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
-    matches!((file(path), file(Path::new(RUNNING))), (Ok(there), Ok(here)) if there == here)
 }
 
 /// Clears away what a supervisor that was killed has left, also what was queued in an instance of a

@@ -8,7 +8,7 @@
 //! other process here that could want them. What nobody has used yet stays, and what other jobs of the
 //! user, or a shell of theirs, may have made: `tutti doctor --leftovers` lists it.
 
-use crate::supervise::RUNNING;
+use crate::executable::RUNNING;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -2,8 +2,9 @@
 //! ends this agent, unless it refuses.
 
 use super::driver::Agent;
+use crate::executable;
 use crate::link::Interest;
-use crate::supervise::{self, Order};
+use crate::supervise::Order;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -62,9 +63,9 @@ pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
 
 /// Whether this agent runs that executable, and if not, which.
 pub(super) fn runs(program: &Path) -> Answer {
-    if supervise::runs(program) {
+    if executable::runs(program) {
         return Answer::Done;
     }
-    let running = std::fs::read_link(supervise::RUNNING).unwrap_or_default();
+    let running = std::fs::read_link(executable::RUNNING).unwrap_or_default();
     Answer::Failed(format!("it runs {}", running.display()))
 }

@@ -4,6 +4,7 @@
 
 use super::cluster::membership_of_head;
 use crate::codes::coded;
+use crate::executable::{RUNNING, own_path};
 use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::membership::{Membership, Place};
@@ -55,8 +56,7 @@ pub(crate) struct SshArgs {
 /// What is the same for all machines.
 struct Plan<'a> {
     ssh: Vec<&'a str>,
-    /// The executable here, its digest, and where it is there, as a shell reads it.
-    own: PathBuf,
+    /// The digest of the executable here, and where it is there, as a shell reads it.
     digest: Option<String>,
     program: String,
     copies: bool,
@@ -72,14 +72,12 @@ pub(crate) fn execute(args: &SshArgs) -> anyhow::Result<Exit> {
     let hosts = hosts(&args.ssh)?;
     let place = Place::of(&Instance::locate());
     let membership = membership_of_head(&place, "machines are added by ssh")?;
-    let own = std::env::current_exe().context("cannot find the tutti program")?;
-    let program = args.program.clone().unwrap_or_else(|| own.clone());
+    let program = args.program.clone().map_or_else(own_path, Ok)?;
     let program = program.to_str().context("--program can't be written for a shell")?;
     let plan = Plan {
         ssh: args.ssh_with.split_whitespace().collect(),
         program: quoted(program),
-        digest: digest_of(&own),
-        own,
+        digest: digest_of(Path::new(RUNNING)),
         copies: !args.no_copy,
         place,
         head: head_address(&membership)?,
@@ -150,8 +148,7 @@ impl Plan<'_> {
         if self.digest.as_deref().is_some_and(|ours| ours == theirs.trim()) {
             return Ok(());
         }
-        let program =
-            File::open(&self.own).with_context(|| format!("cannot read {}", self.own.display()))?;
+        let program = File::open(RUNNING).context("cannot read the executable that runs here")?;
         let line = format!(
             "set -e; {find}; mkdir -p \"$(dirname \"$p\")\"; n=\"$p.$$\"; cat > \"$n\"; chmod 755 \"$n\"; \
              mv \"$n\" \"$p\""

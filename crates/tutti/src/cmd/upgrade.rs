@@ -3,12 +3,12 @@
 mod all;
 
 use crate::codes::coded;
+use crate::executable::own_path;
 use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::output::print;
 use crate::supervise::{self, Resumed};
 use crate::trusted::NotOurs;
-use anyhow::Context;
 use clap::Args;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(crate) fn execute(args: &UpgradeArgs) -> anyhow::Result<Exit> {
     let instance = Instance::locate();
     let program = match &args.program {
         Some(program) => std::path::absolute(program)?,
-        None => std::env::current_exe().context("cannot find the tutti program")?,
+        None => own_path()?,
     };
     if args.all {
         return all::execute(&instance, &program);

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tutti_core::{JobId, NodeId};
+use tutti_core::{EndReason, JobId, NodeId};
 use tutti_wire::Role;
 use tutti_wire::attach::FromFrontEnd;
 use tutti_wire::branch::Through;
@@ -29,6 +29,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(100);
 
 /// The same when the job has ended: its node was lost, most likely.
 pub(super) const PATIENCE_AT_END: Duration = Duration::from_secs(5);
+
+/// How long a keeper that may have begun nothing is waited for when the job has ended: what it says may come
+/// later than the end, which no output holds up.
+const PATIENCE_UNATTACHED: Duration = Duration::from_secs(1);
 
 /// How often.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
@@ -98,6 +102,11 @@ impl Sent {
     }
 }
 
+/// Whether each task of a job that ended so had begun: then each keeper had taken the front end in.
+const fn began_everywhere(reason: EndReason) -> bool {
+    matches!(reason, EndReason::Completed)
+}
+
 /// What a message takes, at least.
 fn bytes_of(message: &FromFrontEnd) -> usize {
     match message {
@@ -131,6 +140,17 @@ impl Keeper {
             counts_from: None,
             sent: Sent::default(),
         }
+    }
+
+    /// Whether something may still come from it, of a job that has ended in this way and then.
+    pub(super) fn owes(&self, reason: EndReason, ended: Instant) -> bool {
+        let has_begun = self.attached || began_everywhere(reason);
+        !self.finished && (has_begun || ended.elapsed() < PATIENCE_UNATTACHED)
+    }
+
+    /// Whether it must have had output for us, and never took us in.
+    pub(super) fn was_missed(&self, reason: EndReason) -> bool {
+        !self.attached && began_everywhere(reason)
     }
 
     /// Whether another connection may be found to go on with.

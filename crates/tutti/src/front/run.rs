@@ -176,12 +176,23 @@ impl Front {
         if let Err(error) = self.output.finish() {
             self.on_output_error(&error);
         }
+        self.look_for_missed();
         Ok(self.report())
     }
 
     fn finished(&self) -> bool {
-        self.ended.is_some()
-            && self.keepers.iter().all(|keeper| keeper.finished || !keeper.attached)
+        let (Some((outcome, _)), Some(at)) = (&self.ended, self.ended_at) else { return false };
+        !self.keepers.iter().any(|keeper| keeper.owes(outcome.reason, at))
+    }
+
+    /// A keeper that has not taken us in though its tasks have run.
+    fn look_for_missed(&mut self) {
+        let Some((outcome, _)) = &self.ended else { return };
+        if self.keepers.iter().any(|keeper| keeper.was_missed(outcome.reason)) {
+            let lost = format!("a node did not pass on what its tasks of job {} wrote", self.job);
+            say!("tutti: {}", Code::OutputLost.mark(&lost));
+            self.output_lost = true;
+        }
     }
 
     /// Waits until there is something to read, and reads standard input if it is there.
@@ -206,7 +217,9 @@ impl Front {
             fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
         }
         let is_away = self.ended.is_none() && self.controller.is_none();
-        let misses = self.keepers.iter().any(|keeper| keeper.is_away() && !keeper.finished);
+        let is_missed =
+            |keeper: &Keeper| keeper.is_away() || (self.ended.is_some() && !keeper.attached);
+        let misses = self.keepers.iter().any(|keeper| is_missed(keeper) && !keeper.finished);
         let is_new = self.away_since.is_some_and(|since| since.elapsed() < keeper::RETRY);
         let timeout = match (is_away, misses) {
             (true, _) if is_new => RETRY_MS.into(),

@@ -1,6 +1,7 @@
 //! Finds the instance, or starts a private one.
 
 use crate::codes::coded;
+use crate::executable::own_program;
 use crate::instance::Instance;
 use crate::link::Link;
 use crate::supervise::{has_keeper, is_supervised};
@@ -136,8 +137,7 @@ pub(crate) fn dial(instance: &Instance) -> anyhow::Result<Link> {
 /// If it can't be started; the text has what it said.
 pub(crate) fn start_daemon(instance: &Instance) -> anyhow::Result<bool> {
     let (mut ready, their_end) = std::io::pipe()?;
-    let mut command =
-        Command::new(std::env::current_exe().context("cannot find the tutti program")?);
+    let mut command = Command::new(own_program()?);
     command
         .arg("up")
         .arg("--daemon")

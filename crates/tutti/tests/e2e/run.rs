@@ -47,6 +47,19 @@ fn two_first_runs_at_the_same_time_share_one_instance() {
 }
 
 #[test]
+fn an_instance_is_started_though_the_executable_was_replaced() {
+    let instance = Instance::new();
+    let copy = instance.share(&instance.program);
+    // As when another machine, with the same file system, brings the executable there at that moment.
+    let line = format!(
+        "exec 9< {0}; rm {0}; echo 'exit 99' > {0}; chmod 755 {0}; exec /proc/self/fd/9 run echo up",
+        copy.display()
+    );
+    let done = instance.shell(&line).expect(0);
+    assert_eq!(done.text(), "up\n");
+}
+
+#[test]
 fn an_idle_instance_ends_by_itself() {
     let instance = Instance::new().up();
     instance.tutti(&["params", "idle_exit=1s"]).expect(0);
