@@ -10,6 +10,7 @@ use anyhow::Context;
 use std::io::{ErrorKind, Read};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tutti_linux::inherited::keep_all_open;
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 
@@ -136,6 +137,8 @@ pub(crate) fn dial(instance: &Instance) -> anyhow::Result<Link> {
 /// # Errors
 /// If it can't be started; the text has what it said.
 pub(crate) fn start_daemon(instance: &Instance) -> anyhow::Result<bool> {
+    // A lock or a pipe of the shell's that it held would stay held for as long as it lives.
+    keep_all_open(false).context("cannot keep descriptors from the instance")?;
     let (mut ready, their_end) = std::io::pipe()?;
     let mut command = Command::new(own_program()?);
     command

@@ -60,6 +60,16 @@ fn an_instance_is_started_though_the_executable_was_replaced() {
 }
 
 #[test]
+fn an_instance_holds_nothing_of_the_shell_that_it_is_started_from() {
+    let instance = Instance::new();
+    // A lock, and a pipe whose reader waits until nobody writes to it any more.
+    let line =
+        "exec 8> lock; flock 8; tutti run true 9>&1 | cat; exec 8>&-; flock --nonblock lock true";
+    instance.shell(line).expect(0);
+    instance.daemon("keeper");
+}
+
+#[test]
 fn an_idle_instance_ends_by_itself() {
     let instance = Instance::new().up();
     instance.tutti(&["params", "idle_exit=1s"]).expect(0);
