@@ -270,6 +270,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_has_not_said_a_word_is_waited_for_if_its_tasks_have_run() {
+        let nowhere = KeeperAt::Here(b"/none".to_vec().into());
+        let mut keeper = Keeper::attach(&nowhere, JobId(1));
+        let now = Instant::now();
+        let long_ago = now.checked_sub(PATIENCE_UNATTACHED * 2).unwrap();
+        let owes = |keeper: &Keeper, ended| {
+            [EndReason::Completed, EndReason::Cancelled].map(|reason| keeper.owes(reason, ended))
+        };
+        assert_eq!(owes(&keeper, long_ago), [true, false]);
+        assert!(keeper.was_missed(EndReason::Completed));
+        assert!(!keeper.was_missed(EndReason::Cancelled));
+        keeper.on_attached(0);
+        assert_eq!(owes(&keeper, long_ago), [true, true], "its output comes");
+        assert!(!keeper.was_missed(EndReason::Completed));
+        keeper.finished = true;
+        assert_eq!(owes(&keeper, now), [false, false]);
+    }
+
+    #[test]
     fn what_was_sent_is_kept_as_far_as_it_can_be_under_way() {
         let mut sent = Sent::default();
         let message = |length| FromFrontEnd::Input { rank: None, data: vec![7; length].into() };
