@@ -1,21 +1,21 @@
 //! Verbs that act on jobs: `wait`, `cancel`, `signal`, `suspend`, `resume`.
 
+use super::several::{Several, live_jobs, targets_of};
 use super::submit::order;
 use super::{ask_until_answered, unexpected};
 use crate::codes::code_of;
 use crate::exit::Exit;
 use crate::front::parse_signal;
-use crate::output::ended;
+use crate::output::{counted, ended};
 use clap::Args;
 use tutti_core::JobId;
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::Target;
 
 #[derive(Args, Debug)]
 pub(crate) struct WaitArgs {
-    /// The job's number
-    #[arg(value_parser = job_number)]
-    job: u64,
+    /// Jobs by their numbers, or many of them, those of a range that are there: 7, 3-9
+    #[arg(required = true, value_name = "JOB", value_parser = super::several::whole_jobs)]
+    jobs: Vec<Several>,
 }
 
 /// A job's number, as an argument.
@@ -27,10 +27,19 @@ pub(super) fn job_number(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
-    match ask_until_answered(&Request::Wait { job: JobId(args.job) })? {
+    let mut highest = 0;
+    for target in targets_of(&args.jobs, true)? {
+        highest = highest.max(end_of(target.job)?);
+    }
+    Ok(Exit::of_job(highest))
+}
+
+/// Waits for the end of a job, says how it was, and gives its exit code.
+fn end_of(job: JobId) -> anyhow::Result<u8> {
+    match ask_until_answered(&Request::Wait { job })? {
         Reply::Ended { outcome, report, .. } => {
             ended::say_how(&report, outcome);
-            Ok(Exit::of_job(outcome.exit_code))
+            Ok(outcome.exit_code)
         }
         _ => unexpected(),
     }
@@ -42,13 +51,31 @@ pub(crate) struct CancelArgs {
     #[arg(long)]
     now: bool,
 
-    /// Jobs, ranks of them, or processes with all below them: 7, 7.0, 7.0/1234
-    #[arg(required = true, value_name = "TARGET")]
-    targets: Vec<Target>,
+    /// All jobs: yours, or everybody's if you are root
+    #[arg(short, long, conflicts_with = "targets")]
+    all: bool,
+
+    /// All jobs of this user, by name or number
+    #[arg(short, long, conflicts_with_all = ["targets", "all"])]
+    user: Option<String>,
+
+    /// Jobs, those of a range that have not ended, ranks of jobs, or processes with all below them: 7, 3-9,
+    /// 7.0, 7.0/1234
+    #[arg(required_unless_present_any = ["all", "user"], value_name = "TARGET")]
+    targets: Vec<Several>,
 }
 
 pub(crate) fn cancel(args: &CancelArgs) -> anyhow::Result<Exit> {
-    each(&args.targets, |&target| order(&Request::Cancel { target, at_once: args.now }))
+    let is_typed = !args.targets.is_empty();
+    let targets = match is_typed {
+        true => targets_of(&args.targets, false)?,
+        false => live_jobs(args.user.as_deref())?,
+    };
+    let exit = each(&targets, |&target| order(&Request::Cancel { target, at_once: args.now }))?;
+    if !is_typed {
+        say!("tutti: {} to end", counted(targets.len() as u64, "job"));
+    }
+    Ok(exit)
 }
 
 #[derive(Args, Debug)]
@@ -60,30 +87,33 @@ pub(crate) struct SignalArgs {
     /// The signal's name or number, such as TERM or 15
     signal: String,
 
-    /// A job, a rank of it, or a process with all below it: 7, 7.0, 7.0/1234
+    /// A job, those of a range that have not ended, a rank of a job, or a process with all below it: 7, 3-9,
+    /// 7.0, 7.0/1234
     #[arg(required = true, value_name = "TARGET")]
-    targets: Vec<Target>,
+    targets: Vec<Several>,
 }
 
 pub(crate) fn signal(args: &SignalArgs) -> anyhow::Result<Exit> {
     let signal = parse_signal(&args.signal).map_err(anyhow::Error::msg)?;
     let every_process = args.all;
-    each(&args.targets, |&target| order(&Request::Signal { target, signal, every_process }))
+    let targets = targets_of(&args.targets, false)?;
+    each(&targets, |&target| order(&Request::Signal { target, signal, every_process }))
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct TargetArgs {
-    /// A job, a rank of it, or a process with all below it: 7, 7.0, 7.0/1234
+    /// A job, those of a range that have not ended, a rank of a job, or a process with all below it: 7, 3-9,
+    /// 7.0, 7.0/1234
     #[arg(required = true, value_name = "TARGET")]
-    targets: Vec<Target>,
+    targets: Vec<Several>,
 }
 
 pub(crate) fn suspend(args: &TargetArgs) -> anyhow::Result<Exit> {
-    each(&args.targets, |&target| order(&Request::Suspend { target }))
+    each(&targets_of(&args.targets, false)?, |&target| order(&Request::Suspend { target }))
 }
 
 pub(crate) fn resume(args: &TargetArgs) -> anyhow::Result<Exit> {
-    each(&args.targets, |&target| order(&Request::Resume { target }))
+    each(&targets_of(&args.targets, false)?, |&target| order(&Request::Resume { target }))
 }
 
 /// Does it for each, and goes on when one fails: the others are meant as well.

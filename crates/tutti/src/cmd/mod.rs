@@ -21,6 +21,7 @@ mod own;
 mod params;
 mod replay;
 mod run;
+mod several;
 mod sim;
 mod submit;
 mod tree;
@@ -52,7 +53,7 @@ pub(crate) enum Verb {
     Submit(submit::SubmitArgs),
     /// Make processes that run already a job, with all that descends from them
     Adopt(adopt::AdoptArgs),
-    /// Wait for a job to end, and exit with its exit code
+    /// Wait for jobs to end, and exit with the highest of their exit codes
     Wait(jobs::WaitArgs),
     /// Show jobs
     Ps(list::PsArgs),

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 /// What people type who come from elsewhere, and which verb it is here.
 const KNOWN_ELSEWHERE: &[(&str, &[&str])] = &[
     ("cancel", &["kill", "scancel", "qdel", "delete", "rm", "abort"]),
-    ("ps", &["ls", "list", "jobs", "job", "queue", "squeue", "qstat", "status", "show", "top"]),
+    ("ps", &["ls", "list", "jobs", "job", "queue", "squeue", "qstat", "status", "show"]),
     ("run", &["exec", "start", "launch", "srun", "mpirun", "mpiexec"]),
     ("submit", &["sbatch", "batch", "qsub", "bsub"]),
     ("suspend", &["pause", "freeze"]),
@@ -100,6 +100,8 @@ fn wrong_value(error: &Error) -> String {
     let allowed = context(error, ContextKind::ValidValue);
     let name = named(error);
     match reason {
+        // `-np 4` is `-n` with the value `p`.
+        Some(_) if name == "--tasks" && value == "p" => "there is no -np; write -n N".into(),
         Some(reason) => format!("{name}: {reason}"),
         None if value.is_empty() && !name.is_empty() => format!("{name} needs a value"),
         None if !allowed.is_empty() => {

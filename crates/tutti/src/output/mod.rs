@@ -19,12 +19,13 @@ pub(crate) fn print_json<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<()>
     print(&text)
 }
 
-/// Prints a table, fitted to the terminal if that is where it goes.
+/// Prints a table, fitted to the terminal if that is where it goes, else to what `COLUMNS` says (as `watch` has it
+/// say), else whole.
 ///
 /// # Errors
 /// If standard output can't be written.
 pub(crate) fn print_table(table: &Table) -> anyhow::Result<()> {
-    match terminal_width() {
+    match terminal_width().or_else(said_width) {
         Some(width) => print(&table.render_within(width)),
         None => print(&table.render()),
     }
@@ -32,7 +33,18 @@ pub(crate) fn print_table(table: &Table) -> anyhow::Result<()> {
 
 /// How many characters fit in a line of the terminal that standard output is; `None` if it is none.
 pub(crate) fn terminal_width() -> Option<usize> {
-    terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0))
+    terminal_size().map(|(width, _)| width)
+}
+
+/// Its columns and lines.
+pub(crate) fn terminal_size() -> Option<(usize, usize)> {
+    let (width, height) = terminal_size::terminal_size_of(std::io::stdout())?;
+    Some((width.0.into(), height.0.into()))
+}
+
+/// How many characters are to be in a line elsewhere, if somebody has said so.
+pub(crate) fn said_width() -> Option<usize> {
+    std::env::var("COLUMNS").ok()?.parse().ok().filter(|&width| width > 0)
 }
 
 /// A number of things: `1 job`, `2 jobs`.

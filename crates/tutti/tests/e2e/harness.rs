@@ -377,6 +377,8 @@ impl Instance {
             Some(cluster) => command.env("TUTTI_CLUSTER", cluster).env_remove("TUTTI_DIR"),
             None => command.env("TUTTI_DIR", &self.dir).env_remove("TUTTI_CLUSTER"),
         };
+        // Tables are as wide as it says.
+        command.env_remove("COLUMNS");
         if user.is_some() {
             // Root's own may have places that others can't look into.
             command.env("PATH", "/usr/local/bin:/usr/bin:/bin");

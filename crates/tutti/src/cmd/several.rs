@@ -1,0 +1,120 @@
+//! Many jobs at once, as arguments: a range of numbers, or all of a user.
+
+use super::{ask, unexpected};
+use crate::codes::coded;
+use nix::unistd::{Uid, User, geteuid};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use tutti_wire::code::Code;
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::{JobReport, Target};
+
+/// A job or a part of one, or the jobs with these numbers, as far as they are there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Several {
+    One(Target),
+    Range(RangeInclusive<u64>),
+}
+
+impl FromStr for Several {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((first, last)) = text.split_once('-').filter(|(first, _)| !first.is_empty())
+        else {
+            return text.parse().map(Self::One).map_err(|error| format!("{error}"));
+        };
+        match (first.parse(), last.parse()) {
+            (Ok(first), Ok(last)) if first <= last => Ok(Self::Range(first..=last)),
+            _ => Err(format!(
+                "{text:?} is no range of jobs; write the lowest and the highest, as in 3-9"
+            )),
+        }
+    }
+}
+
+/// Jobs as a whole, as an argument.
+///
+/// # Errors
+/// If it is none, or a part of one.
+pub(crate) fn whole_jobs(text: &str) -> Result<Several, String> {
+    match text.parse()? {
+        Several::One(target) if target != Target::from(target.job) => {
+            Err(format!("{text} is a part of a job; only for whole jobs can be waited, such as 7"))
+        }
+        several => Ok(several),
+    }
+}
+
+/// What is meant, in the order in which it was typed. Of ranges, those that are there, and unless `ended` have not
+/// ended.
+///
+/// # Errors
+/// If there is nobody in a range, or no instance that knows.
+pub(super) fn targets_of(several: &[Several], ended: bool) -> anyhow::Result<Vec<Target>> {
+    let has_range = several.iter().any(|it| matches!(it, Several::Range(_)));
+    let jobs = if has_range { jobs(ended)? } else { Vec::new() };
+    let mut targets = Vec::new();
+    for it in several {
+        match it {
+            Several::One(target) => targets.push(*target),
+            Several::Range(range) => {
+                let among = jobs.iter().filter(|job| range.contains(&job.job.0));
+                let before = targets.len();
+                targets.extend(among.map(|job| Target::from(job.job)));
+                if targets.len() == before {
+                    let (first, last) = range.clone().into_inner();
+                    let reason = format!("there is no job from {first} to {last}; see `tutti ps`");
+                    return Err(coded(Code::NoJob, reason));
+                }
+            }
+        }
+    }
+    Ok(targets)
+}
+
+/// All jobs of a user that have not ended; without one all of this user, or of everybody for root.
+///
+/// # Errors
+/// If no instance answers.
+pub(super) fn live_jobs(user: Option<&str>) -> anyhow::Result<Vec<Target>> {
+    let us = geteuid();
+    // Reports have names, and a number where there is no name.
+    let wanted = match (user, user.and_then(|user| user.parse().ok())) {
+        (_, Some(uid)) => Some(user_name(Uid::from_raw(uid))),
+        (Some(name), None) => Some(name.into()),
+        (None, None) => (!us.is_root()).then(|| user_name(us)),
+    };
+    let jobs = jobs(false)?;
+    let theirs = jobs.iter().filter(|job| wanted.as_ref().is_none_or(|user| *user == job.user));
+    Ok(theirs.map(|job| Target::from(job.job)).collect())
+}
+
+fn user_name(uid: Uid) -> String {
+    let found = User::from_uid(uid).ok().flatten();
+    found.map_or_else(|| uid.to_string(), |user| user.name)
+}
+
+fn jobs(ended: bool) -> anyhow::Result<Vec<JobReport>> {
+    let Reply::Jobs(mut jobs) = ask(&Request::Jobs { ended })? else { return unexpected() };
+    jobs.sort_by_key(|job| job.job);
+    Ok(jobs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_named_one_by_one_or_as_a_range() {
+        assert_eq!("3-9".parse(), Ok(Several::Range(3..=9)));
+        assert_eq!("7-7".parse(), Ok(Several::Range(7..=7)));
+        let part: Several = "7.0/1234".parse().unwrap();
+        assert!(matches!(part, Several::One(target) if target.to_string() == "7.0/1234"));
+        for text in ["9-3", "3-", "3-x", "-3", "3.0-4.0", ""] {
+            assert!(text.parse::<Several>().is_err(), "{text:?}");
+        }
+        assert!(whole_jobs("7").is_ok() && whole_jobs("3-9").is_ok());
+        assert!(whole_jobs("7.0").is_err() && whole_jobs("x").is_err());
+    }
+}
