@@ -34,7 +34,7 @@ use crate::queue::Queue;
 use crate::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
 use crate::settings::{Overrides, Settings};
 use crate::table::Table;
-use crate::time::ClusterTime;
+use crate::time::{ClusterTime, Nanos};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
@@ -197,11 +197,9 @@ impl Core {
             Event::FrontEndLost { job } => self.on_front_end_lost(now, *job, actions),
             Event::SetParams { params } => self.on_set_params(now, params),
             Event::SetClass { class, spec } => self.on_set_class(now, class, *spec),
+            Event::ForgetClass { class } => self.on_forget_class(now, class),
             Event::SetPeriod { period, overrides } => self.on_set_period(now, *period, overrides),
-            Event::Calendar { week } => {
-                self.calendar = Some(Calendar::new(now, *week));
-                self.take_settings(now);
-            }
+            Event::Calendar { week } => self.on_calendar(now, *week),
             Event::Foreign { node, processors } => self.on_foreign(*node, processors),
             Event::SetCircuits { name, circuits } => self.circuits.set(name, *circuits),
             Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
@@ -546,8 +544,13 @@ impl Core {
         }
     }
 
+    fn on_calendar(&mut self, now: ClusterTime, week: Nanos) {
+        self.calendar = Some(Calendar::new(now, week));
+        self.take_settings(now);
+    }
+
     /// Makes what holds at this hour hold, and notes when to look again.
-    fn take_settings(&mut self, now: ClusterTime) {
+    pub(crate) fn take_settings(&mut self, now: ClusterTime) {
         let week = self.calendar.map(|calendar| calendar.week(now));
         let wait = week.and_then(|week| self.settings.changes_in(week));
         self.settings_until = wait.map_or(ClusterTime::NEVER, |wait| now + wait);
@@ -630,6 +633,7 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::FrontEndLost { .. }
         | Event::SetParams { .. }
         | Event::SetClass { .. }
+        | Event::ForgetClass { .. }
         | Event::SetPeriod { .. }
         | Event::Calendar { .. }
         | Event::Began
@@ -652,6 +656,7 @@ const fn is_interference(event: &Event) -> bool {
         | Event::MovedIn { .. }
         | Event::SetParams { .. }
         | Event::SetClass { .. }
+        | Event::ForgetClass { .. }
         | Event::SetPeriod { .. }
         | Event::Calendar { .. } => true,
         Event::Held { .. }

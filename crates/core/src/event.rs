@@ -226,4 +226,10 @@ pub enum Event {
     ShutDown,
     /// The time that an action `WakeAt` asked for has come.
     Tick,
+    /// An administrator has a class be no more. Nothing happens if any job is of it, or something else keeps it
+    /// ([`Core::why_class_stays`](crate::Core::why_class_stays)).
+    ForgetClass {
+        /// Its name.
+        class: ClassName,
+    },
 }

@@ -35,6 +35,7 @@ mod digest;
 mod ending;
 pub mod event;
 pub mod figures;
+mod forget_class;
 pub mod frame;
 pub mod ids;
 pub mod job;
@@ -72,6 +73,7 @@ pub use controller::Core;
 pub use deadline::Expected;
 pub use event::Event;
 pub use figures::{Figures, LoadAverages, Weights};
+pub use forget_class::ClassStays;
 pub use ids::{
     CircuitName, ClassName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, Rank,
     RequestId, RowId, UserId,

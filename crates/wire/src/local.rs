@@ -124,6 +124,11 @@ pub enum Request {
         /// Its rules with their values, as text.
         settings: Vec<(String, String)>,
     },
+    /// Have a class be no more: `Params`.
+    ForgetClass {
+        /// Its name.
+        class: ClassName,
+    },
     /// `Bank`.
     Bank,
     /// Set allowances of processor time: `Bank`.

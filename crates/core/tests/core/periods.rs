@@ -2,7 +2,10 @@
 
 use crate::cluster::{Cluster, job, params};
 use std::collections::BTreeMap;
-use tutti_core::{ClassName, ClusterTime, Event, JobId, JobState, Nanos, Overrides, Period};
+use tutti_core::{
+    ClassName, ClassSpec, ClusterTime, Event, JobId, JobSpec, JobState, Nanos, Overrides, Period,
+    TaskStatus,
+};
 
 const MINUTE: u64 = 60_000_000_000;
 const HOUR: u64 = 60 * MINUTE;
@@ -111,4 +114,37 @@ fn what_can_not_be_in_some_hour_is_not_taken() {
     assert_eq!(c.core.classes()[&ClassName::new("standby")].share(), 0);
     c.advance(6 * HOUR);
     assert_eq!(c.core.classes()[&ClassName::new("interactive")].share(), 6000);
+}
+
+#[test]
+fn a_class_can_go_once_nothing_keeps_it() {
+    let mut c = Cluster::new(params(&[]));
+    c.join(0, 2);
+    let site = ClassName::new("site");
+    let is_there = |c: &Cluster| c.core.classes().contains_key(&site);
+    let forget = |c: &mut Cluster, class: &str| {
+        let class = ClassName::new(class);
+        let why = c.core.why_class_stays(&class).map(|why| why.to_string());
+        c.event(Event::ForgetClass { class });
+        why.unwrap_or_default()
+    };
+    assert!(forget(&mut c, "site").contains("there is no class site"));
+    assert!(forget(&mut c, "production").contains("from the start"));
+    assert!(c.core.classes().contains_key(&ClassName::new("production")));
+    let spec = ClassSpec::default().with("share", 5000).unwrap();
+    c.event(Event::SetClass { class: site.clone(), spec });
+    let one = c.submit(JobSpec { class: site.clone(), ..job(1) });
+    assert!(forget(&mut c, "site").contains("the class site has 1 job;"));
+    c.end_tasks(one, TaskStatus::Exited(0));
+    c.clear(one);
+    set(&mut c, "mon", of_class("site", &[("share", 6000)]));
+    assert!(forget(&mut c, "site").contains("otherwise mon"));
+    assert!(is_there(&c));
+    set(&mut c, "mon", Overrides::default());
+    assert_eq!(forget(&mut c, "site"), "");
+    assert!(!is_there(&c));
+    // What it had is anybody's again.
+    let all = ClassSpec::default().with("share", 10_000).unwrap();
+    c.event(Event::SetClass { class: ClassName::new("standby"), spec: all });
+    assert_eq!(c.core.classes()[&ClassName::new("standby")].share(), 10_000);
 }

@@ -68,6 +68,7 @@ const KINDS: &[Kind] = &[
         let rule = random.any(class::RULES);
         Step::Rule(random.place(), rule.name.to_owned(), value(random, rule))
     }),
+    (17, Who::Everybody, |random| Step::ForgetClass(random.place())),
 ];
 
 /// What is set at the beginning, if at all: our own reckoning of who ran when needs to know it.

@@ -86,6 +86,7 @@ impl Step {
             | Self::Join(..)
             | Self::Set(..)
             | Self::Rule(..)
+            | Self::ForgetClass(_)
             | Self::Bank(..) => true,
             Self::Pass(_)
             | Self::Submit(_)

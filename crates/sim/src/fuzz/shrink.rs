@@ -3,7 +3,7 @@
 
 use super::cluster::job;
 use super::script::Script;
-use super::step::Step;
+use super::step::{CLASSES, Step};
 use super::{Failure, play};
 use tutti_core::{JobSpec, TaskStatus, params};
 
@@ -131,9 +131,10 @@ fn simpler(step: &Step) -> Vec<Step> {
             let values = default.map(|param| param.default).into_iter().chain(lower(value));
             values.map(|value| Step::Set(name.clone(), value)).collect()
         }
-        Step::Rule(class, name, value) => {
-            lower(value).map(|value| Step::Rule(class % 4, name.clone(), value)).collect()
-        }
+        Step::Rule(class, name, value) => lower(value)
+            .map(|value| Step::Rule(class % CLASSES.len(), name.clone(), value))
+            .collect(),
+        Step::ForgetClass(class) => vec![Step::ForgetClass(class % CLASSES.len())],
         Step::Hold(job) => lower(job).map(Step::Hold).collect(),
         Step::Forget(job) => lower(job).map(Step::Forget).collect(),
         Step::DeliverKills

@@ -57,6 +57,8 @@ pub enum Step {
     Set(String, u64),
     /// A rule of a class gets a value.
     Rule(usize, String, u64),
+    /// A class is to be no more.
+    ForgetClass(usize),
     /// Others than our jobs use the first so many processors of a node.
     Foreign(u32, u32),
     /// There are so many circuits, for so many jobs each.
@@ -71,8 +73,8 @@ pub enum Step {
     Nonsense(u64, u32),
 }
 
-/// The classes that jobs have here.
-const CLASSES: [&str; 4] = ["interactive", "production", "benchmark", "standby"];
+/// The classes that jobs have here; the last is there once it has a rule.
+pub(super) const CLASSES: [&str; 5] = ["interactive", "production", "benchmark", "standby", "site"];
 
 /// The circuits that jobs ask for here.
 pub(super) const CIRCUITS: &str = "barrier";
@@ -118,18 +120,16 @@ impl Step {
             Self::Node(node, speed, load) => {
                 tell_of_node(cluster, NodeId(*node), *speed, *load);
             }
-            Self::Set(name, value) => {
-                let mut params = cluster.core.params().clone();
-                if params.set(name, *value).is_ok() {
-                    cluster.event(Event::SetParams { params });
-                }
-            }
+            Self::Set(name, value) => set(cluster, name, *value),
             Self::Rule(class, name, value) => {
                 let class = class_name(*class);
                 let spec = cluster.core.classes().get(&class).copied().unwrap_or_default();
                 if let Ok(spec) = spec.with(name, *value) {
                     cluster.event(Event::SetClass { class, spec });
                 }
+            }
+            Self::ForgetClass(class) => {
+                cluster.event(Event::ForgetClass { class: class_name(*class) });
             }
             Self::Foreign(node, width) => {
                 let processors = ProcessorSet::first(*width);
@@ -159,6 +159,13 @@ fn pick(cluster: &Cluster, place: usize) -> JobId {
     let jobs: Vec<JobId> =
         cluster.core.jobs(ClusterTime(cluster.now)).map(|view| view.id).collect();
     jobs.get(place % jobs.len().max(1)).copied().unwrap_or(JobId(0))
+}
+
+fn set(cluster: &mut Cluster, name: &str, value: u64) {
+    let mut params = cluster.core.params().clone();
+    if params.set(name, value).is_ok() {
+        cluster.event(Event::SetParams { params });
+    }
 }
 
 /// A node joins anew; if it was up with other means, what it held is gone.

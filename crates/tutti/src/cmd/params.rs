@@ -3,7 +3,7 @@
 use super::{ask, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
-use crate::output::{Align, Table, print, print_json, print_table};
+use crate::output::{Align, Table, counted, print, print_json, print_table};
 use anyhow::bail;
 use clap::Args;
 use serde::{Serialize, Serializer};
@@ -14,6 +14,7 @@ use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{ClassReport, ParamReport, PeriodReport};
 
 #[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("what").args(["during", "class"]).multiple(true))]
 pub(crate) struct ParamsArgs {
     /// Show, change or define a class instead: its rules, such as share=25% or priority=4 (without
     /// any, shows what each means)
@@ -25,8 +26,9 @@ pub(crate) struct ParamsArgs {
     #[arg(long, value_name = "HOURS")]
     during: Option<String>,
 
-    /// Let nothing be otherwise in those hours any more
-    #[arg(long, requires = "during", conflicts_with_all = ["settings", "class"])]
+    /// Let nothing be otherwise in those hours any more, or with --class instead: let there be no such class,
+    /// once no job is of it
+    #[arg(long, requires = "what", conflicts_with = "settings")]
     forget: bool,
 
     /// As JSON
@@ -89,8 +91,25 @@ pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
         print_json(&after)?;
     } else {
         print(&changes(class, &names, &before, &after))?;
+        if class.is_none() && names.iter().any(|name| name == "policy") {
+            say_who_takes_turns(&after)?;
+        }
     }
     Ok(Exit::OK)
+}
+
+/// Policies without turns leave jobs that have begun to take theirs.
+fn say_who_takes_turns(after: &All) -> anyhow::Result<()> {
+    if after.value(None, "policy").is_none_or(|policy| policy == "gang") {
+        return Ok(());
+    }
+    let Reply::Jobs(jobs) = ask(&Request::Jobs { ended: false })? else { return unexpected() };
+    let in_turns = jobs.iter().filter(|job| job.rows > 1 && job.share_percent.is_some()).count();
+    if in_turns > 0 {
+        let who = counted(in_turns as u64, "job");
+        print(&format!("taking turns as before, until they end: {who} (`tutti ps`)\n"))?;
+    }
+    Ok(())
 }
 
 fn known() -> anyhow::Result<All> {
@@ -98,11 +117,24 @@ fn known() -> anyhow::Result<All> {
 }
 
 fn forget(args: &ParamsArgs) -> anyhow::Result<Exit> {
-    let period = args.during.clone().unwrap_or_default();
-    let after = All::from(ask(&Request::ForgetPeriod { period: period.clone() })?)?;
+    let (request, done) = match (&args.during, &args.class) {
+        (Some(period), None) => (
+            Request::ForgetPeriod { period: period.clone() },
+            format!("nothing is otherwise {period} any more\n"),
+        ),
+        (None, Some(class)) => (
+            Request::ForgetClass { class: ClassName::new(class) },
+            format!("there is no class {class} any more\n"),
+        ),
+        (Some(_), Some(_)) | (None, None) => {
+            let reason = "--forget goes with --during or with --class, and not with both";
+            return Err(coded(Code::CannotUnderstand, reason));
+        }
+    };
+    let after = All::from(ask(&request)?)?;
     match args.json {
         true => print_json(&after)?,
-        false => print(&format!("nothing is otherwise {period} any more\n"))?,
+        false => print(&done)?,
     }
     Ok(Exit::OK)
 }
@@ -171,7 +203,10 @@ fn changes(class: Option<&str>, names: &[String], before: &All, after: &All) -> 
     let subject = class.map_or(String::new(), |class| format!("class {class}: "));
     let is_new = |class| !before.classes.iter().any(|old| old.name == class);
     if class.is_some_and(is_new) {
-        text.push_str(&format!("{subject}new\n"));
+        text.push_str(&format!(
+            "{subject}new; if that is a slip, `tutti params --class {} --forget` removes it\n",
+            class.unwrap_or_default()
+        ));
     }
     for name in names {
         let (old, new) = (before.value(class, name), after.value(class, name));

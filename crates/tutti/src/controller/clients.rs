@@ -167,6 +167,7 @@ impl Driver {
             Request::SetClass { class, settings } => {
                 self.on_set_class(token, uid, class, &settings);
             }
+            Request::ForgetClass { class } => self.on_forget_class(token, uid, class),
             Request::SetPeriod { period, class, settings } => {
                 self.on_set_period(token, uid, (&period, class.as_ref()), &settings);
             }

@@ -54,6 +54,17 @@ impl Driver {
         });
     }
 
+    pub(super) fn on_forget_class(&mut self, token: u64, uid: u32, class: ClassName) {
+        let stays = self.core.why_class_stays(&class);
+        self.change(token, uid, |settings| match stays {
+            Some(reason) => Err(reason.to_string()),
+            None => {
+                settings.classes.remove(&class);
+                Ok(Event::ForgetClass { class })
+            }
+        });
+    }
+
     pub(super) fn on_set_period(
         &mut self,
         token: u64,

@@ -1,6 +1,6 @@
 //! The command line itself: help, JSON, tables, messages.
 
-use crate::harness::{Instance, eventually};
+use crate::harness::{Instance, Running, eventually};
 use serde_json::Value;
 
 const VERBS: [&str; 17] = [
@@ -173,7 +173,16 @@ fn a_listing_shows_what_was_asked_for() {
     instance.tutti(&["wait", &later.to_string()]).expect(0);
     let numbers: Vec<Value> = instance.jobs().iter().map(|shown| shown["job"].clone()).collect();
     assert_eq!(numbers, [1, job, later], "those that ended stand among those that have not");
+    // What goes to no terminal is as wide as it likes, unless somebody says how wide it may be.
+    let widest = |columns: Option<&str>| {
+        let mut command = instance.command(&["ps", "--all"]);
+        columns.map(|columns| command.env("COLUMNS", columns));
+        let text = Running::start(command).wait().expect(0).text();
+        text.lines().map(|line| line.chars().count()).max().unwrap()
+    };
+    assert!(widest(Some("50")) <= 50 && widest(None) > 60 && widest(Some("x")) > 60);
     instance.tutti(&["cancel", &job.to_string()]).expect(0);
+    instance.tutti(&["run", "-np", "4", "true"]).expect(2).says("there is no -np; write -n N");
 }
 
 #[test]
@@ -259,7 +268,8 @@ fn a_change_is_shown_with_what_was_before() {
     set(&["--class", "none-such"]).expect(1).says("benchmark, interactive, production, standby");
     assert_eq!(set(&["--class", "standby"]).expect(0).text().lines().count(), 14);
     let text = set(&["--class", "mine", "share=70%"]).expect(0).text();
-    assert_eq!(text, "class mine: new\nclass mine: share is 70%\n");
+    let slip = "if that is a slip, `tutti params --class mine --forget` removes it";
+    assert_eq!(text, format!("class mine: new; {slip}\nclass mine: share is 70%\n"));
     set(&["--class", "standby", "share=40%"]).expect(1).says("at most 30%");
 }
 

@@ -206,3 +206,61 @@ fn a_parameter_that_is_wrong_changes_nothing_and_says_what_is_right() {
     let quantum = all["params"].as_array().unwrap().iter().find(|p| p["name"] == "quantum");
     assert_eq!(quantum.unwrap()["value"], "100ms", "one of two settings was taken");
 }
+
+#[test]
+fn a_class_that_was_a_slip_is_told_as_new_and_can_be_taken_back() {
+    let instance = Instance::new().up();
+    let params = |words: &[&str]| instance.tutti(&[&["params"], words].concat());
+    let made = params(&["--class", "interactiv", "share=10%"]).expect(0).text();
+    assert!(made.contains("interactiv: new") && made.contains("--forget"), "{made}");
+    let job =
+        instance.submit(&["--class", "interactiv", "-o", "/dev/null", "sleep", &instance.nap]);
+    params(&["--class", "interactiv", "--forget"]).expect(1).says("class interactiv has 1 job");
+    instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    instance.tutti(&["wait", &job.to_string()]).expect(137);
+    params(&["--class", "interactiv", "--forget"]).expect(0);
+    assert!(!params(&[]).expect(0).text().contains("interactiv "));
+    params(&["--class", "interactive", "--forget"]).expect(1).says("from the start");
+    params(&["--forget"]).expect(2);
+    params(&["--forget", "--class", "standby", "--during", "mon"]).expect(1).says("not with both");
+}
+
+#[test]
+fn many_jobs_are_cancelled_and_waited_for_at_once() {
+    let instance = Instance::new().up();
+    let submit = || instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
+    let jobs: Vec<u64> = (0..5).map(|_| submit()).collect();
+    assert_eq!(jobs, [1, 2, 3, 4, 5]);
+    let left = || -> Vec<u64> {
+        let jobs = instance.tutti(&["ps", "--json"]).expect(0).json();
+        jobs.as_array().unwrap().iter().map(|job| job["job"].as_u64().unwrap()).collect()
+    };
+    instance.tutti(&["suspend", "2-3"]).expect(0);
+    assert!(instance.job(2)["state"] == "suspended" && instance.job(3)["state"] == "suspended");
+    instance.tutti(&["cancel", "--now", "2-4"]).expect(0);
+    // It is as long as a range of which some have ended.
+    instance.tutti(&["wait", "2-4"]).expect(137).says("job 3 ended: cancelled");
+    assert_eq!(left(), [1, 5]);
+    instance.tutti(&["cancel", "2-4"]).expect(1).says("no job from 2 to 4");
+    instance.tutti(&["cancel", "--all", "1"]).expect(2);
+    instance.tutti(&["cancel"]).expect(2);
+    instance.tutti(&["cancel", "--user", "nobody"]).expect(0).says("0 jobs to end");
+    assert_eq!(left(), [1, 5]);
+    instance.tutti(&["cancel", "--now", "--all"]).expect(0).says("2 jobs to end");
+    instance.tutti(&["wait", "1", "5"]).expect(137);
+    assert!(left().is_empty());
+}
+
+#[test]
+fn who_takes_turns_goes_on_when_the_policy_has_none_and_that_is_said() {
+    let instance = Instance::new().up();
+    let jobs = [instance.submit_spinner(2), instance.submit_spinner(2)];
+    jobs.iter().for_each(|&job| drop(instance.wait_for_state(job, "running")));
+    let said = instance.tutti(&["params", "policy=space"]).expect(0).text();
+    assert!(said.contains("taking turns as before, until they end: 2 jobs"), "{said}");
+    instance.tutti(&["cancel", "--now", "2"]).expect(0);
+    instance.tutti(&["wait", "2"]).expect(137);
+    let said = instance.tutti(&["params", "policy=space:easy"]).expect(0).text();
+    assert!(!said.contains("turns"), "{said}");
+    instance.tutti(&["cancel", "--now", "--all"]).expect(0);
+}

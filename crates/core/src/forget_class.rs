@@ -1,0 +1,76 @@
+//! Classes that are to be no more: a slip of the pen makes one, and nobody wants to see it for ever.
+
+use crate::class::default_classes;
+use crate::controller::Core;
+use crate::ids::ClassName;
+use crate::period::Period;
+use crate::record::Record;
+use crate::time::ClusterTime;
+use alloc::format;
+use alloc::string::String;
+
+/// Why a class stays.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClassStays {
+    /// There is none of that name.
+    #[error("there is no class {0}; `tutti params` lists those that there are")]
+    Unknown(ClassName),
+    /// One that exists from the start, by which jobs go that name none.
+    #[error("the class {0} is there from the start, and stays; its rules can be changed")]
+    FromTheStart(ClassName),
+    /// Jobs are of the class.
+    #[error("the class {class} has {}; it can go when nothing of it is left", counted(*jobs))]
+    HasJobs {
+        /// The class.
+        class: ClassName,
+        /// How many.
+        jobs: usize,
+    },
+    /// Its rules are otherwise in some hours.
+    #[error(
+        "rules of the class {class} are otherwise {period}; `tutti params --during \"{period}\" --forget` first"
+    )]
+    HasPeriod {
+        /// The class.
+        class: ClassName,
+        /// Which hours.
+        period: Period,
+    },
+}
+
+fn counted(jobs: usize) -> String {
+    match jobs {
+        1 => "1 job".into(),
+        jobs => format!("{jobs} jobs"),
+    }
+}
+
+impl Core {
+    /// Why a class can't be forgotten now; `None`: it can.
+    #[must_use]
+    pub fn why_class_stays(&self, class: &ClassName) -> Option<ClassStays> {
+        let name = || class.clone();
+        if default_classes().contains_key(class) {
+            return Some(ClassStays::FromTheStart(name()));
+        }
+        if !self.settings.classes.contains_key(class) {
+            return Some(ClassStays::Unknown(name()));
+        }
+        let is_of_it =
+            |job: &Record| job.spec.class == *class || job.former.as_ref() == Some(class);
+        let jobs = self.jobs.iter().filter(|(_, job)| is_of_it(job)).count();
+        if jobs > 0 {
+            return Some(ClassStays::HasJobs { class: name(), jobs });
+        }
+        let mut periods = self.settings.periods.iter();
+        let period = periods.find(|(_, overrides)| overrides.classes.contains_key(class))?.0;
+        Some(ClassStays::HasPeriod { class: name(), period })
+    }
+
+    pub(crate) fn on_forget_class(&mut self, now: ClusterTime, class: &ClassName) {
+        if self.why_class_stays(class).is_none() {
+            self.settings.classes.remove(class);
+            self.take_settings(now);
+        }
+    }
+}
