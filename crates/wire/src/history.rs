@@ -10,6 +10,7 @@ use tutti_core::{EndReason, JobId, Nanos, Outcome};
 
 /// How a job ended, in a word that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Ending {
     /// By itself, with exit code 0.
     Completed,

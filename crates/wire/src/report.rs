@@ -2,6 +2,7 @@
 //! fields: they change only with a release note.
 
 use crate::code::Code;
+use crate::history::Ending;
 use crate::launch::Usage;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -35,7 +36,7 @@ pub struct JobReport {
     pub suspended: Vec<String>,
     /// How many tasks.
     pub tasks: u32,
-    /// How many processors.
+    /// How many processors: as many as it asked for, once it has some as many as these.
     pub processors: u32,
     /// Where it runs: `node:processors`, one for each node.
     pub placement: Vec<String>,
@@ -83,6 +84,8 @@ impl JobReport {
 pub struct HistoryReport {
     /// The whole job.
     pub job: JobReport,
+    /// How it ended.
+    pub ending: Ending,
     /// Seconds since its end.
     pub ended_s: u64,
     /// When it was accepted, in milliseconds since 1970.

@@ -407,8 +407,10 @@ impl Driver {
             }
             Action::Launch { job, control } => {
                 let now = self.now();
+                let view = self.core.job(job, now);
                 if let Some(entry) = self.jobs.get_mut(&job) {
                     entry.started.get_or_insert(now);
+                    view.iter().for_each(|view| entry.note_processors(&view.placements));
                     self.memory.journal.note_launch(job, entry.started);
                 }
                 // So that it is begun once more only if the power goes at once.

@@ -132,6 +132,7 @@ fn told(ended: &Ended) -> HistoryReport {
     let age_s = now_ms.saturating_sub(ended.accepted_ms) / 1000;
     HistoryReport {
         job: tutti_wire::report::JobReport { age_s, ..ended.report.clone() },
+        ending: Ending::of(ended.outcome),
         ended_s: now_ms.saturating_sub(ended.ended_ms) / 1000,
         accepted_ms: ended.accepted_ms,
         ended_ms: ended.ended_ms,

@@ -4,7 +4,7 @@ use super::failures::Failures;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{
-    ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, Rank, TaskStatus,
+    ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, PlacementView, Rank, TaskStatus,
 };
 use tutti_journal::Job;
 use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
@@ -28,7 +28,7 @@ pub(super) struct Entry {
     pub(super) class: String,
     /// How many tasks.
     pub(super) tasks: u32,
-    /// How many processors it asked for.
+    /// How many processors it asked for; once it has some, how many these are.
     pub(super) processors: u32,
     /// How long it may run.
     pub(super) time_limit: Option<Nanos>,
@@ -117,6 +117,14 @@ impl Entry {
             exchanges: BTreeMap::new(),
             exchanged: VecDeque::new(),
             started_on: Vec::new(),
+        }
+    }
+
+    /// It has these: fewer than it asked for, if tasks share some.
+    pub(super) fn note_processors(&mut self, placements: &[PlacementView]) {
+        let had = placements.iter().map(|placed| placed.processors.count()).sum();
+        if had > 0 {
+            self.processors = had;
         }
     }
 

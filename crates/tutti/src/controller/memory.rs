@@ -184,6 +184,7 @@ impl Driver {
         let Some(view) = self.core.job(id, now) else { return };
         let mut entry = Entry::new(job, view.spec);
         entry.started = launched;
+        entry.note_processors(&view.placements);
         entry.has_told_front = launched.is_some();
         entry.requeues = view.requeues;
         entry.started_on = view.placements.iter().map(|part| part.node).collect();

@@ -115,7 +115,10 @@ fn time_is_told_apart_by_waiting_running_and_suspended() {
     assert!(one["suspended_ms"].as_u64().unwrap() >= 1000 && one["waited_ms"] == 0, "{one}");
     assert!(two["waited_ms"].as_u64().unwrap() >= 1000, "{two}");
     let all = instance.tutti(&["history"]).expect(0).text();
-    assert!(all.contains("exit 143") && all.contains("exit 0"), "{all}");
+    assert!(all.contains("cancelled") && all.contains("completed"), "{all}");
+    assert_eq!(history(&instance, 1)["ending"], "cancelled");
+    let one = instance.tutti(&["history", "1"]).expect(0).text();
+    assert!(one.lines().any(|line| line.contains("  cancelled  ")), "{one}");
     instance.tutti(&["history", "99"]).expect(1).says("there is no job 99");
 }
 
@@ -154,10 +157,14 @@ fn history_is_asked_by_user_time_and_ending_and_outlives_the_controller() {
     instance.tutti(&["history", "--state", "fine"]).expect(2).says("they end as completed");
     instance.tutti(&["history", "--since", "noon"]).expect(2).says("is no time");
     instance.tutti(&["history", "--user", "nemo"]).expect(1).says("there is no user nemo");
-    // What is written can be simulated.
-    instance.tutti(&["history", "--swf", "past.swf"]).expect(0).says("wrote 5 jobs");
+    // What is written can be simulated, also of jobs whose tasks have shared processors.
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let shared = (2 * processors + 1).to_string();
+    instance.tutti(&["run", "-n", &shared, "true"]).expect(0);
+    assert_eq!(history(&instance, 6)["job"]["processors"], processors);
+    instance.tutti(&["history", "--swf", "past.swf"]).expect(0).says("wrote 6 jobs");
     let simulated = instance.tutti(&["sim", "past.swf", "--json"]).expect(0).json();
-    assert_eq!(simulated[0]["jobs"], 5, "{simulated}");
+    assert_eq!(simulated[0]["jobs"], 6, "{simulated}");
     let trace = std::fs::read_to_string(instance.work.join("past.swf")).unwrap();
     assert!(trace.contains("; Queue: 0 interactive"), "{trace}");
 }

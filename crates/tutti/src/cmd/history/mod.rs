@@ -73,7 +73,9 @@ pub(crate) fn execute(args: &HistoryArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::OK);
     }
     print(&describe(&history))?;
-    print_table(&jobs_table(std::slice::from_ref(&history.job)))?;
+    let mut table = usage_table(JOB_COLUMNS.to_vec());
+    table.row(job_row(&history.job, how_it_ended(history.ending, &history.job)));
+    print_table(&table)?;
     if !history.tasks.is_empty() {
         print("\n")?;
         print_table(&tasks_table(&history))?;
@@ -86,7 +88,7 @@ pub(crate) fn execute(args: &HistoryArgs) -> anyhow::Result<Exit> {
 struct Shown<'a> {
     #[serde(flatten)]
     job: &'a JobReport,
-    ending: &'static str,
+    ending: Ending,
     accepted_ms: u64,
     ended_ms: u64,
 }
@@ -99,7 +101,7 @@ fn all(args: &HistoryArgs) -> anyhow::Result<Exit> {
         say!("tutti: wrote {} to {}", counted(jobs.len() as u64, "job"), path.display());
     } else if args.json {
         let shown = |it: &EndedReport| -> anyhow::Result<_> {
-            let (ending, accepted_ms, ended_ms) = (it.ending.word(), it.accepted_ms, it.ended_ms);
+            let (ending, accepted_ms, ended_ms) = (it.ending, it.accepted_ms, it.ended_ms);
             Ok(serde_json::to_value(Shown { job: &it.job, ending, accepted_ms, ended_ms })?)
         };
         print_json(&jobs.iter().map(shown).collect::<anyhow::Result<Vec<_>>>()?)?;
@@ -141,7 +143,7 @@ fn ended_table(jobs: &[EndedReport]) -> Table {
     columns.insert(ENDED_AT, ("ENDED", Align::Left));
     let mut table = usage_table(columns);
     for ended in jobs {
-        let mut row = job_row(&ended.job);
+        let mut row = job_row(&ended.job, how_it_ended(ended.ending, &ended.job));
         row.insert(ENDED_AT, local_time(ended.ended_ms));
         table.row(row);
     }
@@ -180,13 +182,22 @@ const JOB_COLUMNS: [(&str, Align); 7] = [
 /// Where the column of when jobs ended stands among these.
 const ENDED_AT: usize = 4;
 
-/// The table of `tutti ps -l`, and of one job.
+/// The table of `tutti ps -l`.
 pub(super) fn jobs_table(jobs: &[JobReport]) -> Table {
     let mut table = usage_table(JOB_COLUMNS.to_vec());
     for job in jobs {
-        table.row(job_row(job));
+        let state = job.exit_code.map_or_else(|| job.state.clone(), |code| format!("exit {code}"));
+        table.row(job_row(job, state));
     }
     table
+}
+
+/// The word of how a job ended, with the exit code where the word does not say it.
+fn how_it_ended(ending: Ending, job: &JobReport) -> String {
+    match (ending, job.exit_code) {
+        (Ending::Failed, Some(code)) => format!("{}, exit {code}", ending.word()),
+        _ => ending.word().into(),
+    }
 }
 
 fn usage_table(mut columns: Vec<(&'static str, Align)>) -> Table {
@@ -204,11 +215,7 @@ fn usage_table(mut columns: Vec<(&'static str, Align)>) -> Table {
     ])
 }
 
-fn job_row(job: &JobReport) -> Vec<String> {
-    let state = match job.exit_code {
-        Some(code) => format!("exit {code}"),
-        None => job.state.clone(),
-    };
+fn job_row(job: &JobReport, state: String) -> Vec<String> {
     let mut row = vec![job.job.to_string(), job.name.clone(), job.user.clone(), state];
     row.extend(account::times(job));
     row.extend(account::cells(job.usage.as_ref()));

@@ -40,7 +40,7 @@ fn write_to(out: impl Write, jobs: &[EndedReport], nodes: &[NodeReport]) -> std:
             ..record(ended, start_ms)
         })
         .collect();
-    let mut header = header(nodes, jobs.len(), start_ms);
+    let mut header = header(nodes, &records, start_ms);
     for (name, number) in &queues.by_name {
         header.add("Queue", &format!("{number} {name}"));
     }
@@ -96,10 +96,13 @@ fn record(ended: &EndedReport, start_ms: u64) -> Job {
 
 const NS_PER_MS: u64 = 1_000_000;
 
-fn header(nodes: &[NodeReport], jobs: usize, start_ms: u64) -> Header {
-    let count = jobs.to_string();
+fn header(nodes: &[NodeReport], records: &[Job], start_ms: u64) -> Header {
+    let count = records.len().to_string();
     let start_s = (start_ms / 1000).to_string();
     let processors = nodes.iter().map(|node| u64::from(node.processors)).sum::<u64>();
+    // There may have been more nodes when these jobs ran.
+    let widest = records.iter().filter_map(|job| job.allocated_processors).max().unwrap_or(0);
+    let processors = processors.max(u64::from(widest));
     Header::of(&[
         ("Version", "2.2"),
         ("MaxNodes", &nodes.len().to_string()),
