@@ -27,6 +27,14 @@ pub enum JournalError {
         /// What is wrong, and where.
         what: String,
     },
+    /// What was named as one is none.
+    #[error("{path} is no journal of Tutti's: {why}")]
+    NotOne {
+        /// The file.
+        path: PathBuf,
+        /// What speaks against it.
+        why: String,
+    },
     /// It is of another Tutti.
     #[error(
         "the journal {path} has form {found}, and this Tutti knows form {known}: start the Tutti that wrote \

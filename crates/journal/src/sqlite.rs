@@ -10,6 +10,7 @@ use crate::{JournalError, SCHEMA_VERSION};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tutti_core::JobId;
@@ -22,6 +23,9 @@ const BUSY_MS: u32 = 2_000;
 
 /// A file only its owner may read: it holds the environments of jobs.
 const MODE: u32 = 0o600;
+
+/// How a file of SQLite begins.
+const MAGIC: [u8; 16] = *b"SQLite format 3\0";
 
 const SCHEMA: &str = "
     CREATE TABLE entry (number INTEGER PRIMARY KEY, seal INTEGER NOT NULL, body BLOB NOT NULL);
@@ -60,11 +64,26 @@ impl SqliteStore {
     /// Opens a journal to be read, also one that a controller writes just now.
     ///
     /// # Errors
-    /// As [`Self::open`]; also if there is none.
+    /// As [`Self::open`]; also if there is none, or something else.
     pub fn open_to_read(path: &Path) -> Result<Self, JournalError> {
-        if let Err(error) = File::open(path) {
-            let why = error.to_string();
-            return Err(JournalError::Storage { path: path.into(), what: "opened", why });
+        let not_one = |why: &str| JournalError::NotOne { path: path.into(), why: why.into() };
+        let failed = |error: std::io::Error| match error.kind() {
+            ErrorKind::NotFound => not_one("there is no such file"),
+            ErrorKind::UnexpectedEof => not_one("it is too short to be one"),
+            ErrorKind::IsADirectory => not_one("it is a directory"),
+            _ => {
+                let why = error.to_string();
+                JournalError::Storage { path: path.into(), what: "opened", why }
+            }
+        };
+        let mut begin = [0; MAGIC.len()];
+        // Before it is opened: a pipe would have us wait for its other end.
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            return Err(not_one("it is no file"));
+        }
+        File::open(path).and_then(|mut file| file.read_exact(&mut begin)).map_err(failed)?;
+        if begin != MAGIC {
+            return Err(not_one("it begins with something else"));
         }
         Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
     }
@@ -97,8 +116,8 @@ impl SqliteStore {
                 made.commit()?;
             }
             0 => {
-                let (path, what) = (self.path.clone(), "it is no journal of Tutti's".into());
-                return Ok(Err(JournalError::Damaged { path, what }));
+                let (path, why) = (self.path.clone(), "its tables are another program's".into());
+                return Ok(Err(JournalError::NotOne { path, why }));
             }
             found => {
                 let (path, known) = (self.path.clone(), SCHEMA_VERSION);

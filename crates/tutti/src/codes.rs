@@ -79,6 +79,7 @@ pub(crate) const fn code_of_journal(error: &JournalError) -> Code {
     match error {
         JournalError::Storage { .. } => Code::JournalUnusable,
         JournalError::Damaged { .. } => Code::JournalDamaged,
+        JournalError::NotOne { .. } => Code::BadValue,
         JournalError::TooNew { .. } => Code::JournalOfOther,
     }
 }

@@ -174,9 +174,18 @@ fn a_journal_taken_under_load_replays_as_it_was() {
     assert!(report["agrees"] == true && report["entries"].as_u64() > Some(100), "{report}");
     let copy = instance.work.join("copy.db");
     let list = instance.tutti(&["replay", "--until", "20", "--list"]).expect(0).text();
-    assert!(list.contains("Submit") && list.contains("Launch"), "{list}");
-    std::fs::write(&copy, "").unwrap();
-    instance.tutti(&["replay", "copy.db"]).expect(1).says("no journal");
+    for said in [": request 1: user 0, production, 2 tasks", "job 1 starts; control=freeze"] {
+        assert!(list.contains(said), "{said}: {list}");
+    }
+    for (content, why) in
+        [("", "too short"), ("somebody's thesis, in a file", "begins with something else")]
+    {
+        std::fs::write(&copy, content).unwrap();
+        let refused = instance.tutti(&["replay", "copy.db"]).expect(1);
+        refused.says("copy.db is no journal of Tutti's").says(why).says("T002");
+    }
+    instance.tutti(&["replay", "nowhere"]).expect(1).says("there is no such file");
+    instance.tutti(&["replay", "/"]).expect(1).says("it is a directory");
 }
 
 #[test]

@@ -2,18 +2,22 @@
 //! parameters.
 
 mod what_if;
+mod words;
 mod world;
 
+use crate::codes::coded;
 use crate::exit::Exit;
 use crate::instance::Instance;
+use crate::output::counted;
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 use tutti_core::{Action, Core, Params, default_classes};
 use tutti_journal::{Difference, Entry, replay};
+use tutti_wire::code::Code;
 use tutti_wire::units::format_seconds;
 
 #[derive(Args, Debug)]
@@ -55,7 +59,7 @@ struct Report {
 pub(crate) fn execute(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let path = match &args.journal {
         Some(path) => path.clone(),
-        None => Instance::locate().journal_path(),
+        None => own_journal()?,
     };
     if !args.what_if.is_empty() {
         return what_if::execute(&path, &args.what_if, args.until, args.json);
@@ -100,14 +104,29 @@ pub(crate) fn execute(args: &ReplayArgs) -> anyhow::Result<Exit> {
     Ok(if report.agrees { Exit::OK } else { Exit::FAILED })
 }
 
+/// The journal of the instance here.
+fn own_journal() -> anyhow::Result<PathBuf> {
+    let instance = Instance::locate();
+    let path = instance.journal_path();
+    if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        let reason = format!(
+            "there is no journal {}: no instance runs here, or one of your own has ended and left none; a \
+             copy of another can be named",
+            path.display()
+        );
+        return Err(coded(Code::NoInstance, reason));
+    }
+    Ok(path)
+}
+
 fn say(
     out: &mut impl Write,
     report: &Report,
     difference: Option<Difference>,
 ) -> std::io::Result<()> {
-    let Report { journal, entries, entries_per_second: rate, .. } = report;
-    let first = report.first.unwrap_or(1);
-    writeln!(out, "{journal}: {entries} entries from {first} on, {rate} a second")?;
+    let Report { journal, entries_per_second: rate, .. } = report;
+    let (entries, first) = (one_or_more(report.entries), report.first.unwrap_or(1));
+    writeln!(out, "{journal}: {entries} from {first} on, {rate} a second")?;
     if report.from_stored_state {
         writeln!(out, "begun from the state stored before: earlier entries are not kept")?;
     }
@@ -115,10 +134,10 @@ fn say(
         writeln!(out, "from {torn} on entries are not whole; the next controller cuts them off")?;
     }
     let (Some(what), Some(number)) = (difference, report.differs_at) else {
-        let states = report.states_compared;
+        let states = counted(report.states_compared, "state");
         return writeln!(
             out,
-            "agrees: the actions of every entry, and {states} states, are what they were"
+            "agrees: the actions of every entry, and {states}, are what they were"
         );
     };
     let what = match what {
@@ -131,6 +150,10 @@ fn say(
     )
 }
 
+fn one_or_more(entries: u64) -> String {
+    if entries == 1 { "1 entry".into() } else { format!("{entries} entries") }
+}
+
 fn list(
     out: &mut impl Write,
     number: u64,
@@ -138,9 +161,9 @@ fn list(
     actions: &[Action],
 ) -> std::io::Result<()> {
     let seconds = format_seconds(entry.at.0 / 1_000_000_000);
-    writeln!(out, "{number} at {seconds}: {:?}", entry.event)?;
+    writeln!(out, "{number} at {seconds}: {}", words::event(&entry.event))?;
     for action in actions {
-        writeln!(out, "    {action:?}")?;
+        writeln!(out, "    {}", words::action(action, entry.at))?;
     }
     Ok(())
 }

@@ -1,0 +1,296 @@
+//! The entries of a journal in words.
+
+use crate::output::{counted, plain};
+use tutti_core::class::RULES;
+use tutti_core::param::Shown;
+use tutti_core::params::TABLE;
+use tutti_core::{
+    Action, BankAccount, ClassName, ClassSpec, ClusterTime, Event, Grantee, JobSpec, Nanos, NodeId,
+    NodeSpec, Origin, Outcome, Overrides, Params, Rank, TaskStatus, default_classes,
+};
+use tutti_wire::units::{format_bytes, format_duration_short};
+
+/// What happened. Names in it are anything that users can type: control characters are shown as `?`.
+pub(super) fn event(event: &Event) -> String {
+    plain(&words(event))
+}
+
+fn words(event: &Event) -> String {
+    of_a_node(event).or_else(|| of_a_job(event)).unwrap_or_else(|| of_settings(event))
+}
+
+fn of_a_node(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::NodeJoined { node, spec } => format!("node {node} joined: {}", machine(spec)),
+        Event::NodeOutOfReach { node } => format!("node {node} is out of reach"),
+        Event::NodeLost { node } => format!("node {node} is lost"),
+        Event::SetDrained { node, reason: Some(reason) } if reason.is_empty() => {
+            format!("node {node} is to take no new jobs")
+        }
+        Event::SetDrained { node, reason: Some(reason) } => {
+            format!("node {node} is to take no new jobs: {reason}")
+        }
+        Event::SetDrained { node, reason: None } => format!("node {node} is to take jobs again"),
+        Event::NodeRemoved { node } => format!("node {node} is taken out of the cluster"),
+        Event::SetNodeSet { name, nodes } if nodes.is_empty() => {
+            format!("there is no set {name} any more")
+        }
+        Event::SetNodeSet { name, nodes } => format!("the set {name} is {}", of_nodes(nodes)),
+        Event::NodeMeasured { node, figures } => format!(
+            "node {node} was measured: int {}, float {}, double {}, memory {}",
+            figures.int, figures.float, figures.double, figures.memory
+        ),
+        Event::NodeLoad { node, averages } => {
+            let [now, five, fifteen] =
+                [averages.now, averages.five_minutes, averages.fifteen_minutes].map(thousandths);
+            format!("node {node} has load averages of {now}, {five} and {fifteen}")
+        }
+        Event::Foreign { node, processors } => {
+            format!("node {node}: others use the processors {processors}")
+        }
+        _ => return None,
+    })
+}
+
+fn of_a_job(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Held { job } => format!("a node holds job {job} of an earlier controller"),
+        Event::Submit { request, spec } => format!("request {request}: {}", asked(spec)),
+        Event::TasksEnded { job, ranks, status } => {
+            format!("job {job}: {} {}", of_ranks(ranks), ended(*status))
+        }
+        Event::JobCleared { job, nodes } if nodes.is_empty() => {
+            format!("job {job}: nothing is left of it")
+        }
+        Event::JobCleared { job, nodes } => {
+            format!("job {job}: nothing is left of it on {}", of_nodes(nodes))
+        }
+        Event::JobsEnded { jobs, status } => {
+            let jobs = list(jobs.iter());
+            format!("jobs {jobs}: all tasks {}, and nothing is left of them", ended(*status))
+        }
+        Event::Cancel { job, reason, at_once } => {
+            let how = if *at_once { " at once" } else { "" };
+            format!("job {job} is to end{how}: {reason}")
+        }
+        Event::Signal { job, ranks, signal } => {
+            format!("job {job}: signal {signal} for {}", of_ranks(ranks))
+        }
+        Event::Suspend { job } => format!("job {job} is to be suspended"),
+        Event::Resume { job } => format!("job {job} is to be resumed"),
+        Event::MovedOut { job } => format!("job {job} has left its processors"),
+        Event::MovedIn { job } => format!("job {job} is back on processors"),
+        Event::FrontEndLost { job } => format!("job {job}: its front end is gone"),
+        _ => return None,
+    })
+}
+
+fn of_settings(event: &Event) -> String {
+    match event {
+        Event::Forgot { job } => {
+            format!("the latest entries may be missing; nodes may know jobs up to {job}")
+        }
+        Event::SetParams { params } => format!("parameters: {}", parameters(params)),
+        Event::SetClass { class, spec } => format!("class {class}: {}", rules(class, spec)),
+        Event::SetPeriod { period, overrides } if overrides.is_empty() => {
+            format!("nothing is otherwise {period} any more")
+        }
+        Event::SetPeriod { period, overrides } => {
+            format!("otherwise {period}: {}", otherwise(overrides))
+        }
+        Event::Calendar { week } => {
+            format!("people's clocks say that {} of the week are over", short(*week))
+        }
+        Event::SetCircuits { name, circuits } => {
+            let each = counted(circuits.jobs_each, "job");
+            format!("circuits {name}: {}, each for {each} at a time", circuits.count)
+        }
+        Event::Began => "a controller began".into(),
+        Event::ShutDown => "the instance is to end".into(),
+        Event::ForgetClass { class } => format!("there is no class {class} any more"),
+        Event::Tick => "time passed".into(),
+        // All others are of a node or a job.
+        other => of_users(other).unwrap_or_else(|| format!("{other:?}")),
+    }
+}
+
+fn of_users(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::SetBank { account, allowance } => {
+            let whose = match account {
+                BankAccount::User(user) => format!("user {user}"),
+                BankAccount::Group(group) => format!("group {group}"),
+            };
+            match allowance {
+                Some(allowance) => {
+                    let seconds = Nanos::from_secs(allowance.seconds());
+                    format!("{whose} may use {} of processor time", short(seconds))
+                }
+                None => format!("{whose} may use any processor time"),
+            }
+        }
+        Event::SetAccess { grantee, origin } => {
+            let who = match grantee {
+                Grantee::Everybody => "everybody".into(),
+                Grantee::User(user) => format!("user {user}"),
+                Grantee::Group(group) => format!("group {group}"),
+            };
+            match origin {
+                Some(Origin::Anywhere) => format!("{who} may hand in jobs from anywhere"),
+                Some(Origin::Machines(list)) => format!("{who} may hand in jobs from {list}"),
+                None => format!("{who} is not listed any more"),
+            }
+        }
+        _ => return None,
+    })
+}
+
+/// What was done about it; `at` is when.
+pub(super) fn action(action: &Action, at: ClusterTime) -> String {
+    let text = match action {
+        Action::Accept { request, job } => format!("request {request} is accepted as job {job}"),
+        Action::Decline { request, refusal } => format!("request {request} is declined: {refusal}"),
+        Action::Timetable { node, version } => {
+            format!("node {node} has another timetable, version {version}")
+        }
+        Action::Timetables { version } => {
+            format!("all nodes have another timetable, version {version}")
+        }
+        Action::Launch { job, control } => format!("job {job} starts; control={control}"),
+        Action::MoveOut { job } => format!("job {job} is to leave its processors"),
+        Action::MoveIn { job } => format!("job {job} is to come back"),
+        Action::Signal { job, node, ranks, signal } => {
+            format!("job {job}, node {node}: signal {signal} for {}", of_ranks(ranks))
+        }
+        Action::Kill { job, node } => format!("job {job} is killed on node {node}"),
+        Action::Requeued { job } => format!("job {job} is queued again"),
+        Action::Ended { job, outcome: Outcome { reason, exit_code, service } } => {
+            format!("job {job} has ended: {reason}, exit {exit_code}, after {}", short(*service))
+        }
+        Action::WakeAt { at: ClusterTime::NEVER } => "nothing is due".into(),
+        Action::WakeAt { at: due } => format!("something is due in {}", short(due.since(at))),
+    };
+    plain(&text)
+}
+
+fn short(length: Nanos) -> String {
+    format_duration_short(length)
+}
+
+fn thousandths(load: u32) -> String {
+    format!("{}.{:02}", load / 1000, load % 1000 / 10)
+}
+
+fn list<T: ToString>(items: impl Iterator<Item = T>) -> String {
+    items.map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn of_nodes<'a>(nodes: impl IntoIterator<Item = &'a NodeId>) -> String {
+    let nodes: Vec<&NodeId> = nodes.into_iter().collect();
+    let word = if nodes.len() == 1 { "node" } else { "nodes" };
+    format!("{word} {}", list(nodes.into_iter()))
+}
+
+fn of_ranks(ranks: &[Rank]) -> String {
+    match ranks {
+        [] => "all tasks".into(),
+        [rank] => format!("rank {rank}"),
+        ranks => format!("ranks {}", list(ranks.iter())),
+    }
+}
+
+fn ended(status: TaskStatus) -> String {
+    match status {
+        TaskStatus::Exited(status) => format!("ended with exit status {status}"),
+        TaskStatus::Signaled(signal) => format!("died of signal {signal}"),
+        TaskStatus::Aborted(status) => format!("aborted the job with status {status}"),
+        TaskStatus::NotFound => "had no program".into(),
+        TaskStatus::NotExecutable => "had a program that can't be executed".into(),
+        TaskStatus::OutOfMemory => "ran out of memory".into(),
+        TaskStatus::Lost => "were lost".into(),
+        TaskStatus::Unknown => "ended, nobody knows how".into(),
+    }
+}
+
+fn machine(spec: &NodeSpec) -> String {
+    format!(
+        "{}, processors {}, {} of memory",
+        spec.name,
+        spec.processors,
+        format_bytes(spec.memory_bytes)
+    )
+}
+
+/// What was asked for, by whom.
+fn asked(spec: &JobSpec) -> String {
+    let mut text = format!("user {}, {}, {}", spec.owner, spec.class, counted(spec.tasks, "task"));
+    let mut add = |what: Option<String>| {
+        if let Some(what) = what {
+            text.push_str(", ");
+            text.push_str(&what);
+        }
+    };
+    add(spec.processors_per_task.map(|each| format!("{} each", counted(each, "processor"))));
+    add(spec.memory_per_task_bytes.map(|bytes| format!("{} of memory each", format_bytes(bytes))));
+    add(spec.time_limit.map(|limit| format!("at most {}", short(limit))));
+    add(spec.deadline.map(|deadline| format!("done in {}", short(deadline))));
+    add(spec.nodes.count.map(|count| format!("on {}", counted(count, "node"))));
+    add(spec.attached.then(|| "with a front end".into()));
+    text
+}
+
+/// What is set otherwise than it is by default.
+fn parameters(params: &Params) -> String {
+    let changed = params.iter().filter(|(param, value)| *value != param.default);
+    or_default(list(
+        changed.map(|(param, value)| format!("{}={}", param.name, Shown(param, value))),
+    ))
+}
+
+fn rules(class: &ClassName, spec: &ClassSpec) -> String {
+    let usual = default_classes().get(class).copied().unwrap_or_default();
+    let changed = spec.iter().zip(usual.iter()).filter(|((_, value), (_, usual))| value != usual);
+    or_default(list(
+        changed.map(|((rule, value), _)| format!("{}={}", rule.name, Shown(rule, value))),
+    ))
+}
+
+fn or_default(text: String) -> String {
+    if text.is_empty() { "as by default".into() } else { text }
+}
+
+fn otherwise(overrides: &Overrides) -> String {
+    let shown = |table: &'static [tutti_core::Param], name: &str, value: u64| {
+        let param = table.iter().find(|param| param.name == name);
+        param.map_or_else(|| format!("{name}={value}"), |it| format!("{name}={}", Shown(it, value)))
+    };
+    let params = overrides.params.iter().map(|(name, value)| shown(TABLE, name, *value));
+    let rules = overrides.classes.iter().flat_map(|(class, rules)| {
+        rules.iter().map(move |(name, value)| format!("{class} {}", shown(RULES, name, *value)))
+    });
+    list(params.chain(rules))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tutti_core::JobId;
+
+    #[test]
+    fn entries_are_told_in_words_that_move_no_cursor() {
+        let mut params = Params::default();
+        params.set("quantum", 20_000_000).unwrap();
+        let told = event(&Event::SetParams { params });
+        assert_eq!(told, "parameters: quantum=20ms");
+        let spec = ClassSpec::default();
+        let told = event(&Event::SetClass { class: ClassName::new("a\x1b[2J"), spec });
+        assert_eq!(told, "class a?[2J: as by default");
+        let (job, ranks) = (JobId(7), vec![Rank(0), Rank(2)]);
+        let told = event(&Event::TasksEnded { job, ranks, status: TaskStatus::Signaled(9) });
+        assert_eq!(told, "job 7: ranks 0, 2 died of signal 9");
+        let at = ClusterTime(5_000_000_000);
+        let due = Action::WakeAt { at: ClusterTime(5_100_000_000) };
+        assert_eq!(action(&due, at), "something is due in 100ms");
+        assert_eq!(action(&Action::WakeAt { at: ClusterTime::NEVER }, at), "nothing is due");
+    }
+}
