@@ -4,7 +4,7 @@ use super::{ask, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::{
-    FILE_LETTERS, JobOptions, check_launch, job_request, output_file, pattern_parser, submit,
+    Asked, FILE_LETTERS, JobOptions, check_launch, job_request, output_file, pattern_parser, submit,
 };
 use crate::output::print;
 use anyhow::Context;
@@ -70,11 +70,25 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
         error: options.error.map(bytes),
         append: options.append,
     };
+    let tasks = options.job.tasks()?;
+    if let Some((line, starter)) = script.as_deref().filter(|_| tasks > 1).and_then(starter_in) {
+        say!(
+            "tutti: line {line} of {} runs {starter}, once for each of {tasks} tasks: leave {starter} out, or hand \
+             the script in with -n 1 -c {tasks}",
+            args.command[0].display()
+        );
+    }
     let request = job_request(&options.job, "production", &args.command, script, stdio)?;
     check_launch(&request.launch)?;
+    let asked = Asked::of(&request);
     match submit(request.clone())? {
-        Reply::Accepted { job, .. } if args.parsable => print(&format!("{job}\n"))?,
-        Reply::Accepted { job, waits } => print(&accepted(&request, job, &waits))?,
+        Reply::Accepted { job, waits } => {
+            match args.parsable {
+                true => print(&format!("{job}\n"))?,
+                false => print(&accepted(&request, job, &waits))?,
+            }
+            asked.say_unheld();
+        }
         Reply::Declined { reason, code } => {
             say!("tutti: declined: {}", code.mark(&reason));
             return Ok(Exit::DECLINED);
@@ -123,6 +137,21 @@ fn read_script(program: &OsString) -> anyhow::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
+/// What starts a program once for each task elsewhere.
+const STARTERS: [&str; 5] = ["srun", "mpirun", "mpiexec", "mpiexec.hydra", "prun"];
+
+/// The first line of a script that begins with one of these, counted from 1. What precedes it in a line may be
+/// variables that are set, and words after which a command stands.
+fn starter_in(script: &[u8]) -> Option<(usize, &'static str)> {
+    let text = String::from_utf8_lossy(script);
+    text.lines().zip(1..).find_map(|(line, number)| {
+        let mut words = line.split_whitespace();
+        let first = words.find(|word| !["exec", "time"].contains(word) && !word.contains('='))?;
+        let name = first.rsplit('/').next()?;
+        STARTERS.iter().find(|starter| **starter == name).map(|starter| (number, *starter))
+    })
+}
+
 /// What the script says, overridden by what was typed.
 fn with_script_options(args: &SubmitArgs, text: &[u8]) -> anyhow::Result<SubmitOptions> {
     let name = args.command[0].to_string_lossy().into_owned();
@@ -167,5 +196,20 @@ pub(crate) fn order(request: &Request) -> anyhow::Result<()> {
     match ask(request)? {
         Reply::Done => Ok(()),
         _ => unexpected(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::starter_in;
+
+    #[test]
+    fn what_starts_tasks_itself_is_found_where_a_command_stands() {
+        let found = |line: &str| starter_in(format!("#!/bin/sh\n{line}\n").as_bytes());
+        assert_eq!(found("srun ./solver"), Some((2, "srun")));
+        assert_eq!(found("  OMP_NUM_THREADS=2 exec /usr/bin/mpirun -np 4 x"), Some((2, "mpirun")));
+        for line in ["# srun ./solver", "#SBATCH -n 4", "echo srun", "./mpirun.sh", ""] {
+            assert_eq!(found(line), None, "{line}");
+        }
     }
 }

@@ -18,6 +18,7 @@ mod run;
 mod signals;
 mod start;
 mod submission;
+mod unheld;
 mod weights;
 
 pub(crate) use foresight::{check_launch, output_file};
@@ -28,4 +29,5 @@ pub(crate) use request::{FILE_LETTERS, JobOptions, duration, job_request, patter
 pub(crate) use run::{RunOptions, run};
 pub(crate) use start::{connect, dial, start_daemon};
 pub(crate) use submission::{new_key, submit};
+pub(crate) use unheld::Asked;
 pub(crate) use weights::weights;

@@ -6,6 +6,7 @@ use super::output::{Output, OutputError, OutputOptions};
 use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
 use super::submission::{self, connect_again, until_answered};
+use super::unheld::Asked;
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::instance::Instance;
@@ -80,6 +81,7 @@ struct Front {
 pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
     hold_signals()?;
     let (size, name) = (request.tasks, request.launch.name.clone());
+    let asked = Asked::of(&request);
     let request = Request::Run(request);
     let mut controller = ask(connect_or_start()?, &request);
     // The controller is at work meanwhile.
@@ -94,6 +96,7 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         Ok(job) => job,
         Err(exit) => return Ok(exit),
     };
+    asked.say_unheld();
     let input = Input::new(options.input, size);
     let front = Front {
         controller: Some(controller),

@@ -34,6 +34,20 @@ fn jobs_run_with_their_output_and_exit_codes() {
 }
 
 #[test]
+fn a_limit_that_nothing_holds_tasks_to_is_said_once_to_whoever_asks_for_it() {
+    let instance = Instance::of_nobody().up();
+    let unheld = "nothing holds tasks to -m in this instance of your own";
+    let done = instance.tutti(&["run", "-n", "2", "-m", "64M", "true"]).expect(0);
+    assert_eq!(done.err.matches(unheld).count(), 1, "{}", done.err);
+    let submit = ["submit", "-m", "64M", "--max-processes", "9", "-o", "/dev/null", "true"];
+    let both = "nothing holds tasks to -m and --max-processes in";
+    instance.tutti(&submit).expect(0).says(both);
+    let done = instance.tutti(&["run", "true"]).expect(0);
+    assert_eq!(done.err, "");
+    instance.tutti(&["wait", "2"]).expect(0);
+}
+
+#[test]
 fn two_jobs_take_turns_and_the_one_that_waits_is_stopped() {
     let instance = Instance::of_nobody().up();
     instance.tutti(&["params", "quantum=50ms"]).expect(0);
