@@ -86,6 +86,12 @@ pub(crate) fn local_time(ms: u64) -> String {
     })
 }
 
+/// The time of day here, to the second.
+pub(crate) fn local_clock(ms: u64) -> String {
+    let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    at.map_or("-".into(), |at| at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string())
+}
+
 fn week_of(at: &Zoned) -> Nanos {
     let days = u64::try_from(at.weekday().to_monday_zero_offset()).unwrap_or(0);
     let time = at.time();

@@ -28,6 +28,11 @@ impl Exit {
         Self(code)
     }
 
+    /// A signal ended it.
+    pub(crate) const fn of_signal(signal: nix::sys::signal::Signal) -> Self {
+        Self(128u8.saturating_add(signal as u8))
+    }
+
     /// The number.
     pub(crate) const fn code(self) -> u8 {
         self.0

@@ -127,7 +127,7 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
 }
 
 /// The class, with what it was while its owner had something left to spend.
-fn class(job: &JobReport) -> String {
+pub(super) fn class(job: &JobReport) -> String {
     let former = job.former_class.as_ref();
     former.map_or_else(|| job.class.clone(), |former| format!("{}, was {former}", job.class))
 }
@@ -149,7 +149,7 @@ fn due(job: &JobReport) -> String {
 }
 
 /// How the job shares the time: alone, or in which row and with what part.
-fn turn(job: &JobReport) -> String {
+pub(super) fn turn(job: &JobReport) -> String {
     match (job.row, job.share_percent) {
         (Some(_), Some(_)) if job.rows == 1 => "always".into(),
         (Some(row), Some(share)) => format!("row {row}/{}, {share} %", job.rows),
@@ -158,7 +158,8 @@ fn turn(job: &JobReport) -> String {
     }
 }
 
-fn whereabouts(job: &JobReport) -> String {
+/// Where it is, or why it is not, or how it ended.
+pub(super) fn whereabouts(job: &JobReport) -> String {
     let mut text = match job.exit_code {
         Some(code) => format!("exit {code}: {}", job.reason),
         None if !job.placement.is_empty() => job.placement.join(" "),

@@ -24,6 +24,7 @@ mod run;
 mod several;
 mod sim;
 mod submit;
+mod top;
 mod tree;
 mod up;
 mod upgrade;
@@ -57,6 +58,8 @@ pub(crate) enum Verb {
     Wait(jobs::WaitArgs),
     /// Show jobs
     Ps(list::PsArgs),
+    /// Watch the matrix, jobs and processes
+    Top(top::TopArgs),
     /// Show jobs that have ended, and what they used
     History(history::HistoryArgs),
     /// Play the controller's journal again, and see whether the scheduler decides as it did
@@ -171,6 +174,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Adopt(args) => adopt::execute(&args),
         Verb::Wait(args) => jobs::wait(&args),
         Verb::Ps(args) => list::ps(&args),
+        Verb::Top(args) => top::execute(&args),
         Verb::History(args) => history::execute(&args),
         Verb::Replay(args) => replay::execute(&args),
         Verb::Nodes(args) => nodes::execute(args),

@@ -23,23 +23,24 @@ pub(super) fn show(targets: &[Target], json: bool) -> anyhow::Result<Exit> {
         return Ok(Exit::OK);
     }
     for task in &tasks {
-        let mut title = format!(
-            "{}.{} on {}, {}",
-            task.job,
-            task.rank,
-            task.node,
-            counted(task.processes.len() as u64 + task.left_out, "process")
-        );
-        if task.left_out > 0 {
-            title.push_str(&format!(" ({} are not listed)", task.left_out));
-        }
-        print(&format!("{title}\n"))?;
+        print(&format!("{}\n", title(task)))?;
         print_table(&table(task))?;
     }
     Ok(Exit::OK)
 }
 
-fn table(task: &TaskReport) -> Table {
+/// What stands above the processes of a task.
+pub(super) fn title(task: &TaskReport) -> String {
+    let processes = counted(task.processes.len() as u64 + task.left_out, "process");
+    let left_out = match task.left_out {
+        0 => String::new(),
+        left_out => format!(" ({left_out} are not listed)"),
+    };
+    format!("{}.{} on {}, {processes}{left_out}", task.job, task.rank, task.node)
+}
+
+/// The processes of a task, each below its nearest living ancestor.
+pub(super) fn table(task: &TaskReport) -> Table {
     let mut table = Table::new(&[
         ("PID", Align::Right),
         ("STATE", Align::Left),

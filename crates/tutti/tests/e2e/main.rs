@@ -46,6 +46,7 @@ mod submit;
 mod subtree;
 mod switch;
 mod tidy;
+mod top;
 mod track;
 mod tree;
 mod unborn;

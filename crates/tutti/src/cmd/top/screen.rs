@@ -1,0 +1,201 @@
+//! The terminal while it is a screen that is painted over and over.
+
+use crate::exit::Exit;
+use crate::output::print;
+use crate::output::terminal_size;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// It is over.
+    End(Exit),
+    /// Look again at once.
+    Look,
+    /// Show what is so many lines further down.
+    Scroll(isize),
+    /// Nothing but what is due.
+    None,
+}
+
+/// Lines of a page.
+const PAGE: isize = 10;
+
+/// Another screen of the terminal, without a cursor, cleared; and back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// The terminal as it is while this lives; then it is as it was.
+pub(super) struct Screen {
+    signals: SignalFd,
+    /// How the terminal was, if keys come from it.
+    was: Option<Termios>,
+}
+
+impl Screen {
+    /// # Errors
+    /// If the terminal can't be set up.
+    pub(super) fn enter() -> anyhow::Result<Self> {
+        let mut set = SigSet::empty();
+        for signal in [
+            Signal::SIGINT,
+            Signal::SIGTERM,
+            Signal::SIGHUP,
+            Signal::SIGQUIT,
+            Signal::SIGTSTP,
+            Signal::SIGWINCH,
+        ] {
+            set.add(signal);
+        }
+        set.thread_block()?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let signals = SignalFd::with_flags(&set, flags)?;
+        let screen = Self { signals, was: tcgetattr(std::io::stdin()).ok() };
+        screen.set_up()?;
+        Ok(screen)
+    }
+
+    fn set_up(&self) -> anyhow::Result<()> {
+        if let Some(was) = &self.was {
+            let mut keys = was.clone();
+            // Signals stay: ^C is one.
+            keys.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
+            tcsetattr(std::io::stdin(), SetArg::TCSADRAIN, &keys)?;
+        }
+        print(ENTER)
+    }
+
+    fn give_back(&self) {
+        // If nobody reads any more, there is no screen, either.
+        let _ = print(LEAVE);
+        if let Some(was) = &self.was {
+            let _ = tcsetattr(std::io::stdin(), SetArg::TCSADRAIN, was);
+        }
+    }
+
+    /// Columns and lines.
+    pub(super) fn size(&self) -> (usize, usize) {
+        terminal_size().unwrap_or((80, 24))
+    }
+
+    /// Paints these lines, cut to the size of the terminal, over what is there.
+    ///
+    /// # Errors
+    /// If nobody reads.
+    pub(super) fn draw(&self, lines: &[String]) -> anyhow::Result<()> {
+        let (width, height) = self.size();
+        let cut = |line: &String| line.chars().take(width).collect::<String>();
+        let lines: Vec<String> = lines.iter().take(height).map(cut).collect();
+        print(&format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n")))
+    }
+
+    /// Waits for a key, a signal, an answer, or until something is due.
+    ///
+    /// # Errors
+    /// If there is nothing to wait for any more.
+    pub(super) fn wait(
+        &mut self,
+        due: Instant,
+        answer: Option<BorrowedFd<'_>>,
+    ) -> anyhow::Result<Key> {
+        let left = due.saturating_duration_since(Instant::now());
+        // While an answer is under way, nothing else is due.
+        let timeout = match answer {
+            Some(_) => PollTimeout::NONE,
+            None => PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX),
+        };
+        let stdin = std::io::stdin();
+        let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        fds.extend(answer.map(|answer| PollFd::new(answer, PollFlags::POLLIN)));
+        if self.was.is_some() {
+            fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
+        }
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let has_keys =
+            self.was.is_some() && fds.last().and_then(PollFd::any).is_some_and(|is_ready| is_ready);
+        if let Some(key) = self.on_signal()? {
+            return Ok(key);
+        }
+        Ok(if has_keys { self.read_key() } else { Key::None })
+    }
+
+    fn on_signal(&mut self) -> anyhow::Result<Option<Key>> {
+        let Some(info) = self.signals.read_signal()? else { return Ok(None) };
+        let signal = Signal::try_from(info.ssi_signo.cast_signed())?;
+        Ok(match signal {
+            Signal::SIGINT => Some(Key::End(Exit::OK)),
+            Signal::SIGTSTP => {
+                self.give_back();
+                raise(Signal::SIGSTOP)?;
+                self.set_up()?;
+                Some(Key::Look)
+            }
+            Signal::SIGWINCH => Some(Key::None),
+            signal => Some(Key::End(Exit::of_signal(signal))),
+        })
+    }
+
+    fn read_key(&mut self) -> Key {
+        let mut typed = [0; 64];
+        match nix::unistd::read(std::io::stdin(), &mut typed) {
+            Ok(0) | Err(_) => {
+                // Nobody types any more.
+                self.give_up_keys();
+                Key::None
+            }
+            Ok(count) => key(&typed[..count]),
+        }
+    }
+
+    fn give_up_keys(&mut self) {
+        if let Some(was) = self.was.take() {
+            let _ = tcsetattr(std::io::stdin(), SetArg::TCSADRAIN, &was);
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// What was typed means; the last of several keys counts, but for the one that ends it.
+fn key(typed: &[u8]) -> Key {
+    if typed.iter().any(|byte| matches!(byte, b'q' | b'Q')) {
+        return Key::End(Exit::OK);
+    }
+    match typed {
+        [.., b'[' | b'O', b'A'] | [.., b'k'] => Key::Scroll(-1),
+        [.., b'[' | b'O', b'B'] | [.., b'j'] => Key::Scroll(1),
+        [.., b'[', b'5', b'~'] => Key::Scroll(-PAGE),
+        [.., b'[', b'6', b'~'] => Key::Scroll(PAGE),
+        [.., b' ' | b'\n' | b'\r'] => Key::Look,
+        _ => Key::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_mean_what_the_help_says() {
+        assert_eq!(key(b"q"), Key::End(Exit::OK));
+        assert_eq!(key(b"  q"), Key::End(Exit::OK));
+        assert_eq!(key(b" "), Key::Look);
+        assert_eq!(key(b"\x1b[A"), Key::Scroll(-1));
+        assert_eq!(key(b"\x1bOB"), Key::Scroll(1));
+        assert_eq!(key(b"\x1b[6~"), Key::Scroll(PAGE));
+        assert_eq!(key(b"x\x1b"), Key::None);
+    }
+}

@@ -1,0 +1,308 @@
+//! What `tutti top` shows of a look, as lines of text.
+
+use super::feed::Sample;
+use super::letters::Letters;
+use super::matrix;
+use crate::calendar::local_clock;
+use crate::cmd::{list, tree};
+use crate::output::{Align, Table, counted};
+use std::collections::BTreeMap;
+use std::time::Instant;
+use tutti_core::{JobId, Nanos};
+use tutti_wire::report::{JobReport, NodeReport};
+use tutti_wire::units::{format_duration_short, format_seconds};
+
+/// How much room there is; nothing: any.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) width: Option<usize>,
+    pub(super) height: Option<usize>,
+}
+
+/// Where lines may be as long as they like, the matrix is so wide at most.
+const MATRIX_WIDTH: usize = 120;
+
+/// What is remembered from one look to the next.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    letters: Letters,
+    seen: Option<Instant>,
+    /// Processor time of each job at the last look, in microseconds.
+    cpu_us: BTreeMap<JobId, u64>,
+    /// What it used since the look before, in percent of a processor.
+    rates: BTreeMap<JobId, u64>,
+    /// How many jobs are above the first that is shown.
+    above: usize,
+}
+
+impl View {
+    /// Shows jobs that are so many lines further down, from the next picture on.
+    pub(super) fn scroll(&mut self, lines: isize) {
+        self.above = self.above.saturating_add_signed(lines);
+    }
+
+    /// The picture of a look; of the jobs only those of a user, if one is named.
+    pub(super) fn lines(&mut self, sample: &Sample, user: Option<&str>, room: Room) -> Vec<String> {
+        self.take_in(sample);
+        let width = room.width.unwrap_or(MATRIX_WIDTH);
+        let mut lines = head(sample);
+        lines.push(String::new());
+        // On a screen, jobs have half of it at least.
+        let matrix_height =
+            room.height.map_or(usize::MAX, |height| (height / 2).saturating_sub(lines.len()));
+        let size = (width, matrix_height);
+        lines.extend(matrix::draw(&sample.nodes, &sample.jobs, &self.letters, size));
+        lines.push(String::new());
+        let jobs: Vec<&JobReport> =
+            sample.jobs.iter().filter(|job| user.is_none_or(|user| user == job.user)).collect();
+        let processes = processes(sample, room.width);
+        let left = room.height.map(|height| {
+            let left = height.saturating_sub(lines.len());
+            left.saturating_sub(processes.len()).max(left / 2)
+        });
+        lines.extend(self.jobs(&jobs, room.width, left));
+        lines.extend(processes);
+        lines
+    }
+
+    fn take_in(&mut self, sample: &Sample) {
+        if self.seen == Some(sample.at) {
+            return;
+        }
+        let passed = self.seen.map(|seen| sample.at.saturating_duration_since(seen));
+        self.seen = Some(sample.at);
+        let used = |job: &JobReport| job.usage.map(|usage| usage.user_us + usage.system_us);
+        let now: BTreeMap<JobId, u64> =
+            sample.jobs.iter().filter_map(|job| Some((job.job, used(job)?))).collect();
+        let passed_us = passed.map_or(0, |passed| passed.as_micros()).max(1);
+        let rate = |(job, us): (&JobId, &u64)| {
+            let since = us.saturating_sub(*self.cpu_us.get(job)?);
+            let percent = u128::from(since) * 100 / passed_us;
+            Some((*job, u64::try_from(percent).unwrap_or(u64::MAX)))
+        };
+        self.rates = now.iter().filter_map(rate).collect();
+        self.cpu_us = now;
+        let placed = sample.jobs.iter().filter(|job| !job.placement.is_empty());
+        self.letters.update(placed.map(|job| job.job));
+    }
+
+    /// The jobs as a table, in so many lines.
+    fn jobs(
+        &mut self,
+        jobs: &[&JobReport],
+        width: Option<usize>,
+        height: Option<usize>,
+    ) -> Vec<String> {
+        let shown = height.map_or(jobs.len(), |height| height.saturating_sub(1));
+        self.above = self.above.min(jobs.len().saturating_sub(shown.max(1)));
+        let table = self.table(&jobs[self.above..]);
+        let text = width.map_or_else(|| table.render(), |width| table.render_within(width));
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.truncate(height.unwrap_or(usize::MAX));
+        lines
+    }
+
+    fn table(&self, jobs: &[&JobReport]) -> Table {
+        let mut table = Table::new(&[
+            ("", Align::Left),
+            ("JOB", Align::Right),
+            ("NAME", Align::Left),
+            ("USER", Align::Left),
+            ("CLASS", Align::Left),
+            ("TASKS", Align::Right),
+            ("STATE", Align::Left),
+            ("TURN", Align::Left),
+            ("CPU", Align::Right),
+            ("AGE", Align::Right),
+            ("SERVICE", Align::Right),
+            ("WHERE", Align::Left),
+        ])
+        .can_spare(&["CLASS", "SERVICE", "TASKS", "AGE", "USER", "WHERE"]);
+        for job in jobs {
+            let letter = match job.placement.is_empty() {
+                true => String::new(),
+                false => self.letters.get(job.job).to_string(),
+            };
+            table.row([
+                letter,
+                job.job.to_string(),
+                job.name.clone(),
+                job.user.clone(),
+                list::class(job),
+                job.tasks.to_string(),
+                job.state.clone(),
+                list::turn(job),
+                self.rates.get(&job.job).map_or("-".into(), |percent| format!("{percent} %")),
+                format_seconds(job.age_s),
+                format_duration_short(Nanos::from_millis(job.service_ms)),
+                list::whereabouts(job),
+            ]);
+        }
+        table
+    }
+}
+
+/// When it was, and how things are in all.
+fn head(sample: &Sample) -> Vec<String> {
+    let of_nodes = |state: &str| sample.nodes.iter().filter(|node| node.state == state).count();
+    let mut nodes = format!("{} up", counted(of_nodes("up") as u64, "node"));
+    for state in ["drained", "unreachable", "lost"] {
+        if of_nodes(state) > 0 {
+            nodes.push_str(&format!(", {} {state}", of_nodes(state)));
+        }
+    }
+    let sum = |of: fn(&NodeReport) -> u32| {
+        sample
+            .nodes
+            .iter()
+            .filter(|node| node.state != "lost")
+            .map(|node| u64::from(of(node)))
+            .sum::<u64>()
+    };
+    let used = sum(|node| node.processors_used);
+    let all = counted(sum(|node| node.processors), "processor");
+    let mut states: BTreeMap<&str, u64> = BTreeMap::new();
+    for job in &sample.jobs {
+        *states.entry(job.state.as_str()).or_default() += 1;
+    }
+    let jobs: Vec<String> =
+        states.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let jobs = if jobs.is_empty() { "none".into() } else { jobs.join(", ") };
+    let param = |name: &str| {
+        let found = sample.params.iter().find(|param| param.name == name);
+        found.map_or("?", |param| param.value.as_str())
+    };
+    vec![
+        format!("{}  {nodes}; {used} of {all} in use", local_clock(sample.wall_ms)),
+        format!("jobs: {jobs}; policy {}, quantum {}", param("policy"), param("quantum")),
+    ]
+}
+
+/// The processes that were asked for.
+fn processes(sample: &Sample, width: Option<usize>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for task in &sample.tasks {
+        lines.push(String::new());
+        lines.push(tree::title(task));
+        let table = tree::table(task);
+        let text = width.map_or_else(|| table.render(), |width| table.render_within(width));
+        lines.extend(text.lines().map(str::to_owned));
+    }
+    lines
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use tutti_wire::launch::Usage;
+    use tutti_wire::report::ParamReport;
+
+    pub(in super::super) fn node(name: &str, processors: u32, state: &str) -> NodeReport {
+        NodeReport {
+            name: name.into(),
+            state: state.into(),
+            drained: None,
+            sets: Vec::new(),
+            parent: None,
+            depth: None,
+            clock_error_ns: None,
+            processors,
+            processors_used: processors / 2,
+            memory_bytes: 0,
+            memory_promised_bytes: 0,
+            jobs: 0,
+            figures: None,
+            load_averages_milli: None,
+        }
+    }
+
+    pub(in super::super) fn job(number: u64, row: u32, rows: u32, places: &[&str]) -> JobReport {
+        JobReport {
+            job: JobId(number),
+            name: format!("name{number}"),
+            user: "ada".into(),
+            class: "production".into(),
+            former_class: None,
+            state: "running".into(),
+            reason: String::new(),
+            code: None,
+            detail: String::new(),
+            suspended: Vec::new(),
+            tasks: 2,
+            processors: 2,
+            placement: places.iter().map(|place| (*place).to_owned()).collect(),
+            row: Some(row),
+            rows,
+            share_percent: Some(50),
+            age_s: 4,
+            service_ms: 2000,
+            waited_ms: 0,
+            suspended_ms: 0,
+            usage: Some(Usage::default()),
+            deadline_s: None,
+            at_risk_s: None,
+            ends_s: None,
+            cpu_ms: None,
+            exit_code: None,
+        }
+    }
+
+    fn sample(jobs: Vec<JobReport>, at: Instant) -> Sample {
+        let param = |name: &str, value: &str| ParamReport {
+            name: name.into(),
+            value: value.into(),
+            default: String::new(),
+            range: String::new(),
+            help: String::new(),
+        };
+        Sample {
+            at,
+            wall_ms: 0,
+            params: vec![param("policy", "gang"), param("quantum", "100ms")],
+            nodes: vec![node("n1", 2, "up"), node("n2", 2, "lost")],
+            jobs,
+            tasks: Vec::new(),
+            remark: None,
+        }
+    }
+
+    #[test]
+    fn processor_time_is_what_was_used_since_the_look_before() {
+        let begin = Instant::now();
+        let with_cpu = |us| {
+            let usage = Usage { user_us: us, system_us: us, ..Usage::default() };
+            vec![JobReport { usage: Some(usage), ..job(3, 1, 2, &["n1:0-1"]) }]
+        };
+        let (mut view, room) = (View::default(), Room { width: Some(100), height: Some(30) });
+        let first = view.lines(&sample(with_cpu(5_000_000), begin), None, room);
+        assert!(first[0].contains("1 node up, 1 lost; 1 of 2 processors in use"), "{first:#?}");
+        assert!(first[1].contains("jobs: 1 running; policy gang, quantum 100ms"), "{first:#?}");
+        let line = first.last().unwrap();
+        assert!(line.starts_with("A    3  name3") && line.contains("  -  "), "{first:#?}");
+        let later = begin + std::time::Duration::from_secs(2);
+        let next = sample(with_cpu(6_500_000), later);
+        for _ in 0..2 {
+            // Painted once more, for another size, say: it is the same look.
+            let lines = view.lines(&next, None, room);
+            assert!(lines.last().unwrap().contains("150 %"), "{lines:#?}");
+        }
+    }
+
+    #[test]
+    fn jobs_that_do_not_fit_are_scrolled_to_and_no_further() {
+        let jobs = (1..=40).map(|number| job(number, 1, 1, &["n1:0"])).collect();
+        let (sample, room) =
+            (sample(jobs, Instant::now()), Room { width: Some(100), height: Some(24) });
+        let mut view = View::default();
+        let first = view.lines(&sample, None, room);
+        assert_eq!(first.len(), 24);
+        assert!(first.last().unwrap().contains("name17"), "{first:#?}");
+        view.scroll(1);
+        assert!(view.lines(&sample, None, room).last().unwrap().contains("name18"));
+        view.scroll(1000);
+        assert!(view.lines(&sample, None, room).last().unwrap().contains("name40"));
+        view.scroll(-1000);
+        assert_eq!(view.lines(&sample, None, room), first);
+        assert_eq!(view.lines(&sample, Some("eve"), room).len(), first.len() - 17);
+    }
+}

@@ -1,0 +1,155 @@
+//! `tutti top`, on a terminal and without one.
+
+use crate::harness::{Instance, PATIENCE, eventually};
+use nix::pty::{Winsize, openpty};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// `tutti top` on a terminal of its own.
+struct Watched {
+    child: Child,
+    keys: File,
+    /// The other end, as the program has it.
+    terminal: OwnedFd,
+    shown: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Watched {
+    fn start(instance: &Instance, words: &[&str]) -> Self {
+        let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        let pair = openpty(Some(&size), None).unwrap();
+        let end = || Stdio::from(pair.slave.try_clone().unwrap());
+        let mut command = instance.command(&[&["top"], words].concat());
+        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let mut screen = File::from(pair.master.try_clone().unwrap());
+        let shown: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let into = Arc::clone(&shown);
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(count @ 1..) = screen.read(&mut piece) {
+                into.lock().unwrap().extend_from_slice(&piece[..count]);
+            }
+        });
+        Self { child, keys: pair.master.into(), terminal: pair.slave, shown }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
+    }
+
+    /// The latest picture.
+    fn picture(&self) -> String {
+        let text = self.text();
+        text.rsplit("\x1b[H").next().unwrap_or_default().to_owned()
+    }
+
+    fn wait_for(&self, what: &str) {
+        eventually(what, || self.picture().contains(what).then_some(()));
+    }
+
+    /// It has ended so, and the terminal is as it was.
+    fn expect_end(mut self, code: i32) {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it goes on: {}", self.text());
+            std::thread::sleep(std::time::Duration::from_millis(3));
+        };
+        assert_eq!(status.code(), Some(code), "{}", self.text());
+        let flags = tcgetattr(&self.terminal).unwrap().local_flags;
+        assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO), "{flags:?}");
+        eventually("the other screen", || self.text().ends_with("\x1b[?1049l").then_some(()));
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+#[test]
+fn the_matrix_jobs_and_processes_are_shown_live_until_q() {
+    let instance = Instance::new().up();
+    let jobs = [instance.submit_spinner(2), instance.submit_spinner(2)];
+    jobs.iter().for_each(|&job| drop(instance.wait_for_state(job, "running")));
+    let mut top = Watched::start(&instance, &["-d", "100ms", "2.1"]);
+    for line in
+        ["row 1/2   50 %  AA", "row 2/2   50 %  BB", "jobs: 2 running; policy gang", "2.1 on "]
+    {
+        top.wait_for(line);
+    }
+    // What was used since the look before; both have half of two processors.
+    eventually("processor time", || {
+        let picture = top.picture();
+        let of_first = picture.lines().find(|line| line.starts_with("A "))?;
+        let percent =
+            of_first.split(" %").nth(1)?.split_whitespace().last()?.parse::<u64>().ok()?;
+        (percent > 20).then_some(())
+    });
+    let while_shown = tcgetattr(&top.terminal).unwrap().local_flags;
+    assert!(!while_shown.contains(LocalFlags::ICANON), "{while_shown:?}");
+    // Whoever ends is gone from the next picture, and the rest goes on; so does a controller that ends.
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    top.wait_for("row 1/1");
+    top.wait_for("always");
+    assert!(!top.picture().contains("A    1"), "{}", top.picture());
+    crate::recovery::kill_daemon(&instance, "controller");
+    instance.tutti(&["params", "quantum=30ms"]).expect(0);
+    top.wait_for("quantum 30ms");
+    instance.tutti(&["cancel", "--now", "2"]).expect(0);
+    top.wait_for("job 2 has ended");
+    top.keys.write_all(b"q").unwrap();
+    top.expect_end(0);
+}
+
+#[test]
+fn an_interrupt_gives_the_terminal_back() {
+    let instance = Instance::new().up();
+    let top = Watched::start(&instance, &[]);
+    top.wait_for("jobs: none");
+    kill(Pid::from_raw(top.child.id().cast_signed()), Signal::SIGINT).unwrap();
+    top.expect_end(0);
+}
+
+#[test]
+fn without_a_terminal_each_look_is_text_or_json() {
+    let instance = Instance::new().up();
+    let job = instance.submit_spinner(2);
+    instance.wait_for_state(job, "running");
+    let text = instance.tutti(&["top", "-d", "100ms", "-n", "2"]).expect(0).text();
+    assert!(!text.contains('\x1b') && text.matches("row 1/1").count() == 2, "{text}");
+    let lines =
+        instance.tutti(&["top", "--json", "-d", "100ms", "-n", "3", "1.0"]).expect(0).text();
+    assert_eq!(lines.lines().count(), 3);
+    for line in lines.lines() {
+        let look: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(
+            (&look["jobs"][0]["job"], &look["nodes"][0]["state"]),
+            (&1.into(), &"up".into())
+        );
+        assert_eq!(look["tasks"][0]["rank"], 0);
+        assert!(look["time_ms"].as_u64() > Some(0), "{look}");
+    }
+    let others = instance.tutti(&["top", "-n", "1", "--user", "nobody"]).expect(0).text();
+    assert!(others.contains("row 1/1  100 %  AA") && !others.contains("production"), "{others}");
+    instance.tutti(&["top", "-n", "1", "99"]).expect(1).says("there is no job 99");
+    instance.tutti(&["top", "-d", "1ms"]).expect(2).says("the least is 100ms");
+    let endless = instance.start(&["top", "--json", "-d", "100ms"]);
+    endless.wait_for("\n");
+    endless.signal(Signal::SIGINT);
+    endless.wait().expect(130);
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+}
