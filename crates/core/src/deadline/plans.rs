@@ -64,7 +64,7 @@ impl Plans {
 pub(crate) struct Ahead<'a> {
     pub(crate) at: ClusterTime,
     core: &'a Core,
-    /// The ledger as of then, if that is not now.
+    /// The ledger as of then, if that is not the moment of the latest event.
     ledger: Option<Ledger>,
 }
 
@@ -94,7 +94,8 @@ impl Ahead<'_> {
 impl Core {
     pub(crate) fn ahead(&self, now: ClusterTime) -> Ahead<'_> {
         let at = self.activation(now);
-        let ledger = (at > now).then(|| {
+        // Whoever only asks may do so long after the latest event.
+        let ledger = (at > self.now).then(|| {
             let mut ledger = self.ledger.clone();
             ledger.advance(at);
             ledger

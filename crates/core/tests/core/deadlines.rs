@@ -116,6 +116,12 @@ fn who_comes_late_in_the_day_waits_for_its_promised_time() {
     let expected = &c.core.expected(ClusterTime(c.now))[&second];
     assert_eq!(expected.begins, Some(ClusterTime(500 * MS)));
     assert_eq!(expected.ends, Some(ClusterTime(800 * MS)));
+    // Whoever asks later, while nothing happens, hears the same.
+    for later in [c.now + 1, c.now + 350 * MS] {
+        let expected = c.core.expected(ClusterTime(later));
+        let ends = [first, second].map(|job| expected[&job].ends);
+        assert_eq!(ends, [Some(ClusterTime(500 * MS)), Some(ClusterTime(800 * MS))], "{later}");
+    }
     c.advance_ms(200);
     c.end_job(first, TaskStatus::Exited(0));
     let expected = &c.core.expected(ClusterTime(c.now))[&second];
