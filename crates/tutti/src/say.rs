@@ -20,6 +20,34 @@ macro_rules! say {
     ($($text:tt)*) => { $crate::say::line(format_args!($($text)*)) };
 }
 
+/// As `say!([Code] ...)`, for what strangers and ordinary users can give cause to say as often as they like: it has
+/// an allowance of its own, so that in a log it keeps nothing else out.
+macro_rules! say_provoked {
+    ([$code:ident] $($text:tt)*) => {
+        $crate::say::provoked(format_args!(
+            "{}",
+            ::tutti_wire::code::Code::$code.mark(&format!($($text)*))
+        ))
+    };
+}
+
+/// See [`say_provoked`].
+pub(crate) fn provoked(text: Arguments<'_>) {
+    match with_allowance(&PROVOKED, |allowance| allowance.take(Instant::now())) {
+        None => {}
+        Some(0) => line(text),
+        Some(left_out) => line(format_args!("{text} ({left_out} of this kind were not said)")),
+    }
+}
+
+/// How many lines were left out before one that may be said; nothing if it may not.
+fn with_allowance(
+    of: &Mutex<Option<Allowance>>,
+    take: impl FnOnce(&mut Allowance) -> Option<u64>,
+) -> Option<u64> {
+    of.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map_or(Some(0), take)
+}
+
 /// See [`say`].
 pub(crate) fn line(text: Arguments<'_>) {
     #[cfg(test)]
@@ -29,12 +57,10 @@ pub(crate) fn line(text: Arguments<'_>) {
     // In one piece, so that lines of several processes do not mix.
     let mut lines = cut(text.to_string(), LINE_BYTES_MAX);
     lines.push('\n');
-    if let Some(allowance) = &mut *ALLOWANCE.lock().unwrap_or_else(PoisonError::into_inner) {
-        match allowance.take(Instant::now()) {
-            None => return,
-            Some(0) => {}
-            Some(left_out) => lines.insert_str(0, &format!("tutti: {left_out} lines left out\n")),
-        }
+    match with_allowance(&ALLOWANCE, |allowance| allowance.take(Instant::now())) {
+        None => return,
+        Some(0) => {}
+        Some(left_out) => lines.insert_str(0, &format!("tutti: {left_out} lines left out\n")),
     }
     let _ = std::io::stderr().lock().write_all(lines.as_bytes());
 }
@@ -42,8 +68,12 @@ pub(crate) fn line(text: Arguments<'_>) {
 /// From now on what is said is limited: it goes to a log that must not fill its file system, however
 /// often somebody gives cause to say something.
 pub(crate) fn limit_lines() {
-    *ALLOWANCE.lock().unwrap_or_else(PoisonError::into_inner) =
-        Some(Allowance { left: LINES_AT_ONCE, since: Instant::now(), left_out: 0 });
+    for (which, at_once, every) in
+        [(&ALLOWANCE, LINES_AT_ONCE, LINE_EVERY), (&PROVOKED, PROVOKED_AT_ONCE, PROVOKED_EVERY)]
+    {
+        *which.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Allowance::new(at_once, every));
+    }
 }
 
 /// A longer line is cut.
@@ -53,22 +83,33 @@ const LINE_BYTES_MAX: usize = 4 << 10;
 const LINES_AT_ONCE: u32 = 200;
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
+/// The same of what can be provoked: some 200 KiB a day.
+const PROVOKED_AT_ONCE: u32 = 20;
+const PROVOKED_EVERY: Duration = Duration::from_secs(60);
+
 static ALLOWANCE: Mutex<Option<Allowance>> = Mutex::new(None);
+static PROVOKED: Mutex<Option<Allowance>> = Mutex::new(None);
 
 /// How much may be said.
 struct Allowance {
+    at_once: u32,
+    every: Duration,
     left: u32,
     since: Instant,
     left_out: u64,
 }
 
 impl Allowance {
+    fn new(at_once: u32, every: Duration) -> Self {
+        Self { at_once, every, left: at_once, since: Instant::now(), left_out: 0 }
+    }
+
     /// Takes one line: how many were left out before it, or nothing if it is left out itself.
     fn take(&mut self, now: Instant) -> Option<u64> {
-        let earned = now.duration_since(self.since).as_nanos() / LINE_EVERY.as_nanos();
-        let earned = u32::try_from(earned).unwrap_or(u32::MAX).min(LINES_AT_ONCE);
+        let earned = now.duration_since(self.since).as_nanos() / self.every.as_nanos();
+        let earned = u32::try_from(earned).unwrap_or(u32::MAX).min(self.at_once);
         if earned > 0 {
-            self.left = (self.left + earned).min(LINES_AT_ONCE);
+            self.left = (self.left + earned).min(self.at_once);
             self.since = now;
         }
         if self.left == 0 {
@@ -87,11 +128,17 @@ mod tests {
     #[test]
     fn a_log_grows_slowly_however_much_there_is_to_say() {
         let began = Instant::now();
-        let mut allowance = Allowance { left: LINES_AT_ONCE, since: began, left_out: 0 };
+        let mut allowance = Allowance { since: began, ..Allowance::new(LINES_AT_ONCE, LINE_EVERY) };
         let said = (0..1000).filter(|_| allowance.take(began).is_some()).count();
         assert_eq!(said, 200);
         let later = began + Duration::from_secs(3);
         let said: Vec<_> = (0..9).filter_map(|_| allowance.take(later)).collect();
         assert_eq!(said, [800, 0, 0], "and it says how much is missing");
+        // What is provoked has far less, and what else there is to say does not wait for it.
+        let mut provoked = Allowance::new(PROVOKED_AT_ONCE, PROVOKED_EVERY);
+        let day = (0..24 * 3600).map(|second| provoked.since + Duration::from_secs(second));
+        let day: Vec<Instant> = day.collect();
+        let said = day.iter().filter(|now| provoked.take(**now).is_some()).count();
+        assert!((1400..1500).contains(&said), "{said} lines a day");
     }
 }

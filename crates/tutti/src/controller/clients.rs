@@ -441,14 +441,14 @@ impl Driver {
     }
 
     /// Looked up once: the system's answer may take longer than the rest of a launch.
-    fn user_name(&mut self, uid: u32) -> String {
+    pub(super) fn user_name(&mut self, uid: u32) -> String {
         self.user_names.entry(uid).or_insert_with(|| report::user_name(uid)).clone()
     }
 
     fn credentials(&mut self, token: u64, uid: u32) -> Option<Credentials> {
         let connection = self.connections.get(&token)?;
         if let Some(vouch) = &connection.vouch {
-            let believed = vouched::credentials(vouch);
+            let believed = self.accounts.credentials(vouch);
             return believed.map_err(|problem| self.fail(token, problem)).ok();
         }
         let found = peer::peer_credentials(connection.link.stream())

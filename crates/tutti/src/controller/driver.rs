@@ -124,6 +124,8 @@ pub(super) struct Driver {
     /// The hard limits on resources that this process has.
     pub(super) hard_limits: Vec<u64>,
     pub(super) user_names: BTreeMap<u32, String>,
+    /// Those for whom other machines vouched.
+    pub(super) accounts: super::vouched::Accounts,
     /// Who asked for the job that a `Submit` in progress is about.
     pub(super) submitting: Option<super::clients::Submission>,
     /// Requests for jobs that came before the first node.
@@ -237,6 +239,7 @@ impl Driver {
             kept_bytes: BTreeMap::new(),
             hard_limits: own_hard_limits(),
             user_names: BTreeMap::new(),
+            accounts: super::vouched::Accounts::default(),
             submitting: None,
             early: Vec::new(),
             waits_for_nodes: true,
@@ -570,7 +573,7 @@ impl Driver {
         link.one_at_a_time();
         link.greet(Role::Server);
         if let Some(reason) = self.has_no_room_for(who.uid) {
-            say!([TooMuchAsked] "tutti controller: turned away process {}: {reason}", who.pid);
+            say_provoked!([TooMuchAsked] "tutti controller: turned away process {}: {reason}", who.pid);
             link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
             let _ = link.flush();
             return Ok(());
@@ -587,7 +590,7 @@ impl Driver {
 
     /// Why one more connection of a user is not taken. Those who answer for the instance always get
     /// in: its agents are theirs, and who would end what is wrong.
-    fn has_no_room_for(&self, uid: u32) -> Option<String> {
+    fn has_no_room_for(&mut self, uid: u32) -> Option<String> {
         if self.admin(uid).is_ok() {
             return None;
         }
@@ -596,8 +599,8 @@ impl Driver {
         }
         let of_user = self.connections.values().filter(|c| c.uid == uid).count();
         let most = CONNECTIONS_PER_USER_MAX.min(self.connections_max / 4);
-        let user = report::user_name(uid);
         (of_user >= most).then(|| {
+            let user = self.user_name(uid);
             format!("user {user} has {of_user} connections open, the most that one user may have")
         })
     }
@@ -715,7 +718,7 @@ impl Driver {
         let Some(connection) = self.connections.remove(&token) else { return };
         self.poller.remove(&connection.link);
         if !is_end(error) {
-            say!(
+            say_provoked!(
                 [NotUnderstood] "tutti controller: closing a connection of process {} of user {}: {:#}",
                 connection.pid,
                 connection.uid,

@@ -159,7 +159,7 @@ impl Keeper {
 
     /// Tasks that an earlier keeper held have lost their streams, and nobody knows their status.
     pub(super) fn remove_leftovers(&self) {
-        let _ = scratch::remove_all(&self.options.scratch);
+        drop(scratch::remove_all(&self.options.scratch));
         let Some(root) = &self.options.cgroup_root else { return };
         let Ok(hierarchy) = Hierarchy::open(root) else { return };
         for name in hierarchy.children().unwrap_or_default() {
@@ -358,7 +358,7 @@ impl Keeper {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     if let Err(error) = self.welcome_newcomer(stream) {
-                        say!([NotUnderstood] "tutti keeper: turned a connection away: {error}");
+                        say_provoked!([NotUnderstood] "tutti keeper: turned a connection away: {error}");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -461,7 +461,7 @@ impl Keeper {
     }
 
     fn drop_newcomer(&mut self, number: u64, why: &str) {
-        say!([NotUnderstood] "tutti keeper: dropped a connection: {why}");
+        say_provoked!([NotUnderstood] "tutti keeper: dropped a connection: {why}");
         self.remove_newcomer(number);
     }
 

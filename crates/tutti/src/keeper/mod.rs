@@ -34,6 +34,7 @@ mod lease;
 mod outlet;
 mod pmi;
 mod program;
+mod removal;
 mod scratch;
 mod script;
 mod start;

@@ -8,6 +8,7 @@
 //! a new name for one a tenth of that: so a few of those that were left empty are kept for the next
 //! jobs of the same users.
 
+use super::removal::{Removal, Remover};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::unistd::{getegid, geteuid};
 use serde_bytes::ByteBuf;
@@ -17,11 +18,10 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::LazyLock;
 use std::time::Duration;
 use tutti_core::JobId;
 use tutti_linux::random::random_u32;
-use tutti_linux::remove_tree::remove_tree;
 use tutti_wire::handover::HeldSpares;
 use tutti_wire::launch::Credentials;
 
@@ -100,7 +100,10 @@ impl Scratches {
         let owner = as_new(&path).filter(|_| self.spares.len() < SPARES_MAX);
         let Some(owner) = owner else { return remove(path) };
         self.numbers += 1;
-        let spare = with_suffix(&self.prefix, &format!("-job-none.{}", self.numbers));
+        // Whoever knew the name could take it, and have each directory be made anew.
+        let Ok(random) = random_u32() else { return remove(path) };
+        let name = format!("-job-none.{}.{random:08x}", self.numbers);
+        let spare = with_suffix(&self.prefix, &name);
         if rename(&path, &spare) {
             self.spares.push((spare, owner));
         } else {
@@ -191,31 +194,17 @@ fn remove(path: PathBuf) {
         // There is something in it, or it is no directory any more.
         Err(_) => {}
     }
-    if let Some(done) = remove_apart(vec![path]) {
-        let _ = done.recv_timeout(PATIENCE);
-    }
+    remove_apart(vec![path]).wait(PATIENCE);
 }
 
-/// Has a thread remove them; tells when that is done, if it is begun.
-fn remove_apart(paths: Vec<PathBuf>) -> Option<Receiver<()>> {
-    if paths.is_empty() {
-        return None;
-    }
-    let (done, wait) = sync_channel(1);
-    let begun = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
-        for path in paths {
-            if let Err(error) = remove_tree(&path) {
-                say!([System] "tutti keeper: cannot remove {}: {error}", path.display());
-            }
-        }
-        // Nobody may wait any more.
-        let _ = done.send(());
-    });
-    begun.is_ok().then_some(wait)
+/// Has threads remove them; tells when that is done.
+fn remove_apart(paths: Vec<PathBuf>) -> Removal {
+    static REMOVER: LazyLock<Remover> = LazyLock::new(Remover::default);
+    REMOVER.remove(paths)
 }
 
 /// Removes what an earlier keeper has left. There may be much of it: nobody waits.
-pub(super) fn remove_all(prefix: &Path) -> Option<Receiver<()>> {
+pub(super) fn remove_all(prefix: &Path) -> Removal {
     remove_apart(left(prefix))
 }
 
@@ -233,6 +222,7 @@ fn left(prefix: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use tutti_linux::remove_tree::remove_tree;
 
     #[test]
     fn the_directory_of_an_outer_job_is_known() {
@@ -269,12 +259,16 @@ mod tests {
         let kept = scratches.make(JobId(5), None).unwrap();
         scratches.take_back(kept);
         let spare = scratches.spares[0].0.clone();
+        let name = spare.to_string_lossy().into_owned();
+        let (_, unforeseen) = name.rsplit_once('.').unwrap();
+        assert!(unforeseen.len() == 8 && u32::from_str_radix(unforeseen, 16).is_ok(), "{name}");
         fs::write(spare.join("later"), "x").unwrap();
         let new = scratches.make(JobId(6), None).unwrap();
         assert!(fs::read_dir(&new).unwrap().next().is_none() && !spare.exists());
         scratches.take_back(new);
         drop(scratches);
-        assert!(!base.join("t-job-none.4").exists());
+        let is_spare = |path: &PathBuf| path.to_string_lossy().contains("-job-none");
+        assert!(!left(&base.join("t")).iter().any(is_spare));
         fs::remove_dir_all(&base).unwrap();
     }
 
@@ -310,7 +304,7 @@ mod tests {
         fs::remove_dir(&other).unwrap();
         symlink(&elsewhere, &other).unwrap();
         assert_eq!(left(&prefix), std::slice::from_ref(&other));
-        remove_all(&prefix).unwrap().recv().unwrap();
+        assert!(remove_all(&prefix).wait(Duration::from_secs(30)));
         assert!(left(&prefix).is_empty() && elsewhere.join("kept").exists());
         fs::remove_dir_all(&base).unwrap();
     }
