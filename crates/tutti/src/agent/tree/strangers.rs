@@ -100,7 +100,7 @@ impl Tree {
     }
 
     fn turn_away(&mut self, token: u64, why: &str) {
-        say!([NotTrusted] "tutti agent: turned away somebody at the port: {why}");
+        say_provoked!([NotTrusted] "tutti agent: turned away somebody at the port: {why}");
         if let Some(mut stranger) = self.strangers.remove(&token) {
             // Our greeting tells one of another release so.
             let _ = stranger.link.flush();

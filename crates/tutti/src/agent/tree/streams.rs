@@ -73,7 +73,7 @@ impl Tree {
         let stream = stream.into();
         let Ok(uid) = peer::peer_credentials(&stream).map(|who| who.uid) else { return };
         if !self.has_room_for(uid) {
-            return say!([TooMuchAsked] "tutti agent: too many of user {uid} at the gate say nothing");
+            return say_provoked!([TooMuchAsked] "tutti agent: too many of user {uid} at the gate say nothing");
         }
         let Ok(mut link) = Link::new(stream) else { return };
         link.limit(NEWCOMER_FRAME_BYTES_MAX);
@@ -126,7 +126,9 @@ impl Tree {
         let stream = stream.into();
         let vouch = match vouch(&stream, node) {
             Ok(vouch) => vouch,
-            Err(error) => return say!([NotUnderstood] "tutti agent: who is at the gate? {error:#}"),
+            Err(error) => {
+                return say_provoked!([NotUnderstood] "tutti agent: who is at the gate? {error:#}");
+            }
         };
         self.next_tunnel += 1;
         let tunnel = TunnelId { opener: node, number: self.next_tunnel };
