@@ -1,5 +1,6 @@
 //! All that the core can ask of the world, carried out by a driver in the order given.
 
+use crate::counted::Asked;
 use crate::ids::{CircuitName, ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId};
 use crate::job::{ControlMethod, Outcome};
 use crate::time::{ClusterTime, Nanos};
@@ -254,8 +255,9 @@ impl fmt::Display for Refusal {
             }
             Self::TooManyProcessors { asked, available } => write!(
                 f,
-                "{asked} processors were asked for and the machine has {available}; ask for at most \
-                 {available}, or leave out -c to let tasks share processors"
+                "{} asked for and the machine has {available}; ask for at most {available}, or leave \
+                 out -c to let tasks share processors",
+                Asked(*asked, "processor")
             ),
             Self::TooFewNodes { asked, available } => write!(
                 f,

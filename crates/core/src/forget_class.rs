@@ -2,12 +2,11 @@
 
 use crate::class::default_classes;
 use crate::controller::Core;
+use crate::counted::Counted;
 use crate::ids::ClassName;
 use crate::period::Period;
 use crate::record::Record;
 use crate::time::ClusterTime;
-use alloc::format;
-use alloc::string::String;
 
 /// Why a class stays.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +18,7 @@ pub enum ClassStays {
     #[error("the class {0} is there from the start, and stays; its rules can be changed")]
     FromTheStart(ClassName),
     /// Jobs are of the class.
-    #[error("the class {class} has {}; it can go when nothing of it is left", counted(*jobs))]
+    #[error("the class {class} has {}; it can go when nothing of it is left", Counted(*jobs as u64, "job"))]
     HasJobs {
         /// The class.
         class: ClassName,
@@ -36,13 +35,6 @@ pub enum ClassStays {
         /// Which hours.
         period: Period,
     },
-}
-
-fn counted(jobs: usize) -> String {
-    match jobs {
-        1 => "1 job".into(),
-        jobs => format!("{jobs} jobs"),
-    }
 }
 
 impl Core {

@@ -30,6 +30,7 @@ mod by_class;
 pub mod check;
 pub mod class;
 pub mod controller;
+mod counted;
 mod deadline;
 mod digest;
 mod ending;

@@ -1,5 +1,6 @@
 //! What a job may say of the nodes that it runs on, besides how much it needs of them.
 
+use crate::counted::{Asked, Counted};
 use crate::ids::NodeId;
 use alloc::collections::BTreeSet;
 use core::fmt;
@@ -120,16 +121,18 @@ impl fmt::Display for WishRefusal {
         match self {
             Self::MoreNodesThanTasks { nodes, tasks } => write!(
                 f,
-                "{nodes} nodes were asked for and {tasks} tasks; ask for at most -N {tasks}, or for \
-                 at least -n {nodes}"
+                "{nodes} nodes were asked for and {}; ask for at most -N {tasks}, or for at least \
+                 -n {nodes}",
+                Counted(u64::from(*tasks), "task")
             ),
             Self::NotSoManyNodes { asked, among, nearest } => {
                 write_nodes(f, *asked, *among, *nearest)
             }
             Self::NoRoomAmong { tasks, room } => write!(
                 f,
-                "{tasks} tasks were asked for, and the nodes that the job may be on have room for \
-                 {room}; ask for at most -n {room}, or allow more nodes"
+                "{} asked for, and the nodes that the job may be on have room for {room}; ask for at \
+                 most -n {room}, or allow more nodes",
+                Asked(u64::from(*tasks), "task")
             ),
             Self::NoneAmong => f.write_str(
                 "none of the nodes that the job may be on is up and takes jobs (tutti nodes); allow \

@@ -27,6 +27,7 @@ pub(crate) use placement::{is_plain, processors, shared, tasks_by_memory};
 
 use crate::action::Refusal;
 use crate::class::Classes;
+use crate::counted::Counted;
 use crate::frame::{Frame, Layout};
 use crate::ids::{ClassName, JobId, RowId};
 use crate::job::JobSpec;
@@ -274,19 +275,27 @@ impl fmt::Display for WaitReason {
             }
             Self::Reserved { within } => write!(f, "starts within {}", Seconds(*within)),
             Self::JobLimit { limit } => {
-                write!(f, "a job may have at most {limit} processors now (job_limit)")
+                write!(f, "a job may have at most {} now (job_limit)", Counted(*limit, "processor"))
             }
             Self::LargeLimit { limit } => {
-                write!(f, "large jobs may have at most {limit} processors now (large_limit)")
+                write!(
+                    f,
+                    "large jobs may have at most {} now (large_limit)",
+                    Counted(*limit, "processor")
+                )
             }
             Self::ClassLimit { limit } => {
-                write!(f, "its class may have at most {limit} processors now")
+                write!(f, "its class may have at most {} now", Counted(*limit, "processor"))
             }
             Self::ClassJobs { limit } => {
-                write!(f, "its class may have at most {limit} jobs at a time now")
+                write!(f, "its class may have at most {} at a time now", Counted(*limit, "job"))
             }
             Self::UserJobs { limit } => {
-                write!(f, "its user may have at most {limit} jobs of the class at a time now")
+                write!(
+                    f,
+                    "its user may have at most {} of the class at a time now",
+                    Counted(*limit, "job")
+                )
             }
             Self::Circuit => f.write_str("the circuits that it asks for are in use"),
             Self::Patience { left } => write!(

@@ -480,6 +480,8 @@ fn jobs_are_limited_by_number_too() {
     assert_eq!(s.why(e), "its class may have at most 3 jobs at a time now");
     s.c.finish(b);
     s.check(&[(c, "0:1"), (e, "waits")]);
+    s.rule("production", "jobs", 1);
+    assert_eq!(s.why(e), "its class may have at most 1 job at a time now");
 }
 
 /// A job gets the lowest processors, closest to node 0.

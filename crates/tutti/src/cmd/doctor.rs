@@ -122,7 +122,8 @@ fn machine() -> Finding {
     );
     let processors = proc::online_processors().len();
     let memory = format_bytes(proc::memory_total_bytes().unwrap_or(0));
-    Finding::good("machine", format!("Linux {system}, {processors} processors, {memory} of memory"))
+    let processors = counted(processors as u64, "processor");
+    Finding::good("machine", format!("Linux {system}, {processors}, {memory} of memory"))
 }
 
 fn cgroups() -> Vec<Finding> {

@@ -8,7 +8,7 @@
 use super::leftover_ipc;
 use crate::exit::Exit;
 use crate::instance::{self, Instance, is_in_a_job};
-use crate::output::{fold, plain, print, print_json, terminal_width};
+use crate::output::{counted, fold, plain, print, print_json, terminal_width};
 use crate::supervise;
 use nix::unistd::geteuid;
 use serde::Serialize;
@@ -204,7 +204,10 @@ fn cgroups(daemons: &Daemons) -> Vec<Leftover> {
     let leftover = |path: PathBuf| {
         let text = match processes_of(&path).unwrap_or_default().len() {
             0 => "the empty cgroup of an instance that is gone".into(),
-            count => format!("the cgroup of an instance that is gone, with {count} processes"),
+            count => format!(
+                "the cgroup of an instance that is gone, with {}",
+                counted(count as u64, "process")
+            ),
         };
         Leftover::new("cgroup", &path, owner_of(&path), text)
     };

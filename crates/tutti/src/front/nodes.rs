@@ -2,6 +2,7 @@
 
 use super::JobOptions;
 use super::request::count;
+use crate::output::counted;
 use anyhow::ensure;
 use clap::Args;
 use nix::sys::signal::Signal;
@@ -81,15 +82,17 @@ impl JobOptions {
         let nodes = count.unwrap_or(1);
         let Some(room) = nodes.checked_mul(tasks_per_node.unwrap_or(1)) else {
             anyhow::bail!(
-                "{nodes} nodes with so many tasks each are too many tasks; ask for fewer"
+                "{} with so many tasks each is too much to ask; ask for fewer",
+                counted(nodes, "node")
             );
         };
         let Some(tasks) = self.tasks else { return Ok(room) };
         if let (Some(nodes), Some(each)) = (count, tasks_per_node) {
             ensure!(
                 tasks <= room,
-                "{nodes} nodes with at most {each} tasks each have room for {room}, and {tasks} were \
-                 asked for; ask for more nodes (-N) or fewer tasks (-n)"
+                "there is room for {room} on {} with at most {each} each, and {tasks} were asked for; ask \
+                 for more nodes (-N) or fewer tasks (-n)",
+                counted(nodes, "node")
             );
         }
         Ok(tasks)

@@ -70,9 +70,11 @@ pub(crate) fn summary(job: &JobReport) -> String {
     let [waited, ran, suspended] = times(job);
     let [user, system, memory, read, written, processes, _, switches] = cells(job.usage.as_ref());
     format!(
-        "job {}: {user} user, {system} system, {memory} of memory, {read} read, {written} written, \
-         {processes} processes, {switches} switches; waited {waited}, ran {ran}, suspended {suspended}",
-        job.job
+        "job {0}: {user} user, {system} system, {memory} of memory, {read} read, {written} written, \
+         {processes} {1}, {switches} {2}; waited {waited}, ran {ran}, suspended {suspended}",
+        job.job,
+        if processes == "1" { "process" } else { "processes" },
+        if switches == "1" { "switch" } else { "switches" },
     )
 }
 

@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::instance::{Instance, may_run_instance};
 use crate::link::Link;
 use crate::membership::Place;
+use crate::output::counted;
 use anyhow::{Context, bail, ensure};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -100,8 +101,8 @@ pub(crate) fn resume(instance: &Instance, left: &Resumed) -> anyhow::Result<Exit
         Ok(()) => format!("done tutti {}, {} jobs", env!("CARGO_PKG_VERSION"), left.jobs),
         Err(error) => {
             let reason = format!(
-                "the supervisor and the keeper went over to it, with {} jobs; then: {error:#}",
-                left.jobs
+                "the supervisor and the keeper went over to it, with {}; then: {error:#}",
+                counted(left.jobs, "job")
             );
             say!("{}", Code::NotUpgraded.mark(&format!("tutti: {reason}")));
             format!("refused {reason}")
@@ -142,7 +143,8 @@ impl Supervisor<'_> {
         }
         let protocol = what_it_speaks(program, self.instance.directory())?;
         let jobs = tell_keeper(self.instance, program, protocol)?;
-        say!("tutti: the keeper went over to {} with {jobs} jobs", program.display());
+        let with = counted(jobs, "job");
+        say!("tutti: the keeper went over to {} with {with}", program.display());
         self.execute(asker, program, jobs).context(
             "the keeper went over to it, but not the supervisor; what ran goes on, and it can be tried \
              again",

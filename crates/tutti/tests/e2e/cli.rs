@@ -3,9 +3,9 @@
 use crate::harness::{Instance, Running, eventually};
 use serde_json::Value;
 
-const VERBS: [&str; 17] = [
-    "run", "submit", "wait", "ps", "nodes", "cancel", "signal", "suspend", "resume", "params",
-    "switches", "up", "down", "doctor", "demo", "bench", "sim",
+const VERBS: [&str; 18] = [
+    "run", "submit", "wait", "ps", "top", "nodes", "cancel", "signal", "suspend", "resume",
+    "params", "switches", "up", "down", "doctor", "demo", "bench", "sim",
 ];
 
 #[test]

@@ -29,7 +29,7 @@ fn a_job_may_say_on_which_nodes_it_wants_to_be() {
     run(&["--nodes", "a[1-"]).expect(2).says("brackets must be closed");
     let many = run(&["-N", "1", "--tasks-per-node", "2", "-n", "3"]);
     let many = many.expect(125);
-    many.says("have room for 2, and 3 were asked for");
+    many.says("room for 2 on 1 node with at most 2 each, and 3 were asked for");
 }
 
 #[test]
