@@ -415,6 +415,40 @@ fn thousandths(text: &str) -> Option<u32> {
     whole.checked_mul(1000)?.checked_add(hundredths.checked_mul(10)?)
 }
 
+/// Processor time that was used since the machine began, on the processors that this process may use, in microseconds;
+/// as exact as the kernel's ticks, mostly of 10 ms.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn busy_us() -> Result<u64> {
+    let path = Path::new("/proc/stat");
+    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+    let ticks = busy_ticks(&text, &online_processors());
+    let ticks =
+        ticks.ok_or(Error::Malformed { path: path.to_owned(), wanted: "processor times" })?;
+    Ok(ticks.saturating_mul(ns_per_tick() / 1000))
+}
+
+/// User, nice, system, then idle and waiting, which are no use, then interrupts of both kinds. What guests of this
+/// machine used is part of user and nice.
+fn busy_ticks(text: &str, processors: &[u32]) -> Option<u64> {
+    let mut ticks = None;
+    for line in text.lines() {
+        let Some((number, times)) = line.strip_prefix("cpu").and_then(|rest| rest.split_once(' '))
+        else {
+            continue;
+        };
+        if number.parse().is_ok_and(|number: u32| processors.contains(&number)) {
+            let times: Vec<u64> =
+                times.split_whitespace().map_while(|it| it.parse().ok()).collect();
+            let [user, nice, system, _, _, hard, soft, ..] = times[..] else { return None };
+            let used = [user, nice, system, hard, soft].into_iter().fold(0, u64::saturating_add);
+            ticks = Some(used.saturating_add(ticks.unwrap_or(0)));
+        }
+    }
+    ticks
+}
+
 fn memory_total_in(path: &Path) -> Result<u64> {
     let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
     text.lines()
@@ -487,6 +521,21 @@ mod tests {
             "4711 ({comm}) S 1 4711 4700 0 -1 4194560 91 0 0 0 17 4 0 0 20 0 3 0 88123 2703360 \
              215 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
         )
+    }
+
+    #[test]
+    fn processors_are_busy_with_all_but_waiting() {
+        let text = "cpu  111 222 333 444 555 666 777 888 999 1111\n\
+             cpu0 1 2 3 1000 2000 4 5 3000 9000 9000\n\
+             cpu1 10 20 30 1000 2000 40 50 3000 9000 9000\n\
+             cpu10 100 200 300 1000 2000 400 500 3000 9000 9000\n\
+             intr 5 6 7\n";
+        assert_eq!(busy_ticks(text, &[0, 10]), Some(15 + 1500));
+        assert_eq!(busy_ticks(text, &[1, 7]), Some(150));
+        assert_eq!(busy_ticks(text, &[7]), None);
+        assert_eq!(busy_ticks("cpu0 1 2 3\n", &[0]), None);
+        let before = busy_us().unwrap();
+        assert!(before > 0 && busy_us().unwrap() >= before);
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) mod processes {
 /// What a machine has.
 #[cfg(not(test))]
 pub(crate) mod hardware {
-    pub(crate) use tutti_linux::proc::{memory_total_bytes, online_processors};
+    pub(crate) use tutti_linux::proc::{busy_us, memory_total_bytes, online_processors};
 }
 
 /// Connections, and whom a daemon can begin one with.

@@ -58,6 +58,8 @@ pub enum Request {
     },
     /// `Nodes`.
     Nodes,
+    /// `Nodes`, with what the nodes say of themselves, those that answer soon.
+    NodesClosely,
     /// Give names to sets of nodes: `Nodes`.
     SetNodeSets {
         /// Names of sets, and lists of nodes ([`crate::host_list`]) or `none`; all are set or none.

@@ -174,6 +174,15 @@ pub struct NodeReport {
     /// Its load averages over one, five and fifteen minutes, in thousandths; nothing while `placement`
     /// does not go by them.
     pub load_averages_milli: Option<[u32; 3]>,
+    /// How many of its processors, in thousandths, whatever is none of the cluster's jobs had on average since that was
+    /// last looked at, for a second at least: users' own programs, daemons, the jobs of other clusters. `null` where
+    /// that can't be told, and of a node that does not answer.
+    pub foreign_milli: Option<u32>,
+    /// Nodes that are connected through it; `null` if it does not answer.
+    pub branch_nodes: Option<u32>,
+    /// Jobs with tasks there or on nodes that are connected through it, as it knows from what passes; `null` if it does
+    /// not answer.
+    pub branch_jobs: Option<u32>,
 }
 
 /// A parameter, as `tutti params` shows it.
@@ -282,10 +291,6 @@ pub struct AgentStatus {
     pub stragglers: u64,
     /// Timetables that arrived after they should have been active.
     pub late_timetables: u64,
-    /// Nodes that are connected through this one.
-    pub branch_nodes: u32,
-    /// Jobs that have parts here or on these nodes.
-    pub branch_jobs: u32,
 }
 
 /// A controller, as `tutti doctor` shows it.

@@ -95,6 +95,8 @@ pub enum Question {
     ResumePart(Target),
     /// What the jobs that are here have used so far.
     Usages,
+    /// How the node and its branch fare.
+    Fares,
     /// The processes of a part of a job.
     Processes(Target),
     /// End a part of a job: SIGTERM to every process of it, and SIGKILL to those that are left.
@@ -133,12 +135,26 @@ pub enum Answer {
     Status(AgentStatus),
     /// To `Usages`, by job.
     Usages(Vec<(JobId, Usage)>),
+    /// To `Fares`.
+    Fares(Fares),
     /// To `Processes`, by rank.
     Tasks(Vec<TaskReport>),
     /// It was done.
     Done,
     /// It could not be done, and why.
     Failed(String),
+}
+
+/// How a node and its branch of the control tree fare, for `tutti nodes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fares {
+    /// How many of its processors, in thousandths, whatever is none of the cluster's jobs had on average; nothing
+    /// where that can't be told.
+    pub foreign_milli: Option<u32>,
+    /// Nodes that are connected through it.
+    pub branch_nodes: u32,
+    /// Jobs that have parts there or on these nodes.
+    pub branch_jobs: u32,
 }
 
 /// How an agent switches.

@@ -6,7 +6,7 @@
 
 use super::companion::{LimitSupport, Top};
 use super::trial::{self, try_out};
-use super::{Cgroup, make_directory, subdirectories};
+use super::{Cgroup, CpuUsage, make_directory, subdirectories};
 use crate::clock::nap;
 use crate::{Error, Result};
 use std::fs;
@@ -145,6 +145,14 @@ impl Hierarchy {
         let groups = subdirectories(self.path())?;
         let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
         Ok(groups.into_iter().filter_map(name).collect())
+    }
+
+    /// Processor time used in the subtree, also by groups that have been removed.
+    ///
+    /// # Errors
+    /// What reading `cpu.stat` says.
+    pub fn cpu_usage(&self) -> Result<CpuUsage> {
+        self.group.cpu_usage()
     }
 
     /// Which limits can be enforced on groups of the subtree.

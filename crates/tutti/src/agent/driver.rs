@@ -1,6 +1,7 @@
 //! The agent's main thread: between the controller, the keeper and the switch thread.
 
 use super::clock::ClusterClock;
+use super::foreign::Foreign;
 use super::ipc;
 use super::job::{Job, grip, group_name, remove_group};
 use super::lease::{Former, Lease};
@@ -102,6 +103,7 @@ pub(super) struct Agent {
     pub(super) former: Former,
     pub(super) settings: Settings,
     load: LoadReports,
+    pub(super) foreign: Foreign,
     pub(super) tracker: Tracker,
     pub(super) endings: Vec<Ending>,
     pub(super) tree: Tree,
@@ -181,6 +183,7 @@ impl Agent {
             no_cgroup,
             settings: first_settings(),
             load: LoadReports::default(),
+            foreign: Foreign::default(),
             tracker: Tracker::new(),
             endings: Vec::new(),
             welcomed: false,
@@ -233,6 +236,7 @@ impl Agent {
         if let Some(averages) = self.load.news(clock::monotonic_ns()) {
             self.tell_controller(FromAgent::Load(averages));
         }
+        self.foreign.now_and_then(clock::monotonic_ns(), self.hierarchy.as_ref());
         let heard = self.tree.on_time(clock::monotonic_ns());
         self.on_heard(heard);
         for event in ready {

@@ -13,6 +13,7 @@ mod bell;
 mod carrier;
 mod clock;
 mod driver;
+mod foreign;
 mod grip;
 mod hollow;
 mod ipc;

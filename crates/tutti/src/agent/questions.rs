@@ -7,12 +7,13 @@ use super::parts::PartError;
 use super::track::TaskId;
 use super::upgrade::{path_of, runs};
 use crate::outside::groups::{Cgroup, Hierarchy};
+use crate::outside::time::monotonic_ns;
 use std::sync::atomic::Ordering;
 use tutti_core::{JobId, Rank};
 use tutti_linux::cgroup::LimitBy;
 use tutti_wire::limits::PROCESSES_REPORTED_MAX;
 use tutti_wire::report::{AgentStatus, Target};
-use tutti_wire::tree::{Answer, Question};
+use tutti_wire::tree::{Answer, Fares, Question};
 
 impl Agent {
     /// Answers what the controller asks; `None`: later, if at all.
@@ -25,6 +26,7 @@ impl Agent {
             }
             Question::Status => Answer::Status(self.status()),
             Question::Usages => self.usages(),
+            Question::Fares => Answer::Fares(self.fares()),
             Question::Processes(target) => self.processes(target),
             Question::SuspendPart(target) => self.part(target, |it, t| it.suspend_part(target, t)),
             Question::ResumePart(target) => self.part(target, |it, t| it.resume_part(target, t)),
@@ -123,9 +125,18 @@ impl Agent {
         Answer::Done
     }
 
+    fn fares(&mut self) -> Fares {
+        let (nodes, jobs) = self.tree.branch();
+        let own = self.hierarchy.as_ref();
+        Fares {
+            foreign_milli: self.foreign.share(monotonic_ns(), own),
+            branch_nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
+            branch_jobs: u32::try_from(jobs).unwrap_or(u32::MAX),
+        }
+    }
+
     fn status(&self) -> AgentStatus {
         let report = self.switch.report(0);
-        let (below, jobs) = self.tree.branch();
         let limits = self.hierarchy.as_ref().map(Hierarchy::limits);
         AgentStatus {
             node: self.options.node.clone(),
@@ -144,8 +155,6 @@ impl Agent {
             switches: report.switches,
             stragglers: report.stragglers,
             late_timetables: report.late,
-            branch_nodes: u32::try_from(below).unwrap_or(u32::MAX),
-            branch_jobs: u32::try_from(jobs).unwrap_or(u32::MAX),
         }
     }
 }

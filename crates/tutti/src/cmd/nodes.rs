@@ -4,7 +4,7 @@ use super::{ask, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::node_list;
-use crate::output::{Align, Table, print_json, print_table};
+use crate::output::{Align, Table, counted, print_json, print_table};
 use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
 use tutti_core::Nanos;
@@ -21,6 +21,8 @@ STATE     up, drained (takes no new jobs), unreachable (its jobs go on until its
 USED      processors that some job has
 PROMISED  memory that jobs in the matrix have by --memory
 JOBS      jobs with tasks there
+FOREIGN   processors that had something else to do than this cluster's jobs, since that was last looked at
+BRANCH    nodes that are connected through it, and jobs with tasks there or on these
 PARENT    the node through which it is connected with the controller's
 CLOCK     how far off its cluster time may be; switches are no more exact than that
 
@@ -76,7 +78,7 @@ enum Order {
 
 pub(crate) fn execute(args: NodesArgs) -> anyhow::Result<Exit> {
     let (request, is_order) = match args.order {
-        None => (Request::Nodes, false),
+        None => (Request::NodesClosely, false),
         Some(Order::Set { json, settings }) => return sets(json, &settings),
         Some(Order::Drain { nodes, reason }) => {
             (Request::ChangeNodes { nodes, change: NodeChange::Drain { reason } }, true)
@@ -139,6 +141,9 @@ fn table(nodes: &[NodeReport]) -> Table {
     let sets = nodes.iter().any(|node| !node.sets.is_empty());
     let cluster = nodes.len() > 1;
     let reasons = nodes.iter().any(|node| node.drained.is_some());
+    let foreign = nodes.iter().any(|node| node.foreign_milli.is_some());
+    let is_inner = |node: &NodeReport| node.depth > Some(0) && node.branch_nodes > Some(0);
+    let levels = nodes.iter().any(is_inner);
     let mut columns = vec![
         ("NODE", Align::Left),
         ("STATE", Align::Left),
@@ -148,12 +153,14 @@ fn table(nodes: &[NodeReport]) -> Table {
         ("PROMISED", Align::Right),
         ("JOBS", Align::Right),
     ];
+    columns.extend(foreign.then_some(("FOREIGN", Align::Right)));
     columns.extend(cluster.then_some(("PARENT", Align::Left)));
+    columns.extend(levels.then_some(("BRANCH", Align::Left)));
     columns.extend(cluster.then_some(("CLOCK", Align::Right)));
     columns.extend(sets.then_some(("SETS", Align::Left)));
     columns.extend(reasons.then_some(("REASON", Align::Left)));
-    let mut table =
-        Table::new(&columns).can_spare(&["PROMISED", "CLOCK", "PARENT", "SETS", "STATE"]);
+    let mut table = Table::new(&columns)
+        .can_spare(&["BRANCH", "PROMISED", "CLOCK", "FOREIGN", "PARENT", "SETS", "STATE"]);
     for node in nodes {
         let mut row = vec![
             node.name.clone(),
@@ -164,13 +171,44 @@ fn table(nodes: &[NodeReport]) -> Table {
             format_bytes(node.memory_promised_bytes),
             node.jobs.to_string(),
         ];
+        row.extend(foreign.then(|| node.foreign_milli.map(processors).unwrap_or_default()));
+        row.extend(cluster.then(|| node.parent.clone().unwrap_or_default()));
+        row.extend(levels.then(|| branch(node)));
         if cluster {
             let clock = node.clock_error_ns.map(|ns| format_duration_short(Nanos(ns)));
-            row.extend([node.parent.clone().unwrap_or_default(), clock.unwrap_or_default()]);
+            row.push(clock.unwrap_or_default());
         }
         row.extend(sets.then(|| node.sets.join(",")));
         row.extend(reasons.then(|| node.drained.clone().unwrap_or_default()));
         table.row(row);
     }
     table
+}
+
+/// So many thousandths, to the tenth.
+fn processors(milli: u32) -> String {
+    let tenths = milli.saturating_add(50) / 100;
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+/// Nothing for who has nobody below.
+fn branch(node: &NodeReport) -> String {
+    match (node.branch_nodes, node.branch_jobs) {
+        (Some(nodes), Some(jobs)) if nodes > 0 => {
+            format!("{}, {}", counted(nodes, "node"), counted(jobs, "job"))
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::processors;
+
+    #[test]
+    fn processors_are_given_to_the_tenth() {
+        let given = [0, 49, 50, 949, 950, 12_345].map(processors);
+        assert_eq!(given, ["0.0", "0.0", "0.1", "0.9", "1.0", "12.3"]);
+        assert_eq!(processors(u32::MAX), "4294967.2");
+    }
 }

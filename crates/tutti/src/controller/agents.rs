@@ -3,7 +3,6 @@
 use super::driver::{Connection, Driver, Kind};
 use super::jobs::TASKS_KEPT_MAX;
 use super::leases::Missed;
-use super::upgrade::{answer_of_ended, failure};
 use crate::link::Link;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +20,8 @@ use tutti_wire::branch::{
 };
 use tutti_wire::keeper::ToKeeper;
 use tutti_wire::launch::{Launch, Usage};
-use tutti_wire::local::Reply;
-use tutti_wire::report::{AgentStatus, TaskHistory, TaskReport};
-use tutti_wire::tree::{Answer, FromAgent, Join, Question, Settings, ToAgent};
+use tutti_wire::report::TaskHistory;
+use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
 
 /// How often nodes say how busy they are, where that matters: as often as the kernel counts.
 const LOAD_INTERVAL: Nanos = Nanos::from_secs(5);
@@ -81,13 +79,6 @@ pub(super) struct Branch {
     orders: Vec<Order>,
 }
 
-/// Questions to agents that wait for their answers.
-#[derive(Default)]
-pub(super) struct Questions {
-    next: u64,
-    open: BTreeMap<u64, Open>,
-}
-
 impl NodeEntry {
     /// A node of which nothing else is known yet.
     pub(super) fn named(name: String) -> Self {
@@ -119,21 +110,6 @@ impl NodeEntry {
         self.launched.remove(&launch);
         Some(launch)
     }
-}
-
-impl Questions {
-    /// Whether this client waits for an answer.
-    pub(super) fn is_open_for(&self, client: u64) -> bool {
-        self.open.values().any(|open| open.client == client)
-    }
-}
-
-struct Open {
-    client: u64,
-    question: Question,
-    /// Nodes that have not answered.
-    missing: BTreeSet<NodeId>,
-    answers: Vec<(NodeId, Answer)>,
 }
 
 /// The ranks of a placement: they are always consecutive.
@@ -616,104 +592,5 @@ impl Driver {
             let _ = link.flush();
         }
         self.stop(None);
-    }
-
-    // ------------------------------------------------------------------ questions
-
-    /// Asks these nodes, on behalf of a client that gets one reply when all have answered.
-    pub(super) fn ask(&mut self, client: u64, nodes: &[NodeId], question: &Question) {
-        let query = self.questions.next;
-        self.questions.next += 1;
-        let (missing, answers) = (BTreeSet::new(), Vec::new());
-        let mut open = Open { client, question: question.clone(), missing, answers };
-        for &node in nodes {
-            if self.nodes.get(&node).is_some_and(|entry| entry.agent.is_some()) {
-                open.missing.insert(node);
-            } else {
-                let name = self.node_name(node);
-                open.answers.push((node, Answer::Failed(format!("node {name} has no agent now"))));
-            }
-        }
-        let asked = open.missing.iter().copied().collect();
-        self.tell_nodes(asked, ToAgent::Ask { query, question: question.clone() });
-        self.questions.open.insert(query, open);
-        self.close_answered();
-    }
-
-    fn on_answer(&mut self, query: u64, node: NodeId, answer: Answer) {
-        if let Some(open) = self.questions.open.get_mut(&query)
-            && open.missing.remove(&node)
-        {
-            open.answers.push((node, answer));
-        }
-        self.close_answered();
-    }
-
-    fn answer_for_lost(&mut self, node: NodeId) {
-        for open in self.questions.open.values_mut() {
-            if open.missing.remove(&node) {
-                open.answers.push((node, answer_of_ended(&open.question)));
-            }
-        }
-        self.close_answered();
-    }
-
-    fn close_answered(&mut self) {
-        let done: Vec<u64> = self
-            .questions
-            .open
-            .iter()
-            .filter(|(_, open)| open.missing.is_empty())
-            .map(|(&query, _)| query)
-            .collect();
-        for query in done {
-            if let Some(mut open) = self.questions.open.remove(&query) {
-                open.answers.sort_by_key(|(node, _)| *node);
-                let reply = match open.question {
-                    Question::Usages => self.jobs_with(open.answers),
-                    _ => self.merge(&open.question, open.answers),
-                };
-                self.note_part(&open.question, reply == Reply::Done);
-                self.reply(open.client, &reply);
-            }
-        }
-    }
-
-    /// What a node does not tell is left out: it has no agent just now.
-    fn jobs_with(&self, answers: Vec<(NodeId, Answer)>) -> Reply {
-        let mut usages: BTreeMap<JobId, Usage> = BTreeMap::new();
-        for (_, answer) in answers {
-            let Answer::Usages(of_node) = answer else { continue };
-            for (job, usage) in of_node {
-                usages.entry(job).or_default().add(&usage);
-            }
-        }
-        Reply::Jobs(super::report::jobs(self, true, &usages))
-    }
-
-    fn merge(&self, question: &Question, answers: Vec<(NodeId, Answer)>) -> Reply {
-        let mut switches = Vec::new();
-        let mut statuses: Vec<AgentStatus> = Vec::new();
-        let mut tasks: Option<Vec<TaskReport>> = None;
-        for (node, answer) in answers {
-            match answer {
-                Answer::Switches(records) => switches.push((self.node_name(node), records)),
-                Answer::Status(status) => statuses.push(status),
-                Answer::Tasks(found) => tasks.get_or_insert_default().extend(found),
-                Answer::Done | Answer::Usages(_) => {}
-                Answer::Failed(reason) => return failure(question, reason).failed(),
-            }
-        }
-        if let Some(mut tasks) = tasks {
-            tasks.sort_by_key(|task| (task.job, task.rank));
-            return Reply::Tasks(tasks);
-        }
-        if !statuses.is_empty() {
-            return Reply::Status(super::report::status(self, statuses));
-        }
-        if !switches.is_empty() {
-            return Reply::Switches(switches);
-        }
-        Reply::Done
     }
 }

@@ -142,6 +142,7 @@ impl Driver {
                 self.on_part(token, uid, target, Question::Processes(target));
             }
             Request::Nodes => self.reply_nodes(token),
+            Request::NodesClosely => self.on_nodes_closely(token),
             Request::SetNodeSets { settings } => self.on_set_node_sets(token, uid, &settings),
             Request::ChangeNodes { nodes, change } => {
                 self.on_change_nodes(token, uid, &nodes, &change);
@@ -640,6 +641,7 @@ impl Driver {
                 Question::Switches { .. }
                 | Question::Status
                 | Question::Usages
+                | Question::Fares
                 | Question::Processes(_)
                 | Question::EndPart { .. }
                 | Question::SignalPart { .. }
@@ -700,7 +702,7 @@ impl Driver {
     }
 
     /// Nodes without an agent just now are left out: the rest is better than nothing.
-    fn nodes_with_agents(&self) -> Vec<NodeId> {
+    pub(super) fn nodes_with_agents(&self) -> Vec<NodeId> {
         let nodes = self.nodes.iter().filter(|(_, entry)| entry.agent.is_some());
         nodes.map(|(&node, _)| node).collect()
     }

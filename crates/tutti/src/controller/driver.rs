@@ -133,7 +133,7 @@ pub(super) struct Driver {
     /// Whether they wait: until a node has joined since this controller began; others it may remember.
     pub(super) waits_for_nodes: bool,
     next_request: u64,
-    pub(super) questions: super::agents::Questions,
+    pub(super) questions: super::questions::Questions,
     /// Who waits for nodes to be taken out.
     pub(super) removals: super::removal::Removals,
     pub(super) wake_at: ClusterTime,
@@ -244,7 +244,7 @@ impl Driver {
             early: Vec::new(),
             waits_for_nodes: true,
             next_request: 0,
-            questions: super::agents::Questions::default(),
+            questions: super::questions::Questions::default(),
             removals: super::removal::Removals::default(),
             wake_at: ClusterTime::NEVER,
             calendar_due: ClusterTime::NEVER,
@@ -314,7 +314,7 @@ impl Driver {
         let mut deadline = self.wake_at.min(self.accept_again).min(self.calendar_due);
         deadline = deadline.min(self.misses_due());
         deadline = deadline.min(self.history_due).min(self.time_due());
-        deadline = deadline.min(self.forgetting.due());
+        deadline = deadline.min(self.forgetting.due()).min(self.questions.due());
         if !self.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
@@ -357,6 +357,9 @@ impl Driver {
             self.watch_calendar();
         }
         self.look_after_missed(now);
+        if now >= self.questions.due() {
+            self.close_overdue(now);
+        }
         if now >= self.history_due {
             self.forget_history();
         }

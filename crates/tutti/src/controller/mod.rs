@@ -22,6 +22,7 @@ mod leases;
 mod memory;
 mod nodes;
 mod problem;
+mod questions;
 mod removal;
 mod report;
 mod settings;

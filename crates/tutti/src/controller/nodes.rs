@@ -8,6 +8,7 @@ use tutti_wire::host_list::{HostItem, HostListError, format_host_list, parse_hos
 use tutti_wire::launch::cut;
 use tutti_wire::limits::NAME_BYTES_MAX;
 use tutti_wire::local::{NodeChange, NodesRequest, Reply};
+use tutti_wire::tree::Question;
 
 /// The most of a list of what there is that a message repeats, in bytes.
 const KNOWN_BYTES_MAX: usize = 400;
@@ -177,8 +178,14 @@ impl Driver {
     }
 
     pub(super) fn reply_nodes(&mut self, token: u64) {
-        let nodes = super::report::nodes(self);
+        let nodes = super::report::nodes(self, &BTreeMap::new());
         self.reply(token, &Reply::Nodes(nodes));
+    }
+
+    /// Shows the nodes with what they say of themselves.
+    pub(super) fn on_nodes_closely(&mut self, token: u64) {
+        let nodes = self.nodes_with_agents();
+        self.ask(token, &nodes, &Question::Fares);
     }
 }
 

@@ -17,6 +17,7 @@ use tutti_wire::local::Reply;
 use tutti_wire::report::{
     AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, PeriodReport, StatusReport,
 };
+use tutti_wire::tree::Fares;
 
 /// The name of a user, or the number where there is no name.
 pub(super) fn user_name(uid: u32) -> String {
@@ -198,8 +199,8 @@ fn place_of(driver: &Driver, node: NodeId) -> Option<&Joining> {
     Some(&entry.place)
 }
 
-/// The nodes, by number.
-pub(super) fn nodes(driver: &Driver) -> Vec<NodeReport> {
+/// The nodes, by number, with what some have said of themselves.
+pub(super) fn nodes(driver: &Driver, fares: &BTreeMap<NodeId, Fares>) -> Vec<NodeReport> {
     driver
         .core
         .nodes()
@@ -226,6 +227,9 @@ pub(super) fn nodes(driver: &Driver) -> Vec<NodeReport> {
             load_averages_milli: view
                 .averages
                 .map(|load| [load.now, load.five_minutes, load.fifteen_minutes]),
+            foreign_milli: fares.get(&view.id).and_then(|fares| fares.foreign_milli),
+            branch_nodes: fares.get(&view.id).map(|fares| fares.branch_nodes),
+            branch_jobs: fares.get(&view.id).map(|fares| fares.branch_jobs),
         })
         .collect()
 }

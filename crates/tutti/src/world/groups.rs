@@ -309,6 +309,10 @@ impl Hierarchy {
         }
     }
 
+    pub(crate) fn cpu_usage(&self) -> Result<CpuUsage> {
+        self.group().cpu_usage()
+    }
+
     pub(crate) fn limits(&self) -> LimitSupport {
         match self {
             Self::Real(hierarchy, _) => hierarchy.limits(),

@@ -116,6 +116,9 @@ fn json_has_the_documented_keys() {
         "parent",
         "depth",
         "clock_error_ns",
+        "foreign_milli",
+        "branch_nodes",
+        "branch_jobs",
     ];
     check_keys(&json(&["nodes", "--json"]), &node_keys);
     let params = json(&["params", "--json"]);

@@ -78,6 +78,27 @@ fn two_clusters_on_the_same_machines_do_not_disturb_each_other() {
 }
 
 #[test]
+fn the_jobs_of_one_cluster_are_foreign_to_another() {
+    let bed = Bed::up(1, &[0]);
+    let other = Other { bed: &bed, nodes: 1 };
+    other.tutti(1, &["up", "--listen", "10.77.0.1", "--trust-root"]).expect(0);
+    let spin = ["-n", "1", "-o", "/dev/null", "--", "sh", "-c", "while :; do :; done"];
+    let spin = [&["submit", "--parsable"], &spin[..]].concat();
+    let job = bed.tutti(1, &spin).expect(0).text().trim().to_owned();
+    let foreign = |done: Done| done.expect(0).json()[0]["foreign_milli"].as_u64();
+    // Whatever else runs on this machine is foreign to both; the job to one of them.
+    eventually("it is foreign to the other alone", || {
+        let own = foreign(bed.tutti(1, &["nodes", "--json"]))?;
+        let others = foreign(other.tutti(1, &["nodes", "--json"]))?;
+        (others >= own + 300).then_some(())
+    });
+    let table = other.tutti(1, &["nodes"]).expect(0).text();
+    assert!(table.contains("FOREIGN"), "{table}");
+    assert_eq!(other.tutti(1, &["nodes", "--json"]).expect(0).json()[0]["jobs"], 0);
+    bed.tutti(1, &["cancel", "--now", &job]).expect(0);
+}
+
+#[test]
 fn over_a_slow_way_jobs_start_and_switch_as_they_are_to() {
     let bed = Bed::up_slow(3, Duration::from_millis(20));
     let errors = || {

@@ -1,0 +1,165 @@
+//! Questions to agents, on behalf of clients that get one reply when all have answered.
+
+use super::driver::Driver;
+use super::report;
+use super::upgrade::{answer_of_ended, failure};
+use std::collections::{BTreeMap, BTreeSet};
+use tutti_core::{ClusterTime, JobId, Nanos, NodeId};
+use tutti_wire::launch::Usage;
+use tutti_wire::local::Reply;
+use tutti_wire::report::{AgentStatus, TaskReport};
+use tutti_wire::tree::{Answer, Fares, Question, ToAgent};
+
+/// How long `tutti nodes` waits for what nodes say of themselves: it is asked most of all when one of them hangs.
+const FARES_PATIENCE: Nanos = Nanos::from_millis(500);
+
+/// Questions to agents that wait for their answers.
+#[derive(Default)]
+pub(super) struct Questions {
+    next: u64,
+    open: BTreeMap<u64, Open>,
+}
+
+struct Open {
+    client: u64,
+    question: Question,
+    /// Nodes that have not answered.
+    missing: BTreeSet<NodeId>,
+    answers: Vec<(NodeId, Answer)>,
+    /// When who has not answered is left out.
+    until: ClusterTime,
+}
+
+impl Questions {
+    /// Whether this client waits for an answer.
+    pub(super) fn is_open_for(&self, client: u64) -> bool {
+        self.open.values().any(|open| open.client == client)
+    }
+
+    /// When the first is answered with what there is.
+    pub(super) fn due(&self) -> ClusterTime {
+        self.open.values().map(|open| open.until).min().unwrap_or(ClusterTime::NEVER)
+    }
+}
+
+impl Driver {
+    /// Asks these nodes, on behalf of a client that gets one reply when all have answered.
+    pub(super) fn ask(&mut self, client: u64, nodes: &[NodeId], question: &Question) {
+        let query = self.questions.next;
+        self.questions.next += 1;
+        let (missing, answers) = (BTreeSet::new(), Vec::new());
+        let until = match question {
+            Question::Fares => self.now() + FARES_PATIENCE,
+            _ => ClusterTime::NEVER,
+        };
+        let mut open = Open { client, question: question.clone(), missing, answers, until };
+        for &node in nodes {
+            if self.nodes.get(&node).is_some_and(|entry| entry.agent.is_some()) {
+                open.missing.insert(node);
+            } else {
+                let name = self.node_name(node);
+                open.answers.push((node, Answer::Failed(format!("node {name} has no agent now"))));
+            }
+        }
+        let asked = open.missing.iter().copied().collect();
+        self.tell_nodes(asked, ToAgent::Ask { query, question: question.clone() });
+        self.questions.open.insert(query, open);
+        self.close_answered();
+    }
+
+    pub(super) fn on_answer(&mut self, query: u64, node: NodeId, answer: Answer) {
+        if let Some(open) = self.questions.open.get_mut(&query)
+            && open.missing.remove(&node)
+        {
+            open.answers.push((node, answer));
+        }
+        self.close_answered();
+    }
+
+    pub(super) fn answer_for_lost(&mut self, node: NodeId) {
+        for open in self.questions.open.values_mut() {
+            if open.missing.remove(&node) {
+                open.answers.push((node, answer_of_ended(&open.question)));
+            }
+        }
+        self.close_answered();
+    }
+
+    /// Gives up those who have had their time.
+    pub(super) fn close_overdue(&mut self, now: ClusterTime) {
+        for open in self.questions.open.values_mut().filter(|open| open.until <= now) {
+            open.missing.clear();
+        }
+        self.close_answered();
+    }
+
+    fn close_answered(&mut self) {
+        let done: Vec<u64> = self
+            .questions
+            .open
+            .iter()
+            .filter(|(_, open)| open.missing.is_empty())
+            .map(|(&query, _)| query)
+            .collect();
+        for query in done {
+            if let Some(mut open) = self.questions.open.remove(&query) {
+                open.answers.sort_by_key(|(node, _)| *node);
+                let reply = match open.question {
+                    Question::Usages => self.jobs_with(open.answers),
+                    Question::Fares => self.nodes_with(open.answers),
+                    _ => self.merge(&open.question, open.answers),
+                };
+                self.note_part(&open.question, reply == Reply::Done);
+                self.reply(open.client, &reply);
+            }
+        }
+    }
+
+    /// What a node does not tell is left out: it has no agent just now.
+    fn jobs_with(&self, answers: Vec<(NodeId, Answer)>) -> Reply {
+        let mut usages: BTreeMap<JobId, Usage> = BTreeMap::new();
+        for (_, answer) in answers {
+            let Answer::Usages(of_node) = answer else { continue };
+            for (job, usage) in of_node {
+                usages.entry(job).or_default().add(&usage);
+            }
+        }
+        Reply::Jobs(report::jobs(self, true, &usages))
+    }
+
+    /// As above.
+    fn nodes_with(&self, answers: Vec<(NodeId, Answer)>) -> Reply {
+        let fares = |(node, answer)| match answer {
+            Answer::Fares(fares) => Some((node, fares)),
+            _ => None,
+        };
+        let fares: BTreeMap<NodeId, Fares> = answers.into_iter().filter_map(fares).collect();
+        Reply::Nodes(report::nodes(self, &fares))
+    }
+
+    fn merge(&self, question: &Question, answers: Vec<(NodeId, Answer)>) -> Reply {
+        let mut switches = Vec::new();
+        let mut statuses: Vec<AgentStatus> = Vec::new();
+        let mut tasks: Option<Vec<TaskReport>> = None;
+        for (node, answer) in answers {
+            match answer {
+                Answer::Switches(records) => switches.push((self.node_name(node), records)),
+                Answer::Status(status) => statuses.push(status),
+                Answer::Tasks(found) => tasks.get_or_insert_default().extend(found),
+                Answer::Done | Answer::Usages(_) | Answer::Fares(_) => {}
+                Answer::Failed(reason) => return failure(question, reason).failed(),
+            }
+        }
+        if let Some(mut tasks) = tasks {
+            tasks.sort_by_key(|task| (task.job, task.rank));
+            return Reply::Tasks(tasks);
+        }
+        if !statuses.is_empty() {
+            return Reply::Status(report::status(self, statuses));
+        }
+        if !switches.is_empty() {
+            return Reply::Switches(switches);
+        }
+        Reply::Done
+    }
+}
