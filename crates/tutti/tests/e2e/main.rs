@@ -23,6 +23,7 @@ mod escape;
 mod exit;
 mod faults;
 mod faults_by_steps;
+mod frames;
 mod fugitives;
 mod harness;
 mod hostile;

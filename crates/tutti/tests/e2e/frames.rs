@@ -1,0 +1,131 @@
+//! Jobs come and end while gangs take turns on several nodes: what each node made of the changes, by its own record.
+
+use crate::cluster::Bed;
+use crate::harness::eventually;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A turn, in nanoseconds.
+const TURN: u64 = 50_000_000;
+
+/// As long as a job waits that has a turn in each frame of four, whatever comes and goes.
+const THREE_TURNS: u64 = 3 * TURN;
+
+/// From when to when a job ran, by when that was due.
+type Turns = Vec<(u64, u64)>;
+
+/// The jobs that a switch names.
+fn jobs(record: &Value, which: &str) -> BTreeSet<u64> {
+    record[which].as_array().unwrap().iter().map(|job| job.as_u64().unwrap()).collect()
+}
+
+/// The turns that each job had on a node, those that are over. Checks that no two jobs had the node at once:
+/// all are jobs with the node to themselves.
+fn turns(records: &[Value]) -> BTreeMap<u64, Turns> {
+    let (mut running, mut turns) = (BTreeMap::new(), BTreeMap::<u64, Turns>::new());
+    for (index, record) in records.iter().enumerate() {
+        let due = record["due_ns"].as_u64().unwrap();
+        for job in jobs(record, "left") {
+            // Who begins in his turn is not switched to.
+            if let Some(since) = running.remove(&job) {
+                turns.entry(job).or_default().push((since, due));
+            }
+        }
+        let came = jobs(record, "came");
+        // Who has not left has ended in his turn: nothing more is heard of him.
+        let later = |job: u64| {
+            let named =
+                |it: &Value| ["left", "came"].iter().any(|which| jobs(it, which).contains(&job));
+            records[index + 1..].iter().any(named)
+        };
+        running.retain(|&job, _| came.is_empty() || later(job));
+        running.extend(came.into_iter().map(|job| (job, due)));
+        assert!(running.len() <= 1, "{running:?} have the node at once: {record}");
+    }
+    turns
+}
+
+/// The turns of each job on each node.
+fn all_turns(bed: &Bed) -> BTreeMap<String, BTreeMap<u64, Turns>> {
+    let Value::Array(nodes) = bed.tutti(2, &["switches", "-n", "3000", "--json"]).expect(0).json()
+    else {
+        panic!("no list of switches")
+    };
+    let of_node =
+        |node: &Value| (node[0].as_str().unwrap().to_owned(), turns(node[1].as_array().unwrap()));
+    nodes.iter().map(of_node).collect()
+}
+
+/// The longest that a job stood still between two of its turns.
+fn longest_wait(turns: &Turns) -> u64 {
+    turns.windows(2).map(|pair| pair[1].0 - pair[0].1).max().unwrap()
+}
+
+/// The longest that one of these jobs had a node while another of them had another.
+fn apart(nodes: &BTreeMap<String, BTreeMap<u64, Turns>>, stays: [u64; 3]) -> u64 {
+    let of = |job: u64| nodes.values().flat_map(move |turns| turns[&job].iter());
+    let common = |a: &(u64, u64), b: &(u64, u64)| a.1.min(b.1).saturating_sub(a.0.max(b.0));
+    let together = |one: u64, other: u64| {
+        of(one).flat_map(move |a| of(other).map(move |b| common(a, b))).max()
+    };
+    let [a, b, c] = stays;
+    [together(a, b), together(a, c), together(b, c)].into_iter().flatten().max().unwrap()
+}
+
+/// Three jobs that stay, and others that come and end beside them, four rows at most; the three.
+fn come_and_go(bed: &Bed, lead: &str) -> [u64; 3] {
+    bed.tutti(1, &["params", "quantum=50ms", "rows=8", &format!("lead={lead}")]).expect(0);
+    let all = ["-N", "3", "--exclusive"];
+    let stays = [(); 3].map(|()| {
+        let job =
+            [&["submit", "--parsable", "-o", "/dev/null"][..], &all, &["sleep", &bed.audit.nap]];
+        bed.tutti(1, &job.concat()).expect(0).text().trim().parse().unwrap()
+    });
+    let switched = || {
+        let nodes = all_turns(bed);
+        let has_turns = |turns: &BTreeMap<u64, Turns>| {
+            stays.iter().all(|job| turns.get(job).is_some_and(|turns| turns.len() >= 4))
+        };
+        (nodes.len() == 3 && nodes.values().all(has_turns)).then_some(())
+    };
+    eventually("they take turns everywhere", switched);
+    for from in [1, 2, 3, 1] {
+        bed.tutti(from, &[&["run"], &all[..], &["sleep", "0.2"]].concat()).expect(0);
+    }
+    stays
+}
+
+fn end(bed: &Bed, jobs: [u64; 3]) {
+    let jobs = jobs.map(|job| job.to_string());
+    let jobs = jobs.iter().map(String::as_str);
+    bed.tutti(1, &["cancel", "--now"].into_iter().chain(jobs).collect::<Vec<_>>()).expect(0);
+}
+
+#[test]
+fn jobs_that_come_and_end_cost_no_node_a_turn_and_no_two_jobs_one() {
+    let bed = Bed::up(3, &[9000, 0, 3600]);
+    // Told so far ahead, a change is in effect at the same moment everywhere: that of an end, which happens in the last
+    // turn of a frame, in the middle of the second.
+    let stays = come_and_go(&bed, "1100ms");
+    let nodes = all_turns(&bed);
+    for (node, turns) in &nodes {
+        for job in stays {
+            let wait = longest_wait(&turns[&job]);
+            assert!(wait <= THREE_TURNS, "{job} stood still on {node} for {wait} ns: {turns:?}");
+        }
+    }
+    assert_eq!(apart(&nodes, stays), 0, "{nodes:?}");
+    end(&bed, stays);
+    // As it is by default, each node changes over when it hears of it: no turn is lost for that, either.
+    let stays = come_and_go(&bed, "0s");
+    for (node, turns) in all_turns(&bed) {
+        for job in stays {
+            let wait = longest_wait(&turns[&job]);
+            assert!(
+                wait <= THREE_TURNS + TURN,
+                "{job} stood still on {node} for {wait} ns: {turns:?}"
+            );
+        }
+    }
+    end(&bed, stays);
+}
