@@ -131,6 +131,12 @@ fn a_node_whose_daemons_stand_still_for_a_while_loses_nothing() {
     let counting = bed.start(2, &["run", "-N", "3", "--exclusive", "--", "sh", "-c", count]);
     eventually("all count", || (counting.out().lines().count() > 30).then_some(()));
     bed.node(3).freeze(true);
+    // Who asks for the nodes is not kept waiting by one of them.
+    let nodes = bed.tutti(1, &["nodes", "--json"]).expect(0).json();
+    assert_eq!(
+        [&nodes[1]["branch_jobs"], &nodes[2]["branch_jobs"]],
+        [&Value::from(2), &Value::Null]
+    );
     within(LONG, "it is missed", || (bed.states()["n3"] == "unreachable").then_some(()));
     bed.node(3).freeze(false);
     within(LONG, "it is back", || (bed.states()["n3"] == "up").then_some(()));

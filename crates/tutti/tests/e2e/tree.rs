@@ -85,13 +85,38 @@ fn nodes_join_below_each_other_and_run_as_if_they_did_not() {
     let trapped = bed.start(leaf, &["run", "-n", "14", "--", "sh", "-c", script]);
     eventually("all are ready", || (trapped.out().lines().count() == 14).then_some(()));
     let job = latest_job(&bed);
+    check_branches(&bed, 1);
     bed.tutti(1, &["signal", "USR1", &job]).expect(0);
     trapped.wait().expect(9);
+    check_branches(&bed, 0);
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi");
     let ring = compile("mpicc.mpich", &sources.join("ring.c"), "ring-tree");
     let ring = ring.display().to_string();
     let done = bed.tutti(leaf, &["run", "-n", "14", &ring, "20"]).expect(0);
     assert!(done.text().contains("14 ranks, 20 rounds, ok"), "{}", done.text());
+}
+
+/// Every node knows how many are below it, and that these have parts of so many jobs: all jobs are on all nodes.
+#[track_caller]
+fn check_branches(bed: &Bed, jobs: u64) {
+    let places = places(bed);
+    let parents = |name: &str| {
+        let next = |at: &String| Some(places[at].0.clone()).filter(|parent| !parent.is_empty());
+        std::iter::successors(next(&name.to_owned()), next).collect::<Vec<_>>()
+    };
+    let below = |name: &str| {
+        let is_below = |other: &&String| parents(other).iter().any(|parent| parent == name);
+        places.keys().filter(is_below).count() as u64
+    };
+    let Value::Array(nodes) = bed.tutti(1, &["nodes", "--json"]).expect(0).json() else { panic!() };
+    for node in &nodes {
+        let nodes = below(node["name"].as_str().unwrap());
+        let told = (node["branch_nodes"].as_u64(), node["branch_jobs"].as_u64());
+        assert_eq!(told, (Some(nodes), Some(jobs)), "{node}");
+    }
+    let table = bed.tutti(1, &["nodes"]).expect(0).text();
+    let counted = if jobs == 1 { "1 job" } else { "0 jobs" };
+    assert_eq!(table.matches(&format!("2 nodes, {counted}")).count(), 2, "{table}");
 }
 
 fn latest_job(bed: &Bed) -> String {
