@@ -25,6 +25,8 @@ pub(super) struct Candidates {
     unreachable: Vec<(String, u64)>,
     /// How often somebody was asked since there was a parent.
     asks: usize,
+    /// How often one has sent us to the next, since the root was asked without having been sent.
+    sendings: usize,
 }
 
 impl Candidates {
@@ -41,6 +43,10 @@ impl Candidates {
             self.unreachable.clear();
         }
         let next = self.good().or_else(|| self.root(self.asks));
+        // The root has no name here.
+        if self.sent.is_none() && next.as_ref().is_some_and(|next| next.name.is_empty()) {
+            self.sendings = 0;
+        }
         self.asks += 1;
         self.sent = None;
         self.asked.clone_from(&next);
@@ -65,7 +71,8 @@ impl Candidates {
 
     /// Who was asked knows another. Whether to go there: not if it goes on so without an end.
     pub(super) fn sent_to(&mut self, contact: Contact) -> bool {
-        let goes_on = self.asks <= DEPTH_MAX;
+        self.sendings += 1;
+        let goes_on = self.sendings <= DEPTH_MAX;
         self.sent = Some(contact).filter(|_| goes_on);
         goes_on
     }
@@ -78,7 +85,7 @@ impl Candidates {
             return false;
         }
         self.above = above;
-        self.asks = 0;
+        (self.asks, self.sendings) = (0, 0);
         true
     }
 
@@ -163,6 +170,18 @@ mod tests {
         assert_eq!(asked(&mut candidates, 0), "a", "sent where it has just been");
         assert!(candidates.sent_to(at("b")));
         assert_eq!(asked(&mut candidates, UNREACHABLE_NS), "b", "it may be there again");
+    }
+
+    #[test]
+    fn who_was_turned_away_for_long_goes_where_he_is_sent_in_the_end() {
+        let mut candidates = Candidates::new(vec!["root".into()]);
+        for _ in 0..2 * DEPTH_MAX {
+            assert_eq!(asked(&mut candidates, 0), "root");
+            candidates.failed(0);
+        }
+        assert_eq!(asked(&mut candidates, 0), "root");
+        assert!(candidates.sent_to(at("a")));
+        assert_eq!(asked(&mut candidates, 0), "a");
     }
 
     #[test]
