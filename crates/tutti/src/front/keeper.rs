@@ -34,8 +34,9 @@ pub(super) const PATIENCE_AT_END: Duration = Duration::from_secs(5);
 /// later than the end, which no output holds up.
 const PATIENCE_UNATTACHED: Duration = Duration::from_secs(1);
 
-/// How often.
+/// How often; and once it has been away for longer than a moment.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
+const RETRY_LATER: Duration = Duration::from_millis(500);
 
 /// A node that is away for longer is worth a word.
 const REMARK_AFTER: Duration = Duration::from_secs(3);
@@ -226,7 +227,8 @@ impl Keeper {
                 None => say!("tutti: job {job} waits for the keeper of this node, which is gone"),
             }
         }
-        if self.link.is_none() && away.tried.elapsed() > RETRY {
+        let wait = if away.is_said { RETRY_LATER } else { RETRY };
+        if self.link.is_none() && away.tried.elapsed() > wait {
             away.tried = Instant::now();
             if let Ok(mut link) = dial(&self.at) {
                 let received = self.far.map(|_| self.received);

@@ -17,6 +17,8 @@ use tutti_wire::local::KeeperAt;
 const PATIENCE_NS: u64 = 100_000_000_000;
 const PATIENCE_AT_END_NS: u64 = 5_000_000_000;
 const RETRY_NS: u64 = 100_000_000;
+const RETRY_LATER_NS: u64 = 500_000_000;
+const LATER_NS: u64 = 3_000_000_000;
 
 struct Keeper {
     at: KeeperAt,
@@ -104,8 +106,12 @@ impl Front {
 
     /// When to look again though nothing comes.
     pub(super) fn due_ns(&self, now_ns: u64) -> Option<u64> {
-        let waits = |keeper: &Keeper| !keeper.is_over && keeper.away_since_ns.is_some();
-        self.keepers.iter().any(waits).then_some(now_ns + RETRY_NS)
+        let waits = |keeper: &&Keeper| !keeper.is_over;
+        let waiting = self.keepers.iter().filter(waits);
+        let retry_ns = waiting
+            .filter_map(|keeper| keeper.away_since_ns)
+            .map(|since_ns| retry_ns(since_ns, now_ns));
+        retry_ns.min().map(|retry_ns| now_ns + retry_ns)
     }
 
     pub(super) fn step(&mut self, now_ns: u64) {
@@ -219,9 +225,15 @@ impl Front {
     }
 }
 
+/// How long one waits between two attempts to reach a keeper that is away since then.
+const fn retry_ns(since_ns: u64, now_ns: u64) -> u64 {
+    if now_ns.saturating_sub(since_ns) > LATER_NS { RETRY_LATER_NS } else { RETRY_NS }
+}
+
 impl Keeper {
     fn look_for(&mut self, job: JobId, now_ns: u64) {
-        if self.link.is_some() || now_ns < self.tried_ns + RETRY_NS && self.tried_ns > 0 {
+        let retry_ns = self.away_since_ns.map_or(RETRY_NS, |since_ns| retry_ns(since_ns, now_ns));
+        if self.link.is_some() || now_ns < self.tried_ns + retry_ns && self.tried_ns > 0 {
             return;
         }
         self.tried_ns = now_ns.max(1);
