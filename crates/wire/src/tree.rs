@@ -242,4 +242,6 @@ pub enum FromAgent {
         /// The answer.
         answer: Answer,
     },
+    /// The node has another keeper, with this number; what went with the one before was reported.
+    Keeper(u64),
 }

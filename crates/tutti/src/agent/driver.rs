@@ -777,7 +777,7 @@ impl Agent {
 
     /// A keeper that was there before this agent holds jobs to adopt; one that is new has lost all.
     fn on_keeper_welcome(&mut self, incarnation: u64, held: Vec<HeldJob>) {
-        self.keeper_incarnation = Some(incarnation);
+        let is_another = self.keeper_incarnation.replace(incarnation) != Some(incarnation);
         let held_ids: BTreeSet<JobId> = held.iter().map(|job| job.launch.job).collect();
         let lost: Vec<JobId> =
             self.jobs.keys().filter(|job| !held_ids.contains(job)).copied().collect();
@@ -789,6 +789,9 @@ impl Agent {
         }
         self.former = Former::Known;
         self.remove_strange_groups();
+        if is_another {
+            self.tell_controller(FromAgent::Keeper(incarnation));
+        }
         if !self.tree.has_parent() {
             self.connect();
         }

@@ -280,6 +280,12 @@ impl Driver {
             FromAgent::Leaving => self.on_leaving(node),
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
             FromAgent::Answer { query, answer } => self.on_answer(query, node, answer),
+            FromAgent::Keeper(incarnation) => {
+                if let Some(entry) = self.nodes.get_mut(&node) {
+                    entry.keeper = Some(incarnation);
+                }
+                self.note_keeper(node);
+            }
             FromAgent::Join(_) => {
                 say!("tutti controller: node {} joined twice; ignored", self.node_name(node));
             }
