@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use tutti_core::{ClusterTime, Nanos};
 use tutti_wire::branch::ClockReply;
 
-/// Exchanges that are kept: the quickest of a quarter of a minute is quick, also on a busy network.
+/// Exchanges that are kept: the quickest of a quarter of a minute, or of a whole one, is quick, also on a busy network.
 const SAMPLES_MAX: usize = 16;
 
 /// How far crystals drift apart at most, in parts per thousand million: they are made for 50, and two
@@ -43,12 +43,13 @@ const ASK_FIRST_COUNT: u32 = 8;
 const ASK_DOUBLED_MAX: u32 = 9;
 const ASK_EVERY_NS: u64 = 1_000_000_000;
 
-/// The same where no job depends on it, at most, and by which part of a lease: it must not be over when a job
-/// comes.
-const ASK_IDLE_NS: u64 = 4_000_000_000;
+/// The same once the drift is known, at most: not much less often than a neighbour is to be heard.
+const ASK_CALM_NS: u64 = 4_000_000_000;
+
+/// By which part of a lease to ask where no job depends on it: it must not be over when a job comes.
 const ASK_IDLE_PART: u64 = 4;
 
-/// By which part of a lease to ask where jobs depend on it: what is passed on grows older from level to level.
+/// The same where jobs depend on it: what is passed on grows older from level to level.
 const ASK_BUSY_PART: u64 = 8;
 
 /// What depends on the answers.
@@ -62,12 +63,14 @@ pub(super) enum Need {
     Jobs,
 }
 
-/// How often to ask, while leases are so long.
-pub(super) fn ask_every_ns(need: Need, lease: Nanos) -> u64 {
+/// How often to ask, while leases are so long, and the error of the time doubles only in so long: where anything
+/// depends on the time, it is to be about as good as it can be.
+pub(super) fn ask_every_ns(need: Need, lease: Nanos, doubles_ns: u64) -> u64 {
+    let busy_ns = (lease.0 / ASK_BUSY_PART).min(doubles_ns.clamp(ASK_EVERY_NS, ASK_CALM_NS));
     match need {
-        Need::Idle => (lease.0 / ASK_IDLE_PART).clamp(ASK_EVERY_NS, ASK_IDLE_NS),
-        Need::Jobs if lease > Nanos::ZERO => (lease.0 / ASK_BUSY_PART).min(ASK_EVERY_NS),
-        Need::Jobs | Need::Below => ASK_EVERY_NS,
+        Need::Idle => (lease.0 / ASK_IDLE_PART).clamp(ASK_EVERY_NS, ASK_CALM_NS),
+        Need::Jobs if lease > Nanos::ZERO => busy_ns,
+        Need::Jobs | Need::Below => busy_ns.max(ASK_EVERY_NS),
     }
 }
 
@@ -206,6 +209,8 @@ fn share(ns: u64, ppb: i64) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Estimator {
     samples: VecDeque<Sample>,
+    /// The one of them with the least error, now and until there is another: all errors grow alike.
+    best: Option<Sample>,
     /// A quick exchange of long ago, for the drift.
     anchor: Option<Sample>,
     drift_ppb: Option<i64>,
@@ -243,6 +248,12 @@ impl Estimator {
         self.ask_at_ns = own_ns + wait;
     }
 
+    /// How long it takes until what is not known of the drift doubles the error that the best exchange has.
+    pub(super) fn doubles_ns(&self) -> u64 {
+        let error_ns = self.samples.iter().map(|sample| sample.error_ns).min().unwrap_or(0);
+        error_ns.saturating_mul(1_000_000_000 / DRIFT_PPB_KNOWN.unsigned_abs())
+    }
+
     /// From now on it is to be asked so often at least.
     pub(super) fn hurry(&mut self, every_ns: u64) {
         self.ask_at_ns = self.ask_at_ns.min(self.asked_ns.saturating_add(every_ns));
@@ -272,14 +283,16 @@ impl Estimator {
         self.unanswered_since_ns = None;
         if self.is_excluded(&sample) {
             self.samples.clear();
+            self.best = None;
             self.anchor = None;
         }
         if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();
         }
         self.samples.push_back(sample);
+        self.find_best(own_ns);
         self.measure_drift(own_ns);
-        let best = self.best(own_ns)?;
+        let best = self.best?;
         let (base_ns, offset_ns) = (best.at_ns, best.offset_ns);
         Some(Correction { base_ns, offset_ns, drift_ppb: self.drift_ppb.unwrap_or(0) })
     }
@@ -288,15 +301,16 @@ impl Estimator {
         if self.drift_ppb.is_some() { DRIFT_PPB_KNOWN } else { DRIFT_PPB_MAX }
     }
 
-    fn best(&self, own_ns: u64) -> Option<Sample> {
+    fn find_best(&mut self, own_ns: u64) {
         let drift = self.uncertainty_ppb();
-        self.samples.iter().copied().min_by_key(|sample| sample.error_at(own_ns, drift))
+        self.best =
+            self.samples.iter().copied().min_by_key(|sample| sample.error_at(own_ns, drift));
     }
 
     /// Whether this can't be the same time as that of the exchanges before.
     fn is_excluded(&self, sample: &Sample) -> bool {
         let drift = self.uncertainty_ppb();
-        self.best(sample.at_ns).is_some_and(|best| {
+        self.best.is_some_and(|best| {
             let before = Correction {
                 base_ns: best.at_ns,
                 offset_ns: best.offset_ns,
@@ -312,7 +326,7 @@ impl Estimator {
     /// The slope from the anchor to the best exchange of late. It is taken only where their errors
     /// leave it better known than it was.
     fn measure_drift(&mut self, own_ns: u64) {
-        let Some(best) = self.best(own_ns) else { return };
+        let Some(best) = self.best else { return };
         let Some(anchor) = self.anchor else {
             self.anchor = Some(best);
             return;
@@ -330,7 +344,12 @@ impl Estimator {
         let doubt = u128::from(best.error_ns + anchor.error_ns) * 1_000_000_000 / u128::from(apart);
         if doubt <= u128::from(DRIFT_PPB_KNOWN.unsigned_abs()) {
             let slope = i64::try_from(slope).unwrap_or(0);
+            let was_known = self.drift_ppb.is_some();
             self.drift_ppb = Some(slope.clamp(-DRIFT_PPB_MAX, DRIFT_PPB_MAX));
+            if !was_known {
+                // Errors grow more slowly from now on.
+                self.find_best(own_ns);
+            }
             // Temperatures change: the slope is that of the last minutes, not of the whole time.
             if apart > 64 * BASELINE_NS {
                 self.anchor = Some(best);
@@ -341,7 +360,7 @@ impl Estimator {
     /// How far off cluster time may be here; `None` before the first answer.
     pub(super) fn error(&self, own_ns: u64) -> Option<Nanos> {
         let drift = self.uncertainty_ppb();
-        self.best(own_ns).map(|best| Nanos(best.error_at(own_ns, drift)))
+        self.best.map(|best| Nanos(best.error_at(own_ns, drift)))
     }
 }
 
@@ -502,7 +521,7 @@ mod tests {
     fn where_nothing_depends_on_it_the_parent_is_asked_less_often_once_the_drift_is_known() {
         let mut estimator = Estimator::default();
         let (mut own, lease) = (1 << 40, Nanos::from_secs(12));
-        let idle = ask_every_ns(Need::Idle, lease);
+        let idle = ask_every_ns(Need::Idle, lease, 0);
         let exchanged = |estimator: &mut Estimator, own: u64| {
             estimator.asked(own, idle);
             let (reply, came) = exchange(own, 5, 30_000, (1000, 1000));
@@ -518,20 +537,41 @@ mod tests {
             own = estimator.due_ns();
         }
         assert_eq!(exchanged(&mut estimator, own), 3 * ASK_EVERY_NS, "a quarter of the lease");
-        estimator.hurry(ask_every_ns(Need::Jobs, lease));
+        assert_eq!(
+            estimator.doubles_ns(),
+            1001 * 200_000,
+            "what is known to a microsecond is known for a moment"
+        );
+        estimator.hurry(ask_every_ns(Need::Jobs, lease, estimator.doubles_ns()));
         assert_eq!(estimator.due_ns(), own + ASK_EVERY_NS, "a job has come");
         // Who does not answer is asked again soon.
         for after in [0, 3, 4, 5] {
             estimator.asked(own + after * ASK_EVERY_NS, idle);
         }
         assert_eq!(estimator.due_ns(), own + 6 * ASK_EVERY_NS);
-        let idle = |seconds| ask_every_ns(Need::Idle, Nanos::from_secs(seconds));
-        assert_eq!([1, 60].map(idle), [ASK_EVERY_NS, ASK_IDLE_NS]);
-        let busy = |seconds| ask_every_ns(Need::Jobs, Nanos::from_secs(seconds));
+    }
+
+    #[test]
+    fn the_parent_is_asked_as_often_as_leases_and_the_error_of_the_time_want_it() {
+        let every =
+            |need, seconds, doubles_ns| ask_every_ns(need, Nanos::from_secs(seconds), doubles_ns);
+        let ns = [0, 3 * ASK_EVERY_NS, 9 * ASK_EVERY_NS];
+        assert_eq!([1, 60].map(|lease| every(Need::Idle, lease, 0)), [ASK_EVERY_NS, ASK_CALM_NS]);
+        let part_ns = ASK_EVERY_NS / 4;
         assert_eq!(
-            [2, 60].map(busy),
-            [ASK_EVERY_NS / 4, ASK_EVERY_NS],
+            ns.map(|ns| every(Need::Jobs, 2, ns)),
+            [part_ns; 3],
             "leases don't end on their way"
+        );
+        assert_eq!(ns.map(|ns| every(Need::Below, 2, ns)), [ASK_EVERY_NS; 3]);
+        let calm = [ASK_EVERY_NS, 3 * ASK_EVERY_NS, ASK_CALM_NS];
+        assert_eq!(ns.map(|ns| every(Need::Jobs, 60, ns)), calm, "so good is the time");
+        assert_eq!(ns.map(|ns| every(Need::Below, 60, ns)), calm);
+        assert_eq!(every(Need::Jobs, 16, ns[2]), 2 * ASK_EVERY_NS, "an eighth of the lease");
+        assert_eq!(
+            every(Need::Jobs, 0, ns[2]),
+            ASK_EVERY_NS,
+            "nobody has said how long leases are"
         );
     }
 

@@ -4,7 +4,7 @@ use super::clock::ClusterClock;
 use super::foreign::Foreign;
 use super::ipc;
 use super::job::{Job, grip, group_name, remove_group};
-use super::lease::{Former, Lease};
+use super::lease::{Former, Lease, Told};
 use super::load::LoadReports;
 use super::parts::Ending;
 use super::switch::Switch;
@@ -99,6 +99,8 @@ pub(super) struct Agent {
     pub(super) lease: Lease,
     /// Whether it held when that was last looked at.
     pub(super) lease_held: bool,
+    /// What the keeper knows of it.
+    pub(super) told: Told,
     /// Who looks after what an earlier agent has left.
     pub(super) former: Former,
     pub(super) settings: Settings,
@@ -176,6 +178,7 @@ impl Agent {
             former: Former::new(&lease),
             lease,
             lease_held: false,
+            told: Told::default(),
             tree: Tree::new(TreeOptions::of(&options), clock, &poller),
             poller,
             signals,
@@ -289,6 +292,7 @@ impl Agent {
         self.retry_at_ns = None;
         if self.keeper.is_none() {
             self.keeper = self.dial(&self.options.keeper.clone(), KEEPER);
+            self.told = Told::default();
             if let Some(keeper) = &self.keeper {
                 self.keeper_process = self.watch_end(keeper);
                 self.keeper_pid = tutti_linux::peer::peer_credentials(keeper.stream())

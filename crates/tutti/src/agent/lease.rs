@@ -7,14 +7,16 @@
 //!
 //! The moment is kept on a clock of this machine that also counts while the machine sleeps. Three look at
 //! it: the switch thread, which runs nobody when it is over; the main thread, which moves it on; and the
-//! keeper, which suspends the tasks itself, for the case that the agent is stopped or gone. An agent that has just
-//! begun knows of no jobs before the keeper has told of them; if that does not answer, so that nobody looks after them,
+//! keeper, which suspends the tasks itself, for the case that the agent is stopped or gone. It is not told of each
+//! renewal, which would wake it up for little: by what it knows, tasks are suspended a part of a lease earlier at most.
+//! An agent that has just begun knows of no jobs before the keeper has told of them; if that does not answer, so that nobody looks after them,
 //! the agent suspends what it finds, as far as there are cgroups.
 
 use super::driver::Agent;
 use crate::outside::time::{boottime_ns, monotonic_ns};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tutti_core::Nanos;
 use tutti_wire::keeper::ToKeeper;
 
 /// See the head of the file. No lock: the switch thread reads it.
@@ -68,6 +70,34 @@ impl Lease {
     }
 }
 
+/// By which part of a lease a moment must be later than the one that the keeper knows to be worth telling.
+const TELL_PART: u64 = 4;
+
+/// And it is told of any later one when only so much of a lease is left by what it knows.
+const TELL_LAST_PART: u64 = 2;
+
+/// What the keeper was told last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// Until when tasks may run, by the clock that counts sleep.
+    until_ns: Option<u64>,
+}
+
+impl Told {
+    /// When it is to be told that they may until then, while leases are so long.
+    fn again_ns(self, until_ns: u64, length: Nanos) -> u64 {
+        match self.until_ns {
+            Some(told_ns) if told_ns <= until_ns => {
+                let is_much_later = until_ns - told_ns >= length.0 / TELL_PART;
+                let last_ns = told_ns.saturating_sub(length.0 / TELL_LAST_PART);
+                if is_much_later { 0 } else { last_ns }
+            }
+            // It must not think that they may for longer.
+            Some(_) | None => 0,
+        }
+    }
+}
+
 /// A keeper has so long to tell an agent that has just begun what it holds: longer than it takes the time for, and no
 /// longer than any lease.
 const KEEPER_FIRST_NS: u64 = 1_000_000_000;
@@ -107,7 +137,19 @@ impl Former {
 impl Agent {
     /// When the lease must be looked at, if it is of interest.
     pub(super) fn lease_due_ns(&self) -> Option<u64> {
-        (!self.jobs.is_empty()).then(|| self.lease.look_again_ns())
+        if self.jobs.is_empty() {
+            return None;
+        }
+        let left_ns = self.tell_again_ns().map(|at_ns| at_ns.saturating_sub(boottime_ns()));
+        let tell_ns = left_ns.map(|left_ns| monotonic_ns() + left_ns);
+        tell_ns.into_iter().chain([self.lease.look_again_ns()]).min()
+    }
+
+    /// When the keeper is to be told what the lease is now, by the clock that counts sleep.
+    fn tell_again_ns(&self) -> Option<u64> {
+        let until_ns = self.lease.until_ns().filter(|&until_ns| until_ns > boottime_ns())?;
+        let is_news = self.told.until_ns != Some(until_ns);
+        is_news.then(|| self.told.again_ns(until_ns, self.settings.lease))
     }
 
     /// Suspends what an earlier agent has left running, when the keeper has not told of it in time.
@@ -137,8 +179,13 @@ impl Agent {
                 );
                 // So the keeper need not do it.
                 self.switch.lapse();
+                self.told = Told::default();
                 self.tell_keeper(&ToKeeper::Lease { until_ns: None });
             }
+        }
+        let is_due = |at_ns: u64| at_ns <= boottime_ns();
+        if !self.jobs.is_empty() && self.tell_again_ns().is_some_and(is_due) {
+            self.tell_lease();
         }
     }
 
@@ -158,9 +205,6 @@ impl Agent {
         if had_ended {
             self.switch.look_again();
         }
-        if !self.jobs.is_empty() {
-            self.tell_keeper(&ToKeeper::Lease { until_ns: Some(until_ns) });
-        }
     }
 
     /// The keeper has suspended all jobs, since it was not told that they may run.
@@ -169,11 +213,13 @@ impl Agent {
             [LeaseOver] "tutti agent: nothing was heard of the controller's machine for too long; jobs were suspended"
         );
         self.switch.lapse();
+        self.told = Told::default();
     }
 
-    /// Before the first task of a job can start, the keeper must know how long it may run.
+    /// The keeper is to know how long tasks may run, and so before the first of a job can start.
     pub(super) fn tell_lease(&mut self) {
-        if let Some(until_ns) = self.lease.until_ns() {
+        self.told.until_ns = self.lease.until_ns();
+        if let Some(until_ns) = self.told.until_ns {
             self.tell_keeper(&ToKeeper::Lease { until_ns: Some(until_ns) });
         }
     }
@@ -195,6 +241,17 @@ mod tests {
         lease.end();
         lease.renew(boottime_ns() + 3_600_000_000_000);
         assert!(!lease.holds(), "what was ended is not renewed");
+    }
+
+    #[test]
+    fn the_keeper_is_told_of_what_is_much_later_and_in_time_of_what_is_not() {
+        let length = Nanos::from_secs(40);
+        let at = |seconds: u64| seconds * 1_000_000_000;
+        assert_eq!(Told::default().again_ns(at(100), length), 0, "it knows of none");
+        let told = Told { until_ns: Some(at(100)) };
+        assert_eq!(told.again_ns(at(110), length), 0);
+        assert_eq!(told.again_ns(at(109), length), at(80), "when half of it is left");
+        assert_eq!(told.again_ns(at(99), length), 0, "leases were made shorter");
     }
 
     #[test]

@@ -268,6 +268,7 @@ impl Tree {
         self.fan_out = usize::try_from(settings.fan_out).unwrap_or(usize::MAX).max(1);
         self.lease.lasts(settings.lease);
         self.source = settings.clock;
+        self.estimator.hurry(self.ask_every_ns());
         self.pass_lease_on();
     }
 

@@ -289,7 +289,7 @@ impl Tree {
             (0, _) => Need::Below,
             _ => Need::Jobs,
         };
-        ask_every_ns(need, self.lease.length())
+        ask_every_ns(need, self.lease.length(), self.estimator.doubles_ns())
     }
 
     /// Whether more of streams to the parent would only wait.

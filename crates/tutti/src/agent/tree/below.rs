@@ -20,7 +20,7 @@ use tutti_wire::tree::FromAgent;
 /// Who has come has so long to say where it listens and to be taken, and who was told to go to be gone.
 pub(super) const PATIENCE_NS: u64 = 5_000_000_000;
 
-/// Who is part of the tree asks every second what time it is. One that says nothing for so long is stuck,
+/// Who is part of the tree asks every four seconds at least what time it is. One that says nothing for so long is stuck,
 /// though its kernel may answer for it.
 const SILENCE_NS: u64 = 10_000_000_000;
 
