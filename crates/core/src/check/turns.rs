@@ -12,10 +12,11 @@ use alloc::format;
 use alloc::vec::Vec;
 
 pub(super) fn check(core: &Core, report: &mut Report<'_>) {
-    check_timetables(core, report);
-    check_gangs(core, report);
+    let plans = plans(core);
+    check_timetables(core, &plans, report);
+    check_gangs(core, &plans, report);
     check_shares(core, report);
-    check_accounts(core, report);
+    check_accounts(core, &plans, report);
 }
 
 /// Every node's candidates.
@@ -24,7 +25,7 @@ fn plans(core: &Core) -> BTreeMap<NodeId, NodePlan> {
     nodes.map(|(node, _)| (node, core.node_plan(node))).collect()
 }
 
-fn check_timetables(core: &Core, report: &mut Report<'_>) {
+fn check_timetables(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mut Report<'_>) {
     if core.frame.epoch > core.frame.activates {
         report(Rule::SameFrame, format!("{:?} begins after it activates", core.frame));
     }
@@ -33,7 +34,7 @@ fn check_timetables(core: &Core, report: &mut Report<'_>) {
     if rows.len() != core.frame.slots.len() && !several {
         report(Rule::SameFrame, format!("{:?} has a row twice", core.frame));
     }
-    for (node, plan) in plans(core) {
+    for (&node, plan) in plans {
         let Some(timetable) = core.timetable(node) else {
             report(Rule::SameFrame, format!("node {node} was never sent a timetable"));
             continue;
@@ -54,10 +55,9 @@ fn check_timetables(core: &Core, report: &mut Report<'_>) {
 
 /// A gang's candidate is listed on all its nodes or on none, and no candidate above it, present or
 /// held, can take its processors: so it runs wherever it is present, whatever else is.
-fn check_gangs(core: &Core, report: &mut Report<'_>) {
-    let plans = plans(core);
+fn check_gangs(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mut Report<'_>) {
     let mut listed: BTreeMap<(RowId, JobId), BTreeSet<NodeId>> = BTreeMap::new();
-    for (&node, plan) in &plans {
+    for (&node, plan) in plans {
         for (&row, candidates) in plan {
             let mut above = ProcessorSet::new();
             for candidate in candidates {
@@ -114,7 +114,7 @@ fn check_shares(core: &Core, report: &mut Report<'_>) {
     }
 }
 
-fn check_accounts(core: &Core, report: &mut Report<'_>) {
+fn check_accounts(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mut Report<'_>) {
     let holds = core.migration.leaving.len();
     let residents = core.matrix.seats().count() + core.aside.len();
     if core.ledger.len() + holds != residents || !core.ledger.complete() {
@@ -124,7 +124,6 @@ fn check_accounts(core: &Core, report: &mut Report<'_>) {
     if core.ledger.next_stage() < ClusterTime::NEVER {
         return;
     }
-    let plans = plans(core);
     for (job, seat) in core.matrix.seats() {
         let Some(residence) = core.residence(job) else { continue };
         let mut expected = BTreeSet::new();
