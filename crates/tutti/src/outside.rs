@@ -38,12 +38,19 @@ pub(crate) mod groups {
 pub(crate) mod processes {
     pub(crate) use nix::sys::signal::{kill, killpg};
     pub(crate) use tutti_linux::spawn::Nursery;
+
+    /// What of this process's own tasks must not have.
+    pub(crate) fn unwanted() -> tutti_linux::spawn::Unwanted {
+        tutti_linux::spawn::Unwanted::look_up()
+    }
 }
 
 /// What a machine has.
 #[cfg(not(test))]
 pub(crate) mod hardware {
-    pub(crate) use tutti_linux::proc::{busy_us, memory_total_bytes, online_processors};
+    pub(crate) use tutti_linux::proc::{
+        busy_us, hard_limits, memory_total_bytes, online_processors,
+    };
 }
 
 /// Connections, and whom a daemon can begin one with.

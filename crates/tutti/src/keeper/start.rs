@@ -9,6 +9,7 @@ use super::stdio::{InPipe, OutPipe, input_pipe, output_pipe};
 use super::watch::Watch;
 use crate::link::Interest;
 use crate::outside::groups::Cgroup;
+use crate::outside::processes;
 use nix::errno::Errno;
 use nix::libc;
 use std::ffi::{CString, OsStr};
@@ -85,7 +86,7 @@ impl Job {
 
     /// Each as soon as it is ready: it begins on another processor while the next is made ready here.
     fn start_tasks(&mut self, indices: Range<usize>, context: &mut Context) {
-        let unwanted = Unwanted::look_up();
+        let unwanted = processes::unwanted();
         // Without limits of its own, a task's group has no companion but the job's: all have the same.
         let of_all = self.cgroup.as_ref().filter(|_| !is_limited(&self.launch)).map(companions_of);
         for index in indices {

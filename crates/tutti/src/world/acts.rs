@@ -100,6 +100,7 @@ impl World {
     /// When the disk takes everything again, what it has missed is there a little later.
     fn note_disk(&mut self) {
         let now_ns = self.now_ns;
+        self.launches.lose(now_ns);
         match (self.disk.takes_all(), self.bad_disk_ns) {
             (false, None) => self.bad_disk_ns = Some(now_ns),
             (true, Some(since_ns)) => {

@@ -5,7 +5,7 @@ use super::engine::{HEAD, World};
 use super::machine::{Daemon, at, machine, root_group};
 use super::process::Process;
 use crate::{controller, keeper};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{JobId, LaunchId, OnNodeLoss, Rank, check};
 
 /// So many rounds of the controller are between two looks at all of its state.
@@ -82,8 +82,8 @@ impl World {
     }
 
     /// That a task has run to its end somewhere is forgotten there only when the job's end is on disk (5): a
-    /// controller that did not know of it would begin the job once more. Of a launch after which there was another
-    /// nobody asks.
+    /// controller that did not know of it would begin the job once more. Nobody asks of a launch after which there was
+    /// another, since the job has been queued again; but there is another only when something may have been lost.
     pub(super) fn check_forgotten(&mut self, site: usize) {
         let Some(keeper) = self.keeper(site) else { return };
         let held = keeper.launches();
@@ -92,15 +92,16 @@ impl World {
             self.sites[site].held = held;
             return;
         }
-        for launch in &held {
-            let latest = self.latest.entry(launch.job).or_default();
-            *latest = launch.number.max(*latest);
-        }
+        self.check_founded(&held);
         if let Some(controller) = self.controller() {
             let given_up = &self.sites[site].given_up;
             let is_gone = |launch: &&LaunchId| !held.contains(launch) && !given_up.contains(launch);
+            let requeues = |job: JobId| {
+                let plan = self.users.accepted.get(&job);
+                plan.is_none_or(|plan| plan.on_node_loss == OnNodeLoss::Requeue)
+            };
             let is_latest =
-                |launch: &&LaunchId| self.latest.get(&launch.job) == Some(&launch.number);
+                |launch: &&LaunchId| self.launches.is_latest(**launch) || !requeues(launch.job);
             let gone = before.iter().filter(is_gone).filter(is_latest).map(|launch| launch.job);
             let gone = gone.filter(|job| controller.ended(*job).is_some());
             let (disk, now_ns) = (&self.disk, self.now_ns);
@@ -113,6 +114,22 @@ impl World {
             self.wrong.extend(wrong);
         }
         self.sites[site].held = held;
+    }
+
+    /// A job is launched again only when something of its launch before may have been lost (5).
+    fn check_founded(&mut self, held: &[LaunchId]) {
+        let now_ns = self.now_ns;
+        if self.bad_disk_ns.is_some() {
+            self.launches.lose(now_ns);
+        }
+        for &launch in held {
+            if self.launches.is_unfounded(launch, now_ns) {
+                let (number, job) = (launch.number, launch.job);
+                self.wrong.push(format!(
+                    "launch {number} of job {job} begins at {now_ns}, and nothing was lost of the one before"
+                ));
+            }
+        }
     }
 
     /// When the switch thread has done its work, only those run whom the timetable names (2).
@@ -159,7 +176,8 @@ impl World {
         let Some(controller) = self.controller() else { return };
         let lost = controller.core().nodes().filter(|node| !node.up);
         let site = |name: &str| name.strip_prefix('n').and_then(|number| number.parse().ok());
-        let lost: Vec<usize> = lost.filter_map(|node| site(&node.spec.name)).collect();
+        let lost: BTreeSet<usize> = lost.filter_map(|node| site(&node.spec.name)).collect();
+        self.launches.note_down(lost.clone(), self.now_ns);
         for site in lost {
             let held = self.keeper(site).map(keeper::Stepped::launches).unwrap_or_default();
             self.sites[site].given_up.extend(held);

@@ -4,6 +4,7 @@ use super::checks::Running;
 use super::clock::Clock;
 use super::disk::SimulatedDisk;
 use super::ears::{Ear, Ears};
+use super::launches::Launches;
 use super::machine::{self, Daemon, Machine, Machines, at, machine, name_of, set_now};
 use super::network::{Delivery, Due, Network};
 use super::random::Random;
@@ -17,9 +18,9 @@ use crate::keeper::KeeperOptions;
 use crate::membership::{Membership, Place};
 use crate::{agent, controller, keeper};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap};
 use std::path::PathBuf;
-use tutti_core::{Core, JobId, LaunchId};
+use tutti_core::{Core, LaunchId};
 
 /// The machine with the controller.
 pub(super) const HEAD: usize = 0;
@@ -75,6 +76,8 @@ pub(super) struct Site {
     /// What it held when its node was lost.
     pub(super) given_up: BTreeSet<LaunchId>,
     switch_ns: Option<u64>,
+    /// When its switch thread is to wake up, by its machine's clock, if that was planned.
+    switch_own_ns: Option<u64>,
     processes_ns: Option<u64>,
     /// How much later than others it does everything.
     pub(super) slow_ns: u64,
@@ -97,8 +100,7 @@ pub(super) struct World {
     /// What happened in these times may be forgotten: the power went before it was on disk.
     pub(super) forgotten_ns: Vec<(u64, u64)>,
     pub(super) running: Running,
-    /// The latest launch of each job that any keeper has held.
-    pub(super) latest: BTreeMap<JobId, u32>,
+    pub(super) launches: Launches,
     pub(super) users: Users,
     users_ns: Option<u64>,
     pub(super) script: Script,
@@ -140,7 +142,7 @@ impl World {
             bad_disk_ns: None,
             forgotten_ns: Vec::new(),
             running: Running::default(),
-            latest: BTreeMap::new(),
+            launches: Launches::default(),
             users: Users::new(),
             users_ns: None,
             time_since_ns: 0,
@@ -285,9 +287,11 @@ impl World {
 
     // ------------------------------------------------------------------ waking up
 
-    /// A daemon is to wake up then, if not before.
+    /// A daemon is to wake up then, if not before; one that is stopped when it goes on.
     pub(super) fn wake(&mut self, site: usize, daemon: Daemon, at_ns: u64) {
-        if self.seat(site, daemon).wakes_at(at_ns) {
+        let seat = self.seat(site, daemon);
+        let at_ns = at_ns.max(seat.stopped_until_ns);
+        if seat.wakes_at(at_ns) {
             self.plan(at_ns, What::Wake(site, daemon));
         }
     }
@@ -408,9 +412,12 @@ impl World {
     fn plan_switch(&mut self, site: usize) {
         let Some(agent) = self.agent(site) else { return };
         let own_ns = agent.switch_due_ns();
-        if own_ns == u64::MAX {
+        let site_now = &self.sites[site];
+        let is_planned = site_now.switch_ns.is_some() && site_now.switch_own_ns == Some(own_ns);
+        if own_ns == u64::MAX || is_planned {
             return;
         }
+        self.sites[site].switch_own_ns = Some(own_ns);
         let due_ns = machine(site, |it| it.clock.world_ns(own_ns));
         let late_ns = 2_000 + self.random.below(20_000);
         let at_ns = due_ns.max(self.now_ns) + late_ns;
@@ -562,6 +569,7 @@ impl World {
         }
         if daemon == Daemon::Keeper {
             self.sites[site].held.clear();
+            self.launches.lose(self.now_ns);
         }
         machine(site, |machine| {
             machine.up.insert(daemon, false);
@@ -606,6 +614,7 @@ impl World {
         });
         self.sites[site].switch_ns = None;
         self.sites[site].held.clear();
+        self.launches.lose(self.now_ns);
         self.look_after(site);
         if site == HEAD {
             self.users.vanish();

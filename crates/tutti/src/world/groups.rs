@@ -81,6 +81,7 @@ impl Cgroup {
         super::machine::at(*index, || {
             with_here(|machine, now| {
                 let state = machine.groups.get_mut(path).ok_or_else(|| gone(path))?;
+                machine.is_refrozen |= *state != frozen;
                 *state = frozen;
                 machine.settle(now);
                 Ok(())

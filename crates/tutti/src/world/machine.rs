@@ -50,6 +50,10 @@ pub(super) struct Machine {
     pub(super) knocks: Vec<(Daemon, Stream)>,
     /// Agents of other machines that wait to be let in.
     pub(super) callers: Vec<(usize, Stream)>,
+    /// Whether a group was frozen or thawed since it was last looked at who may run.
+    pub(super) is_refrozen: bool,
+    /// When a process will do something next.
+    due_ns: Option<u64>,
     /// Whether who runs may have changed since that was last looked at.
     pub(super) changed: bool,
     /// What must never be, and was.
@@ -158,7 +162,7 @@ impl Machine {
     pub(super) fn new(index: usize, processors: u32, clock: Clock) -> Self {
         Self {
             clock,
-            is_off: false,
+            is_off: true,
             former: None,
             processors,
             address: format!("{}:7716", name_of(index)),
@@ -170,6 +174,8 @@ impl Machine {
             up: BTreeMap::new(),
             knocks: Vec::new(),
             callers: Vec::new(),
+            is_refrozen: false,
+            due_ns: None,
             changed: false,
             wrong: Vec::new(),
             finished: BTreeMap::new(),
@@ -181,6 +187,7 @@ impl Machine {
         self.groups = BTreeMap::from([(root_group(), false)]);
         self.yielding.clear();
         self.processes.clear();
+        self.due_ns = None;
         self.ended.clear();
         self.up.clear();
         self.former = None;
@@ -249,8 +256,12 @@ impl Machine {
     /// All that has happened to processes up to now; from now on those run that may.
     pub(super) fn settle(&mut self, now_ns: u64) {
         let mut processes = std::mem::take(&mut self.processes);
+        let is_refrozen = std::mem::take(&mut self.is_refrozen);
         processes.retain(|&pid, process| {
-            let may_run = !self.is_frozen(&process.group);
+            if is_refrozen || process.may_run.is_none() {
+                process.may_run = Some(!self.is_frozen(&process.group));
+            }
+            let may_run = process.may_run == Some(true);
             self.changed |= may_run != process.runs();
             match process.go_on(may_run, now_ns) {
                 None => true,
@@ -267,6 +278,7 @@ impl Machine {
                 }
             }
         });
+        self.due_ns = processes.values().filter_map(Process::due_ns).min();
         self.processes = processes;
         if self.changed {
             self.check_processors(now_ns);
@@ -299,8 +311,8 @@ impl Machine {
     }
 
     /// When a process will do something next.
-    pub(super) fn due_ns(&self) -> Option<u64> {
-        self.processes.values().filter_map(Process::due_ns).min()
+    pub(super) const fn due_ns(&self) -> Option<u64> {
+        self.due_ns
     }
 }
 

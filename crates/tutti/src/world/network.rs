@@ -3,7 +3,7 @@
 
 use super::machine::{Dialled, machine};
 use super::random::Random;
-use super::stream::{Stream, pair};
+use super::stream::{Stream, give_back, pair};
 use crate::link::{Interest, Poller, Ready};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{ErrorKind, Write};
@@ -206,7 +206,7 @@ impl Network {
             }
             let Some(stream) = &mut way.ends[to] else { continue };
             match stream.write(&bytes) {
-                Ok(count) if count == bytes.len() => {}
+                Ok(count) if count == bytes.len() => give_back(bytes),
                 Ok(count) => {
                     way.held[to].push_front(bytes[count..].to_vec());
                     self.stuck.insert((id, to));

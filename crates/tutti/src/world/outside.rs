@@ -56,6 +56,7 @@ pub(crate) mod processes {
     use nix::sys::signal::Signal;
     use nix::unistd::Pid;
     use std::io;
+    use std::sync::OnceLock;
     use tutti_linux::spawn::{Child, Spawn, Unwanted};
 
     /// Whether tasks here are nobody the kernel knows.
@@ -77,6 +78,15 @@ pub(crate) mod processes {
         if here().is_some() { kill(pid, signal) } else { nix::sys::signal::killpg(pid, signal) }
     }
 
+    /// Simulated tasks have nothing of this process: what is said of it then is what was found first.
+    pub(crate) fn unwanted() -> Unwanted {
+        static FIRST: OnceLock<Unwanted> = OnceLock::new();
+        match here() {
+            None => Unwanted::look_up(),
+            Some(_) => FIRST.get_or_init(Unwanted::look_up).clone(),
+        }
+    }
+
     /// Where tasks are made.
     pub(crate) struct Nursery(tutti_linux::spawn::Nursery);
 
@@ -94,7 +104,8 @@ pub(crate) mod processes {
 
 /// What a machine has.
 pub(crate) mod hardware {
-    use crate::world::machine::with_here;
+    use crate::world::machine::{here, with_here};
+    use std::sync::OnceLock;
 
     pub(crate) fn online_processors() -> Vec<u32> {
         with_here(|machine, _| (0..machine.processors).collect())
@@ -108,6 +119,19 @@ pub(crate) mod hardware {
 
     pub(crate) fn busy_us() -> tutti_linux::Result<u64> {
         with_here(|_, _| Ok(0)).unwrap_or_else(tutti_linux::proc::busy_us)
+    }
+
+    /// All users of simulated machines are this process, which has the same limits all the time.
+    pub(crate) fn hard_limits(pid: i32, uid: u32) -> tutti_linux::Result<Vec<u64>> {
+        static OWN: OnceLock<Vec<u64>> = OnceLock::new();
+        if here().is_none() {
+            return tutti_linux::proc::hard_limits(pid, uid);
+        }
+        if let Some(own) = OWN.get() {
+            return Ok(own.clone());
+        }
+        let limits = tutti_linux::proc::hard_limits(pid, uid)?;
+        Ok(OWN.get_or_init(|| limits).clone())
     }
 }
 

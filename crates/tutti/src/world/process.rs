@@ -24,6 +24,8 @@ pub(super) struct Process {
     /// Of which launch of its job it is, once the keeper has been asked.
     pub(super) launch: Option<u32>,
     pub(super) began_ns: u64,
+    /// Whether no group that it is in is frozen, once that was looked at.
+    pub(super) may_run: Option<bool>,
     /// On which processors it may run.
     pub(super) processors: Vec<u32>,
     output: Option<File>,
@@ -108,6 +110,7 @@ impl Process {
             group,
             launch: None,
             began_ns: now_ns,
+            may_run: None,
             processors: spawn.processors.unwrap_or_default().to_vec(),
             output,
             lines: number(2),

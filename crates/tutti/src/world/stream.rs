@@ -77,6 +77,11 @@ pub(super) fn heard(heard: &mut Vec<(usize, Ear)>) {
     STREAMS.with_borrow_mut(|streams| streams.heard(heard));
 }
 
+/// Bytes from [`Stream::read_at_most`] that nobody needs any more.
+pub(super) fn give_back(bytes: Vec<u8>) {
+    STREAMS.with_borrow_mut(|streams| streams.give_back(bytes));
+}
+
 /// For pollers: watches this, if it is in memory; in place of what it was watched for before.
 pub(crate) fn watch(poller: impl AsFd, fd: impl AsFd, token: u64, interest: Interest) -> bool {
     let (poller, fd) = (index(poller), index(fd));

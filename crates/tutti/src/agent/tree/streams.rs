@@ -5,13 +5,14 @@ use super::{DOOR, GATE, Guest, PORT, Tree, Way};
 use crate::agent::tunnels::Opening;
 use crate::instance::may_run_instance;
 use crate::link::{Interest, Link, Poller};
+use crate::outside::hardware;
 use crate::outside::time::monotonic_ns;
 use crate::outside::ways::{self, Stream};
 use nix::unistd::geteuid;
 use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixListener;
 use tutti_core::NodeId;
-use tutti_linux::{peer, proc};
+use tutti_linux::peer;
 use tutti_wire::Role;
 use tutti_wire::branch::{Part, Place, Through, TunnelId, Tunnelled, Vouch};
 use tutti_wire::limits::NEWCOMER_FRAME_BYTES_MAX;
@@ -214,7 +215,7 @@ fn vouch(stream: &Stream, node: NodeId) -> anyhow::Result<Vouch> {
         gid: who.gid,
         groups: peer::peer_groups(stream)?,
         pid: who.pid,
-        hard_limits: proc::hard_limits(who.pid, who.uid).unwrap_or_default(),
+        hard_limits: hardware::hard_limits(who.pid, who.uid).unwrap_or_default(),
         is_trusted: false,
     })
 }

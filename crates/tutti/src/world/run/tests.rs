@@ -27,7 +27,9 @@ const NEW: u64 = 200;
 /// launched once more; launches that a full disk did not take, and of which the next controller did not know; an end
 /// that was not on disk when a node of its job joined; a number
 /// that was forgotten with the power and given again while a keeper still ended the job that had it; an agent that
-/// begins beside a keeper that is stopped, while the node's lease ends.
+/// begins beside a keeper that is stopped, while the node's lease ends; agents that were turned away by the head's for
+/// so long that they did not go where it sent them any more; a machine that loses its power before it is on; a job that
+/// was launched again since its node had another keeper than was known.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -52,6 +54,9 @@ const FOUND: &[u64] = &[
     6_001_692,
     6_001_796,
     1_795_349_063,
+    1_795_356_858,
+    7_100_704,
+    8_002_680,
 ];
 
 /// The same for clusters of some size in a calm time.

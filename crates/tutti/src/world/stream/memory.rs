@@ -56,7 +56,12 @@ pub(super) struct Streams {
     by_descriptor: Vec<Option<usize>>,
     pollers: Vec<Watched>,
     loud: Vec<usize>,
+    /// Room of messages that have got where they were sent, for others.
+    spare: Vec<Vec<u8>>,
 }
+
+/// So much of it is kept.
+const SPARE_MAX: usize = 64;
 
 /// What of a connection concerns who watches it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -250,7 +255,8 @@ impl Streams {
     pub(super) fn read_at_most(&mut self, number: usize, most: usize) -> io::Result<Vec<u8>> {
         let end = &mut self.ends[number];
         if end.read == 0 && (1..=most).contains(&end.bytes.len()) {
-            let bytes = std::mem::take(&mut end.bytes);
+            let room = self.spare.pop().unwrap_or_default();
+            let bytes = std::mem::replace(&mut end.bytes, room);
             self.tell_of_room(number);
             return Ok(bytes);
         }
@@ -258,6 +264,14 @@ impl Streams {
         let count = self.read(number, &mut bytes)?;
         bytes.truncate(count);
         Ok(bytes)
+    }
+
+    /// Nobody needs these bytes any more.
+    pub(super) fn give_back(&mut self, mut bytes: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
     }
 
     fn tell_of_room(&mut self, number: usize) {
