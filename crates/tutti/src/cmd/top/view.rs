@@ -213,6 +213,9 @@ pub(super) mod tests {
             jobs: 0,
             figures: None,
             load_averages_milli: None,
+            foreign_milli: None,
+            branch_nodes: None,
+            branch_jobs: None,
         }
     }
 
