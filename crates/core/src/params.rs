@@ -138,7 +138,7 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 0,
         max: 10 * SEC,
         default: 0,
-        help: "How far ahead a change of the timetable activates, so that it reaches all nodes.",
+        help: "How far ahead a change of the timetable activates, so that it reaches all nodes; each job begins so much later.",
         takes: Takes::Live,
     },
     Param {

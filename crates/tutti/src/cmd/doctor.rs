@@ -421,8 +421,10 @@ fn describe_agent(agent: &AgentStatus, several: bool) -> Finding {
     match (agent.stragglers, agent.late_timetables) {
         (0, 0) => Finding::good("switch", format!("{text}, all in time")),
         (_, 0) => Finding::fair("switch", text, "tutti switches shows when each was due and done"),
-        _ => {
-            Finding::fair("switch", text, "tutti params lead=20ms has changes told that much ahead")
-        }
+        _ => Finding::fair(
+            "switch",
+            text,
+            "tutti params lead=20ms has changes told so much ahead; jobs begin that much later",
+        ),
     }
 }
