@@ -449,6 +449,10 @@ impl Driver {
         let now = self.now();
         for &launch in launched.iter().filter(|launch| !held.contains(launch)) {
             let job = launch.job;
+            if self.has_cleared(node, job) {
+                // The machine was restarted since, and remembers nothing of it.
+                continue;
+            }
             let unread = self.unread_launch(node, launch, same_keeper);
             let running = |view: JobView| matches!(view.state, JobState::Running { .. });
             if let Some(launch) = unread
@@ -479,6 +483,13 @@ impl Driver {
                 self.tell_node(node, ToAgent::Kill { launch });
             }
         }
+    }
+
+    /// Whether all of a job on a node was over and reported, under this controller or another.
+    fn has_cleared(&self, node: NodeId, job: JobId) -> bool {
+        let view = self.core.job(job, self.now());
+        let mut parts = view.into_iter().flat_map(|view| view.placements);
+        parts.any(|part| part.node == node && part.cleared)
     }
 
     /// A launch that the node's agent has not read: it or the controller ended before. A keeper that is

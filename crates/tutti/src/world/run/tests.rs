@@ -29,7 +29,8 @@ const NEW: u64 = 200;
 /// that was forgotten with the power and given again while a keeper still ended the job that had it; an agent that
 /// begins beside a keeper that is stopped, while the node's lease ends; agents that were turned away by the head's for
 /// so long that they did not go where it sent them any more; a machine that loses its power before it is on; a job that
-/// was launched again since its node had another keeper than was known.
+/// was launched again since its node had another keeper than was known; a part of a job that had ended and was begun again
+/// when its machine had been restarted, and then the controller.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -57,6 +58,7 @@ const FOUND: &[u64] = &[
     1_795_356_858,
     7_100_704,
     8_002_680,
+    9_001_183,
 ];
 
 /// The same for clusters of some size in a calm time.
