@@ -48,12 +48,12 @@ pub(crate) struct TopArgs {
 
 const HELP: &str = "\
 Above is the matrix: a line for each row, with its part of the time, and in it a place for each
-processor of each node, with the letter of the job that has it in that row's turns. Where that is too
-wide, each node has one place: the letter of the job with most processors there, and + behind it
-where it is not alone. Whatever a row leaves idle (a dot), jobs of others may use in its turns.
+processor of each node, with the letter of the job that has it in that row's turns. Where that is
+too wide, each node has one place: the letter of the job with most processors there, and a +
+behind it where it is not alone. What a row leaves idle (a dot), jobs of others may use meanwhile.
 
-CPU is processor time since the look before, in parts of one processor; the other columns are those
-of `tutti ps`.
+CPU is processor time since the look before, in parts of one processor; the other columns are
+those of `tutti ps`.
 
 Keys: q or ^C ends it, up, down, page up and page down show other jobs, space looks again at once.";
 

@@ -169,18 +169,31 @@ impl Drop for Screen {
     }
 }
 
-/// What was typed means; the last of several keys counts, but for the one that ends it.
-fn key(typed: &[u8]) -> Key {
-    if typed.iter().any(|byte| matches!(byte, b'q' | b'Q')) {
-        return Key::End(Exit::OK);
+/// What the keys mean that were typed since the last look: how far it is scrolled adds up.
+fn key(mut typed: &[u8]) -> Key {
+    let (mut lines, mut looks) = (0, false);
+    while let Some(&first) = typed.first() {
+        let (length, by) = match typed {
+            [b'\x1b', b'[' | b'O', b'A', ..] => (3, -1),
+            [b'\x1b', b'[' | b'O', b'B', ..] => (3, 1),
+            [b'\x1b', b'[', b'5', b'~', ..] => (4, -PAGE),
+            [b'\x1b', b'[', b'6', b'~', ..] => (4, PAGE),
+            [b'k', ..] => (1, -1),
+            [b'j', ..] => (1, 1),
+            _ => (1, 0),
+        };
+        match first {
+            b'q' | b'Q' => return Key::End(Exit::OK),
+            b' ' | b'\n' | b'\r' => looks = true,
+            _ => {}
+        }
+        lines += by;
+        typed = &typed[length..];
     }
-    match typed {
-        [.., b'[' | b'O', b'A'] | [.., b'k'] => Key::Scroll(-1),
-        [.., b'[' | b'O', b'B'] | [.., b'j'] => Key::Scroll(1),
-        [.., b'[', b'5', b'~'] => Key::Scroll(-PAGE),
-        [.., b'[', b'6', b'~'] => Key::Scroll(PAGE),
-        [.., b' ' | b'\n' | b'\r'] => Key::Look,
-        _ => Key::None,
+    match (lines, looks) {
+        (0, true) => Key::Look,
+        (0, false) => Key::None,
+        (lines, _) => Key::Scroll(lines),
     }
 }
 
@@ -196,6 +209,8 @@ mod tests {
         assert_eq!(key(b"\x1b[A"), Key::Scroll(-1));
         assert_eq!(key(b"\x1bOB"), Key::Scroll(1));
         assert_eq!(key(b"\x1b[6~"), Key::Scroll(PAGE));
+        assert_eq!(key(b"\x1b[B\x1b[Bj\x1b[A"), Key::Scroll(2));
+        assert_eq!(key(b"\x1b[Bq"), Key::End(Exit::OK));
         assert_eq!(key(b"x\x1b"), Key::None);
     }
 }

@@ -161,12 +161,13 @@ fn head(sample: &Sample) -> Vec<String> {
     };
     let used = sum(|node| node.processors_used);
     let all = counted(sum(|node| node.processors), "processor");
-    let mut states: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut states: BTreeMap<(bool, &str), u64> = BTreeMap::new();
     for job in &sample.jobs {
-        *states.entry(job.state.as_str()).or_default() += 1;
+        // Those that run first.
+        *states.entry((job.state != "running", job.state.as_str())).or_default() += 1;
     }
     let jobs: Vec<String> =
-        states.iter().map(|(state, count)| format!("{count} {state}")).collect();
+        states.iter().map(|((_, state), count)| format!("{count} {state}")).collect();
     let jobs = if jobs.is_empty() { "none".into() } else { jobs.join(", ") };
     let param = |name: &str| {
         let found = sample.params.iter().find(|param| param.name == name);
