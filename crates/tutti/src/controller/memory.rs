@@ -11,7 +11,6 @@ use super::jobs::{Ended, Entry};
 use super::problem::Problem;
 use super::report;
 use crate::codes::code_of_journal;
-use crate::output::counted;
 use std::collections::{BTreeMap, VecDeque};
 use tutti_core::{ClusterTime, EndReason, Event, JobId, JobState, LaunchId, Nanos, NodeId};
 use tutti_journal::{EndedJob, EndedSpan, History, Job, Journal, Keeper, Number};
@@ -153,9 +152,10 @@ impl Driver {
         }
         self.remember_nodes(history.keepers);
         self.remember_ended();
-        let jobs = counted(self.jobs.len() as u64, "job");
-        let entries = history.replayed;
-        say!("tutti controller: took over {jobs}; entries of the journal replayed: {entries}");
+        let (jobs, entries) = (self.jobs.len(), history.replayed);
+        say!(
+            "tutti controller: jobs taken over: {jobs}; entries of the journal replayed: {entries}"
+        );
         // What it knows it may say only when that is on disk.
         self.memory.journal.want_on_disk();
         self.miss_nodes();

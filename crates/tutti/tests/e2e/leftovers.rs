@@ -241,7 +241,7 @@ fn what_is_left_of_an_instance_is_found_and_removed() {
     }
     // Others' tests may have left something for a moment: only ours is of interest.
     let done = instance.tutti(&["doctor", "--leftovers", "--remove"]);
-    assert!(done.text().contains("with 1 processes; removed"), "{}", done.text());
+    assert!(done.text().contains("with 1 process; removed"), "{}", done.text());
     assert!(instance.told_leftovers().is_empty(), "{:#?}", instance.told_leftovers());
     instance.expect_no_nappers();
 }
