@@ -259,10 +259,7 @@ impl Tunnels {
             let may_read = !end.read_all && end.said.is_empty();
             let read = may_read && end.credit > 0 && !is_busy(end.to);
             let interest = Interest { read, write: !end.pending.is_empty() };
-            if interest != end.interest {
-                end.interest = interest;
-                let _ = poller.modify(&end.socket, end.token, interest);
-            }
+            end.watch_for(interest, poller);
         }
         for tunnel in over {
             if let Some(end) = self.ends.remove(&tunnel) {
@@ -282,6 +279,21 @@ fn refusal(reason: String) -> Vec<u8> {
 }
 
 impl End {
+    /// Where nothing is wanted of the socket it is not watched at all: that its other end is gone would be told
+    /// again and again.
+    fn watch_for(&mut self, interest: Interest, poller: &Poller) {
+        let before = std::mem::replace(&mut self.interest, interest);
+        let _ = match (before, interest) {
+            (before, now) if before == now => Ok(()),
+            (_, Interest::NONE) => {
+                poller.remove(&self.socket);
+                Ok(())
+            }
+            (Interest::NONE, _) => poller.add(&self.socket, self.token, interest),
+            _ => poller.modify(&self.socket, self.token, interest),
+        };
+    }
+
     fn send_said(&mut self, tunnel: TunnelId, out: &mut Vec<Tunnelled>) {
         let most = self.said.len().min(self.credit);
         self.credit -= most;
@@ -343,6 +355,27 @@ mod tests {
         assert_eq!((0..10).filter(|_| opens(others[1])).count(), 4);
         assert_eq!((0..10).filter(|_| opens(0)).count(), 8);
         assert!(!opens(others[2]), "there is no room for anybody");
+    }
+
+    #[test]
+    fn who_has_hung_up_wakes_nobody_while_the_other_end_has_not_ended() {
+        let mut poller = Poller::new().unwrap();
+        let (client, socket) = UnixStream::pair().unwrap();
+        let (mut tunnels, node) = (Tunnels::default(), NodeId(1));
+        let tunnel = TunnelId { opener: NodeId(0), number: 1 };
+        let opening = Opening { tunnel, to: Place::Node(node), uid: 1 };
+        tunnels.add(opening, (socket, 7), Vec::new(), &poller).unwrap();
+        drop(client);
+        let mut ready = Vec::new();
+        poller.look(&mut ready).unwrap();
+        assert_eq!(ready.iter().map(|it| it.token).collect::<Vec<_>>(), [7]);
+        tunnels.on_ready(7, &mut Vec::new());
+        settled(&mut tunnels, &poller);
+        poller.look(&mut ready).unwrap();
+        assert!(ready.is_empty(), "{ready:?}");
+        tunnels.on_part(tunnel, Part::End(String::new()));
+        settled(&mut tunnels, &poller);
+        assert!(!tunnels.is_end(7));
     }
 
     #[test]
