@@ -163,6 +163,11 @@ impl Instance {
         self.directory.join("clock.gap")
     }
 
+    /// What is to become either of the two; one that a controller leaves which is killed then means nothing.
+    pub(crate) fn clock_next_file(&self) -> PathBuf {
+        self.directory.join("clock.next")
+    }
+
     /// Held by the supervisor while the instance lives.
     pub(crate) fn lock_file(&self) -> PathBuf {
         self.directory.join("lock")

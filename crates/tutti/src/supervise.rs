@@ -512,7 +512,8 @@ fn clean_up(instance: &Instance) {
     }
     let Ok(Some(directory)) = instance.open() else { return };
     let sockets = [instance.controller_socket(), instance.keeper_socket(), instance.gate_socket()];
-    for file in sockets.into_iter().chain([instance.supervisor_socket(), instance.clock_file()]) {
+    let clocks = [instance.clock_file(), instance.clock_next_file()];
+    for file in sockets.into_iter().chain([instance.supervisor_socket()]).chain(clocks) {
         directory.remove(&file);
     }
     for role in ROLES {

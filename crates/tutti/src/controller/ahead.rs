@@ -46,7 +46,9 @@ pub(super) fn of_former(instance: &Instance) -> Option<Former> {
 pub(super) fn keep(instance: &Instance, this: Former) {
     let boot = fs::read_to_string(BOOT).unwrap_or_default();
     let file = file(instance, this.has_gap);
-    if let Err(error) = write(&file, &format!("{} {}\n", boot.trim(), this.ahead.0)) {
+    if let Err(error) =
+        write((&file, &instance.clock_next_file()), &format!("{} {}\n", boot.trim(), this.ahead.0))
+    {
         say!([System] "tutti controller: cannot write {}: {error}", file.display());
     }
 }
@@ -83,9 +85,8 @@ fn read(text: &str, boot: &str) -> Option<Nanos> {
 }
 
 /// In one piece, so that nobody reads half of it.
-fn write(file: &Path, text: &str) -> io::Result<()> {
-    let next = file.with_extension("next");
-    fs::write(&next, text)?;
+fn write((file, next): (&Path, &Path), text: &str) -> io::Result<()> {
+    fs::write(next, text)?;
     fs::rename(next, file)
 }
 

@@ -83,6 +83,8 @@ fn an_idle_instance_ends_by_itself() {
 #[test]
 fn an_instance_goes_down_with_its_jobs() {
     let instance = Instance::new().up();
+    // As of a controller that was killed while it wrote that.
+    std::fs::write(instance.dir.join("clock.next"), "half").unwrap();
     let running = instance.start(&["run", "-n", "2", "sh", "-c", "echo up; exec sleep $NAP"]);
     running.wait_for("up\nup\n");
     let waiting = instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", "exec sleep $NAP"]);
