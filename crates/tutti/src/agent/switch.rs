@@ -285,8 +285,8 @@ struct Thread {
     records_jobs: usize,
     report: Report,
     stopping: bool,
-    /// What the next switch is due to, and when the thread must look again.
-    due: Option<ClusterTime>,
+    /// When the thread woke up, and when it must look again if nobody wakes it.
+    woken: ClusterTime,
     next: ClusterTime,
 }
 
@@ -319,7 +319,7 @@ impl Thread {
             records_jobs: 0,
             report: Report { realtime, ..Report::default() },
             stopping: false,
-            due: None,
+            woken: ClusterTime(0),
             next: ClusterTime::NEVER,
         }
     }
@@ -334,22 +334,15 @@ impl Thread {
 
     /// Makes the node as it is to be now; gives until when nothing need be done, by the monotonic clock.
     fn look(&mut self) -> u64 {
-        self.next = self.switch(self.due);
-        self.due = Some(self.next);
+        self.next = self.switch();
         self.clock.own_ns(self.next).min(self.lease.look_again_ns())
     }
 
     /// Does what it was told meanwhile.
     fn hear(&mut self) {
-        let woken = self.clock.now();
-        let mut ordered = false;
+        self.woken = self.clock.now();
         while let Ok(order) = self.inbox.try_recv() {
             self.obey(order);
-            ordered = true;
-        }
-        if ordered && woken < self.next {
-            // Not the end of a slot: whatever changes now is due now.
-            self.due = Some(woken);
         }
     }
 
@@ -426,7 +419,7 @@ impl Thread {
             }
         }
         // Who makes way for it stops first.
-        self.switch(None);
+        self.switch();
         if let Some(member) = self.members.get(&job).filter(|_| fresh) {
             member.be_born(self.settings);
         }
@@ -461,7 +454,7 @@ impl Thread {
     }
 
     /// Makes the node as the timetable wants it now, and says when it must be looked at again.
-    fn switch(&mut self, due: Option<ClusterTime>) -> ClusterTime {
+    fn switch(&mut self) -> ClusterTime {
         let now = self.now();
         self.activate(now);
         let running = self.running_at(now);
@@ -469,7 +462,10 @@ impl Thread {
         let next = self.pending.front().map_or(ends, |next| next.activates.min(ends));
         let change = self.change(&running);
         if !change.leave.is_empty() || !change.come.is_empty() {
-            self.carry_out(change, due.unwrap_or(now).min(now), now);
+            // What changes before a slot ends is due when the thread heard of it; the rest when the slot ended, also
+            // where it was still busy with what it heard.
+            let due = if now < self.next { self.woken } else { self.next };
+            self.carry_out(change, due.min(now), now);
         }
         next
     }

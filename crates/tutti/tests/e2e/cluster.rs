@@ -75,6 +75,19 @@ impl Bed {
         &self.bed().nodes()[number - 1]
     }
 
+    /// How many timetables came late to a node, as it says.
+    #[track_caller]
+    pub(crate) fn late_timetables(&self, node: &Node) -> u64 {
+        let Value::Array(findings) = self.tutti(1, &["doctor", "--json"]).json() else {
+            panic!("no list of findings")
+        };
+        let on = format!("switches so far on {}:", node.name());
+        let texts = findings.iter().filter_map(|finding| finding["text"].as_str());
+        let text = texts.into_iter().find(|text| text.contains(&on)).expect(&on);
+        let counted = text.split("; ").find(|part| part.contains("came late"));
+        counted.map_or(0, |part| part.split(' ').next().unwrap().parse().unwrap())
+    }
+
     #[track_caller]
     pub(crate) fn start(&self, number: usize, args: &[&str]) -> Running {
         let mut command = self.node(number).tutti(args);

@@ -45,15 +45,33 @@ fn turns(records: &[Value]) -> BTreeMap<u64, Turns> {
     turns
 }
 
+/// What a machine that is busy with other things can do to a try: it says nothing then, and is made again.
+const TRIES: usize = 6;
+
+/// The records of each node.
+fn records(bed: &Bed) -> BTreeMap<String, Vec<Value>> {
+    serde_json::from_value::<Vec<(String, Vec<Value>)>>(
+        bed.tutti(2, &["switches", "-n", "3000", "--json"]).expect(0).json(),
+    )
+    .expect("a list of switches for each node")
+    .into_iter()
+    .collect()
+}
+
 /// The turns of each job on each node.
 fn all_turns(bed: &Bed) -> BTreeMap<String, BTreeMap<u64, Turns>> {
-    let Value::Array(nodes) = bed.tutti(2, &["switches", "-n", "3000", "--json"]).expect(0).json()
-    else {
-        panic!("no list of switches")
+    records(bed).into_iter().map(|(node, records)| (node, turns(&records))).collect()
+}
+
+/// What each node was late with so far: timetables, and switches by a whole turn.
+fn late(bed: &Bed) -> (u64, usize) {
+    let nodes = bed.bed().nodes().iter();
+    let timetables = nodes.map(|node| bed.late_timetables(node)).sum();
+    let is_late = |record: &&Value| {
+        record["began_ns"].as_u64().unwrap() > record["due_ns"].as_u64().unwrap() + TURN
     };
-    let of_node =
-        |node: &Value| (node[0].as_str().unwrap().to_owned(), turns(node[1].as_array().unwrap()));
-    nodes.iter().map(of_node).collect()
+    let switches = records(bed).values().flatten().filter(is_late).count();
+    (timetables, switches)
 }
 
 /// The longest that a job stood still between two of its turns.
@@ -101,31 +119,50 @@ fn end(bed: &Bed, jobs: [u64; 3]) {
     bed.tutti(1, &["cancel", "--now"].into_iter().chain(jobs).collect::<Vec<_>>()).expect(0);
 }
 
+/// Whether one of these jobs stood still somewhere for longer; says which.
+fn waited_longer(
+    nodes: &BTreeMap<String, BTreeMap<u64, Turns>>,
+    stays: [u64; 3],
+    most: u64,
+) -> Option<String> {
+    nodes.iter().find_map(|(node, turns)| {
+        let longer = |job: &u64| longest_wait(&turns[job]) > most;
+        let job = stays.into_iter().find(longer)?;
+        Some(format!(
+            "{job} stood still on {node} for {} ns: {turns:?}",
+            longest_wait(&turns[&job])
+        ))
+    })
+}
+
 #[test]
 fn jobs_that_come_and_end_cost_no_node_a_turn_and_no_two_jobs_one() {
     let bed = Bed::up(3, &[9000, 0, 3600]);
     // Told so far ahead, a change is in effect at the same moment everywhere: that of an end, which happens in the last
     // turn of a frame, in the middle of the second.
-    let stays = come_and_go(&bed, "1100ms");
-    let nodes = all_turns(&bed);
-    for (node, turns) in &nodes {
-        for job in stays {
-            let wait = longest_wait(&turns[&job]);
-            assert!(wait <= THREE_TURNS, "{job} stood still on {node} for {wait} ns: {turns:?}");
+    for tried in 1.. {
+        let before = late(&bed);
+        let stays = come_and_go(&bed, "1100ms");
+        let nodes = all_turns(&bed);
+        let wrong = waited_longer(&nodes, stays, THREE_TURNS).or_else(|| {
+            (apart(&nodes, stays) > 0).then(|| format!("two jobs run at the same time: {nodes:?}"))
+        });
+        let in_time = late(&bed) == before;
+        end(&bed, stays);
+        match wrong {
+            Some(wrong) => assert!(!in_time && tried < TRIES, "{wrong}"),
+            None => break,
         }
     }
-    assert_eq!(apart(&nodes, stays), 0, "{nodes:?}");
-    end(&bed, stays);
-    // As it is by default, each node changes over when it hears of it: no turn is lost for that, either.
-    let stays = come_and_go(&bed, "0s");
-    for (node, turns) in all_turns(&bed) {
-        for job in stays {
-            let wait = longest_wait(&turns[&job]);
-            assert!(
-                wait <= THREE_TURNS + TURN,
-                "{job} stood still on {node} for {wait} ns: {turns:?}"
-            );
+    // As it is by default, each node changes over when it hears of it, and nobody says when that is: no turn is lost
+    // for that, either, if it is not a turn later.
+    for tried in 1.. {
+        let stays = come_and_go(&bed, "0s");
+        let wrong = waited_longer(&all_turns(&bed), stays, THREE_TURNS + TURN);
+        end(&bed, stays);
+        match wrong {
+            Some(wrong) => assert!(tried < TRIES, "{wrong}"),
+            None => break,
         }
     }
-    end(&bed, stays);
 }

@@ -8,26 +8,13 @@ use serde_json::Value;
 use std::io::Read;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use tutti_testbed::{Node, Testbed};
+use tutti_testbed::Testbed;
 
 /// In each direction.
 const SLOW: Duration = Duration::from_millis(40);
 
 /// To find out that a node is gone, or back, takes a while.
 const LONG: Duration = Duration::from_secs(60);
-
-/// How many timetables came late to a node, as it says.
-#[track_caller]
-fn late_timetables(bed: &Bed, node: &Node) -> u64 {
-    let Value::Array(findings) = bed.tutti(1, &["doctor", "--json"]).json() else {
-        panic!("no list of findings")
-    };
-    let on = format!("switches so far on {}:", node.name());
-    let texts = findings.iter().filter_map(|finding| finding["text"].as_str());
-    let text = texts.into_iter().find(|text| text.contains(&on)).expect(&on);
-    let counted = text.split("; ").find(|part| part.contains("came late"));
-    counted.map_or(0, |part| part.split(' ').next().unwrap().parse().unwrap())
-}
 
 /// How long a connection takes: a way there and back, at least.
 fn connecting(bed: &Bed, from: usize, to: usize) -> Duration {
@@ -55,19 +42,19 @@ fn a_way_that_becomes_slow_costs_no_job_and_what_comes_late_is_counted() {
         assert!(took >= 2 * SLOW, "n{from} to n{to}: {took:?}");
     }
     // A change is to activate at once, and comes to n3 when that is over.
-    let before = late_timetables(&bed, far);
+    let before = bed.late_timetables(far);
     jobs.push(submit());
-    eventually("it comes late", || (late_timetables(&bed, far) > before).then_some(()));
+    eventually("it comes late", || (bed.late_timetables(far) > before).then_some(()));
     switch_together(&bed, 3);
     // One that is told ahead comes in time.
     bed.tutti(1, &["params", "lead=2s"]).expect(0);
-    let before = late_timetables(&bed, far);
+    let before = bed.late_timetables(far);
     jobs.push(submit());
     eventually("all run", || {
         let jobs = bed.tutti(1, &["ps", "--json"]).expect(0).json();
         jobs.as_array()?.iter().all(|job| job["state"] == "running").then_some(())
     });
-    assert_eq!(late_timetables(&bed, far), before);
+    assert_eq!(bed.late_timetables(far), before);
     bed.tutti(1, &["params", "lead=0s"]).expect(0);
     // Output in bulk comes through whole, in both directions.
     let print = "head -c 400000 /dev/zero | tr '\\0' x";
