@@ -71,6 +71,7 @@ pub use aside::Place;
 pub use bank::{Balance, BankAccount, ProcessorTime};
 pub use class::{ClassError, ClassSpec, Classes, default_classes};
 pub use controller::Core;
+pub use counted::Counted;
 pub use deadline::Expected;
 pub use event::Event;
 pub use figures::{Figures, LoadAverages, Weights};

@@ -36,7 +36,7 @@ pub(crate) fn provoked(text: Arguments<'_>) {
     match with_allowance(&PROVOKED, |allowance| allowance.take(Instant::now())) {
         None => {}
         Some(0) => line(text),
-        Some(left_out) => line(format_args!("{text} ({left_out} of this kind were not said)")),
+        Some(left_out) => line(format_args!("{text} ({left_out} more of this kind left out)")),
     }
 }
 

@@ -9,8 +9,8 @@
 //! it: the switch thread, which runs nobody when it is over; the main thread, which moves it on; and the
 //! keeper, which suspends the tasks itself, for the case that the agent is stopped or gone. It is not told of each
 //! renewal, which would wake it up for little: by what it knows, tasks are suspended a part of a lease earlier at most.
-//! An agent that has just begun knows of no jobs before the keeper has told of them; if that does not answer, so that nobody looks after them,
-//! the agent suspends what it finds, as far as there are cgroups.
+//! An agent that has just begun knows of no jobs before the keeper has told of them; if that does not answer, so that
+//! nobody looks after them, the agent suspends what it finds, as far as there are cgroups.
 
 use super::driver::Agent;
 use crate::outside::time::{boottime_ns, monotonic_ns};

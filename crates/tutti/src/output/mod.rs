@@ -8,6 +8,7 @@ pub(crate) use table::{Align, Table, fold, plain};
 
 use serde::Serialize;
 use std::io::Write;
+use tutti_core::Counted;
 
 /// Prints a value as indented JSON.
 ///
@@ -49,11 +50,7 @@ pub(crate) fn said_width() -> Option<usize> {
 
 /// A number of things: `1 job`, `2 jobs`.
 pub(crate) fn counted(number: impl Into<u64>, what: &str) -> String {
-    match number.into() {
-        1 => format!("1 {what}"),
-        number if what.ends_with('s') => format!("{number} {what}es"),
-        number => format!("{number} {what}s"),
-    }
+    Counted(number.into(), what).to_string()
 }
 
 /// Prints text to standard output.

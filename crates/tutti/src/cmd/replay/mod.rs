@@ -125,7 +125,7 @@ fn say(
     difference: Option<Difference>,
 ) -> std::io::Result<()> {
     let Report { journal, entries_per_second: rate, .. } = report;
-    let (entries, first) = (one_or_more(report.entries), report.first.unwrap_or(1));
+    let (entries, first) = (counted(report.entries, "entry"), report.first.unwrap_or(1));
     writeln!(out, "{journal}: {entries} from {first} on, {rate} a second")?;
     if report.from_stored_state {
         writeln!(out, "begun from the state stored before: earlier entries are not kept")?;
@@ -148,10 +148,6 @@ fn say(
         out,
         "differs: the {what} at entry {number}; was the journal written by another release?"
     )
-}
-
-fn one_or_more(entries: u64) -> String {
-    if entries == 1 { "1 entry".into() } else { format!("{entries} entries") }
 }
 
 fn list(
