@@ -3,6 +3,7 @@
 //! All of it is a snapshot that may be stale when it is returned. Who acts on it by number must
 //! check [`ProcessStat::start_time`] against what was seen before: numbers are used again.
 
+use crate::text::read_bytes;
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -57,7 +58,7 @@ impl ProcessStat {
     /// # Errors
     /// As [`ProcessStat::read`].
     pub fn read_file(path: &Path) -> Result<Self> {
-        let text = fs::read(path).map_err(Error::file("read", path))?;
+        let text = read_bytes(path).map_err(Error::file("read", path))?;
         Self::parse(&text)
             .ok_or_else(|| Error::Malformed { path: path.to_owned(), wanted: "process state" })
     }

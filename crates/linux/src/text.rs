@@ -10,6 +10,11 @@ const FIRST_BYTES: usize = 4 << 10;
 
 /// The whole text.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read_bytes(path)?).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// The same, whatever it is.
+pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let mut text = vec![0; FIRST_BYTES];
     let mut length = 0;
@@ -25,7 +30,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
         }
     }
     text.truncate(length);
-    String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData.into())
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use tutti_core::{JobId, LaunchId};
+use tutti_core::{JobId, LaunchId, TaskStatus};
 use tutti_linux::reap::reap;
 use tutti_linux::{peer, subreaper};
 use tutti_wire::Role;
@@ -55,6 +55,9 @@ const AGENT_UNSENT_BYTES_MAX: usize = 32 << 20;
 
 /// How long nobody is let in when there is no descriptor for another connection.
 const ACCEPT_PAUSE_NS: u64 = 500_000_000;
+
+/// How long the end of a task waits for those of its job's others, so that agent and controller hear of them together.
+const ENDS_WAIT_NS: u64 = 5_000_000;
 
 /// Jobs that one welcome tells of, so that it fits into a frame. More are not held, unless nobody
 /// ever takes note of their ends.
@@ -84,6 +87,8 @@ pub(super) struct Keeper {
     newcomers: BTreeMap<u64, Newcomer>,
     newcomers_so_far: u64,
     agent: Option<(Link, Token, Interest)>,
+    /// When reports go out that have waited for others.
+    reports_due_ns: Option<u64>,
     pub(super) jobs: BTreeMap<JobId, Job>,
     lease: Lease,
     stop_at_ns: Option<u64>,
@@ -148,6 +153,7 @@ impl Keeper {
             newcomers: BTreeMap::new(),
             newcomers_so_far: 0,
             agent: None,
+            reports_due_ns: None,
             jobs: BTreeMap::new(),
             lease: Lease::default(),
             stop_at_ns: None,
@@ -245,7 +251,7 @@ impl Keeper {
         let waiting = self.newcomers.values().map(|newcomer| newcomer.until_ns);
         let lease = self.lease.due_ns().filter(|_| !self.jobs.is_empty());
         let fronts = self.jobs.values().filter_map(|job| job.front.as_ref()?.away_until_ns());
-        let own = [self.stop_at_ns, self.accept_again_ns, lease];
+        let own = [self.stop_at_ns, self.accept_again_ns, self.reports_due_ns, lease];
         endings.chain(waiting).chain(fronts).chain(own.into_iter().flatten()).min()
     }
 
@@ -281,7 +287,7 @@ impl Keeper {
                 self.let_go(id);
             }
         }
-        let reports = std::mem::take(&mut self.context.reports);
+        let reports = self.take_reports();
         let Some((link, token, interest)) = &mut self.agent else { return };
         for report in &reports {
             link.send(report);
@@ -295,6 +301,32 @@ impl Keeper {
         if sent.is_err() || link.unsent() > AGENT_UNSENT_BYTES_MAX {
             self.drop_agent();
         }
+    }
+
+    /// What the agent is to hear now, in the order in which it happened. Where nothing is to be done about it, it may be
+    /// later.
+    fn take_reports(&mut self) -> Vec<FromKeeper> {
+        let reports = &self.context.reports;
+        if self.agent.is_some() && !reports.is_empty() && reports.iter().all(|it| self.may_wait(it))
+        {
+            let now_ns = monotonic_ns();
+            if now_ns < *self.reports_due_ns.get_or_insert(now_ns + ENDS_WAIT_NS) {
+                return Vec::new();
+            }
+        }
+        self.reports_due_ns = None;
+        std::mem::take(&mut self.context.reports)
+    }
+
+    /// Whether nobody minds if this report is late: a task is through, and others of its job run on.
+    fn may_wait(&self, report: &FromKeeper) -> bool {
+        let FromKeeper::TaskEnded { launch, status: TaskStatus::Exited(0), detail, .. } = report
+        else {
+            return false;
+        };
+        let is_ending = self.stop_at_ns.is_some();
+        let runs_on = self.jobs.get(&launch.job).is_some_and(|job| !job.is_cleared());
+        detail.is_empty() && runs_on && !is_ending
     }
 
     pub(super) fn may_exit(&self) -> bool {

@@ -375,6 +375,24 @@ fn a_new_agent_hears_what_the_old_one_missed() {
 }
 
 #[test]
+fn the_end_of_a_task_that_is_through_waits_for_others_but_not_for_long() {
+    let mut scene = Scene::new(Membership::Groups);
+    scene.start(&shell(1, 3, "case $RANK in 0) ;; 1) sleep 0.1; exit 3;; *) sleep 1000;; esac"));
+    let _front = scene.attached(1);
+    let mut ended = Vec::new();
+    while ended.len() < 2 {
+        match scene.agent.next() {
+            Some(FromKeeper::TaskStarted { .. }) => {}
+            Some(FromKeeper::TaskEnded { rank, status, .. }) => ended.push((rank.0, status)),
+            other => panic!("unexpected: {other:?}"),
+        }
+    }
+    assert_eq!(ended, [(0, TaskStatus::Exited(0)), (1, TaskStatus::Exited(3))]);
+    scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
+    scene.reports(1, &mut Told::default());
+}
+
+#[test]
 fn what_is_said_of_an_earlier_launch_is_nothing_to_the_one_that_is_here() {
     let mut scene = Scene::new(Membership::Groups);
     let latest = Launch { number: 1, ..launch(1, 1, &["sleep", "1000"]) };
