@@ -4,12 +4,14 @@
 //! nobody has mounted that, root can do so without a place for it.
 
 use crate::proc;
+use crate::{Error, Result};
 use std::collections::BTreeSet;
-use std::ffi::{CStr, OsString};
-use std::fs;
+use std::ffi::{CStr, CString, OsString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 const USUAL: &str = "/dev/mqueue";
 
@@ -24,6 +26,8 @@ const CMD_CREATE: libc::c_uint = 6;
 pub struct PosixQueue {
     /// Its name, without the slash.
     pub name: OsString,
+    /// Tells it from others that had or will have its name.
+    pub inode: u64,
     /// Whose it is.
     pub uid: u32,
     /// When it was made or used last, seconds since 1970.
@@ -35,12 +39,46 @@ pub struct PosixQueue {
 /// The queues there are; none where they can't be seen.
 #[must_use]
 pub fn all() -> Vec<PosixQueue> {
-    if is_theirs(Path::new(USUAL)) {
-        return within(Path::new(USUAL));
+    look(within).unwrap_or_default()
+}
+
+/// The inodes of those there are; nothing where they can't be seen.
+#[must_use]
+pub fn inodes() -> Option<BTreeSet<u64>> {
+    let inode = |entry: io::Result<fs::DirEntry>| entry.map(|entry| entry.ino());
+    look(|directory| fs::read_dir(directory)?.map(inode).collect::<io::Result<_>>())?.ok()
+}
+
+/// Removes one, unless somebody has used or opened it since it was looked at.
+///
+/// # Errors
+/// What `mq_unlink` says: it is gone, or another user's.
+pub fn remove(queue: &PosixQueue) -> Result<()> {
+    if !all().contains(queue) {
+        return Err(gone());
     }
-    mounted().map_or_else(Vec::new, |mount| {
-        within(&PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd())))
-    })
+    let mut name = b"/".to_vec();
+    name.extend(queue.name.as_bytes());
+    // No file has a name with a NUL byte.
+    let name = CString::new(name).map_err(|_| gone())?;
+    // SAFETY: `name` ends with a NUL byte.
+    match unsafe { libc::mq_unlink(name.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(Error::last("mq_unlink")),
+    }
+}
+
+fn gone() -> Error {
+    Error::file("remove from", Path::new(USUAL))(io::Error::from_raw_os_error(libc::ENOENT))
+}
+
+/// Looks at their file system, where that can be done.
+fn look<T>(read: impl FnOnce(&Path) -> T) -> Option<T> {
+    if is_theirs(Path::new(USUAL)) {
+        return Some(read(Path::new(USUAL)));
+    }
+    let mount = mounted()?;
+    Some(read(&PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()))))
 }
 
 fn within(directory: &Path) -> Vec<PosixQueue> {
@@ -52,7 +90,13 @@ fn within(directory: &Path) -> Vec<PosixQueue> {
     let queue = |entry: fs::DirEntry| {
         let found = fs::metadata(directory.join(entry.file_name())).ok()?;
         let open = open.contains(&(found.dev(), found.ino()));
-        Some(PosixQueue { name: entry.file_name(), uid: found.uid(), used_s: found.mtime(), open })
+        Some(PosixQueue {
+            name: entry.file_name(),
+            inode: found.ino(),
+            uid: found.uid(),
+            used_s: found.mtime(),
+            open,
+        })
     };
     entries.into_iter().filter_map(queue).collect()
 }
@@ -106,14 +150,17 @@ mod tests {
         assert!(queue >= 0, "{}", std::io::Error::last_os_error());
         let find = || all().into_iter().find(|queue| queue.name == *name);
         let found = find().unwrap();
+        assert!(inodes().unwrap().contains(&found.inode));
         let own = nix::unistd::geteuid().as_raw();
         assert!(found.open);
         // SAFETY: as above.
         assert_eq!(unsafe { libc::mq_close(queue) }, 0);
-        assert!(!find().unwrap().open);
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::mq_unlink(path.as_ptr()) }, 0);
+        let closed = find().unwrap();
+        assert!(!closed.open);
+        assert!(remove(&found).unwrap_err().is_gone(), "it was open");
+        remove(&closed).unwrap();
         assert!(found.uid == own && found.used_s > 0, "{found:?}");
-        assert!(find().is_none());
+        assert!(find().is_none() && remove(&closed).unwrap_err().is_gone());
+        assert!(!inodes().unwrap().contains(&found.inode));
     }
 }

@@ -1,4 +1,4 @@
-//! System V IPC that a job has left behind where it had no namespace of its own
+//! IPC of the node that a job has left behind where it had no namespace of its own
 //! ([`tutti_linux::ipc_namespace`]).
 //!
 //! Removed is shared memory that is provably the job's: made by a process of it, while that lived, as its
@@ -7,23 +7,55 @@
 //! time, if all whom the kernel names for having used them last were the job's, and if the user has no
 //! other process here that could want them. What nobody has used yet stays, and what other jobs of the
 //! user, or a shell of theirs, may have made: `tutti doctor --leftovers` lists it.
+//!
+//! Of POSIX queues it does not even say who used them, nor when they were made. So they go if they were not
+//! there yet when the job began ([`QueuesBefore`]), nobody has them open, nobody has used them since, and
+//! the user had no other process here, neither when the job began nor now.
 
 use crate::executable::RUNNING;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tutti_linux::posix_queues::{self, PosixQueue};
 use tutti_linux::proc::{self, ProcessStat};
 use tutti_linux::sysvipc::used::{self, Used};
 use tutti_linux::sysvipc::{self, Segment};
 use tutti_linux::track::Life;
 use tutti_linux::track::events::boot_ns;
+use tutti_wire::launch::Launch;
 
 /// The kernel has the making in whole seconds, and clocks may be set by a little.
 const TOLERANCE_S: u64 = 2;
 
+/// The POSIX queues that were there when a job began whose user had no other process here.
+pub(super) struct QueuesBefore(BTreeSet<u64>);
+
+impl QueuesBefore {
+    /// Called before the first process of a job; nothing if what it leaves can't be told.
+    pub(super) fn look(launch: &Launch) -> Option<Self> {
+        #[cfg(test)]
+        if crate::outside::processes::are_simulated() {
+            return None;
+        }
+        // An instance of the user's own is started from a session of theirs: another process, as a rule.
+        let is_of_the_node = nix::unistd::geteuid().is_root() && !launch.own_ipc;
+        let is_new = launch.spec.adopt.is_empty();
+        if !is_of_the_node || !is_new || has_other_processes(launch.credentials.uid) {
+            return None;
+        }
+        posix_queues::inodes().map(Self)
+    }
+}
+
 /// Removes what processes of user `uid` have left that lived then.
-pub(super) fn remove_left(lives: &BTreeMap<i32, Life>, uid: u32) {
+pub(super) fn remove_left(
+    lives: &BTreeMap<i32, Life>,
+    uid: u32,
+    queues_before: Option<&QueuesBefore>,
+) {
     if lives.is_empty() {
         return;
     }
@@ -33,7 +65,11 @@ pub(super) fn remove_left(lives: &BTreeMap<i32, Life>, uid: u32) {
     }
     let mut used = used::all();
     used.retain(|it| is_left_used(it, lives, uid, booted_s));
-    if !used.is_empty() && !has_other_processes(uid) {
+    let mut queues = queues_before.map_or_else(Vec::new, |_| posix_queues::all());
+    queues.retain(|it| {
+        queues_before.is_some_and(|before| is_left_queue(it, before, lives, uid, booted_s))
+    });
+    if (!used.is_empty() || !queues.is_empty()) && !has_other_processes(uid) {
         for one in used {
             let what = match one.kind {
                 used::Kind::Queue => "message queue",
@@ -41,10 +77,13 @@ pub(super) fn remove_left(lives: &BTreeMap<i32, Life>, uid: u32) {
             };
             tell(what, one.id, used::remove(&one));
         }
+        for queue in queues {
+            tell("message queue", queue.name.display(), posix_queues::remove(&queue));
+        }
     }
 }
 
-fn tell(what: &str, id: i32, removed: tutti_linux::Result<()>) {
+fn tell(what: &str, id: impl Display, removed: tutti_linux::Result<()>) {
     if let Err(error) = removed
         && !error.is_gone()
     {
@@ -61,12 +100,33 @@ fn is_left(segment: &Segment, lives: &BTreeMap<i32, Life>, uid: u32, booted_s: u
     segment.attached == 0 && segment.uid == uid && lives.get(&segment.maker).is_some_and(is_time)
 }
 
-/// Whether a queue or semaphores may be theirs and nobody else is known to have used them.
-fn is_left_used(one: &Used, lives: &BTreeMap<i32, Life>, uid: u32, booted_s: u64) -> bool {
+/// The seconds since 1970 in which any of them lived.
+fn time_of(lives: &BTreeMap<i32, Life>, booted_s: u64) -> RangeInclusive<u64> {
     let seconds = |ns: u64| booted_s + ns / 1_000_000_000;
     let from = lives.values().map(|life| seconds(life.born_ns)).min().unwrap_or(u64::MAX);
     let to = lives.values().map(|life| seconds(life.ended_ns)).max().unwrap_or(0);
-    let is_time = |at_s| (from.saturating_sub(TOLERANCE_S)..=to + TOLERANCE_S).contains(&at_s);
+    from.saturating_sub(TOLERANCE_S)..=to + TOLERANCE_S
+}
+
+/// Whether a queue may be theirs and nobody uses it.
+fn is_left_queue(
+    queue: &PosixQueue,
+    before: &QueuesBefore,
+    lives: &BTreeMap<i32, Life>,
+    uid: u32,
+    booted_s: u64,
+) -> bool {
+    let used_s = u64::try_from(queue.used_s).unwrap_or(0);
+    queue.uid == uid
+        && !queue.open
+        && !before.0.contains(&queue.inode)
+        && time_of(lives, booted_s).contains(&used_s)
+}
+
+/// Whether a queue or semaphores may be theirs and nobody else is known to have used them.
+fn is_left_used(one: &Used, lives: &BTreeMap<i32, Life>, uid: u32, booted_s: u64) -> bool {
+    let time = time_of(lives, booted_s);
+    let is_time = |at_s| time.contains(&at_s);
     one.uid == uid
         && is_time(one.made_s)
         && (one.used_s == 0 || is_time(one.used_s))
@@ -135,6 +195,23 @@ mod tests {
         assert!(!check(&Used { uid: 0, ..queue.clone() }), "another user's");
         assert!(!check(&Used { made_s: 1_000_097, ..queue.clone() }), "made before");
         assert!(!check(&Used { used_s: 1_000_123, ..queue }), "used since");
+    }
+
+    #[test]
+    fn a_posix_queue_is_left_that_came_with_the_job_and_that_nobody_has_used_since() {
+        const S: u64 = 1_000_000_000;
+        let lives = BTreeMap::from([(7, Life { born_ns: 100 * S, ended_ns: 110 * S })]);
+        let before = QueuesBefore(BTreeSet::from([3]));
+        let queue =
+            PosixQueue { name: "q".into(), inode: 4, uid: 1000, used_s: 1_000_105, open: false };
+        let check = |queue: &PosixQueue| is_left_queue(queue, &before, &lives, 1000, 1_000_000);
+        assert!(check(&queue));
+        assert!(!check(&PosixQueue { inode: 3, ..queue.clone() }), "made before");
+        assert!(!check(&PosixQueue { uid: 0, ..queue.clone() }), "another user's");
+        assert!(!check(&PosixQueue { open: true, ..queue.clone() }), "open");
+        for used_s in [-1, 1_000_097, 1_000_113] {
+            assert!(!check(&PosixQueue { used_s, ..queue.clone() }), "of another time");
+        }
     }
 
     #[test]

@@ -145,12 +145,11 @@ fn queues_and_semaphores_are_the_jobs_own_and_go_with_it() {
     assert_eq!(shared.text().lines().next(), own.to_str());
 }
 
-/// Queues and semaphores that a job of an ordinary user with the IPC of the node has left, as the audit
-/// shows them; they are removed then.
+/// Queues and semaphores that a job of an ordinary user with the IPC of the node has made, as the audit
+/// shows them after its end; they are removed then.
 struct LeftIpc {
     queue: String,
     set: String,
-    posix: String,
     shown: String,
 }
 
@@ -160,9 +159,9 @@ fn lonely() -> u32 {
 }
 
 impl LeftIpc {
-    fn by_job(instance: &Instance) -> Self {
+    /// The POSIX queue, whose name this is, stays if the job does not take it with it.
+    fn by_job(instance: &Instance, posix: &str) -> Self {
         let player = instance.share(&crate::harness::player()).display().to_string();
-        let posix = format!("/{}", instance.nap);
         let args = ["run", "sh", "-c", &format!("{player} leave-ipc {posix}; sleep 0.1")];
         let run = crate::harness::Running::start(instance.command_as(Some(lonely()), &args));
         let done = run.wait().expect(0).text();
@@ -171,13 +170,7 @@ impl LeftIpc {
         // What is gone already is no matter.
         let _ = Command::new("ipcrm").args(["-q", queue]).output();
         let _ = Command::new("ipcrm").args(["-s", set]).output();
-        let place = instance.work.join("queues");
-        fs::create_dir_all(&place).unwrap();
-        let script =
-            format!("mount -t mqueue none {place} && rm {place}{posix}", place = place.display());
-        let unmounted = Command::new("unshare").args(["--mount", "sh", "-c", &script]).status();
-        assert!(unmounted.unwrap().success(), "the POSIX queue was gone");
-        Self { queue: queue.into(), set: set.into(), posix, shown }
+        Self { queue: queue.into(), set: set.into(), shown }
     }
 
     fn shows(&self, kind: &str, name: &str) -> bool {
@@ -185,15 +178,29 @@ impl LeftIpc {
     }
 }
 
+/// Whether there is a POSIX queue of that name; not any more then.
+fn remove_posix(instance: &Instance, name: &str) -> bool {
+    let place = instance.work.join("queues");
+    fs::create_dir_all(&place).unwrap();
+    let script = format!(
+        "mount -t mqueue none {place} || exit 9; rm {place}{name} 2>/dev/null",
+        place = place.display()
+    );
+    let done = Command::new("unshare").args(["--mount", "sh", "-c", &script]).status().unwrap();
+    assert_ne!(done.code(), Some(9), "queues can be seen");
+    done.success()
+}
+
 #[test]
 fn queues_and_semaphores_of_the_node_go_with_the_job_that_alone_has_used_them() {
     let instance = Instance::of_the_system_alone().up();
     instance.tutti(&["params", "--class", "interactive", "ipc=node"]).expect(0);
-    let left = LeftIpc::by_job(&instance);
+    let posix = format!("/{}", instance.nap);
+    let left = LeftIpc::by_job(&instance, &posix);
+    let posix_stayed = remove_posix(&instance, &posix);
     assert!(!left.shows("queue", &left.queue), "{}", left.shown);
     assert!(!left.shows("semaphores", &left.set), "{}", left.shown);
-    // Of these the kernel says nothing but whose they are, and when they were used last.
-    assert!(left.shows("queue", &left.posix), "{}", left.shown);
+    assert!(!posix_stayed && !left.shows("queue", &posix), "{}", left.shown);
 }
 
 #[test]
@@ -202,14 +209,40 @@ fn while_their_user_has_other_processes_they_are_only_shown() {
     instance.tutti(&["params", "--class", "interactive", "ipc=node"]).expect(0);
     let mut other = Command::new("sleep");
     let mut other = other.arg("1000").uid(lonely()).gid(lonely()).spawn().unwrap();
-    let left = LeftIpc::by_job(&instance);
+    let [first, second] = [1, 2].map(|number| format!("/{}-{number}", instance.nap));
+    let left = LeftIpc::by_job(&instance, &first);
     other.kill().unwrap();
     other.wait().unwrap();
+    // A job of which nobody else is there takes no queue with it that was there before.
+    let later = LeftIpc::by_job(&instance, &second);
+    let stayed = [&first, &second].map(|name| remove_posix(&instance, name));
     assert!(left.shows("queue", &left.queue), "{}", left.shown);
     assert!(left.shows("semaphores", &left.set), "{}", left.shown);
+    assert!(left.shows("queue", &first) && later.shows("queue", &first), "{}", later.shown);
+    assert_eq!(stayed, [true, false]);
     let told = left.shown.lines().find(|line| line.starts_with("semaphores")).unwrap();
     let whose = format!("3 semaphores of user {}", lonely());
     assert!(told.contains(&whose) && told.contains("has ended"), "{told}");
+}
+
+#[test]
+fn who_holds_a_device_open_ends_with_the_job() {
+    for instance in [Instance::of_the_system_alone, Instance::of_nobody] {
+        let instance = instance().up();
+        let player = instance.share(&crate::harness::player()).display().to_string();
+        let line = format!("{player} hold-terminal && echo held; exec sleep $NAP");
+        let args = ["run", "sh", "-c", &line];
+        let nobody = Some(crate::harness::NOBODY);
+        let run = crate::harness::Running::start(instance.command_as(nobody, &args));
+        run.wait_for("held");
+        let out = run.out();
+        let terminal = Path::new(out.lines().next().unwrap());
+        assert!(terminal.exists(), "{out}");
+        instance.tutti(&["cancel", "--now", "1"]).expect(0);
+        run.wait().expect(137);
+        // The device goes with the last who has it open.
+        assert!(!terminal.exists(), "{out}");
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
 /* What the end-to-end tests have their tasks do where a shell is too slow or too blunt. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <mqueue.h>
@@ -177,6 +178,21 @@ static int leave_ipc(const char *name) {
     return 0;
 }
 
+/* Leaves a process behind that holds a device open which goes with the last who does: a terminal. It has left its
+   session, closed all else, and ignores what can be ignored. Says what the terminal is called. */
+static int hold_terminal(void) {
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    if (terminal < 0 || grantpt(terminal) || unlockpt(terminal)) return 1;
+    puts(ptsname(terminal));
+    fflush(stdout);
+    pid_t child = fork();
+    if (child) return child < 0;
+    setsid();
+    for (int number = 1; number < NSIG; number++) signal(number, SIG_IGN);
+    for (int fd = 0; fd < 3; fd++) close(fd);
+    for (;;) pause();
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     char *arg = argc > 2 ? argv[2] : "0";
@@ -189,6 +205,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "daemon")) return become_daemon(arg);
     if (!strcmp(what, "bomb")) return bomb();
     if (!strcmp(what, "watch-child")) return watch_child(arg);
+    if (!strcmp(what, "hold-terminal")) return hold_terminal();
     if (!strcmp(what, "leave-ipc")) return leave_ipc(arg);
     return 2;
 }
