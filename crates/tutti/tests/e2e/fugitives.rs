@@ -208,23 +208,3 @@ fn nor_where_jobs_are_suspended_by_signals() {
         scene.end(way, job);
     }
 }
-
-#[test]
-fn what_other_daemons_start_on_request_is_no_process_of_the_task() {
-    let scene = Scene::new(Instance::of_the_system_alone().up());
-    let nap = scene.instance.nap.clone();
-    let line = format!(
-        "echo 'sleep {nap}' | at now; systemd-run --user --scope sleep {nap}; \
-         systemd-run sleep {nap}; echo '* * * * * sleep {nap}' | crontab -; true"
-    );
-    scene.tutti(&["run", "-t", "10s", "sh", "-c", &line]);
-    let ours = |pid: &i32| group_of(*pid).contains("/job-");
-    assert!(scene.sleeps().iter().all(|pid| !ours(pid)), "a process of the task is left");
-    for pid in scene.sleeps() {
-        // Their daemon's: not ours to end, but this test's.
-        let _ = nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(pid),
-            nix::sys::signal::Signal::SIGKILL,
-        );
-    }
-}

@@ -267,17 +267,28 @@ impl Instance {
     /// The same with a cgroup of the user's own, as service managers hand them over.
     pub(crate) fn of_nobody_with_groups() -> Self {
         let mut instance = Self::of_nobody();
+        instance.subtree = Some(instance.subtree_of_nobody());
+        instance
+    }
+
+    /// A cgroup that is the unprivileged user's, made if it is not there; it goes with this.
+    pub(crate) fn subtree_of_nobody(&self) -> PathBuf {
+        let subtree = self.subtree_path();
+        if !subtree.exists() {
+            fs::create_dir(&subtree).unwrap();
+            let files = ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"];
+            for file in files.map(|file| subtree.join(file)) {
+                std::os::unix::fs::chown(file, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
+        subtree
+    }
+
+    fn subtree_path(&self) -> PathBuf {
         let top = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
         let top = top.into_iter().find(|top| top.join("cgroup.procs").exists()).unwrap();
-        let name = instance.dir.file_name().unwrap().to_str().unwrap();
-        let subtree = top.join(name.replace("te2e", "of-nobody"));
-        fs::create_dir(&subtree).unwrap();
-        let files = ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"];
-        for file in files.map(|file| subtree.join(file)) {
-            std::os::unix::fs::chown(file, Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-        instance.subtree = Some(subtree);
-        instance
+        let name = self.work.file_name().unwrap().to_str().unwrap();
+        top.join(name.replace("te2e", "of-nobody"))
     }
 
     /// An instance of a user without privileges, once this one has ended.
@@ -632,9 +643,10 @@ fn clear_away(instance: &Instance) {
     }
     let _ = fs::remove_dir_all(&instance.dir);
     let _ = fs::remove_dir_all(&instance.work);
-    if let Some(subtree) = &instance.subtree {
+    let subtree = instance.subtree_path();
+    if subtree.exists() {
         let _ = fs::write(subtree.join("cgroup.kill"), "1");
-        remove_groups(subtree);
+        remove_groups(&subtree);
     }
 }
 

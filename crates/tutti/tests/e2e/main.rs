@@ -31,6 +31,7 @@ mod join_ssh;
 mod leftovers;
 mod mpi;
 mod nodes;
+mod on_request;
 mod partition;
 mod port;
 mod priority;
