@@ -115,13 +115,21 @@ impl Driver {
         }
     }
 
-    /// What a node does not tell is left out: it has no agent just now.
+    /// What a node does not tell is left out, since it has no agent just now: what its jobs have used is more.
     fn jobs_with(&self, answers: Vec<(NodeId, Answer)>) -> Reply {
         let mut usages: BTreeMap<JobId, Usage> = BTreeMap::new();
-        for (_, answer) in answers {
+        let mut silent: BTreeSet<NodeId> = self.nodes.keys().copied().collect();
+        for (node, answer) in answers {
             let Answer::Usages(of_node) = answer else { continue };
+            silent.remove(&node);
             for (job, usage) in of_node {
                 usages.entry(job).or_default().add(&usage);
+            }
+        }
+        let views = (!silent.is_empty()).then(|| self.core.jobs(self.now()));
+        for view in views.into_iter().flatten() {
+            if view.placements.iter().any(|placed| silent.contains(&placed.node)) {
+                usages.entry(view.id).or_default().add(&Usage::unknown());
             }
         }
         Reply::Jobs(report::jobs(self, true, &usages))

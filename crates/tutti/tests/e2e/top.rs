@@ -1,9 +1,9 @@
 //! `tutti top`, on a terminal and without one.
 
-use crate::harness::{Instance, PATIENCE, eventually};
+use crate::harness::{Instance, PATIENCE, eventually, status_of};
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -121,6 +121,40 @@ fn an_interrupt_gives_the_terminal_back() {
     let top = Watched::start(&instance, &[]);
     top.wait_for("jobs: none");
     kill(Pid::from_raw(top.child.id().cast_signed()), Signal::SIGINT).unwrap();
+    top.expect_end(0);
+}
+
+#[test]
+fn a_shell_has_the_terminal_while_it_is_stopped() {
+    let instance = Instance::new().up();
+    let mut top = Watched::start(&instance, &[]);
+    top.wait_for("jobs: none");
+    let pid = Pid::from_raw(top.child.id().cast_signed());
+    let mut shells = tcgetattr(&top.terminal).unwrap();
+    let has_keys =
+        |top: &Watched| !tcgetattr(&top.terminal).unwrap().local_flags.contains(LocalFlags::ICANON);
+    let stands = || status_of(pid.as_raw(), "State").is_some_and(|state| state.starts_with('T'));
+    // It is asked to stop, as by ^Z, and then stopped without being asked.
+    for signal in [Signal::SIGTSTP, Signal::SIGSTOP] {
+        eventually("its keys", || has_keys(&top).then_some(()));
+        kill(pid, signal).unwrap();
+        eventually("it stands", || stands().then_some(()));
+        if signal == Signal::SIGTSTP {
+            assert!(!has_keys(&top), "the shell's own keys");
+            eventually("the other screen", || top.text().ends_with("\x1b[?1049l").then_some(()));
+        }
+        shells.local_flags |= LocalFlags::ICANON | LocalFlags::ECHO;
+        tcsetattr(&top.terminal, SetArg::TCSANOW, &shells).unwrap();
+        let seen = top.text().len();
+        kill(pid, Signal::SIGCONT).unwrap();
+        eventually("a picture", || {
+            let text = top.text();
+            text[seen..].contains("\x1b[2J\x1b[H").then_some(())
+        });
+        top.wait_for("jobs: none");
+    }
+    eventually("its keys", || has_keys(&top).then_some(()));
+    top.keys.write_all(b"q").unwrap();
     top.expect_end(0);
 }
 

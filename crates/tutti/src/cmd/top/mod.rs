@@ -52,10 +52,11 @@ processor of each node, with the letter of the job that has it in that row's tur
 too wide, each node has one place: the letter of the job with most processors there, and a +
 behind it where it is not alone. What a row leaves idle (a dot), jobs of others may use meanwhile.
 
-CPU is processor time since the look before, in parts of one processor; the other columns are
-those of `tutti ps`.
+CPU is processor time since the look before, in parts of one processor, and - while that is not
+known of all nodes of the job, or where there are no cgroups; the other columns are those of
+`tutti ps`.
 
-Keys: q or ^C ends it, up, down, page up and page down show other jobs, space looks again at once.";
+Keys: q or ^C ends it, ^Z stops it until `fg`, up, down, page up and page down show other jobs, space looks again at once.";
 
 const DELAY_MIN: Nanos = Nanos::from_millis(100);
 

@@ -27,8 +27,9 @@ pub(super) enum Key {
 /// Lines of a page.
 const PAGE: isize = 10;
 
-/// Another screen of the terminal, without a cursor, cleared; and back.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
+/// Another screen of the terminal; without a cursor, cleared; and back.
+const ENTER: &str = "\x1b[?1049h";
+const CLEAR: &str = "\x1b[?25l\x1b[2J";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// The terminal as it is while this lives; then it is as it was.
@@ -49,6 +50,7 @@ impl Screen {
             Signal::SIGHUP,
             Signal::SIGQUIT,
             Signal::SIGTSTP,
+            Signal::SIGCONT,
             Signal::SIGWINCH,
         ] {
             set.add(signal);
@@ -57,6 +59,7 @@ impl Screen {
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = SignalFd::with_flags(&set, flags)?;
         let screen = Self { signals, was: tcgetattr(std::io::stdin()).ok() };
+        print(ENTER)?;
         screen.set_up()?;
         Ok(screen)
     }
@@ -68,7 +71,7 @@ impl Screen {
             keys.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
             tcsetattr(std::io::stdin(), SetArg::TCSADRAIN, &keys)?;
         }
-        print(ENTER)
+        print(CLEAR)
     }
 
     fn give_back(&self) {
@@ -136,6 +139,12 @@ impl Screen {
             Signal::SIGTSTP => {
                 self.give_back();
                 raise(Signal::SIGSTOP)?;
+                print(ENTER)?;
+                self.set_up()?;
+                Some(Key::Look)
+            }
+            // Who was stopped without being asked finds the terminal as the shell has left it.
+            Signal::SIGCONT => {
                 self.set_up()?;
                 Some(Key::Look)
             }

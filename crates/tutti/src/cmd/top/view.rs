@@ -71,7 +71,9 @@ impl View {
         }
         let passed = self.seen.map(|seen| sample.at.saturating_duration_since(seen));
         self.seen = Some(sample.at);
-        let used = |job: &JobReport| job.usage.map(|usage| usage.user_us + usage.system_us);
+        // Of one from whom a node has told nothing this time, the next look would have all at once.
+        let whole = |job: &JobReport| job.usage.filter(|usage| usage.cpu_whole);
+        let used = |job: &JobReport| whole(job).map(|usage| usage.user_us + usage.system_us);
         let now: BTreeMap<JobId, u64> =
             sample.jobs.iter().filter_map(|job| Some((job.job, used(job)?))).collect();
         let passed_us = passed.map_or(0, |passed| passed.as_micros()).max(1);
@@ -290,6 +292,31 @@ pub(super) mod tests {
             let lines = view.lines(&next, None, room);
             assert!(lines.last().unwrap().contains("150 %"), "{lines:#?}");
         }
+    }
+
+    #[test]
+    fn no_rate_is_made_of_what_is_not_whole() {
+        let begin = Instant::now();
+        let look = |second, us, cpu_whole| {
+            let usage = Usage { user_us: us, cpu_whole, ..Usage::default() };
+            let jobs = vec![JobReport { usage: Some(usage), ..job(3, 1, 2, &["n1:0", "n2:0"]) }];
+            sample(jobs, begin + std::time::Duration::from_secs(second))
+        };
+        let (mut view, room) = (View::default(), Room { width: Some(100), height: Some(30) });
+        let mut shown = |second, us, cpu_whole| {
+            let lines = view.lines(&look(second, us, cpu_whole), None, room);
+            let line = lines.last().unwrap();
+            line.split("50 %").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
+        };
+        let seen = [
+            shown(0, 80_000_000, true),
+            shown(1, 81_000_000, true),
+            // A node says nothing for a moment.
+            shown(2, 41_000_000, false),
+            shown(3, 83_000_000, true),
+            shown(4, 84_250_000, true),
+        ];
+        assert_eq!(seen, ["-", "100", "-", "-", "125"]);
     }
 
     #[test]
