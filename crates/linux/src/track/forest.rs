@@ -71,7 +71,8 @@ pub struct Tally {
     pub created: u64,
     /// That are in it now.
     pub living: u64,
-    /// The most at once.
+    /// The most at once. The kernel tells an end when the parent has had it, perhaps: who makes one process after
+    /// the other may count as having two.
     pub peak: u64,
 }
 

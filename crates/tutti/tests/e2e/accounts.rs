@@ -53,7 +53,9 @@ fn no_process_is_missed_however_short_it_lives() {
     assert_eq!(history["job"]["usage"]["processes"], 6002, "{history}");
     for task in history["tasks"].as_array().unwrap() {
         assert_eq!(task["usage"]["processes"], 3001, "{history}");
-        assert_eq!(task["usage"]["processes_peak"], 2, "{history}");
+        // The kernel tells the end of one when its parent may have made the next already.
+        let peak = task["usage"]["processes_peak"].as_u64().unwrap();
+        assert!((2..=3).contains(&peak), "{history}");
     }
 }
 

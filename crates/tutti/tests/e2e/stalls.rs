@@ -124,9 +124,16 @@ fn a_node_whose_daemons_stand_still_for_a_while_loses_nothing() {
         [&nodes[1]["branch_jobs"], &nodes[2]["branch_jobs"]],
         [&Value::from(2), &Value::Null]
     );
+    // What a job has used is known of all its nodes, or it is said that it is not.
+    let are_known = || {
+        let jobs = bed.tutti(1, &["ps", "--long", "--json"]).expect(0).json();
+        jobs.as_array().unwrap().iter().all(|job| job["usage"]["cpu_whole"] == true)
+    };
     within(LONG, "it is missed", || (bed.states()["n3"] == "unreachable").then_some(()));
+    assert!(!are_known(), "a node says nothing");
     bed.node(3).freeze(false);
     within(LONG, "it is back", || (bed.states()["n3"] == "up").then_some(()));
+    assert!(are_known(), "all nodes say something");
     let done = counting.wait_within(LONG).expect(0);
     let mut next = [0_u32; 3];
     for line in done.text().lines() {

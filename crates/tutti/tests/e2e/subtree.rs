@@ -9,6 +9,8 @@ const LINE: &str = "sleep $NAP & \
 
 /// Starts that as job 1 (or another) and says who is who: the inner shell, and the three sleeps.
 fn begin(instance: &Instance, args: &[&str]) -> (Running, i32, Vec<i32>) {
+    // However slowly they are let stop: what is looked at is who does.
+    instance.tutti(&["params", "freeze_deadline=10s"]).expect(0);
     let args = [&["run"], args, &["sh", "-c", LINE]].concat();
     let running = instance.start(&args);
     running.wait_for("inner ");
