@@ -80,6 +80,19 @@ impl Busy {
         }
     }
 
+    /// Leaves out what lies before a moment.
+    pub(crate) fn forget_before(&mut self, moment: u64) {
+        self.shorten(self.length() - self.before(moment));
+    }
+
+    /// Takes so much at least, by a later end of the last stretch; nothing stays nothing.
+    pub(crate) fn prolong(&mut self, length: u64) {
+        let lacks = length.saturating_sub(self.length());
+        if let Some(last) = self.0.last_mut() {
+            last.to = last.to.saturating_add(lacks);
+        }
+    }
+
     /// What is free from a moment on: stretches in order, the last without an end.
     pub(crate) fn gaps(&self, from: u64) -> impl Iterator<Item = Stretch> + '_ {
         let ends = core::iter::once(0).chain(self.0.iter().map(|stretch| stretch.to));
@@ -177,6 +190,15 @@ mod tests {
             let kept = &kept[kept.len().saturating_sub(need as usize)..];
             let is_kept: Vec<bool> = (0..END).map(|m| kept.contains(&m)).collect();
             prop_assert_eq!(short, busy(&is_kept));
+            let mut later = one.clone();
+            later.forget_before(due);
+            let is_later: Vec<bool> = (0..END).map(|m| m >= due && a[m as usize]).collect();
+            prop_assert_eq!(&later, &busy(&is_later));
+            later.prolong(need);
+            let is_empty = count(&is_later) == 0;
+            let length = if is_empty { 0 } else { need.max(count(&is_later)) };
+            prop_assert_eq!(later.length(), length);
+            prop_assert!(is_empty || later.first() == busy(&is_later).first() || need > count(&is_later));
             one.add(&other);
             let both: Vec<bool> = a.iter().zip(&b).map(|(a, b)| *a || *b).collect();
             prop_assert_eq!(one, busy(&both));

@@ -105,9 +105,18 @@ pub(crate) struct Forecast {
 
 /// What becomes of the jobs of a row if no other comes and each runs as long as it may. What lies too
 /// far ahead is left open.
+///
+/// Asked since the latest event, some may have had less of their promised time than has passed: they are taken
+/// to have the rest right after it.
 pub(crate) fn foresee(mut jobs: Vec<Prospect<'_>>, mut clock: u64) -> BTreeMap<JobId, Forecast> {
     let mut forecasts: BTreeMap<JobId, Forecast> = BTreeMap::new();
+    for prospect in &mut jobs {
+        prospect.time.forget_before(clock);
+        prospect.time.prolong(prospect.left.unwrap_or(0));
+    }
     for _ in 0..FORECAST_STEPS_MAX {
+        // What one could not have of his time, since it was also another's, comes after that.
+        jobs.iter_mut().for_each(|prospect| prospect.time.forget_before(clock));
         let mut contenders: Vec<Contender<'_>> = jobs.iter().map(|it| it.as_of(clock)).collect();
         let (run, _) = decide(&mut contenders);
         let runs = |prospect: &Prospect<'_>| run.contains(&prospect.contender.job);
@@ -135,4 +144,55 @@ pub(crate) fn foresee(mut jobs: Vec<Prospect<'_>>, mut clock: u64) -> BTreeMap<J
         jobs.retain(|prospect| prospect.left != Some(0));
     }
     forecasts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::busy::Stretch;
+    use super::*;
+
+    const STRETCH: u64 = 600;
+
+    /// Of a job that is due at the end of its promised time.
+    fn prospect(parts: &[Part], job: u64, from: u64, to: u64, left: u64) -> Prospect<'_> {
+        let contender = Contender { claim: Claim::Due(to), job: JobId(job), parts };
+        Prospect { contender, time: Busy::of(&[Stretch { from, to }]), left: Some(left) }
+    }
+
+    fn ends(forecasts: &BTreeMap<JobId, Forecast>) -> Vec<Option<u64>> {
+        forecasts.values().map(|forecast| forecast.ends).collect()
+    }
+
+    /// All want the same.
+    fn parts() -> Vec<Part> {
+        vec![Part::new(NodeId(0), ProcessorSet::first(1), 0, 1)]
+    }
+
+    #[test]
+    fn who_has_begun_late_has_the_rest_after_his_time() {
+        let parts = parts();
+        for late in [0, 1, 50] {
+            // One after the other, without a gap; nobody has run since the first could.
+            let jobs = vec![
+                prospect(&parts, 1, 0, STRETCH, STRETCH),
+                prospect(&parts, 2, STRETCH, 2 * STRETCH, STRETCH),
+            ];
+            let expected = [STRETCH + late, 2 * STRETCH + late].map(Some);
+            assert_eq!(ends(&foresee(jobs, late)), expected, "late by {late}");
+        }
+    }
+
+    #[test]
+    fn who_could_not_have_his_time_comes_after_the_other() {
+        let parts = parts();
+        // The second is to begin while the first, who is late, has not ended; and was to end before him.
+        let jobs = vec![
+            prospect(&parts, 1, 0, STRETCH, STRETCH),
+            prospect(&parts, 2, STRETCH, STRETCH + 10, 10),
+        ];
+        assert_eq!(ends(&foresee(jobs, 50)), [Some(STRETCH + 50), Some(STRETCH + 60)]);
+        // Long after both.
+        let jobs = vec![prospect(&parts, 1, 0, STRETCH, 100), prospect(&parts, 2, 0, STRETCH, 100)];
+        assert_eq!(ends(&foresee(jobs, 1000)), [Some(1100), Some(1200)]);
+    }
 }
