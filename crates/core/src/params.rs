@@ -3,7 +3,7 @@
 use crate::figures::Weights;
 use crate::limits::{
     FAN_OUT_MAX, HISTORY_MAX, HISTORY_MIB_MAX, PROCESSORS_MAX, QUANTUM_MAX, QUANTUM_MIN, ROWS_MAX,
-    TASKS_PER_NODE_MAX, WEIGHT_MAX,
+    SHARE_WHOLE, TASKS_PER_NODE_MAX, WEIGHT_MAX,
 };
 use crate::param::{self, Param, ParamError, ParamKind, Takes, UNBOUNDED, bounded};
 use crate::policy::{Packing, Placement};
@@ -109,7 +109,8 @@ mod at {
     pub(super) const KEEP_HISTORY: usize = 28;
     pub(super) const HISTORY_SIZE: usize = 29;
     pub(super) const CLOCK: usize = 30;
-    pub(super) const COUNT: usize = 31;
+    pub(super) const FOREIGN: usize = 31;
+    pub(super) const COUNT: usize = 32;
 }
 
 /// All parameters there are.
@@ -386,6 +387,16 @@ pub const TABLE: &[Param; at::COUNT] = &[
                shows how far off it may be).",
         takes: Takes::FromThenOn,
     },
+    Param {
+        name: "foreign",
+        kind: ParamKind::Share,
+        min: 0,
+        max: SHARE_WHOLE as u64,
+        default: SHARE_WHOLE as u64 / 2,
+        help: "policy=classes: a processor of which others than the cluster's jobs use so much is left \
+               to them, until they use less than half of that; 0%: none ever is.",
+        takes: Takes::Live,
+    },
 ];
 
 const fn weight(name: &'static str, default: u64, help: &'static str) -> Param {
@@ -487,6 +498,13 @@ impl Params {
     #[must_use]
     pub const fn lease(&self) -> Nanos {
         Nanos(self.values[at::LEASE])
+    }
+
+    /// How much others must use of a processor for it to be left to them, in thousandths; 0: it never is.
+    #[must_use]
+    pub fn foreign_milli(&self) -> u32 {
+        let milli = (self.values[at::FOREIGN] * 1000).div_ceil(u64::from(SHARE_WHOLE));
+        u32::try_from(milli).unwrap_or(u32::MAX)
     }
 
     /// How long jobs that have ended are kept, if not always.

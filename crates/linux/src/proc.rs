@@ -416,38 +416,57 @@ fn thousandths(text: &str) -> Option<u32> {
     whole.checked_mul(1000)?.checked_add(hundredths.checked_mul(10)?)
 }
 
-/// Processor time that was used since the machine began, on the processors that this process may use, in microseconds;
-/// as exact as the kernel's ticks, mostly of 10 ms.
+/// How much of a processor was used since the machine began, in microseconds; as exact as the kernel's ticks, mostly
+/// of 10 ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Busy {
+    /// By processes that give way to others (`nice`).
+    pub niced_us: u64,
+    /// By everybody else, and the kernel.
+    pub us: u64,
+}
+
+/// How busy each of the processors was that this process may use.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn busy_processors() -> Result<BTreeMap<u32, Busy>> {
+    let path = Path::new("/proc/stat");
+    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+    busy_in(&text, &online_processors(), ns_per_tick() / 1000)
+        .filter(|busy| !busy.is_empty())
+        .ok_or(Error::Malformed { path: path.to_owned(), wanted: "processor times" })
+}
+
+/// Processor time that was used since the machine began, in all, on the processors that this process may use, in
+/// microseconds.
 ///
 /// # Errors
 /// If the kernel does not tell.
 pub fn busy_us() -> Result<u64> {
-    let path = Path::new("/proc/stat");
-    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
-    let ticks = busy_ticks(&text, &online_processors());
-    let ticks =
-        ticks.ok_or(Error::Malformed { path: path.to_owned(), wanted: "processor times" })?;
-    Ok(ticks.saturating_mul(ns_per_tick() / 1000))
+    let all = busy_processors()?;
+    Ok(all.values().map(|busy| busy.us.saturating_add(busy.niced_us)).fold(0, u64::saturating_add))
 }
 
 /// User, nice, system, then idle and waiting, which are no use, then interrupts of both kinds. What guests of this
 /// machine used is part of user and nice.
-fn busy_ticks(text: &str, processors: &[u32]) -> Option<u64> {
-    let mut ticks = None;
+fn busy_in(text: &str, processors: &[u32], tick_us: u64) -> Option<BTreeMap<u32, Busy>> {
+    let mut all = BTreeMap::new();
     for line in text.lines() {
         let Some((number, times)) = line.strip_prefix("cpu").and_then(|rest| rest.split_once(' '))
         else {
             continue;
         };
-        if number.parse().is_ok_and(|number: u32| processors.contains(&number)) {
+        if let Some(number) = number.parse().ok().filter(|number| processors.contains(number)) {
             let times: Vec<u64> =
                 times.split_whitespace().map_while(|it| it.parse().ok()).collect();
             let [user, nice, system, _, _, hard, soft, ..] = times[..] else { return None };
-            let used = [user, nice, system, hard, soft].into_iter().fold(0, u64::saturating_add);
-            ticks = Some(used.saturating_add(ticks.unwrap_or(0)));
+            let used = [user, system, hard, soft].into_iter().fold(0, u64::saturating_add);
+            let [us, niced_us] = [used, nice].map(|ticks| ticks.saturating_mul(tick_us));
+            all.insert(number, Busy { niced_us, us });
         }
     }
-    ticks
+    Some(all)
 }
 
 fn memory_total_in(path: &Path) -> Result<u64> {
@@ -531,10 +550,12 @@ mod tests {
              cpu1 10 20 30 1000 2000 40 50 3000 9000 9000\n\
              cpu10 100 200 300 1000 2000 400 500 3000 9000 9000\n\
              intr 5 6 7\n";
-        assert_eq!(busy_ticks(text, &[0, 10]), Some(15 + 1500));
-        assert_eq!(busy_ticks(text, &[1, 7]), Some(150));
-        assert_eq!(busy_ticks(text, &[7]), None);
-        assert_eq!(busy_ticks("cpu0 1 2 3\n", &[0]), None);
+        let busy = |us, niced_us| Busy { niced_us, us };
+        let two = BTreeMap::from([(0, busy(1300, 200)), (10, busy(130_000, 20_000))]);
+        assert_eq!(busy_in(text, &[0, 10], 100), Some(two));
+        assert_eq!(busy_in(text, &[1, 7], 100), Some([(1, busy(13_000, 2000))].into()));
+        assert_eq!(busy_in(text, &[7], 100), Some(BTreeMap::new()));
+        assert_eq!(busy_in("cpu0 1 2 3\n", &[0], 100), None);
         let before = busy_us().unwrap();
         assert!(before > 0 && busy_us().unwrap() >= before);
     }

@@ -130,11 +130,10 @@ impl Testbed {
         for class in ["interactive", "production", "benchmark", "standby"] {
             expect(head.tutti(&["params", "--class", class, "ipc=node"]))?;
         }
-        if !self.params.is_empty() {
-            let params = self.params.iter().map(String::as_str);
-            let words: Vec<&str> = ["params"].into_iter().chain(params).collect();
-            expect(head.tutti(&words))?;
-        }
+        // All nodes have the same processors: what one does with them is foreign to the others.
+        let params = self.params.iter().map(String::as_str);
+        let words: Vec<&str> = ["params", "foreign=0%"].into_iter().chain(params).collect();
+        expect(head.tutti(&words))?;
         for member in members {
             self.join(member)?;
         }

@@ -178,6 +178,8 @@ pub struct NodeReport {
     /// last looked at, for a second at least: users' own programs, daemons, the jobs of other clusters. `null` where
     /// that can't be told, and of a node that does not answer.
     pub foreign_milli: Option<u32>,
+    /// The processors that are left to these, ascending (`policy=classes`).
+    pub foreign: Vec<u32>,
     /// Nodes that are connected through it; `null` if it does not answer.
     pub branch_nodes: Option<u32>,
     /// Jobs with tasks there or on nodes that are connected through it, as it knows from what passes; `null` if it does

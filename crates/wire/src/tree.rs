@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_core::{
-    ClockSource, JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, Rank, TaskStatus,
-    Timetable, Traversal,
+    ClockSource, JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, ProcessorSet,
+    Rank, TaskStatus, Timetable, Traversal,
 };
 
 /// What a controller tells an agent.
@@ -168,6 +168,9 @@ pub struct Settings {
     pub traversal: Traversal,
     /// How often to say how busy the node is; zero: never.
     pub load_interval: Nanos,
+    /// Of a processor of which others than the cluster's jobs use so much, in thousandths, it is said that it is
+    /// theirs; zero: nobody looks.
+    pub foreign_milli: u32,
     /// To whom the children of a process go that has ended.
     pub orphans: Orphans,
     /// How many children an agent has in the control tree before it sends others on to them.
@@ -235,6 +238,8 @@ pub enum FromAgent {
     Leaving,
     /// How busy the node is, otherwise than when it was last told.
     Load(LoadAverages),
+    /// Processors that others than the cluster's jobs use, if they are others than those told before.
+    Foreign(ProcessorSet),
     /// The answer to `Ask`.
     Answer {
         /// The number of the question.

@@ -49,7 +49,7 @@ use serde::{Deserialize, Serialize};
 use crate::aside::Place;
 use crate::controller::Core;
 use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
-use crate::policy::WaitReason;
+use crate::policy::{Preemption, WaitReason};
 use crate::record::{Course, Part};
 use crate::time::ClusterTime;
 use alloc::vec::Vec;
@@ -221,6 +221,22 @@ impl Core {
     /// The row that is the machine.
     pub(crate) fn first_row(&self) -> Option<RowId> {
         self.matrix.rows().map(|(row, _)| row).next()
+    }
+
+    /// How much others must use of a processor for it to be left to them, in thousandths; 0: who uses what is of no
+    /// account.
+    #[must_use]
+    pub fn foreign_milli(&self) -> u32 {
+        match self.policy().preemption {
+            Preemption::ByClass => self.params.foreign_milli(),
+            Preemption::Nobodys(_) | Preemption::ByDeadline => 0,
+        }
+    }
+
+    /// The processors of a node that are left to others.
+    #[must_use]
+    pub fn foreign_on(&self, node: NodeId) -> Option<&ProcessorSet> {
+        self.foreign.get(&node)
     }
 
     pub(crate) fn on_foreign(&mut self, node: NodeId, processors: &ProcessorSet) {

@@ -12,6 +12,10 @@ impl Core {
         if contender.processors > self.matrix.width() {
             return WaitReason::Nodes;
         }
+        let foreign = self.foreign.values().map(|it| u64::from(it.count())).sum();
+        if contender.processors > self.matrix.width().saturating_sub(foreign) {
+            return WaitReason::Foreign { processors: foreign };
+        }
         if let Some(lack) = self.lacks(&contender) {
             return lack;
         }

@@ -226,6 +226,11 @@ pub enum WaitReason {
     },
     /// Too few processors are free, and those who have them may not be set aside for it.
     Undisturbed,
+    /// Others than the cluster's jobs use so many processors that those left are too few for it.
+    Foreign {
+        /// How many others use.
+        processors: u64,
+    },
     /// A user suspended it before it began.
     Suspended,
 }
@@ -308,6 +313,11 @@ impl fmt::Display for WaitReason {
             }
             Self::Undisturbed => f.write_str(
                 "too few processors are free, and those who have them may not be set aside for it",
+            ),
+            Self::Foreign { processors } => write!(
+                f,
+                "what is none of the cluster's jobs uses {}; those left are too few (foreign)",
+                Counted(*processors, "processor")
             ),
             Self::Suspended => f.write_str("suspended before it began"),
         }

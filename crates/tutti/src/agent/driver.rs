@@ -8,6 +8,7 @@ use super::lease::{Former, Lease, Told};
 use super::load::LoadReports;
 use super::parts::Ending;
 use super::switch::Switch;
+use super::taken::Taken;
 use super::track::{self, Begun, TaskId, Tracker};
 use super::tree::{Heard, Tree, TreeOptions};
 use super::upgrade::{GoingOver, SUPERVISOR};
@@ -105,6 +106,7 @@ pub(super) struct Agent {
     pub(super) former: Former,
     pub(super) settings: Settings,
     load: LoadReports,
+    taken: Taken,
     pub(super) foreign: Foreign,
     pub(super) tracker: Tracker,
     pub(super) endings: Vec<Ending>,
@@ -139,6 +141,7 @@ pub(super) fn first_settings() -> Settings {
         retry_interval: Nanos::from_millis(1),
         traversal: Traversal::default(),
         load_interval: Nanos::ZERO,
+        foreign_milli: 0,
         orphans: Orphans::default(),
         clock: ClockSource::default(),
         fan_out: u32::MAX,
@@ -186,6 +189,7 @@ impl Agent {
             no_cgroup,
             settings: first_settings(),
             load: LoadReports::default(),
+            taken: Taken::default(),
             foreign: Foreign::default(),
             tracker: Tracker::new(),
             endings: Vec::new(),
@@ -239,6 +243,9 @@ impl Agent {
         if let Some(averages) = self.load.news(clock::monotonic_ns()) {
             self.tell_controller(FromAgent::Load(averages));
         }
+        if let Some(taken) = self.taken.news(clock::monotonic_ns(), self.hierarchy.as_ref()) {
+            self.tell_controller(FromAgent::Foreign(taken));
+        }
         self.foreign.now_and_then(clock::monotonic_ns(), self.hierarchy.as_ref());
         let heard = self.tree.on_time(clock::monotonic_ns());
         self.on_heard(heard);
@@ -281,8 +288,9 @@ impl Agent {
         let trees = [self.tracker.due_ns(), self.tree.due_ns()];
         let lease = self.lease_due_ns();
         let former = self.former.due_ns();
-        let own = [self.retry_at_ns, self.load.due_ns(), self.leaves_by_ns, lease, former];
-        let due = own.into_iter().chain(trees);
+        let looks = [self.load.due_ns(), self.taken.due_ns()];
+        let own = [self.retry_at_ns, self.leaves_by_ns, lease, former];
+        let due = own.into_iter().chain(looks).chain(trees);
         due.flatten().chain(endings).min()
     }
 
@@ -433,7 +441,10 @@ impl Agent {
             }
             ToAgent::Refused { reason } => self.tree.lose_parent(&reason),
             ToAgent::Settings(settings) => self.take_settings(settings),
-            ToAgent::Timetable(timetable) => self.switch.timetable(timetable),
+            ToAgent::Timetable(timetable) => {
+                self.taken.timetable(&timetable);
+                self.switch.timetable(timetable);
+            }
             ToAgent::Launch { mut launch, shares } => {
                 // The tree has left nobody's but ours.
                 if let Some((_, share)) = shares.into_iter().next() {
@@ -505,6 +516,7 @@ impl Agent {
         self.tree.take_settings(&settings);
         self.switch.settings(settings);
         self.load.every(settings.load_interval, clock::monotonic_ns());
+        self.taken.settings(settings.foreign_milli, clock::monotonic_ns());
         self.tracker.set_orphans(settings.orphans);
     }
 
@@ -515,6 +527,7 @@ impl Agent {
         self.retry_ns = RETRY_MIN_NS;
         self.switch.joined();
         self.load = LoadReports::default();
+        self.taken.forget_told();
         self.take_settings(settings);
         let held: Vec<LaunchId> = self.jobs.values().map(|job| job.launch).collect();
         for launch in held {

@@ -29,6 +29,7 @@ mod routes;
 mod stepped;
 mod switch;
 mod system_clock;
+mod taken;
 mod track;
 mod tree;
 mod tunnels;

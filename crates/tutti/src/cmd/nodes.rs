@@ -7,7 +7,7 @@ use crate::front::node_list;
 use crate::output::{Align, Table, counted, print_json, print_table};
 use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
-use tutti_core::Nanos;
+use tutti_core::{Nanos, ProcessorSet};
 use tutti_wire::code::Code;
 use tutti_wire::host_list::format_host_list;
 use tutti_wire::local::{NodeChange, Reply, Request};
@@ -21,7 +21,8 @@ STATE     up, drained (takes no new jobs), unreachable (its jobs go on until its
 USED      processors that some job has
 PROMISED  memory that jobs in the matrix have by --memory
 JOBS      jobs with tasks there
-FOREIGN   processors that had something else to do than this cluster's jobs, since that was last looked at
+FOREIGN   processors that had something else to do than this cluster's jobs, since that was last looked at;
+          in brackets those that are left to whoever uses them (tutti params foreign)
 BRANCH    nodes that are connected through it, and jobs with tasks there or on these
 PARENT    the node through which it is connected with the controller's
 CLOCK     how far off its cluster time may be; switches are no more exact than that
@@ -171,7 +172,7 @@ fn table(nodes: &[NodeReport]) -> Table {
             format_bytes(node.memory_promised_bytes),
             node.jobs.to_string(),
         ];
-        row.extend(foreign.then(|| node.foreign_milli.map(processors).unwrap_or_default()));
+        row.extend(foreign.then(|| of_others(node)));
         row.extend(cluster.then(|| node.parent.clone().unwrap_or_default()));
         row.extend(levels.then(|| branch(node)));
         if cluster {
@@ -189,6 +190,13 @@ fn table(nodes: &[NodeReport]) -> Table {
 fn processors(milli: u32) -> String {
     let tenths = milli.saturating_add(50) / 100;
     format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+/// How many processors others use, and which are left to them.
+fn of_others(node: &NodeReport) -> String {
+    let used = node.foreign_milli.map(processors).unwrap_or_default();
+    let left: ProcessorSet = node.foreign.iter().copied().collect();
+    if left.is_empty() { used } else { format!("{used} ({left})") }
 }
 
 /// Nothing for who has nobody below.

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use tutti_core::{
     ClusterTime, Event, JobId, JobState, JobView, LaunchId, Nanos, NodeId, NodeSpec, OnNodeLoss,
-    PlacementView, Rank, TaskStatus, Timetable,
+    PlacementView, ProcessorSet, Rank, TaskStatus, Timetable,
 };
 use tutti_wire::Role;
 use tutti_wire::branch::{
@@ -179,6 +179,7 @@ impl Driver {
                 true => LOAD_INTERVAL,
                 false => Nanos::ZERO,
             },
+            foreign_milli: self.core.foreign_milli(),
             orphans: params.orphans(),
             clock: params.clock(),
             fan_out: u32::try_from(params.fan_out()).unwrap_or(u32::MAX),
@@ -279,6 +280,7 @@ impl Driver {
             FromAgent::Exchange(exchange) => self.on_exchange(node, exchange),
             FromAgent::Leaving => self.on_leaving(node),
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
+            FromAgent::Foreign(processors) => self.on_foreign(node, processors),
             FromAgent::Answer { query, answer } => self.on_answer(query, node, answer),
             FromAgent::Keeper(incarnation) => {
                 if let Some(entry) = self.nodes.get_mut(&node) {
@@ -289,6 +291,14 @@ impl Driver {
             FromAgent::Join(_) => {
                 say!("tutti controller: node {} joined twice; ignored", self.node_name(node));
             }
+        }
+    }
+
+    /// An agent that joins again says once more what is known, and that is not worth an entry of the journal.
+    fn on_foreign(&mut self, node: NodeId, processors: ProcessorSet) {
+        let known = self.core.foreign_on(node).cloned().unwrap_or_default();
+        if known != processors {
+            self.apply(&Event::Foreign { node, processors });
         }
     }
 

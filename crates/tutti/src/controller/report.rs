@@ -227,6 +227,10 @@ pub(super) fn nodes(driver: &Driver, fares: &BTreeMap<NodeId, Fares>) -> Vec<Nod
             load_averages_milli: view
                 .averages
                 .map(|load| [load.now, load.five_minutes, load.fifteen_minutes]),
+            foreign: driver
+                .core
+                .foreign_on(view.id)
+                .map_or_else(Vec::new, |foreign| foreign.iter().collect()),
             foreign_milli: fares.get(&view.id).and_then(|fares| fares.foreign_milli),
             branch_nodes: fares.get(&view.id).map(|fares| fares.branch_nodes),
             branch_jobs: fares.get(&view.id).map(|fares| fares.branch_jobs),

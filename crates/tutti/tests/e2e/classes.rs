@@ -1,6 +1,9 @@
 //! The policy `classes`: jobs are set aside for others, and come back.
 
-use crate::harness::{Instance, eventually};
+use crate::harness::{Instance, Running, eventually};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::process::Command;
 use std::time::Duration;
 
 /// Writes more and more for as long as it has processors.
@@ -15,7 +18,7 @@ fn written(instance: &Instance) -> u64 {
 #[test]
 fn who_is_important_has_others_set_aside_and_they_come_back() {
     let instance = Instance::alone().up();
-    instance.tutti(&["params", "policy=classes"]).expect(0);
+    instance.tutti(&["params", "policy=classes", "foreign=0%"]).expect(0);
     let standby = ["-n", "2", "--class", "standby", "-o", "/dev/null", "sh", "-c", WRITER];
     let idle = instance.submit(&standby);
     instance.wait_for_state(idle, "running");
@@ -53,7 +56,7 @@ fn who_is_important_has_others_set_aside_and_they_come_back() {
 #[test]
 fn the_policy_may_change_while_somebody_is_aside() {
     let instance = Instance::alone().up();
-    instance.tutti(&["params", "policy=classes"]).expect(0);
+    instance.tutti(&["params", "policy=classes", "foreign=0%"]).expect(0);
     instance.tutti(&["params", "--class", "standby", "do_not_disturb=0"]).expect(0);
     let spin = |class| {
         let words = ["-n", "2", "--class", class, "-o", "/dev/null", "sh", "-c"];
@@ -99,4 +102,34 @@ fn whose_allowance_is_spent_counts_as_standby() {
     bank(&["root=much"]).expect(1);
     instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
     instance.tutti(&["wait", &job.to_string()]).expect(137);
+}
+
+/// What others use is left to them: a job for which the rest is too little waits, and is told why.
+#[test]
+fn processors_that_others_use_are_left_to_them() {
+    let instance = Instance::alone().up();
+    instance.tutti(&["params", "policy=classes"]).expect(0);
+    let mut spin = Command::new("sh");
+    spin.args(["-c", "while :; do :; done"]);
+    let _spins = Running::start(spin);
+    let node = || instance.tutti(&["nodes", "--json"]).expect(0).json()[0].clone();
+    let left = || node()["foreign"].as_array().is_some_and(|left| !left.is_empty());
+    eventually("one is left to others", || left().then_some(()));
+    let table = instance.tutti(&["nodes"]).expect(0).text();
+    assert!(table.lines().nth(1).is_some_and(|line| line.contains('(')), "{table}");
+    let all = node()["processors"].to_string();
+    let wide = instance.submit(&["-n", &all, "-o", "/dev/null", "sleep", &instance.nap]);
+    let reason = instance.job(wide)["reason"].to_string();
+    assert!(reason.contains("none of the cluster's jobs uses"), "{reason}");
+    // Known to a controller that begins anew, and not for ever.
+    let before = instance.daemon("controller");
+    kill(Pid::from_raw(before), Signal::SIGKILL).unwrap();
+    eventually("another controller", || {
+        instance.daemon_now("controller").filter(|it| *it != before)
+    });
+    assert_eq!(instance.job(wide)["state"], "queued");
+    instance.tutti(&["params", "foreign=0%"]).expect(0);
+    instance.wait_for_state(wide, "running");
+    eventually("nothing is left to others", || (!left()).then_some(()));
+    instance.tutti(&["cancel", "--now", &wide.to_string()]).expect(0);
 }

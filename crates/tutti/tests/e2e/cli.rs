@@ -117,6 +117,7 @@ fn json_has_the_documented_keys() {
         "depth",
         "clock_error_ns",
         "foreign_milli",
+        "foreign",
         "branch_nodes",
         "branch_jobs",
     ];

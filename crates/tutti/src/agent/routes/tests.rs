@@ -42,6 +42,7 @@ fn welcome(name: &str, attempt: u64, node: u32) -> Order {
         retry_interval: Nanos::ZERO,
         traversal: Traversal::default(),
         load_interval: Nanos::ZERO,
+        foreign_milli: 0,
         orphans: Orphans::default(),
         clock: ClockSource::default(),
         lease: Nanos::ZERO,

@@ -88,6 +88,7 @@ mod tests {
             retry_interval: Nanos::ZERO,
             traversal: Traversal::default(),
             load_interval: Nanos::ZERO,
+            foreign_milli: 0,
             orphans: Orphans::default(),
             clock: ClockSource::default(),
             lease: Nanos::ZERO,

@@ -217,6 +217,7 @@ pub(super) mod tests {
             figures: None,
             load_averages_milli: None,
             foreign_milli: None,
+            foreign: Vec::new(),
             branch_nodes: None,
             branch_jobs: None,
         }
