@@ -77,12 +77,26 @@ impl Figure {
 /// A standing cluster, and how thoroughly it is measured.
 struct Bench {
     bed: Testbed,
+    options: Options,
     /// Where `tutti` is.
     path: String,
     quick: bool,
 }
 
 impl Bench {
+    fn up(options: Options, path: String, quick: bool) -> anyhow::Result<Self> {
+        let bed = Testbed::new(&options)?;
+        bed.up()?;
+        Ok(Self { bed, options, path, quick })
+    }
+
+    /// Another cluster like this one beside it, with so many nodes.
+    fn of(&self, nodes: usize) -> anyhow::Result<Self> {
+        let name = format!("{}-{nodes}", self.options.name);
+        let options = Options { name, nodes, ..self.options.clone() };
+        Self::up(options, self.path.clone(), self.quick)
+    }
+
     /// How often something is measured.
     const fn rounds(&self, usual: usize, quick: usize) -> usize {
         if self.quick { quick } else { usual }
@@ -154,9 +168,7 @@ pub(crate) fn run(args: &BenchArgs, program: &Path, path: String) -> anyhow::Res
         slow: None,
         params: Vec::new(),
     };
-    let bed = Testbed::new(&options)?;
-    bed.up()?;
-    let bench = Bench { bed, path, quick: args.quick };
+    let bench = Bench::up(options, path, args.quick)?;
     let mut figures = Vec::new();
     for (what, measure) in [
         (What::Launch, launch::measure as fn(&Bench) -> anyhow::Result<Vec<Figure>>),
