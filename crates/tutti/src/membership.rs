@@ -4,6 +4,7 @@
 //! The head is the machine with the controller. All of it lies in a directory that only the owner of
 //! the instance can read, and that outlives the instance.
 
+use crate::codes::coded;
 use crate::instance::Instance;
 use crate::trusted::Directory;
 use anyhow::{Context, bail};
@@ -19,6 +20,7 @@ use std::time::{Duration, SystemTime};
 use tutti_secure::{
     Authority, Clock, Credentials, Endpoint, Key, Member, Name, Role, Secret, Token, Tokens,
 };
+use tutti_wire::code::Code;
 use tutti_wire::limits::TRANSPORT_VERSION;
 
 /// The port that agents listen at, unless another is named.
@@ -340,6 +342,13 @@ impl Place {
                 )
             })?)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                let path = path.display();
+                let reason = format!(
+                    "only root, or the owner of the instance, may do that: nobody else can read {path}"
+                );
+                Err(coded(Code::NotAllowed, reason))
+            }
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
         }
     }

@@ -129,18 +129,34 @@ impl UpArgs {
                 );
                 return Err(coded(Code::Membership, reason));
             }
-            Some(known) => place.keep(&Membership {
-                cluster: known.cluster,
-                certificates_s: wanted.certificates_s.or(known.certificates_s),
-                ..wanted.clone()
-            })?,
+            Some(known) => {
+                let wanted = Membership {
+                    cluster: known.cluster.clone(),
+                    certificates_s: wanted.certificates_s.or(known.certificates_s),
+                    ..wanted.clone()
+                };
+                if wanted != known {
+                    refuse_if_up(instance)?;
+                }
+                place.keep(&wanted)?;
+            }
             None => {
+                refuse_if_up(instance)?;
                 instance.prepare()?;
                 place.found(&wanted)?;
             }
         }
         Ok(Some(wanted))
     }
+}
+
+/// An instance that runs goes on as it began: what it is to be from now on would be true of none.
+fn refuse_if_up(instance: &Instance) -> anyhow::Result<()> {
+    if supervise::is_supervised(instance) {
+        let reason = "the instance runs, and not as that says; end it first with `tutti down`";
+        return Err(coded(Code::Membership, reason));
+    }
+    Ok(())
 }
 
 /// Whether a head listens where it is told to already: at the port that it has, if none is named.

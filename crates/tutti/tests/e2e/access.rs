@@ -71,12 +71,16 @@ fn a_list_may_say_from_which_machines() {
         let socket = directory.join("controller.sock");
         set_permissions(socket, Permissions::from_mode(0o666)).unwrap();
     }
-    let submit = |number: usize| -> Done {
+    let ask = |number: usize, args: &[&str]| -> Done {
         let mut command = bed.node(number).command("setpriv");
         command.args(["--reuid=1234", "--regid=1234", "--clear-groups"]).arg(&bed.audit.program);
-        command.args(["submit", "-o", "/dev/null", "true"]).current_dir(&bed.audit.work);
+        command.args(args).current_dir(&bed.audit.work);
         Running::start(command).wait()
     };
+    let submit = |number: usize| ask(number, &["submit", "-o", "/dev/null", "true"]);
+    for verb in [&["invite"][..], &["down"], &["join", "--ssh", "a[1-8]"], &["upgrade", "--all"]] {
+        ask(1, verb).expect(1).says("only root, or the owner of the instance").says("[T020]");
+    }
     bed.tutti(1, &["nodes", "set", "login=n2"]).expect(0);
     bed.tutti(1, &["access", "1234=set:login"]).expect(0);
     submit(2).expect(0);

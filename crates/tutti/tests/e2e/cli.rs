@@ -60,6 +60,28 @@ const CLASS_RULES: [&str; 13] = [
     "regularity",
 ];
 
+/// What `tutti nodes --json` has of each node.
+const NODE_KEYS: [&str; 18] = [
+    "name",
+    "state",
+    "drained",
+    "sets",
+    "processors",
+    "processors_used",
+    "memory_bytes",
+    "memory_promised_bytes",
+    "jobs",
+    "figures",
+    "load_averages_milli",
+    "parent",
+    "depth",
+    "clock_error_ns",
+    "foreign_milli",
+    "foreign",
+    "branch_nodes",
+    "branch_jobs",
+];
+
 #[test]
 fn json_has_the_documented_keys() {
     let instance = Instance::new().up();
@@ -101,27 +123,7 @@ fn json_has_the_documented_keys() {
             "exit_code",
         ],
     );
-    let node_keys = [
-        "name",
-        "state",
-        "drained",
-        "sets",
-        "processors",
-        "processors_used",
-        "memory_bytes",
-        "memory_promised_bytes",
-        "jobs",
-        "figures",
-        "load_averages_milli",
-        "parent",
-        "depth",
-        "clock_error_ns",
-        "foreign_milli",
-        "foreign",
-        "branch_nodes",
-        "branch_jobs",
-    ];
-    check_keys(&json(&["nodes", "--json"]), &node_keys);
+    check_keys(&json(&["nodes", "--json"]), &NODE_KEYS);
     let params = json(&["params", "--json"]);
     check_keys(&params["params"], &["name", "value", "default", "range", "help"]);
     check_keys(&params["classes"], &[&["name"][..], &CLASS_RULES].concat());

@@ -49,6 +49,14 @@ fn two_clusters_on_the_same_machines_do_not_disturb_each_other() {
     let token = words.last().unwrap();
     let joined = other.tutti(2, &["join", "10.77.0.1:7717", token]).expect(0).text();
     assert!(joined.contains("n2 is a node of cluster other"), "{joined}");
+    // While it runs it stays what it is, and its invitations are good.
+    let moved = other.tutti(1, &["up", "--listen", "10.77.0.1:7999", "--trust-root"]).expect(1);
+    moved.says("end it first with `tutti down`").says("[T060]");
+    other.tutti(1, &["up", "--listen", "10.77.0.1"]).expect(1).says("end it first");
+    let said = other.tutti(1, &["up", "--listen", "10.77.0.1", "--trust-root"]).expect(0).text();
+    assert!(said.contains("was up already"), "{said}");
+    let invited = other.tutti(1, &["invite"]).expect(0).text();
+    assert!(invited.contains("tutti join 10.77.0.1:7717 "), "{invited}");
     // Up again, it is where it was.
     other.tutti(1, &["down"]).expect(0);
     let said = other.tutti(1, &["up", "--listen", "10.77.0.1", "--trust-root"]).expect(0).text();
