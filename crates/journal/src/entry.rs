@@ -53,6 +53,8 @@ pub struct Keeper {
     pub address: String,
     /// Whether the node is the controller's machine.
     pub is_here: bool,
+    /// When it was first heard of: what was launched there before may have been begun by an earlier one.
+    pub since: ClusterTime,
 }
 
 /// What is kept of a job that has ended.

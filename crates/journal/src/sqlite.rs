@@ -37,6 +37,12 @@ const SCHEMA: &str = "
     CREATE INDEX ended_by_user ON ended (uid, ended_ms);
 ";
 
+/// The form in which it was not said since when a keeper is there.
+const SCHEMA_WITHOUT_SINCE: u32 = 2;
+
+/// Brings that to this one: always, which is a zero at the end.
+const ADD_SINCE: &str = "UPDATE keeper SET body = CAST(body || x'00' AS BLOB)";
+
 /// See the module.
 pub struct SqliteStore {
     path: PathBuf,
@@ -109,12 +115,10 @@ impl SqliteStore {
         let found: u32 = self.connection.pragma_query_value(None, "user_version", |r| r.get(0))?;
         match found {
             SCHEMA_VERSION => {}
-            0 if writes => {
-                let made = self.connection.transaction()?;
-                made.execute_batch(SCHEMA)?;
-                made.pragma_update(None, "user_version", SCHEMA_VERSION)?;
-                made.commit()?;
-            }
+            0 if writes => self.bring_to_form(SCHEMA)?,
+            SCHEMA_WITHOUT_SINCE if writes => self.bring_to_form(ADD_SINCE)?,
+            // Who only reads does not look at keepers.
+            SCHEMA_WITHOUT_SINCE => {}
             0 => {
                 let (path, why) = (self.path.clone(), "its tables are another program's".into());
                 return Ok(Err(JournalError::NotOne { path, why }));
@@ -125,6 +129,13 @@ impl SqliteStore {
             }
         }
         Ok(Ok(()))
+    }
+
+    fn bring_to_form(&mut self, by: &str) -> rusqlite::Result<()> {
+        let made = self.connection.transaction()?;
+        made.execute_batch(by)?;
+        made.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+        made.commit()
     }
 
     fn explain<T>(

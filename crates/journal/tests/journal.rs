@@ -1,13 +1,16 @@
 //! What is stored is found again, all of it; and what is not whole is noticed.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
+use serde_bytes::ByteBuf;
 use std::path::{Path, PathBuf};
 use tutti_core::{
     Action, ClassName, ClusterTime, Core, EndReason, Event, GroupId, JobId, JobSpec, Nanos, NodeId,
     NodeSpec, NodeWish, OnBadExit, OnNodeLoss, Params, Rank, RequestId, TaskStatus, UserId,
     default_classes,
 };
-use tutti_journal::{Append, Entry, History, Journal, JournalError, Row, SqliteStore, Store};
+use tutti_journal::{
+    Append, Entry, History, Journal, JournalError, Keeper, Row, SqliteStore, Store,
+};
 
 fn blank() -> Core {
     Core::new(Params::default(), default_classes())
@@ -240,7 +243,35 @@ fn one_of_a_later_form_is_refused_with_both_numbers() {
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
     let error = Journal::open(&path, blank).err().expect("too new").to_string();
-    assert!(error.contains("99") && error.contains(" 2:"), "{error}");
+    assert!(error.contains("99") && error.contains(" 3:"), "{error}");
+}
+
+#[test]
+fn one_of_the_form_before_is_brought_to_this_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let keeper = Keeper {
+        node: NodeId(3),
+        incarnation: 17,
+        attach: ByteBuf::from(b"/run/tutti/keeper".to_vec()),
+        address: "n3".into(),
+        is_here: true,
+        since: ClusterTime(0),
+    };
+    let (mut controller, _) = Controller::at(&path);
+    controller.live(20);
+    controller.journal.note_keeper(&keeper);
+    controller.journal.store(&controller.core);
+    drop(controller);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let before = "UPDATE keeper SET body = substr(body, 1, length(body) - 1)";
+    assert_eq!(connection.execute(before, []).unwrap(), 1);
+    connection.pragma_update(None, "user_version", 2).unwrap();
+    drop(connection);
+    for _ in 0..2 {
+        let (_, history) = Controller::at(&path);
+        assert_eq!(history.keepers, std::slice::from_ref(&keeper));
+    }
 }
 
 #[test]

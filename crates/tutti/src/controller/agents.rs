@@ -48,10 +48,12 @@ pub(super) struct NodeEntry {
     pub(super) launched: BTreeSet<LaunchId>,
     /// Launches of which nothing was heard yet: an agent that ended may not have read them.
     pub(super) unconfirmed: BTreeMap<LaunchId, Unconfirmed>,
-    /// Those by an earlier controller, of which it may never have heard.
+    /// Those by an earlier controller, since its keeper was known, of which it may never have heard.
     pub(super) remembered: BTreeSet<LaunchId>,
     /// What tells its keeper from an earlier one.
     pub(super) keeper: Option<u64>,
+    /// When a controller first heard of that keeper.
+    pub(super) keeper_since: ClusterTime,
     /// When its agent first joined, if it joined under another controller: at the beginning.
     pub(super) joined: ClusterTime,
     /// Whether it is to be forgotten as soon as nothing of ours runs there.
@@ -91,6 +93,7 @@ impl NodeEntry {
             address: String::new(),
             tasks_max: u32::MAX,
             keeper: None,
+            keeper_since: ClusterTime::default(),
             timetable: None,
             launched: BTreeSet::new(),
             unconfirmed: BTreeMap::new(),
@@ -109,6 +112,15 @@ impl NodeEntry {
         self.remembered.remove(&launch);
         self.launched.remove(&launch);
         Some(launch)
+    }
+
+    /// Its keeper is this one; whether it was before.
+    fn is_kept_by(&mut self, incarnation: u64, now: ClusterTime) -> bool {
+        let is_same = self.keeper.replace(incarnation) == Some(incarnation);
+        if !is_same {
+            self.keeper_since = now;
+        }
+        is_same
     }
 }
 
@@ -283,8 +295,9 @@ impl Driver {
             FromAgent::Foreign(processors) => self.on_foreign(node, processors),
             FromAgent::Answer { query, answer } => self.on_answer(query, node, answer),
             FromAgent::Keeper(incarnation) => {
+                let now = self.now();
                 if let Some(entry) = self.nodes.get_mut(&node) {
-                    entry.keeper = Some(incarnation);
+                    entry.is_kept_by(incarnation, now);
                 }
                 self.note_keeper(node);
             }
@@ -373,7 +386,7 @@ impl Driver {
         );
         let now = self.now();
         let entry = self.nodes.entry(node).or_insert_with(|| NodeEntry::named(name));
-        let same_keeper = entry.keeper.replace(join.keeper) == Some(join.keeper);
+        let same_keeper = entry.is_kept_by(join.keeper, now);
         entry.agent = Some(token);
         entry.is_here = is_here;
         // One that has joined under an earlier controller may be the same that it was then.

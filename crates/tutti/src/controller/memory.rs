@@ -209,6 +209,7 @@ impl Driver {
                 entry.attach = keeper.attach;
                 entry.address = keeper.address;
                 entry.keeper = Some(keeper.incarnation);
+                entry.keeper_since = keeper.since;
             }
             entry.timetable = self.core.timetable(view.id);
             self.nodes.insert(view.id, entry);
@@ -218,11 +219,15 @@ impl Driver {
             if matches!(view.state, JobState::Queued { .. }) {
                 continue;
             }
+            let started = self.jobs.get(&view.id).and_then(|entry| entry.started);
             for part in &view.placements {
                 if let Some(entry) = self.nodes.get_mut(&part.node) {
                     let launch = LaunchId { job: view.id, number: view.requeues };
                     entry.launched.insert(launch);
-                    entry.remembered.insert(launch);
+                    // What a keeper before this one had begun ended with it, though that was not heard.
+                    if started.is_some_and(|started| started >= entry.keeper_since) {
+                        entry.remembered.insert(launch);
+                    }
                 }
             }
         }
@@ -264,7 +269,8 @@ impl Driver {
         let Some(entry) = self.nodes.get(&node) else { return };
         let (attach, address) = (entry.attach.clone(), entry.address.clone());
         let (incarnation, is_here) = (entry.keeper.unwrap_or_default(), entry.is_here);
-        let keeper = Keeper { node, incarnation, attach, address, is_here };
+        let since = entry.keeper_since;
+        let keeper = Keeper { node, incarnation, attach, address, is_here, since };
         self.memory.journal.note_keeper(&keeper);
     }
 

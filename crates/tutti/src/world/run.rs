@@ -46,6 +46,11 @@ pub(super) fn live(script: Script, is_loud: bool) -> Life {
 
 fn live_in(world: &mut World) {
     world.prepare();
+    come_to_an_end(world);
+}
+
+/// From wherever it is.
+fn come_to_an_end(world: &mut World) {
     world.run_until(world.script.calm_ns);
     world.calm_down();
     let until_ns = world.now_ns + world.script.patience_ns;

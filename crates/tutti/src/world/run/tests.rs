@@ -7,11 +7,15 @@
 #![expect(clippy::print_stdout, reason = "what failed is shown, and how to see it again")]
 
 use super::*;
-use crate::world::script::{CLUSTER, FIRST_CALM, FIRST_CALM_HOURS};
+use crate::agent;
+use crate::world::engine::HEAD;
+use crate::world::machine::Daemon;
+use crate::world::script::{Act, CLUSTER, FIRST_CALM, FIRST_CALM_HOURS, Plan, Timed};
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tutti_core::OnNodeLoss;
 
 /// Worlds that are tried each time, with the same seeds, and those that are new each time.
 const FIXED: u64 = 380;
@@ -187,4 +191,49 @@ fn the_same_seed_gives_the_same_world_to_the_last_event() {
 fn worlds_of_other_seeds_are_others() {
     let [one, other] = [3, 4].map(|seed| live(Script::of(seed), false));
     assert_ne!(one.digest, other.digest);
+}
+
+/// One machine, on which these things happen at these moments, in milliseconds.
+fn told(acts: Vec<(u64, Act)>) -> Script {
+    let timed = acts.into_iter().enumerate();
+    let timed = timed.map(|(number, (at_ms, act))| Timed { number, at_ns: at_ms * 1_000_000, act });
+    let (acts, calm_ns) = (timed.collect(), 3 * SEC);
+    Script { machines: 1, params: Vec::new(), making_way: None, acts, calm_ns, ..Script::of(1) }
+}
+
+/// A task runs to its end while there is no controller, and then its keeper ends. The next controller hears that there
+/// is another keeper; if it ends before it hears what the agent knows of the job, and the agent with it, nobody does.
+#[test]
+fn what_an_earlier_keeper_has_begun_is_not_begun_again() {
+    let plan = Plan {
+        tasks: 1,
+        life_ms: 60,
+        lines: 0,
+        code: 0,
+        class: "interactive",
+        on_node_loss: OnNodeLoss::Kill,
+        is_attached: false,
+        nodes: None,
+    };
+    let mut world = World::new(
+        told(vec![
+            (950, Act::Submit(plan)),
+            (1_000, Act::Crash(HEAD, Daemon::Controller, 80_000_000)),
+            (1_040, Act::Crash(HEAD, Daemon::Keeper, 2_000_000)),
+        ]),
+        false,
+    );
+    let has_joined = |world: &World| world.agent(HEAD).is_some_and(agent::Stepped::has_joined);
+    world.prepare();
+    world.run_until(1_079_000_000);
+    assert!(!has_joined(&world), "the controller is not back yet");
+    while !has_joined(&world) {
+        world.run_until(world.now_ns + 1_000);
+        assert!(world.now_ns < 2 * SEC, "it joins");
+    }
+    world.crash(HEAD, Daemon::Controller, 30_000_000);
+    world.crash(HEAD, Daemon::Agent, 30_000_000);
+    come_to_an_end(&mut world);
+    crate::world::machine::leave();
+    assert!(world.wrong.is_empty(), "{:#?}", world.wrong);
 }
