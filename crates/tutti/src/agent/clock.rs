@@ -36,6 +36,9 @@ const BASELINE_NS: u64 = 4_000_000_000;
 /// Corrections smaller than this are not worth waking anybody for.
 const STEP_NS: u64 = 10_000;
 
+/// Cluster time that falls back by less stands still at the switch thread until it has come so far again.
+pub(super) const STEP_BACK_NS: u64 = 2_000_000;
+
 /// When to ask: often at first, so that the first timetable finds a good estimate.
 const ASK_FIRST_NS: u64 = 2_000_000;
 const ASK_FIRST_COUNT: u32 = 8;
@@ -164,7 +167,8 @@ impl ClusterClock {
     }
 
     /// From now on this is the correction; whether that makes it another time, by more than a wake-up
-    /// is late anyway.
+    /// is late anyway. If it is a little earlier than was thought, it is the same until it has come so far again: who
+    /// waits for a moment finds that out when he wakes up.
     pub(super) fn correct(&self, correction: Correction) -> bool {
         let now = clock::monotonic_ns();
         let before = self.at(now);
@@ -173,7 +177,9 @@ impl ClusterClock {
         self.0.offset_ns.store(correction.offset_ns, Ordering::Release);
         self.0.drift_ppb.store(correction.drift_ppb, Ordering::Release);
         self.0.changes.fetch_add(1, Ordering::AcqRel);
-        self.at(now).0.abs_diff(before.0) > STEP_NS
+        let after = self.at(now);
+        after.0 > before.0.saturating_add(STEP_NS)
+            || after.0.saturating_add(STEP_BACK_NS) < before.0
     }
 }
 

@@ -20,7 +20,7 @@
 //! tasks delays a switch of fifteen processes from 0.2 to some 20 ms.
 
 use super::bell::Bell;
-use super::clock::ClusterClock;
+use super::clock::{ClusterClock, STEP_BACK_NS};
 use super::grip::{Grip, Member, State};
 use super::lease::Lease;
 use crate::outside::groups::{Cgroup, freeze_all};
@@ -579,15 +579,15 @@ impl Thread {
                 }
             }
         }
+        if groups.is_empty() {
+            return stragglers;
+        }
         let deadline = Instant::now() + Duration::from_nanos(self.settings.freeze_deadline.0);
         let groups: Vec<&Cgroup> = groups.iter().map(AsRef::as_ref).collect();
         let late = freeze_all(&groups, deadline).len();
         stragglers + u32::try_from(late).unwrap_or(u32::MAX)
     }
 }
-
-/// Corrections of the clock are smaller than this, once it is right.
-const STEP_BACK_NS: u64 = 2_000_000;
 
 /// A timetable that arrives so long after its activation counts as late.
 const LATE_NS: u64 = 1_000_000;
