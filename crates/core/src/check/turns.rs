@@ -124,24 +124,32 @@ fn check_accounts(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mut 
     if core.ledger.next_stage() < ClusterTime::NEVER {
         return;
     }
+    let running: BTreeMap<NodeId, _> =
+        plans.iter().map(|(&node, plan)| (node, running(core, node, plan))).collect();
     for (job, seat) in core.matrix.seats() {
         let Some(residence) = core.residence(job) else { continue };
+        let launch = core.launch_of(job);
         let mut expected = BTreeSet::new();
         for (node, _) in seat.parts.iter() {
-            for (&row, candidates) in &plans[node] {
-                let (length, candidates) = (Nanos::ZERO, candidates.clone());
-                let slots = [Slot { row, length, candidates }].into();
-                let mut running = Vec::new();
-                let present = |launch: LaunchId| {
-                    core.residence(launch.job).is_some_and(|other| other.present_on(*node))
-                };
-                Timetable { slots, ..Timetable::default() }.running(0, present, &mut running);
-                expected.extend(running.contains(&core.launch_of(job)).then_some(row));
-            }
+            let theirs = running[node].iter().filter(|(_, launches)| launches.contains(&launch));
+            expected.extend(theirs.map(|(row, _)| *row));
         }
         let runs: BTreeSet<RowId> = core.ledger.runs(job).iter().copied().collect();
         if runs != expected || (!runs.is_empty() && !residence.present()) {
             report(Rule::Accounts, format!("job {job} runs in {runs:?}, not {expected:?}"));
         }
     }
+}
+
+/// Who runs on a node in each row's slot.
+fn running(core: &Core, node: NodeId, plan: &NodePlan) -> Vec<(RowId, Vec<LaunchId>)> {
+    let present =
+        |launch: LaunchId| core.residence(launch.job).is_some_and(|it| it.present_on(node));
+    let in_slot = |(&row, candidates): (&RowId, &Vec<_>)| {
+        let slots = [Slot { row, length: Nanos::ZERO, candidates: candidates.clone() }].into();
+        let mut running = Vec::new();
+        Timetable { slots, ..Timetable::default() }.running(0, present, &mut running);
+        (row, running)
+    };
+    plan.iter().map(in_slot).collect()
 }

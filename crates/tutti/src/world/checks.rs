@@ -190,7 +190,13 @@ impl World {
             return;
         }
         let Some(controller) = self.controller() else { return };
+        // To which nothing has happened since, that is the same.
+        let until = Some(controller.core().now());
+        if self.checked == until {
+            return;
+        }
         let violations = check::check(controller.core());
+        self.checked = until;
         self.wrong.extend(violations.iter().map(|it| format!("{it:?}")));
     }
 
@@ -290,7 +296,7 @@ impl World {
                     let left = (groups.collect::<Vec<_>>(), tasks.collect::<Vec<_>>());
                     wrong.push(format!("n{site} has something left: {left:?}"));
                 }
-                machine.groups.insert(root_group(), false);
+                machine.groups.insert(root_group(), std::rc::Rc::default());
             });
         }
         self.wrong.append(&mut wrong);

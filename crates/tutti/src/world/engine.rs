@@ -20,7 +20,7 @@ use crate::{agent, controller, keeper};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::path::PathBuf;
-use tutti_core::{Core, LaunchId};
+use tutti_core::{ClusterTime, Core, LaunchId};
 
 /// The machine with the controller.
 pub(super) const HEAD: usize = 0;
@@ -108,6 +108,8 @@ pub(super) struct World {
     pub(super) time_since_ns: u64,
     /// The state that the controller had when it was last looked at.
     core: Option<u64>,
+    /// When the latest event was applied to the state that was checked last, by its own time.
+    pub(super) checked: Option<ClusterTime>,
     /// What happened, in short.
     pub(super) digest: u64,
     pub(super) rounds: u64,
@@ -147,6 +149,7 @@ impl World {
             users_ns: None,
             time_since_ns: 0,
             core: None,
+            checked: None,
             digest: 0,
             rounds: 0,
             wrong: Vec::new(),

@@ -22,7 +22,7 @@ pub(crate) enum Cgroup {
 }
 
 /// A descriptor where there is none.
-static NULL: LazyLock<File> =
+pub(super) static NULL: LazyLock<File> =
     LazyLock::new(|| File::open("/dev/null").expect("every machine has one"));
 
 fn gone(path: &Path) -> Error {
@@ -56,7 +56,7 @@ impl Cgroup {
                 }
                 let path = path.join(name);
                 say!("group {} is made", path.display());
-                machine.groups.entry(path.clone()).or_insert(false);
+                machine.groups.entry(path.clone()).or_default();
                 Ok(Self::Simulated(*index, path))
             }),
         }
@@ -80,9 +80,8 @@ impl Cgroup {
         let Self::Simulated(index, path) = self else { return Ok(()) };
         super::machine::at(*index, || {
             with_here(|machine, now| {
-                let state = machine.groups.get_mut(path).ok_or_else(|| gone(path))?;
-                machine.is_refrozen |= *state != frozen;
-                *state = frozen;
+                let group = machine.groups.get(path).ok_or_else(|| gone(path))?;
+                machine.is_refrozen |= group.is_frozen.replace(frozen) != frozen;
                 machine.settle(now);
                 Ok(())
             })
@@ -106,7 +105,7 @@ impl Cgroup {
 
     pub(crate) fn freeze_requested(&self) -> Result<bool> {
         ask!(self, group => group.freeze_requested(),
-            (machine, path) => machine.groups.get(path).copied().ok_or_else(|| gone(path)))
+            (machine, path) => machine.groups.get(path).map(|it| it.is_frozen.get()).ok_or_else(|| gone(path)))
     }
 
     pub(crate) fn is_frozen(&self) -> Result<bool> {
@@ -158,7 +157,6 @@ impl Cgroup {
             if !is_used {
                 say!("group {} is removed", path.display());
                 machine.groups.retain(|group, _| !group.starts_with(path));
-                machine.yielding.retain(|group| !group.starts_with(path));
             }
             Ok(!is_used)
         })
@@ -200,13 +198,7 @@ impl Cgroup {
             return self.real().map_or(Ok(()), |group| group.set_yielding(yielding));
         };
         let set = |machine: &mut Machine, now| {
-            if !machine.groups.contains_key(path) {
-                return Err(gone(path));
-            }
-            match yielding {
-                true => machine.yielding.insert(path.clone()),
-                false => machine.yielding.remove(path),
-            };
+            machine.groups.get(path).ok_or_else(|| gone(path))?.yields.set(yielding);
             machine.changed = true;
             machine.settle(now);
             Ok(())

@@ -7,9 +7,10 @@ use super::stream::{Stream, pair, stir};
 use crate::controller::Former;
 use nix::sys::wait::WaitStatus;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use tutti_core::{JobId, Rank};
 use tutti_linux::spawn::{Child, Spawn};
 use tutti_secure::{Member, Name, Role};
@@ -25,6 +26,15 @@ pub(super) enum Daemon {
     Keeper,
 }
 
+/// A group of processes.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// Whether it is asked to be frozen.
+    pub(super) is_frozen: Cell<bool>,
+    /// Whether its processes run where nobody else would.
+    pub(super) yields: Cell<bool>,
+}
+
 /// See the head of the file.
 pub(super) struct Machine {
     pub(super) clock: Clock,
@@ -36,10 +46,8 @@ pub(super) struct Machine {
     pub(super) former: Option<Former>,
     /// How many processors it has.
     pub(super) processors: u32,
-    /// Groups by their paths, and whether each is asked to be frozen.
-    pub(super) groups: BTreeMap<PathBuf, bool>,
-    /// Groups whose processes run where nobody else would.
-    pub(super) yielding: BTreeSet<PathBuf>,
+    /// Groups by their paths.
+    pub(super) groups: BTreeMap<PathBuf, Rc<Group>>,
     pub(super) processes: BTreeMap<i32, Process>,
     /// Children of the keeper that have ended, and how.
     pub(super) ended: Vec<(i32, WaitStatus)>,
@@ -82,6 +90,8 @@ thread_local! {
     /// The machine whose daemon is at it.
     static HERE: Cell<Option<usize>> = const { Cell::new(None) };
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
+    /// What the clock of that machine shows now, once it was asked; 0 before.
+    static OWN_NS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// At which machine the thread is, if it is in a simulated world.
@@ -91,9 +101,10 @@ pub(super) fn here() -> Option<usize> {
 
 /// Does something as a daemon of this machine would.
 pub(super) fn at<T>(machine: usize, act: impl FnOnce() -> T) -> T {
-    let before = HERE.replace(Some(machine));
+    let before = (HERE.replace(Some(machine)), OWN_NS.replace(0));
     let result = act();
-    HERE.set(before);
+    HERE.set(before.0);
+    OWN_NS.set(before.1);
     result
 }
 
@@ -110,6 +121,16 @@ pub(super) fn leave() {
 /// It is later.
 pub(super) fn set_now(now_ns: u64) {
     NOW_NS.set(now_ns);
+    OWN_NS.set(0);
+}
+
+/// What the clock of the machine shows that the thread is at, if it is at one.
+pub(super) fn own_ns() -> Option<u64> {
+    let here = HERE.get()?;
+    if OWN_NS.get() == 0 {
+        OWN_NS.set(machine(here, |machine| machine.clock.own_ns(NOW_NS.get())));
+    }
+    Some(OWN_NS.get())
 }
 
 /// What a machine has, for who simulates.
@@ -166,8 +187,7 @@ impl Machine {
             former: None,
             processors,
             address: format!("{}:7716", name_of(index)),
-            groups: BTreeMap::from([(root_group(), false)]),
-            yielding: BTreeSet::new(),
+            groups: BTreeMap::from([(root_group(), Rc::default())]),
             processes: BTreeMap::new(),
             ended: Vec::new(),
             next_pid: FIRST_PID,
@@ -184,8 +204,7 @@ impl Machine {
 
     /// The power is gone: nothing is left but what is on disk, and no clock goes on.
     pub(super) fn lose_power(&mut self) {
-        self.groups = BTreeMap::from([(root_group(), false)]);
-        self.yielding.clear();
+        self.groups = BTreeMap::from([(root_group(), Rc::default())]);
         self.processes.clear();
         self.due_ns = None;
         self.ended.clear();
@@ -219,10 +238,13 @@ impl Machine {
         self.next_pid += 1;
         // What the keeper watches of it, and has made for it, is the kernel's.
         stir();
-        let (process, child) = Process::make(pid, spawn, now_ns)?;
+        let (mut process, child) = Process::make(pid, spawn, now_ns)?;
         if !self.groups.contains_key(&process.group) {
             return Err(io::ErrorKind::NotFound.into());
         }
+        // None of them goes while there is a process in it.
+        let above = process.group.ancestors().filter_map(|path| self.groups.get(path));
+        process.within = above.cloned().collect();
         say!("rank {} of job {} begins", process.rank, process.job);
         self.processes.insert(pid, process);
         self.settle(now_ns);
@@ -248,18 +270,13 @@ impl Machine {
         self.settle(now_ns);
     }
 
-    /// Whether a process of this group may run.
-    fn is_frozen(&self, group: &Path) -> bool {
-        group.ancestors().any(|path| self.groups.get(path).copied().unwrap_or(false))
-    }
-
     /// All that has happened to processes up to now; from now on those run that may.
     pub(super) fn settle(&mut self, now_ns: u64) {
         let mut processes = std::mem::take(&mut self.processes);
         let is_refrozen = std::mem::take(&mut self.is_refrozen);
         processes.retain(|&pid, process| {
             if is_refrozen || process.may_run.is_none() {
-                process.may_run = Some(!self.is_frozen(&process.group));
+                process.may_run = Some(!process.is_frozen());
             }
             let may_run = process.may_run == Some(true);
             self.changed |= may_run != process.runs();
@@ -287,9 +304,7 @@ impl Machine {
 
     /// Processes that run, and not only where nobody else would.
     pub(super) fn taking_turns(&self) -> impl Iterator<Item = &Process> {
-        let makes_way =
-            |it: &Process| it.group.ancestors().any(|path| self.yielding.contains(path));
-        self.processes.values().filter(move |it| it.runs() && !makes_way(it))
+        self.processes.values().filter(|it| it.runs() && !it.makes_way())
     }
 
     /// No processor runs tasks of two jobs, at any moment.

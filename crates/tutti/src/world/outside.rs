@@ -3,13 +3,12 @@
 
 /// Clocks, and what tells a process from an earlier one.
 pub(crate) mod time {
-    use crate::world::machine::{here, with_here};
+    use crate::world::machine::{here, own_ns, with_here};
     use tutti_core::Nanos;
     use tutti_linux::system_clock::{NotSynchronised, SystemClock};
 
     pub(crate) fn monotonic_ns() -> u64 {
-        with_here(|machine, now| machine.clock.own_ns(now))
-            .unwrap_or_else(tutti_linux::clock::monotonic_ns)
+        own_ns().unwrap_or_else(tutti_linux::clock::monotonic_ns)
     }
 
     pub(crate) fn boottime_ns() -> u64 {

@@ -1,5 +1,7 @@
 //! A simulated process of a task: it computes for so long, says a line now and then, and ends.
 
+use super::groups::NULL;
+use super::machine::Group;
 use super::stream::stir;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
@@ -10,6 +12,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::rc::Rc;
 use tutti_core::{JobId, Rank};
 use tutti_linux::spawn::{Child, Spawn, StdioFd};
 
@@ -21,6 +24,8 @@ pub(super) struct Process {
     pub(super) job: JobId,
     pub(super) rank: Rank,
     pub(super) group: PathBuf,
+    /// That group, and those above it.
+    pub(super) within: Vec<Rc<Group>>,
     /// Of which launch of its job it is, once the keeper has been asked.
     pub(super) launch: Option<u32>,
     pub(super) began_ns: u64,
@@ -108,6 +113,7 @@ impl Process {
             job,
             rank: Rank(u32::try_from(rank).unwrap_or(u32::MAX)),
             group,
+            within: Vec::new(),
             launch: None,
             began_ns: now_ns,
             may_run: None,
@@ -125,13 +131,23 @@ impl Process {
             signalled: None,
             killed: false,
         };
-        let nothing = || File::open("/dev/null").map(OwnedFd::from);
+        let nothing = || NULL.try_clone().map(OwnedFd::from);
         let child = Child { pid, pidfd: nothing()?, report: nothing()?, status: None };
         Ok((process, child))
     }
 
     pub(super) const fn runs(&self) -> bool {
         self.runs
+    }
+
+    /// Whether a group that it is in is to stand still.
+    pub(super) fn is_frozen(&self) -> bool {
+        self.within.iter().any(|group| group.is_frozen.get())
+    }
+
+    /// Whether it runs only where nobody else would.
+    pub(super) fn makes_way(&self) -> bool {
+        self.within.iter().any(|group| group.yields.get())
     }
 
     /// It has got so far; from now on it runs if it may. Gives how it has ended, if it has.
