@@ -607,8 +607,9 @@ impl World {
         self.forgotten_ns.push((safe_ns.saturating_sub(ON_DISK_NS), self.now_ns));
         let due = self.network.lose(site, self.now_ns);
         self.plan_all(due);
+        // Not in whole seconds: by when it began a daemon tells itself from one before the loss of power.
         let (drift, own_ns) =
-            (machine(site, |it| it.clock.ppb), 1_000_000_000 * self.random.within(3, 30));
+            (machine(site, |it| it.clock.ppb), self.random.within(3_000_000_000, 30_000_000_000));
         machine(site, |machine| {
             machine.is_off = true;
             machine.lose_power();
