@@ -106,6 +106,7 @@ impl World {
             (true, Some(since_ns)) => {
                 self.forgotten_ns.push((since_ns, now_ns));
                 self.bad_disk_ns = None;
+                self.mended_disk = Some((since_ns, now_ns));
             }
             _ => {}
         }

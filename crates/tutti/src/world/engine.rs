@@ -97,6 +97,8 @@ pub(super) struct World {
     disk_ns: Option<u64>,
     /// Since when the disk takes nothing, if it does not.
     pub(super) bad_disk_ns: Option<u64>,
+    /// The same of the time before, and when it was over.
+    pub(super) mended_disk: Option<(u64, u64)>,
     /// What happened in these times may be forgotten: the power went before it was on disk.
     pub(super) forgotten_ns: Vec<(u64, u64)>,
     pub(super) running: Running,
@@ -142,6 +144,7 @@ impl World {
             disk: SimulatedDisk::default(),
             disk_ns: None,
             bad_disk_ns: None,
+            mended_disk: None,
             forgotten_ns: Vec::new(),
             running: Running::default(),
             launches: Launches::default(),
@@ -603,7 +606,10 @@ impl World {
             at(site, || drop(was_there));
         }
         self.core = self.core.filter(|_| site != HEAD);
-        let safe_ns = self.bad_disk_ns.unwrap_or(self.now_ns).min(self.now_ns);
+        // What a disk has missed is on it a little after it was mended.
+        let lately = |&(_, mended_ns): &(u64, u64)| self.now_ns - mended_ns < ON_DISK_NS;
+        let mended = self.mended_disk.filter(lately).map(|(bad_ns, _)| bad_ns);
+        let safe_ns = self.bad_disk_ns.or(mended).unwrap_or(self.now_ns);
         self.forgotten_ns.push((safe_ns.saturating_sub(ON_DISK_NS), self.now_ns));
         let due = self.network.lose(site, self.now_ns);
         self.plan_all(due);

@@ -626,7 +626,8 @@ fn clear_away(instance: &Instance) {
     let dir = instance.dir.to_string_lossy().into_owned();
     let variable = format!("TUTTI_DIR={dir}");
     let group = cgroup_name(&instance.dir, instance.user.unwrap_or(0));
-    for _ in 0..3 {
+    // Who was killed holds his group until he is reaped.
+    for _ in 0..30 {
         for pid in processes() {
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             let words = command_line(pid);
@@ -640,6 +641,10 @@ fn clear_away(instance: &Instance) {
             let _ = fs::write(found.join("cgroup.kill"), "1");
             remove_groups(&found);
         }
+        if cgroups_named(&group).is_empty() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
     let _ = fs::remove_dir_all(&instance.dir);
     let _ = fs::remove_dir_all(&instance.work);

@@ -66,6 +66,7 @@ const FOUND: &[u64] = &[
     9_001_183,
     11_019_635,
     11_031_980,
+    1_795_372_468,
 ];
 
 /// The same for clusters of some size in a calm time.
