@@ -324,7 +324,8 @@ impl Keeper {
         else {
             return false;
         };
-        let is_ending = self.stop_at_ns.is_some();
+        // Whoever comes after us knows only what was sent.
+        let is_ending = self.stop_at_ns.is_some() || self.successor.is_some();
         let runs_on = self.jobs.get(&launch.job).is_some_and(|job| !job.is_cleared());
         detail.is_empty() && runs_on && !is_ending
     }

@@ -3,6 +3,8 @@
 use super::fixture::{
     Membership, Peer, Scene, Told, be_a_keeper, bytes, hear_out, launch, shell, wait_for,
 };
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -12,8 +14,10 @@ use tutti_core::{JobId, LaunchId, NodeId, Rank, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::branch::Vouch;
 use tutti_wire::frame::encode;
+use tutti_wire::handover::ToHolder;
 use tutti_wire::keeper::{FromKeeper, ToKeeper};
 use tutti_wire::launch::{InputTo, Launch, Stdio, Usage};
+use tutti_wire::limits::PROTOCOL_VERSION;
 use tutti_wire::{Hello, Role};
 
 mod mpi;
@@ -390,6 +394,37 @@ fn the_end_of_a_task_that_is_through_waits_for_others_but_not_for_long() {
     assert_eq!(ended, [(0, TaskStatus::Exited(0)), (1, TaskStatus::Exited(3))]);
     scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
     scene.reports(1, &mut Told::default());
+}
+
+#[test]
+fn what_has_happened_is_told_before_another_executable_goes_on() {
+    let mut scene = Scene::new(Membership::Groups);
+    let text = "test $RANK = 0 || exec sleep 1000; while ! test -e go; do sleep 0.01; done";
+    let mut job = shell(1, 2, text);
+    job.spec.directory = bytes(scene.directory.to_str().unwrap());
+    scene.start(&job);
+    let _front = scene.attached(1);
+    let roots = [(); 2].map(|()| match scene.agent.next() {
+        Some(FromKeeper::TaskStarted { root, .. }) => root,
+        other => panic!("unexpected: {other:?}"),
+    });
+    // Both in the same round: a task is through, whose end could wait; and somebody wants another keeper.
+    let keeper = Pid::from_raw(scene.keeper_pid());
+    kill(keeper, Signal::SIGSTOP).unwrap();
+    std::fs::write(scene.directory.join("go"), "").unwrap();
+    wait_for("the end of a task", || (!alive(roots[0])).then_some(()));
+    let mut supervisor = Peer::connect(&scene.socket(), Role::Supervisor);
+    let program = bytes("/bin/true");
+    supervisor.send(&ToHolder::GoOver { program, protocol: PROTOCOL_VERSION });
+    kill(keeper, Signal::SIGCONT).unwrap();
+    let told = scene.agent.next();
+    let Some(FromKeeper::TaskEnded { rank: Rank(0), status, .. }) = told else {
+        panic!("{told:?}")
+    };
+    assert_eq!(status, TaskStatus::Exited(0));
+    assert_eq!(scene.agent.next::<FromKeeper>(), None);
+    // What goes on here is no keeper. The next one ends what is left.
+    scene.crash();
 }
 
 #[test]
