@@ -6,9 +6,8 @@
 use crate::proc;
 use crate::{Error, Result};
 use std::collections::BTreeSet;
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -39,7 +38,14 @@ pub struct PosixQueue {
 /// The queues there are; none where they can't be seen.
 #[must_use]
 pub fn all() -> Vec<PosixQueue> {
-    look(within).unwrap_or_default()
+    those(|_| true)
+}
+
+/// Those that are wanted, by what is known before it is known who has them open: to find that out, all that processes
+/// have open must be looked at.
+#[must_use]
+pub fn those(wanted: impl Fn(&PosixQueue) -> bool) -> Vec<PosixQueue> {
+    look(|directory| within(directory, wanted)).unwrap_or_default()
 }
 
 /// The inodes of those there are; nothing where they can't be seen.
@@ -49,23 +55,22 @@ pub fn inodes() -> Option<BTreeSet<u64>> {
     look(|directory| fs::read_dir(directory)?.map(inode).collect::<io::Result<_>>())?.ok()
 }
 
-/// Removes one, unless somebody has used or opened it since it was looked at.
-///
-/// # Errors
-/// What `mq_unlink` says: it is gone, or another user's.
-pub fn remove(queue: &PosixQueue) -> Result<()> {
-    if !all().contains(queue) {
-        return Err(gone());
-    }
-    let mut name = b"/".to_vec();
-    name.extend(queue.name.as_bytes());
-    // No file has a name with a NUL byte.
-    let name = CString::new(name).map_err(|_| gone())?;
-    // SAFETY: `name` ends with a NUL byte.
-    match unsafe { libc::mq_unlink(name.as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(Error::last("mq_unlink")),
-    }
+/// Removes some that nobody had open, unless somebody has used or opened them since they were looked at; says of each
+/// what came of it: it may be gone, or another user's.
+#[must_use]
+pub fn remove(queues: &[PosixQueue]) -> Vec<Result<()>> {
+    let remove = |directory: &Path| {
+        let unused = within(directory, |it| queues.contains(it));
+        let one = |queue: &PosixQueue| {
+            if !unused.contains(queue) {
+                return Err(gone());
+            }
+            let path = directory.join(&queue.name);
+            fs::remove_file(&path).map_err(Error::file("remove", &path))
+        };
+        queues.iter().map(one).collect()
+    };
+    look(remove).unwrap_or_else(|| queues.iter().map(|_| Err(gone())).collect())
 }
 
 fn gone() -> Error {
@@ -81,32 +86,40 @@ fn look<T>(read: impl FnOnce(&Path) -> T) -> Option<T> {
     Some(read(&PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()))))
 }
 
-fn within(directory: &Path) -> Vec<PosixQueue> {
-    let entries: Vec<_> = fs::read_dir(directory).into_iter().flatten().flatten().collect();
-    if entries.is_empty() {
-        return Vec::new();
-    }
-    let open = open_files();
+fn within(directory: &Path, wanted: impl Fn(&PosixQueue) -> bool) -> Vec<PosixQueue> {
+    let mut device = 0;
     let queue = |entry: fs::DirEntry| {
         let found = fs::metadata(directory.join(entry.file_name())).ok()?;
-        let open = open.contains(&(found.dev(), found.ino()));
+        device = found.dev();
         Some(PosixQueue {
             name: entry.file_name(),
             inode: found.ino(),
             uid: found.uid(),
             used_s: found.mtime(),
-            open,
+            open: false,
         })
     };
-    entries.into_iter().filter_map(queue).collect()
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut queues: Vec<PosixQueue> = entries.filter_map(queue).filter(wanted).collect();
+    if !queues.is_empty() {
+        let open = open_files(&queues.iter().map(|it| it.name.as_os_str()).collect());
+        queues.iter_mut().for_each(|it| it.open = open.contains(&(device, it.inode)));
+    }
+    queues
 }
 
-/// What processes have open, as devices and numbers on them.
-fn open_files() -> BTreeSet<(u64, u64)> {
+/// What processes have open under one of these names, as devices and numbers on them. Of other files nothing is asked:
+/// the server of one may never answer.
+fn open_files(names: &BTreeSet<&OsStr>) -> BTreeSet<(u64, u64)> {
     let descriptors = |pid| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let files = proc::all().into_iter().flat_map(descriptors);
-    let names = files.filter_map(|entry| fs::metadata(entry.path()).ok());
-    names.map(|found| (found.dev(), found.ino())).collect()
+    let is_queue = |entry: &fs::DirEntry| {
+        let path = fs::read_link(entry.path()).unwrap_or_default();
+        let is_in = [Some(Path::new("/")), Some(Path::new(USUAL))].contains(&path.parent());
+        is_in && path.file_name().is_some_and(|name| names.contains(name))
+    };
+    let files = proc::all().into_iter().flat_map(descriptors).filter(is_queue);
+    let found = files.filter_map(|entry| fs::metadata(entry.path()).ok());
+    found.map(|found| (found.dev(), found.ino())).collect()
 }
 
 fn is_theirs(directory: &Path) -> bool {
@@ -157,6 +170,7 @@ mod tests {
         assert_eq!(unsafe { libc::mq_close(queue) }, 0);
         let closed = find().unwrap();
         assert!(!closed.open);
+        let remove = |queue: &PosixQueue| remove(std::slice::from_ref(queue)).remove(0);
         assert!(remove(&found).unwrap_err().is_gone(), "it was open");
         remove(&closed).unwrap();
         assert!(found.uid == own && found.used_s > 0, "{found:?}");

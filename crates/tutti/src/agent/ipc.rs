@@ -65,9 +65,10 @@ pub(super) fn remove_left(
     }
     let mut used = used::all();
     used.retain(|it| is_left_used(it, lives, uid, booted_s));
-    let mut queues = queues_before.map_or_else(Vec::new, |_| posix_queues::all());
-    queues.retain(|it| {
-        queues_before.is_some_and(|before| is_left_queue(it, before, lives, uid, booted_s))
+    let queues = queues_before.map_or_else(Vec::new, |before| {
+        let is_left = |it: &PosixQueue| is_left_queue(it, before, lives, uid, booted_s);
+        let found = posix_queues::those(is_left);
+        found.into_iter().filter(is_left).collect()
     });
     if (!used.is_empty() || !queues.is_empty()) && !has_other_processes(uid) {
         for one in used {
@@ -77,8 +78,8 @@ pub(super) fn remove_left(
             };
             tell(what, one.id, used::remove(&one));
         }
-        for queue in queues {
-            tell("message queue", queue.name.display(), posix_queues::remove(&queue));
+        for (queue, removed) in queues.iter().zip(posix_queues::remove(&queues)) {
+            tell("message queue", queue.name.display(), removed);
         }
     }
 }
