@@ -75,6 +75,7 @@ impl Core {
         node: NodeId,
         actions: &mut Vec<Action>,
     ) {
+        self.foreign.remove(&node);
         let Some(column) = self.matrix.column(node) else { return };
         let homes = column.residents.iter().map(|&(_, job)| job);
         let residents: Vec<JobId> = homes.chain(self.aside_on(node)).collect();
@@ -174,6 +175,5 @@ impl Core {
     ) {
         self.on_node_lost(now, node, actions);
         self.nodes.remove(node);
-        self.foreign.remove(&node);
     }
 }

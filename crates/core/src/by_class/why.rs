@@ -12,7 +12,8 @@ impl Core {
         if contender.processors > self.matrix.width() {
             return WaitReason::Nodes;
         }
-        let foreign = self.foreign.values().map(|it| u64::from(it.count())).sum();
+        let there = self.foreign.iter().filter(|(node, _)| self.matrix.column(**node).is_some());
+        let foreign = there.map(|(_, it)| u64::from(it.count())).sum();
         if contender.processors > self.matrix.width().saturating_sub(foreign) {
             return WaitReason::Foreign { processors: foreign };
         }

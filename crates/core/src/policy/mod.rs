@@ -316,7 +316,7 @@ impl fmt::Display for WaitReason {
             ),
             Self::Foreign { processors } => write!(
                 f,
-                "what is none of the cluster's jobs uses {}; those left are too few (foreign)",
+                "what is no job of the cluster keeps {} busy, and too few are left (parameter foreign)",
                 Counted(*processors, "processor")
             ),
             Self::Suspended => f.write_str("suspended before it began"),

@@ -597,8 +597,7 @@ fn foreign_processors_are_left_alone() {
     s.check(&[(idle, "0:2-3"), (quick, "waits")]);
     s.after_s(60);
     s.check(&[(idle, "0:2-3")]);
-    let why =
-        "what is none of the cluster's jobs uses 2 processors; those left are too few (foreign)";
+    let why = "what is no job of the cluster keeps 2 processors busy, and too few are left (parameter foreign)";
     assert_eq!(s.why(quick), why);
     foreign(&mut s, ProcessorSet::first(1));
     s.arrive();

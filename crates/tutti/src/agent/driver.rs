@@ -527,7 +527,7 @@ impl Agent {
         self.retry_ns = RETRY_MIN_NS;
         self.switch.joined();
         self.load = LoadReports::default();
-        self.taken.forget_told();
+        self.taken.forget_told(clock::monotonic_ns());
         self.take_settings(settings);
         let held: Vec<LaunchId> = self.jobs.values().map(|job| job.launch).collect();
         for launch in held {

@@ -4,7 +4,8 @@
 //! The kernel counts what each processor was used, but what the jobs have used only in all. So how many processors
 //! others have follows from the whole: what was used less what the jobs have used. Which ones is a guess: those that
 //! the timetable gives to nobody and are busy nevertheless. Where the jobs have all of them, it is as if others used the same
-//! of each. Who has given way to everybody else (`nice`) needs no processor of his own, and does not count.
+//! of each. Who has given way to everybody else (`nice`) needs no processor of his own, and does not count; as far as
+//! that may be the jobs, whose time is not told apart so, it counts as theirs.
 
 use crate::outside::groups::Hierarchy;
 use crate::outside::hardware::busy_processors;
@@ -24,6 +25,8 @@ struct Reading {
     at_ns: u64,
     /// Of each processor.
     busy_us: BTreeMap<u32, u64>,
+    /// Of each, by those who have given way.
+    niced_us: BTreeMap<u32, u64>,
     /// By the jobs.
     own_us: u64,
 }
@@ -53,9 +56,13 @@ impl Taken {
         }
     }
 
-    /// Another controller, or one that may have forgotten: it is told anew after the next look.
-    pub(super) fn forget_told(&mut self) {
+    /// Another controller, or one that may have forgotten: it is told anew after the next look; where nobody is to
+    /// look, at once, since an earlier agent may have said something.
+    pub(super) fn forget_told(&mut self, now_ns: u64) {
         self.told = None;
+        if self.enough_milli == 0 {
+            self.due_ns = Some(now_ns);
+        }
     }
 
     pub(super) fn timetable(&mut self, timetable: &Timetable) {
@@ -87,12 +94,18 @@ impl Taken {
         let now = self.last.as_ref()?;
         let passed_us = (now.at_ns.saturating_sub(last.at_ns) / 1000).max(1);
         let milli = |us: u64| us.saturating_mul(1000) / passed_us;
-        let busy = now.busy_us.iter().map(|(&processor, us)| {
-            let before = last.busy_us.get(&processor).copied().unwrap_or(*us);
-            (processor, milli(us.saturating_sub(before)))
-        });
-        let busy: BTreeMap<u32, u64> = busy.collect();
-        let own = milli(now.own_us.saturating_sub(last.own_us));
+        let since = |now: &BTreeMap<u32, u64>, last: &BTreeMap<u32, u64>| {
+            let of_each = now.iter().map(|(&processor, us)| {
+                let before = last.get(&processor).copied().unwrap_or(*us);
+                (processor, milli(us.saturating_sub(before)))
+            });
+            of_each.collect::<BTreeMap<u32, u64>>()
+        };
+        let busy = since(&now.busy_us, &last.busy_us);
+        let niced = since(&now.niced_us, &last.niced_us);
+        let niced = niced.iter().filter(|(processor, _)| self.given.contains(**processor));
+        let niced = niced.map(|(_, milli)| milli).sum();
+        let own = milli(now.own_us.saturating_sub(last.own_us)).saturating_sub(niced);
         let foreign = busy.values().sum::<u64>().saturating_sub(own);
         let count = count(foreign, u64::from(self.enough_milli), u64::from(self.found.count()));
         self.found = self.likely(&busy, own, count);
@@ -129,8 +142,9 @@ fn count(foreign_milli: u64, enough_milli: u64, before: u64) -> u64 {
 fn read(at_ns: u64, own: &Hierarchy) -> Option<Reading> {
     let used = own.cpu_usage().ok()?;
     let busy = busy_processors().ok()?;
-    let busy_us = busy.into_iter().map(|(processor, busy)| (processor, busy.us)).collect();
-    Some(Reading { at_ns, busy_us, own_us: used.user_us + used.system_us })
+    let busy_us = busy.iter().map(|(&processor, busy)| (processor, busy.us)).collect();
+    let niced_us = busy.iter().map(|(&processor, busy)| (processor, busy.niced_us)).collect();
+    Some(Reading { at_ns, busy_us, niced_us, own_us: used.user_us + used.system_us })
 }
 
 #[cfg(test)]
@@ -143,6 +157,7 @@ mod tests {
         taken: Taken,
         seconds: u64,
         busy_us: [u64; 4],
+        niced_us: [u64; 4],
         own_us: u64,
     }
 
@@ -150,7 +165,8 @@ mod tests {
         fn new() -> Self {
             let mut taken = Taken::default();
             taken.settings(500, 0);
-            let mut scene = Self { taken, seconds: 0, busy_us: [70, 60, 50, 40], own_us: 30 };
+            let (busy_us, niced_us) = ([70, 60, 50, 40], [7, 6, 5, 4]);
+            let mut scene = Self { taken, seconds: 0, busy_us, niced_us, own_us: 30 };
             scene.look([0; 4], 0);
             scene
         }
@@ -168,7 +184,8 @@ mod tests {
             }
             let busy_us = (0..).zip(self.busy_us).collect();
             let at_ns = self.seconds * 1_000_000_000;
-            let _ = self.taken.look(Reading { at_ns, busy_us, own_us: self.own_us });
+            let niced_us = (0..).zip(self.niced_us).collect();
+            let _ = self.taken.look(Reading { at_ns, busy_us, niced_us, own_us: self.own_us });
             self.taken.found.iter().collect()
         }
     }
@@ -199,6 +216,17 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_gives_way_hides_nobody() {
+        let mut scene = Scene::new();
+        scene.give(&[0]);
+        scene.niced_us[0] += 1_000_000;
+        assert_eq!(scene.look([0, 1000, 0, 0], 1000), [1]);
+        // Others that give way need no processor, and are not taken for the jobs elsewhere.
+        scene.niced_us[2] += 1_000_000;
+        assert_eq!(scene.look([1000, 0, 0, 0], 1000), [] as [u32; 0]);
+    }
+
+    #[test]
     fn who_moves_about_is_where_he_was_found_first() {
         let mut scene = Scene::new();
         assert_eq!(scene.look([0, 0, 600, 400], 0), [2]);
@@ -215,12 +243,17 @@ mod tests {
         assert_eq!(taken.due_ns(), Some(10 + INTERVAL_NS));
         taken.found.insert(3);
         taken.told = Some(taken.found.clone());
-        taken.forget_told();
-        assert_eq!(taken.told, None);
+        taken.forget_told(20);
+        assert_eq!((taken.told.clone(), taken.due_ns()), (None, Some(10 + INTERVAL_NS)));
         // Who looks no more takes back what he has said.
         taken.told = Some(taken.found.clone());
         taken.settings(0, 30);
         assert_eq!(taken.news(30, None), Some(ProcessorSet::new()));
         assert_eq!((taken.due_ns(), taken.news(40, None)), (None, None));
+        // Perhaps it was an earlier agent that said something.
+        let mut taken = Taken::default();
+        taken.forget_told(50);
+        assert_eq!(taken.news(50, None), Some(ProcessorSet::new()));
+        assert_eq!((taken.due_ns(), taken.news(60, None)), (None, None));
     }
 }

@@ -16,16 +16,17 @@ use tutti_wire::units::{format_bytes, format_duration_short};
 
 /// What the columns of a node mean.
 const COLUMNS: &str = "\
-STATE     up, drained (takes no new jobs), unreachable (its jobs go on until its lease is over,
-          tutti params lease) or lost
+STATE     up, drained (takes no new jobs), unreachable (its jobs go on until its
+          lease is over, tutti params lease) or lost
 USED      processors that some job has
 PROMISED  memory that jobs in the matrix have by --memory
 JOBS      jobs with tasks there
-FOREIGN   processors that had something else to do than this cluster's jobs, since that was last looked at;
-          in brackets those that are left to whoever uses them (tutti params foreign)
-BRANCH    nodes that are connected through it, and jobs with tasks there or on these
+FOREIGN   processors that others than this cluster's jobs have used lately; in
+          brackets those that are left to them (tutti params foreign)
+BRANCH    nodes that are connected through it, and jobs with tasks there or on
+          these
 PARENT    the node through which it is connected with the controller's
-CLOCK     how far off its cluster time may be; switches are no more exact than that
+CLOCK     how far off its cluster time may be; switches are no more exact
 
 A list of nodes, as in a[1-8],b,set:gpu: a1 to a8, b, and those of the set gpu.";
 
@@ -194,9 +195,10 @@ fn processors(milli: u32) -> String {
 
 /// How many processors others use, and which are left to them.
 fn of_others(node: &NodeReport) -> String {
-    let used = node.foreign_milli.map(processors).unwrap_or_default();
+    let used = node.foreign_milli.map(processors);
     let left: ProcessorSet = node.foreign.iter().copied().collect();
-    if left.is_empty() { used } else { format!("{used} ({left})") }
+    let left = (!left.is_empty()).then(|| format!("({left})"));
+    used.into_iter().chain(left).collect::<Vec<_>>().join(" ")
 }
 
 /// Nothing for who has nobody below.

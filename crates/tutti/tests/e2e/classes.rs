@@ -120,7 +120,7 @@ fn processors_that_others_use_are_left_to_them() {
     let all = node()["processors"].to_string();
     let wide = instance.submit(&["-n", &all, "-o", "/dev/null", "sleep", &instance.nap]);
     let reason = instance.job(wide)["reason"].to_string();
-    assert!(reason.contains("none of the cluster's jobs uses"), "{reason}");
+    assert!(reason.contains("no job of the cluster keeps"), "{reason}");
     // Known to a controller that begins anew, and not for ever.
     let before = instance.daemon("controller");
     kill(Pid::from_raw(before), Signal::SIGKILL).unwrap();
