@@ -51,8 +51,9 @@ fn value(param: &'static Param, text: &str) -> Result<u64, String> {
         ParamKind::Count | ParamKind::CountOr(_) => {
             text.parse().map_err(|_| format!("{name} is a number, not {text:?}"))
         }
-        ParamKind::Share => share(text).ok_or_else(|| {
-            format!("{name}: {text:?} is no share; write a percentage such as 25% or 12.5%")
+        ParamKind::Share => share(text).ok_or_else(|| match text.parse::<f64>() {
+            Ok(_) => format!("{name}={text} has no unit; write {text}%"),
+            Err(_) => format!("{name} can't be {text:?}; it may be 0% to 100%, such as 12.5%"),
         }),
         ParamKind::Choice(_) => param.value_of(text).map_err(|error| error.to_string()),
     }
@@ -60,6 +61,9 @@ fn value(param: &'static Param, text: &str) -> Result<u64, String> {
 
 /// A share: `25%`, `12.5%`; in ten-thousandths.
 fn share(text: &str) -> Option<u64> {
+    if text == "0" {
+        return Some(0);
+    }
     let number = text.strip_suffix('%')?;
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     if part.len() > 2 {
@@ -139,7 +143,8 @@ mod tests {
         assert_eq!(says("wait", "5"), "wait=5 has no unit; write 5ms or 5s");
         assert_eq!(says("priority", "high"), "priority is a number, not \"high\"");
         assert_eq!(says("empty", "full"), "empty can't be \"full\"; it may be hold or down");
-        assert!(says("share", "200%").starts_with("share: \"200%\" is no share"));
+        assert!(says("share", "200%").starts_with("share can't be \"200%\"; it may be 0% to"));
+        assert_eq!(says("share", "20"), "share=20 has no unit; write 20%");
         assert!(says("priority", "1000").contains("it may be 0 to"));
         assert!(says("colour", "red").contains("share, empty, control"));
     }

@@ -190,7 +190,9 @@ fn instances() -> Vec<Leftover> {
     };
     let dead = instance::places().into_iter().filter(|path| is_dead(path) && is_one(path));
     let found = |path: PathBuf| {
-        Leftover::new("instance", &path, owner_of(&path), "its daemons are gone".into())
+        let text =
+            "its daemons are gone; `tutti up` goes on with its journal, as long as it is there";
+        Leftover::new("instance", &path, owner_of(&path), text.into())
     };
     dead.map(found).collect()
 }
@@ -283,7 +285,10 @@ fn processes(daemons: &Daemons) -> Vec<Leftover> {
             && !is_in_a_job(pid)
             && let Ok(stat) = ProcessStat::read(pid)
         {
-            let text = format!("{}, started in job {job} and in none now", command_line(&stat));
+            let text = format!(
+                "{}, started in job {job} and in none now; `kill -9 {pid}` ends it",
+                command_line(&stat)
+            );
             found.push(Leftover::shown("process", pid.to_string(), text));
         }
     }

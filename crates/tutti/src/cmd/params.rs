@@ -147,12 +147,15 @@ impl All {
             None => vec![&mut self.params],
         };
         for table in tables.into_iter().filter(|_| !names.is_empty()) {
-            for name in names {
-                if !table.iter().any(|it| it.name == *name) {
-                    let known: Vec<&str> = table.iter().map(|it| it.name.as_str()).collect();
-                    let reason = format!("there is no {name:?}; there are {}", known.join(", "));
-                    return Err(coded(Code::BadValue, reason));
-                }
+            let is_known = |name: &str| table.iter().any(|it| it.name == name);
+            if let Some(at) = names.iter().position(|name| !is_known(name)) {
+                let known: Vec<&str> = table.iter().map(|it| it.name.as_str()).collect();
+                let instead = match at.checked_sub(1).map(|before| names[before]) {
+                    Some(before) => format!("to set {before} write {before}={}", names[at]),
+                    None => format!("there are {}", known.join(", ")),
+                };
+                let reason = format!("there is no {:?}; {instead}", names[at]);
+                return Err(coded(Code::BadValue, reason));
             }
             table.retain(|it| names.contains(&it.name.as_str()));
         }

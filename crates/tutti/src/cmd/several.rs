@@ -64,7 +64,8 @@ pub(super) fn targets_of(several: &[Several], ended: bool) -> anyhow::Result<Vec
                 targets.extend(among.map(|job| Target::from(job.job)));
                 if targets.len() == before {
                     let (first, last) = range.clone().into_inner();
-                    let reason = format!("there is no job from {first} to {last}; see `tutti ps`");
+                    let what = if ended { "no job" } else { "no job that has not ended" };
+                    let reason = format!("there is {what} from {first} to {last}; see `tutti ps`");
                     return Err(coded(Code::NoJob, reason));
                 }
             }
@@ -87,7 +88,15 @@ pub(super) fn live_jobs(user: Option<&str>) -> anyhow::Result<Vec<Target>> {
     };
     let jobs = jobs(false)?;
     let theirs = jobs.iter().filter(|job| wanted.as_ref().is_none_or(|user| *user == job.user));
-    Ok(theirs.map(|job| Target::from(job.job)).collect())
+    let theirs: Vec<Target> = theirs.map(|job| Target::from(job.job)).collect();
+    if let (Some(name), true) = (user, theirs.is_empty())
+        && name.parse::<u32>().is_err()
+        && !matches!(User::from_name(name), Ok(Some(_)))
+    {
+        let reason = format!("there is no user {name}, and no job of one; see `tutti ps`");
+        return Err(coded(Code::BadValue, reason));
+    }
+    Ok(theirs)
 }
 
 fn user_name(uid: Uid) -> String {

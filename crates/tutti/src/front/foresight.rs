@@ -63,6 +63,8 @@ fn check_program(launch: &LaunchSpec, directory: &Path) -> anyhow::Result<()> {
     }
     let hint = if directory.join(&*shown).is_file() {
         format!("; the file here is ./{shown}")
+    } else if shown.contains(' ') {
+        "; each word is one argument: without quotes around all of them, or as `sh -c '...'`".into()
     } else {
         String::new()
     };

@@ -98,7 +98,9 @@ pub(crate) fn resume(instance: &Instance, left: &Resumed) -> anyhow::Result<Exit
         supervisor.daemons.push(Daemon::new(role, Some(Process::resume(*pid))));
     }
     let text = match supervisor.start_anew() {
-        Ok(()) => format!("done tutti {}, {} jobs", env!("CARGO_PKG_VERSION"), left.jobs),
+        Ok(()) => {
+            format!("done tutti {}, {}", env!("CARGO_PKG_VERSION"), counted(left.jobs, "job"))
+        }
         Err(error) => {
             let reason = format!(
                 "the supervisor and the keeper went over to it, with {}; then: {error:#}",

@@ -157,7 +157,7 @@ impl Scene {
         // `at` hands on the environment; nothing tells those of the others from any process of the user.
         let shown = others.map(|pid| {
             let line = told.lines().find(|line| line.starts_with(&format!("process {pid}: ")));
-            line.is_some_and(|line| line.ends_with("started in job 1 and in none now"))
+            line.is_some_and(|line| line.contains("started in job 1 and in none now"))
         });
         assert_eq!(shown, [true, false, false], "{told}");
         let doctor = self.tutti(&["doctor"]).text();

@@ -8,6 +8,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use nix::unistd::tcgetpgrp;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
@@ -58,6 +59,7 @@ impl Screen {
         set.thread_block()?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = SignalFd::with_flags(&set, flags)?;
+        await_foreground();
         let screen = Self { signals, was: tcgetattr(std::io::stdin()).ok() };
         print(ENTER)?;
         screen.set_up()?;
@@ -139,6 +141,7 @@ impl Screen {
             Signal::SIGTSTP => {
                 self.give_back();
                 raise(Signal::SIGSTOP)?;
+                await_foreground();
                 print(ENTER)?;
                 self.set_up()?;
                 Some(Key::Look)
@@ -175,6 +178,18 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.give_back();
+    }
+}
+
+/// In the background the terminal is somebody else's: stops, as who reads from it is stopped, until it is ours.
+fn await_foreground() {
+    let is_behind =
+        || tcgetpgrp(std::io::stdin()).is_ok_and(|in_front| in_front != nix::unistd::getpgrp());
+    // Whom no shell looks after is not stopped by that.
+    for _ in 0..16 {
+        if !is_behind() || raise(Signal::SIGTTIN).is_err() {
+            return;
+        }
     }
 }
 
