@@ -241,7 +241,7 @@ fn many_jobs_are_cancelled_and_waited_for_at_once() {
     // It is as long as a range of which some have ended.
     instance.tutti(&["wait", "2-4"]).expect(137).says("job 3 ended: cancelled");
     assert_eq!(left(), [1, 5]);
-    instance.tutti(&["cancel", "2-4"]).expect(1).says("no job from 2 to 4");
+    instance.tutti(&["cancel", "2-4"]).expect(1).says("no job that has not ended from 2 to 4");
     instance.tutti(&["cancel", "--all", "1"]).expect(2);
     instance.tutti(&["cancel"]).expect(2);
     instance.tutti(&["cancel", "--user", "nobody"]).expect(0).says("0 jobs to end");
