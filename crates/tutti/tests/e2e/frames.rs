@@ -150,28 +150,22 @@ fn jobs_that_come_and_end_cost_no_node_a_turn_and_no_two_jobs_one() {
         let in_time = late(&bed) == before;
         end(&bed, stays);
         match wrong {
-            Some(wrong) => assert!(!in_time, "{wrong}"),
+            Some(wrong) => {
+                let late = if in_time { "in time" } else { "late each time" };
+                assert!(!in_time && tried < TRIES, "try {tried}, {late}: {wrong}");
+            }
             None => break,
-        }
-        if tried == TRIES {
-            // Nothing is promised of a machine that is always late.
-            break;
         }
     }
     // As it is by default, each node changes over when it hears of it, and nobody says when that is: no turn is lost
     // for that, either, if it is not a turn later.
     for tried in 1.. {
-        let (_, before) = late(&bed);
         let stays = come_and_go(&bed, "0s");
         let wrong = waited_longer(&all_turns(&bed), stays, THREE_TURNS + TURN);
-        let (_, after) = late(&bed);
         end(&bed, stays);
         match wrong {
-            Some(wrong) => assert!(tried < TRIES || after != before, "{wrong}"),
+            Some(wrong) => assert!(tried < TRIES, "{wrong}"),
             None => break,
-        }
-        if tried == TRIES {
-            break;
         }
     }
 }
