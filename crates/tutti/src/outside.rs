@@ -49,7 +49,7 @@ pub(crate) mod processes {
 #[cfg(not(test))]
 pub(crate) mod hardware {
     pub(crate) use tutti_linux::proc::{
-        busy_processors, busy_us, hard_limits, memory_total_bytes, online_processors,
+        busy_processors, hard_limits, memory_total_bytes, online_processors,
     };
 }
 

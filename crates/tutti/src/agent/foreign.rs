@@ -5,23 +5,13 @@
 //! reads, so that is done when somebody asks, and now and then while the agent is awake anyway: an answer is about the last
 //! seconds then, not about the time since the last question.
 
+use super::processor_time::Reading;
 use crate::outside::groups::Hierarchy;
-use crate::outside::hardware::busy_us;
 
 /// Counted in ticks of 10 ms, a shorter time says nothing.
 const LOOK_MIN_NS: u64 = 1_000_000_000;
 /// After so long it is looked at unasked.
 const LOOK_MAX_NS: u64 = 10_000_000_000;
-
-/// What has been used until a moment.
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    at_ns: u64,
-    /// In all, on the processors that tasks may use, in microseconds.
-    busy_us: u64,
-    /// By the jobs.
-    own_us: u64,
-}
 
 /// See the head of the file.
 #[derive(Debug, Default)]
@@ -35,7 +25,7 @@ impl Foreign {
     /// now, unless the earlier was a moment ago.
     pub(super) fn share(&mut self, now_ns: u64, own: Option<&Hierarchy>) -> Option<u32> {
         if self.has_waited(now_ns, LOOK_MIN_NS) {
-            self.look(read(now_ns, own?)?);
+            self.look(Reading::take(now_ns, own?)?);
         }
         self.share_milli
     }
@@ -43,43 +33,45 @@ impl Foreign {
     /// Looks, if nobody has for a while.
     pub(super) fn now_and_then(&mut self, now_ns: u64, own: Option<&Hierarchy>) {
         if self.has_waited(now_ns, LOOK_MAX_NS)
-            && let Some(reading) = own.and_then(|own| read(now_ns, own))
+            && let Some(reading) = own.and_then(|own| Reading::take(now_ns, own))
         {
             self.look(reading);
         }
     }
 
     fn has_waited(&self, now_ns: u64, at_least_ns: u64) -> bool {
-        self.last.is_none_or(|last| now_ns.saturating_sub(last.at_ns) >= at_least_ns)
+        self.last.as_ref().is_none_or(|last| now_ns.saturating_sub(last.at_ns) >= at_least_ns)
     }
 
     fn look(&mut self, now: Reading) {
-        if let Some(last) = self.last.replace(now) {
-            let passed_us = (now.at_ns.saturating_sub(last.at_ns) / 1000).max(1);
-            let busy_us = now.busy_us.saturating_sub(last.busy_us);
-            let foreign_us = busy_us.saturating_sub(now.own_us.saturating_sub(last.own_us));
-            let milli = u128::from(foreign_us) * 1000 / u128::from(passed_us);
-            self.share_milli = Some(u32::try_from(milli).unwrap_or(u32::MAX));
+        if let Some(last) = &self.last {
+            let used = now.since(last);
+            let of_each = used.busy.values().map(|busy| busy.us.saturating_add(busy.niced_us));
+            let foreign_us = of_each.fold(0, u64::saturating_add).saturating_sub(used.own_us);
+            self.share_milli = Some(u32::try_from(used.milli(foreign_us)).unwrap_or(u32::MAX));
         }
+        self.last = Some(now);
     }
-}
-
-/// Nothing where the kernel does not count.
-fn read(at_ns: u64, own: &Hierarchy) -> Option<Reading> {
-    let used = own.cpu_usage().ok()?;
-    Some(Reading { at_ns, busy_us: busy_us().ok()?, own_us: used.user_us + used.system_us })
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Foreign, Reading};
+    use tutti_linux::proc::Busy;
+
+    /// Of two processors, on one of which everybody gives way.
+    fn reading(at_ms: u64, busy_ms: u64, own_ms: u64) -> Reading {
+        let half = busy_ms * 500;
+        let busy = [Busy { us: half, niced_us: 0 }, Busy { us: 0, niced_us: half }];
+        let (busy, own_us) = ((0..).zip(busy).collect(), own_ms * 1000);
+        Reading { at_ns: at_ms * 1_000_000, busy, own_us }
+    }
 
     #[test]
     fn what_is_not_ours_is_foreign() {
         let mut foreign = Foreign::default();
         let mut at = |at_ms: u64, busy_ms: u64, own_ms: u64| {
-            let (busy_us, own_us) = (busy_ms * 1000, own_ms * 1000);
-            foreign.look(Reading { at_ns: at_ms * 1_000_000, busy_us, own_us });
+            foreign.look(reading(at_ms, busy_ms, own_ms));
             foreign.share_milli
         };
         assert_eq!(at(5_000, 90_000, 400), None, "one look says nothing");
@@ -94,8 +86,8 @@ mod tests {
     fn it_is_looked_at_no_more_often_than_ticks_can_tell() {
         let mut foreign = Foreign::default();
         assert!(foreign.has_waited(0, 1_000));
-        foreign.look(Reading { at_ns: 5_000, busy_us: 0, own_us: 0 });
-        assert!(!foreign.has_waited(5_999, 1_000));
-        assert!(foreign.has_waited(6_000, 1_000));
+        foreign.look(reading(5, 0, 0));
+        assert!(!foreign.has_waited(5_000_999, 1_000));
+        assert!(foreign.has_waited(5_001_000, 1_000));
     }
 }

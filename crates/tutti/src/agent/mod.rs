@@ -23,6 +23,7 @@ mod load;
 mod look;
 mod neighbour;
 mod parts;
+mod processor_time;
 mod questions;
 mod routes;
 #[cfg(test)]

@@ -7,8 +7,8 @@
 //! of each. Who has given way to everybody else (`nice`) needs no processor of his own, and does not count; as far as
 //! that may be the jobs, whose time is not told apart so, it counts as theirs.
 
+use super::processor_time::{Reading, Used};
 use crate::outside::groups::Hierarchy;
-use crate::outside::hardware::busy_processors;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use tutti_core::{ProcessorSet, Timetable};
@@ -18,18 +18,6 @@ const INTERVAL_NS: u64 = 5_000_000_000;
 /// What a processor is ahead of others by, in thousandths of it, that has been found to be used before: processes
 /// move about, and who has none of his own is on one now and on another then.
 const KEPT_MILLI: u64 = 250;
-
-/// What had been used at some moment, in microseconds.
-#[derive(Clone, Debug)]
-struct Reading {
-    at_ns: u64,
-    /// Of each processor.
-    busy_us: BTreeMap<u32, u64>,
-    /// Of each, by those who have given way.
-    niced_us: BTreeMap<u32, u64>,
-    /// By the jobs.
-    own_us: u64,
-}
 
 /// See the head of the file.
 #[derive(Debug, Default)]
@@ -82,7 +70,7 @@ impl Taken {
         self.due_ns.filter(|&due| due <= now_ns)?;
         self.due_ns = (self.enough_milli > 0).then_some(now_ns + INTERVAL_NS);
         if self.enough_milli > 0 {
-            self.look(read(now_ns, own?)?)?;
+            self.look(Reading::take(now_ns, own?)?)?;
         }
         let is_news = self.told.as_ref() != Some(&self.found);
         is_news.then(|| self.told.insert(self.found.clone()).clone())
@@ -91,25 +79,21 @@ impl Taken {
     /// Nothing can be said the first time.
     fn look(&mut self, now: Reading) -> Option<()> {
         let last = self.last.replace(now)?;
-        let now = self.last.as_ref()?;
-        let passed_us = (now.at_ns.saturating_sub(last.at_ns) / 1000).max(1);
-        let milli = |us: u64| us.saturating_mul(1000) / passed_us;
-        let since = |now: &BTreeMap<u32, u64>, last: &BTreeMap<u32, u64>| {
-            let of_each = now.iter().map(|(&processor, us)| {
-                let before = last.get(&processor).copied().unwrap_or(*us);
-                (processor, milli(us.saturating_sub(before)))
-            });
-            of_each.collect::<BTreeMap<u32, u64>>()
-        };
-        let busy = since(&now.busy_us, &last.busy_us);
-        let niced = since(&now.niced_us, &last.niced_us);
-        let niced = niced.iter().filter(|(processor, _)| self.given.contains(**processor));
-        let niced = niced.map(|(_, milli)| milli).sum();
-        let own = milli(now.own_us.saturating_sub(last.own_us)).saturating_sub(niced);
+        let used = self.last.as_ref()?.since(&last);
+        let own = self.by_jobs(&used);
+        let busy = used.busy.iter().map(|(&processor, busy)| (processor, used.milli(busy.us)));
+        let busy: BTreeMap<u32, u64> = busy.collect();
         let foreign = busy.values().sum::<u64>().saturating_sub(own);
         let count = count(foreign, u64::from(self.enough_milli), u64::from(self.found.count()));
         self.found = self.likely(&busy, own, count);
         Some(())
+    }
+
+    /// How much of a processor the jobs have used that did not give way, in thousandths.
+    fn by_jobs(&self, used: &Used) -> u64 {
+        let given = used.busy.iter().filter(|(processor, _)| self.given.contains(**processor));
+        let niced = given.map(|(_, busy)| used.milli(busy.niced_us)).sum();
+        used.milli(used.own_us).saturating_sub(niced)
     }
 
     /// So many processors, those first that others use most.
@@ -138,19 +122,11 @@ fn count(foreign_milli: u64, enough_milli: u64, before: u64) -> u64 {
     before.clamp(most.min(least), least)
 }
 
-/// Nothing where the kernel does not count.
-fn read(at_ns: u64, own: &Hierarchy) -> Option<Reading> {
-    let used = own.cpu_usage().ok()?;
-    let busy = busy_processors().ok()?;
-    let busy_us = busy.iter().map(|(&processor, busy)| (processor, busy.us)).collect();
-    let niced_us = busy.iter().map(|(&processor, busy)| (processor, busy.niced_us)).collect();
-    Some(Reading { at_ns, busy_us, niced_us, own_us: used.user_us + used.system_us })
-}
-
 #[cfg(test)]
 mod tests {
     use super::{INTERVAL_NS, Reading, Taken, count};
     use tutti_core::ProcessorSet;
+    use tutti_linux::proc::Busy;
 
     /// Looks at four processors, some of which are the jobs', every second.
     struct Scene {
@@ -182,10 +158,10 @@ mod tests {
             for (busy, milli) in self.busy_us.iter_mut().zip(busy_milli) {
                 *busy += milli * 1000;
             }
-            let busy_us = (0..).zip(self.busy_us).collect();
+            let both = self.busy_us.into_iter().zip(self.niced_us);
+            let busy = (0..).zip(both.map(|(us, niced_us)| Busy { niced_us, us })).collect();
             let at_ns = self.seconds * 1_000_000_000;
-            let niced_us = (0..).zip(self.niced_us).collect();
-            let _ = self.taken.look(Reading { at_ns, busy_us, niced_us, own_us: self.own_us });
+            let _ = self.taken.look(Reading { at_ns, busy, own_us: self.own_us });
             self.taken.found.iter().collect()
         }
     }

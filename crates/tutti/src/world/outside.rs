@@ -122,10 +122,6 @@ pub(crate) mod hardware {
         with_here(|_, _| Ok(BTreeMap::new())).unwrap_or_else(tutti_linux::proc::busy_processors)
     }
 
-    pub(crate) fn busy_us() -> tutti_linux::Result<u64> {
-        with_here(|_, _| Ok(0)).unwrap_or_else(tutti_linux::proc::busy_us)
-    }
-
     /// All users of simulated machines are this process, which has the same limits all the time.
     pub(crate) fn hard_limits(pid: i32, uid: u32) -> tutti_linux::Result<Vec<u64>> {
         static OWN: OnceLock<Vec<u64>> = OnceLock::new();
