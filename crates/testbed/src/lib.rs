@@ -123,6 +123,14 @@ impl Testbed {
     /// # Errors
     /// With what `tutti` says.
     pub fn up(&self) -> anyhow::Result<()> {
+        self.up_while(|| true)
+    }
+
+    /// The same, for as long as that is wanted.
+    ///
+    /// # Errors
+    /// With what `tutti` says, or if it is not wanted any more.
+    pub fn up_while(&self, is_wanted: impl Fn() -> bool) -> anyhow::Result<()> {
         let (head, members) = self.nodes.split_first().context("there is no node")?;
         let address = head.address();
         expect(head.tutti(&["up", "--listen", &address, "--name", head.name(), "--trust-root"]))?;
@@ -135,6 +143,7 @@ impl Testbed {
         let words: Vec<&str> = ["params", "foreign=0%"].into_iter().chain(params).collect();
         expect(head.tutti(&words))?;
         for member in members {
+            ensure!(is_wanted(), "told to end before all nodes were up");
             self.join(member)?;
         }
         Ok(())

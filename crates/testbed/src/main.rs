@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod shell;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use shell::Ends;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 use tutti_testbed::{Options, Testbed};
 
@@ -178,6 +180,7 @@ fn measure(args: &bench::BenchArgs) -> anyhow::Result<ExitCode> {
 
 fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     let program = args.program.map_or_else(beside, Ok)?;
+    let ends = Ends::hold()?;
     let options = Options {
         name: std::process::id().to_string(),
         program: program.clone(),
@@ -193,7 +196,7 @@ fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     };
     let bed = Testbed::new(&options)?;
     bed.take_orders()?;
-    bed.up()?;
+    bed.up_while(|| ends.next().is_none())?;
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
     let mut words = args.command.iter();
     let mut command = bed.head().command(words.next().unwrap_or(&shell));
@@ -211,18 +214,7 @@ fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
             args.nodes,
         );
     }
-    let status = run(command)?;
-    Ok(u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from))
-}
-
-/// Interrupts are the shell's, not ours: the cluster must be cleared away.
-fn run(mut command: Command) -> anyhow::Result<i32> {
-    use nix::sys::signal::{SigSet, Signal};
-    let mut child = command.spawn().context("cannot start the command")?;
-    let mut interrupts = SigSet::empty();
-    interrupts.add(Signal::SIGINT);
-    interrupts.thread_block()?;
-    Ok(child.wait()?.code().unwrap_or(1))
+    shell::run(command, &ends)
 }
 
 fn beside() -> anyhow::Result<PathBuf> {
