@@ -26,7 +26,8 @@ FOREIGN   processors that others than this cluster's jobs have used lately; in
 BRANCH    nodes that are connected through it, and jobs with tasks there or on
           these
 PARENT    the node through which it is connected with the controller's
-CLOCK     how far off its cluster time may be; switches are no more exact
+CLOCK     how far off its cluster time may be; switches are no more exact than
+          that
 
 A list of nodes, as in a[1-8],b,set:gpu: a1 to a8, b, and those of the set gpu.";
 

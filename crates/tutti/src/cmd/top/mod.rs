@@ -56,7 +56,8 @@ CPU is processor time since the look before, in parts of one processor, and - wh
 known of all nodes of the job, or where there are no cgroups; the other columns are those of
 `tutti ps`.
 
-Keys: q or ^C ends it, ^Z stops it until `fg`, up, down, page up and page down show other jobs, space looks again at once.";
+Keys: q or ^C ends it, ^Z stops it until `fg`, up, down, page up and page down show other jobs,
+space looks again at once.";
 
 const DELAY_MIN: Nanos = Nanos::from_millis(100);
 
