@@ -43,6 +43,7 @@ impl QueuesBefore {
         // An instance of the user's own is started from a session of theirs: another process, as a rule.
         let is_of_the_node = nix::unistd::geteuid().is_root() && !launch.own_ipc;
         let is_new = launch.spec.adopt.is_empty();
+        // Also where there is no queue yet: another process may make one, and be gone when the job ends.
         if !is_of_the_node || !is_new || has_other_processes(launch.credentials.uid) {
             return None;
         }
@@ -68,6 +69,7 @@ pub(super) fn remove_left(
     let queues = queues_before.map_or_else(Vec::new, |before| {
         let is_left = |it: &PosixQueue| is_left_queue(it, before, lives, uid, booted_s);
         let found = posix_queues::those(is_left);
+        // Again, now that it is known who has them open.
         found.into_iter().filter(is_left).collect()
     });
     if (!used.is_empty() || !queues.is_empty()) && !has_other_processes(uid) {
