@@ -114,8 +114,8 @@ impl NodeEntry {
         Some(launch)
     }
 
-    /// Its keeper is this one; whether it was before.
-    fn is_kept_by(&mut self, incarnation: u64, now: ClusterTime) -> bool {
+    /// Its keeper is this one; gives whether it was before.
+    fn note_keeper_incarnation(&mut self, incarnation: u64, now: ClusterTime) -> bool {
         let is_same = self.keeper.replace(incarnation) == Some(incarnation);
         if !is_same {
             self.keeper_since = now;
@@ -297,7 +297,7 @@ impl Driver {
             FromAgent::Keeper(incarnation) => {
                 let now = self.now();
                 if let Some(entry) = self.nodes.get_mut(&node) {
-                    entry.is_kept_by(incarnation, now);
+                    entry.note_keeper_incarnation(incarnation, now);
                 }
                 self.note_keeper(node);
             }
@@ -386,7 +386,7 @@ impl Driver {
         );
         let now = self.now();
         let entry = self.nodes.entry(node).or_insert_with(|| NodeEntry::named(name));
-        let same_keeper = entry.is_kept_by(join.keeper, now);
+        let same_keeper = entry.note_keeper_incarnation(join.keeper, now);
         entry.agent = Some(token);
         entry.is_here = is_here;
         // One that has joined under an earlier controller may be the same that it was then.
