@@ -226,13 +226,13 @@ pub enum WaitReason {
     },
     /// Too few processors are free, and those who have them may not be set aside for it.
     Undisturbed,
+    /// A user suspended it before it began.
+    Suspended,
     /// Others than the cluster's jobs use so many processors that those left are too few for it.
     Foreign {
         /// How many others use.
         processors: u64,
     },
-    /// A user suspended it before it began.
-    Suspended,
 }
 
 /// A length of time to people: whole seconds, and of what is long no more than two units.
