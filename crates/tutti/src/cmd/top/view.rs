@@ -22,6 +22,9 @@ pub(super) struct Room {
 /// Where lines may be as long as they like, the matrix is so wide at most.
 const MATRIX_WIDTH: usize = 120;
 
+/// On a screen with fewer lines, none is left empty.
+const LOW: usize = 12;
+
 /// What is remembered from one look to the next.
 #[derive(Debug, Default)]
 pub(super) struct View {
@@ -46,13 +49,16 @@ impl View {
         self.take_in(sample);
         let width = room.width.unwrap_or(MATRIX_WIDTH);
         let mut lines = head(sample);
-        lines.push(String::new());
+        let gap = room.height.is_none_or(|height| height >= LOW).then(String::new);
+        lines.extend(gap.clone());
         // On a screen, jobs have half of it at least.
-        let matrix_height =
-            room.height.map_or(usize::MAX, |height| (height / 2).saturating_sub(lines.len()));
+        let matrix_height = room
+            .height
+            .map_or(usize::MAX, |height| (height / 2).saturating_sub(lines.len()).max(1));
         let size = (width, matrix_height);
-        lines.extend(matrix::draw(&sample.nodes, &sample.jobs, &self.letters, size));
-        lines.push(String::new());
+        let matrix = matrix::draw(&sample.nodes, &sample.jobs, &self.letters, size);
+        lines.extend(cut(matrix, matrix_height));
+        lines.extend(gap);
         let jobs: Vec<&JobReport> =
             sample.jobs.iter().filter(|job| user.is_none_or(|user| user == job.user)).collect();
         let processes = processes(sample, room.width);
@@ -142,6 +148,16 @@ impl View {
         }
         table
     }
+}
+
+/// As many lines as there is room for; the last one says what is left out.
+fn cut(mut lines: Vec<String>, most: usize) -> Vec<String> {
+    let left_out = lines.len().saturating_sub(most);
+    if left_out > 0 {
+        lines.truncate(most.saturating_sub(1));
+        lines.push(format!("({} of the matrix not shown)", counted(left_out as u64 + 1, "line")));
+    }
+    lines
 }
 
 /// When it was, and how things are in all.
@@ -318,6 +334,24 @@ pub(super) mod tests {
             shown(4, 84_250_000, true),
         ];
         assert_eq!(seen, ["-", "100", "-", "-", "125"]);
+    }
+
+    #[test]
+    fn a_low_screen_shows_jobs_too() {
+        let jobs =
+            (1..=6).zip([1, 1, 2, 2, 3, 3]).map(|(number, row)| job(number, row, 3, &["n1:0"]));
+        let sample = sample(jobs.collect(), Instant::now());
+        let shown = |height| {
+            let room = Room { width: Some(100), height: Some(height) };
+            let lines = View::default().lines(&sample, None, room);
+            assert!(lines.len() <= height, "{lines:#?}");
+            lines
+        };
+        assert!(shown(24)[3].contains("n1") && shown(24)[7].is_empty());
+        let low = shown(8);
+        assert!(low[2].starts_with("row 1/3") && low[3] == "(2 lines of the matrix not shown)");
+        assert!(low[4].contains("WHERE") && low[7].contains("name3"), "{low:#?}");
+        assert!(shown(5)[2].contains("3 lines of the matrix") && shown(5)[4].contains("name1"));
     }
 
     #[test]
