@@ -76,10 +76,12 @@ pub enum WishRefusal {
         /// Tasks asked for.
         tasks: u32,
     },
-    /// Fewer nodes than were asked for can take their share of the tasks.
+    /// There are fewer nodes than were asked for, or fewer of them can take their share of the tasks.
     NotSoManyNodes {
         /// Asked for.
         asked: u32,
+        /// As many take jobs, of those that were allowed.
+        there: u32,
         /// Whether only some nodes were allowed.
         among: bool,
         /// The nearest number of nodes that would be accepted; `None`: none was found.
@@ -99,12 +101,20 @@ pub enum WishRefusal {
 fn write_nodes(
     f: &mut fmt::Formatter<'_>,
     asked: u32,
+    there: u32,
     among: bool,
     nearest: Option<u32>,
 ) -> fmt::Result {
     let of = if among { "of the nodes that the job may be on, " } else { "" };
-    match asked {
-        1 => write!(f, "one node was asked for, and {of}none has room for all tasks; ")?,
+    match (asked, there) {
+        (1, _) => write!(f, "one node was asked for, and {of}none has room for all tasks; ")?,
+        (_, 0..=1) if asked > there => {
+            write!(f, "{asked} nodes were asked for, and {of}there is only one that takes jobs; ")?;
+        }
+        _ if asked > there => write!(
+            f,
+            "{asked} nodes were asked for, and {of}there are only {there} that take jobs; "
+        )?,
         _ => write!(
             f,
             "{asked} nodes were asked for, and {of}fewer can take their share of the tasks; "
@@ -125,8 +135,8 @@ impl fmt::Display for WishRefusal {
                  -n {nodes}",
                 Counted(u64::from(*tasks), "task")
             ),
-            Self::NotSoManyNodes { asked, among, nearest } => {
-                write_nodes(f, *asked, *among, *nearest)
+            Self::NotSoManyNodes { asked, there, among, nearest } => {
+                write_nodes(f, *asked, *there, *among, *nearest)
             }
             Self::NoRoomAmong { tasks, room } => write!(
                 f,

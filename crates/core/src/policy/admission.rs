@@ -7,6 +7,7 @@ use crate::ids::NodeId;
 use crate::job::JobSpec;
 use crate::limits::{NEAREST_TRIES_MAX, TASKS_PER_JOB_MAX, TIME_LIMIT_MIN};
 use crate::wish::{NodeWish, WishRefusal};
+use alloc::vec::Vec;
 
 /// See the module.
 pub(super) fn if_it_can_ever_fit(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
@@ -77,8 +78,9 @@ fn check_wish(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
         });
     }
     let columns = machine.matrix.open_columns().filter(|(_, column)| column.width > 0);
-    let widths = columns.filter(|&(node, _)| wish.allows(node)).map(|(_, column)| column.width);
-    let Some(widest) = widths.max() else { return Err(WishRefusal::NoneAmong.into()) };
+    let allowed = columns.filter(|&(node, _)| wish.allows(node));
+    let widths: Vec<u32> = allowed.map(|(_, column)| column.width).collect();
+    let Some(&widest) = widths.iter().max() else { return Err(WishRefusal::NoneAmong.into()) };
     if let Some(each) = spec.processors_per_task
         && each > widest
     {
@@ -100,7 +102,8 @@ fn check_wish(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
     let fewer = (1..=most).rev().take(NEAREST_TRIES_MAX as usize);
     let more = (asked + 1..=tasks).take(NEAREST_TRIES_MAX as usize);
     let nearest = fewer.chain(more).find(|&count| fits(Some(count)));
-    Err(WishRefusal::NotSoManyNodes { asked, among: wish.is_choosy(), nearest }.into())
+    let (there, among) = (u32::try_from(widths.len()).unwrap_or(u32::MAX), wish.is_choosy());
+    Err(WishRefusal::NotSoManyNodes { asked, there, among, nearest }.into())
 }
 
 fn check_memory(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {

@@ -63,8 +63,16 @@ fn exactly_so_many_nodes_get_an_even_share() {
 
 #[test]
 fn what_cannot_be_had_is_declined_with_what_can() {
-    let all = "12 nodes were asked for, and fewer can take their share of the tasks; ask for -N 8";
+    let all = "12 nodes were asked for, and there are only 8 that take jobs; ask for -N 8";
     check(&[2; 8], 12, "-N 12", all);
+    let one = "2 nodes were asked for, and there is only one that takes jobs; ask for -N 1";
+    check(&[4], 2, "-N 2", one);
+    let one = "2 nodes were asked for, and of the nodes that the job may be on, there is only one that \
+               takes jobs; ask for -N 1";
+    check(&[4, 4], 2, "-N 2 among 1", one);
+    let shares =
+        "3 nodes were asked for, and fewer can take their share of the tasks; ask for -N 1";
+    check(&[12, 1, 1], 6, "-N 3", shares);
     let more = "5 nodes were asked for and 4 tasks; ask for at most -N 4, or for at least -n 5";
     check(&[2; 8], 4, "-N 5", more);
     let few = "one node was asked for, and none has room for all tasks; ask for -N 2";

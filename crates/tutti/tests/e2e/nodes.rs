@@ -19,7 +19,7 @@ fn a_job_may_say_on_which_nodes_it_wants_to_be() {
     assert_eq!(run(&["-N", "1", "-n", "2", "--spread", "--exclusive"]).expect(0).text(), "2\n2\n");
     assert_eq!(run(&["--nodes", &name]).expect(0).text(), "1\n");
     let two = run(&["-N", "2"]).expect(120);
-    two.says("2 nodes were asked for, and fewer can take their share of the tasks; ask for -N 1");
+    two.says("2 nodes were asked for, and there is only one that takes jobs; ask for -N 1");
     run(&["-N", "2", "-n", "1"]).expect(120).says("ask for at most -N 1");
     let strange = run(&["--nodes", "nowhere[1-2]"]).expect(120);
     strange.says("there is no node nowhere1; the nodes are").says(&name);
