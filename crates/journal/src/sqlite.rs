@@ -94,6 +94,16 @@ impl SqliteStore {
         Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
     }
 
+    /// How many jobs have not ended, as far as the journal knows.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub fn unfinished(&self) -> Result<u64, JournalError> {
+        let count = "SELECT COUNT(*) FROM job";
+        let count = self.connection.query_row(count, [], |row| row.get(0).map(number));
+        self.explain("read", count)
+    }
+
     fn connect(path: &Path, access: OpenFlags) -> Result<Self, JournalError> {
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags);

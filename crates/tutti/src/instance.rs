@@ -12,6 +12,7 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use tutti_journal::SqliteStore;
 use tutti_linux::proc;
 
 /// An instance's place on this machine.
@@ -39,8 +40,8 @@ impl Instance {
     /// The instance that a verb of this user means: the one that answers, or, if none does, the
     /// user's own that may be started.
     pub(crate) fn locate() -> Self {
-        if let Some(directory) = std::env::var_os("TUTTI_DIR").filter(|d| !d.is_empty()) {
-            return Self::at(absolute(directory.into()));
+        if let Some(directory) = said_directory() {
+            return Self::at(directory);
         }
         let system = Self::at(system_directory());
         // A socket at which nobody answers for a moment is that of a controller that is being started
@@ -59,8 +60,8 @@ impl Instance {
 
     /// The instance that `tutti up` starts: the system's for root, the user's own otherwise.
     pub(crate) fn to_start() -> Self {
-        if let Some(directory) = std::env::var_os("TUTTI_DIR").filter(|d| !d.is_empty()) {
-            return Self::at(absolute(directory.into()));
+        if let Some(directory) = said_directory() {
+            return Self::at(directory);
         }
         let root = nix::unistd::geteuid().is_root();
         Self::at(if root { system_directory() } else { private_directory() })
@@ -73,6 +74,17 @@ impl Instance {
     /// If others could have put it there: [`trusted::NotOurs`], or with what else is wrong.
     pub(crate) fn open(&self) -> anyhow::Result<Option<Directory>> {
         Directory::open(&self.directory)
+    }
+
+    /// Whether this user may do more with it than to ask its controller.
+    ///
+    /// # Errors
+    /// [`trusted::NotOurs`] of a private instance that is another's, root's included; or as for [`Self::open`].
+    pub(crate) fn check_owner(&self) -> anyhow::Result<()> {
+        match self.open()? {
+            Some(directory) if self.private && !directory.is_own() => Err(directory.not_ours()),
+            _ => Ok(()),
+        }
     }
 
     /// The state directory.
@@ -124,6 +136,37 @@ impl Instance {
         let directory =
             if self.private { self.directory.clone() } else { self.cluster_directory() };
         directory.join("journal.db")
+    }
+
+    /// How many jobs the instance that was here last has left; none where that can't be read.
+    pub(crate) fn jobs_left(&self) -> u64 {
+        let journal = self.journal_path();
+        let directory = journal.parent().map(Directory::open);
+        if !matches!(directory, Some(Ok(Some(_)))) {
+            return 0;
+        }
+        let left = SqliteStore::open_to_read(&journal).and_then(|journal| journal.unfinished());
+        left.unwrap_or(0)
+    }
+
+    /// Of the places where a verb of this user looks for an instance: where one that is gone has left jobs, and how
+    /// many.
+    pub(crate) fn with_jobs_left() -> Option<(Self, u64)> {
+        let mut places = vec![Self::locate(), Self::to_start()];
+        places.dedup();
+        let left = places.into_iter().map(|place| {
+            let jobs = place.jobs_left();
+            (place, jobs)
+        });
+        left.filter(|(_, jobs)| *jobs > 0).find(|(place, _)| !place.answers())
+    }
+
+    /// What starts an instance here, for this user to type.
+    pub(crate) fn up_command(&self) -> String {
+        match *self == Self::to_start() {
+            true => "tutti up".into(),
+            false => format!("TUTTI_DIR={} tutti up", self.directory.display()),
+        }
     }
 
     /// Forgets what was queued, set and recorded; nobody may write the journal any more.
@@ -215,8 +258,9 @@ impl Instance {
         match DirBuilder::new().mode(mode).create(path) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                if !self.open()?.is_some_and(|directory| directory.is_own()) {
-                    return Err(open_to_others(path));
+                let directory = self.open()?.ok_or_else(|| open_to_others(path))?;
+                if !directory.is_own() {
+                    return Err(directory.not_ours());
                 }
             }
             Err(error) => {
@@ -273,6 +317,12 @@ pub(crate) fn places() -> Vec<PathBuf> {
 /// What this machine is called.
 pub(crate) fn host_name() -> String {
     nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The place that this user has named.
+pub(crate) fn said_directory() -> Option<PathBuf> {
+    let said = std::env::var_os("TUTTI_DIR").filter(|said| !said.is_empty())?;
+    Some(absolute(said.into()))
 }
 
 fn absolute(path: PathBuf) -> PathBuf {

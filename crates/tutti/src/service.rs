@@ -31,11 +31,16 @@ pub(crate) struct Service {
     directory: PathBuf,
 }
 
+/// Whether systemd runs this machine.
+pub(crate) fn is_systemd_here() -> bool {
+    Path::new(BOOTED).is_dir()
+}
+
 impl Service {
     /// That of this instance; `None` where it is not systemd's affair.
     pub(crate) fn of(instance: &Instance) -> Option<Self> {
         let is_systems = !instance.private && nix::unistd::geteuid().is_root();
-        if is_systems && Path::new(BOOTED).is_dir() { Self::named_after(instance) } else { None }
+        if is_systems && is_systemd_here() { Self::named_after(instance) } else { None }
     }
 
     /// One unit for each directory in `/run`: `tutti.service`, `tutti-lab.service`; none for a name that

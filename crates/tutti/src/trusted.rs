@@ -7,13 +7,15 @@
 //! whatever gets its name afterwards.
 
 use crate::codes::coded;
+use crate::instance::said_directory;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
 use nix::sys::socket::sockopt::SendTimeout;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, setsockopt, socket};
 use nix::sys::stat::{Mode, fstat, fstatat};
 use nix::sys::time::{TimeVal, TimeValLike};
-use nix::unistd::{Uid, UnlinkatFlags, geteuid, unlinkat};
+use nix::unistd::{Uid, UnlinkatFlags, User, geteuid, unlinkat};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -26,15 +28,32 @@ use tutti_wire::code::Code;
 const CONNECT_WITHIN_S: i64 = 20;
 
 /// It is somebody else's. Whoever takes a job is told all of its environment, and what it reads.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the instance in {directory:?} belongs to user {uid}, not to you or root; remove that directory \
-     or have it removed, or set TUTTI_DIR to another place"
-)]
+#[derive(Debug)]
 pub(crate) struct NotOurs {
     directory: PathBuf,
-    uid: u32,
+    owner: Uid,
 }
+
+impl fmt::Display for NotOurs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { directory, owner } = self;
+        let name = User::from_uid(*owner).ok().flatten();
+        let name = name.map_or(String::new(), |user| format!(" ({})", user.name));
+        let us = match (geteuid().is_root(), owner.is_root()) {
+            (true, _) => "to root; act as that user",
+            (false, false) => "to you or root",
+            (false, true) => "to you, and is no system's instance",
+        };
+        write!(f, "the instance in {directory:?} belongs to user {owner}{name}, not {us}")?;
+        // A place that was not chosen may be taken by whoever came first.
+        f.write_str(match said_directory() {
+            Some(_) => "; unset TUTTI_DIR, or set it to a directory of your own",
+            None => "; have it removed, or set TUTTI_DIR to a directory of your own",
+        })
+    }
+}
+
+impl std::error::Error for NotOurs {}
 
 /// A directory that is root's or our own, and that nobody else can write.
 ///
@@ -76,7 +95,7 @@ impl Directory {
         let found = fstat(&descriptor).map_err(io::Error::from)?;
         let owner = Uid::from_raw(found.st_uid);
         if !is_trusted(owner) {
-            return Err(NotOurs { directory: path.to_owned(), uid: owner.as_raw() }.into());
+            return Err(NotOurs { directory: path.to_owned(), owner }.into());
         }
         if found.st_mode & 0o022 != 0 {
             return Err(open_to_others(path));
@@ -87,6 +106,11 @@ impl Directory {
     /// Whether it belongs to the user who asks, as root's does to root alone.
     pub(crate) fn is_own(&self) -> bool {
         self.owner == geteuid()
+    }
+
+    /// That it belongs to another, who alone may do what is asked for.
+    pub(crate) fn not_ours(&self) -> anyhow::Error {
+        NotOurs { directory: self.path.clone(), owner: self.owner }.into()
     }
 
     /// Opens a file; one that is made is its owner's alone.
@@ -168,9 +192,9 @@ pub(crate) fn connect(path: &Path) -> anyhow::Result<UnixStream> {
     let directory = path.parent().unwrap_or(path);
     Directory::open(directory)?;
     let stream = connect_with(path, SockFlag::empty())?;
-    let uid = peer_credentials(&stream)?.uid;
-    if !is_trusted(Uid::from_raw(uid)) {
-        return Err(NotOurs { directory: directory.to_owned(), uid }.into());
+    let owner = Uid::from_raw(peer_credentials(&stream)?.uid);
+    if !is_trusted(owner) {
+        return Err(NotOurs { directory: directory.to_owned(), owner }.into());
     }
     Ok(stream)
 }

@@ -5,6 +5,7 @@ use crate::agent::limit_name;
 use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::output::{counted, fold, print, print_json, terminal_width};
+use crate::service::is_systemd_here;
 use crate::supervise::{has_keeper, is_supervised};
 use clap::Args;
 use serde::Serialize;
@@ -12,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tutti_linux::cgroup::{Cgroup, Hierarchy};
+use tutti_linux::cgroup::{Cgroup, Hierarchy, NoCgroup};
 use tutti_linux::track::ProcessEvents;
 use tutti_linux::{proc, rt};
 use tutti_wire::local::{Reply, Request};
@@ -130,9 +131,7 @@ fn cgroups() -> Vec<Finding> {
     let name = format!("tutti-doctor-{}", std::process::id());
     let hierarchy = match Hierarchy::find(&name) {
         Ok(hierarchy) => hierarchy,
-        Err(reason) => {
-            return without_cgroups(&reason.to_string());
-        }
+        Err(reason) => return without_cgroups(&reason),
     };
     let mut findings = vec![tracking(&hierarchy)];
     findings.push(match freeze_cost(&hierarchy) {
@@ -180,9 +179,9 @@ fn tracking(hierarchy: &Hierarchy) -> Finding {
 }
 
 /// What an ordinary user without a subtree of their own has to do with.
-fn without_cgroups(reason: &str) -> Vec<Finding> {
-    let mend = "have root start it (`tutti up`, for all users), or give yourself a subtree:\n\
-                systemd-run --user --scope -p Delegate=yes tutti up";
+fn without_cgroups(reason: &NoCgroup) -> Vec<Finding> {
+    let mut mend = String::from("have root start it (`tutti up`, for all users)");
+    mend.push_str(&subtree(reason).map_or(String::new(), |how| format!(", or {how}")));
     let text = "no cgroup can be written: a task's processes are found by their parents, and stopped \
                 by signals; one that kills the minder of its own task, or becomes another user, gets away";
     vec![
@@ -190,6 +189,21 @@ fn without_cgroups(reason: &str) -> Vec<Finding> {
         not_held("memory", "as for tracking"),
         not_held("processes", "as for tracking"),
     ]
+}
+
+/// How an ordinary user gets a subtree of cgroups; nothing where there is no place for one.
+fn subtree(reason: &NoCgroup) -> Option<String> {
+    let top = reason.tried.first()?.candidate.display();
+    if is_systemd_here() {
+        let command = "systemd-run --user --scope -p Delegate=yes tutti up";
+        return Some(format!("give yourself a subtree:\n{command}"));
+    }
+    let (uid, shell) = (nix::unistd::geteuid(), std::os::unix::process::parent_id());
+    let group = format!("{top}/of-{uid}");
+    Some(format!(
+        "have root give this shell a subtree that is yours, and start it from there (tutti up):\n\
+         mkdir -p {group} && chown -R {uid} {group} && echo {shell} >{group}/cgroup.procs"
+    ))
 }
 
 fn not_held(topic: &'static str, mend: &str) -> Finding {
@@ -342,14 +356,28 @@ fn in_path(name: &str) -> Option<PathBuf> {
 fn instance() -> Vec<Finding> {
     let instance = Instance::locate();
     let directory = instance.directory().display();
-    if !instance.answers() {
+    let answers = instance.answers();
+    // Others may ask a controller of root's.
+    let checked = if answers { instance.open().map(drop) } else { instance.check_owner() };
+    if let Err(error) = checked {
+        return vec![Finding::bad("instance", format!("{error:#}"), "")];
+    }
+    if !answers {
         let without = || {
             let text = format!("the one in {directory} has no controller; its jobs run");
             vec![Finding::bad("instance", text, "tutti up goes on with them, tutti down ends them")]
         };
-        let none = || {
-            let text = format!("none runs; tutti run starts one in {directory}");
-            vec![Finding::good("instance", text)]
+        let none = || match Instance::with_jobs_left() {
+            Some((place, jobs)) => {
+                let (place, up) = (place.directory().display(), place.up_command());
+                let text = format!("none runs; one in {place} has left {}", counted(jobs, "job"));
+                let mend = format!("{up} runs what waited and tells how the rest ended");
+                vec![Finding::fair("instance", text, mend)]
+            }
+            None => {
+                let text = format!("none runs; tutti run starts one in {directory}");
+                vec![Finding::good("instance", text)]
+            }
         };
         return if has_keeper(&instance) { without() } else { none() };
     }

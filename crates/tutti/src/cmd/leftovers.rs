@@ -62,7 +62,11 @@ impl Leftover {
         self.removed = match self.kind {
             "instance" => {
                 supervise::clean_up_for_dead(&Instance::at(self.path.clone()));
-                !self.path.exists()
+                let is_gone = !self.path.exists();
+                if is_gone {
+                    self.text = "its daemons were gone".into();
+                }
+                is_gone
             }
             // It went with its instance.
             "cgroup" if !self.path.exists() => true,
@@ -190,9 +194,11 @@ fn instances() -> Vec<Leftover> {
     };
     let dead = instance::places().into_iter().filter(|path| is_dead(path) && is_one(path));
     let found = |path: PathBuf| {
-        let text =
-            "its daemons are gone; `tutti up` goes on with its journal, as long as it is there";
-        Leftover::new("instance", &path, owner_of(&path), text.into())
+        let text = format!(
+            "its daemons are gone; `{}` goes on with what it has, `--remove` takes that away",
+            Instance::at(path.clone()).up_command()
+        );
+        Leftover::new("instance", &path, owner_of(&path), text)
     };
     dead.map(found).collect()
 }

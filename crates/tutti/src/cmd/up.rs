@@ -51,6 +51,7 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
     if args.daemon {
         return supervise::daemon(&instance);
     }
+    instance.check_owner()?;
     let membership = args.membership(&instance)?;
     if args.foreground {
         return supervise::foreground(&instance);
@@ -219,6 +220,9 @@ pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
 fn end(instance: &Instance) -> anyhow::Result<Exit> {
     // What lies in another's directory says nothing of processes of ours.
     instance.open()?;
+    if !instance.answers() {
+        instance.check_owner()?;
+    }
     // One whose controller has just failed is there all the same.
     let patience = Instant::now() + Duration::from_secs(30);
     while !instance.answers() && supervise::is_supervised(instance) {

@@ -4,6 +4,7 @@ use crate::codes::coded;
 use crate::executable::own_program;
 use crate::instance::Instance;
 use crate::link::Link;
+use crate::output::counted;
 use crate::supervise::{has_keeper, is_supervised};
 use crate::trusted::{self, NotOurs};
 use anyhow::Context;
@@ -37,20 +38,36 @@ pub(crate) fn connect() -> anyhow::Result<Link> {
                 )
             }
             // Nothing there, or a socket that nobody listens on.
-            Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => coded(
-                Code::NoInstance,
-                format!(
-                    "no instance runs in {directory}; `tutti run` and `tutti submit` start one by \
-                     themselves, `tutti up` starts one without a job"
-                ),
-            ),
-            Some(ErrorKind::PermissionDenied) => {
-                let reason = format!("the instance in {directory} is another user's own");
-                coded(Code::OthersInstance, reason)
+            Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+                coded(Code::NoInstance, nobody_runs(&instance))
             }
-            _ => error.context(format!("cannot reach the instance in {directory}")),
+            _ => match instance.check_owner() {
+                Err(not_ours) if kind == Some(ErrorKind::PermissionDenied) => not_ours,
+                _ => error.context(format!("cannot reach the instance in {directory}")),
+            },
         }
     })
+}
+
+/// That there is no instance, and what to do about it.
+fn nobody_runs(instance: &Instance) -> String {
+    let directory = instance.directory().display();
+    let Some((place, jobs)) = Instance::with_jobs_left() else {
+        return format!(
+            "no instance runs in {directory}; `tutti run` and `tutti submit` start one by themselves, \
+             `tutti up` starts one without a job"
+        );
+    };
+    let before = match place == *instance {
+        true => "the one before".into(),
+        false => format!("one in {}", place.directory().display()),
+    };
+    format!(
+        "no instance runs in {directory}; {before} has left {}: `{}` runs what waited and tells how the \
+         rest ended",
+        counted(jobs, "job"),
+        place.up_command()
+    )
 }
 
 /// A controller that failed is being started again: it is there in a moment.
@@ -82,6 +99,7 @@ pub(crate) fn connect_or_start() -> anyhow::Result<Link> {
     match dial(&instance) {
         Ok(link) => return Ok(link),
         Err(error) if error.is::<NotOurs>() => return Err(error),
+        Err(_) if instance.private => instance.check_owner()?,
         Err(_) if !instance.private && !nix::unistd::geteuid().is_root() => {
             return wait_for_system(&instance);
         }

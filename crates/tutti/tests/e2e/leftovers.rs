@@ -272,11 +272,21 @@ fn what_is_left_of_an_instance_is_found_and_removed() {
         let kind = format!("\"kind\":\"{kind}\"");
         assert!(told.iter().any(|text| text.contains(&kind)), "no {kind} in {told:#?}");
     }
+    // Whoever looks for the job is told what became of it.
+    for verb in [&["ps"][..], &["wait", "1"]] {
+        let left = instance.tutti(verb).says("the one before has left 1 job: `tutti up` runs what");
+        assert_ne!(left.code, 0);
+    }
+    let doctor = instance.tutti(&["doctor"]).expect(0).text();
+    assert!(doctor.contains("has left 1 job"), "{doctor}");
     // Others' tests may have left something for a moment: only ours is of interest.
     let done = instance.tutti(&["doctor", "--leftovers", "--remove"]);
     assert!(done.text().contains("with 1 process; removed"), "{}", done.text());
+    let line = format!("instance {}: its daemons were gone; removed", instance.dir.display());
+    assert!(done.text().contains(&line), "{}", done.text());
     assert!(instance.told_leftovers().is_empty(), "{:#?}", instance.told_leftovers());
     instance.expect_no_nappers();
+    instance.tutti(&["ps"]).expect(1).says("start one by themselves");
 }
 
 #[test]

@@ -88,6 +88,33 @@ fn what_another_user_calls_an_instance_is_not_cleared_away() {
 }
 
 #[test]
+fn an_instance_of_anothers_own_is_said_to_be_that() {
+    let instance = Instance::new().up();
+    let ask = |user: u32, args: &[&str]| {
+        let mut command = instance.command_as(Some(user), args);
+        command.env("TUTTI_DIR", &instance.dir);
+        Running::start(command).wait()
+    };
+    let verbs = [&["ps"][..], &["submit", "-o", "/dev/null", "true"], &["run", "true"]];
+    for args in verbs.into_iter().chain([&["up"][..], &["down"]]) {
+        let done = ask(NOBODY, args).says("belongs to user 0 (root), not to you");
+        let done = done.says("; unset TUTTI_DIR, or set it to").says("[T013]");
+        assert!(done.code != 0 && !done.err.contains("remove"), "{}", done.err);
+    }
+    let doctor = ask(NOBODY, &["doctor"]).expect(1).text();
+    assert!(doctor.contains("belongs to user 0 (root), not to you"), "{doctor}");
+    assert!(!doctor.contains("tutti run starts one") && !doctor.contains("tutti down"), "{doctor}");
+    drop(instance);
+    // Root is told whose it is.
+    let trap = Trap::new("tutti-0-trap");
+    trap.set();
+    let done =
+        trap.enter(&["ps"]).expect(1).says("belongs to user 65534 (nobody), not to root; act as");
+    done.says("; unset TUTTI_DIR, or");
+    trap.come_upon(&["ps"]).expect(1).says("; have it removed, or set TUTTI_DIR");
+}
+
+#[test]
 fn a_link_to_an_instance_is_none() {
     let trap = Trap::new("tutti-link");
     let real = trap.instance.work.join("real");
