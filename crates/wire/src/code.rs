@@ -139,7 +139,7 @@ codes! {
         "`tutti nodes` says why; `tutti nodes resume NODE` lets a drained one take jobs.";
     34 NoClass
         "There is no such class of jobs."
-        "The job was declined."
+        "Nothing was done, or the job was declined."
         "`tutti params` lists the classes; `tutti params --class NAME` defines one.";
     35 TooManyJobs
         "As many jobs wait as the controller may know."

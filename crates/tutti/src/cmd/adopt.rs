@@ -3,7 +3,7 @@
 use super::unexpected;
 use crate::codes::coded;
 use crate::exit::Exit;
-use crate::front::{duration, submit};
+use crate::front::{duration, job_name, submit};
 use crate::instance::is_of_the_system;
 use crate::output::{plain, print};
 use anyhow::Context;
@@ -31,7 +31,7 @@ pub(crate) struct AdoptArgs {
     class: String,
 
     /// What `tutti ps` calls the job [default: the first process's name]
-    #[arg(short = 'J', long, value_name = "NAME")]
+    #[arg(short = 'J', long, value_name = "NAME", value_parser = job_name)]
     name: Option<String>,
 
     /// How long a job that was asked to end may take before it is killed

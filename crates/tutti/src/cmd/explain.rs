@@ -14,12 +14,12 @@ pub(crate) struct ExplainArgs {
     json: bool,
 
     /// All of them, as docs/errors.md has them
-    #[arg(long, hide = true, conflicts_with = "code")]
+    #[arg(long, hide = true, conflicts_with = "codes")]
     markdown: bool,
 
-    /// The code, such as T021; all if none is given
+    /// Codes, such as T021; all if none is given
     #[arg(value_name = "CODE")]
-    code: Option<String>,
+    codes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -37,24 +37,28 @@ impl From<&'static Entry> for Shown {
 }
 
 pub(crate) fn execute(args: &ExplainArgs) -> anyhow::Result<Exit> {
-    match &args.code {
-        Some(text) => one(text, args.json)?,
-        None if args.json => print_json(&TABLE.iter().map(Shown::from).collect::<Vec<_>>())?,
-        None if args.markdown => print(&markdown())?,
-        None => {
+    let asked = args.codes.iter().map(|text| entry(text)).collect::<anyhow::Result<Vec<_>>>()?;
+    match asked[..] {
+        [] if args.json => print_json(&TABLE.iter().map(Shown::from).collect::<Vec<_>>())?,
+        [] if args.markdown => print(&markdown())?,
+        [] => {
             let line = |entry: &Entry| format!("{}  {}\n", entry.code, entry.happened);
             print(&TABLE.iter().map(line).collect::<String>())?;
         }
+        [one] if args.json => print_json(&Shown::from(one))?,
+        _ if args.json => print_json(&asked.into_iter().map(Shown::from).collect::<Vec<_>>())?,
+        _ => print(&asked.into_iter().map(told).collect::<Vec<_>>().join("\n"))?,
     }
     Ok(Exit::OK)
 }
 
-fn one(text: &str, json: bool) -> anyhow::Result<()> {
-    let Some(code) = Code::parse(text) else { return Err(coded(Code::BadValue, unknown(text))) };
-    let entry = code.entry();
-    if json {
-        return print_json(&Shown::from(entry));
-    }
+fn entry(text: &str) -> anyhow::Result<&'static Entry> {
+    let code = Code::parse(text).ok_or_else(|| coded(Code::BadValue, unknown(text)))?;
+    Ok(code.entry())
+}
+
+/// What there is to say of a code, in lines.
+fn told(entry: &Entry) -> String {
     let Entry { code, happened, did, can_do } = entry;
     let lines = [
         format!("{code}: {happened}"),
@@ -62,8 +66,7 @@ fn one(text: &str, json: bool) -> anyhow::Result<()> {
         format!("What you can do: {can_do}"),
     ];
     let width = terminal_width().unwrap_or(100);
-    let folded = lines.map(|line| fold(&line, width).join("\n") + "\n");
-    print(&folded.concat())
+    lines.map(|line| fold(&line, width).join("\n") + "\n").concat()
 }
 
 /// Who mistypes a number means one that is near.

@@ -13,22 +13,29 @@ use tutti_wire::local::{Reply, Request};
 
 #[derive(Args, Debug)]
 pub(crate) struct WaitArgs {
+    /// All jobs that have not ended: yours, or everybody's if you are root
+    #[arg(short, long, conflicts_with = "jobs")]
+    all: bool,
+
+    /// All jobs of this user that have not ended, by name or number
+    #[arg(short, long, conflicts_with_all = ["jobs", "all"])]
+    user: Option<String>,
+
     /// Jobs by their numbers, or many of them, those of a range that are there: 7, 3-9
-    #[arg(required = true, value_name = "JOB", value_parser = super::several::whole_jobs)]
+    #[arg(
+        required_unless_present_any = ["all", "user"], value_name = "JOB",
+        value_parser = super::several::whole_jobs
+    )]
     jobs: Vec<Several>,
 }
 
-/// A job's number, as an argument.
-///
-/// # Errors
-/// If it is none.
-pub(super) fn job_number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text:?} is no job's number, such as 7"))
-}
-
 pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
+    let targets = match args.jobs.is_empty() {
+        true => live_jobs(args.user.as_deref())?,
+        false => targets_of(&args.jobs, true)?,
+    };
     let mut highest = 0;
-    for target in targets_of(&args.jobs, true)? {
+    for target in targets {
         highest = highest.max(end_of(target.job)?);
     }
     Ok(Exit::of_job(highest))
@@ -85,7 +92,8 @@ pub(crate) struct SignalArgs {
     all: bool,
 
     /// The signal's name or number, such as TERM or 15
-    signal: String,
+    #[arg(value_parser = parse_signal)]
+    signal: u8,
 
     /// A job, those of a range that have not ended, a rank of a job, or a process with all below it: 7, 3-9,
     /// 7.0, 7.0/1234
@@ -94,8 +102,7 @@ pub(crate) struct SignalArgs {
 }
 
 pub(crate) fn signal(args: &SignalArgs) -> anyhow::Result<Exit> {
-    let signal = parse_signal(&args.signal).map_err(anyhow::Error::msg)?;
-    let every_process = args.all;
+    let (signal, every_process) = (args.signal, args.all);
     let targets = targets_of(&args.targets, false)?;
     each(&targets, |&target| order(&Request::Signal { target, signal, every_process }))
 }

@@ -1,5 +1,6 @@
 //! Verbs that show: `ps`, `switches`.
 
+use super::several::{Several, check_found, targets_of};
 use super::{ask, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
@@ -8,7 +9,7 @@ use clap::Args;
 use tutti_core::Nanos;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::{JobReport, SwitchRecord, Target};
+use tutti_wire::report::{JobReport, SwitchRecord};
 use tutti_wire::units::{format_duration_short, format_seconds};
 
 /// What the columns of a job mean.
@@ -46,20 +47,24 @@ pub(crate) struct PsArgs {
     #[arg(long, requires = "jobs", conflicts_with_all = ["all", "user"])]
     tree: bool,
 
-    /// Only these jobs; with --tree also a rank of one, or a process with all below it: 7, 7.0,
-    /// 7.0/1234
+    /// Only these jobs, or those of a range; with --tree also a rank of one, or a process with all below it:
+    /// 7, 3-9, 7.0, 7.0/1234
     #[arg(value_name = "JOB")]
-    jobs: Vec<Target>,
+    jobs: Vec<Several>,
 }
 
 pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     if args.tree {
-        return super::tree::show(&args.jobs, args.json);
+        return super::tree::show(&targets_of(&args.jobs, false)?, args.json);
     }
-    if let Some(part) = args.jobs.iter().find(|target| target.rank.is_some()) {
-        anyhow::bail!(
-            "ps lists jobs, and {part} is a part of one; add --tree to see its processes"
-        );
+    let part = |it: &Several| match it {
+        Several::One(target) if target.rank.is_some() => Some(*target),
+        Several::One(_) | Several::Range(_) => None,
+    };
+    if let Some(part) = args.jobs.iter().find_map(part) {
+        let reason =
+            format!("ps lists jobs, and {part} is a part of one; add --tree to see its processes");
+        return Err(coded(Code::CannotUnderstand, reason));
     }
     let ended = args.all || !args.jobs.is_empty();
     let request = if args.long { Request::JobsWithUsage } else { Request::Jobs { ended } };
@@ -67,13 +72,8 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     jobs.retain(|job| ended || job.exit_code.is_none());
     jobs.retain(|job| args.user.as_ref().is_none_or(|user| *user == job.user));
     if !args.jobs.is_empty() {
-        let missing = args.jobs.iter().find(|id| !jobs.iter().any(|job| job.job == id.job));
-        if let Some(missing) = missing {
-            let reason =
-                format!("there is no job {missing}; `tutti ps --all` shows those that are known");
-            return Err(coded(Code::NoJob, reason));
-        }
-        jobs.retain(|job| args.jobs.iter().any(|target| target.job == job.job));
+        check_found(&args.jobs, jobs.iter().map(|job| job.job), "")?;
+        jobs.retain(|job| args.jobs.iter().any(|wanted| wanted.has(job.job)));
     }
     if args.json {
         print_json(&jobs)?;

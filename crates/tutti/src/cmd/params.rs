@@ -4,7 +4,6 @@ use super::{ask, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::output::{Align, Table, counted, print, print_json, print_table};
-use anyhow::bail;
 use clap::Args;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -148,14 +147,16 @@ impl All {
         };
         for table in tables.into_iter().filter(|_| !names.is_empty()) {
             let is_known = |name: &str| table.iter().any(|it| it.name == name);
-            if let Some(at) = names.iter().position(|name| !is_known(name)) {
+            if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
                 let known: Vec<&str> = table.iter().map(|it| it.name.as_str()).collect();
-                let instead = match at.checked_sub(1).map(|before| names[before]) {
-                    Some(before) => format!("to set {before} write {before}={}", names[at]),
-                    None => format!("there are {}", known.join(", ")),
+                // Two that look like a name and its value.
+                let instead = match names {
+                    [name, value] if is_known(name) => {
+                        format!("to set {name} write {name}={value}")
+                    }
+                    _ => format!("there are {}", known.join(", ")),
                 };
-                let reason = format!("there is no {:?}; {instead}", names[at]);
-                return Err(coded(Code::BadValue, reason));
+                return Err(coded(Code::BadValue, format!("there is no {unknown:?}; {instead}")));
             }
             table.retain(|it| names.contains(&it.name.as_str()));
         }
@@ -170,11 +171,11 @@ fn show(all: All, args: &ParamsArgs) -> anyhow::Result<()> {
         classes.retain(|class| class.name == *name);
         if classes.is_empty() {
             let names: Vec<&str> = all.classes.iter().map(|class| class.name.as_str()).collect();
-            bail!(
-                "there is no class {name}; the classes are {} (share=10% after the name would \
-                 define it)",
+            let reason = format!(
+                "there is no class {name}; the classes are {} (share=10% after the name would define it)",
                 names.join(", ")
             );
+            return Err(coded(Code::NoClass, reason));
         }
     }
     match (args.json, &args.class) {
@@ -267,16 +268,11 @@ fn params_table(title: &str, params: &[ParamReport]) -> Table {
         ("VALUE", Align::Right),
         ("DEFAULT", Align::Right),
         ("RANGE", Align::Left),
-        ("MEANING", Align::Left),
     ]);
     for param in params {
-        table.row([
-            param.name.clone(),
-            param.value.clone(),
-            param.default.clone(),
-            param.range.clone(),
-            param.help.clone(),
-        ]);
+        let ParamReport { name, value, default, range, help } = param;
+        table.row([name, value, default, range].map(Clone::clone));
+        table.note(help);
     }
     table
 }

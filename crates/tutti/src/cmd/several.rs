@@ -5,6 +5,7 @@ use crate::codes::coded;
 use nix::unistd::{Uid, User, geteuid};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use tutti_core::JobId;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, Target};
@@ -20,6 +21,12 @@ impl FromStr for Several {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains([',', ' ']) {
+            return Err(format!(
+                "{text:?} is no job; write several as words of their own, such as 7 9, or as a range, such \
+                 as 3-9"
+            ));
+        }
         let Some((first, last)) = text.split_once('-').filter(|(first, _)| !first.is_empty())
         else {
             return text.parse().map(Self::One).map_err(|error| format!("{error}"));
@@ -33,6 +40,35 @@ impl FromStr for Several {
     }
 }
 
+impl Several {
+    /// Whether a job is meant, or one that it is a part of.
+    pub(super) fn has(&self, job: JobId) -> bool {
+        match self {
+            Self::One(target) => target.job == job,
+            Self::Range(range) => range.contains(&job.0),
+        }
+    }
+}
+
+/// Checks that each of these names some of the jobs that are there.
+///
+/// # Errors
+/// If one does not; `which` says what these jobs have in common.
+pub(super) fn check_found(
+    wanted: &[Several],
+    there: impl Iterator<Item = JobId> + Clone,
+    which: &str,
+) -> anyhow::Result<()> {
+    let missing = wanted.iter().find(|it| !there.clone().any(|job| it.has(job)));
+    let Some(missing) = missing else { return Ok(()) };
+    let what = match missing {
+        Several::One(target) => format!("job {}", target.job),
+        Several::Range(range) => format!("job from {} to {}", range.start(), range.end()),
+    };
+    let reason = format!("there is no {what}{which}; `tutti ps --all` shows those that are known");
+    Err(coded(Code::NoJob, reason))
+}
+
 /// Jobs as a whole, as an argument.
 ///
 /// # Errors
@@ -40,7 +76,7 @@ impl FromStr for Several {
 pub(crate) fn whole_jobs(text: &str) -> Result<Several, String> {
     match text.parse()? {
         Several::One(target) if target != Target::from(target.job) => {
-            Err(format!("{text} is a part of a job; only for whole jobs can be waited, such as 7"))
+            Err(format!("{text} is a part of a job; name the whole, such as 7"))
         }
         several => Ok(several),
     }
@@ -122,6 +158,12 @@ mod tests {
         assert!(matches!(part, Several::One(target) if target.to_string() == "7.0/1234"));
         for text in ["9-3", "3-", "3-x", "-3", "3.0-4.0", ""] {
             assert!(text.parse::<Several>().is_err(), "{text:?}");
+        }
+        for text in ["1,2", "1, 2", "1 2", "1-2,4"] {
+            assert!(
+                text.parse::<Several>().unwrap_err().contains("words of their own"),
+                "{text:?}"
+            );
         }
         assert!(whole_jobs("7").is_ok() && whole_jobs("3-9").is_ok());
         assert!(whole_jobs("7.0").is_err() && whole_jobs("x").is_err());

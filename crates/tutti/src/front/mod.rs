@@ -25,7 +25,9 @@ pub(crate) use foresight::{check_launch, output_file};
 pub(crate) use input::parse_input;
 pub(crate) use nodes::{list as node_list, parse_signal};
 pub(crate) use output::OutputOptions;
-pub(crate) use request::{FILE_LETTERS, JobOptions, duration, job_request, pattern_parser};
+pub(crate) use request::{
+    FILE_LETTERS, JobOptions, duration, job_name, job_request, pattern_parser,
+};
 pub(crate) use run::{RunOptions, run};
 pub(crate) use start::{connect, dial, start_daemon};
 pub(crate) use submission::{new_key, submit};

@@ -53,7 +53,7 @@ pub(crate) struct JobOptions {
     pub(crate) weights: Option<Weights>,
 
     /// What `tutti ps` calls the job [default: the program's name]
-    #[arg(short = 'J', long, value_name = "NAME")]
+    #[arg(short = 'J', long, value_name = "NAME", value_parser = job_name)]
     pub(crate) name: Option<String>,
 
     /// How long a job that was asked to end may take before it is killed
@@ -109,6 +109,16 @@ fn memory(text: &str) -> Result<u64, String> {
         error.push_str(&format!("; perhaps {bytes}M or {bytes}G is meant"));
     }
     Err(error)
+}
+
+/// One that is seen in tables.
+pub(crate) fn job_name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => {
+            Err("the name is empty; leave -J out, and the job is called after its program".into())
+        }
+        _ => Ok(text.into()),
+    }
 }
 
 pub(super) fn count(text: &str) -> Result<u32, String> {

@@ -36,7 +36,8 @@ WAITED     between its acceptance and its start
 RAN        how much time its turns gave it
 SUSPENDED  since its start, while it was not its turn
 USER, SYSTEM  processor time of all its processes
-MEMORY     the most that one task had at once
+MEMORY     the most that one task had at once; where no cgroup counts it (tutti doctor), ?
+           for what never had more than the daemon that began it
 READ, WRITTEN  from and to devices
 PROCS      processes that there were, PEAK: at once in one task
 SWITCHES   how often it was suspended or resumed by turns

@@ -1,5 +1,7 @@
 //! Plain tables, aligned, without frames: easy on the eye, and easy to cut.
 
+use std::collections::BTreeMap;
+
 /// Where a column's text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -14,6 +16,8 @@ pub(crate) enum Align {
 pub(crate) struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
+    /// What is said of rows, by the number of the last line of each.
+    notes: BTreeMap<usize, String>,
     spare: &'static [&'static str],
 }
 
@@ -22,6 +26,11 @@ pub(crate) struct Table {
 const CELL_MAX: usize = 24;
 const CELL_SHORT: usize = 15;
 
+/// How notes below rows are set off, and how wide they are where nobody says how much room there is.
+const NOTE_INDENT: &str = "    ";
+const NOTE_WIDTH: usize = 100;
+const NOTE_WIDTH_MIN: usize = 20;
+
 /// The last column is folded only if so much of it fits in a line.
 const FOLDED_MIN: usize = 12;
 
@@ -29,7 +38,7 @@ impl Table {
     /// A table with these columns and no rows.
     pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|&(name, align)| (name.to_owned(), align)).collect();
-        Self { columns, rows: Vec::new(), spare: &[] }
+        Self { columns, rows: Vec::new(), notes: BTreeMap::new(), spare: &[] }
     }
 
     /// Which columns go, the first one first, where there is too little room for all.
@@ -43,12 +52,23 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| plain(&cell)).collect());
     }
 
+    /// Says something of the latest row, below it.
+    pub(crate) fn note(&mut self, text: &str) {
+        if let Some(last) = self.rows.len().checked_sub(1) {
+            self.notes.insert(last, plain(text));
+        }
+    }
+
     /// The table as text, each line ended.
     pub(crate) fn render(&self) -> String {
+        self.render_with(NOTE_WIDTH)
+    }
+
+    fn render_with(&self, note_width: usize) -> String {
         let widths = self.widths();
         let header: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
         let mut text = String::new();
-        for row in std::iter::once(&header).chain(&self.rows) {
+        for (number, row) in std::iter::once(&header).chain(&self.rows).enumerate() {
             let mut line = String::new();
             for (i, cell) in row.iter().enumerate() {
                 let width = widths.get(i).copied().unwrap_or(0);
@@ -59,6 +79,10 @@ impl Table {
             }
             text.push_str(line.trim_end());
             text.push('\n');
+            let note = number.checked_sub(1).and_then(|row| self.notes.get(&row));
+            for line in note.iter().flat_map(|note| fold(note, note_width - NOTE_INDENT.len())) {
+                text.push_str(&format!("{NOTE_INDENT}{line}\n"));
+            }
         }
         text
     }
@@ -85,7 +109,7 @@ impl Table {
         if table.width() > width && before + FOLDED_MIN <= width {
             table.fold_last(width - before);
         }
-        table.render()
+        table.render_with(width.clamp(NOTE_WIDTH_MIN, NOTE_WIDTH))
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -127,15 +151,18 @@ impl Table {
     }
 
     fn fold_last(&mut self, width: usize) {
-        let mut folded = Vec::new();
+        let (mut folded, mut notes) = (Vec::new(), std::mem::take(&mut self.notes));
         let columns = self.columns.len();
-        for mut row in std::mem::take(&mut self.rows) {
+        for (number, mut row) in std::mem::take(&mut self.rows).into_iter().enumerate() {
             let Some(last) = row.pop() else { continue };
             for (index, line) in fold(&last, width).into_iter().enumerate() {
                 let mut line_row = if index == 0 { row.clone() } else { Vec::new() };
                 line_row.resize(columns - 1, String::new());
                 line_row.push(line);
                 folded.push(line_row);
+            }
+            if let Some(note) = notes.remove(&number) {
+                self.notes.insert(folded.len() - 1, note);
             }
         }
         self.rows = folded;
@@ -202,6 +229,20 @@ mod tests {
         );
         let lines = table.render_within(1);
         assert_eq!(lines.lines().count(), 2, "too narrow for anything: {lines}");
+    }
+
+    #[test]
+    fn what_is_said_of_a_row_stands_below_it() {
+        let mut table = Table::new(&[("NAME", Align::Left), ("RANGE", Align::Left)]);
+        table.row(["rows".into(), "one, two or three".into()]);
+        table.note("How many rows take turns.");
+        table.row(["lead".into(), "any".into()]);
+        let expected =
+            "NAME  RANGE\nrows  one, two or three\n    How many rows take turns.\nlead  any\n";
+        assert_eq!(table.render(), expected);
+        let expected = "NAME  RANGE\nrows  one, two or\n      three\n    How many rows take\n    turns.\n\
+                        lead  any\n";
+        assert_eq!(table.render_within(22), expected);
     }
 
     #[test]

@@ -187,8 +187,45 @@ fn a_listing_shows_what_was_asked_for() {
         text.lines().map(|line| line.chars().count()).max().unwrap()
     };
     assert!(widest(Some("50")) <= 50 && widest(None) > 60 && widest(Some("x")) > 60);
+    // Of ranges, those that are there.
+    assert_eq!(
+        (lines(&["ps", "1-2"]), lines(&["ps", "2-9", "1"]), lines(&["ps", "3-3"])),
+        (3, 4, 2)
+    );
+    assert_eq!((lines(&["history", "1-9"]), lines(&["history", "3", "1"])), (3, 3));
+    let swf = instance.work.join("one.swf");
+    instance.tutti(&["history", "1", "--swf", swf.to_str().unwrap()]).expect(0).says("wrote 1 job");
+    let history = instance.tutti(&["history", "2-3", "--json"]).expect(0).json();
+    assert_eq!((history.as_array().unwrap().len(), &history[0]["job"]), (1, &Value::from(3)));
+    for verb in ["ps", "history"] {
+        let none = instance.tutti(&[verb, "1", "4-9"]).expect(1);
+        none.says("there is no job from 4 to 9").says("[T021]");
+    }
+    for verb in ["ps", "history", "wait", "cancel"] {
+        instance.tutti(&[verb, "1,2"]).expect(2).says("write several as words of their own");
+    }
     instance.tutti(&["cancel", &job.to_string()]).expect(0);
     instance.tutti(&["run", "-np", "4", "true"]).expect(2).says("there is no -np; write -n N");
+    instance.tutti(&["submit", "-J", " ", "true"]).expect(2).says("the name is empty");
+}
+
+#[test]
+fn all_jobs_can_be_waited_for() {
+    let instance = Instance::new().up();
+    for words in [&["wait", "--all"][..], &["wait", "--user", "root"]] {
+        // One that comes too late finds nobody to wait for.
+        let waited = || {
+            let job = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
+            let waiting = instance.start(words);
+            instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+            let done = waiting.wait();
+            (done.code != 0).then(|| done.expect(137).says(&format!("job {job} ended: cancelled")))
+        };
+        eventually("somebody waits in time", waited);
+        instance.tutti(&["wait", "--all"]).expect(0);
+    }
+    instance.tutti(&["wait", "--all", "1"]).expect(2);
+    instance.tutti(&["wait", "--user", "no-such-user"]).expect(125).says("there is no user");
 }
 
 #[test]
@@ -225,6 +262,7 @@ fn a_job_that_does_not_exist_is_named() {
         instance.tutti(&[verb, "99"]).expect(1).says("there is no job 99");
     }
     instance.tutti(&["signal", "TERM", "99"]).expect(1).says("there is no job 99");
+    instance.tutti(&["signal", "FOO", "99"]).expect(2).says("\"FOO\" is no signal").says("[T001]");
     instance.tutti(&["wait", "99"]).expect(125).says("there is no job 99");
     instance.tutti(&["ps", "99"]).expect(1).says("there is no job 99");
     instance.tutti(&["suspend", "nonsense"]).expect(2).says("JOB.RANK/PID");
@@ -271,8 +309,10 @@ fn a_change_is_shown_with_what_was_before() {
     );
     set(&["quantum=5"]).expect(1).says("quantum=5 has no unit; write 5ms or 5s");
     set(&["idle_exit=0"]).expect(0);
-    set(&["--class", "none-such"]).expect(1).says("benchmark, interactive, production, standby");
-    assert_eq!(set(&["--class", "standby"]).expect(0).text().lines().count(), 14);
+    let none = set(&["--class", "none-such"]).expect(1);
+    none.says("benchmark, interactive, production, standby").says("[T034]");
+    let rules = set(&["--class", "standby"]).expect(0).text();
+    assert_eq!(rules.lines().filter(|line| !line.starts_with(' ')).count(), 14, "{rules}");
     let text = set(&["--class", "mine", "share=70%"]).expect(0).text();
     let slip = "if that is a slip, `tutti params --class mine --forget` removes it";
     assert_eq!(text, format!("class mine: new; {slip}\nclass mine: share is 70%\n"));
@@ -319,7 +359,9 @@ fn the_demo_shows_two_jobs_taking_turns_and_leaves_nothing() {
 fn parameters_and_rules_are_shown_by_name() {
     let instance = Instance::new().up();
     let shown = instance.tutti(&["params", "quantum", "rows"]).expect(0).text();
-    let lines: Vec<&str> = shown.lines().collect();
+    assert!(shown.contains("\n    The length of a slot"), "{shown}");
+    assert!(shown.lines().all(|line| line.len() <= 110), "{shown}");
+    let lines: Vec<&str> = shown.lines().filter(|line| !line.starts_with(' ')).collect();
     let names = |line: &&str| line.split_whitespace().next().unwrap_or_default().to_owned();
     let mut found: Vec<String> = lines.iter().map(names).collect();
     found.retain(|name| ["quantum", "rows", "lead", "class"].contains(&name.as_str()));
@@ -328,7 +370,11 @@ fn parameters_and_rules_are_shown_by_name() {
     assert_eq!(shown["params"].as_array().unwrap().len(), 1, "{shown}");
     let shown = instance.tutti(&["params", "--class", "production", "share"]).expect(0).text();
     assert!(shown.contains("share") && !shown.contains("priority"), "{shown}");
-    instance.tutti(&["params", "quantm"]).expect(1).says("there is no \"quantm\"").says("[T002]");
+    let wrong = |words: &[&str]| instance.tutti(&[&["params"], words].concat()).expect(1);
+    wrong(&["quantm"]).says("there is no \"quantm\"; there are quantum, rows,").says("[T002]");
+    wrong(&["quantum", "5ms"]).says("there is no \"5ms\"; to set quantum write quantum=5ms");
+    wrong(&["quantum", "rows", "ledd"]).says("there is no \"ledd\"; there are quantum, rows,");
+    wrong(&["quantm", "rows"]).says("there is no \"quantm\"; there are quantum, rows,");
     instance.tutti(&["params", "quantum", "rows=2"]).expect(1).says("sets nothing").says("[T002]");
     instance.tutti(&["params", "lead=banana"]).expect(1).says("lead: ");
 }

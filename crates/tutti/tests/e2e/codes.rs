@@ -79,7 +79,8 @@ fn requests(instance: &Instance, provoked: &mut Provoked) {
     provoked.said("T005", &instance.tutti(&["run", "./plain"]).expect(126));
     provoked.said("T006", &instance.tutti(&["submit", "-i", "nosuch", "true"]));
     provoked.said("T070", &instance.tutti(&["history", "--swf", "no/such/file"]));
-    provoked.said("T099", &instance.tutti(&["ps", "3.0"]));
+    provoked.said("T099", &instance.tutti(&["sim"]).says("nothing to simulate"));
+    provoked.said("T001", &instance.tutti(&["ps", "3.0"]).says("3.0 is a part of one"));
     provoked.said("T060", &instance.tutti(&["leave"]));
     provoked.said("T002", &instance.tutti(&["explain", "T000"]).says("nearest is T001"));
 }
@@ -285,4 +286,9 @@ fn a_code_is_explained() {
     assert!(told.contains("There is no job") && told.contains("What you can do"), "{told}");
     let told = instance.tutti(&["explain", "--json", "t21"]).expect(0).json();
     assert_eq!(told["code"], "T021");
+    let told = instance.tutti(&["explain", "T001", "2"]).expect(0).text();
+    assert!(told.starts_with("T001: ") && told.contains("\n\nT002: "), "{told}");
+    let told = instance.tutti(&["explain", "--json", "1", "2"]).expect(0).json();
+    assert_eq!((&told[0]["code"], &told[1]["code"]), (&"T001".into(), &"T002".into()));
+    instance.tutti(&["explain", "T001", "T000"]).expect(1).says("there is no code T000");
 }

@@ -165,7 +165,7 @@ fn signals_reach_a_job_a_task_or_every_process() {
     assert!(!running.out().contains("0 usr1"));
     instance.tutti(&["signal", "sigusr1", "1"]).expect(0);
     running.wait_for("0 usr1");
-    instance.tutti(&["signal", "NOPE", "1"]).expect(1).says("no signal");
+    instance.tutti(&["signal", "NOPE", "1"]).expect(2).says("no signal");
     instance.tutti(&["signal", "--all", "KILL", "1"]).expect(0);
     running.wait().expect(137);
 }

@@ -2,6 +2,7 @@
 
 mod swf;
 
+use super::several::{Several, check_found};
 use super::{ask, unexpected};
 use crate::calendar::{local_time, moment_ms};
 use crate::exit::Exit;
@@ -9,7 +10,6 @@ use crate::output::{Align, Table, account, counted, print, print_json, print_tab
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use tutti_core::JobId;
 use tutti_wire::history::{EndedQuery, EndedReport, Ending};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{HistoryReport, JobReport};
@@ -55,17 +55,20 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     swf: Option<PathBuf>,
 
-    /// One job, with each of its tasks
+    /// One job, with each of its tasks; or only these, and those of a range that are there: 7, 3-9
     #[arg(
-        value_name = "JOB", value_parser = super::jobs::job_number,
-        conflicts_with_all = ["user", "since", "until", "states", "last", "swf"]
+        value_name = "JOB", value_parser = super::several::whole_jobs,
+        conflicts_with_all = ["user", "since", "until", "states", "last"]
     )]
-    job: Option<u64>,
+    jobs: Vec<Several>,
 }
 
 pub(crate) fn execute(args: &HistoryArgs) -> anyhow::Result<Exit> {
-    let Some(job) = args.job else { return all(args) };
-    let Reply::History(history) = ask(&Request::History { job: JobId(job) })? else {
+    let [Several::One(target)] = args.jobs[..] else { return all(args) };
+    if args.swf.is_some() {
+        return all(args);
+    }
+    let Reply::History(history) = ask(&Request::History { job: target.job })? else {
         return unexpected();
     };
     if args.json {
@@ -94,7 +97,9 @@ struct Shown<'a> {
 }
 
 fn all(args: &HistoryArgs) -> anyhow::Result<Exit> {
-    let jobs = matching(args)?;
+    let mut jobs = matching(args)?;
+    check_found(&args.jobs, jobs.iter().map(|ended| ended.job.job), " that has ended")?;
+    jobs.retain(|it| args.jobs.is_empty() || args.jobs.iter().any(|one| one.has(it.job.job)));
     if let Some(path) = &args.swf {
         let Reply::Nodes(nodes) = ask(&Request::Nodes)? else { return unexpected() };
         swf::write(path, &jobs, &nodes)?;
