@@ -21,6 +21,7 @@ mod ways;
 pub use node::Node;
 
 use anyhow::{Context, bail, ensure};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -48,6 +49,9 @@ pub struct Options {
     pub slow: Option<Duration>,
     /// Parameters that are set before the members join, as for `tutti params`.
     pub params: Vec<String>,
+    /// How many of the machine's processors each node has: the first node the first ones, the next those
+    /// that follow, and from the beginning again when all are given. If not said, every node has them all.
+    pub processors: Option<NonZero<usize>>,
 }
 
 /// A standing test bed.
@@ -62,7 +66,7 @@ pub struct Testbed {
     is_guest: bool,
 }
 
-/// In the directory of a test bed: how many nodes it has.
+/// In the directory of a test bed: how many nodes it has, and with how many processors each, if that is said.
 const NODES_FILE: &str = "nodes";
 
 impl Testbed {
@@ -80,14 +84,17 @@ impl Testbed {
         let (nodes, params) = (Vec::new(), options.params.clone());
         let (ways, is_guest) = (Arc::new(Ways::of(&switch)), false);
         let mut bed = Self { switch: switch.clone(), directory, params, nodes, ways, is_guest };
-        std::fs::write(bed.directory.join(NODES_FILE), options.nodes.to_string())
+        let each = options.processors;
+        let told = each.map_or_else(String::new, |each| format!(" {each}"));
+        std::fs::write(bed.directory.join(NODES_FILE), format!("{}{told}", options.nodes))
             .with_context(|| format!("cannot write to {}", bed.directory.display()))?;
         ip(&["netns", "add", &switch])?;
         in_switch(&switch, &["link", "add", "br0", "type", "bridge"])?;
         in_switch(&switch, &["link", "set", "br0", "up"])?;
         for number in 1..=options.nodes {
             let ahead = options.clocks_ahead_s.get(number - 1).or(options.clocks_ahead_s.last());
-            let node = Node::new(&bed, number, &options.program, ahead.copied().unwrap_or(0));
+            let ahead = ahead.copied().unwrap_or(0);
+            let node = Node::new(&bed, number, &options.program, ahead).with(each)?;
             node.connect(&bed)?;
             bed.nodes.push(node);
         }
@@ -104,16 +111,18 @@ impl Testbed {
     /// If there is none.
     pub fn open(directory: &Path, program: &Path) -> anyhow::Result<Self> {
         let file = directory.join(NODES_FILE);
-        let count = std::fs::read_to_string(&file)
+        let told = std::fs::read_to_string(&file)
             .with_context(|| format!("there is no test bed: cannot read {}", file.display()))?;
-        let count: usize = count.trim().parse().context("the test bed is damaged")?;
+        let mut told = told.split_whitespace().map(str::parse);
+        let count = told.next().context("the test bed is damaged")??;
+        let each = told.next().transpose()?.and_then(NonZero::new);
         let switch = directory.file_name().and_then(|name| name.to_str());
         let switch = switch.context("that is no directory of a test bed")?.to_owned();
         let directory = directory.to_owned();
         let (params, nodes, ways) = (Vec::new(), Vec::new(), Arc::new(Ways::of(&switch)));
         let mut bed = Self { switch, directory, params, nodes, ways, is_guest: true };
         for number in 1..=count {
-            bed.nodes.push(Node::new(&bed, number, program, 0));
+            bed.nodes.push(Node::new(&bed, number, program, 0).with(each)?);
         }
         Ok(bed)
     }

@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use shell::Ends;
 use std::io::Write;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -109,6 +110,11 @@ struct UpArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     param: Vec<String>,
 
+    /// Each node has so many of this machine's processors, one node after the other; all of them
+    /// unless given
+    #[arg(long)]
+    processors: Option<NonZero<usize>>,
+
     /// What to run on the first node instead of a shell
     #[arg(last = true)]
     command: Vec<String>,
@@ -193,6 +199,7 @@ fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
         },
         slow: args.slow.map(Duration::from_millis),
         params: args.param,
+        processors: args.processors,
     };
     let bed = Testbed::new(&options)?;
     bed.take_orders()?;

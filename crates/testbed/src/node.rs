@@ -1,14 +1,15 @@
 //! One node of a test bed.
 
 use crate::{Testbed, in_switch, ip};
-use anyhow::Context;
-use nix::sched::{CloneFlags, setns};
+use anyhow::{Context, ensure};
+use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::net::{TcpListener, TcpStream};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 /// One node.
 #[derive(Clone, Debug)]
 pub struct Node {
+    number: usize,
     name: String,
     namespace: String,
     port: String,
@@ -24,6 +26,8 @@ pub struct Node {
     directory: PathBuf,
     program: PathBuf,
     clock_ahead_s: i64,
+    /// The machine's processors that are the node's, as for `taskset`; all if nothing is said.
+    processors: Option<String>,
 }
 
 /// The port that agents listen at.
@@ -33,14 +37,29 @@ impl Node {
     pub(crate) fn new(bed: &Testbed, number: usize, program: &Path, clock_ahead_s: i64) -> Self {
         let name = format!("n{number}");
         Self {
+            number,
             namespace: format!("{}-{name}", bed.switch),
             port: format!("port{number}"),
             address: format!("10.77.0.{number}"),
             directory: bed.directory.join(&name),
             program: program.to_owned(),
             clock_ahead_s,
+            processors: None,
             name,
         }
+    }
+
+    /// With so many processors, after those of the nodes before it.
+    pub(crate) fn with(self, each: Option<NonZero<usize>>) -> anyhow::Result<Self> {
+        let Some(each) = each else { return Ok(self) };
+        let ours = sched_getaffinity(Pid::from_raw(0))?;
+        let ours: Vec<usize> =
+            (0..CpuSet::count()).filter(|&number| ours.is_set(number) == Ok(true)).collect();
+        ensure!(each.get() <= ours.len(), "there are {} processors for {each}", ours.len());
+        let first = (self.number - 1) * each.get();
+        let own = ours.iter().cycle().skip(first % ours.len()).take(each.get());
+        let own: Vec<String> = own.map(usize::to_string).collect();
+        Ok(Self { processors: Some(own.join(",")), ..self })
     }
 
     /// Makes its network, and connects it with the switch.
@@ -94,6 +113,9 @@ impl Node {
         let mut command = Command::new("nsenter");
         // Not `ip netns exec`, which hides the cgroups.
         command.arg(format!("--net=/run/netns/{}", self.namespace));
+        if let Some(processors) = &self.processors {
+            command.args(["taskset", "--cpu-list", processors]);
+        }
         command.args(["unshare", "--uts"]);
         if self.clock_ahead_s != 0 {
             let ahead = self.clock_ahead_s.to_string();

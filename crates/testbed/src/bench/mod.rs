@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::io::Write;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tutti_testbed::{Options, Testbed, expect};
@@ -90,10 +91,12 @@ impl Bench {
         Ok(Self { bed, options, path, quick })
     }
 
-    /// Another cluster like this one beside it, with so many nodes.
-    fn of(&self, nodes: usize) -> anyhow::Result<Self> {
+    /// Another cluster beside this one, with so many nodes of one processor each: as many nodes as this machine has
+    /// processors have one to themselves, and more share them evenly.
+    fn of_one_processor(&self, nodes: usize) -> anyhow::Result<Self> {
         let name = format!("{}-{nodes}", self.options.name);
-        let options = Options { name, nodes, ..self.options.clone() };
+        let processors = Some(NonZero::<usize>::MIN);
+        let options = Options { name, nodes, processors, ..self.options.clone() };
         Self::up(options, self.path.clone(), self.quick)
     }
 
@@ -167,6 +170,7 @@ pub(crate) fn run(args: &BenchArgs, program: &Path, path: String) -> anyhow::Res
         clocks_ahead_s: Vec::new(),
         slow: None,
         params: Vec::new(),
+        processors: None,
     };
     let bench = Bench::up(options, path, args.quick)?;
     let mut figures = Vec::new();

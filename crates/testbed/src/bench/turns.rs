@@ -2,6 +2,8 @@
 //!
 //! Nodes that are more than this machine has processors share these, and a job alone is overcommitted already: ranks
 //! that poll wait for each other's processors then. So the same is also measured with as many nodes as there are processors.
+//!
+//! Each node has one of these, in turn: nodes that had them all would all bind their rank to the first.
 
 use super::{ALLTOALL, Bench, Figure, median};
 use std::thread::available_parallelism;
@@ -22,10 +24,10 @@ const REPEATS_FIRST: u32 = 25;
 const REPEATS_MAX: u32 = 50_000_000;
 
 pub(super) fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let mut figures = over_all_nodes(bench)?;
+    let mut figures = over_all_nodes(&bench.of_one_processor(bench.nodes())?)?;
     let processors = available_parallelism()?.get();
     if (2..bench.nodes()).contains(&processors) {
-        figures.extend(over_all_nodes(&bench.of(processors)?)?);
+        figures.extend(over_all_nodes(&bench.of_one_processor(processors)?)?);
     }
     Ok(figures)
 }

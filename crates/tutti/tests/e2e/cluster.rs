@@ -5,6 +5,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,27 +29,38 @@ impl Bed {
 
     /// A cluster whose last node reaches the head over a slow way.
     pub(crate) fn up_slow(nodes: usize, slow: Duration) -> Self {
-        let bed = Self::made(nodes, &[0], &[], Some(slow));
+        let bed = Self::made(nodes, |options| Options { slow: Some(slow), ..options });
+        bed.bed().up().unwrap();
+        bed
+    }
+
+    /// A cluster whose nodes have so many of the machine's processors each.
+    fn up_with_processors(nodes: usize, each: usize) -> Self {
+        let processors = NonZero::new(each);
+        let bed = Self::made(nodes, |options| Options { processors, ..options });
         bed.bed().up().unwrap();
         bed
     }
 
     fn with(nodes: usize, clocks_ahead_s: &[i64], params: &[&str]) -> Self {
-        Self::made(nodes, clocks_ahead_s, params, None)
+        let params = params.iter().map(|&param| param.to_owned()).collect();
+        let clocks_ahead_s = clocks_ahead_s.to_vec();
+        Self::made(nodes, |options| Options { clocks_ahead_s, params, ..options })
     }
 
-    fn made(nodes: usize, clocks_ahead_s: &[i64], params: &[&str], slow: Option<Duration>) -> Self {
+    fn made(nodes: usize, like: impl FnOnce(Options) -> Options) -> Self {
         let audit = Instance::new();
         let number = BEDS.fetch_add(1, Ordering::SeqCst);
-        let options = Options {
+        let options = like(Options {
             name: format!("{}-{number}", std::process::id()),
             program: audit.program.clone(),
             directory: std::env::temp_dir(),
             nodes,
-            clocks_ahead_s: clocks_ahead_s.to_vec(),
-            slow,
-            params: params.iter().map(|&param| param.to_owned()).collect(),
-        };
+            clocks_ahead_s: Vec::new(),
+            slow: None,
+            params: Vec::new(),
+            processors: None,
+        });
         Self { bed: Some(Testbed::new(&options).unwrap()), audit }
     }
 
@@ -366,6 +378,39 @@ fn mpi_programs_find_each_other_across_nodes() {
         let done = bed.tutti(3, &[&["run", "-n", "8", &program], args].concat()).expect(0);
         assert!(done.text().contains(says), "{name}: {}", done.text());
     }
+}
+
+/// What a node has received through its network, in bytes.
+fn received(bed: &Bed, number: usize) -> u64 {
+    let line = "ip -s link show eth0 | awk '/RX:/ { getline; print $1 }'";
+    let said = bed.node(number).command("sh").args(["-c", line]).output().unwrap();
+    String::from_utf8(said.stdout).unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn mpi_programs_talk_through_the_network() {
+    let bed = Bed::up(2, &[0]);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi/alltoall.c");
+    let program = compile("mpicc.mpich", &source, "alltoall-tcp").display().to_string();
+    // Otherwise two ranks on one kernel find each other's memory. Two, since Debian's UCX may wait for ever in
+    // MPI_Finalize with more of them over TCP, whoever starts them.
+    let words = ["env", "UCX_TLS=tcp,self", "UCX_NET_DEVICES=eth0", &program, "1000", "50"];
+    let before = received(&bed, 2);
+    let done = bed.tutti(1, &[&["run", "-N", "2", "-n", "2"], &words[..]].concat()).expect(0);
+    assert!(done.text().contains("2 ranks, 1000 numbers a pair, 50 times, ok"), "{}", done.text());
+    // Fifty times a thousand numbers of four bytes at least.
+    let through = received(&bed, 2) - before;
+    assert!(through > 200_000, "only {through} bytes came through the network");
+}
+
+#[test]
+fn nodes_of_a_test_bed_may_have_processors_of_their_own() {
+    let bed = Bed::up_with_processors(2, 1);
+    let own = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status"];
+    let done = bed.tutti(1, &[&["run", "-N", "2", "-n", "2", "--"], &own[..]].concat()).expect(0);
+    let lists: BTreeSet<String> = done.sorted().into_iter().collect();
+    let machine = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(lists.len(), machine.min(2), "{lists:?}");
 }
 
 #[test]
