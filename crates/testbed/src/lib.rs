@@ -237,9 +237,17 @@ impl Drop for Testbed {
 /// With what it said.
 pub fn expect(mut command: Command) -> anyhow::Result<Output> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    is_good(&format!("{command:?}"), output)
+}
+
+/// What a command came to.
+///
+/// # Errors
+/// With what it said, if its end is not a good one.
+pub fn is_good(command: &str, output: Output) -> anyhow::Result<Output> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{command:?} ended with {}: {}", output.status, said.trim());
+        bail!("{command} ended with {}: {}", output.status, said.trim());
     }
     Ok(output)
 }

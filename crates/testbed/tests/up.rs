@@ -1,4 +1,4 @@
-//! `testbed up` clears away what it has made, also when it is told to end. As root; the program on its nodes is a
+//! `testbed` clears away what it has made, also when it is told to end. As root; the program on its nodes is a
 //! stand-in, since nothing is asked of it.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
@@ -21,13 +21,18 @@ struct Up {
 impl Up {
     /// With this script for a program, and this command on the first of two nodes.
     fn start(name: &str, script: &str, command: &str) -> Self {
+        Self::with(name, script, &["up", "2"], &["--", "sh", "-c", command])
+    }
+
+    /// With this script for a program, and these words before and after it.
+    fn with(name: &str, script: &str, before: &[&str], after: &[&str]) -> Self {
         let directory = std::env::temp_dir().join(format!("testbed-{}-{name}", std::process::id()));
         fs::create_dir(&directory).unwrap();
         let program = directory.join("tutti");
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
         let mut up = Command::new(env!("CARGO_BIN_EXE_testbed"));
-        up.args(["up", "2", "--program"]).arg(program).args(["--", "sh", "-c", command]);
+        up.args(before).arg("--program").arg(program).args(after);
         up.env("TMPDIR", &directory).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self { process: up.spawn().unwrap(), directory }
     }
@@ -83,4 +88,25 @@ fn a_test_bed_that_is_told_to_end_while_it_is_made_is_cleared_away() {
     let up = Up::start("made", "test $1 != up || kill -TERM $PPID", "touch $TMPDIR/began");
     let (status, said) = up.end();
     assert!(!status.success() && said.contains("told to end"), "{status}: {said}");
+}
+
+#[test]
+fn a_benchmark_that_is_told_to_end_clears_its_cluster_away() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let script = "test $1 != run || { echo $$ > $TMPDIR/runs; mv $TMPDIR/runs $TMPDIR/began; exec sleep 600; }";
+        let name = format!("bench-{signal}");
+        let bench = Up::with(&name, script, &["bench", "launch", "--nodes", "2"], &[]);
+        bench.wait_for("began");
+        let runs = fs::read_to_string(bench.directory.join("began")).unwrap();
+        bench.tell(signal);
+        let (status, said) = bench.end();
+        assert_eq!(status.code(), Some(1), "{status}: {said}");
+        assert!(said.contains("told to end"), "{said}");
+        let (patience, pid) =
+            (Instant::now() + Duration::from_secs(60), Pid::from_raw(runs.trim().parse().unwrap()));
+        while kill(pid, None).is_ok() {
+            assert!(Instant::now() < patience, "what it ran is left");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }

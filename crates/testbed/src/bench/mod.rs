@@ -9,6 +9,7 @@ mod output;
 mod switches;
 mod turns;
 
+use crate::shell::Ends;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -16,7 +17,8 @@ use std::io::Write;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use tutti_testbed::{Options, Testbed, expect};
+use std::rc::Rc;
+use tutti_testbed::{Options, Testbed};
 
 /// What `testbed bench` can be told.
 #[derive(Args, Debug)]
@@ -82,13 +84,14 @@ struct Bench {
     /// Where `tutti` is.
     path: String,
     quick: bool,
+    ends: Rc<Ends>,
 }
 
 impl Bench {
-    fn up(options: Options, path: String, quick: bool) -> anyhow::Result<Self> {
+    fn up(options: Options, path: String, quick: bool, ends: Rc<Ends>) -> anyhow::Result<Self> {
         let bed = Testbed::new(&options)?;
-        bed.up()?;
-        Ok(Self { bed, options, path, quick })
+        bed.up_while(|| ends.next().is_none())?;
+        Ok(Self { bed, options, path, quick, ends })
     }
 
     /// Another cluster beside this one, with so many nodes of one processor each: as many nodes as this machine has
@@ -97,7 +100,7 @@ impl Bench {
         let name = format!("{}-{nodes}", self.options.name);
         let processors = Some(NonZero::<usize>::MIN);
         let options = Options { name, nodes, processors, ..self.options.clone() };
-        Self::up(options, self.path.clone(), self.quick)
+        Self::up(options, self.path.clone(), self.quick, Rc::clone(&self.ends))
     }
 
     /// How often something is measured.
@@ -117,7 +120,7 @@ impl Bench {
     fn script(&self, text: &str, args: &[&str]) -> anyhow::Result<String> {
         let mut command = self.bed.head().command("bash");
         command.args(["-ec", text, "bash"]).args(args).env("PATH", &self.path);
-        Ok(String::from_utf8(expect(command)?.stdout)?)
+        Ok(String::from_utf8(self.ends.expect(command)?.stdout)?)
     }
 
     /// How many nanoseconds each of `rounds` runs of `command` takes, with the start of one `date`.
@@ -172,7 +175,8 @@ pub(crate) fn run(args: &BenchArgs, program: &Path, path: String) -> anyhow::Res
         params: Vec::new(),
         processors: None,
     };
-    let bench = Bench::up(options, path, args.quick)?;
+    let ends = Rc::new(Ends::hold()?);
+    let bench = Bench::up(options, path, args.quick, ends)?;
     let mut figures = Vec::new();
     for (what, measure) in [
         (What::Launch, launch::measure as fn(&Bench) -> anyhow::Result<Vec<Figure>>),

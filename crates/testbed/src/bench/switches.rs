@@ -8,7 +8,6 @@ use anyhow::Context;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::thread::sleep;
 use std::time::Duration;
 
 /// Switches of every node that are asked for: all of the time that is looked at.
@@ -78,10 +77,8 @@ fn clock_error(bench: &Bench) -> anyhow::Result<f64> {
 
 fn skew(bench: &Bench, who: &str, line: &str) -> anyhow::Result<Figure> {
     let seconds = if bench.quick { 3 } else { 15 };
-    let (switches, error) = switches(bench, "10ms", line, || {
-        sleep(Duration::from_secs(seconds));
-        Ok(())
-    })?;
+    let (switches, error) =
+        switches(bench, "10ms", line, || bench.ends.sleep(Duration::from_secs(seconds)))?;
     let together = switches.values().filter(|nodes| nodes.len() == bench.nodes());
     let apart = |nodes: &Vec<u64>| Some(nodes.iter().max()? - nodes.iter().min()?);
     #[expect(clippy::cast_precision_loss, reason = "milliseconds")]
@@ -104,8 +101,8 @@ fn alone(bench: &Bench) -> anyhow::Result<Figure> {
     let head = bench.bed.head();
     let (switches, _) = switches(bench, "100ms", "sleep 1000", || {
         head.signal("controller", Signal::SIGSTOP)?;
-        sleep(Duration::from_secs(seconds));
-        head.signal("controller", Signal::SIGCONT)
+        let slept = bench.ends.sleep(Duration::from_secs(seconds));
+        head.signal("controller", Signal::SIGCONT).and(slept)
     })?;
     let missed = switches.values().filter(|nodes| nodes.len() < bench.nodes()).count();
     let late = switches
