@@ -92,6 +92,8 @@ struct Sum {
     machine_ns: u128,
     rounds: u64,
     accepted: usize,
+    /// What happened in all of them, whichever came first.
+    digest: u64,
     failed: Vec<(u64, Life)>,
 }
 
@@ -105,6 +107,7 @@ fn live_all(seeds: &[u64]) -> Sum {
             sum.machine_ns += u128::from(life.lasted_ns) * life.machines as u128;
             sum.rounds += life.rounds;
             sum.accepted += life.accepted;
+            sum.digest = sum.digest.wrapping_add(life.digest);
             if !life.wrong.is_empty() {
                 println!("seed {seed}: {}", life.wrong[0]);
                 sum.failed.push((seed, life));
@@ -135,13 +138,14 @@ fn judge(seeds: &[u64]) {
     let hours = cluster_hours(sum.machine_ns);
     println!(
         "{} worlds, {} with something wrong: {} jobs, {} rounds; {hours:.1} hours of a cluster of {CLUSTER} in {took:.1?} \
-         on {} processors, {:.1} a minute",
+         on {} processors, {:.1} a minute; what happened: {:016x}",
         seeds.len(),
         sum.failed.len(),
         sum.accepted,
         sum.rounds,
         processors(),
         hours * 60.0 / took.as_secs_f64(),
+        sum.digest,
     );
     let Some((seed, life)) = sum.failed.first() else { return };
     let small = shrink(&Script::of(*seed));
