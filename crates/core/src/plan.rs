@@ -135,11 +135,15 @@ impl Core {
     /// A node's timetable as it was last sent; `None` for a node that is not up.
     #[must_use]
     pub fn timetable(&self, node: NodeId) -> Option<Timetable> {
+        self.timetable_by(node, &self.node_plan(node))
+    }
+
+    /// The same, given the plan of the node.
+    pub(crate) fn timetable_by(&self, node: NodeId, plan: &NodePlan) -> Option<Timetable> {
         self.matrix.column(node)?;
         let own = self.sent.get(node.0 as usize).copied().unwrap_or_default();
         let sent = if own.version > self.sent_all.version { own } else { self.sent_all };
-        let plan = self.node_plan(node);
-        Some(self.timetable_from(&plan, sent))
+        Some(self.timetable_from(plan, sent))
     }
 
     /// Sends what changed: timetables, then launches, then who leaves and comes.

@@ -250,6 +250,17 @@ impl Core {
         })
     }
 
+    /// Nodes whose agent is not there.
+    pub fn lost_nodes(&self) -> impl Iterator<Item = &NodeSpec> {
+        self.nodes.iter().filter(|(_, node)| !node.up).map(|(_, node)| &node.spec)
+    }
+
+    /// How many nodes are up and not out of reach just now.
+    #[must_use]
+    pub fn reached_nodes(&self) -> usize {
+        self.nodes.iter().filter(|(_, node)| node.up && !node.away).count()
+    }
+
     /// The sets of nodes that have a name.
     #[must_use]
     pub const fn node_sets(&self) -> &BTreeMap<NodeSetName, BTreeSet<NodeId>> {

@@ -423,7 +423,23 @@ impl<S: Transport> Link<S> {
     ///
     /// # Errors
     /// If the peer is gone.
+    #[inline]
     pub(crate) fn settle(&mut self, poller: &Poller, token: u64) -> Result<(), LinkError> {
+        // Most have nothing to do in most rounds.
+        if self.is_settled() { Ok(()) } else { self.settle_now(poller, token) }
+    }
+
+    /// Whether all was sent, and the poller watches for what may come, and for nothing else.
+    #[inline]
+    fn is_settled(&self) -> bool {
+        self.output.is_empty()
+            && self.overlong.is_none()
+            && !self.one_at_a_time
+            && self.watched == Interest::READ
+            && !self.stream.wants_write()
+    }
+
+    fn settle_now(&mut self, poller: &Poller, token: u64) -> Result<(), LinkError> {
         self.flush()?;
         let write = self.unsent() > 0 || self.stream.wants_write();
         let interest = Interest { read: !self.is_held(), write };

@@ -16,7 +16,7 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     check_timetables(core, &plans, report);
     check_gangs(core, &plans, report);
     check_shares(core, report);
-    check_accounts(core, &plans, report);
+    check_accounts(core, plans, report);
 }
 
 /// Every node's candidates.
@@ -35,7 +35,7 @@ fn check_timetables(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mu
         report(Rule::SameFrame, format!("{:?} has a row twice", core.frame));
     }
     for (&node, plan) in plans {
-        let Some(timetable) = core.timetable(node) else {
+        let Some(timetable) = core.timetable_by(node, plan) else {
             report(Rule::SameFrame, format!("node {node} was never sent a timetable"));
             continue;
         };
@@ -114,7 +114,7 @@ fn check_shares(core: &Core, report: &mut Report<'_>) {
     }
 }
 
-fn check_accounts(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mut Report<'_>) {
+fn check_accounts(core: &Core, plans: BTreeMap<NodeId, NodePlan>, report: &mut Report<'_>) {
     let holds = core.migration.leaving.len();
     let residents = core.matrix.seats().count() + core.aside.len();
     if core.ledger.len() + holds != residents || !core.ledger.complete() {
@@ -125,7 +125,7 @@ fn check_accounts(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mut 
         return;
     }
     let running: BTreeMap<NodeId, _> =
-        plans.iter().map(|(&node, plan)| (node, running(core, node, plan))).collect();
+        plans.into_iter().map(|(node, plan)| (node, running(core, node, plan))).collect();
     for (job, seat) in core.matrix.seats() {
         let Some(residence) = core.residence(job) else { continue };
         let launch = core.launch_of(job);
@@ -142,14 +142,14 @@ fn check_accounts(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mut 
 }
 
 /// Who runs on a node in each row's slot.
-fn running(core: &Core, node: NodeId, plan: &NodePlan) -> Vec<(RowId, Vec<LaunchId>)> {
+fn running(core: &Core, node: NodeId, plan: NodePlan) -> Vec<(RowId, Vec<LaunchId>)> {
     let present =
         |launch: LaunchId| core.residence(launch.job).is_some_and(|it| it.present_on(node));
-    let in_slot = |(&row, candidates): (&RowId, &Vec<_>)| {
-        let slots = [Slot { row, length: Nanos::ZERO, candidates: candidates.clone() }].into();
+    let in_slot = |(row, candidates): (RowId, Vec<_>)| {
+        let slots = [Slot { row, length: Nanos::ZERO, candidates }].into();
         let mut running = Vec::new();
         Timetable { slots, ..Timetable::default() }.running(0, present, &mut running);
         (row, running)
     };
-    plan.iter().map(in_slot).collect()
+    plan.into_iter().map(in_slot).collect()
 }

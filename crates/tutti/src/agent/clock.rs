@@ -105,7 +105,10 @@ impl Correction {
 
     pub(super) fn at(&self, own_ns: u64) -> ClusterTime {
         let since = i128::from(own_ns) - i128::from(self.base_ns);
-        let drifted = since * i128::from(self.drift_ppb) / 1_000_000_000;
+        let wide = || since * i128::from(self.drift_ppb) / 1_000_000_000;
+        // As in `share`: for hours it fits.
+        let product = i64::try_from(since).ok().and_then(|since| since.checked_mul(self.drift_ppb));
+        let drifted = product.map_or_else(wide, |product| i128::from(product / 1_000_000_000));
         let time = i128::from(own_ns) + i128::from(self.offset_ns) + drifted;
         ClusterTime(u64::try_from(time.max(0)).unwrap_or(u64::MAX))
     }

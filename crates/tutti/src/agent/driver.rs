@@ -237,16 +237,17 @@ impl Agent {
     /// # Errors
     /// If it was told to end by somebody who has no say in it.
     pub(super) fn round(&mut self, ready: &[Ready]) -> anyhow::Result<()> {
-        if self.retry_at_ns.is_some_and(|at| at <= clock::monotonic_ns()) {
+        let began_ns = clock::monotonic_ns();
+        if self.retry_at_ns.is_some_and(|at| at <= began_ns) {
             self.connect();
         }
-        if let Some(averages) = self.load.news(clock::monotonic_ns()) {
+        if let Some(averages) = self.load.news(began_ns) {
             self.tell_controller(FromAgent::Load(averages));
         }
-        if let Some(taken) = self.taken.news(clock::monotonic_ns(), self.hierarchy.as_ref()) {
+        if let Some(taken) = self.taken.news(began_ns, self.hierarchy.as_ref()) {
             self.tell_controller(FromAgent::Foreign(taken));
         }
-        self.foreign.now_and_then(clock::monotonic_ns(), self.hierarchy.as_ref());
+        self.foreign.now_and_then(began_ns, self.hierarchy.as_ref());
         let heard = self.tree.on_time(clock::monotonic_ns());
         self.on_heard(heard);
         for event in ready {
@@ -262,15 +263,16 @@ impl Agent {
                 }
             }
         }
-        if self.tracker.on_time(clock::monotonic_ns(), &self.poller, EVENTS) {
+        let now_ns = clock::monotonic_ns();
+        if self.tracker.on_time(now_ns, &self.poller, EVENTS) {
             for ((job, _), pid) in self.tracker.new_strays() {
                 self.switch.root(job, Root::whole(pid));
             }
         }
-        self.end_due(clock::monotonic_ns());
+        self.end_due(now_ns);
         self.watch_lease();
         self.watch_former();
-        if self.leaves_by_ns.is_some_and(|by| by <= clock::monotonic_ns()) {
+        if self.leaves_by_ns.is_some_and(|by| by <= now_ns) {
             self.close_down();
         }
         self.flush();
@@ -284,14 +286,18 @@ impl Agent {
 
     /// When something is to be done though nothing happens.
     pub(super) fn due_ns(&self) -> Option<u64> {
-        let endings = self.endings.iter().map(|ending| ending.due_ns);
-        let trees = [self.tracker.due_ns(), self.tree.due_ns()];
-        let lease = self.lease_due_ns();
-        let former = self.former.due_ns();
-        let looks = [self.load.due_ns(), self.taken.due_ns()];
-        let own = [self.retry_at_ns, self.leaves_by_ns, lease, former];
-        let due = own.into_iter().chain(looks).chain(trees);
-        due.flatten().chain(endings).min()
+        let due = [
+            self.retry_at_ns,
+            self.leaves_by_ns,
+            self.lease_due_ns(),
+            self.former.due_ns(),
+            self.load.due_ns(),
+            self.taken.due_ns(),
+            self.tracker.due_ns(),
+            self.tree.due_ns(),
+            self.endings.iter().map(|ending| ending.due_ns).min(),
+        ];
+        due.into_iter().flatten().min()
     }
 
     /// Connects to whoever is not connected. The keeper comes first: what it holds is what the
@@ -369,6 +375,7 @@ impl Agent {
         loop {
             let heard = self.tree.settle(&self.poller);
             if heard.is_empty() {
+                self.tree.give_back(heard);
                 break;
             }
             // What it says to that is to be sent, too.
@@ -400,8 +407,8 @@ impl Agent {
 
     // ------------------------------------------------------------------ the controller
 
-    fn on_heard(&mut self, heard: Vec<Heard>) {
-        for heard in heard {
+    fn on_heard(&mut self, mut all: Vec<Heard>) {
+        for heard in all.drain(..) {
             match heard {
                 Heard::Order(order) => self.on_order(order),
                 Heard::Taken => self.join(),
@@ -412,6 +419,7 @@ impl Agent {
                 Heard::Lease { until_ns } => self.on_lease(until_ns),
             }
         }
+        self.tree.give_back(all);
         self.switch.wake();
     }
 

@@ -140,14 +140,15 @@ impl Agent {
         if self.jobs.is_empty() {
             return None;
         }
-        let left_ns = self.tell_again_ns().map(|at_ns| at_ns.saturating_sub(boottime_ns()));
+        let now_ns = boottime_ns();
+        let left_ns = self.tell_again_ns(now_ns).map(|at_ns| at_ns.saturating_sub(now_ns));
         let tell_ns = left_ns.map(|left_ns| monotonic_ns() + left_ns);
         tell_ns.into_iter().chain([self.lease.look_again_ns()]).min()
     }
 
-    /// When the keeper is to be told what the lease is now, by the clock that counts sleep.
-    fn tell_again_ns(&self) -> Option<u64> {
-        let until_ns = self.lease.until_ns().filter(|&until_ns| until_ns > boottime_ns())?;
+    /// When the keeper is to be told what the lease is now, by the clock that counts sleep, which shows this.
+    fn tell_again_ns(&self, now_ns: u64) -> Option<u64> {
+        let until_ns = self.lease.until_ns().filter(|&until_ns| until_ns > now_ns)?;
         let is_news = self.told.until_ns != Some(until_ns);
         is_news.then(|| self.told.again_ns(until_ns, self.settings.lease))
     }
@@ -183,8 +184,11 @@ impl Agent {
                 self.tell_keeper(&ToKeeper::Lease { until_ns: None });
             }
         }
-        let is_due = |at_ns: u64| at_ns <= boottime_ns();
-        if !self.jobs.is_empty() && self.tell_again_ns().is_some_and(is_due) {
+        if self.jobs.is_empty() {
+            return;
+        }
+        let now_ns = boottime_ns();
+        if self.tell_again_ns(now_ns).is_some_and(|at_ns| at_ns <= now_ns) {
             self.tell_lease();
         }
     }

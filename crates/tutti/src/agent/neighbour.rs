@@ -64,7 +64,11 @@ impl Neighbour {
     }
 
     /// Sends as far as the neighbour takes it.
+    #[inline]
     pub(super) fn settle<M: Message>(&mut self, poller: &Poller) -> Result<(), LinkError> {
+        if self.bulk.is_empty() {
+            return self.link.settle(poller, self.token);
+        }
         loop {
             while self.link.unsent() < BULK_AHEAD_BYTES
                 && let Some(part) = self.bulk.pop_front()

@@ -161,6 +161,9 @@ impl Agent {
 
     /// Kills what should have ended by now.
     pub(super) fn end_due(&mut self, now_ns: u64) {
+        if self.endings.is_empty() {
+            return;
+        }
         let due: Vec<Ending> =
             self.endings.extract_if(.., |ending| ending.due_ns <= now_ns).collect();
         for ending in due {

@@ -38,7 +38,7 @@ use crate::link::{Interest, Link, LinkError, Poller};
 use crate::membership::{self, Members, Membership};
 use crate::outside::time::{monotonic_ns, process_id};
 use anyhow::Context;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -155,6 +155,8 @@ pub(super) struct Tree {
     sent_on: BTreeMap<String, Child>,
     upward: Upward,
     orders: BTreeMap<Child, Vec<Order>>,
+    /// Children that have asked what time it is, and have no answer.
+    asking: BTreeSet<Child>,
     passing: Passing,
     tunnels: Tunnels,
     tunnelled: Vec<Tunnelled>,
@@ -206,6 +208,7 @@ impl Tree {
             sent_on: BTreeMap::new(),
             upward: Upward::default(),
             orders: BTreeMap::new(),
+            asking: BTreeSet::new(),
             passing: Passing::default(),
             tunnels: Tunnels::default(),
             tunnelled: Vec::new(),
@@ -286,11 +289,23 @@ impl Tree {
 
     /// When [`Self::on_time`] has something to do.
     pub(super) fn due_ns(&self) -> Option<u64> {
-        let strangers = self.strangers.values().map(|stranger| stranger.until_ns);
-        let guests = self.guests.values().map(|guest| guest.until_ns);
-        let own =
-            [self.up_due_ns(), self.down_due_ns(), self.renewal.due_ns(), self.accept_again_ns];
-        strangers.chain(guests).chain(own.into_iter().flatten()).min()
+        let due = [
+            self.up_due_ns(),
+            self.down_due_ns(),
+            self.renewal.due_ns(),
+            self.accept_again_ns,
+            self.strangers.values().map(|stranger| stranger.until_ns).min(),
+            self.guests.values().map(|guest| guest.until_ns).min(),
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    /// Room for what is heard next, as [`Self::on_time`] and the others gave it.
+    pub(super) fn give_back(&mut self, mut heard: Vec<Heard>) {
+        if self.heard.capacity() == 0 {
+            heard.clear();
+            self.heard = heard;
+        }
     }
 
     /// Does what is due, and gives what concerns the agent itself.
@@ -330,20 +345,29 @@ impl Tree {
         self.settle_neighbours(poller);
         // Only now is known where there is room for more of streams: who is told here that there is
         // none hears from the poller when there is.
-        let mut tunnels = std::mem::take(&mut self.tunnels);
-        let mut parts = Vec::new();
-        tunnels.settle(poller, |place| self.is_busy(place), &mut parts);
-        self.tunnels = tunnels;
-        if !parts.is_empty() {
-            self.tunnelled.extend(parts);
+        if self.settle_tunnels(poller) {
             self.pass_on(poller);
             self.settle_neighbours(poller);
         }
         std::mem::take(&mut self.heard)
     }
 
+    /// Whether there are parts of streams to be passed on.
+    fn settle_tunnels(&mut self, poller: &Poller) -> bool {
+        if self.tunnels.is_empty() {
+            return false;
+        }
+        let mut tunnels = std::mem::take(&mut self.tunnels);
+        let mut parts = Vec::new();
+        tunnels.settle(poller, |place| self.is_busy(place), &mut parts);
+        self.tunnels = tunnels;
+        let any = !parts.is_empty();
+        self.tunnelled.extend(parts);
+        any
+    }
+
     fn send_gathered(&mut self) {
-        for (child, orders) in std::mem::take(&mut self.orders) {
+        while let Some((child, orders)) = self.orders.pop_first() {
             if let Some(below) = self.children.get_mut(&child) {
                 for batch in batches(orders) {
                     below.neighbour.send(&ToBranch::Orders(batch));

@@ -71,11 +71,13 @@ pub(super) struct Tunnels {
     ends: BTreeMap<TunnelId, End>,
     tokens: BTreeMap<u64, TunnelId>,
     most: usize,
+    /// Room to read into, once something was read.
+    room: Vec<u8>,
 }
 
 impl Default for Tunnels {
     fn default() -> Self {
-        Self { ends: BTreeMap::new(), tokens: BTreeMap::new(), most: ENDS_MAX }
+        Self { ends: BTreeMap::new(), tokens: BTreeMap::new(), most: ENDS_MAX, room: Vec::new() }
     }
 }
 
@@ -141,6 +143,11 @@ impl Tunnels {
         }
     }
 
+    /// Whether no stream ends here.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
     /// Whether this is the number of an end.
     pub(super) fn is_end(&self, token: u64) -> bool {
         self.tokens.contains_key(&token)
@@ -158,13 +165,13 @@ impl Tunnels {
         if end.read_all || end.credit == 0 || !end.said.is_empty() {
             return;
         }
-        let mut data = vec![0; TUNNEL_CHUNK_BYTES.min(end.credit)];
-        let part = match end.socket.read(&mut data) {
+        self.room.resize(TUNNEL_CHUNK_BYTES, 0);
+        let most = TUNNEL_CHUNK_BYTES.min(end.credit);
+        let part = match end.socket.read(&mut self.room[..most]) {
             Ok(0) => Part::End(String::new()),
             Ok(count) => {
-                data.truncate(count);
                 end.credit -= count;
-                Part::Bytes(data.into())
+                Part::Bytes(self.room[..count].to_vec().into())
             }
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>

@@ -174,9 +174,9 @@ impl World {
     /// What a node that is lost had there is nothing that anybody counts on.
     pub(super) fn note_given_up(&mut self) {
         let Some(controller) = self.controller() else { return };
-        let lost = controller.core().nodes().filter(|node| !node.up);
         let site = |name: &str| name.strip_prefix('n').and_then(|number| number.parse().ok());
-        let lost: BTreeSet<usize> = lost.filter_map(|node| site(&node.spec.name)).collect();
+        let lost = controller.core().lost_nodes();
+        let lost: BTreeSet<usize> = lost.filter_map(|spec| site(&spec.name)).collect();
         self.launches.note_down(lost.clone(), self.now_ns);
         for site in lost {
             let held = self.keeper(site).map(keeper::Stepped::launches).unwrap_or_default();
@@ -208,8 +208,8 @@ impl World {
                 && self.keeper(site).is_some_and(|keeper| keeper.launches().is_empty())
         };
         let is_done_with = |controller: &controller::Stepped| {
-            let up = controller.core().nodes().filter(|node| node.up && !node.away).count();
-            controller.jobs().is_empty() && up == self.sites.len()
+            let reached = controller.core().reached_nodes();
+            controller.jobs().is_empty() && reached == self.sites.len()
         };
         self.controller().is_some_and(is_done_with)
             && machines.into_iter().all(is_done)

@@ -63,7 +63,12 @@ impl PartialOrd for Event {
 }
 impl Ord for Event {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_ns, self.number).cmp(&(other.at_ns, other.number))
+        self.key().cmp(&other.key())
+    }
+}
+impl Event {
+    const fn key(&self) -> (u64, u64) {
+        (self.at_ns, self.number)
     }
 }
 
@@ -83,11 +88,43 @@ pub(super) struct Site {
     pub(super) slow_ns: u64,
 }
 
+/// What happens within so long is kept apart from what happens later: mostly it was planned a moment before, and
+/// there is not much of it.
+const SOON_NS: u64 = 20_000_000;
+
+/// What is about to happen, in its order.
+#[derive(Default)]
+struct Queue {
+    soon: BinaryHeap<Reverse<Event>>,
+    later: BinaryHeap<Reverse<Event>>,
+    numbers: u64,
+}
+
+impl Queue {
+    fn push(&mut self, now_ns: u64, at_ns: u64, what: What) {
+        self.numbers += 1;
+        let is_soon = at_ns < now_ns.saturating_add(SOON_NS);
+        let heap = if is_soon { &mut self.soon } else { &mut self.later };
+        heap.push(Reverse(Event { at_ns, number: self.numbers, what }));
+    }
+
+    /// What happens next, if it does so no later than then.
+    fn pop(&mut self, until_ns: u64) -> Option<Event> {
+        let first = |heap: &BinaryHeap<Reverse<Event>>| heap.peek().map(|next| next.0.key());
+        let (soon, later) = (first(&self.soon), first(&self.later));
+        let is_soon = later.is_none_or(|later| soon.is_some_and(|soon| soon < later));
+        let (next, heap) =
+            if is_soon { (soon?, &mut self.soon) } else { (later?, &mut self.later) };
+        if next.0 > until_ns { None } else { heap.pop().map(|next| next.0) }
+    }
+}
+
 /// See the head of the file.
 pub(super) struct World {
     pub(super) now_ns: u64,
-    queue: BinaryHeap<Reverse<Event>>,
-    numbers: u64,
+    queue: Queue,
+    /// What the network does next, while it is taken in.
+    due: Vec<Due>,
     pub(super) random: Random,
     pub(super) network: Network,
     ears: Ears,
@@ -134,8 +171,8 @@ impl World {
         machine::all(|all| *all = machines);
         let mut world = Self {
             now_ns: 0,
-            queue: BinaryHeap::new(),
-            numbers: 0,
+            queue: Queue::default(),
+            due: Vec::new(),
             network: Network::new(count, script.latency_ns),
             ears: Ears::new(),
             heard: Vec::new(),
@@ -175,8 +212,7 @@ impl World {
     }
 
     pub(super) fn plan(&mut self, at_ns: u64, what: What) {
-        self.numbers += 1;
-        self.queue.push(Reverse(Event { at_ns, number: self.numbers, what }));
+        self.queue.push(self.now_ns, at_ns, what);
     }
 
     fn plan_all(&mut self, due: Vec<Due>) {
@@ -188,9 +224,8 @@ impl World {
     /// Lets happen what happens up to then, or until something is wrong.
     pub(super) fn run_until(&mut self, until_ns: u64) {
         while self.wrong.is_empty()
-            && self.queue.peek().is_some_and(|Reverse(next)| next.at_ns <= until_ns)
+            && let Some(event) = self.queue.pop(until_ns)
         {
-            let Some(Reverse(event)) = self.queue.pop() else { break };
             self.now_ns = self.now_ns.max(event.at_ns);
             set_now(self.now_ns);
             self.happen(event.what);
@@ -255,8 +290,12 @@ impl World {
 
     /// What daemons of a machine have sent to others is on its way.
     fn collect(&mut self, site: usize) {
-        let due = self.network.collect(site, self.now_ns, &mut self.random);
-        self.plan_all(due);
+        let mut due = std::mem::take(&mut self.due);
+        self.network.collect(site, self.now_ns, &mut self.random, &mut due);
+        for (at_ns, delivery) in due.drain(..) {
+            self.plan(at_ns, What::Deliver(delivery));
+        }
+        self.due = due;
     }
 
     pub(super) fn seat(&mut self, site: usize, daemon: Daemon) -> &mut Seat {
@@ -372,19 +411,29 @@ impl World {
         self.hear_knocks(site);
         if daemon == Daemon::Agent {
             self.network.push_on(site);
-            let dialled = machine::all(|machines| std::mem::take(&mut machines.dialled));
-            for dialled in dialled {
-                let due = self.network.begin(dialled, self.now_ns, &mut self.random);
-                self.plan_all(due);
-            }
+            self.dial();
             self.plan_switch(site);
             self.check_time(site);
         }
         self.look_after(site);
     }
 
+    /// Connections that agents have begun.
+    fn dial(&mut self) {
+        if machine::all(|machines| machines.dialled.is_empty()) {
+            return;
+        }
+        for dialled in machine::all(|machines| std::mem::take(&mut machines.dialled)) {
+            let due = self.network.begin(dialled, self.now_ns, &mut self.random);
+            self.plan_all(due);
+        }
+    }
+
     /// Whoever has knocked is taken in when the daemon wakes up.
     fn hear_knocks(&mut self, site: usize) {
+        if machine(site, |machine| machine.knocks.is_empty()) {
+            return;
+        }
         let whose: Vec<Daemon> =
             machine(site, |machine| machine.knocks.iter().map(|knock| knock.0).collect());
         for daemon in whose {
@@ -482,8 +531,9 @@ impl World {
         let seat = self.seat(HEAD, Daemon::Controller);
         if let Some(Any::Controller(controller)) = seat.daemon.as_mut() {
             // Whoever waited for it hears of it.
-            controller.bring_to_disk();
-            stir();
+            if controller.bring_to_disk() {
+                stir();
+            }
         }
     }
 

@@ -39,6 +39,8 @@ pub(super) struct Front {
     plan: Plan,
     keepers: Vec<Keeper>,
     output: BTreeMap<Rank, Vec<u8>>,
+    /// What ranks are to say, of those that have said something.
+    expected: BTreeMap<Rank, Vec<u8>>,
     ended: Option<(Option<Outcome>, u64)>,
     /// Whether some output may be missing: the way to it was lost for good.
     is_cut: bool,
@@ -54,6 +56,7 @@ impl Front {
             plan,
             keepers: Vec::new(),
             output: BTreeMap::new(),
+            expected: BTreeMap::new(),
             ended: None,
             is_cut: false,
             has_given_up: false,
@@ -200,7 +203,10 @@ impl Front {
     }
 
     fn compare(&mut self, rank: Rank) {
-        let expected = self.expected(rank);
+        if !self.expected.contains_key(&rank) {
+            self.expected.insert(rank, self.expected(rank));
+        }
+        let expected = &self.expected[&rank];
         let output = self.output.get(&rank).map_or(&[][..], |output| output);
         if !expected.starts_with(output) && self.wrong.is_none() {
             let shown = String::from_utf8_lossy(output);

@@ -151,17 +151,21 @@ impl Network {
     }
 
     /// Takes in what the daemons of a machine have sent.
-    pub(super) fn collect(&mut self, at: usize, now_ns: u64, random: &mut Random) -> Vec<Due> {
-        let mut due = Vec::new();
+    pub(super) fn collect(
+        &mut self,
+        at: usize,
+        now_ns: u64,
+        random: &mut Random,
+        due: &mut Vec<Due>,
+    ) {
         let mut ready = std::mem::take(&mut self.ready);
         if self.pollers[at].look(&mut ready).is_ok() {
             for event in &ready {
                 let (id, end) = (event.token / 2, usize::from(event.token % 2 == 1));
-                self.read(id, end, now_ns, random, &mut due);
+                self.read(id, end, now_ns, random, due);
             }
         }
         self.ready = ready;
-        due
     }
 
     fn read(&mut self, id: WayId, end: End, now_ns: u64, random: &mut Random, due: &mut Vec<Due>) {

@@ -78,6 +78,9 @@ impl Any {
     /// Takes in who has come to it on this machine; whether anybody has.
     pub(super) fn take_in(&mut self, site: usize) -> bool {
         let which = self.which();
+        if machine(site, |machine| machine.knocks.is_empty() && machine.callers.is_empty()) {
+            return false;
+        }
         let (knocks, callers) = machine(site, |machine| {
             let knocks: Vec<_> = machine.knocks.extract_if(.., |knock| knock.0 == which).collect();
             let callers = match which {

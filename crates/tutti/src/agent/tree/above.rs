@@ -300,6 +300,9 @@ impl Tree {
     /// Sends all that has gathered for the parent.
     pub(super) fn send_up(&mut self) {
         let Some(up) = &mut self.up else { return self.upward.clear() };
+        if self.upward.is_empty() {
+            return;
+        }
         for message in self.upward.take() {
             up.neighbour.send(&message);
         }

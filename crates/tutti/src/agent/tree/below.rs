@@ -173,6 +173,7 @@ impl Tree {
             }
             (Stage::Taken, FromBranch::Clock { asked_ns }) => {
                 below.asked_ns = Some((asked_ns, monotonic_ns()));
+                self.asking.insert(child);
                 self.tell_time();
             }
             // Who is not part of the tree has no say; what was on its way when it was told is lost.
@@ -295,24 +296,27 @@ impl Tree {
 
     /// Tells those that have asked what time it is, once that is known here.
     pub(super) fn tell_time(&mut self) {
+        if self.awaits_time || self.asking.is_empty() {
+            return;
+        }
         let now_ns = monotonic_ns();
-        if self.awaits_time {
-            return;
-        }
         let Some(error) = self.time_error(now_ns) else { return };
-        if !self.children.values().any(|below| below.asked_ns.is_some()) {
-            return;
-        }
         let (went, lease) = (self.clock.at(now_ns), self.vouches_until(now_ns));
         let system = self.system_time();
-        // Who reads no answers gets no more of them: they would gather here.
-        for below in self.children.values_mut().filter(|below| !below.neighbour.link.is_behind()) {
+        let (children, clock) = (&mut self.children, &self.clock);
+        self.asking.retain(|child| {
+            let Some(below) = children.get_mut(child) else { return false };
+            // Who reads no answers gets no more of them: they would gather here.
+            if below.neighbour.link.is_behind() {
+                return true;
+            }
             if let Some((asked_ns, came_ns)) = below.asked_ns.take() {
-                let came = self.clock.at(came_ns).min(went);
+                let came = clock.at(came_ns).min(went);
                 let reply = ClockReply { asked_ns, came, went, error, lease, system };
                 below.neighbour.send(&ToBranch::Clock(reply));
             }
-        }
+            false
+        });
     }
 
     // ------------------------------------------------------------------ losing them
@@ -351,6 +355,7 @@ impl Tree {
     pub(super) fn lose_child(&mut self, child: Child, error: &LinkError) {
         let Some(below) = self.children.remove(&child) else { return };
         self.orders.remove(&child);
+        self.asking.remove(&child);
         self.sent_on.retain(|_, by| *by != child);
         let nodes = self.routes.lose(child);
         if !nodes.is_empty() {

@@ -66,6 +66,11 @@ impl Upward {
         }
     }
 
+    /// Whether there is nothing.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Nobody waits for it any more.
     pub(super) fn clear(&mut self) {
         self.0.clear();
