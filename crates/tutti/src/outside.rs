@@ -66,6 +66,11 @@ pub(crate) mod ways {
     pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
         Stream::connect(path)
     }
+
+    /// Both ends of a connection.
+    pub(crate) fn pair() -> io::Result<(Stream, Stream)> {
+        Stream::pair()
+    }
 }
 
 #[cfg(test)]

@@ -9,9 +9,8 @@ use super::context::Context;
 use super::job::Job;
 use super::watch::{Event, Token, Watch};
 use crate::link::Interest;
+use crate::outside::ways::{self, Stream};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use tutti_core::{TaskPlacement, UserId};
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::Launch;
@@ -29,7 +28,7 @@ pub(super) struct PmiJob {
 }
 
 struct Connection {
-    stream: UnixStream,
+    stream: Stream,
     token: Token,
     lines: LineBuffer,
     unsent: Vec<u8>,
@@ -65,7 +64,7 @@ impl PmiJob {
     /// Reads what a task said; whether it will say more.
     fn hear(&mut self, index: usize, context: &mut Context, effects: &mut Vec<Effect>) -> bool {
         let Some(Some(connection)) = self.connections.get_mut(index) else { return true };
-        let count = match (&connection.stream).read(&mut context.scratch) {
+        let count = match connection.stream.read(&mut context.scratch) {
             Ok(0) => return false,
             Ok(count) => count,
             Err(error) => {
@@ -107,7 +106,7 @@ impl PmiJob {
 impl Connection {
     fn write(&mut self) -> bool {
         while !self.unsent.is_empty() {
-            match (&self.stream).write(&self.unsent) {
+            match self.stream.write(&self.unsent) {
                 Ok(count) => drop(self.unsent.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -121,8 +120,8 @@ impl Connection {
 }
 
 /// Makes the connection of a task; returns the task's end of it.
-pub(super) fn connect(job: &mut Job, index: usize, context: &mut Context) -> io::Result<OwnedFd> {
-    let (ours, theirs) = UnixStream::pair()?;
+pub(super) fn connect(job: &mut Job, index: usize, context: &mut Context) -> io::Result<Stream> {
+    let (ours, theirs) = ways::pair()?;
     context.room.check(&theirs)?;
     ours.set_nonblocking(true)?;
     let watch = Watch::Pmi(job.launch.job, index);
@@ -138,7 +137,7 @@ pub(super) fn connect(job: &mut Job, index: usize, context: &mut Context) -> io:
     if let Some(slot) = pmi.connections.get_mut(index) {
         *slot = Some(connection);
     }
-    Ok(theirs.into())
+    Ok(theirs)
 }
 
 impl Job {

@@ -9,7 +9,7 @@ use super::stdio::{InPipe, OutPipe, input_pipe, output_pipe};
 use super::watch::Watch;
 use crate::link::Interest;
 use crate::outside::groups::Cgroup;
-use crate::outside::processes;
+use crate::outside::{processes, ways};
 use nix::errno::Errno;
 use nix::libc;
 use std::ffi::{CString, OsStr};
@@ -57,7 +57,7 @@ struct Ready {
     index: usize,
     streams: [Source; 3],
     /// Its connection with the PMI server, open until it has it.
-    _pmi: OwnedFd,
+    _pmi: ways::Stream,
     pass: [(RawFd, RawFd); 1],
     companions: Vec<CString>,
     environment: Vec<CString>,

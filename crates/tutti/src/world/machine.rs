@@ -3,7 +3,7 @@
 
 use super::clock::Clock;
 use super::process::{End, Process};
-use super::stream::{Stream, pair, stir};
+use super::stream::{Stream, pair};
 use crate::controller::Former;
 use nix::sys::wait::WaitStatus;
 use std::cell::{Cell, RefCell};
@@ -236,9 +236,8 @@ impl Machine {
     pub(super) fn spawn(&mut self, spawn: &Spawn, now_ns: u64) -> io::Result<Child> {
         let pid = self.next_pid;
         self.next_pid += 1;
-        // What the keeper watches of it, and has made for it, is the kernel's.
-        stir();
         let (mut process, child) = Process::make(pid, spawn, now_ns)?;
+        process.stir();
         if !self.groups.contains_key(&process.group) {
             return Err(io::ErrorKind::NotFound.into());
         }

@@ -12,8 +12,10 @@ pub(crate) mod time {
     }
 
     pub(crate) fn boottime_ns() -> u64 {
-        with_here(|machine, now| machine.clock.own_ns(now) + machine.clock.slept_ns)
-            .unwrap_or_else(tutti_linux::clock::boottime_ns)
+        match own_ns() {
+            Some(own_ns) => own_ns + with_here(|it, _| it.clock.slept_ns).unwrap_or(0),
+            None => tutti_linux::clock::boottime_ns(),
+        }
     }
 
     /// Nobody keeps the system's clocks of simulated machines.
@@ -138,7 +140,7 @@ pub(crate) mod hardware {
 
 /// Connections, and whom a daemon can begin one with.
 pub(crate) mod ways {
-    use crate::world::machine::{with_here, with_machines};
+    use crate::world::machine::{here, with_here, with_machines};
     use std::io;
     use std::os::unix::net::UnixStream;
     use std::path::Path;
@@ -149,6 +151,14 @@ pub(crate) mod ways {
     pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
         with_here(|machine, _| machine.connect(path))
             .unwrap_or_else(|| UnixStream::connect(path).map(Stream::from))
+    }
+
+    pub(crate) fn pair() -> io::Result<(Stream, Stream)> {
+        if here().is_some() {
+            return crate::world::stream::pair();
+        }
+        let (one, other) = UnixStream::pair()?;
+        Ok((one.into(), other.into()))
     }
 
     /// To the agent of another machine; `None`: not in a simulated world.

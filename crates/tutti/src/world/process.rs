@@ -84,7 +84,7 @@ pub(super) fn line(rank: Rank, number: u64) -> String {
 impl Drop for Process {
     /// Its output ends.
     fn drop(&mut self) {
-        stir();
+        self.stir();
     }
 }
 
@@ -134,6 +134,13 @@ impl Process {
         let nothing = || NULL.try_clone().map(OwnedFd::from);
         let child = Child { pid, pidfd: nothing()?, report: nothing()?, status: None };
         Ok((process, child))
+    }
+
+    /// What the keeper has made for it may have something to be read, or soon be watched: its pipes are the kernel's.
+    pub(super) fn stir(&self) {
+        if self.output.is_some() {
+            stir();
+        }
     }
 
     pub(super) const fn runs(&self) -> bool {
@@ -188,7 +195,7 @@ impl Process {
             if self.rest.is_empty() {
                 self.rest = line(self.rank, self.said).into_bytes();
             }
-            stir();
+            self.stir();
             match self.output.as_mut().map(|output| output.write(&self.rest)) {
                 None => self.rest.clear(),
                 Some(Ok(count)) => drop(self.rest.drain(..count)),

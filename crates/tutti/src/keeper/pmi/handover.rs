@@ -4,10 +4,10 @@ use super::{Connection, PmiJob};
 use crate::keeper::context::Context;
 use crate::keeper::watch::Watch;
 use crate::link::Interest;
+use crate::outside::ways::Stream;
 use serde_bytes::ByteBuf;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
 use tutti_core::JobId;
 use tutti_linux::inherited::Inherited;
 use tutti_wire::handover::{HandedPmi, HandedPmiLink};
@@ -53,7 +53,7 @@ impl Connection {
         context: &mut Context,
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
-        let stream = UnixStream::from(inherited.take(handed.fd)?);
+        let stream = Stream::from(inherited.take(handed.fd)?);
         let interest = Interest { read: true, write: !handed.unsent.is_empty() };
         let token = context.watches.add(&stream, Watch::Pmi(job, index), interest)?;
         let mut lines = LineBuffer::new();
