@@ -233,14 +233,24 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The roots that still are who they were, or their children.
+    /// The roots that still are who they were, or their children. A root whose parent is one is found
+    /// below that: else each process would be walked once for each root above it.
     fn tops(roots: &[(Root, u64)], tree: &Tree) -> Result<Vec<Place>, WalkError> {
-        let mut tops = Vec::new();
+        let mut living = Vec::new();
         for &(root, start_time) in roots {
-            if read_if_exists(root.pid)?.is_none_or(|stat| stat.start_time != start_time) {
-                continue;
+            if let Some(stat) = read_if_exists(root.pid)?.filter(|it| it.start_time == start_time) {
+                living.push((root, stat.ppid));
             }
+        }
+        let whole: BTreeSet<i32> = living
+            .iter()
+            .filter(|(root, _)| root.scope == Scope::Whole)
+            .map(|(it, _)| it.pid)
+            .collect();
+        let mut tops = Vec::new();
+        for (root, parent) in living {
             match root.scope {
+                Scope::Whole if whole.contains(&parent) => {}
                 Scope::Whole => tops.push((root.pid, None)),
                 Scope::Below => tops.extend(children_of(tree, root.pid)),
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tutti_linux::proc::descendants;
 use tutti_linux::signal::{
     Root, Traversal, Walk, WalkError, kill_forest, kill_tree, resume_forest, resume_tree,
-    signal_tree, suspend_forest, suspend_tree,
+    signal_forest, signal_tree, suspend_forest, suspend_tree,
 };
 use tutti_linux::spawn::Report;
 
@@ -100,13 +100,14 @@ fn no_parent_sees_a_stopped_child() {
         .collect();
     assert_eq!(pairs.len(), 6);
     for traversal in [Traversal::DepthFirst, Traversal::BreadthFirst, Traversal::Hybrid] {
-        for _ in 0..5 {
+        // By its root, or with all that are in it named.
+        for whom in [&pids[..1], &pids].into_iter().cycle().take(10) {
             watch(&pairs, false, || {
-                suspend_tree(root.pid(), &walk(traversal)).unwrap();
+                suspend_forest(whom, &walk(traversal)).unwrap();
             });
             assert!(all_stopped(&pids));
             watch(&pairs, true, || {
-                resume_tree(root.pid(), &walk(traversal)).unwrap();
+                resume_forest(whom, &walk(traversal)).unwrap();
             });
         }
     }
@@ -175,6 +176,24 @@ fn several_trees_at_once() {
     assert_eq!(resume_forest(&tops, &walk(Traversal::AllAtOnce)).unwrap().signals, 9);
     assert!(none_stopped(&pids));
     kill_forest(&tops).unwrap();
+    assert!(pids.iter().all(|&pid| matches!(state(pid), 'Z' | '-')));
+}
+
+/// As when a part of a job is suspended: its members are named one by one, since orphans are among them.
+#[test]
+fn who_is_named_beside_his_parent_is_walked_once() {
+    let root = Launch::sh(&busy_tree(4)).start(None);
+    let pids = tree(&root, 15);
+    for traversal in EVERY {
+        let report = suspend_forest(&pids, &walk(traversal)).unwrap();
+        assert_eq!((report.processes, report.signals), (15, 15), "{traversal:?}");
+        assert!(all_stopped(&pids));
+        let report = resume_forest(&pids, &walk(traversal)).unwrap();
+        assert_eq!((report.processes, report.signals), (15, 15), "{traversal:?}");
+        assert!(none_stopped(&pids));
+    }
+    assert_eq!(signal_forest(&pids, libc::SIGCONT).unwrap().processes, 15);
+    kill_forest(&pids).unwrap();
     assert!(pids.iter().all(|&pid| matches!(state(pid), 'Z' | '-')));
 }
 
