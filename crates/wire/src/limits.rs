@@ -81,6 +81,13 @@ pub const PROCESSES_REPORTED_MAX: usize = 20_000;
 /// See [`PROCESSES_REPORTED_MAX`].
 pub const COMMAND_BYTES_MAX: usize = 500;
 
+/// Parts of a job that are suspended by themselves: each is named wherever the job is shown.
+pub const SUSPENDED_PARTS_MAX: usize = 256;
+
+/// Processes that these have together on a node, each counted once for each part that it is in: an agent tells its
+/// keeper of all of them in one message.
+pub const SUSPENDED_PROCESSES_MAX: usize = 500_000;
+
 /// What the tasks of a job may store for each other before one barrier: it travels in one message.
 pub const EXCHANGE_BYTES_MAX: usize = 12 << 20;
 
@@ -105,4 +112,6 @@ const _: () = assert!(SCRIPT_BYTES_MAX + (2 << 20) < JOB_REQUEST_BYTES_MAX);
 const _: () = assert!(JOB_REQUEST_BYTES_MAX + TASKS_PER_NODE_MAX as usize * 150 < FRAME_BYTES_MAX);
 const _: () = assert!(SWITCH_RECORDS_MAX * 60 + SWITCH_RECORD_JOBS_MAX * 10 < FRAME_BYTES_MAX);
 const _: () = assert!(PROCESSES_REPORTED_MAX * (COMMAND_BYTES_MAX + 60) < FRAME_BYTES_MAX);
+// A number, a start time, and what says which parts.
+const _: () = assert!(SUSPENDED_PROCESSES_MAX * 15 + SUSPENDED_PARTS_MAX * 30 < FRAME_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);

@@ -21,10 +21,15 @@ use std::time::Duration;
 use tutti_core::{ControlMethod, JobId, Nanos, Rank};
 use tutti_linux::proc::ProcessStat;
 use tutti_linux::signal::{
-    WalkError, kill_forest, resume_forest_except, signal_forest, suspend_forest,
+    Walk, WalkError, kill_forest, resume_forest_except, signal_forest, suspend_forest,
 };
 use tutti_wire::keeper::{StoppedPart, ToKeeper};
+use tutti_wire::limits::SUSPENDED_PROCESSES_MAX;
 use tutti_wire::report::Target;
+use tutti_wire::tree::Settings;
+
+/// What looking at one process a few times takes on a busy machine.
+const LOOKS_AT_EACH: Duration = Duration::from_micros(200);
 
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
@@ -49,6 +54,12 @@ pub(super) enum PartError {
     /// The process is not one of the task's.
     #[error("process {pid} does not belong to {}", Target { pid: None, ..*target })]
     NotInTask { pid: i32, target: Target },
+    /// What is suspended part by part could not be told any more.
+    #[error(
+        "parts of job {0} that are suspended by themselves would have {1} processes; at most {SUSPENDED_PROCESSES_MAX} \
+         are possible: resume some, or suspend whole ranks (JOB.RANK)"
+    )]
+    TooManyStopped(JobId, usize),
     /// The cgroup could not be frozen in time.
     #[error(transparent)]
     Freeze(#[from] tutti_linux::cgroup::FreezeError),
@@ -94,7 +105,7 @@ impl Agent {
             if all.is_subset(&done) {
                 return Ok(());
             }
-            self.job_of(task)?.stopped.insert(target, all.clone());
+            self.job_of(task)?.note_stopped(target, all.clone())?;
             self.tell_of_stopped(task.0);
             done = all;
             let pids: Vec<i32> = found.iter().map(|&(pid, _)| pid).collect();
@@ -102,7 +113,7 @@ impl Agent {
                 signal_forest(&pids, SIGSTOP)?;
                 continue;
             }
-            match suspend_forest(&pids, &walk(self.settings)) {
+            match suspend_forest(&pids, &walk_of_part(self.settings, pids.len())) {
                 Err(WalkError::Timeout { .. }) if self.is_frozen(task) => {
                     signal_forest(&pids, SIGSTOP)?;
                 }
@@ -115,13 +126,16 @@ impl Agent {
         match self.means(target, task)? {
             Means::Freezer(group) => Ok(group.request_thaw()?),
             Means::Signals => {
-                let found = self.processes_of(target, task)?;
+                let found = self.processes_of(target, task);
+                // Also of what has ended: its number may be another's one day.
                 self.lift(target);
+                let found = found?;
                 let job = self.job_of(task)?;
                 if job.is_frozen_at_switches() {
                     let others = job.all_stopped();
                     let pids: Vec<i32> = found.iter().map(|&(pid, _)| pid).collect();
-                    resume_forest_except(&pids, &others, &walk(self.settings))?;
+                    let walk = walk_of_part(self.settings, pids.len());
+                    resume_forest_except(&pids, &others, &walk)?;
                 }
                 Ok(())
             }
@@ -259,10 +273,28 @@ impl Job {
         self.group.is_some() && self.control != ControlMethod::Signal
     }
 
+    /// A part with these processes is suspended from now on.
+    fn note_stopped(&mut self, target: Target, processes: BTreeSet<Name>) -> Result<(), PartError> {
+        let others = self.stopped.iter().filter(|(part, _)| **part != target);
+        let all = others.map(|(_, processes)| processes.len()).sum::<usize>() + processes.len();
+        if all > SUSPENDED_PROCESSES_MAX {
+            return Err(PartError::TooManyStopped(target.job, all));
+        }
+        self.stopped.insert(target, processes);
+        Ok(())
+    }
+
     /// All processes that users have suspended by signals.
     pub(super) fn all_stopped(&self) -> BTreeSet<Name> {
         self.stopped.values().flatten().copied().collect()
     }
+}
+
+/// A user's order may take as long as it takes to look at so many processes a few times.
+fn walk_of_part(settings: Settings, processes: usize) -> Walk {
+    let looks = LOOKS_AT_EACH * u32::try_from(processes).unwrap_or(u32::MAX);
+    let walk = walk(settings);
+    Walk { deadline: walk.deadline + looks, ..walk }
 }
 
 fn name(pid: i32) -> Option<Name> {

@@ -283,12 +283,13 @@ fn processes(daemons: &Daemons) -> Vec<Leftover> {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let job = environment.split(|&b| b == 0).find_map(|word| word.strip_prefix(b"TUTTI_JOB="));
         let Some(job) = job.map(String::from_utf8_lossy) else { continue };
-        let held = proc::ancestors(pid).iter().any(|above| daemons.pids.contains(above));
+        let is_held = || proc::ancestors(pid).iter().any(|above| daemons.pids.contains(above));
         // Verbs, and whoever runs tests within a job, are no strays.
         let is_own = pid.unsigned_abs() == std::process::id() || daemons.pids.contains(&pid);
-        if !held
-            && !is_own
+        // What it descends from is asked last: that is much to read.
+        if !is_own
             && !is_in_a_job(pid)
+            && !is_held()
             && let Ok(stat) = ProcessStat::read(pid)
         {
             let text = format!(

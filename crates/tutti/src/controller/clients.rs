@@ -20,7 +20,7 @@ use tutti_journal::Job;
 use tutti_linux::{peer, proc};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
-use tutti_wire::limits::NAME_BYTES_MAX;
+use tutti_wire::limits::{NAME_BYTES_MAX, SUSPENDED_PARTS_MAX};
 use tutti_wire::local::{JobRequest, KeeperAt, NodesRequest, Reply, Request, SubmitKey};
 use tutti_wire::report::Target;
 use tutti_wire::tree::Question;
@@ -79,6 +79,11 @@ pub(super) enum Forbidden {
     NotEnded(JobId),
     #[error("job {0} is queued; none of its tasks has begun")]
     NotBegun(JobId),
+    #[error(
+        "{SUSPENDED_PARTS_MAX} parts of job {0} are suspended by themselves, and no more are possible: resume some, or \
+         suspend whole ranks, such as {0}.0"
+    )]
+    TooManyParts(JobId),
     #[error("job {0} belongs to {1}; only its owner, or root, may do that")]
     NotYours(JobId, String),
     #[error("only root, or the owner of the instance, may do that")]
@@ -627,7 +632,8 @@ impl Driver {
     /// Whole jobs are suspended in the matrix; parts of them by the agents of their nodes.
     fn on_part(&mut self, token: u64, uid: u32, target: Target, question: Question) {
         let job = target.job;
-        if let Err(error) = self.owned_part(uid, target) {
+        let allowed = self.owned_part(uid, target).and_then(|()| self.room_for_part(&question));
+        if let Err(error) = allowed {
             return self.fail(token, error);
         }
         if target.rank.is_none() {
@@ -664,6 +670,18 @@ impl Driver {
             return self.fail(token, Problem::new(Code::NoPart, reason));
         }
         self.ask(token, &nodes, &question);
+    }
+
+    /// Whether another part may be suspended, if that is asked.
+    fn room_for_part(&self, question: &Question) -> Result<(), Forbidden> {
+        let Question::SuspendPart(target) = question else { return Ok(()) };
+        let suspended = self.jobs.get(&target.job).map(|entry| &entry.suspended);
+        match suspended {
+            Some(parts) if parts.len() >= SUSPENDED_PARTS_MAX && !parts.contains(target) => {
+                Err(Forbidden::TooManyParts(target.job))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Remembers what `ps` shows of parts; called when their nodes have answered.

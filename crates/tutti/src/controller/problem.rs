@@ -49,6 +49,7 @@ impl From<Forbidden> for Problem {
             Forbidden::NoRank { .. } | Forbidden::RankEnded { .. } | Forbidden::NotBegun(_) => {
                 Code::NoPart
             }
+            Forbidden::TooManyParts(_) => Code::TooMuchAsked,
             Forbidden::NotEnded(_) => Code::JobNotEnded,
             Forbidden::NotYours(..) | Forbidden::NotAdmin => Code::NotAllowed,
         };

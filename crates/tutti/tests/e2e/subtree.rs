@@ -1,7 +1,10 @@
 //! Suspending, resuming and ending a process with all that descends from it.
 
 use crate::harness::{Instance, Running, eventually, status_of};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
+use tutti_wire::limits::SUSPENDED_PARTS_MAX;
 
 /// A shell (`inner`) that has made an orphan, below the root that has another sleep of its own.
 const LINE: &str = "sleep $NAP & \
@@ -175,4 +178,31 @@ fn who_does_not_heed_the_end_is_killed_after_the_grace_or_at_once() {
     }
     running.wait_for("over");
     running.wait().expect(0);
+}
+
+/// Each is named wherever the job is shown, and kept until it is resumed.
+#[test]
+fn no_more_parts_are_suspended_than_can_be_told() {
+    let instance = Instance::new().up();
+    let line = format!("for i in $(seq {}); do sleep $NAP & done; wait", SUSPENDED_PARTS_MAX + 1);
+    let job = instance.submit(&["-o", "/dev/null", "sh", "-c", &line]);
+    let sleeps = eventually("all sleeps", || {
+        let all: Vec<i32> = instance.nappers().into_iter().filter(|&pid| is_sleep(pid)).collect();
+        (all.len() > SUSPENDED_PARTS_MAX).then_some(all)
+    });
+    let parts: Vec<String> = sleeps.iter().map(|pid| format!("{job}.0/{pid}")).collect();
+    let (last, others) = parts.split_last().unwrap();
+    let suspend: Vec<&str> =
+        ["suspend"].into_iter().chain(others.iter().map(String::as_str)).collect();
+    instance.tutti(&suspend).expect(0);
+    instance.tutti(&["suspend", last]).expect(1).says("resume some").says("[T025]");
+    instance.tutti(&["suspend", &parts[0]]).expect(0);
+    // One that has ended can be taken off the list, too.
+    kill(Pid::from_raw(sleeps[0]), Signal::SIGKILL).unwrap();
+    eventually("its end", || (!instance.nappers().contains(&sleeps[0])).then_some(()));
+    instance.tutti(&["resume", &parts[0]]);
+    instance.tutti(&["suspend", last]).expect(0);
+    assert_eq!(instance.job(job)["suspended"].as_array().unwrap().len(), SUSPENDED_PARTS_MAX);
+    instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    instance.tutti(&["wait", &job.to_string()]).expect(137);
 }
