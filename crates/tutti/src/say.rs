@@ -1,5 +1,6 @@
 //! Messages on standard error: a verb's to its user, a daemon's to its log.
 
+use crate::output::is_order;
 use std::fmt::Arguments;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
@@ -55,7 +56,7 @@ pub(crate) fn line(text: Arguments<'_>) {
         return;
     }
     // In one piece, so that lines of several processes do not mix.
-    let mut lines = cut(text.to_string(), LINE_BYTES_MAX);
+    let mut lines = cut(harmless(&text.to_string()), LINE_BYTES_MAX);
     lines.push('\n');
     match with_allowance(&ALLOWANCE, |allowance| allowance.take(Instant::now())) {
         None => return,
@@ -63,6 +64,21 @@ pub(crate) fn line(text: Arguments<'_>) {
         Some(left_out) => lines.insert_str(0, &format!("tutti: {left_out} lines left out\n")),
     }
     let _ = std::io::stderr().lock().write_all(lines.as_bytes());
+}
+
+/// A text that may name what another user has named, as he likes: it gives a terminal no orders, and what is a line
+/// of its own cannot be taken for somebody else's.
+fn harmless(text: &str) -> String {
+    let is_log = ALLOWANCE.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+    let mut harmless = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' if is_log => harmless.push_str("\n  "),
+            '\n' => harmless.push('\n'),
+            _ => harmless.push(if is_order(c) { '?' } else { c }),
+        }
+    }
+    harmless
 }
 
 /// From now on what is said is limited: it goes to a log that must not fill its file system, however

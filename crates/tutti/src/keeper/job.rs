@@ -654,6 +654,9 @@ fn nap_ns(naps: u32) -> u64 {
     }
 }
 
+/// How many processes the log names that do not end.
+const STUCK_NAMED_MAX: usize = 16;
+
 fn say_what_hangs(task: &Task) {
     let within = task.group.as_ref().and_then(|group| group.processes().ok());
     let left = within.unwrap_or_else(|| match &task.phase {
@@ -661,7 +664,12 @@ fn say_what_hangs(task: &Task) {
         Phase::Adopted(adopted) => adopted.pids(),
         _ => Vec::new(),
     });
-    say!([ProcessStuck] "tutti keeper: task {} was killed and processes {left:?} do not end", task.rank);
+    let named = &left[..left.len().min(STUCK_NAMED_MAX)];
+    let more = match left.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    say!([ProcessStuck] "tutti keeper: task {} was killed and processes {named:?}{more} do not end", task.rank);
 }
 
 pub(super) fn task_status(status: WaitStatus) -> TaskStatus {

@@ -4,7 +4,7 @@ pub(crate) mod account;
 pub(crate) mod ended;
 mod table;
 
-pub(crate) use table::{Align, Table, fold, plain};
+pub(crate) use table::{Align, Table, fold, is_order, plain};
 
 use serde::Serialize;
 use std::io::Write;
@@ -15,9 +15,22 @@ use tutti_core::Counted;
 /// # Errors
 /// If standard output can't be written.
 pub(crate) fn print_json<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(value)?;
+    let mut text = without_orders(&serde_json::to_string_pretty(value)?);
     text.push('\n');
     print(&text)
+}
+
+/// The same JSON, with what is an order to a terminal and yet allowed within its strings written as numbers.
+fn without_orders(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_order(c) && c != '\n' {
+            // All of them are below 0x10000.
+            true => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => text.push(c),
+        }
+    }
+    text
 }
 
 /// Prints a table, fitted to the terminal if that is where it goes, else to what `COLUMNS` says (as `watch` has it
@@ -62,4 +75,17 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_orders;
+
+    #[test]
+    fn json_orders_nothing_of_a_terminal_and_means_the_same() {
+        let name = "a\x1b[2J\u{7f}\u{9b}b\u{202e}\nc";
+        let json = without_orders(&serde_json::to_string(name).unwrap());
+        assert!(json.bytes().all(|byte| (b' '..0x7f).contains(&byte)), "{json:?}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name);
+    }
 }

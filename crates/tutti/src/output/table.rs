@@ -191,9 +191,16 @@ pub(crate) fn fold(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A text in one line, which moves no cursor and colours nothing: its control characters are shown as `?`.
+/// A text in one line, which moves no cursor, colours and turns round nothing: what would is shown as `?`.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().map(|c| if is_order(c) { '?' } else { c }).collect()
+}
+
+/// Whether a character is an order to a terminal: a control character, the end of a line or a paragraph, or one that
+/// changes the direction of what follows.
+pub(crate) fn is_order(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]
@@ -248,8 +255,8 @@ mod tests {
     #[test]
     fn columns_align_and_lines_have_no_tail() {
         let mut table = Table::new(&[("JOB", Align::Right), ("NAME", Align::Left)]);
-        table.row(["7".into(), "a\x1b[2Jb".into()]);
+        table.row(["7".into(), "a\x1b[2Jb\u{9b}\u{202e}".into()]);
         table.row(["1234".into(), "solver".into()]);
-        assert_eq!(table.render(), " JOB  NAME\n   7  a?[2Jb\n1234  solver\n");
+        assert_eq!(table.render(), " JOB  NAME\n   7  a?[2Jb??\n1234  solver\n");
     }
 }

@@ -255,6 +255,32 @@ fn a_message_that_nobody_can_read_ends_nothing() {
     instance.shell("tutti ps >/dev/full").expect(1).says("No space left");
 }
 
+/// A job may be named anything, as may its program: whoever asks for it, root too, sees no more than that.
+#[test]
+fn what_users_name_gives_no_terminal_orders() {
+    let instance = Instance::new().up();
+    let name = "a\u{1b}[31m\u{9b}2J\u{7f}\u{202e}b";
+    let is_harmless = |text: &str| !text.contains(['\u{1b}', '\u{9b}', '\u{7f}', '\u{202e}']);
+    let none = instance.tutti(&["submit", &format!("/{name}")]).expect(1);
+    assert!(none.err.contains("/a?[31m?2J??b") && is_harmless(&none.err), "{:?}", none.err);
+    instance.submit(&["-J", name, "-o", "/dev/null", "true"]);
+    instance.tutti(&["wait", "1"]).expect(0);
+    let verbs: [&[&str]; 6] = [
+        &["ps", "--all"],
+        &["ps", "--all", "--json"],
+        &["history"],
+        &["history", "--json"],
+        &["history", "1"],
+        &["history", "--json", "1"],
+    ];
+    for verb in verbs {
+        let text = instance.tutti(verb).expect(0).text();
+        assert!(text.contains("[31m") && is_harmless(&text), "{verb:?}: {text:?}");
+    }
+    let told = instance.tutti(&["history", "--json"]).expect(0).json();
+    assert_eq!(told[0]["name"], name);
+}
+
 #[test]
 fn a_job_that_does_not_exist_is_named() {
     let instance = Instance::new().up();

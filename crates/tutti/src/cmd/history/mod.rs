@@ -6,7 +6,7 @@ use super::several::{Several, check_found};
 use super::{ask, unexpected};
 use crate::calendar::{local_time, moment_ms};
 use crate::exit::Exit;
-use crate::output::{Align, Table, account, counted, print, print_json, print_table};
+use crate::output::{Align, Table, account, counted, is_order, print, print_json, print_table};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -171,7 +171,7 @@ fn describe(history: &HistoryReport) -> String {
         text.push_str(&format!("{line}\n"));
     }
     // Names are anything that a user can type.
-    text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
+    text.chars().map(|c| if is_order(c) && c != '\n' { '?' } else { c }).collect()
 }
 
 const JOB_COLUMNS: [(&str, Align); 7] = [
