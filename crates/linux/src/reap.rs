@@ -20,6 +20,47 @@ pub struct Reaped {
     pub written_bytes: u64,
 }
 
+/// How a process ended. Unlike the types of `nix`, it knows of the real-time signals (32 to 64): any process may end
+/// itself by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With this exit status.
+    Exited(u8),
+    /// By this signal.
+    Signaled(u8),
+}
+
+impl End {
+    /// What a wait status means; nothing if the process has not ended.
+    #[must_use]
+    pub fn of(status: i32) -> Option<Self> {
+        let low = |number: i32| number.to_le_bytes()[0];
+        if libc::WIFEXITED(status) {
+            return Some(Self::Exited(low(libc::WEXITSTATUS(status))));
+        }
+        libc::WIFSIGNALED(status).then(|| Self::Signaled(low(libc::WTERMSIG(status))))
+    }
+}
+
+/// A child that has ended and is still to be reaped, if there is one.
+#[must_use]
+pub fn ended_child() -> Option<i32> {
+    let look = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    let mut found = MaybeUninit::<libc::siginfo_t>::zeroed();
+    loop {
+        // SAFETY: `found` can be written.
+        if unsafe { libc::waitid(libc::P_ALL, 0, found.as_mut_ptr(), look) } == 0 {
+            break;
+        }
+        if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return None;
+        }
+    }
+    // SAFETY: all zero is valid, and stays if there is nobody; else the kernel has filled in who has ended.
+    let pid = unsafe { found.assume_init().si_pid() };
+    (pid > 0).then_some(pid)
+}
+
 /// In these the kernel counts what is read and written.
 const BLOCK_BYTES: u64 = 512;
 
@@ -71,8 +112,19 @@ mod tests {
             }
             std::thread::yield_now();
         };
-        assert_eq!(reaped.status, 3 << 8);
+        assert_eq!(End::of(reaped.status), Some(End::Exited(3)));
         assert!(reaped.memory_peak_bytes > 100_000);
         assert_eq!(reap(pid).unwrap_err().errno(), Some(libc::ECHILD));
+    }
+
+    #[test]
+    fn whatever_signal_ends_a_process_is_told() {
+        for signal in [libc::SIGKILL, 34, 64] {
+            let raw = std::os::unix::process::ExitStatusExt::into_raw(
+                Command::new("sh").args(["-c", &format!("kill -{signal} $$")]).status().unwrap(),
+            );
+            assert_eq!(End::of(raw), Some(End::Signaled(signal.to_le_bytes()[0])));
+        }
+        assert_eq!(End::of(0x137f), None, "stopped");
     }
 }

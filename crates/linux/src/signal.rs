@@ -305,6 +305,16 @@ impl<'a> Walker<'a> {
     }
 }
 
+/// Sends a signal, one of the real-time signals too, to the process group of this leader; to the process alone if it
+/// leads none. The number must be the process's own still: it is not reaped yet.
+pub fn send_to_group(leader: i32, signal: i32) {
+    // SAFETY: takes no pointer.
+    if leader > 1 && unsafe { libc::kill(-leader, signal) } != 0 {
+        // SAFETY: as above.
+        unsafe { libc::kill(leader, signal) };
+    }
+}
+
 fn children_of(tree: &Tree, pid: i32) -> impl DoubleEndedIterator<Item = Place> {
     tree.children(pid).into_iter().map(move |child| (child, Some(pid)))
 }

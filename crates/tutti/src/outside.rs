@@ -36,7 +36,8 @@ pub(crate) mod groups {
 /// Making, signalling and ending processes of tasks.
 #[cfg(not(test))]
 pub(crate) mod processes {
-    pub(crate) use nix::sys::signal::{kill, killpg};
+    pub(crate) use nix::sys::signal::kill;
+    pub(crate) use tutti_linux::signal::send_to_group;
     pub(crate) use tutti_linux::spawn::Nursery;
 
     /// What of this process's own tasks must not have.

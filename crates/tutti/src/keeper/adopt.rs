@@ -13,8 +13,6 @@ use super::watch::{Token, Watch};
 use crate::instance::{is_in_a_job, is_of_the_system, is_of_this_instance};
 use crate::link::Interest;
 use crate::outside::groups::Cgroup;
-use nix::sys::wait::WaitStatus;
-use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -23,6 +21,7 @@ use tutti_linux::affinity;
 use tutti_linux::inherited::Inherited;
 use tutti_linux::pidfd::Held;
 use tutti_linux::proc::{self, ProcessStat};
+use tutti_linux::reap::End;
 use tutti_wire::handover::HandedProcess;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::Usage;
@@ -189,8 +188,7 @@ impl Job {
 fn judge(processes: &[Process]) -> (TaskStatus, String) {
     let status = |process: &Process| {
         let raw = process.ended.flatten()?;
-        let status = WaitStatus::from_raw(Pid::from_raw(process.held.pid()), raw).ok()?;
-        Some(super::job::task_status(status))
+        Some(super::job::task_status(End::of(raw)?))
     };
     let unknown = processes.iter().find(|process| status(process).is_none());
     let worst = processes.iter().filter_map(status).max_by_key(|status| status.exit_code());

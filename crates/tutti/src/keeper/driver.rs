@@ -23,7 +23,6 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{Mode, umask};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getppid};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -32,7 +31,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use tutti_core::{JobId, LaunchId, TaskStatus};
-use tutti_linux::reap::reap;
+use tutti_linux::reap::{End, ended_child, reap};
 use tutti_linux::{peer, subreaper};
 use tutti_wire::Role;
 use tutti_wire::attach::FromFrontEnd;
@@ -367,20 +366,15 @@ impl Keeper {
 
     /// The one place where children are reaped: tasks' roots, and orphans that fell to us.
     fn reap(&mut self) {
-        let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        loop {
-            let pid = match waitid(Id::All, look) {
-                Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) => pid,
-                _ => return,
-            };
-            let Some((status, usage)) = reap_one(pid) else { return };
-            self.on_reaped(pid.as_raw(), status, &usage);
+        while let Some(pid) = ended_child() {
+            let Some((end, usage)) = reap_one(pid) else { return };
+            self.on_reaped(pid, end, &usage);
         }
     }
 
-    pub(super) fn on_reaped(&mut self, pid: i32, status: WaitStatus, usage: &Usage) {
+    pub(super) fn on_reaped(&mut self, pid: i32, end: End, usage: &Usage) {
         if let Some((job, index)) = self.context.roots.remove(&pid) {
-            self.with(job, |job, c| job.on_reaped(index, status, usage, c));
+            self.with(job, |job, c| job.on_reaped(index, end, usage, c));
         }
     }
 
@@ -696,9 +690,9 @@ fn limit_details(held: &mut [HeldJob]) {
 }
 
 /// Reaps a child that has ended, with what it and those that it waited for have used.
-fn reap_one(pid: Pid) -> Option<(WaitStatus, Usage)> {
-    let reaped = reap(pid.as_raw()).ok()??;
-    let status = WaitStatus::from_raw(pid, reaped.status).ok()?;
+fn reap_one(pid: i32) -> Option<(End, Usage)> {
+    let reaped = reap(pid).ok()??;
+    let end = End::of(reaped.status)?;
     let usage = Usage {
         user_us: reaped.user_us,
         system_us: reaped.system_us,
@@ -707,7 +701,7 @@ fn reap_one(pid: Pid) -> Option<(WaitStatus, Usage)> {
         written_bytes: reaped.written_bytes,
         ..Usage::unknown()
     };
-    Some((status, usage))
+    Some((end, usage))
 }
 
 /// A process begins with the memory of whoever makes it, and the kernel counts that for it too: nothing is

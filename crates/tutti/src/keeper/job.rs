@@ -25,10 +25,9 @@ use super::start::NULL;
 use super::stdio::{InPipe, OutPipe};
 use super::watch::Token;
 use crate::outside::groups::Cgroup;
-use crate::outside::processes::{kill, killpg};
+use crate::outside::processes::{kill, send_to_group};
 use crate::outside::time as clock;
 use nix::sys::signal::Signal;
-use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeSet, VecDeque};
@@ -39,6 +38,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tutti_core::{Rank, TaskStatus};
+use tutti_linux::reap::End;
 use tutti_linux::spawn::read_number;
 use tutti_linux::{shm, signal};
 use tutti_wire::attach::Stream;
@@ -142,7 +142,7 @@ pub(super) struct Minder {
     status: Option<i32>,
     silent: bool,
     /// Signals that came before the root's number was known.
-    early: Vec<Signal>,
+    early: Vec<i32>,
 }
 
 impl Minder {
@@ -364,10 +364,7 @@ impl Job {
 
     /// Sends a signal to the process groups of tasks' roots.
     pub(super) fn signal(&mut self, ranks: &[Rank], number: u8, context: &mut Context) {
-        let Ok(signal) = Signal::try_from(i32::from(number)) else {
-            say!("tutti keeper: job {}: there is no signal {number}", self.launch.job);
-            return;
-        };
+        let signal = i32::from(number);
         if ends_by_default(signal) {
             self.note_shared_memory();
         }
@@ -378,7 +375,7 @@ impl Job {
             }
             match &mut task.phase {
                 Phase::Running(process) => signal_root(process, signal),
-                Phase::Adopted(adopted) => adopted.signal(signal as i32),
+                Phase::Adopted(adopted) => adopted.signal(signal),
                 Phase::Waiting if ends_by_default(signal) => {
                     self.end_unstarted(index, TaskStatus::Signaled(number), String::new(), context);
                 }
@@ -403,7 +400,7 @@ impl Job {
     pub(super) fn on_reaped(
         &mut self,
         index: usize,
-        mut status: WaitStatus,
+        mut end: End,
         usage: &Usage,
         context: &mut Context,
     ) {
@@ -419,13 +416,13 @@ impl Job {
                 context.watches.remove(&minder.fd, token);
             }
             let of_root = minder.status.zip(minder.root);
-            match of_root.map(|(raw, pid)| WaitStatus::from_raw(Pid::from_raw(pid), raw)) {
-                Some(Ok(of_root)) => status = of_root,
+            match of_root.and_then(|(raw, _)| End::of(raw)) {
+                Some(of_root) => end = of_root,
                 // Killed itself; the root, which it minded, is ours now and must not stay.
                 _ => kill_orphan(minder.root),
             }
         }
-        let (status, detail) = self.judge(index, status);
+        let (status, detail) = self.judge(index, end);
         self.tasks[index].phase = Phase::Ending { status, detail, naps: 0 };
         if let Some(input) = self.tasks[index].input.take() {
             input.close(&mut context.watches);
@@ -434,8 +431,8 @@ impl Job {
         self.try_to_clear(index, context);
     }
 
-    /// What a wait status means.
-    fn judge(&self, index: usize, status: WaitStatus) -> (TaskStatus, String) {
+    /// What an end means.
+    fn judge(&self, index: usize, end: End) -> (TaskStatus, String) {
         let task = &self.tasks[index];
         if let Phase::Running(process) = &task.phase
             && let Some(failure) = self.start_failure(index, &process.report)
@@ -445,7 +442,7 @@ impl Job {
         if let Some((code, message)) = &task.aborted {
             return (TaskStatus::Aborted(*code), message.clone());
         }
-        let status = task_status(status);
+        let status = task_status(end);
         let group = task.group.as_ref();
         // A task that was not killed itself may have lost a child and said so by its status.
         if status != TaskStatus::Exited(0)
@@ -672,14 +669,10 @@ fn say_what_hangs(task: &Task) {
     say!([ProcessStuck] "tutti keeper: task {} was killed and processes {named:?}{more} do not end", task.rank);
 }
 
-pub(super) fn task_status(status: WaitStatus) -> TaskStatus {
-    match status {
-        WaitStatus::Exited(_, code) => TaskStatus::Exited(code.to_le_bytes()[0]),
-        WaitStatus::Signaled(_, signal, _) => {
-            TaskStatus::Signaled((signal as i32).to_le_bytes()[0])
-        }
-        // Only ends are waited for.
-        _ => TaskStatus::Lost,
+pub(super) const fn task_status(end: End) -> TaskStatus {
+    match end {
+        End::Exited(code) => TaskStatus::Exited(code),
+        End::Signaled(signal) => TaskStatus::Signaled(signal),
     }
 }
 
@@ -700,7 +693,7 @@ fn kill_orphan(root: Option<i32>) {
 }
 
 /// To the group that the root leads; before it leads one, to the root itself.
-fn signal_root(process: &mut Process, signal: Signal) {
+fn signal_root(process: &mut Process, signal: i32) {
     let root = match &mut process.minder {
         None => process.pid,
         Some(minder) => {
@@ -716,24 +709,21 @@ fn signal_root(process: &mut Process, signal: Signal) {
             root
         }
     };
-    let root = Pid::from_raw(root);
-    if killpg(root, signal).is_err() {
-        // Not reaped yet, or we would not be here: the number is still its own.
-        let _ = kill(root, signal);
-    }
+    // Not reaped yet, or we would not be here: the number is still its own.
+    send_to_group(root, signal);
 }
 
 /// Whether a program that does nothing about the signal ends of it.
-fn ends_by_default(signal: Signal) -> bool {
+fn ends_by_default(signal: i32) -> bool {
     !matches!(
-        signal,
-        Signal::SIGCHLD
+        Signal::try_from(signal),
+        Ok(Signal::SIGCHLD
             | Signal::SIGCONT
             | Signal::SIGSTOP
             | Signal::SIGTSTP
             | Signal::SIGTTIN
             | Signal::SIGTTOU
             | Signal::SIGURG
-            | Signal::SIGWINCH
+            | Signal::SIGWINCH)
     )
 }

@@ -9,7 +9,6 @@ use crate::link::Poller;
 use crate::outside::ways::Stream;
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::WaitStatus;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use tutti_core::LaunchId;
@@ -47,8 +46,8 @@ impl Stepped {
     }
 
     /// A child has ended.
-    pub(crate) fn reap(&mut self, pid: i32, status: WaitStatus) {
-        self.keeper.on_reaped(pid, status, &Usage::unknown());
+    pub(crate) fn reap(&mut self, pid: i32, end: tutti_linux::reap::End) {
+        self.keeper.on_reaped(pid, end, &Usage::unknown());
     }
 
     /// Whether anything has come that it has not taken in.

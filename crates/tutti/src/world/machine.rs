@@ -5,7 +5,6 @@ use super::clock::Clock;
 use super::process::{End, Process};
 use super::stream::{Stream, pair};
 use crate::controller::Former;
-use nix::sys::wait::WaitStatus;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
@@ -50,7 +49,7 @@ pub(super) struct Machine {
     pub(super) groups: BTreeMap<PathBuf, Rc<Group>>,
     pub(super) processes: BTreeMap<i32, Process>,
     /// Children of the keeper that have ended, and how.
-    pub(super) ended: Vec<(i32, WaitStatus)>,
+    pub(super) ended: Vec<(i32, tutti_linux::reap::End)>,
     next_pid: i32,
     /// Which daemons take connections.
     pub(super) up: BTreeMap<Daemon, bool>,
@@ -288,7 +287,7 @@ impl Machine {
                     }
                     let (rank, job) = (process.rank, process.job);
                     super::remark(format_args!("rank {rank} of job {job} ends: {end:?}"));
-                    self.ended.push((pid, end.wait_status(pid)));
+                    self.ended.push((pid, end.of_kernel()));
                     self.changed = true;
                     false
                 }

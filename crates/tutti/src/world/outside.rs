@@ -75,8 +75,10 @@ pub(crate) mod processes {
     }
 
     /// Each simulated task leads a group of its own, and is all of it.
-    pub(crate) fn killpg(pid: Pid, signal: Signal) -> nix::Result<()> {
-        if here().is_some() { kill(pid, signal) } else { nix::sys::signal::killpg(pid, signal) }
+    pub(crate) fn send_to_group(leader: i32, signal: i32) {
+        if with_here(|machine, now| machine.signal(leader, signal, now)).is_none() {
+            tutti_linux::signal::send_to_group(leader, signal);
+        }
     }
 
     /// Simulated tasks have nothing of this process: what is said of it then is what was found first.

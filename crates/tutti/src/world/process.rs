@@ -4,9 +4,6 @@ use super::groups::NULL;
 use super::machine::Group;
 use super::stream::stir;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::signal::Signal;
-use nix::sys::wait::WaitStatus;
-use nix::unistd::Pid;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -14,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use tutti_core::{JobId, Rank};
+use tutti_linux::reap;
 use tutti_linux::spawn::{Child, Spawn, StdioFd};
 
 /// How long a process that can't write waits before it tries again.
@@ -58,14 +56,10 @@ pub(super) enum End {
 }
 
 impl End {
-    pub(super) fn wait_status(self, pid: i32) -> WaitStatus {
-        let pid = Pid::from_raw(pid);
+    pub(super) fn of_kernel(self) -> reap::End {
         match self {
-            Self::Exit(code) => WaitStatus::Exited(pid, code),
-            Self::Signal(signal) => {
-                let signal = Signal::try_from(signal).unwrap_or(Signal::SIGKILL);
-                WaitStatus::Signaled(pid, signal, false)
-            }
+            Self::Exit(code) => reap::End::Exited(code.to_le_bytes()[0]),
+            Self::Signal(signal) => reap::End::Signaled(signal.to_le_bytes()[0]),
         }
     }
 }

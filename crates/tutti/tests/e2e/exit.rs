@@ -18,6 +18,24 @@ fn the_exit_code_is_the_highest_of_the_ranks() {
     instance.expect_no_nappers();
 }
 
+/// Signals that have no name: any program may end itself by one. The keeper must go on, with a group for each task
+/// or a minder.
+#[test]
+fn a_task_may_be_ended_by_a_real_time_signal() {
+    for begin in [Instance::new, Instance::of_nobody] {
+        let instance = begin().up();
+        let run = |script: &str| instance.tutti(&["run", "sh", "-c", script]);
+        run("kill -64 $$").expect(192).says("ended by signal 64");
+        run("sh -c 'kill -40 $$'; exit 3").expect(3);
+        run("setsid sh -c 'kill -34 $$' & exit 4").expect(4);
+        let sleeps = instance.submit(&["-o", "/dev/null", "sh", "-c", "exec sleep $NAP"]);
+        eventually("it sleeps", || (!instance.nappers().is_empty()).then_some(()));
+        instance.tutti(&["signal", "35", &sleeps.to_string()]).expect(0);
+        instance.tutti(&["wait", &sleeps.to_string()]).expect(163);
+        instance.expect_no_nappers();
+    }
+}
+
 #[test]
 fn wait_and_ps_name_the_rank_that_decided() {
     let instance = Instance::new().up();

@@ -10,7 +10,6 @@ use crate::keeper::stdio::{InPipe, OutPipe};
 use crate::keeper::watch::Watch;
 use crate::link::Interest;
 use crate::outside::groups::Cgroup;
-use nix::sys::signal::Signal;
 use serde_bytes::ByteBuf;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -228,7 +227,7 @@ impl Minder {
             root: self.root,
             status: self.status,
             silent: self.silent,
-            early: self.early.iter().map(|&signal| signal as i32).collect(),
+            early: self.early.clone(),
         }
     }
 
@@ -248,7 +247,7 @@ impl Minder {
             root: handed.root,
             status: handed.status,
             silent: handed.silent,
-            early: handed.early.iter().filter_map(|&it| Signal::try_from(it).ok()).collect(),
+            early: handed.early,
             ..Self::new(fd, token)
         })
     }
