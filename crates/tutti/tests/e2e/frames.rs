@@ -5,11 +5,18 @@ use crate::harness::eventually;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A turn, in nanoseconds.
-const TURN: u64 = 50_000_000;
+/// What a machine that is busy with other things can do to a try: it says nothing then, and another is made, with turns
+/// twice as long.
+const TRIES: u32 = 5;
 
-/// As long as a job waits that has a turn in each frame of four, whatever comes and goes.
-const THREE_TURNS: u64 = 3 * TURN;
+/// A turn of the first try, in milliseconds.
+const TURN_MS: u64 = 50;
+
+/// A turn of a try, in milliseconds and in nanoseconds.
+fn turn_of(tried: u32) -> (u64, u64) {
+    let ms = TURN_MS << (tried - 1);
+    (ms, ms * 1_000_000)
+}
 
 /// From when to when a job ran, by when that was due.
 type Turns = Vec<(u64, u64)>;
@@ -45,9 +52,6 @@ fn turns(records: &[Value]) -> BTreeMap<u64, Turns> {
     turns
 }
 
-/// What a machine that is busy with other things can do to a try: it says nothing then, and is made again.
-const TRIES: usize = 6;
-
 /// The records of each node.
 fn records(bed: &Bed) -> BTreeMap<String, Vec<Value>> {
     serde_json::from_value::<Vec<(String, Vec<Value>)>>(
@@ -64,11 +68,11 @@ fn all_turns(bed: &Bed) -> BTreeMap<String, BTreeMap<u64, Turns>> {
 }
 
 /// What each node was late with so far: timetables, and switches by a whole turn.
-fn late(bed: &Bed) -> (u64, usize) {
+fn late(bed: &Bed, turn: u64) -> (u64, usize) {
     let nodes = bed.bed().nodes().iter();
     let timetables = nodes.map(|node| bed.late_timetables(node)).sum();
     let is_late = |record: &&Value| {
-        record["began_ns"].as_u64().unwrap() > record["due_ns"].as_u64().unwrap() + TURN
+        record["began_ns"].as_u64().unwrap() > record["due_ns"].as_u64().unwrap() + turn
     };
     let switches = records(bed).values().flatten().filter(is_late).count();
     (timetables, switches)
@@ -91,8 +95,9 @@ fn apart(nodes: &BTreeMap<String, BTreeMap<u64, Turns>>, stays: [u64; 3]) -> u64
 }
 
 /// Three jobs that stay, and others that come and end beside them, four rows at most; the three.
-fn come_and_go(bed: &Bed, lead: &str) -> [u64; 3] {
-    bed.tutti(1, &["params", "quantum=50ms", "rows=8", &format!("lead={lead}")]).expect(0);
+fn come_and_go(bed: &Bed, turn_ms: u64, lead_ms: u64) -> [u64; 3] {
+    let (quantum, lead) = (format!("quantum={turn_ms}ms"), format!("lead={lead_ms}ms"));
+    bed.tutti(1, &["params", &quantum, "rows=8", &lead]).expect(0);
     let all = ["-N", "3", "--exclusive"];
     let stays = [(); 3].map(|()| {
         let job =
@@ -139,15 +144,16 @@ fn waited_longer(
 fn jobs_that_come_and_end_cost_no_node_a_turn_and_no_two_jobs_one() {
     let bed = Bed::up(3, &[9000, 0, 3600]);
     // Told so far ahead, a change is in effect at the same moment everywhere: that of an end, which happens in the last
-    // turn of a frame, in the middle of the second.
+    // turn of a frame, in the middle of a turn. A job has a turn in each frame of four, so it waits for three.
     for tried in 1.. {
-        let before = late(&bed);
-        let stays = come_and_go(&bed, "1100ms");
+        let (turn_ms, turn) = turn_of(tried);
+        let before = late(&bed, turn);
+        let stays = come_and_go(&bed, turn_ms, 22 * turn_ms);
         let nodes = all_turns(&bed);
-        let wrong = waited_longer(&nodes, stays, THREE_TURNS).or_else(|| {
+        let wrong = waited_longer(&nodes, stays, 3 * turn).or_else(|| {
             (apart(&nodes, stays) > 0).then(|| format!("two jobs run at the same time: {nodes:?}"))
         });
-        let in_time = late(&bed) == before;
+        let in_time = late(&bed, turn) == before;
         end(&bed, stays);
         match wrong {
             Some(wrong) => {
@@ -160,8 +166,9 @@ fn jobs_that_come_and_end_cost_no_node_a_turn_and_no_two_jobs_one() {
     // As it is by default, each node changes over when it hears of it, and nobody says when that is: no turn is lost
     // for that, either, if it is not a turn later.
     for tried in 1.. {
-        let stays = come_and_go(&bed, "0s");
-        let wrong = waited_longer(&all_turns(&bed), stays, THREE_TURNS + TURN);
+        let (turn_ms, turn) = turn_of(tried);
+        let stays = come_and_go(&bed, turn_ms, 0);
+        let wrong = waited_longer(&all_turns(&bed), stays, 4 * turn);
         end(&bed, stays);
         match wrong {
             Some(wrong) => assert!(tried < TRIES, "{wrong}"),
