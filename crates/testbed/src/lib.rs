@@ -66,7 +66,7 @@ pub struct Testbed {
     is_guest: bool,
 }
 
-/// In the directory of a test bed: how many nodes it has, and with how many processors each, if that is said.
+/// In the directory of a test bed: how many nodes it has, and which processors each, if that is said.
 const NODES_FILE: &str = "nodes";
 
 impl Testbed {
@@ -84,9 +84,12 @@ impl Testbed {
         let (nodes, params) = (Vec::new(), options.params.clone());
         let (ways, is_guest) = (Arc::new(Ways::of(&switch)), false);
         let mut bed = Self { switch: switch.clone(), directory, params, nodes, ways, is_guest };
-        let each = options.processors;
-        let told = each.map_or_else(String::new, |each| format!(" {each}"));
-        std::fs::write(bed.directory.join(NODES_FILE), format!("{}{told}", options.nodes))
+        let lists = match options.processors {
+            Some(each) => node::processors(options.nodes, each)?,
+            None => Vec::new(),
+        };
+        let told = [&[options.nodes.to_string()], &lists[..]].concat().join(" ");
+        std::fs::write(bed.directory.join(NODES_FILE), told)
             .with_context(|| format!("cannot write to {}", bed.directory.display()))?;
         ip(&["netns", "add", &switch])?;
         in_switch(&switch, &["link", "add", "br0", "type", "bridge"])?;
@@ -94,7 +97,8 @@ impl Testbed {
         for number in 1..=options.nodes {
             let ahead = options.clocks_ahead_s.get(number - 1).or(options.clocks_ahead_s.last());
             let ahead = ahead.copied().unwrap_or(0);
-            let node = Node::new(&bed, number, &options.program, ahead).with(each)?;
+            let own = lists.get(number - 1).cloned();
+            let node = Node::new(&bed, number, &options.program, ahead).bound_to(own);
             node.connect(&bed)?;
             bed.nodes.push(node);
         }
@@ -113,16 +117,17 @@ impl Testbed {
         let file = directory.join(NODES_FILE);
         let told = std::fs::read_to_string(&file)
             .with_context(|| format!("there is no test bed: cannot read {}", file.display()))?;
-        let mut told = told.split_whitespace().map(str::parse);
-        let count = told.next().context("the test bed is damaged")??;
-        let each = told.next().transpose()?.and_then(NonZero::new);
+        let mut told = told.split_whitespace();
+        let count: usize = told.next().context("the test bed is damaged")?.parse()?;
+        let lists: Vec<&str> = told.collect();
         let switch = directory.file_name().and_then(|name| name.to_str());
         let switch = switch.context("that is no directory of a test bed")?.to_owned();
         let directory = directory.to_owned();
         let (params, nodes, ways) = (Vec::new(), Vec::new(), Arc::new(Ways::of(&switch)));
         let mut bed = Self { switch, directory, params, nodes, ways, is_guest: true };
         for number in 1..=count {
-            bed.nodes.push(Node::new(&bed, number, program, 0).with(each)?);
+            let processors = lists.get(number - 1).map(|&list| list.to_owned());
+            bed.nodes.push(Node::new(&bed, number, program, 0).bound_to(processors));
         }
         Ok(bed)
     }
@@ -155,6 +160,7 @@ impl Testbed {
             ensure!(is_wanted(), "told to end before all nodes were up");
             self.join(member)?;
         }
+        ensure!(is_wanted(), "told to end when all nodes were up");
         Ok(())
     }
 

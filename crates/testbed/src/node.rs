@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 /// One node.
 #[derive(Clone, Debug)]
 pub struct Node {
-    number: usize,
     name: String,
     namespace: String,
     port: String,
@@ -37,7 +36,6 @@ impl Node {
     pub(crate) fn new(bed: &Testbed, number: usize, program: &Path, clock_ahead_s: i64) -> Self {
         let name = format!("n{number}");
         Self {
-            number,
             namespace: format!("{}-{name}", bed.switch),
             port: format!("port{number}"),
             address: format!("10.77.0.{number}"),
@@ -49,17 +47,9 @@ impl Node {
         }
     }
 
-    /// With so many processors, after those of the nodes before it.
-    pub(crate) fn with(self, each: Option<NonZero<usize>>) -> anyhow::Result<Self> {
-        let Some(each) = each else { return Ok(self) };
-        let ours = sched_getaffinity(Pid::from_raw(0))?;
-        let ours: Vec<usize> =
-            (0..CpuSet::count()).filter(|&number| ours.is_set(number) == Ok(true)).collect();
-        ensure!(each.get() <= ours.len(), "there are {} processors for {each}", ours.len());
-        let first = (self.number - 1) * each.get();
-        let own = ours.iter().cycle().skip(first % ours.len()).take(each.get());
-        let own: Vec<String> = own.map(usize::to_string).collect();
-        Ok(Self { processors: Some(own.join(",")), ..self })
+    /// With only these processors, if they are said.
+    pub(crate) fn bound_to(self, processors: Option<String>) -> Self {
+        Self { processors, ..self }
     }
 
     /// Makes its network, and connects it with the switch.
@@ -205,6 +195,23 @@ impl Node {
             let _ = self.signal(role, Signal::SIGKILL);
         }
     }
+}
+
+/// So many of this machine's processors for each of so many nodes, as for `taskset`.
+pub(crate) fn processors(nodes: usize, each: NonZero<usize>) -> anyhow::Result<Vec<String>> {
+    let ours = sched_getaffinity(Pid::from_raw(0))?;
+    let ours: Vec<String> = (0..CpuSet::count())
+        .filter(|&number| ours.is_set(number) == Ok(true))
+        .map(|number| number.to_string())
+        .collect();
+    ensure!(
+        each.get() <= ours.len(),
+        "{each} processors for each node, and there are {}",
+        ours.len()
+    );
+    let mut in_turn = ours.iter().cloned().cycle();
+    let lists = (0..nodes).map(|_| in_turn.by_ref().take(each.get()).collect::<Vec<_>>().join(","));
+    Ok(lists.collect())
 }
 
 /// Does something in a network namespace: sockets that are made there stay there.

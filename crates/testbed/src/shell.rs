@@ -80,6 +80,9 @@ fn held() -> SigSet {
 /// # Errors
 /// If it can't be started.
 pub(crate) fn run(command: Command, ends: &Ends) -> anyhow::Result<ExitCode> {
+    if let Some(told) = ends.next() {
+        bail!("told to end by {told}");
+    }
     let running = Running::start(command, |mut child| child.wait(), true)?;
     let Some(told) = running.wait(ends, |signal| signal != Signal::SIGINT)? else {
         let code = running.result()?.code();
