@@ -21,7 +21,7 @@ pub(crate) fn print_json<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<()>
 }
 
 /// The same JSON, with what is an order to a terminal and yet allowed within its strings written as numbers.
-fn without_orders(json: &str) -> String {
+pub(crate) fn without_orders(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         match is_order(c) && c != '\n' {

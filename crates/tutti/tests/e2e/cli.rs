@@ -265,13 +265,16 @@ fn what_users_name_gives_no_terminal_orders() {
     assert!(none.err.contains("/a?[31m?2J??b") && is_harmless(&none.err), "{:?}", none.err);
     instance.submit(&["-J", name, "-o", "/dev/null", "true"]);
     instance.tutti(&["wait", "1"]).expect(0);
-    let verbs: [&[&str]; 6] = [
+    let lasts = instance.submit(&["-J", name, "-o", "/dev/null", "sleep", &instance.nap]);
+    instance.wait_for_state(lasts, "running");
+    let verbs: [&[&str]; 7] = [
         &["ps", "--all"],
         &["ps", "--all", "--json"],
         &["history"],
         &["history", "--json"],
         &["history", "1"],
         &["history", "--json", "1"],
+        &["top", "--json", "-n", "1"],
     ];
     for verb in verbs {
         let text = instance.tutti(verb).expect(0).text();

@@ -7,7 +7,7 @@ mod screen;
 mod view;
 
 use crate::exit::Exit;
-use crate::output::{print, said_width, terminal_width};
+use crate::output::{print, said_width, terminal_width, without_orders};
 use clap::Args;
 use feed::{Feed, Sample};
 use screen::{Key, Screen};
@@ -94,7 +94,7 @@ fn one_by_one(args: &TopArgs) -> anyhow::Result<Exit> {
             say!("tutti: {remark}");
         }
         if args.json {
-            let mut line = serde_json::to_string(&shown(&sample, args))?;
+            let mut line = without_orders(&serde_json::to_string(&shown(&sample, args))?);
             line.push('\n');
             print(&line)?;
         } else {
