@@ -81,11 +81,11 @@ pub const PROCESSES_REPORTED_MAX: usize = 20_000;
 /// See [`PROCESSES_REPORTED_MAX`].
 pub const COMMAND_BYTES_MAX: usize = 500;
 
-/// Parts of a job that are suspended by themselves: each is named wherever the job is shown.
+/// Processes of a job that are suspended by themselves, each with all below it: they are named wherever the job is shown.
 pub const SUSPENDED_PARTS_MAX: usize = 256;
 
-/// Processes that these have together on a node, each counted once for each part that it is in: an agent tells its
-/// keeper of all of them in one message.
+/// Processes that parts of jobs, suspended by themselves, have together on a node, each counted once for each part that it
+/// is in: a keeper tells a new agent of all of them in one message.
 pub const SUSPENDED_PROCESSES_MAX: usize = 500_000;
 
 /// What the tasks of a job may store for each other before one barrier: it travels in one message.

@@ -1,10 +1,11 @@
 //! Ending a tree, and sending it any other signal.
 
 use super::{
-    Handle, OnRefusal, Root, Traversal, Walk, WalkError, WalkReport, Walker, children_of,
-    read_if_exists,
+    Handle, OnRefusal, Root, Scope, Traversal, Walk, WalkError, WalkReport, Walker, Whom,
+    children_of, read_if_exists,
 };
 use crate::proc::ProcessStat;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a tree may take to end.
@@ -74,6 +75,18 @@ impl Walker<'_> {
                 queue.extend(children_of(&tree, pid));
                 if !stat.has_ended() {
                     found.push((pid, stat.start_time));
+                }
+            }
+        }
+        // A root whose parent, another root, has ended meanwhile is below nobody any more.
+        if let Whom::Roots(roots) = &self.whom {
+            let met: BTreeSet<i32> = found.iter().map(|&(pid, _)| pid).collect();
+            let is_left =
+                |it: &&(Root, u64)| it.0.scope == Scope::Whole && !met.contains(&it.0.pid);
+            for &(root, start_time) in roots.iter().filter(is_left) {
+                let stat = read_if_exists(root.pid)?;
+                if stat.is_some_and(|it| it.start_time == start_time && !it.has_ended()) {
+                    found.push((root.pid, start_time));
                 }
             }
         }

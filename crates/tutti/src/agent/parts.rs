@@ -30,6 +30,8 @@ use tutti_wire::tree::Settings;
 
 /// What looking at one process a few times takes on a busy machine.
 const LOOKS_AT_EACH: Duration = Duration::from_micros(200);
+/// The agent does nothing else meanwhile.
+const LOOKS_MAX: Duration = Duration::from_secs(2);
 
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
@@ -56,8 +58,8 @@ pub(super) enum PartError {
     NotInTask { pid: i32, target: Target },
     /// What is suspended part by part could not be told any more.
     #[error(
-        "parts of job {0} that are suspended by themselves would have {1} processes; at most {SUSPENDED_PROCESSES_MAX} \
-         are possible: resume some, or suspend whole ranks (JOB.RANK)"
+        "parts that are suspended by themselves, with those of job {0}, would have {1} processes on this node; at most \
+         {SUSPENDED_PROCESSES_MAX} are possible: resume some, or suspend the whole job"
     )]
     TooManyStopped(JobId, usize),
     /// The cgroup could not be frozen in time.
@@ -99,13 +101,19 @@ impl Agent {
     /// before it is stopped.
     fn stop(&mut self, target: Target, task: TaskId) -> Result<(), PartError> {
         let mut done = BTreeSet::new();
+        let begun_ns = clock::monotonic_ns();
         loop {
             let found = self.processes_of(target, task)?;
             let all: BTreeSet<Name> = found.iter().copied().collect();
             if all.is_subset(&done) {
                 return Ok(());
             }
-            self.job_of(task)?.note_stopped(target, all.clone())?;
+            if let Err(error) = self.note_stopped(target, task, all.clone()) {
+                if !done.is_empty() {
+                    self.resume_part(target, task)?;
+                }
+                return Err(error);
+            }
             self.tell_of_stopped(task.0);
             done = all;
             let pids: Vec<i32> = found.iter().map(|&(pid, _)| pid).collect();
@@ -113,7 +121,10 @@ impl Agent {
                 signal_forest(&pids, SIGSTOP)?;
                 continue;
             }
-            match suspend_forest(&pids, &walk_of_part(self.settings, pids.len())) {
+            let mut walk = walk_of_part(self.settings, pids.len());
+            let spent_ns = clock::monotonic_ns().saturating_sub(begun_ns);
+            walk.deadline = walk.deadline.saturating_sub(Duration::from_nanos(spent_ns));
+            match suspend_forest(&pids, &walk) {
                 Err(WalkError::Timeout { .. }) if self.is_frozen(task) => {
                     signal_forest(&pids, SIGSTOP)?;
                 }
@@ -235,6 +246,23 @@ impl Agent {
         Ok(members.iter().filter_map(|member| name(member.pid)).collect())
     }
 
+    /// A part with these processes is suspended from now on.
+    fn note_stopped(
+        &mut self,
+        target: Target,
+        task: TaskId,
+        processes: BTreeSet<Name>,
+    ) -> Result<(), PartError> {
+        let parts = self.jobs.values().flat_map(|job| &job.stopped);
+        let others = parts.filter(|(part, _)| **part != target);
+        let all = others.map(|(_, processes)| processes.len()).sum::<usize>() + processes.len();
+        if all > SUSPENDED_PROCESSES_MAX {
+            return Err(PartError::TooManyStopped(target.job, all));
+        }
+        self.job_of(task)?.stopped.insert(target, processes);
+        Ok(())
+    }
+
     /// Whether the task stands still, by itself or with its job.
     pub(super) fn is_frozen(&self, (job, rank): TaskId) -> bool {
         let group = self.jobs.get(&job).and_then(|job| job.group.as_ref());
@@ -273,17 +301,6 @@ impl Job {
         self.group.is_some() && self.control != ControlMethod::Signal
     }
 
-    /// A part with these processes is suspended from now on.
-    fn note_stopped(&mut self, target: Target, processes: BTreeSet<Name>) -> Result<(), PartError> {
-        let others = self.stopped.iter().filter(|(part, _)| **part != target);
-        let all = others.map(|(_, processes)| processes.len()).sum::<usize>() + processes.len();
-        if all > SUSPENDED_PROCESSES_MAX {
-            return Err(PartError::TooManyStopped(target.job, all));
-        }
-        self.stopped.insert(target, processes);
-        Ok(())
-    }
-
     /// All processes that users have suspended by signals.
     pub(super) fn all_stopped(&self) -> BTreeSet<Name> {
         self.stopped.values().flatten().copied().collect()
@@ -292,9 +309,9 @@ impl Job {
 
 /// A user's order may take as long as it takes to look at so many processes a few times.
 fn walk_of_part(settings: Settings, processes: usize) -> Walk {
-    let looks = LOOKS_AT_EACH * u32::try_from(processes).unwrap_or(u32::MAX);
+    let looks = LOOKS_AT_EACH.saturating_mul(u32::try_from(processes).unwrap_or(u32::MAX));
     let walk = walk(settings);
-    Walk { deadline: walk.deadline + looks, ..walk }
+    Walk { deadline: walk.deadline + looks.min(LOOKS_MAX), ..walk }
 }
 
 fn name(pid: i32) -> Option<Name> {

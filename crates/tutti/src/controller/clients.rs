@@ -672,15 +672,16 @@ impl Driver {
         self.ask(token, &nodes, &question);
     }
 
-    /// Whether another part may be suspended, if that is asked.
+    /// Whether another subtree may be suspended, if that is asked. Of whole tasks there are no more than the job has.
     fn room_for_part(&self, question: &Question) -> Result<(), Forbidden> {
         let Question::SuspendPart(target) = question else { return Ok(()) };
-        let suspended = self.jobs.get(&target.job).map(|entry| &entry.suspended);
-        match suspended {
-            Some(parts) if parts.len() >= SUSPENDED_PARTS_MAX && !parts.contains(target) => {
-                Err(Forbidden::TooManyParts(target.job))
-            }
-            _ => Ok(()),
+        let Some(entry) = self.jobs.get(&target.job).filter(|_| target.pid.is_some()) else {
+            return Ok(());
+        };
+        let subtrees = entry.suspended.iter().filter(|part| part.pid.is_some()).count();
+        match subtrees >= SUSPENDED_PARTS_MAX && !entry.suspended.contains(target) {
+            true => Err(Forbidden::TooManyParts(target.job)),
+            false => Ok(()),
         }
     }
 

@@ -197,6 +197,11 @@ fn no_more_parts_are_suspended_than_can_be_told() {
     instance.tutti(&suspend).expect(0);
     instance.tutti(&["suspend", last]).expect(1).says("resume some").says("[T025]");
     instance.tutti(&["suspend", &parts[0]]).expect(0);
+    // Of these there are no more than the job has.
+    for whole in [format!("{job}.0"), job.to_string()] {
+        instance.tutti(&["suspend", &whole]).expect(0);
+        instance.tutti(&["resume", &whole]).expect(0);
+    }
     // One that has ended can be taken off the list, too.
     kill(Pid::from_raw(sleeps[0]), Signal::SIGKILL).unwrap();
     eventually("its end", || (!instance.nappers().contains(&sleeps[0])).then_some(()));
