@@ -6,7 +6,8 @@
 //! a walk over the tree of processes with SIGSTOP where not ([`signal`], [`spawn`]).
 //!
 //! Everything here is synchronous and takes paths, descriptors and numbers. It knows nothing of
-//! what the processes are for, and it is the only crate of the workspace with `unsafe` in it.
+//! what the processes are for, and it is the only crate of the workspace with `unsafe` in it; but for the
+//! name of the function with which the program begins.
 //! Times are [`std::time::Duration`] or nanoseconds of `CLOCK_MONOTONIC`, sizes are bytes.
 //! Built for 64-bit Linux; needs kernel 5.7 or later for groups, 5.4 for the rest.
 

@@ -1,7 +1,7 @@
 //! Standard streams that were closed when the program began.
 //!
-//! The standard library opens `/dev/null` in their place before `main`, so that no file gets one of
-//! their numbers. What is written there then would be lost without a word; so it is noted before.
+//! `/dev/null` is opened in their place before anything else, so that no file gets one of
+//! their numbers. What is written there then would be lost without a word; so it is noted.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -21,6 +21,19 @@ extern "C" fn look() {
             CLOSED.fetch_or(1 << stream, Ordering::Relaxed);
         }
     }
+}
+
+/// What the standard library does before its `main`, for a program that has one of its own: whoever writes to
+/// a pipe that nobody reads hears of it in the answer, and is not ended.
+pub fn begin() {
+    for stream in 0..3 {
+        if was_closed(stream) {
+            // SAFETY: the path is NUL-terminated. The lowest number is taken, and those below are open.
+            unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
+        }
+    }
+    // SAFETY: to ignore a signal is always sound.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
 // SAFETY: the section holds addresses of functions that the loader calls; this one needs nothing
