@@ -581,8 +581,8 @@ impl Agent {
         }
     }
 
-    /// The order matters: the group exists and is frozen, unless it is the job's turn, before the
-    /// first process can be born into it.
+    /// The order matters: the group exists and is frozen before the first process can be born into it. The keeper,
+    /// which has the most to do, hears of it before it is seen whether it is the job's turn.
     fn on_launch(&mut self, launch: Launch) {
         let id = launch.job;
         if !self.makes_way(launch.id()) {
@@ -615,14 +615,15 @@ impl Agent {
             strange: false,
         };
         job.check_control(id);
-        job.switches = self.switch.add(job.launch, grip(&job));
         self.tracker.begin(id, job.ranks.iter().copied(), &self.poller, EVENTS);
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
+        self.tell_lease();
+        self.tell_keeper(&ToKeeper::Launch { launch, cgroup });
+        // If it is gone, that is found out when all is flushed.
+        let _ = self.keeper.as_mut().map(Link::flush);
+        job.switches = self.switch.add(job.launch, grip(&job));
         self.jobs.insert(id, job);
-        if self.keeper.is_some() {
-            self.tell_lease();
-            self.tell_keeper(&ToKeeper::Launch { launch, cgroup });
-        } else {
+        if self.keeper.is_none() {
             self.lose_job(id);
         }
     }

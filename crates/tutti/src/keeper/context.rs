@@ -39,6 +39,8 @@ pub(super) struct Context {
     pub(super) scratches: Scratches,
     /// Where the queues and semaphores of jobs are.
     pub(super) namespaces: Maker,
+    /// Whether the one that was made ahead is used up.
+    pub(super) namespace_wanted: bool,
     /// Whether tasks can be started as other users.
     pub(super) uid: u32,
     /// The limit on descriptors that we were started with; ours is higher now.
@@ -108,6 +110,7 @@ impl Context {
             nursery: Nursery::new(),
             scratches: Scratches::new(scratch_prefix),
             namespaces: Maker::new(),
+            namespace_wanted: false,
             uid: nix::unistd::geteuid().as_raw(),
             descriptors,
             agent_connected: false,

@@ -204,6 +204,10 @@ impl Keeper {
             self.on_time(monotonic_ns());
         }
         self.settle();
+        // After everything that somebody waits for.
+        if std::mem::take(&mut self.context.namespace_wanted) {
+            self.context.namespaces.make_ahead();
+        }
     }
 
     fn on_event(&mut self, event: Event) {

@@ -178,7 +178,7 @@ impl Task {
 }
 
 impl Job {
-    /// Takes in a launch and makes the tasks' groups; starts nothing yet.
+    /// Takes in a launch; starts nothing yet.
     pub(super) fn new(launch: Launch, cgroup_path: Option<ByteBuf>, context: &mut Context) -> Self {
         let scratch = Self::make_scratch(&launch, context);
         let ipc = Self::make_ipc(&launch, context);
@@ -191,7 +191,7 @@ impl Job {
             }
         }
         let tasks: Vec<Task> = launch.share.tasks.iter().map(|task| Task::new(task.rank)).collect();
-        let mut job = Self {
+        Self {
             undelivered: tasks.len(),
             launch,
             cgroup,
@@ -213,13 +213,7 @@ impl Job {
             scratch,
             ipc,
             began: SystemTime::now(),
-        };
-        if job.program.is_ok()
-            && let Err(refusal) = job.make_groups(context.room)
-        {
-            job.program = Err(refusal);
         }
-        job
     }
 
     /// Whoever has said where temporary files go had a reason, unless it was another job.
@@ -240,27 +234,27 @@ impl Job {
         made.inspect_err(say).ok()
     }
 
-    fn make_groups(&mut self, room: Room) -> Result<(), Refusal> {
+    /// Makes the group that a task is to be born into, if the job has one.
+    pub(super) fn make_group(&mut self, index: usize, room: Room) -> Result<(), Refusal> {
         let Some(cgroup) = &self.cgroup else { return Ok(()) };
-        for task in &mut self.tasks {
-            let group = cgroup.create_child(&format!("rank-{}", task.rank)).map_err(|error| {
-                Refusal::new(format!("no cgroup for a task: {}", chain(&error)))
-            })?;
-            room.check(&group.fd()).map_err(|error| {
-                Refusal::new(format!("no room for the cgroup of another task: {error}"))
-            })?;
-            if let Some(bytes) = self.launch.memory_per_task_bytes
-                && let Err(error) = group.set_memory_limit(bytes)
-            {
-                say!([GoesWithout] "tutti keeper: memory is not limited: {}", chain(&error));
-            }
-            if let Some(most) = self.launch.spec.processes_max
-                && let Err(error) = group.set_process_limit(most)
-            {
-                say!([GoesWithout] "tutti keeper: processes are not limited: {}", chain(&error));
-            }
-            task.group = Some(group);
+        let task = &mut self.tasks[index];
+        let group = cgroup
+            .create_child(&format!("rank-{}", task.rank))
+            .map_err(|error| Refusal::new(format!("no cgroup for a task: {}", chain(&error))))?;
+        room.check(&group.fd()).map_err(|error| {
+            Refusal::new(format!("no room for the cgroup of another task: {error}"))
+        })?;
+        if let Some(bytes) = self.launch.memory_per_task_bytes
+            && let Err(error) = group.set_memory_limit(bytes)
+        {
+            say!([GoesWithout] "tutti keeper: memory is not limited: {}", chain(&error));
         }
+        if let Some(most) = self.launch.spec.processes_max
+            && let Err(error) = group.set_process_limit(most)
+        {
+            say!([GoesWithout] "tutti keeper: processes are not limited: {}", chain(&error));
+        }
+        task.group = Some(group);
         Ok(())
     }
 
@@ -588,9 +582,7 @@ impl Job {
             say!("tutti keeper: {}", chain(&error));
         }
         self.cgroup = None;
-        if self.ipc.take().is_some() {
-            context.namespaces.make_ahead();
-        }
+        context.namespace_wanted |= self.ipc.take().is_some();
         if !self.shared.is_empty() {
             let _ = shm::remove_left(&self.shared, self.launch.credentials.uid, self.began);
         }

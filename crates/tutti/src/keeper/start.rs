@@ -93,6 +93,10 @@ impl Job {
             if !matches!(self.tasks[index].phase, Phase::Waiting) {
                 continue;
             }
+            if let Err(refusal) = self.make_group(index, context.room) {
+                self.refuse(index, refusal, context);
+                continue;
+            }
             if self.is_adopted() {
                 self.adopt(index, context);
                 continue;
