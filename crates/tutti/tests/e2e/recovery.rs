@@ -353,10 +353,15 @@ fn orphan(instance: &Instance, others: &[&str]) -> i32 {
     let supervisor: i32 = status_of(keeper, "PPid").unwrap().parse().unwrap();
     let others: Vec<i32> = others.iter().map(|role| instance.daemon(role)).collect();
     send(supervisor, Signal::SIGSTOP);
-    others.into_iter().for_each(|pid| send(pid, Signal::SIGKILL));
+    others.iter().for_each(|&pid| send(pid, Signal::SIGKILL));
     send(supervisor, Signal::SIGKILL);
     eventually("the supervisor's end", || {
         (status_of(keeper, "PPid")? != supervisor.to_string()).then_some(())
+    });
+    // One that is killed takes connections until it has ended.
+    eventually("the end of the others", || {
+        let has_ended = |pid| status_of(pid, "State").is_none_or(|state| state.starts_with('Z'));
+        others.iter().all(|&pid| has_ended(pid)).then_some(())
     });
     keeper
 }
