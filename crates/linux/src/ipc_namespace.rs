@@ -4,6 +4,7 @@
 //! when their makers have ended. In a namespace of their own they need not be found: they go when the
 //! last process in it has ended and the last descriptor of it is closed.
 
+use crate::rt::set_nice;
 use crate::{Error, Result};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
@@ -74,6 +75,7 @@ impl Workshop {
         let (done, made) = channel();
         let thread = std::thread::Builder::new().name("namespaces".into()).stack_size(64 << 10);
         let work = move || {
+            be_patient();
             while to_do.recv().is_ok() {
                 let _ = done.send(make(&home));
             }
@@ -96,6 +98,15 @@ impl Workshop {
         self.made.recv().unwrap_or_else(|_| {
             Err(Error::Call { call: "unshare", source: ErrorKind::BrokenPipe.into() })
         })
+    }
+}
+
+/// What is made ahead holds up nobody else, as it would with the priority of a daemon. That it fails changes
+/// nothing.
+fn be_patient() {
+    // SAFETY: takes no pointer; it is about this thread.
+    if unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) } < 0 {
+        let _ = set_nice(0);
     }
 }
 
