@@ -73,6 +73,8 @@ pub struct Walk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
     pid: i32,
+    /// When it began, if that is known: a number may be another's by now.
+    start_time: Option<u64>,
     scope: Scope,
 }
 
@@ -86,19 +88,27 @@ impl Root {
     /// The process and all its descendants.
     #[must_use]
     pub fn whole(pid: i32) -> Self {
-        Self { pid, scope: Scope::Whole }
+        Self { pid, start_time: None, scope: Scope::Whole }
     }
 
     /// Only the descendants of the process, which itself is left alone: a minder.
     #[must_use]
     pub fn below(pid: i32) -> Self {
-        Self { pid, scope: Scope::Below }
+        Self { pid, start_time: None, scope: Scope::Below }
     }
 }
 
 impl From<i32> for Root {
     fn from(pid: i32) -> Self {
         Self::whole(pid)
+    }
+}
+
+impl From<(i32, u64)> for Root {
+    /// The process that began then (clock ticks since boot, as in [`ProcessStat`]) and all its descendants;
+    /// nobody, if it has ended and its number is another's.
+    fn from((pid, start_time): (i32, u64)) -> Self {
+        Self { start_time: Some(start_time), ..Self::whole(pid) }
     }
 }
 
@@ -196,7 +206,9 @@ impl<'a> Walker<'a> {
         let mut found = Vec::new();
         for &root in roots {
             let root: Root = root.into();
-            if let Some(stat) = read_if_exists(root.pid)? {
+            let is_it =
+                |stat: &ProcessStat| root.start_time.is_none_or(|began| began == stat.start_time);
+            if let Some(stat) = read_if_exists(root.pid)?.filter(is_it) {
                 found.push((root, stat.start_time));
             }
         }

@@ -8,7 +8,7 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
-use tutti_linux::proc::descendants;
+use tutti_linux::proc::{ProcessStat, descendants};
 use tutti_linux::signal::{
     Root, Traversal, Walk, WalkError, kill_forest, kill_tree, resume_forest, resume_tree,
     signal_forest, signal_tree, suspend_forest, suspend_tree,
@@ -164,6 +164,20 @@ fn a_kill_passes_over_what_it_may_not_signal() {
     assert!(matches!(error, WalkError::NotPermitted { .. }), "{error}");
     assert_eq!(state(other.pid()), 'Z', "its own is ended");
     assert!(pids.iter().all(|&pid| !matches!(state(pid), 'T' | 'Z' | '-')));
+}
+
+#[test]
+fn a_number_that_is_anothers_by_now_is_passed_over() {
+    let other = Launch::sh("sleep 1000; true").start(None);
+    tree(&other, 2);
+    let pid = other.pid();
+    let began = ProcessStat::read(pid).unwrap().start_time;
+    let was = (pid, began - 1);
+    assert_eq!(signal_forest(&[was], libc::SIGKILL).unwrap().processes, 0);
+    assert_eq!(kill_forest(&[was]).unwrap().processes, 0);
+    assert_eq!(suspend_forest(&[was], &walk(Traversal::AllAtOnce)).unwrap().signals, 0);
+    assert!(!matches!(state(pid), 'T' | 'Z' | '-'));
+    assert_eq!(kill_forest(&[(pid, began)]).unwrap().processes, 2);
 }
 
 #[test]

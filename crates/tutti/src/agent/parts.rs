@@ -23,6 +23,7 @@ use tutti_linux::proc::ProcessStat;
 use tutti_linux::signal::{
     Walk, WalkError, kill_forest, resume_forest_except, signal_forest, suspend_forest,
 };
+use tutti_linux::track::{Member, Seen};
 use tutti_wire::keeper::{StoppedPart, ToKeeper};
 use tutti_wire::limits::SUSPENDED_PROCESSES_MAX;
 use tutti_wire::report::Target;
@@ -116,17 +117,16 @@ impl Agent {
             }
             self.tell_of_stopped(task.0);
             done = all;
-            let pids: Vec<i32> = found.iter().map(|&(pid, _)| pid).collect();
             if self.is_frozen(task) {
-                signal_forest(&pids, SIGSTOP)?;
+                signal_forest(&found, SIGSTOP)?;
                 continue;
             }
-            let mut walk = walk_of_part(self.settings, pids.len());
+            let mut walk = walk_of_part(self.settings, found.len());
             let spent_ns = clock::monotonic_ns().saturating_sub(begun_ns);
             walk.deadline = walk.deadline.saturating_sub(Duration::from_nanos(spent_ns));
-            match suspend_forest(&pids, &walk) {
+            match suspend_forest(&found, &walk) {
                 Err(WalkError::Timeout { .. }) if self.is_frozen(task) => {
-                    signal_forest(&pids, SIGSTOP)?;
+                    signal_forest(&found, SIGSTOP)?;
                 }
                 other => drop(other?),
             }
@@ -144,9 +144,8 @@ impl Agent {
                 let job = self.job_of(task)?;
                 if job.is_frozen_at_switches() {
                     let others = job.all_stopped();
-                    let pids: Vec<i32> = found.iter().map(|&(pid, _)| pid).collect();
-                    let walk = walk_of_part(self.settings, pids.len());
-                    resume_forest_except(&pids, &others, &walk)?;
+                    let walk = walk_of_part(self.settings, found.len());
+                    resume_forest_except(&found, &others, &walk)?;
                 }
                 Ok(())
             }
@@ -160,8 +159,7 @@ impl Agent {
         signal: u8,
     ) -> Result<(), PartError> {
         let found = self.processes_of(target, task)?;
-        let pids: Vec<i32> = found.into_iter().map(|(pid, _)| pid).collect();
-        signal_forest(&pids, i32::from(signal))?;
+        signal_forest(&found, i32::from(signal))?;
         Ok(())
     }
 
@@ -200,18 +198,19 @@ impl Agent {
 
     /// Those that were there, and all that descends from them.
     fn kill_rest(&mut self, ending: &Ending) -> Result<(), PartError> {
-        let mut pids = BTreeSet::new();
+        let mut found = BTreeSet::new();
         for &(pid, start_time) in &ending.processes {
-            if name(pid).is_some_and(|(_, now)| now == start_time) {
-                pids.extend(self.tracker.subtree(ending.task, pid).iter().map(|it| it.pid));
+            let members = self.tracker.subtree(ending.task, pid);
+            if members.first().and_then(name) == Some((pid, start_time)) {
+                found.extend(members.iter().filter_map(name));
             }
         }
-        let pids: Vec<i32> = pids.into_iter().collect();
+        let found: Vec<Name> = found.into_iter().collect();
         if self.is_frozen(ending.task) {
             // Nobody there can make another.
-            signal_forest(&pids, SIGKILL)?;
+            signal_forest(&found, SIGKILL)?;
         } else {
-            kill_forest(&pids)?;
+            kill_forest(&found)?;
         }
         Ok(())
     }
@@ -243,7 +242,7 @@ impl Agent {
                 members
             }
         };
-        Ok(members.iter().filter_map(|member| name(member.pid)).collect())
+        Ok(members.iter().filter_map(name).collect())
     }
 
     /// A part with these processes is suspended from now on.
@@ -314,6 +313,9 @@ fn walk_of_part(settings: Settings, processes: usize) -> Walk {
     Walk { deadline: walk.deadline + looks.min(LOOKS_MAX), ..walk }
 }
 
-fn name(pid: i32) -> Option<Name> {
-    ProcessStat::read(pid).ok().map(|stat| (pid, stat.start_time))
+/// Nothing, if it has ended: its number may be that of another user's process by now, and root sends the signals.
+fn name(member: &Member) -> Option<Name> {
+    let stat = ProcessStat::read(member.pid).ok()?;
+    let seen = Seen { pid: stat.pid, parent: stat.ppid, born_ns: stat.born_ns() };
+    member.is(&seen).then_some((stat.pid, stat.start_time))
 }

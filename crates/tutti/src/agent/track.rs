@@ -21,7 +21,9 @@ use tutti_core::{JobId, Orphans, Rank};
 use tutti_linux::cgroup::processes_of;
 use tutti_linux::proc;
 use tutti_linux::track::events::{Drained, boot_ns};
-use tutti_linux::track::{self, Forest, Life, Member, Origin, ProcessEvent, ProcessEvents, Tally};
+use tutti_linux::track::{
+    self, Forest, Life, Member, Origin, ProcessEvent, ProcessEvents, Seen, Tally,
+};
 use tutti_wire::launch::Usage;
 
 /// Names a task on this node.
@@ -469,7 +471,11 @@ impl Tracker {
         self.bring_back(task);
         if let Some(place) = self.places.get(&task) {
             let known = self.forest.members(task);
-            self.forest.repair(task, &track::seen(&place.processes(&known)));
+            let seen = match place {
+                Place::Group(_) => seen_where_listed(|| place.processes(&known)),
+                Place::Minder(_) | Place::Trees(_) => track::seen(&place.processes(&known)),
+            };
+            self.forest.repair(task, &seen);
         }
     }
 
@@ -511,6 +517,15 @@ impl Tracker {
             _ => Vec::new(),
         }
     }
+}
+
+/// What `/proc` says of the processes of a list. One may end before it is looked at, and its number be that of
+/// another user's process then: that is not in the list when it is read again.
+fn seen_where_listed(list: impl Fn() -> Vec<i32>) -> Vec<Seen> {
+    let mut seen = track::seen(&list());
+    let still: BTreeSet<i32> = list().into_iter().collect();
+    seen.retain(|process| still.contains(&process.pid));
+    seen
 }
 
 /// Of which known process an event tells, if it is one.

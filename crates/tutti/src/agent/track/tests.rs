@@ -36,3 +36,14 @@ fn what_is_lost_when_events_overflow_is_found_by_a_look() {
     let sleep = line.trim().parse().unwrap();
     assert_eq!(known, [(root, None), (sleep, Some(root))]);
 }
+
+#[test]
+fn a_number_that_is_anothers_by_the_time_it_is_looked_at_is_no_members() {
+    let own = std::process::id().cast_signed();
+    let lists = std::cell::RefCell::new(vec![vec![own], vec![own]]);
+    let next = || lists.borrow_mut().pop().unwrap_or_default();
+    assert_eq!(seen_where_listed(next).len(), 1);
+    // As when it has left the list, and another has its number.
+    *lists.borrow_mut() = vec![Vec::new(), vec![own]];
+    assert!(seen_where_listed(next).is_empty());
+}
