@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::front::{
     Asked, FILE_LETTERS, JobOptions, check_launch, job_request, output_file, pattern_parser, submit,
 };
-use crate::output::print;
+use crate::output::{plain, print};
 use anyhow::Context;
 use clap::{Args, FromArgMatches};
 use serde_bytes::ByteBuf;
@@ -105,7 +105,7 @@ fn accepted(request: &JobRequest, job: JobId, waits: &str) -> String {
         text.push_str(&format!(", and queued: {waits}"));
     }
     if let Some(file) = output_file(&request.launch, job) {
-        text.push_str(&format!("\nits output goes to {file}"));
+        text.push_str(&format!("\nits output goes to {}", plain(&file)));
     }
     text.push('\n');
     text

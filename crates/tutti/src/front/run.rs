@@ -14,6 +14,7 @@ use crate::link::{Link, LinkError};
 use crate::output::{account, ended};
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_bytes::Bytes;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
@@ -85,6 +86,7 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
     let request = Request::Run(request);
     let mut controller = ask(connect_or_start()?, &request);
     // The controller is at work meanwhile.
+    have_descriptors();
     let target = pass_on_signals()?;
     // Whatever one that has ended had decided ended with it, before a task was started: those wait for us.
     let first = submission::answer(&mut controller);
@@ -116,6 +118,16 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         output_lost: false,
     };
     front.serve()
+}
+
+/// There is a connection for each node of the job, and a pipe for each rank: as many as may be had. What the tasks
+/// may have open is in the request already.
+fn have_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 fn ask(mut controller: Link, request: &Request) -> Link {

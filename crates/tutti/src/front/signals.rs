@@ -4,6 +4,7 @@
 //! a signal gets through even while the output stands still because nobody reads it.
 
 use super::start::connect;
+use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -64,16 +65,21 @@ pub(super) fn hold_signals() -> std::io::Result<()> {
 ///
 /// # Errors
 /// If the thread can't be started.
-pub(super) fn pass_on_signals() -> std::io::Result<SignalTarget> {
+pub(super) fn pass_on_signals() -> anyhow::Result<SignalTarget> {
     let set = passed_on();
     let target = SignalTarget::default();
     let for_thread = target.clone();
-    std::thread::Builder::new().name("signals".into()).stack_size(128 << 10).spawn(move || {
+    let thread = std::thread::Builder::new().name("signals".into()).stack_size(128 << 10);
+    let begun = thread.spawn(move || {
         let mut interrupts = 0;
         while let Ok(signal) = set.wait() {
             on_signal(&for_thread, signal, &mut interrupts);
         }
-    })?;
+    });
+    begun.context(
+        "tutti run cannot start a thread of its own; `ulimit -u` says how many processes and threads a user may \
+         have at once",
+    )?;
     Ok(target)
 }
 

@@ -1,6 +1,7 @@
 //! What a task finds when it starts.
 
 use crate::harness::{Instance, NOBODY, Running, eventually, status_of};
+use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -184,4 +185,15 @@ fn on_a_system_instance_each_users_job_is_that_users_alone() {
     assert!(!instance.dir.exists() || down.contains("is kept in"), "{down}{log}");
     assert!(!instance.dir.join("lock").exists());
     let _ = std::fs::remove_dir_all(&instance.dir);
+}
+
+/// It has connections of its own beside, also one for signals.
+#[test]
+fn a_low_limit_on_descriptors_is_the_tasks_and_not_the_front_ends() {
+    let instance = Instance::new().up();
+    let line = "ulimit -Sn 5; exec tutti run sh -c 'ulimit -Sn; exec sleep 1000'";
+    let running = Running::start(instance.shell_command(line));
+    running.wait_for("5\n");
+    running.signal(Signal::SIGTERM);
+    running.wait().expect(143);
 }
