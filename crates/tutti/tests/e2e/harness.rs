@@ -648,6 +648,10 @@ fn clear_away(instance: &Instance) {
     }
     let _ = fs::remove_dir_all(&instance.dir);
     let _ = fs::remove_dir_all(&instance.work);
+    if let Some(cluster) = &instance.cluster {
+        // The journal of a system's instance outlives it, and the name comes again with the process's number.
+        let _ = fs::remove_dir_all(format!("/var/lib/tutti-{cluster}"));
+    }
     let subtree = instance.subtree_path();
     if subtree.exists() {
         let _ = fs::write(subtree.join("cgroup.kill"), "1");
