@@ -8,9 +8,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 const PLACE: &str = "/dev/shm";
+
+/// The kernel dates files by its latest tick: by as much a file may seem older than it is. A tick is 10 ms at most.
+const TICK_MAX: Duration = Duration::from_millis(10);
 
 /// The shared memory files that these processes have mapped. Processes that are gone have none.
 #[must_use]
@@ -38,6 +41,7 @@ fn collect(maps: &Path, files: &mut BTreeSet<PathBuf>) {
 /// has mapped any more. Gives what was removed.
 #[must_use]
 pub fn remove_left(files: &BTreeSet<PathBuf>, uid: u32, since: SystemTime) -> Vec<PathBuf> {
+    let since = since.checked_sub(TICK_MAX).unwrap_or(since);
     let ours = |path: &&PathBuf| {
         path.parent() == Some(Path::new(PLACE))
             && fs::symlink_metadata(path).is_ok_and(|found| {
@@ -68,13 +72,13 @@ fn mapped_by_anybody() -> BTreeSet<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn only_what_is_ours_new_and_unused_is_removed() {
         let path = PathBuf::from(format!("{PLACE}/tutti-test-{}", std::process::id()));
-        let begin = SystemTime::now() - Duration::from_secs(1);
         fs::write(&path, "left").unwrap();
+        // As of a job that began since the tick before.
+        let begin = fs::metadata(&path).unwrap().created().unwrap() + Duration::from_millis(4);
         let files: BTreeSet<PathBuf> = [path.clone()].into();
         let uid = fs::metadata(&path).unwrap().uid();
         let later = SystemTime::now() + Duration::from_secs(60);
