@@ -1,7 +1,7 @@
 //! Jobs at once: the time of `k` jobs over `k` times the time of one, for MPI programs that want all
-//! processors.
+//! processors, as in table 1 of the process-tracking paper.
 
-use super::contend::{NOT_INSTALLED, median, micros, ms};
+use super::contend::{NOT_INSTALLED, median, median_f64, micros, ms};
 use super::figures::Figure;
 use super::progress;
 use super::scratch::Scratch;
@@ -19,21 +19,22 @@ pub(super) struct Level {
     level: u32,
     /// The median time until the last of them had ended; nothing without MPICH.
     median_us: Option<u64>,
-    /// That over `level` times the time at level 1.
+    /// The median of that over `level` times the time at level 1, just before and after it.
     ratio: Option<f64>,
 }
 
-/// Turns while jobs of one kind take them; the default of an instance.
-const QUANTUM: &str = "100ms";
+/// In turns of this length they may take so much longer than one after the other.
+const TURNS_OF_GOAL: &str = "1s";
+const RATIO_MAX: f64 = 1.01;
 
 pub(super) fn measure(
     own: &OwnInstance,
     scratch: &Scratch,
-    levels: &[u32],
+    (levels, turns): (&[u32], &str),
     length: Duration,
     repetitions: usize,
 ) -> anyhow::Result<Vec<Level>> {
-    own.set("quantum", QUANTUM)?;
+    own.set("quantum", turns)?;
     let mut table = Vec::new();
     for name in work::mpi_names() {
         progress(&format!("overhead: levels, {name}"));
@@ -47,38 +48,51 @@ pub(super) fn measure(
     Ok(table)
 }
 
-/// The levels alternate, so that each is measured at all times. Level 1 is always among them.
+/// Level 1 comes between all others, so that a machine that slowly gets faster or slower does not count.
 fn program(
     own: &OwnInstance,
     work: &Work,
     levels: &[u32],
     repetitions: usize,
 ) -> anyhow::Result<Vec<Level>> {
-    let mut levels = levels.to_vec();
-    levels.push(1);
-    levels.sort_unstable();
-    levels.dedup();
-    let mut samples = vec![Vec::new(); levels.len()];
+    let mut several: Vec<u32> = levels.iter().copied().filter(|&level| level > 1).collect();
+    several.sort_unstable();
+    several.dedup();
+    let mut alone = vec![work.together(own, 1)?];
+    let mut times = vec![Vec::new(); several.len()];
+    let mut ratios = vec![Vec::new(); several.len()];
     for _ in 0..repetitions {
-        for (&level, samples) in levels.iter().zip(&mut samples) {
-            samples.push(micros(work.together(own, level)?));
+        for (place, &level) in several.iter().enumerate() {
+            let before = alone.last().copied().unwrap_or_default();
+            let together = work.together(own, level)?;
+            let after = work.together(own, 1)?;
+            alone.push(after);
+            times[place].push(micros(together));
+            let one_by_one = (before + after) / 2 * level;
+            ratios[place].push(together.as_secs_f64() / one_by_one.as_secs_f64());
         }
     }
-    let alone = median(&mut samples[0]);
-    let lines = levels.iter().zip(&mut samples).map(|(&level, samples)| {
-        let median_us = median(samples);
-        Level {
-            program: work.name.clone(),
-            level,
-            median_us: Some(median_us),
-            ratio: Some(super::contend::ratio(median_us, alone * u64::from(level))),
-        }
-    });
-    Ok(lines.collect())
+    let mut alone: Vec<u64> = alone.into_iter().map(micros).collect();
+    let line = |level, times: &mut [u64], ratio| Level {
+        program: work.name.clone(),
+        level,
+        median_us: Some(median(times)),
+        ratio: Some(ratio),
+    };
+    let mut lines = vec![line(1, &mut alone, 1.0)];
+    for ((level, times), ratios) in several.into_iter().zip(&mut times).zip(&ratios) {
+        lines.push(line(level, times, rounded(median_f64(ratios))));
+    }
+    Ok(lines)
+}
+
+/// To thousandths.
+fn rounded(ratio: f64) -> f64 {
+    (ratio * 1000.0).round() / 1000.0
 }
 
 /// For people.
-pub(super) fn text(levels: &[Level]) -> String {
+pub(super) fn text(levels: &[Level], turns: &str) -> String {
     let mut table = Table::new(&[
         ("PROGRAM", Align::Left),
         ("JOBS AT ONCE", Align::Right),
@@ -96,22 +110,27 @@ pub(super) fn text(levels: &[Level]) -> String {
             _ => table.row([line.program.clone(), String::new(), NOT_INSTALLED.into()]),
         }
     }
-    format!("MPI programs on all processors, in turns of {QUANTUM}\n\n{}", table.render())
+    format!("MPI programs on all processors, in turns of {turns}\n\n{}", table.render())
 }
 
 /// One line a program for the table of figures.
-pub(super) fn figures(levels: &[Level]) -> Vec<Figure> {
+pub(super) fn figures(levels: &[Level], turns: &str) -> Vec<Figure> {
     let mut figures = Vec::new();
+    let has_goal = turns == TURNS_OF_GOAL;
+    let goal = format!("at most {RATIO_MAX:.2}");
     for name in work::mpi_names() {
-        let what = format!("MPI {name}, k at once over k x one");
+        let what = format!("MPI {name}, k at once in turns of {turns}, over k x one");
         let mut ratios = Vec::new();
+        let mut worst = 0.0_f64;
         for line in levels.iter().filter(|line| line.program == name && line.level > 1) {
             if let Some(ratio) = line.ratio {
                 ratios.push(format!("{}: {ratio:.3}", line.level));
+                worst = worst.max(ratio);
             }
         }
         figures.push(match ratios.is_empty() {
             true => Figure::missing(&what, "MPICH is not installed, or no level above 1", ""),
+            false if has_goal => Figure::goal(&what, ratios.join(", "), &goal, worst <= RATIO_MAX),
             false => Figure::shown(&what, ratios.join(", ")),
         });
     }

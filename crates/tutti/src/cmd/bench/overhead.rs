@@ -35,12 +35,17 @@ pub(super) struct OverheadArgs {
     #[arg(long, value_enum, default_value_t = Part::Both)]
     part: Part,
 
+    /// How long turns are where several jobs take them
+    #[arg(long, value_name = "TIME", default_value = TURNS)]
+    turns: String,
+
     /// How often slices are repeated; levels half as often [default: 7; quick: 1]
     #[arg(long, value_name = "N")]
     repetitions: Option<usize>,
 }
 
 const LEVELS: [u32; 4] = [1, 2, 3, 4];
+const TURNS: &str = "1s";
 const SLICES: [&str; 4] = ["1s", "100ms", "10ms", "2ms"];
 
 impl Default for OverheadArgs {
@@ -50,6 +55,7 @@ impl Default for OverheadArgs {
             levels: LEVELS.to_vec(),
             slices: SLICES.map(Into::into).to_vec(),
             part: Part::Both,
+            turns: TURNS.into(),
             repetitions: None,
         }
     }
@@ -73,6 +79,8 @@ pub(super) struct Report {
     /// by less.
     noise_percent: f64,
     slices: Vec<Slice>,
+    /// How long the turns of those were.
+    turns: String,
     levels: Vec<Level>,
 }
 
@@ -97,6 +105,7 @@ pub(super) fn measure(bench: &Bench, args: &OverheadArgs) -> anyhow::Result<Repo
         repetitions,
         noise_percent: 0.0,
         slices: Vec::new(),
+        turns: args.turns.clone(),
         levels: Vec::new(),
     };
     if args.part != Part::Levels {
@@ -119,9 +128,10 @@ pub(super) fn measure(bench: &Bench, args: &OverheadArgs) -> anyhow::Result<Repo
     }
     if args.part != Part::Slices {
         own.set("rows", &most.max(2).to_string())?;
-        let length = Duration::from_millis(if bench.quick { 300 } else { 1000 });
+        let length = Duration::from_millis(if bench.quick { 1000 } else { 2000 });
         let repetitions = repetitions.div_ceil(2);
-        report.levels = levels::measure(&own, &scratch, &args.levels, length, repetitions)?;
+        let wanted = (&args.levels[..], &args.turns[..]);
+        report.levels = levels::measure(&own, &scratch, wanted, length, repetitions)?;
     }
     own.end()?;
     Ok(report)
@@ -197,7 +207,7 @@ impl Report {
         }
         if !self.levels.is_empty() {
             print(if self.slices.is_empty() { "" } else { "\n" })?;
-            print(&levels::text(&self.levels))?;
+            print(&levels::text(&self.levels, &self.turns))?;
         }
         Ok(())
     }
@@ -232,7 +242,7 @@ impl Report {
     /// The lines of the table of figures.
     pub(super) fn figures(&self) -> Vec<Figure> {
         let mut figures: Vec<Figure> = self.slices.iter().map(|one| self.figure(one)).collect();
-        figures.extend(levels::figures(&self.levels));
+        figures.extend(levels::figures(&self.levels, &self.turns));
         figures
     }
 
