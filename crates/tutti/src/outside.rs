@@ -21,6 +21,13 @@ pub(crate) mod time {
         crate::calendar::local_week()
     }
 
+    /// What tells this start of the machine from others; nothing where the kernel does not say.
+    pub(crate) fn boot() -> u64 {
+        let id = tutti_linux::proc::boot_id().unwrap_or_default();
+        let digits: String = id.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        u64::from_str_radix(&digits, 16).unwrap_or_default()
+    }
+
     /// The number of this process.
     pub(crate) fn process_id() -> u32 {
         std::process::id()

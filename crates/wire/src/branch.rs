@@ -183,6 +183,9 @@ pub struct ClockReply {
     pub went: ClusterTime,
     /// How far off the parent's own cluster time may be.
     pub error: Nanos,
+    /// Which cluster time that is: another one once the controller's machine was started anew, whose clock may be
+    /// any other. What was measured of one says nothing of another, however near they are.
+    pub era: u64,
     /// Until when (cluster time) no node that has joined through the parent is taken for lost: so long may
     /// its jobs run if nothing more is heard. Zero where the parent does not know.
     pub lease: ClusterTime,

@@ -7,8 +7,10 @@
 //!
 //! The parent has learnt the time in the same way, and says how far off it may be itself: that is added.
 //! So the bound of each level holds for cluster time, and grows from level to level. An exchange with an
-//! earlier parent counts as well as one with the present one, unless what they say excludes each other:
-//! then cluster time is another, that of another controller.
+//! earlier parent counts as well as one with the present one, unless they say that they are of another
+//! cluster time, that of a controller whose machine was started anew. It may be so near the former that nothing
+//! else shows it, and the clock of that machine may go otherwise since. (What excludes each other is not of the
+//! same time either, whatever they say.)
 //!
 //! The switch thread reads the correction without a lock ([`ClusterClock`]); all else is here, and
 //! knows no clock itself ([`Estimator`]), so that tests can turn time as they like.
@@ -218,6 +220,8 @@ fn share(ns: u64, ppb: i64) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Estimator {
     samples: VecDeque<Sample>,
+    /// Which cluster time they are of.
+    era: u64,
     /// The one of them with the least error, now and until there is another: all errors grow alike.
     best: Option<Sample>,
     /// A quick exchange of long ago, for the drift.
@@ -233,6 +237,11 @@ pub(super) struct Estimator {
 }
 
 impl Estimator {
+    /// Which cluster time it knows.
+    pub(super) const fn era(&self) -> u64 {
+        self.era
+    }
+
     /// When the parent is to be asked.
     pub(super) const fn due_ns(&self) -> u64 {
         self.ask_at_ns
@@ -292,10 +301,9 @@ impl Estimator {
         self.answers = self.answers.saturating_add(1);
         self.unanswered = 0;
         self.unanswered_since_ns = None;
-        if self.is_excluded(&sample) {
-            self.samples.clear();
-            self.best = None;
-            self.anchor = None;
+        if reply.era != self.era || self.is_excluded(&sample) {
+            self.forget();
+            self.era = reply.era;
         }
         if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();
@@ -306,6 +314,12 @@ impl Estimator {
         let best = self.best?;
         let (base_ns, offset_ns) = (best.at_ns, best.offset_ns);
         Some(Correction { base_ns, offset_ns, drift_ppb: self.drift_ppb.unwrap_or(0) })
+    }
+
+    /// There is another cluster time, and how fast the clock goes that it is now by is not known.
+    fn forget(&mut self) {
+        self.samples.clear();
+        (self.best, self.anchor, self.drift_ppb) = (None, None, None);
     }
 
     fn uncertainty_ppb(&self) -> i64 {
@@ -387,8 +401,9 @@ mod tests {
             ClusterTime(u64::try_from(i128::from(own) + i128::from(ahead_ns) + faster).unwrap())
         };
         let came = cluster(own_ns + ways.0);
-        let (error, lease) = (Nanos::ZERO, ClusterTime(0));
-        let reply = ClockReply { asked_ns: own_ns, came, went: came, error, lease, system: None };
+        let (error, era, lease) = (Nanos::ZERO, 0, ClusterTime(0));
+        let reply =
+            ClockReply { asked_ns: own_ns, came, went: came, error, era, lease, system: None };
         (reply, own_ns + ways.0 + ways.1)
     }
 
@@ -458,8 +473,9 @@ mod tests {
                         }
                     };
                     let back = own(level, time + way.0 + way.1);
-                    let lease = ClusterTime(0);
-                    let reply = ClockReply { asked_ns, came, went: came, error, lease, system: None };
+                    let (era, lease) = (0, ClusterTime(0));
+                    let reply =
+                        ClockReply { asked_ns, came, went: came, error, era, lease, system: None };
                     let (estimator, clock) = &mut levels[level];
                     estimator.asked(asked_ns, ASK_EVERY_NS);
                     let _ = clock.correct(estimator.answered(&reply, back).unwrap());
@@ -519,6 +535,30 @@ mod tests {
         let (reply, later) = exchange(later, 7_000_000_000, 0, (900_000, 1_000_000));
         let correction = estimator.answered(&reply, later).unwrap();
         assert!(correction.at(later).0.abs_diff(true_time(later, 7_000_000_000, 0)) <= 50_001);
+    }
+
+    /// After half a minute without a word, a second clock differs from the first by less than drift explains.
+    #[test]
+    fn a_time_that_is_another_and_near_is_known_for_as_well_as_it_was_measured() {
+        let mut estimator = Estimator::default();
+        let clock = ClusterClock::default();
+        let mut own = 1 << 40;
+        for (era, ahead) in [(1, 5_000_000), (2, 14_000_000)] {
+            for _ in 0..3 {
+                estimator.asked(own, ASK_EVERY_NS);
+                let (reply, came) = exchange(own, ahead, 0, (200_000, 10_000));
+                let _ =
+                    clock.correct(estimator.answered(&ClockReply { era, ..reply }, came).unwrap());
+                own = came + 10_000_000;
+                let off = clock.at(own).0.abs_diff(true_time(own, ahead, 0));
+                let bound = estimator.error(own).unwrap().0;
+                assert!(off <= bound, "{off} ns off, {bound} said");
+            }
+            assert_eq!(estimator.era(), era);
+            own += 60_000_000_000;
+        }
+        let bound = estimator.error(own).unwrap().0;
+        assert!(bound > 12_000_000, "how fast the new one goes is not known: {bound} ns said");
     }
 
     #[test]

@@ -36,7 +36,7 @@ use super::system_clock::{BySystem, Untrusted};
 use super::tunnels::Tunnels;
 use crate::link::{Interest, Link, LinkError, Poller};
 use crate::membership::{self, Members, Membership};
-use crate::outside::time::{monotonic_ns, process_id};
+use crate::outside::time::{boot, monotonic_ns, process_id};
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
@@ -175,6 +175,8 @@ pub(super) struct Tree {
     next_tunnel: u64,
     clock: ClusterClock,
     estimator: Estimator,
+    /// On the controller's machine: which cluster time it has.
+    era: u64,
     /// Whether the controller's machine is to say what is known by its system's clock.
     source: ClockSource,
     /// What it has said, and what this machine's makes of it.
@@ -227,6 +229,7 @@ impl Tree {
             system: None,
             untrusted: None,
             estimator: Estimator::default(),
+            era: 0,
             told_error: Nanos::ZERO,
             heard: Vec::new(),
         };
@@ -282,6 +285,7 @@ impl Tree {
 
     /// On the controller's machine: cluster time is so far ahead of the clock that both have.
     pub(super) fn learn_time(&mut self, ahead_ns: u64) {
+        self.era = boot() ^ ahead_ns;
         if self.options.is_root() && self.clock.correct(Correction::ahead(ahead_ns)) {
             self.heard.push(Heard::ClockStepped);
         }

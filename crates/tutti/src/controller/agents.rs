@@ -225,6 +225,7 @@ impl Driver {
                     came: now,
                     went: now,
                     error: Nanos::ZERO,
+                    era: 0,
                     // Only the agent of this machine asks, if any, and it vouches for others itself.
                     lease: ClusterTime(0),
                     system: None,

@@ -41,6 +41,8 @@ pub(super) struct Machine {
     pub(super) address: String,
     /// Whether it has no power.
     pub(super) is_off: bool,
+    /// How often it has lost it.
+    pub(super) boots: u64,
     /// What a controller keeps for the next, where it is gone with the power.
     pub(super) former: Option<Former>,
     /// How many processors it has.
@@ -183,6 +185,7 @@ impl Machine {
         Self {
             clock,
             is_off: true,
+            boots: 0,
             former: None,
             processors,
             address: format!("{}:7716", name_of(index)),
@@ -203,6 +206,7 @@ impl Machine {
 
     /// The power is gone: nothing is left but what is on disk, and no clock goes on.
     pub(super) fn lose_power(&mut self) {
+        self.boots += 1;
         self.groups = BTreeMap::from([(root_group(), Rc::default())]);
         self.processes.clear();
         self.due_ns = None;

@@ -39,6 +39,11 @@ pub(crate) mod time {
             .unwrap_or_else(crate::calendar::local_week)
     }
 
+    /// No numbers that are near each other: more than that tells cluster times apart.
+    pub(crate) fn boot() -> u64 {
+        with_here(|machine, _| machine.boots.wrapping_mul(0x9e37_79b9_7f4a_7c15)).unwrap_or(0)
+    }
+
     pub(crate) fn process_id() -> u32 {
         if here().is_some() { 1 } else { std::process::id() }
     }

@@ -302,7 +302,7 @@ impl Tree {
         let now_ns = monotonic_ns();
         let Some(error) = self.time_error(now_ns) else { return };
         let (went, lease) = (self.clock.at(now_ns), self.vouches_until(now_ns));
-        let system = self.system_time();
+        let (system, era) = (self.system_time(), self.era());
         let (children, clock) = (&mut self.children, &self.clock);
         self.asking.retain(|child| {
             let Some(below) = children.get_mut(child) else { return false };
@@ -312,7 +312,7 @@ impl Tree {
             }
             if let Some((asked_ns, came_ns)) = below.asked_ns.take() {
                 let came = clock.at(came_ns).min(went);
-                let reply = ClockReply { asked_ns, came, went, error, lease, system };
+                let reply = ClockReply { asked_ns, came, went, error, era, lease, system };
                 below.neighbour.send(&ToBranch::Clock(reply));
             }
             false

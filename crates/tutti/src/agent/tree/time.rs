@@ -92,6 +92,11 @@ impl Tree {
         }
     }
 
+    /// Which cluster time is known here.
+    pub(super) fn era(&self) -> u64 {
+        if self.options.is_root() { self.era } else { self.estimator.era() }
+    }
+
     /// How far off cluster time may be here; `None` before anybody has said what time it is.
     pub(super) fn time_error(&self, now_ns: u64) -> Option<Nanos> {
         if self.options.is_root() {
