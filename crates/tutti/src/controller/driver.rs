@@ -389,6 +389,7 @@ impl Driver {
         self.active = now;
         self.core.apply(now, event, &mut actions);
         self.memory.journal.note(now, event, &actions, &self.core);
+        self.ask_disk_for(event);
         for action in actions.drain(..) {
             self.carry_out(action);
         }

@@ -6,17 +6,22 @@
 //!
 //! Nobody waits for that, so the disk is not asked each time: what happens in a second goes there together. So
 //! do new jobs that nobody has been promised to be there after a loss of power: their numbers must not be given
-//! once more while nodes still have them.
+//! once more while nodes still have them; and what somebody has set or asked for, since he was told that it is
+//! done. All else that happens may wait longer ([`patience`]), and comes to disk with that, or by itself.
 
 use super::agents::NodeEntry;
 use super::driver::Driver;
 use std::collections::VecDeque;
-use tutti_core::{ClusterTime, JobId, LaunchId, Nanos, NodeId};
+use tutti_core::{ClusterTime, Event, JobId, LaunchId, Nanos, NodeId};
 use tutti_journal::Number;
 use tutti_wire::tree::ToAgent;
 
 /// How long beginnings and ends gather.
 const GATHER: Nanos = Nanos::from_secs(1);
+
+/// The same for what nodes say again, or what can be found out again: so that time, which goes on after the last entry
+/// that is there, does not go back by more than that and the age of that entry.
+const GATHER_LONGER: Nanos = Nanos::from_secs(10);
 
 /// Jobs that have ended, of which nodes still know.
 #[derive(Debug)]
@@ -69,9 +74,18 @@ impl Driver {
         self.ask_disk_soon();
     }
 
-    /// What is noted now is to be on disk before long.
+    /// What is noted now is to be on disk before long, though nobody waits for it.
     pub(super) fn ask_disk_soon(&mut self) {
-        self.forgetting.due = self.forgetting.due.min(self.now() + GATHER);
+        self.ask_disk_within(GATHER);
+    }
+
+    /// The same for an event.
+    pub(super) fn ask_disk_for(&mut self, event: &Event) {
+        self.ask_disk_within(patience(event));
+    }
+
+    fn ask_disk_within(&mut self, patience: Nanos) {
+        self.forgetting.due = self.forgetting.due.min(self.now() + patience);
     }
 
     /// Asks the disk, when it is time to; to be called when all is stored that is to be there.
@@ -104,6 +118,50 @@ impl Driver {
                 self.tell_node(node, ToAgent::Forget { launch });
             }
         }
+    }
+}
+
+/// How long what has happened may wait until it is brought to disk.
+const fn patience(event: &Event) -> Nanos {
+    match event {
+        // Somebody was told that it is done.
+        Event::SetParams { .. }
+        | Event::SetClass { .. }
+        | Event::ForgetClass { .. }
+        | Event::SetPeriod { .. }
+        | Event::SetCircuits { .. }
+        | Event::SetBank { .. }
+        | Event::SetAccess { .. }
+        | Event::SetNodeSet { .. }
+        | Event::SetDrained { .. }
+        | Event::NodeRemoved { .. }
+        | Event::NodeMeasured { .. }
+        | Event::Cancel { .. }
+        | Event::Suspend { .. }
+        | Event::Resume { .. } => GATHER,
+        // Jobs that begin and end are noted by themselves, and have the disk asked then.
+        Event::Submit { .. }
+        | Event::JobsEnded { .. }
+        | Event::TasksEnded { .. }
+        | Event::JobCleared { .. }
+        | Event::FrontEndLost { .. }
+        | Event::MovedOut { .. }
+        | Event::MovedIn { .. }
+        // A signal was sent, and leaves nothing.
+        | Event::Signal { .. }
+        // Nodes say again what they have, and who is there shows.
+        | Event::NodeJoined { .. }
+        | Event::NodeOutOfReach { .. }
+        | Event::NodeLost { .. }
+        | Event::NodeLoad { .. }
+        | Event::Foreign { .. }
+        | Event::Held { .. }
+        // The next controller does that, too.
+        | Event::Began
+        | Event::Forgot { .. }
+        | Event::Calendar { .. }
+        | Event::Tick
+        | Event::ShutDown => GATHER_LONGER,
     }
 }
 

@@ -99,4 +99,6 @@ fn numbers(script: &Script) -> String {
 }
 
 #[cfg(test)]
+mod power;
+#[cfg(test)]
 mod tests;

@@ -203,7 +203,7 @@ fn worlds_of_other_seeds_are_others() {
 }
 
 /// One machine, on which these things happen at these moments, in milliseconds.
-fn told(acts: Vec<(u64, Act)>) -> Script {
+pub(super) fn told(acts: Vec<(u64, Act)>) -> Script {
     let timed = acts.into_iter().enumerate();
     let timed = timed.map(|(number, (at_ms, act))| Timed { number, at_ns: at_ms * 1_000_000, act });
     let (acts, calm_ns) = (timed.collect(), 3 * SEC);
