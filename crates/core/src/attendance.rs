@@ -113,6 +113,15 @@ impl Core {
         self.leave_out(job);
         self.nodes.doubt();
         self.open_or_close_all(now);
+    }
+
+    /// None of the nodes that are up is in reach yet. All in one: if they were so one after the other, the others
+    /// would be given meanwhile what the first are not.
+    pub(crate) fn miss_all(&mut self, now: ClusterTime) {
+        for node in self.nodes.up().map(|(id, _)| id).collect::<Vec<NodeId>>() {
+            self.nodes.set_away(node, true);
+        }
+        self.open_or_close_all(now);
         self.after_missed(now);
     }
 

@@ -204,7 +204,7 @@ impl Core {
             Event::SetCircuits { name, circuits } => self.circuits.set(name, *circuits),
             Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
             Event::SetAccess { grantee, origin } => self.on_set_access(*grantee, origin.as_ref()),
-            Event::Began => self.stopping = false,
+            Event::Began => self.on_began(now),
             Event::ShutDown => self.on_shut_down(now, actions),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
@@ -219,6 +219,12 @@ impl Core {
         }
         self.publish(now, actions);
         self.ask_to_wake(now, actions);
+    }
+
+    /// What an earlier driver was told to end has ended, and none of its nodes is in reach yet.
+    fn on_began(&mut self, now: ClusterTime) {
+        self.stopping = false;
+        self.miss_all(now);
     }
 
     /// Seats jobs as their turn in the queue comes.

@@ -27,7 +27,7 @@ pub enum Event {
     },
     /// The machine with the journal has lost its power, or its disk was full: what happened last may not be known,
     /// and nodes that are out of reach may run what was launched then. No job begins before each of them is back or
-    /// lost. Sent by the driver at its beginning, when it has said which nodes are out of reach.
+    /// lost. Sent by the driver at its very beginning: `Began` follows, with which they are.
     Forgot {
         /// Up to this number, jobs may be known to nodes.
         job: JobId,
@@ -220,7 +220,8 @@ pub enum Event {
         /// From where; `None`: he is not listed any more.
         origin: Option<Origin>,
     },
-    /// A driver begins, with what an earlier one left: if that was told to end the instance, it has.
+    /// A driver begins, with what an earlier one left: if that was told to end the instance, it has; and all nodes
+    /// are out of reach, those that were lost excepted: `NodeJoined` or `NodeLost` follows for each.
     Began,
     /// The instance is to end: no job is accepted any more, and all are ended.
     ShutDown,

@@ -104,12 +104,43 @@ fn after_a_loss_of_power_no_job_begins_before_all_nodes_are_back_or_lost() {
     c.event(Event::NodeOutOfReach { node: NodeId(2) });
     let other = c.submit(job(1));
     assert!(is_running(&c, other));
-    // Nobody is waited for where all are there.
-    c.forget(9);
-    (0..3).for_each(|node| c.join(node, 2));
-    c.event(Event::Forgot { job: tutti_core::JobId(9) });
+    // Nobody is waited for where all were lost.
+    (0..3).for_each(|node| c.lose(node));
+    c.forget(19);
+    c.join(0, 2);
     let last = c.submit(job(1));
     assert!(is_running(&c, last));
+}
+
+#[test]
+fn after_a_loss_of_power_no_job_begins_before_it_is_said_who_is_out_of_reach() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    c.event(Event::SetParams { params: crate::cluster::params(&[("rows", 1)]) });
+    let ends = c.submit(job(4));
+    let waits = c.submit(job(1));
+    c.event(Event::Forgot { job: JobId(7) });
+    c.finish(ends);
+    c.join(2, 2);
+    assert!(!is_running(&c, waits), "nodes 0 and 1 may run it");
+    c.event(Event::Began);
+    for node in [0, 1] {
+        assert!(!is_running(&c, waits), "node {node} may run it");
+        c.join(node, 2);
+    }
+    assert!(!is_running(&c, waits), "node 2 may run it");
+    c.lose(2);
+    assert!(is_running(&c, waits));
+}
+
+#[test]
+fn who_begins_gives_nothing_to_nodes_that_are_not_there_yet() {
+    let mut c = Cluster::with_nodes(&[2, 2]);
+    c.event(Event::Began);
+    let waits = c.submit(job(1));
+    assert!(!is_running(&c, waits));
+    c.join(1, 2);
+    assert!(is_running(&c, waits));
+    assert_eq!(nodes(&c, waits), [1]);
 }
 
 #[test]

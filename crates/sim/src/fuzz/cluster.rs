@@ -179,11 +179,8 @@ impl Cluster {
     /// The machine with the journal has lost its power: all nodes are out of reach at first.
     pub fn forget(&mut self, job: u64) {
         self.spent = self.spent.max(job);
-        let up: Vec<NodeId> = self.core.nodes().filter(|it| it.up).map(|it| it.id).collect();
-        for node in up {
-            self.event(Event::NodeOutOfReach { node });
-        }
         self.event(Event::Forgot { job: JobId(job) });
+        self.event(Event::Began);
     }
 
     /// Submits and gives the number, if it was accepted.

@@ -50,25 +50,25 @@ impl Driver {
         entry.missed = Some(Missed { away_at: now + MOMENT, lost_at });
     }
 
-    /// A controller that takes over has none of its nodes in reach yet: nothing is placed before they are.
+    /// A controller that takes over has none of its nodes in reach yet, which its core knows.
     pub(super) fn miss_nodes(&mut self) {
         let up: Vec<NodeId> =
             self.core.nodes().filter(|view| view.up).map(|view| view.id).collect();
         for node in up {
             self.miss(node);
-            self.tell_away(node);
+            if let Some(missed) = self.nodes.get_mut(&node).and_then(|it| it.missed.as_mut()) {
+                missed.away_at = ClusterTime::NEVER;
+            }
         }
     }
 
     /// Nodes that were lost may have joined since, under a controller whose journal took nothing in, and run what
     /// it has launched there. So they are to be back or lost once more.
-    pub(super) fn miss_lost_nodes(&mut self) {
+    pub(super) fn regain_lost_nodes(&mut self) {
         let lost = self.core.nodes().filter(|view| !view.up);
         let lost: Vec<(NodeId, NodeSpec)> = lost.map(|view| (view.id, view.spec.clone())).collect();
         for (node, spec) in lost {
             self.apply(&Event::NodeJoined { node, spec });
-            self.miss(node);
-            self.tell_away(node);
         }
     }
 

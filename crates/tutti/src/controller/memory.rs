@@ -158,16 +158,17 @@ impl Driver {
         );
         // What it knows it may say only when that is on disk.
         self.memory.journal.want_on_disk();
-        self.miss_nodes();
-        self.apply(&Event::Began);
         if !ended_well && (is_first || self.memory.has_gap) {
-            // What was accepted and launched last may have been forgotten, and nodes may have it.
+            // What was accepted and launched last may have been forgotten, and nodes may have it. Before anything else:
+            // whatever happens may be a cause for a job to begin.
             let spent = self.core.jobs_made().saturating_add(NUMBERS_LEFT_OUT);
             self.apply(&Event::Forgot { job: JobId(spent) });
         }
         if !ended_well && self.memory.has_gap {
-            self.miss_lost_nodes();
+            self.regain_lost_nodes();
         }
+        self.apply(&Event::Began);
+        self.miss_nodes();
         if ended_well {
             // It told all agents to end.
             for node in self.nodes.keys().copied().collect::<Vec<_>>() {
