@@ -402,7 +402,7 @@ impl Driver {
         entry.residue = None;
         self.note_keeper(node);
         if is_here {
-            self.count_anew();
+            self.count_anew(node);
         }
         let (up, away) = self.is_back(node, &join);
         let Join { spec, held, .. } = join;

@@ -5,6 +5,9 @@
 //! `agent/tree/lease.rs`). So it is lost, and its jobs may run elsewhere, when that lease is over, and a
 //! margin with it (`core/src/lease.rs`). Until then nothing new is placed there, unless it is back within a moment.
 //!
+//! The node on the controller's machine is not lost by time: its lease has no end, so its jobs run on there while its
+//! agent stands still. Nobody waits for that longer than for the agent, without which no other node is in reach.
+//!
 //! What began to count before the agent of this machine (re)joined counts from then: it vouches for the
 //! others, and did so also while there was no controller.
 
@@ -72,10 +75,12 @@ impl Driver {
         }
     }
 
-    /// The agent of this machine has joined: it has vouched for nodes up to now.
-    pub(super) fn count_anew(&mut self) {
+    /// The agent of this machine has joined: it has vouched for nodes up to now. One on which the controller was before
+    /// is a node like others.
+    pub(super) fn count_anew(&mut self, here: NodeId) {
         let now = self.now();
-        for entry in self.nodes.values_mut() {
+        for (&node, entry) in &mut self.nodes {
+            entry.is_here = node == here;
             if let Some(missed) = &mut entry.missed {
                 missed.lost_at = missed.lost_at.max(self.core.lost_at(now, entry.joined));
             }
@@ -94,12 +99,22 @@ impl Driver {
             entry.missed.filter(|missed| missed.due() <= now).map(|missed| (node, missed))
         };
         for (node, missed) in self.nodes.iter().filter_map(due).collect::<Vec<_>>() {
-            if missed.lost_at <= now {
-                self.on_node_lost(node);
-            } else {
+            if missed.lost_at > now {
                 self.tell_away(node);
+            } else if !self.waits_on(now, node) {
+                self.on_node_lost(node);
             }
         }
+    }
+
+    /// Whether a node is waited for though its lease would be over: it is on this machine, and somebody starts its
+    /// agent again.
+    fn waits_on(&mut self, now: ClusterTime, node: NodeId) -> bool {
+        let is_abandoned = self.is_abandoned();
+        let Some(entry) = self.nodes.get_mut(&node) else { return false };
+        let lost_at = self.core.lost_at(now, entry.joined);
+        let missed = entry.missed.as_mut().filter(|_| entry.is_here && !is_abandoned);
+        missed.map(|missed| missed.lost_at = lost_at).is_some()
     }
 
     fn tell_away(&mut self, node: NodeId) {

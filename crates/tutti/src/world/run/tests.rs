@@ -37,7 +37,8 @@ const NEW: u64 = 200;
 /// when its machine had been restarted, and then the controller; an answer that was seconds under way, from which the
 /// time was taken for better known than it was; two agents of a machine that began at the same nanosecond; cluster time
 /// after a restart of the controller's machine that was near what it had been before; a job that began while the controller after a loss of power said one by one
-/// which nodes are out of reach, beside itself as the one before had launched it.
+/// which nodes are out of reach, beside itself as the one before had launched it; an agent of the
+/// controller's machine that stood still until its node was lost.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -73,6 +74,7 @@ const FOUND: &[u64] = &[
     12_022_311,
     12_007_417,
     12_012_021,
+    13_015_737,
 ];
 
 /// The same for clusters of some size in a calm time.
@@ -211,6 +213,34 @@ pub(super) fn told(acts: Vec<(u64, Act)>) -> Script {
     let timed = timed.map(|(number, (at_ms, act))| Timed { number, at_ns: at_ms * 1_000_000, act });
     let (acts, calm_ns) = (timed.collect(), 3 * SEC);
     Script { machines: 1, params: Vec::new(), making_way: None, acts, calm_ns, ..Script::of(1) }
+}
+
+/// The agent of the controller's machine stands still, and nobody suspends what runs there: its lease has no end.
+#[test]
+fn the_controllers_own_node_is_not_lost_while_its_agent_stands_still() {
+    let plan = Plan {
+        tasks: 1,
+        life_ms: 60_000,
+        lines: 0,
+        code: 0,
+        class: "production",
+        on_node_loss: OnNodeLoss::Requeue,
+        is_attached: false,
+        nodes: None,
+    };
+    let script = told(vec![
+        (1_000, Act::Submit(plan)),
+        (2_000, Act::Stop(HEAD, Daemon::Agent, 45_000_000_000)),
+        (2_100, Act::Crash(HEAD, Daemon::Controller, 10_000_000)),
+    ]);
+    let mut world = World::new(Script { machines: 2, calm_ns: 50 * SEC, ..script }, false);
+    world.prepare();
+    world.run_until(40 * SEC);
+    let lost: Vec<_> = world.controller().unwrap().core().lost_nodes().collect();
+    assert_eq!(lost.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n1"]);
+    come_to_an_end(&mut world);
+    crate::world::machine::leave();
+    assert!(world.wrong.is_empty(), "{:#?}", world.wrong);
 }
 
 /// A task runs to its end while there is no controller, and then its keeper ends. The next controller hears that there
