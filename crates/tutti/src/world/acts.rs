@@ -1,6 +1,6 @@
 //! Carrying out what a script says.
 
-use super::engine::{What, World};
+use super::engine::{HEAD, What, World};
 use super::machine::{Daemon, machine, name_of};
 use super::script::{Act, CLASSES};
 use tutti_core::ClassName;
@@ -9,6 +9,11 @@ use tutti_wire::report::Target;
 
 /// By how much a clock goes otherwise when it is warmer, in thousand-millionths.
 const DRIFT_PPB: i64 = 1_000;
+
+/// So long agent and keeper of a machine are both stopped at most: less than the controller waits beyond a lease
+/// (`core/src/lease.rs`). If nobody is there to suspend tasks, they run on, and nothing is promised. The controller's
+/// own machine has no lease that could end.
+const BOTH_STOPPED_NS: u64 = 1_000_000_000;
 
 fn target(job: tutti_core::JobId) -> Target {
     Target { job, rank: None, pid: None }
@@ -63,6 +68,7 @@ impl World {
                 }
             }
             Act::Stop(site, daemon, for_ns) => {
+                let for_ns = for_ns.min(self.may_stop_ns(site, daemon));
                 let seat = self.seat(site, daemon);
                 seat.stopped_until_ns = seat.stopped_until_ns.max(now_ns + for_ns);
             }
@@ -95,6 +101,17 @@ impl World {
             Act::Latency(least, more) => self.network.latency_ns = (least, more),
         }
         self.wake_users();
+    }
+
+    /// How long a daemon may be stopped now.
+    fn may_stop_ns(&mut self, site: usize, daemon: Daemon) -> u64 {
+        let other = match daemon {
+            Daemon::Agent => Daemon::Keeper,
+            Daemon::Keeper => Daemon::Agent,
+            Daemon::Controller => return u64::MAX,
+        };
+        let is_alone = site != HEAD && self.seat(site, other).stopped_until_ns > self.now_ns;
+        if is_alone { BOTH_STOPPED_NS } else { u64::MAX }
     }
 
     /// When the disk takes everything again, what it has missed is there a little later.
