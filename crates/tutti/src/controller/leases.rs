@@ -5,11 +5,10 @@
 //! `agent/tree/lease.rs`). So it is lost, and its jobs may run elsewhere, when that lease is over, and a
 //! margin with it (`core/src/lease.rs`). Until then nothing new is placed there, unless it is back within a moment.
 //!
-//! The node on the controller's machine is not lost by time: its lease has no end, so its jobs run on there while its
-//! agent stands still. Nobody waits for that longer than for the agent, without which no other node is in reach.
-//!
 //! What began to count before the agent of this machine (re)joined counts from then: it vouches for the
-//! others, and did so also while there was no controller.
+//! others, and did so also while there was no controller. So nobody is lost before it has joined, as long as somebody
+//! starts it again: it may stand still, and then vouch for whoever is still connected to it. Nor does its own node
+//! have a lease that could end. Nobody waits for that longer than for the agent, without which no node is in reach.
 
 use super::agents::NodeEntry;
 use super::driver::Driver;
@@ -101,20 +100,25 @@ impl Driver {
         for (node, missed) in self.nodes.iter().filter_map(due).collect::<Vec<_>>() {
             if missed.lost_at > now {
                 self.tell_away(node);
-            } else if !self.waits_on(now, node) {
+            } else if self.waits_for_own_agent() {
+                self.wait_longer(now, node);
+            } else {
                 self.on_node_lost(node);
             }
         }
     }
 
-    /// Whether a node is waited for though its lease would be over: it is on this machine, and somebody starts its
-    /// agent again.
-    fn waits_on(&mut self, now: ClusterTime, node: NodeId) -> bool {
-        let is_abandoned = self.is_abandoned();
-        let Some(entry) = self.nodes.get_mut(&node) else { return false };
-        let lost_at = self.core.lost_at(now, entry.joined);
-        let missed = entry.missed.as_mut().filter(|_| entry.is_here && !is_abandoned);
-        missed.map(|missed| missed.lost_at = lost_at).is_some()
+    /// Whether the agent of this machine is not there, and somebody starts it again.
+    fn waits_for_own_agent(&self) -> bool {
+        let is_own = |entry: &NodeEntry| entry.is_here && entry.missed.is_some();
+        !self.is_abandoned() && self.nodes.values().any(is_own)
+    }
+
+    fn wait_longer(&mut self, now: ClusterTime, node: NodeId) {
+        let Some(entry) = self.nodes.get_mut(&node) else { return };
+        if let Some(missed) = &mut entry.missed {
+            missed.lost_at = self.core.lost_at(now, entry.joined);
+        }
     }
 
     fn tell_away(&mut self, node: NodeId) {

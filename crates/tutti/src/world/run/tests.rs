@@ -36,9 +36,11 @@ const NEW: u64 = 200;
 /// was launched again since its node had another keeper than was known; a part of a job that had ended and was begun again
 /// when its machine had been restarted, and then the controller; an answer that was seconds under way, from which the
 /// time was taken for better known than it was; two agents of a machine that began at the same nanosecond; cluster time
-/// after a restart of the controller's machine that was near what it had been before; a job that began while the controller after a loss of power said one by one
-/// which nodes are out of reach, beside itself as the one before had launched it; an agent of the
-/// controller's machine that stood still until its node was lost.
+/// after a restart of the controller's machine that was near what it had been before; a job that began while the
+/// controller after a loss of power said one by one which nodes are out of reach, beside itself as the one before had
+/// launched it; an agent of the controller's machine that stood still until its node was lost, or another one, for
+/// which it vouched when it went on; tasks of a launch that were taken for those of a later one, or of one
+/// that was known to somebody after a loss of power, by the world itself.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -75,6 +77,8 @@ const FOUND: &[u64] = &[
     12_007_417,
     12_012_021,
     13_015_737,
+    13_016_903,
+    13_016_004,
 ];
 
 /// The same for clusters of some size in a calm time.
@@ -215,9 +219,10 @@ pub(super) fn told(acts: Vec<(u64, Act)>) -> Script {
     Script { machines: 1, params: Vec::new(), making_way: None, acts, calm_ns, ..Script::of(1) }
 }
 
-/// The agent of the controller's machine stands still, and nobody suspends what runs there: its lease has no end.
+/// The agent of the controller's machine stands still, and nobody suspends what runs there: its lease has no end. When
+/// it goes on it vouches for others.
 #[test]
-fn the_controllers_own_node_is_not_lost_while_its_agent_stands_still() {
+fn no_node_is_lost_while_the_agent_of_the_controllers_machine_stands_still() {
     let plan = Plan {
         tasks: 1,
         life_ms: 60_000,
@@ -236,8 +241,7 @@ fn the_controllers_own_node_is_not_lost_while_its_agent_stands_still() {
     let mut world = World::new(Script { machines: 2, calm_ns: 50 * SEC, ..script }, false);
     world.prepare();
     world.run_until(40 * SEC);
-    let lost: Vec<_> = world.controller().unwrap().core().lost_nodes().collect();
-    assert_eq!(lost.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n1"]);
+    assert_eq!(world.controller().unwrap().core().lost_nodes().count(), 0);
     come_to_an_end(&mut world);
     crate::world::machine::leave();
     assert!(world.wrong.is_empty(), "{:#?}", world.wrong);
