@@ -2,7 +2,7 @@
 //! what must hold when all has come to an end.
 
 use super::engine::{HEAD, World};
-use super::machine::{Daemon, at, machine, root_group};
+use super::machine::{Daemon, Ran, at, machine, root_group};
 use super::process::Process;
 use crate::{controller, keeper};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,12 +54,6 @@ impl Running {
     }
 }
 
-/// Whether a task of the job has run to its end by itself on this machine.
-fn has_finished(site: usize, job: JobId) -> bool {
-    let tasks = (job, Rank(0))..=(job, Rank(u32::MAX));
-    machine(site, |machine| machine.finished.range(tasks).next().is_some())
-}
-
 impl World {
     /// No task runs twice at a time (5): what was queued again begins only where the former can't go on. Nor
     /// does any task of a launch run beside one of another launch of the job.
@@ -102,18 +96,33 @@ impl World {
             };
             let is_latest =
                 |launch: &&LaunchId| self.launches.is_latest(**launch) || !requeues(launch.job);
-            let gone = before.iter().filter(is_gone).filter(is_latest).map(|launch| launch.job);
-            let gone = gone.filter(|job| controller.ended(*job).is_some());
+            let gone = before.iter().filter(is_gone).filter(is_latest);
+            let gone = gone.filter(|launch| controller.ended(launch.job).is_some());
             let (disk, now_ns) = (&self.disk, self.now_ns);
             let wrong: Vec<String> = gone
-                .filter(|job| disk.lacks_the_end_of(*job) && has_finished(site, *job))
-                .map(|job| {
+                .filter(|launch| {
+                    disk.lacks_the_end_of(launch.job) && self.has_finished(site, **launch)
+                })
+                .map(|LaunchId { job, .. }| {
                     format!("n{site} forgets job {job} before its end is on disk, at {now_ns}")
                 })
                 .collect();
             self.wrong.extend(wrong);
         }
         self.sites[site].held = held;
+    }
+
+    /// Whether a task of a launch has run to its end by itself on this machine. One that was forgotten with the power
+    /// is to be ended, whatever it has done: who was told of its end would not know what that is.
+    fn has_finished(&self, site: usize, launch: LaunchId) -> bool {
+        let tasks = (launch.job, Rank(0))..=(launch.job, Rank(u32::MAX));
+        let is_of_it = |ran: &Ran| {
+            ran.launch.is_none_or(|number| number == launch.number)
+                && !self.is_forgotten(ran.began_ns)
+        };
+        machine(site, |machine| {
+            machine.finished.range(tasks).any(|(_, ran)| ran.iter().any(is_of_it))
+        })
     }
 
     /// A job is launched again only when something of its launch before may have been lost (5).
@@ -261,8 +270,8 @@ impl World {
                 let of = |site| machine(site, |it| it.finished.get(&(job, Rank(rank))).cloned());
                 let all = (0..self.sites.len()).filter_map(of).flatten();
                 // So may be the launch, of which the end is told to a controller that does not know of it.
-                all.filter(|(began, ended)| {
-                    !self.is_forgotten(*began) && !self.is_forgotten(*ended)
+                all.filter(|ran| {
+                    !self.is_forgotten(ran.began_ns) && !self.is_forgotten(ran.ended_ns)
                 })
                 .count()
             };

@@ -34,6 +34,15 @@ pub(super) struct Group {
     pub(super) yields: Cell<bool>,
 }
 
+/// A task has run to its end by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ran {
+    /// In which launch of its job, if that is known.
+    pub(super) launch: Option<u32>,
+    pub(super) began_ns: u64,
+    pub(super) ended_ns: u64,
+}
+
 /// See the head of the file.
 pub(super) struct Machine {
     pub(super) clock: Clock,
@@ -67,8 +76,8 @@ pub(super) struct Machine {
     pub(super) changed: bool,
     /// What must never be, and was.
     pub(super) wrong: Vec<String>,
-    /// Tasks that have run to their end by themselves, when each began, and when it ended.
-    pub(super) finished: BTreeMap<(JobId, Rank), Vec<(u64, u64)>>,
+    /// Tasks that have run to their end by themselves.
+    pub(super) finished: BTreeMap<(JobId, Rank), Vec<Ran>>,
 }
 
 /// Somebody begins a connection with another machine.
@@ -287,7 +296,9 @@ impl Machine {
                 Some(end) => {
                     if matches!(end, End::Exit(_)) {
                         let task = (process.job, process.rank);
-                        self.finished.entry(task).or_default().push((process.began_ns, now_ns));
+                        let Process { launch, began_ns, .. } = *process;
+                        let ran = Ran { launch, began_ns, ended_ns: now_ns };
+                        self.finished.entry(task).or_default().push(ran);
                     }
                     let (rank, job) = (process.rank, process.job);
                     super::remark(format_args!("rank {rank} of job {job} ends: {end:?}"));
