@@ -28,7 +28,8 @@ const JOB: Plan = Plan {
     nodes: None,
 };
 
-/// Two jobs, of which the second is suspended, and a class of no use; and the power goes at that moment, for a tenth of a second.
+/// Two jobs, of which the second is suspended, and a class of no use; and the power goes at that moment, for a tenth
+/// of a second.
 fn losing_power(seed: u64, lost_ms: u64) -> World {
     let acts = vec![
         (300, Act::Submit(JOB)),

@@ -38,9 +38,9 @@ const NEW: u64 = 200;
 /// time was taken for better known than it was; two agents of a machine that began at the same nanosecond; cluster time
 /// after a restart of the controller's machine that was near what it had been before; a job that began while the
 /// controller after a loss of power said one by one which nodes are out of reach, beside itself as the one before had
-/// launched it; an agent of the controller's machine that stood still until its node was lost, or another one, for
-/// which it vouched when it went on; tasks of a launch that were taken for those of a later one, or of one
-/// that was known to somebody after a loss of power, by the world itself.
+/// launched it; agent and keeper of a node that stood still at once; an agent of the controller's machine that stood
+/// still until its node was lost, or another one, for which it vouched when it went on; tasks of a launch that were taken
+/// for those of a later one, or of one that was known to somebody after a loss of power, by the world itself.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -76,6 +76,7 @@ const FOUND: &[u64] = &[
     12_022_311,
     12_007_417,
     12_012_021,
+    13_007_327,
     13_015_737,
     13_016_903,
     13_016_004,
