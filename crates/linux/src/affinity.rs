@@ -1,5 +1,7 @@
 //! Binding processes that run already to processors.
 
+use crate::pidfd::Held;
+use crate::proc::ProcessStat;
 use crate::spawn::mask_of;
 use crate::{Error, Result, proc};
 
@@ -34,9 +36,30 @@ pub fn bind(pid: i32, processors: &[u32]) -> Result<()> {
     }
 }
 
+/// As [`bind`], for a process that is held. `false` if it has ended: who has its number then may use the
+/// processors of its own parent.
+///
+/// # Errors
+/// As [`bind`].
+pub fn bind_held(process: &Held, processors: &[u32]) -> Result<bool> {
+    let bound = bind(process.pid(), processors);
+    if !process.has_ended() {
+        return bound.map(|()| true);
+    }
+    // Not reaped yet, the number is its own.
+    if let Ok(other) = ProcessStat::read(process.pid())
+        && !other.has_ended()
+        && let Some(processors) = proc::processors_of(other.ppid)
+    {
+        bind(other.pid, &processors)?;
+    }
+    Ok(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pidfd::tests::with_number_used_again;
 
     #[test]
     fn a_process_is_bound_with_its_threads() {
@@ -51,5 +74,16 @@ mod tests {
         assert!(status.lines().any(|line| line == "Cpus_allowed_list:\t0"), "{status}");
         assert_eq!(none.unwrap_err().errno(), Some(libc::EINVAL));
         bind(pid, &[0]).unwrap();
+    }
+
+    #[test]
+    fn who_has_the_number_of_one_that_has_ended_keeps_its_processors() {
+        let own = proc::online_processors();
+        assert!(own.len() > 1, "THIS TEST NEEDS TWO PROCESSORS");
+        with_number_used_again(|ended, stranger| {
+            assert!(!bind_held(ended, &own[..1]).unwrap());
+            assert_eq!(proc::processors_of(stranger).unwrap(), own);
+        });
+        assert_eq!(proc::processors_of(i32::MAX), None);
     }
 }

@@ -15,6 +15,7 @@
 mod companion;
 mod freeze;
 mod hierarchy;
+mod newcomer;
 mod trial;
 mod weight;
 
@@ -264,22 +265,6 @@ impl Cgroup {
     #[must_use]
     pub fn io_bytes(&self) -> Option<(u64, u64)> {
         read_text(&self.path.join("io.stat")).ok().map(|text| parse_io_stat(&text))
-    }
-
-    /// Takes a process in, with all its threads; one that has ended counts as taken.
-    ///
-    /// # Errors
-    /// `EACCES` if this process may not write to the group, to the one that the process leaves, or to
-    /// the one above both.
-    pub fn take_in(&self, pid: i32) -> Result<()> {
-        let own = self.path.join("cgroup.procs");
-        for file in self.companions().into_iter().chain([own]) {
-            match fs::write(&file, pid.to_string()).map_err(Error::file("write", &file)) {
-                Err(error) if !error.is_gone() => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     /// Removes the group, those below it, and their companions. `false` if a process is still

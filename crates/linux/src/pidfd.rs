@@ -48,6 +48,15 @@ impl Held {
         Err(gone("pidfd_open"))
     }
 
+    /// Takes hold of whoever has this number now.
+    ///
+    /// # Errors
+    /// [`Error::is_gone`] if that has ended; what `pidfd_open` says (kernel 5.3 or later).
+    pub fn whoever_is(pid: i32) -> Result<Self> {
+        let held = Self { pid, fd: open(pid)? };
+        if held.has_ended() { Err(gone("pidfd_open")) } else { Ok(held) }
+    }
+
     /// What another program held in this process, by its number and its descriptor.
     #[must_use]
     pub const fn resume(pid: i32, fd: OwnedFd) -> Self {
@@ -119,12 +128,62 @@ pub(crate) fn gone(call: &'static str) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use std::process::{Command, Stdio};
+    use std::fs;
+    use std::path::Path;
+    use std::process::{Child, Command, Stdio};
 
-    fn hold(pid: i32) -> Held {
+    pub(crate) fn hold(pid: i32) -> Held {
         Held::open(pid, ProcessStat::read(pid).unwrap().start_time).unwrap()
+    }
+
+    /// Ended with the test, also if that fails.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn start() -> Self {
+            let mut command = Command::new("sleep");
+            command.arg("1000").stdout(Stdio::null()).stderr(Stdio::null());
+            Self(command.spawn().unwrap())
+        }
+
+        fn pid(&self) -> i32 {
+            self.0.id().cast_signed()
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Checks with the hold on a process that has ended, and the number, which another has now.
+    pub(crate) fn with_number_used_again(check: impl FnOnce(&Held, i32)) {
+        const TRIES_MAX: u32 = 1000;
+        for _ in 0..TRIES_MAX {
+            let child = Sleeper::start();
+            let held = hold(child.pid());
+            drop(child);
+            let last = Path::new("/proc/sys/kernel/ns_last_pid");
+            fs::write(last, (held.pid() - 1).to_string()).expect("the test needs root");
+            let other = Sleeper::start();
+            if other.pid() == held.pid() {
+                return check(&held, held.pid());
+            }
+        }
+        panic!("others have taken the number {TRIES_MAX} times");
+    }
+
+    #[test]
+    fn whoever_has_a_number_is_held() {
+        with_number_used_again(|ended, pid| {
+            let other = Held::whoever_is(pid).unwrap();
+            assert!(ended.has_ended() && !other.has_ended());
+        });
+        assert!(Held::whoever_is(i32::MAX).unwrap_err().is_gone());
     }
 
     #[test]

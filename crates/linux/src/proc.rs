@@ -471,21 +471,31 @@ fn memory_total_in(path: &Path) -> Result<u64> {
 /// The processors that this process may use, ascending, as the kernel numbers them.
 #[must_use]
 pub fn online_processors() -> Vec<u32> {
+    processors_of(0).unwrap_or_else(|| {
+        let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        (0..u32::try_from(count).unwrap_or(1)).collect()
+    })
+}
+
+/// As [`online_processors`], of thread `tid`, 0 for the calling one; `None` if it has ended.
+pub(crate) fn processors_of(tid: i32) -> Option<Vec<u32>> {
     // In words, since the kernel wants whole ones; 1024 processors first, then more.
     let mut mask = vec![0_u64; 16];
     while mask.len() <= 16_384 {
-        // SAFETY: the buffer is as long as said; 0 is the calling thread.
+        // SAFETY: the buffer is as long as said.
         let result = unsafe {
-            libc::sched_getaffinity(0, mask.len() * size_of::<u64>(), mask.as_mut_ptr().cast())
+            libc::sched_getaffinity(tid, mask.len() * size_of::<u64>(), mask.as_mut_ptr().cast())
         };
         if result == 0 {
-            return set_bits(&mask);
+            return Some(set_bits(&mask));
         }
-        // Only EINVAL can come: the kernel has more processors than the mask.
+        if Error::last("sched_getaffinity").errno() != Some(libc::EINVAL) {
+            return None;
+        }
+        // The kernel has more processors than the mask.
         mask = vec![0; mask.len() * 2];
     }
-    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    (0..u32::try_from(count).unwrap_or(1)).collect()
+    None
 }
 
 fn set_bits(words: &[u64]) -> Vec<u32> {

@@ -197,7 +197,7 @@ impl Mount {
     }
 }
 
-/// The mounted hierarchies and the groups of this process in them.
+/// The mounted hierarchies and the groups of a process in them, of this one mostly.
 #[derive(Debug, Default)]
 pub(super) struct Mounts {
     mounts: Vec<Mount>,
@@ -207,10 +207,18 @@ pub(super) struct Mounts {
 
 impl Mounts {
     pub(super) fn read() -> Result<Self> {
+        Self::read_with(Path::new("/proc/self/cgroup"))
+    }
+
+    /// As this process sees the hierarchies, and the groups of process `pid`.
+    pub(super) fn read_of(pid: i32) -> Result<Self> {
+        Self::read_with(&PathBuf::from(format!("/proc/{pid}/cgroup")))
+    }
+
+    fn read_with(own: &Path) -> Result<Self> {
         let read = |path: &Path| fs::read_to_string(path).map_err(Error::file("read", path));
         let mounts = read(Path::new("/proc/self/mountinfo"))?;
-        let own = read(Path::new("/proc/self/cgroup"))?;
-        Ok(Self::parse(&mounts, &own))
+        Ok(Self::parse(&mounts, &read(own)?))
     }
 
     fn parse(mountinfo: &str, own: &str) -> Self {
@@ -228,6 +236,27 @@ impl Mounts {
         let own = self.own.iter().find(|(names, _)| names.iter().any(is_it));
         let located = own.and_then(|(_, group)| mount.locate(group));
         Some(located.unwrap_or_else(|| mount.point.clone()))
+    }
+
+    /// The group of the process in the hierarchy in which `group` is.
+    pub(super) fn group_beside(&self, group: &Path) -> Option<PathBuf> {
+        let mount = self.mount_of(group)?;
+        let is_it = |names: &[String]| match mount.is_v2 {
+            true => names.is_empty(),
+            false => names.iter().any(|name| mount.options.contains(name)),
+        };
+        let (_, own) = self.own.iter().find(|(names, _)| is_it(names))?;
+        mount.locate(own)
+    }
+
+    /// Where the hierarchy is mounted in which `group` is.
+    pub(super) fn point_of(&self, group: &Path) -> Option<PathBuf> {
+        self.mount_of(group).map(|mount| mount.point.clone())
+    }
+
+    fn mount_of(&self, group: &Path) -> Option<&Mount> {
+        let around = self.mounts.iter().filter(|mount| group.starts_with(&mount.point));
+        around.max_by_key(|mount| mount.point.components().count())
     }
 
     /// The groups below which a subtree may be allowed, best first.
@@ -286,7 +315,7 @@ fn unescape(text: &str) -> PathBuf {
     PathBuf::from(replaced.replace("\\134", "\\"))
 }
 
-/// A line of `/proc/self/cgroup`: `number:controllers:group`.
+/// A line of `/proc/PID/cgroup`: `number:controllers:group`.
 fn parse_own(line: &str) -> Option<(Vec<String>, PathBuf)> {
     let (_, rest) = line.split_once(':')?;
     let (controllers, group) = rest.split_once(':')?;

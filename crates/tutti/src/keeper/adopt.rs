@@ -54,6 +54,21 @@ impl Adopted {
         }
     }
 
+    /// Takes hold of who has this number now, if that is one of them or descends from one.
+    fn hold(&self, pid: i32) -> Result<Option<Held>, Refusal> {
+        let held = match Held::whoever_is(pid) {
+            Ok(held) => held,
+            Err(error) if error.is_gone() => return Ok(None),
+            Err(error) => return Err(cannot_come(pid, &error)),
+        };
+        let mut line = proc::ancestors(pid);
+        line.push(pid);
+        // One that has ended has no descendants, and perhaps no number.
+        let is_above =
+            |process: &Process| line.contains(&process.held.pid()) && !process.held.has_ended();
+        Ok(self.processes.iter().any(is_above).then_some(held))
+    }
+
     fn living(&self) -> Vec<i32> {
         let living = self.processes.iter().filter(|process| process.ended.is_none());
         living.map(|process| process.held.pid()).collect()
@@ -149,7 +164,7 @@ impl Job {
         }
         let processors: Vec<u32> = self.launch.share.tasks[index].processors.iter().collect();
         let group = self.tasks[index].group.as_ref();
-        bring_in(&pids, owner, group, &processors)?;
+        bring_in(&adopted, owner, group, &processors)?;
         context.adopted.extend(pids);
         for process in &mut adopted.processes {
             let watch = Watch::Adopted(self.launch.job, index);
@@ -208,15 +223,16 @@ fn judge(processes: &[Process]) -> (TaskStatus, String) {
 
 /// Brings processes and all their descendants into a group, and binds them to processors.
 fn bring_in(
-    roots: &[i32],
+    adopted: &Adopted,
     owner: u32,
     group: Option<&Cgroup>,
     processors: &[u32],
 ) -> Result<(), Refusal> {
+    let roots = adopted.pids();
     let mut done = BTreeSet::new();
     for _ in 0..ROUNDS_MAX {
-        let mut all = roots.to_vec();
-        for &root in roots {
+        let mut all = roots.clone();
+        for &root in &roots {
             all.extend(proc::descendants(root).unwrap_or_default());
         }
         let inside: BTreeSet<i32> = match group {
@@ -230,24 +246,43 @@ fn bring_in(
             return Ok(());
         }
         for pid in outside {
-            check_owner(pid, owner)?;
-            if is_in_a_job(pid) {
-                return Err(is_taken(pid));
+            if let Some(process) = adopted.hold(pid)? {
+                take_in(&process, owner, group, processors)?;
+                done.insert(pid);
             }
-            let refused = |error: tutti_linux::Error| {
-                let help = "; an instance that root has started (`tutti up`) can";
-                Refusal::new(format!("process {pid} can't be adopted: {}{help}", chain(&error)))
-            };
-            if let Some(group) = group {
-                group.take_in(pid).map_err(refused)?;
-            }
-            if !processors.is_empty() {
-                affinity::bind(pid, processors).map_err(refused)?;
-            }
-            done.insert(pid);
         }
     }
     Err(Refusal::new("its processes are made faster than they can be adopted".into()))
+}
+
+/// Brings one process in; nobody, if it has ended meanwhile: its number may be that of another user's process.
+fn take_in(
+    process: &Held,
+    owner: u32,
+    group: Option<&Cgroup>,
+    processors: &[u32],
+) -> Result<(), Refusal> {
+    let pid = process.pid();
+    let may_come = match check_owner(pid, owner) {
+        Ok(()) if is_in_a_job(pid) => Err(is_taken(pid)),
+        other => other,
+    };
+    // What was read is what it was itself only if it is there still.
+    if process.has_ended() {
+        return Ok(());
+    }
+    may_come?;
+    let refused = |error| cannot_come(pid, &error);
+    let is_in = group.map_or(Ok(true), |group| group.take_in(process)).map_err(refused)?;
+    if is_in && !processors.is_empty() {
+        affinity::bind_held(process, processors).map_err(refused)?;
+    }
+    Ok(())
+}
+
+fn cannot_come(pid: i32, error: &tutti_linux::Error) -> Refusal {
+    let help = "; an instance that root has started (`tutti up`) can";
+    Refusal::new(format!("process {pid} can't be adopted: {}{help}", chain(error)))
 }
 
 /// Since the controller looked, another job may have adopted it.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use tutti_linux::cgroup::{self, CpuUsage, FreezeError, LimitBy, LimitSupport, NoCgroup};
+use tutti_linux::pidfd::Held;
 use tutti_linux::signal::{self, Walk, WalkError};
 use tutti_linux::{Error, Result};
 
@@ -147,8 +148,8 @@ impl Cgroup {
         ask!(self, group => group.io_bytes(), (_machine, _path) => None)
     }
 
-    pub(crate) fn take_in(&self, pid: i32) -> Result<()> {
-        ask!(self, group => group.take_in(pid), (_machine, path) => Err(gone(path)))
+    pub(crate) fn take_in(&self, process: &Held) -> Result<bool> {
+        ask!(self, group => group.take_in(process), (_machine, path) => Err(gone(path)))
     }
 
     pub(crate) fn remove(&self) -> Result<bool> {
