@@ -12,6 +12,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 const PROC: &str = "/proc";
+/// `PF_KTHREAD`.
+const KERNEL_THREAD: u32 = 0x0020_0000;
 /// Where the parent of a vfork waits, depending on what the compiler of the kernel inlined.
 const VFORK: [&str; 3] = ["kernel_clone", "wait_for_vfork_done", "_do_fork"];
 
@@ -31,6 +33,8 @@ pub struct ProcessStat {
     pub pgrp: i32,
     /// Session.
     pub session: i32,
+    /// What the kernel calls its flags: `PF_` and so on in its sources.
+    pub flags: u32,
     /// Processor time in user mode, clock ticks (see `sysconf(_SC_CLK_TCK)`, mostly 100 a second).
     pub utime: u64,
     /// Processor time in the kernel, clock ticks.
@@ -84,6 +88,7 @@ impl ProcessStat {
             ppid: field(&fields, 4)?,
             pgrp: field(&fields, 5)?,
             session: field(&fields, 6)?,
+            flags: field(&fields, 9)?,
             utime: field(&fields, 14)?,
             stime: field(&fields, 15)?,
             threads: field(&fields, 20)?,
@@ -110,6 +115,12 @@ impl ProcessStat {
         // SAFETY: takes no pointer.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         self.resident_pages.saturating_mul(u64::try_from(page).unwrap_or(4096))
+    }
+
+    /// Whether it is a thread of the kernel.
+    #[must_use]
+    pub const fn is_of_the_kernel(&self) -> bool {
+        self.flags & KERNEL_THREAD != 0
     }
 
     /// Whether it has ended and waits to be reaped. (The first thread may end before others.)
@@ -586,6 +597,7 @@ mod tests {
                 ppid: 1,
                 pgrp: 4711,
                 session: 4700,
+                flags: 4_194_560,
                 utime: 17,
                 stime: 4,
                 threads: 3,
@@ -594,6 +606,17 @@ mod tests {
             };
             assert_eq!(stat, expected);
         }
+    }
+
+    #[test]
+    fn the_kernels_threads_say_so() {
+        // `kthreadd`, as the kernel shows it.
+        let text = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 4 0 0 20 0 1 0 8 0 0 \
+             18446744073709551615 0 0 0 0 0 0 0 2147483647 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
+        assert!(ProcessStat::parse(text.as_bytes()).unwrap().is_of_the_kernel());
+        assert!(!ProcessStat::parse(line("sh").as_bytes()).unwrap().is_of_the_kernel());
+        let own = ProcessStat::read(std::process::id().cast_signed()).unwrap();
+        assert!(!own.is_of_the_kernel());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tutti_journal::SqliteStore;
-use tutti_linux::proc;
+use tutti_linux::proc::{self, ProcessStat};
 
 /// An instance's place on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -286,8 +286,8 @@ pub(crate) fn is_in_a_job(pid: i32) -> bool {
 
 /// Whether a process is the first one, or a thread of the kernel: nobody's job.
 pub(crate) fn is_of_the_system(pid: i32) -> bool {
-    // The kernel's threads are below the second.
-    pid <= 2 || proc::ancestors(pid).first() == Some(&2)
+    // The second process is not the kernel's in a pid namespace.
+    pid <= 1 || ProcessStat::read(pid).is_ok_and(|stat| stat.is_of_the_kernel())
 }
 
 /// Whether a process is one of the daemons of the instance that this one is a daemon of, or has started them.
@@ -353,7 +353,14 @@ fn private_directory() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::Instance;
+    use super::{Instance, is_of_the_system};
+
+    #[test]
+    fn the_first_process_is_the_systems_and_ours_is_not() {
+        assert!(is_of_the_system(1));
+        assert!(!is_of_the_system(std::process::id().cast_signed()));
+        assert!(!is_of_the_system(i32::MAX));
+    }
 
     #[test]
     fn every_directory_has_a_cgroup_of_its_own() {
