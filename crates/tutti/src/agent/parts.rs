@@ -121,10 +121,8 @@ impl Agent {
                 signal_forest(&found, SIGSTOP)?;
                 continue;
             }
-            let mut walk = walk_of_part(self.settings, found.len());
-            let spent_ns = clock::monotonic_ns().saturating_sub(begun_ns);
-            walk.deadline = walk.deadline.saturating_sub(Duration::from_nanos(spent_ns));
-            match suspend_forest(&found, &walk) {
+            let spent = Duration::from_nanos(clock::monotonic_ns().saturating_sub(begun_ns));
+            match suspend_forest(&found, &walk_of_stop(self.settings, found.len(), spent)) {
                 Err(WalkError::Timeout { .. }) if self.is_frozen(task) => {
                     signal_forest(&found, SIGSTOP)?;
                 }
@@ -313,9 +311,35 @@ fn walk_of_part(settings: Settings, processes: usize) -> Walk {
     Walk { deadline: walk.deadline + looks.min(LOOKS_MAX), ..walk }
 }
 
+/// As [`walk_of_part`], for an order that has taken so long already. Each walk has its own time: what was spent on
+/// finding whom to stop, and on telling others, is none of it, unless the order takes far too long.
+fn walk_of_stop(settings: Settings, processes: usize, spent: Duration) -> Walk {
+    let walk = walk_of_part(settings, processes);
+    let order_max = walk_of_part(settings, usize::MAX).deadline;
+    Walk { deadline: walk.deadline.min(order_max.saturating_sub(spent)), ..walk }
+}
+
 /// Nothing, if it has ended: its number may be that of another user's process by now, and root sends the signals.
 fn name(member: &Member) -> Option<Name> {
     let stat = ProcessStat::read(member.pid).ok()?;
     let seen = Seen { pid: stat.pid, parent: stat.ppid, born_ns: stat.born_ns() };
     member.is(&seen).then_some((stat.pid, stat.start_time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::driver::first_settings;
+
+    #[test]
+    fn what_an_order_took_before_a_walk_is_none_of_the_walks_time() {
+        let settings = first_settings();
+        let one = walk_of_part(settings, 1).deadline;
+        let after = |spent| walk_of_stop(settings, 1, spent).deadline;
+        assert_eq!([after(Duration::ZERO), after(one)], [one, one]);
+        // But all walks together end.
+        let all = Duration::from_nanos(settings.freeze_deadline.0) + LOOKS_MAX;
+        assert_eq!(after(all - one / 2), one / 2);
+        assert_eq!(after(all + one), Duration::ZERO);
+    }
 }
