@@ -250,6 +250,11 @@ pub(crate) enum Tree {
     Live,
     /// By parent.
     Scanned(BTreeMap<i32, Vec<i32>>),
+    /// By parent, with the start time of each.
+    Listed {
+        children: BTreeMap<i32, Vec<i32>>,
+        began: BTreeMap<i32, u64>,
+    },
 }
 
 impl Tree {
@@ -263,34 +268,56 @@ impl Tree {
     /// Reads the parent of every process under `proc`.
     fn scan(proc: &Path) -> Result<Self> {
         fs::metadata(proc).map_err(Error::file("read", proc))?;
-        Ok(Self::Scanned(by_parent(proc, &numbers_in(proc))))
+        Ok(Self::Scanned(by_parent(&stats(proc, &numbers_in(proc)))))
     }
 
-    /// As these processes are related, with those whose parent is none of them. Who has ended
-    /// meanwhile is left out.
-    pub(crate) fn among(pids: &[i32]) -> (Self, Vec<i32>) {
-        let children = by_parent(Path::new(PROC), pids);
-        let members: BTreeSet<i32> = pids.iter().copied().collect();
-        let tops = children.iter().filter(|(parent, _)| !members.contains(parent));
-        let tops = tops.flat_map(|(_, pids)| pids.iter().copied()).collect();
-        (Self::Scanned(children), tops)
+    /// As the processes of a list are related, with those whose parent is none of them.
+    ///
+    /// One may end before it is looked at, and its number be that of another user's process then: that is not
+    /// in the list when it is read again. It is among the tops, but [`Tree::may_be`] nobody: who began with it
+    /// meanwhile may have to be looked for.
+    pub(crate) fn among(list: impl Fn() -> Result<Vec<i32>>) -> Result<(Self, Vec<i32>)> {
+        let listed = list()?;
+        let mut found = stats(Path::new(PROC), &listed);
+        let still: BTreeSet<i32> = list()?.into_iter().collect();
+        found.retain(|stat| still.contains(&stat.pid));
+        let began: BTreeMap<i32, u64> =
+            found.iter().map(|stat| (stat.pid, stat.start_time)).collect();
+        let gone = listed.into_iter().filter(|pid| !began.contains_key(pid));
+        let tops = found.iter().filter(|stat| !began.contains_key(&stat.ppid));
+        let tops = tops.map(|stat| stat.pid).chain(gone).collect();
+        Ok((Self::Listed { children: by_parent(&found), began }, tops))
+    }
+
+    /// Whether a process that was found by its number can be the one that is meant.
+    pub(crate) fn may_be(&self, stat: &ProcessStat) -> bool {
+        match self {
+            Self::Live | Self::Scanned(_) => true,
+            Self::Listed { began, .. } => began.get(&stat.pid) == Some(&stat.start_time),
+        }
     }
 
     pub(crate) fn children(&self, pid: i32) -> Vec<i32> {
         match self {
             Self::Live => live_children(pid),
-            Self::Scanned(children) => children.get(&pid).cloned().unwrap_or_default(),
+            Self::Scanned(children) | Self::Listed { children, .. } => {
+                children.get(&pid).cloned().unwrap_or_default()
+            }
         }
     }
 }
 
+/// What is said of these processes, those that are gone left out.
+fn stats(proc: &Path, pids: &[i32]) -> Vec<ProcessStat> {
+    let read = |pid: &i32| ProcessStat::read_file(&proc.join(format!("{pid}/stat"))).ok();
+    pids.iter().filter_map(read).collect()
+}
+
 /// These processes by their parent, in the order in which they are named.
-fn by_parent(proc: &Path, pids: &[i32]) -> BTreeMap<i32, Vec<i32>> {
+fn by_parent(stats: &[ProcessStat]) -> BTreeMap<i32, Vec<i32>> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    for &pid in pids {
-        if let Ok(stat) = ProcessStat::read_file(&proc.join(format!("{pid}/stat"))) {
-            children.entry(stat.ppid).or_default().push(pid);
-        }
+    for stat in stats {
+        children.entry(stat.ppid).or_default().push(stat.pid);
     }
     children
 }
@@ -667,6 +694,21 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(found.0.contains(&pid) && found.1.contains(&pid) && found.2.contains(&pid));
+    }
+
+    #[test]
+    fn a_number_that_has_left_the_list_is_nobodys() {
+        let own = std::process::id().cast_signed();
+        let stat = ProcessStat::read(own).unwrap();
+        let lists = std::cell::RefCell::new(vec![vec![own], vec![own]]);
+        let next = || Ok(lists.borrow_mut().pop().unwrap_or_default());
+        let (tree, tops) = Tree::among(next).unwrap();
+        assert!(tops == [own] && tree.may_be(&stat));
+        assert!(!tree.may_be(&ProcessStat { start_time: stat.start_time + 1, ..stat.clone() }));
+        // As when it has ended, and another has its number.
+        *lists.borrow_mut() = vec![Vec::new(), vec![own]];
+        let (tree, tops) = Tree::among(next).unwrap();
+        assert!(tops == [own] && !tree.may_be(&stat));
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //! has them, so that a number that was used again is never signalled.
 //!
 //! Where there is a group that is to be stopped by signals all the same, it says anew for each pass who
-//! belongs to it: also those whose parent has ended, wherever they are in the tree now.
+//! belongs to it: also those whose parent has ended, wherever they are in the tree now. Its list has numbers
+//! only, so it is read again when all on it have been looked at: who is still on it is who was seen.
 //!
 //! What this cannot do, other than the freezer: SIGCONT from elsewhere wakes what was stopped; parents
 //! are told of it (SIGCHLD); a process that its user had stopped is continued with the rest; and
@@ -239,7 +240,7 @@ impl<'a> Walker<'a> {
                 Ok((tree, tops))
             }
             Whom::Group(group) => {
-                let (tree, tops) = Tree::among(&group.processes()?);
+                let (tree, tops) = Tree::among(|| group.processes())?;
                 Ok((tree, tops.into_iter().map(|pid| (pid, None)).collect()))
             }
         }

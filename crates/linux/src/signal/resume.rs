@@ -1,7 +1,10 @@
 //! SIGCONT from the bottom up.
 
-use super::{Handle, Root, Traversal, Walk, WalkError, WalkReport, Walker, Whom, children_of};
+use super::{
+    Handle, Place, Root, Traversal, Walk, WalkError, WalkReport, Walker, Whom, children_of,
+};
 use crate::cgroup::Cgroup;
+use crate::proc::Tree;
 use std::collections::BTreeSet;
 
 /// Continues all descendants of `root` and then itself: children before their parents, each seen
@@ -88,21 +91,23 @@ impl Resume<'_> {
     /// Continues what is found, and returns how many were.
     fn round(&mut self, walk: &Walk) -> Result<usize, WalkError> {
         let mut count = 0;
-        for batch in self.walker.batches(walk.traversal)? {
-            let sent = self.send(&batch)?;
+        let (tree, tops) = self.walker.survey()?;
+        for batch in batches(&tree, tops, walk.traversal) {
+            let sent = self.send(&tree, &batch)?;
             count += sent.len();
             self.wait_until_running(walk, sent)?;
         }
         Ok(count)
     }
 
-    fn send(&mut self, batch: &[i32]) -> Result<Vec<i32>, WalkError> {
+    fn send(&mut self, tree: &Tree, batch: &[i32]) -> Result<Vec<i32>, WalkError> {
         let mut sent = Vec::new();
         for &pid in batch {
             let Some(handle) = Handle::open(pid)? else { continue };
             let is_due = self.which == Which::All || handle.stat.state == 'T';
             let is_spared = self.except.contains(&(pid, handle.stat.start_time));
-            if !is_due || is_spared || self.walker.is_known(&handle.stat) {
+            let is_done = self.walker.is_known(&handle.stat);
+            if !is_due || is_spared || is_done || !tree.may_be(&handle.stat) {
                 continue;
             }
             match self.walker.send_first(&handle, libc::SIGCONT) {
@@ -135,24 +140,70 @@ impl Resume<'_> {
     }
 }
 
-impl Walker<'_> {
-    /// The processes, children before their parents; each batch must run before the next.
-    fn batches(&self, traversal: Traversal) -> Result<Vec<Vec<i32>>, WalkError> {
-        let (tree, tops) = self.survey()?;
-        let mut level: Vec<i32> = tops.into_iter().map(|(pid, _)| pid).collect();
-        let mut levels = Vec::new();
-        while !level.is_empty() {
-            let below = level.iter().flat_map(|&pid| children_of(&tree, pid)).map(|(pid, _)| pid);
-            let below = below.collect();
-            levels.push(std::mem::replace(&mut level, below));
+/// The processes, children before their parents; each batch must run before the next.
+fn batches(tree: &Tree, tops: Vec<Place>, traversal: Traversal) -> Vec<Vec<i32>> {
+    let mut level: Vec<i32> = tops.into_iter().map(|(pid, _)| pid).collect();
+    let mut levels = Vec::new();
+    while !level.is_empty() {
+        let below = level.iter().flat_map(|&pid| children_of(tree, pid)).map(|(pid, _)| pid);
+        let below = below.collect();
+        levels.push(std::mem::replace(&mut level, below));
+    }
+    levels.reverse();
+    match traversal {
+        Traversal::BreadthFirst => levels,
+        Traversal::AllAtOnce => vec![levels.concat()],
+        Traversal::DepthFirst | Traversal::Hybrid => {
+            levels.concat().into_iter().map(|pid| vec![pid]).collect()
         }
-        levels.reverse();
-        Ok(match traversal {
-            Traversal::BreadthFirst => levels,
-            Traversal::AllAtOnce => vec![levels.concat()],
-            Traversal::DepthFirst | Traversal::Hybrid => {
-                levels.concat().into_iter().map(|pid| vec![pid]).collect()
-            }
-        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::ProcessStat;
+    use crate::signal::suspend::Pass;
+    use std::collections::BTreeMap;
+    use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
+
+    /// Ended with the test.
+    struct Sleeper(Child);
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// A group that has this process, if it began then.
+    fn listed(pid: i32, start_time: u64) -> Tree {
+        let began = BTreeMap::from([(pid, start_time)]);
+        Tree::Listed { children: BTreeMap::new(), began }
+    }
+
+    #[test]
+    fn of_a_group_nobody_is_signalled_who_has_the_number_of_one_that_has_ended() {
+        let mut command = Command::new("sleep");
+        let child = Sleeper(command.arg("1000").stdout(Stdio::null()).spawn().unwrap());
+        let pid = child.0.id().cast_signed();
+        let began = ProcessStat::read(pid).unwrap().start_time;
+        let deadline = Duration::from_secs(20);
+        let retry_interval = Duration::from_millis(1);
+        let walk = Walk { traversal: Traversal::AllAtOnce, retry_interval, deadline };
+        for (began, signals) in [(began - 1, 0), (began, 1)] {
+            let tree = listed(pid, began);
+            let mut walker = Walker::new(Whom::Roots(Vec::new()), deadline);
+            let mut pass = Pass::default();
+            walker.pass_depth_first(&walk, &tree, vec![(pid, None)], &mut pass).unwrap();
+            assert_eq!(walker.signals, signals, "SIGSTOP");
+            assert!(!pass.is_final(), "who has left may have left children");
+            let walker = Walker::new(Whom::Roots(Vec::new()), deadline);
+            let (except, stuck) = (&BTreeSet::new(), Vec::new());
+            let mut resume = Resume { walker, except, which: Which::All, stuck, refused: None };
+            assert_eq!(resume.send(&tree, &[pid]).unwrap().len(), signals, "SIGCONT");
+        }
     }
 }

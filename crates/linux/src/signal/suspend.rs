@@ -39,7 +39,7 @@ pub fn suspend_group(group: &Cgroup, walk: &Walk) -> Result<WalkReport, WalkErro
 
 /// What one pass over the tree has met.
 #[derive(Default)]
-struct Pass {
+pub(super) struct Pass {
     found: usize,
     /// Sent a signal in this pass.
     fresh: usize,
@@ -49,7 +49,7 @@ struct Pass {
 }
 
 impl Pass {
-    fn is_final(&self) -> bool {
+    pub(super) fn is_final(&self) -> bool {
         self.fresh == 0 && self.moved == 0 && self.running.is_empty()
     }
 }
@@ -116,7 +116,7 @@ impl Walker<'_> {
         !left.is_zero() && self.wait(walk.retry_interval.min(left))
     }
 
-    fn pass_depth_first(
+    pub(super) fn pass_depth_first(
         &mut self,
         walk: &Walk,
         tree: &Tree,
@@ -126,7 +126,7 @@ impl Walker<'_> {
         let mut stack = tops;
         stack.reverse();
         while let Some((pid, parent)) = stack.pop() {
-            let visit = self.visit(walk, pid, parent, pass)?;
+            let visit = self.visit(walk, tree, (pid, parent), pass)?;
             let visit = match (visit, walk.traversal) {
                 (Visit::Running, Traversal::DepthFirst) => self.wait_for(walk, pid)?,
                 _ => visit,
@@ -160,7 +160,7 @@ impl Walker<'_> {
         while !level.is_empty() {
             let mut present = Vec::new();
             for (pid, parent) in level {
-                match self.visit(walk, pid, parent, pass)? {
+                match self.visit(walk, tree, (pid, parent), pass)? {
                     Visit::Gone => continue,
                     Visit::Stopped => {}
                     Visit::Running => pass.running.push(pid),
@@ -180,8 +180,8 @@ impl Walker<'_> {
     fn visit(
         &mut self,
         walk: &Walk,
-        pid: i32,
-        parent: Option<i32>,
+        tree: &Tree,
+        (pid, parent): Place,
         pass: &mut Pass,
     ) -> Result<Visit, WalkError> {
         if self.known.contains_key(&pid)
@@ -203,7 +203,7 @@ impl Walker<'_> {
             self.meet_ended(pid, pass)?;
             return Ok(Visit::Gone);
         };
-        if parent.is_some_and(|parent| handle.stat.ppid != parent) {
+        if parent.is_some_and(|parent| handle.stat.ppid != parent) || !tree.may_be(&handle.stat) {
             // Adopted by another meanwhile, or a stranger with a number used again.
             pass.moved += 1;
             return Ok(Visit::Gone);
