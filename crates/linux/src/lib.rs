@@ -26,6 +26,7 @@ pub mod proc;
 pub mod random;
 pub mod reap;
 pub mod remove_tree;
+pub mod rights;
 pub mod rt;
 pub mod shm;
 pub mod signal;

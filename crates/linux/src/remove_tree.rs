@@ -7,18 +7,22 @@
 //! descriptors are enough for any tree, and what waits is a range of numbers. Everything is reached by the descriptor
 //! of the directory that it is in, never through a link.
 //!
-//! What is a mount point stays, and so does what the kernel keeps from being removed.
+//! What is a mount point stays, and so does what the kernel keeps from being removed. What root removes for another
+//! user, it removes with that user's rights ([`remove_tree_of`]): a directory of somebody else that he could move into
+//! his own, but not empty, stays.
 
 use crate::random::random_u32;
+use crate::rights::with_rights_of;
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat, renameat};
-use nix::sys::stat::Mode;
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmodat, fstat};
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use std::ffi::CStr;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// How often is begun anew where something was left: another process may have made it meanwhile. Who goes on
@@ -30,6 +34,46 @@ const ROUNDS_MAX: u32 = 3;
 /// # Errors
 /// If something is left; then the error names the first thing that could not be removed. All else is.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
+    remove(path, |top| {
+        let own = geteuid();
+        empty(top, (!own.is_root()).then(|| own.as_raw()))
+    })
+}
+
+/// Removes what belongs to a user with no more rights than he has, all but the emptied directory itself: its place may
+/// be one where he can't remove it. Without `owner`, as whose the directory is, if nobody else could have put it there.
+/// Who is not root does it with his own rights.
+///
+/// # Errors
+/// As [`remove_tree`]; and if the directory is another's.
+pub fn remove_tree_of(path: &Path, owner: Option<u32>) -> io::Result<()> {
+    if !geteuid().is_root() {
+        return remove_tree(path);
+    }
+    remove(path, |top| {
+        let found = fstat(&top)?;
+        let is_his = match owner {
+            Some(owner) => found.st_uid == owner,
+            None => nobody_else_put(path, &found)?,
+        };
+        match (is_his, found.st_uid, found.st_gid) {
+            (false, uid, _) => Err(io::Error::other(format!("it is user {uid}'s directory"))),
+            (true, 0, _) => empty(top, None),
+            (true, uid, gid) => with_rights_of(uid, gid, || empty(top, Some(uid))),
+        }
+    })
+}
+
+/// Whether a directory can have been moved to where it is by its owner only: another must be able to write it for that,
+/// or to change a name in a directory that protects nobody's.
+fn nobody_else_put(path: &Path, found: &FileStat) -> io::Result<bool> {
+    let above = path.parent().map_or_else(|| fs::metadata("."), fs::metadata)?.mode();
+    let others = libc::S_IWGRP | libc::S_IWOTH;
+    Ok(found.st_mode & others == 0 && (above & others == 0 || above & libc::S_ISVTX != 0))
+}
+
+/// Removes a path, after `empty` has emptied it where it is a directory. It gives the first thing that was left.
+fn remove(path: &Path, empty: impl Fn(OwnedFd) -> io::Result<Option<io::Error>>) -> io::Result<()> {
     match remove_empty(path) {
         Err(error) if is_not_empty(&error) => {}
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
@@ -42,15 +86,32 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
             Err(Errno::ENOENT) => return Ok(()),
             other => other?,
         };
-        let mut flattening = Flattening::new(top)?;
-        flattening.empty_all();
+        let obstacle = empty(top)?;
         match remove_empty(path) {
             Err(error) if round == ROUNDS_MAX || !is_not_empty(&error) => {
-                return Err(flattening.obstacle.unwrap_or(error));
+                return Err(obstacle.unwrap_or(error));
             }
             Err(_) => {}
             Ok(()) => return Ok(()),
         }
+    }
+    Ok(())
+}
+
+/// Goes once through a tree; gives the first thing that could not be removed.
+fn empty(top: OwnedFd, owner: Option<u32>) -> io::Result<Option<io::Error>> {
+    let mut flattening = Flattening::new(top, owner)?;
+    flattening.empty_all();
+    Ok(flattening.obstacle)
+}
+
+/// Opens up a directory that its owner has closed to himself, as read-only ones are. No rights but his are needed.
+fn open_up(directory: impl AsFd, owner: Option<u32>) -> nix::Result<()> {
+    let found = fstat(&directory)?;
+    if owner == Some(found.st_uid) && found.st_mode & libc::S_IRWXU != libc::S_IRWXU {
+        // By the descriptor: the name may be a link's by now.
+        let path = format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd());
+        fchmodat(AT_FDCWD, path.as_str(), Mode::S_IRWXU, FchmodatFlags::FollowSymlink)?;
     }
     Ok(())
 }
@@ -79,6 +140,8 @@ fn open<P: ?Sized + nix::NixPath>(at: impl AsFd, path: &P) -> nix::Result<OwnedF
 /// One time through a tree.
 struct Flattening {
     top: OwnedFd,
+    /// Who must have rights to what he empties; nobody for root, who has them.
+    owner: Option<u32>,
     /// How the new names begin: as none that is there, and as nobody can foresee.
     prefix: String,
     /// Directories that have got names, and how many of these were dealt with.
@@ -89,9 +152,10 @@ struct Flattening {
 }
 
 impl Flattening {
-    fn new(top: OwnedFd) -> io::Result<Self> {
+    fn new(top: OwnedFd, owner: Option<u32>) -> io::Result<Self> {
+        open_up(&top, owner)?;
         let prefix = format!(".removed-{:08x}-", random_u32()?);
-        Ok(Self { top, prefix, named: 0, done: 0, obstacle: None })
+        Ok(Self { top, owner, prefix, named: 0, done: 0, obstacle: None })
     }
 
     fn empty_all(&mut self) {
@@ -155,6 +219,12 @@ impl Flattening {
             Ok(()) => return,
         }
         let up = format!("{}{}", self.prefix, self.named);
+        if self.owner.is_some() {
+            // To get another parent it must be one that its owner can write. What fails now fails below.
+            let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+            let found = openat(directory, name, flags, Mode::empty());
+            let _ = found.and_then(|found| open_up(&found, self.owner));
+        }
         match renameat(directory, name, &self.top, up.as_str()) {
             Ok(()) => self.named += 1,
             Err(errno) => self.note(name.to_bytes(), errno),
@@ -174,8 +244,9 @@ impl Flattening {
 mod tests {
     use super::*;
     use nix::sys::stat::mkdirat;
+    use std::fs::Permissions;
     use std::fs::create_dir;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
     use std::path::PathBuf;
 
     fn new(name: &str) -> PathBuf {
@@ -221,6 +292,47 @@ mod tests {
         assert!(fs::symlink_metadata(&path).is_err() && elsewhere.join("kept").exists());
         remove_tree(&path).unwrap();
         remove_tree(&elsewhere).unwrap();
+    }
+
+    /// A directory of `owner`, who is a user without privileges.
+    fn give(path: &Path, owner: u32, mode: u32) {
+        chown(path, Some(owner), Some(owner)).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_its_owner_may_not_remove_stays_and_what_he_has_closed_goes() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let (ada, bob) = (70_001, 70_002);
+        let path = new("owners");
+        give(&path, ada, 0o700);
+        let make = |name: &str, owner: u32, mode: u32| {
+            create_dir(path.join(name)).unwrap();
+            fs::write(path.join(name).join("file"), "x").unwrap();
+            give(&path.join(name), owner, mode);
+        };
+        make("read-only", ada, 0o555);
+        make("closed", ada, 0);
+        // As if she had moved it here: she can empty it, but not what is in it.
+        make("theirs", bob, 0o777);
+        make("theirs/within", bob, 0o755);
+        assert!(remove_tree_of(&path, Some(bob)).is_err(), "it is not his");
+        assert!(path.join("theirs/file").exists());
+        let error = remove_tree_of(&path, Some(ada)).unwrap_err().to_string();
+        assert!(error.contains("\"within\" in it: Permission denied"), "{error}");
+        let left: Vec<_> = fs::read_dir(&path).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert!(
+            left[0].path().join("within/file").exists() && !left[0].path().join("file").exists()
+        );
+        // Whose it is, is taken from the directory only where nobody else could have moved it.
+        fs::set_permissions(&path, Permissions::from_mode(0o770)).unwrap();
+        assert!(remove_tree_of(&path, None).unwrap_err().to_string().contains("user 70001's"));
+        give(&path, bob, 0o700);
+        remove_tree_of(&path, None).unwrap();
+        assert!(!path.exists());
     }
 
     #[test]

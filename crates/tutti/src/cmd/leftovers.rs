@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tutti_linux::cgroup::{mount_points, processes_of};
 use tutti_linux::proc::{self, ProcessStat, command_line};
-use tutti_linux::remove_tree::remove_tree;
+use tutti_linux::remove_tree::remove_tree_of;
 
 /// How deep below a mount point a cgroup of ours can be: that of a user's service manager, and more.
 const DEPTH_MAX: u32 = 8;
@@ -73,8 +73,8 @@ impl Leftover {
             // Since it was found, an instance of that name may have been started.
             _ if Daemons::find().have(&self.path) => false,
             "cgroup" => is_own(&self.path) && remove_group(&self.path),
-            // Follows no links.
-            _ => remove_tree(&self.path).is_ok(),
+            // Follows no links, and has no more rights than the job's user.
+            _ => remove_tree_of(&self.path, None).is_ok(),
         };
     }
 }
@@ -267,13 +267,28 @@ fn directories(daemons: &Daemons) -> Vec<Leftover> {
     let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
     let leftover = |entry: fs::DirEntry| {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let group = group_in(&name).filter(|group| name[group.len()..].starts_with("-job-"))?;
-        let text = "temporary files of a job whose instance is gone".into();
+        let group = group_in(&name)?;
         let path = entry.path();
+        if name[group.len()..].starts_with("-left-") {
+            return owner_of(&path).map(|owner| not_removable(&path, owner));
+        }
+        if !name[group.len()..].starts_with("-job-") {
+            return None;
+        }
+        let text = "temporary files of a job whose instance is gone".into();
         let owner = owner_of_scratch(&path, group);
         (!daemons.have(&path)).then(|| Leftover::new("directory", &path, owner, text))
     };
     entries.filter_map(leftover).collect()
+}
+
+/// What the keeper has put aside, also of an instance that lives.
+fn not_removable(path: &Path, owner: u32) -> Leftover {
+    let text = format!(
+        "what a job of user {owner} has left and this user may not remove, as files of others; \
+         they can, or root"
+    );
+    Leftover::shown("directory", path.display().to_string(), text)
 }
 
 /// Processes that were started in a job and are in none any more.

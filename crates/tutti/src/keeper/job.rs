@@ -587,7 +587,7 @@ impl Job {
             let _ = shm::remove_left(&self.shared, self.launch.credentials.uid, self.began);
         }
         if let Some(scratch) = self.scratch.take() {
-            context.scratches.take_back(scratch);
+            context.scratches.take_back(scratch, self.launch.credentials.uid);
         }
         context.names.forget(self.launch.job);
         if self.launch.spec.script.is_some() {

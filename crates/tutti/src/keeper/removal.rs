@@ -3,22 +3,30 @@
 //! A user may leave a great deal, or put a file system there that never answers: so it is done by threads, a few
 //! for each user, and what is more waits for these. Nobody has others wait for his by that, unless there are very many
 //! like him.
+//!
+//! It is done with the rights of the user whose job it was: what he may not remove, as another's directory that he has
+//! moved there, stays, and is put out of the way under a name that says so ([`LEFT`]).
 
+use super::scratch::{self, JOB, LEFT};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::symlink_metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tutti_linux::remove_tree::remove_tree;
+use tutti_linux::random::random_u32;
+use tutti_linux::remove_tree::remove_tree_of;
 
 /// Threads at once, for what belongs to one user and in all.
 const OF_USER_MAX: usize = 2;
 const THREADS_MAX: usize = 32;
 
+/// A directory, and whose it must be; without that, as [`remove_tree_of`] says.
+pub(super) type Owned = (PathBuf, Option<u32>);
+
 /// What is to be removed, and who waits for it.
-type Work = (PathBuf, SyncSender<()>);
+type Work = (Owned, SyncSender<()>);
 
 /// What waits, and how many threads are at work, by the user to whom it belongs.
 #[derive(Default)]
@@ -82,19 +90,21 @@ impl Removal {
 
 impl Remover {
     /// Has these removed, with all that is in them.
-    pub(super) fn remove(&self, paths: Vec<PathBuf>) -> Removal {
-        self.each(paths, |path| {
-            if let Err(error) = remove_tree(&path) {
-                say!([System] "tutti keeper: cannot remove {}: {error}", path.display());
+    pub(super) fn remove(&self, paths: Vec<Owned>) -> Removal {
+        self.each(paths, |(path, owner)| {
+            if let Err(error) = remove_tree_of(&path, owner) {
+                let left = put_aside(&path).unwrap_or_else(|| path.clone());
+                let (path, left) = (path.display(), left.display());
+                say!([System] "tutti keeper: cannot remove {path}: {error}; what is left is in {left}");
             }
         })
     }
 
-    fn each(&self, paths: Vec<PathBuf>, act: impl Fn(PathBuf) + Clone + Send + 'static) -> Removal {
+    fn each(&self, paths: Vec<Owned>, act: impl Fn(Owned) + Clone + Send + 'static) -> Removal {
         let (done, wait) = sync_channel(1);
-        for path in paths {
+        for (path, owner) in paths {
             let user = symlink_metadata(&path).map_or(u32::MAX, |found| found.uid());
-            self.lock().waiting.entry(user).or_default().push_back((path, done.clone()));
+            self.lock().waiting.entry(user).or_default().push_back(((path, owner), done.clone()));
             self.begin(user, act.clone());
         }
         Removal(wait)
@@ -105,7 +115,7 @@ impl Remover {
     }
 
     /// Begins a thread, if there may be another for this user.
-    fn begin(&self, user: u32, act: impl Fn(PathBuf) + Send + 'static) {
+    fn begin(&self, user: u32, act: impl Fn(Owned) + Send + 'static) {
         let mut queue = self.lock();
         if queue.threads() >= THREADS_MAX || queue.of(user) >= OF_USER_MAX {
             return;
@@ -115,8 +125,8 @@ impl Remover {
         let remover = self.clone();
         let begun = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
             let mut mine = Some((user, work));
-            while let Some((user, (path, done))) = mine.take() {
-                act(path);
+            while let Some((user, (owned, done))) = mine.take() {
+                act(owned);
                 drop(done);
                 let mut queue = remover.lock();
                 queue.done(user);
@@ -128,6 +138,14 @@ impl Remover {
             self.lock().done(user);
         }
     }
+}
+
+/// Gives what could not be removed a name that tells so; nothing if it has one, or gets none.
+fn put_aside(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let (prefix, job) = name.split_once(JOB)?;
+    let left = path.with_file_name(format!("{prefix}{LEFT}{job}.{:08x}", random_u32().ok()?));
+    scratch::rename(path, &left).then_some(left)
 }
 
 #[cfg(test)]
@@ -166,17 +184,17 @@ mod tests {
             let path = base.join(name);
             std::fs::write(&path, "").unwrap();
             lchown(&path, Some(user), None).unwrap();
-            path
+            (path, None)
         };
         let (remover, held) = (Remover::default(), Arc::new(Held::default()));
-        let mine: Vec<PathBuf> = (0..20).map(|number| place(format!("m{number}"), 1001)).collect();
+        let mine: Vec<Owned> = (0..20).map(|number| place(format!("m{number}"), 1001)).collect();
         let at_work = Arc::clone(&held);
         let slow = remover.each(mine, move |_| at_work.act());
         held.wait_for(OF_USER_MAX);
         // Another's is removed meanwhile, and no more of the first one's is begun.
         let theirs = place("theirs".into(), 1002);
         assert!(remover.remove(vec![theirs.clone()]).wait(Duration::from_secs(30)));
-        assert!(!theirs.exists());
+        assert!(!theirs.0.exists());
         assert_eq!(held.state.lock().unwrap().0, OF_USER_MAX);
         assert!(!slow.wait(Duration::ZERO));
         held.state.lock().unwrap().2 = true;
@@ -191,7 +209,7 @@ mod tests {
         let mut queue = Queue::default();
         let (sender, _wait) = sync_channel(1);
         for user in 0..100 {
-            let work = || (PathBuf::from("x"), sender.clone());
+            let work = || ((PathBuf::from("x"), None), sender.clone());
             queue.waiting.insert(user, (0..5).map(|_| work()).collect());
         }
         let mut users = Vec::new();

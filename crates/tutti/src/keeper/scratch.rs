@@ -8,7 +8,7 @@
 //! a new name for one a tenth of that: so a few of those that were left empty are kept for the next
 //! jobs of the same users.
 
-use super::removal::{Removal, Remover};
+use super::removal::{Owned, Removal, Remover};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::unistd::{getegid, geteuid};
 use serde_bytes::ByteBuf;
@@ -36,6 +36,12 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Directories that are kept empty.
 const SPARES_MAX: usize = 8;
+
+/// What follows the prefix in the name of a job's directory.
+pub(super) const JOB: &str = "-job-";
+
+/// The same, of one that could not be removed.
+pub(super) const LEFT: &str = "-left-";
 
 /// User and group.
 type Owner = (u32, u32);
@@ -69,7 +75,7 @@ impl Scratches {
         let is_known = |path: &PathBuf| {
             in_use.contains(&path.as_path()) || self.spares.iter().any(|(spare, _)| spare == path)
         };
-        remove_apart(left(&self.prefix).into_iter().filter(|path| !is_known(path)).collect());
+        remove_apart(left(&self.prefix).into_iter().filter(|(path, _)| !is_known(path)).collect());
     }
 
     /// The directory of a job, for its owner alone.
@@ -84,44 +90,45 @@ impl Scratches {
         let (spare, _) = self.spares.swap_remove(index);
         let path = with_suffix(&self.prefix, &format!("-job-{job}"));
         if !rename(&spare, &path) {
-            remove(spare);
+            remove(spare, owner.0);
             return None;
         }
         // Its owner may have done anything with it meanwhile.
         if as_new(&path) == Some(owner) {
             return Some(path);
         }
-        remove(path);
+        remove(path, owner.0);
         None
     }
 
-    /// Takes the directory of a job away, with all that is in it.
-    pub(super) fn take_back(&mut self, path: PathBuf) {
-        let owner = as_new(&path).filter(|_| self.spares.len() < SPARES_MAX);
-        let Some(owner) = owner else { return remove(path) };
+    /// Takes the directory of a job of this user away, with all that is in it.
+    pub(super) fn take_back(&mut self, path: PathBuf, user: u32) {
+        let has_room = self.spares.len() < SPARES_MAX;
+        let owner = as_new(&path).filter(|owner| has_room && owner.0 == user);
+        let Some(owner) = owner else { return remove(path, user) };
         self.numbers += 1;
         // Whoever knew the name could take it, and have each directory be made anew.
-        let Ok(random) = random_u32() else { return remove(path) };
+        let Ok(random) = random_u32() else { return remove(path, user) };
         let name = format!("-job-none.{}.{random:08x}", self.numbers);
         let spare = with_suffix(&self.prefix, &name);
         if rename(&path, &spare) {
             self.spares.push((spare, owner));
         } else {
-            remove(path);
+            remove(path, user);
         }
     }
 }
 
 impl Drop for Scratches {
     fn drop(&mut self) {
-        for (spare, _) in self.spares.drain(..) {
-            remove(spare);
+        for (spare, owner) in self.spares.drain(..) {
+            remove(spare, owner.0);
         }
     }
 }
 
 /// Whether it has another name now, which was free.
-fn rename(from: &Path, to: &Path) -> bool {
+pub(super) fn rename(from: &Path, to: &Path) -> bool {
     renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE).is_ok()
 }
 
@@ -183,22 +190,22 @@ fn is_us(user: &Credentials) -> bool {
 pub(super) fn is_a_jobs(value: &[u8]) -> bool {
     let name = value.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let name = String::from_utf8_lossy(name);
-    name.starts_with("tutti-") && name.contains("-job-")
+    name.starts_with("tutti-") && name.contains(JOB)
 }
 
-/// Removes it with all that is in it.
-fn remove(path: PathBuf) {
+/// Removes it with all that this user has put in it.
+fn remove(path: PathBuf, user: u32) {
     match fs::remove_dir(&path) {
         Ok(()) => return,
         Err(error) if error.kind() == ErrorKind::NotFound => return,
         // There is something in it, or it is no directory any more.
         Err(_) => {}
     }
-    remove_apart(vec![path]).wait(PATIENCE);
+    remove_apart(vec![(path, Some(user))]).wait(PATIENCE);
 }
 
 /// Has threads remove them; tells when that is done.
-fn remove_apart(paths: Vec<PathBuf>) -> Removal {
+fn remove_apart(paths: Vec<Owned>) -> Removal {
     static REMOVER: LazyLock<Remover> = LazyLock::new(Remover::default);
     REMOVER.remove(paths)
 }
@@ -208,14 +215,18 @@ pub(super) fn remove_all(prefix: &Path) -> Removal {
     remove_apart(left(prefix))
 }
 
-fn left(prefix: &Path) -> Vec<PathBuf> {
+/// What is there; whose jobs' it was, nobody knows any more.
+fn left(prefix: &Path) -> Vec<Owned> {
     let (Some(parent), Some(name)) = (prefix.parent(), prefix.file_name()) else {
         return Vec::new();
     };
-    let begin = format!("{}-job-", name.to_string_lossy());
+    let begins = [JOB, LEFT].map(|kind| format!("{}{kind}", name.to_string_lossy()));
+    let is_ours = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        begins.iter().any(|begin| name.to_string_lossy().starts_with(begin))
+    };
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&begin));
-    ours.map(|entry| entry.path()).collect()
+    entries.filter(is_ours).map(|entry| (entry.path(), None)).collect()
 }
 
 #[cfg(test)]
@@ -223,6 +234,10 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use tutti_linux::remove_tree::remove_tree;
+
+    fn us() -> u32 {
+        geteuid().as_raw()
+    }
 
     #[test]
     fn the_directory_of_an_outer_job_is_known() {
@@ -238,7 +253,7 @@ mod tests {
         let mut scratches = Scratches::new(base.join("t"));
         let first = scratches.make(JobId(1), None).unwrap();
         let made = inode(&first);
-        scratches.take_back(first.clone());
+        scratches.take_back(first.clone(), us());
         assert!(!first.exists());
         if geteuid().is_root() {
             let nobody = Credentials { uid: 65534, gid: 65534, groups: Vec::new() };
@@ -250,14 +265,14 @@ mod tests {
         assert_eq!((again.clone(), inode(&again)), (base.join("t-job-3"), made));
         // What is not as it was made goes: with something in it, or open to others.
         fs::write(again.join("left"), "x").unwrap();
-        scratches.take_back(again);
+        scratches.take_back(again, us());
         let open = scratches.make(JobId(4), None).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
-        scratches.take_back(open);
+        scratches.take_back(open, us());
         assert!(scratches.spares.is_empty());
         // Nor is what its owner has done to one that was kept.
         let kept = scratches.make(JobId(5), None).unwrap();
-        scratches.take_back(kept);
+        scratches.take_back(kept, us());
         let spare = scratches.spares[0].0.clone();
         let name = spare.to_string_lossy().into_owned();
         let (_, unforeseen) = name.rsplit_once('.').unwrap();
@@ -265,9 +280,9 @@ mod tests {
         fs::write(spare.join("later"), "x").unwrap();
         let new = scratches.make(JobId(6), None).unwrap();
         assert!(fs::read_dir(&new).unwrap().next().is_none() && !spare.exists());
-        scratches.take_back(new);
+        scratches.take_back(new, us());
         drop(scratches);
-        let is_spare = |path: &PathBuf| path.to_string_lossy().contains("-job-none");
+        let is_spare = |(path, _): &Owned| path.to_string_lossy().contains("-job-none");
         assert!(!left(&base.join("t")).iter().any(is_spare));
         fs::remove_dir_all(&base).unwrap();
     }
@@ -280,7 +295,7 @@ mod tests {
         fs::write(base.join("t-job-7"), "").unwrap();
         (1..100).for_each(|number| fs::write(base.join(format!("t-job-7.{number}")), "").unwrap());
         let made = make(&prefix, JobId(7), None).unwrap();
-        assert!(left(&prefix).contains(&made));
+        assert!(left(&prefix).contains(&(made, None)));
         remove_tree(&base).unwrap();
     }
 
@@ -300,10 +315,10 @@ mod tests {
         assert_eq!(fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o700);
         symlink(&elsewhere, one.join("link")).unwrap();
         fs::create_dir(one.join("below")).unwrap();
-        remove(one);
+        remove(one, us());
         fs::remove_dir(&other).unwrap();
         symlink(&elsewhere, &other).unwrap();
-        assert_eq!(left(&prefix), std::slice::from_ref(&other));
+        assert_eq!(left(&prefix), [(other, None)]);
         assert!(remove_all(&prefix).wait(Duration::from_secs(30)));
         assert!(left(&prefix).is_empty() && elsewhere.join("kept").exists());
         fs::remove_dir_all(&base).unwrap();

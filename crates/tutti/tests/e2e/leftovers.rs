@@ -67,6 +67,41 @@ fn however_deep_a_job_nests_directories_the_keeper_goes_on() {
     other.wait();
 }
 
+#[test]
+fn what_a_job_moves_into_its_directory_of_another_users_stays_and_is_told() {
+    let instance = Instance::of_the_system().up();
+    let share = instance.work.join("share");
+    let theirs = share.join("theirs");
+    fs::create_dir_all(theirs.join("within")).unwrap();
+    fs::write(theirs.join("within/kept"), "").unwrap();
+    for (path, mode) in [(&share, 0o777), (&theirs, 0o777), (&theirs.join("within"), 0o755)] {
+        std::os::unix::fs::chown(path, Some(lonely() + 1), None).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::set_permissions(&instance.work, fs::Permissions::from_mode(0o755)).unwrap();
+    let own = "mkdir $TMPDIR/own; touch $TMPDIR/own/a; chmod 500 $TMPDIR/own; ";
+    let line = format!("{own} mv {} $TMPDIR && echo $TMPDIR", theirs.display());
+    let mut command = instance.command_as(Some(lonely()), &["run", "sh", "-c", &line]);
+    // On the same file system, so that nothing is copied; the keeper's is there, too.
+    command.env_remove("TMPDIR");
+    let said = crate::harness::Running::start(command).wait().expect(0).text();
+    let directory = Path::new(said.trim()).to_path_buf();
+    eventually("it is put aside", || (!directory.exists()).then_some(()));
+    let name = directory.file_name().unwrap().to_string_lossy().replace("-job-", "-left-");
+    let is_it = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&name);
+    let mut entries = fs::read_dir(directory.parent().unwrap()).unwrap().flatten();
+    let aside = entries.find(is_it).unwrap().path();
+    let told = instance.tutti(&["doctor", "--leftovers", "--remove"]).expect(1).text();
+    let found: Vec<_> = fs::read_dir(&aside).unwrap().flatten().collect();
+    let is_kept = found.len() == 1 && found[0].path().join("within/kept").exists();
+    fs::remove_dir_all(&aside).unwrap();
+    assert!(is_kept, "{found:?}");
+    let line = format!("directory {}: what a job of user {} has left", aside.display(), lonely());
+    assert!(told.contains(&line), "{told}");
+    let log = fs::read_to_string(instance.dir.join("log")).unwrap();
+    assert!(log.contains("\"within\" in it: Permission denied"), "{log}");
+}
+
 fn segments() -> Vec<String> {
     let text = fs::read_to_string("/proc/sysvipc/shm").unwrap();
     text.lines().skip(1).filter_map(|l| l.split_whitespace().nth(1).map(str::to_owned)).collect()

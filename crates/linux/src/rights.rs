@@ -1,0 +1,86 @@
+//! Doing something with files with the rights of another user, for root.
+//!
+//! The kernel has an identity for each thread by which it decides about files (`setfsuid(2)`); with another than
+//! root's there, root's privileges about files are gone, too. So it is a thread of its own that does it, and the
+//! identity goes with the thread: nothing has to be taken back.
+
+use nix::sys::prctl::{get_dumpable, set_dumpable};
+use std::io;
+use std::sync::OnceLock;
+use std::thread;
+
+/// Enough for what is done here, which calls nothing deep.
+const STACK_BYTES: usize = 256 << 10;
+
+/// Has a thread do this with the rights of `uid` and `gid` alone: no group besides, and none of root's privileges about
+/// files.
+///
+/// # Errors
+/// If no such thread can be had; then nothing is done.
+pub fn with_rights_of<T: Send>(
+    uid: u32,
+    gid: u32,
+    act: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    let thread = thread::Builder::new().stack_size(STACK_BYTES);
+    thread::scope(|scope| {
+        let begun = thread.spawn_scoped(scope, || {
+            take(uid, gid)?;
+            act()
+        })?;
+        begun.join().unwrap_or_else(|_| Err(io::Error::other("its thread has failed")))
+    })
+}
+
+/// Takes the identity, for the calling thread alone and for the rest of its life.
+fn take(uid: u32, gid: u32) -> io::Result<()> {
+    // The kernel makes the process one that others of its user may not look into. Nobody may by this identity.
+    static DUMPABLE: OnceLock<bool> = OnceLock::new();
+    let was_dumpable = *DUMPABLE.get_or_init(|| get_dumpable().unwrap_or(false));
+    // The C library's function would have all threads lose their groups.
+    // SAFETY: no group is read.
+    if unsafe { libc::syscall(libc::SYS_setgroups, 0_usize, std::ptr::null::<libc::gid_t>()) } != 0
+    {
+        return Err(io::Error::last_os_error());
+    }
+    let is_taken = is_taken(libc::SYS_setfsgid, gid) && is_taken(libc::SYS_setfsuid, uid);
+    if was_dumpable {
+        let _ = set_dumpable(true);
+    }
+    if is_taken { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
+}
+
+/// Sets one of the two, and asks whether it is so: the calls themselves know no errors.
+fn is_taken(call: libc::c_long, id: u32) -> bool {
+    // SAFETY: takes a number; one that nobody can have changes nothing.
+    let set = |id: u32| unsafe { libc::syscall(call, id) };
+    set(id);
+    set(u32::MAX) == libc::c_long::from(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn rights_are_those_of_the_other_in_that_thread_alone() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let base = std::env::temp_dir().join(format!("tutti-rights-{}", std::process::id()));
+        fs::create_dir(&base).unwrap();
+        std::os::unix::fs::chown(&base, Some(1001), Some(1002)).unwrap();
+        let (made, secret) = (base.join("made"), base.join("secret"));
+        fs::write(&secret, "").unwrap();
+        fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+        with_rights_of(1001, 1002, || fs::write(&made, "")).unwrap();
+        let found = fs::metadata(&made).unwrap();
+        assert_eq!((found.uid(), found.gid()), (1001, 1002));
+        assert!(with_rights_of(1001, 1002, || fs::read(&secret)).is_err(), "root's, by group, too");
+        fs::read(&secret).unwrap();
+        assert!(get_dumpable().unwrap());
+        fs::remove_dir_all(&base).unwrap();
+    }
+}
