@@ -3,17 +3,123 @@
 //! A file in `/dev/shm` outlives whoever made it. Which files a set of processes uses can only be
 //! seen while they live, in their maps; whether a file is theirs alone, only after they are gone.
 //! So this is done in two steps, before and after a kill.
+//!
+//! POSIX semaphores are such files, too; their names begin with `sem.`.
 
+use crate::{Error, Result, proc};
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const PLACE: &str = "/dev/shm";
 
 /// The kernel dates files by its latest tick: by as much a file may seem older than it is. A tick is 10 ms at most.
 const TICK_MAX: Duration = Duration::from_millis(10);
+
+/// A file of shared memory, or a semaphore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Tells it, on its device, from others that had or will have its name.
+    pub inode: u64,
+    /// Its device.
+    pub device: u64,
+    /// Whose it is.
+    pub uid: u32,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// When it was made, seconds since 1970.
+    pub made_s: u64,
+}
+
+impl SharedFile {
+    fn at(path: PathBuf) -> Option<Self> {
+        let found = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
+        let made = found.created().or_else(|_| found.modified()).ok()?;
+        let made_s = made.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let (inode, device, uid, bytes) = (found.ino(), found.dev(), found.uid(), found.len());
+        Some(Self { path, inode, device, uid, bytes, made_s })
+    }
+
+    /// Whether it is a semaphore.
+    #[must_use]
+    pub fn is_semaphore(&self) -> bool {
+        self.name().as_encoded_bytes().starts_with(b"sem.")
+    }
+
+    fn name(&self) -> &OsStr {
+        self.path.file_name().unwrap_or_default()
+    }
+}
+
+/// Those that are wanted and that nobody has open or mapped, of the processes that may be looked at.
+#[must_use]
+pub fn unused(wanted: impl Fn(&SharedFile) -> bool) -> Vec<SharedFile> {
+    let entries = fs::read_dir(PLACE).into_iter().flatten().flatten();
+    let files = entries.filter_map(|entry| SharedFile::at(entry.path()));
+    unused_of(files.filter(wanted).collect())
+}
+
+fn unused_of(mut files: Vec<SharedFile>) -> Vec<SharedFile> {
+    if !files.is_empty() {
+        let used = used(&files.iter().map(|file| file.name().to_owned()).collect());
+        files.retain(|file| !used.contains(&(file.device, file.inode)));
+    }
+    files
+}
+
+/// The inodes of those there are; nothing where they can't be seen.
+#[must_use]
+pub fn inodes() -> Option<BTreeSet<u64>> {
+    let entries = fs::read_dir(PLACE).ok()?;
+    entries.map(|entry| entry.map(|entry| entry.ino())).collect::<std::io::Result<_>>().ok()
+}
+
+/// Removes one that nobody used, unless somebody uses it now, or it is another by now. That it is gone is fine.
+///
+/// # Errors
+/// What the kernel says.
+pub fn remove_unused(file: &SharedFile) -> Result<()> {
+    let is_same = SharedFile::at(file.path.clone()).as_ref() == Some(file);
+    if !is_same || unused_of(vec![file.clone()]).is_empty() {
+        return Ok(());
+    }
+    fs::remove_file(&file.path).map_err(Error::file("remove", &file.path))
+}
+
+/// What processes have mapped, and what they have open under one of these names, as devices and numbers on them. Of
+/// other files nothing is asked: the server of one may never answer.
+fn used(names: &BTreeSet<OsString>) -> BTreeSet<(u64, u64)> {
+    let mut used = BTreeSet::new();
+    for pid in proc::all() {
+        let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+        used.extend(String::from_utf8_lossy(&maps).lines().filter_map(mapped));
+        for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+            let path = fs::read_link(entry.path()).unwrap_or_default();
+            let is_in = [Some(Path::new("/")), Some(Path::new(PLACE))].contains(&path.parent());
+            if is_in
+                && path.file_name().is_some_and(|name| names.contains(name))
+                && let Ok(found) = fs::metadata(entry.path())
+            {
+                used.insert((found.dev(), found.ino()));
+            }
+        }
+    }
+    used
+}
+
+/// The device and the number of the file in a line of maps; nothing if there is none.
+fn mapped(line: &str) -> Option<(u64, u64)> {
+    let mut words = line.split_ascii_whitespace().skip(3);
+    let (major, minor) = words.next()?.split_once(':')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let inode: u64 = words.next()?.parse().ok()?;
+    (inode != 0).then_some((nix::sys::stat::makedev(number(major)?, number(minor)?), inode))
+}
 
 /// The shared memory files that these processes have mapped. Processes that are gone have none.
 #[must_use]
@@ -38,7 +144,7 @@ fn collect(maps: &Path, files: &mut BTreeSet<PathBuf>) {
 }
 
 /// Removes those of the files that belong to `uid`, were made since `since`, and that no process
-/// has mapped any more. Gives what was removed.
+/// has open or mapped any more. Gives what was removed.
 #[must_use]
 pub fn remove_left(files: &BTreeSet<PathBuf>, uid: u32, since: SystemTime) -> Vec<PathBuf> {
     let since = since.checked_sub(TICK_MAX).unwrap_or(since);
@@ -50,23 +156,9 @@ pub fn remove_left(files: &BTreeSet<PathBuf>, uid: u32, since: SystemTime) -> Ve
                     && found.created().or_else(|_| found.modified()).is_ok_and(|at| at >= since)
             })
     };
-    let mut left: Vec<PathBuf> = files.iter().filter(ours).cloned().collect();
-    if left.is_empty() {
-        return left;
-    }
-    let used = mapped_by_anybody();
-    left.retain(|path| !used.contains(path) && fs::remove_file(path).is_ok());
-    left
-}
-
-fn mapped_by_anybody() -> BTreeSet<PathBuf> {
-    let mut files = BTreeSet::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        if entry.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) {
-            collect(&entry.path().join("maps"), &mut files);
-        }
-    }
-    files
+    let left = files.iter().filter(ours).cloned().filter_map(SharedFile::at).collect();
+    let left = unused_of(left).into_iter().map(|file| file.path);
+    left.filter(|path| fs::remove_file(path).is_ok()).collect()
 }
 
 #[cfg(test)]
@@ -88,5 +180,35 @@ mod tests {
         assert!(!path.exists());
         let outside: BTreeSet<PathBuf> = [PathBuf::from("/dev/shm/../null")].into();
         assert!(remove_left(&outside, 0, begin).is_empty(), "outside of its place");
+    }
+
+    #[test]
+    fn a_file_is_unused_until_it_is_opened_or_mapped_under_whatever_name() {
+        let path = PathBuf::from(format!("{PLACE}/sem.tutti-test-{}", std::process::id()));
+        let file = fs::File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        file.set_len(4096).unwrap();
+        let find = || unused(|file| file.path == path).pop();
+        assert_eq!(find(), None, "it is open");
+        let length = std::num::NonZeroUsize::new(4096).unwrap();
+        let (protection, flags) =
+            (nix::sys::mman::ProtFlags::PROT_READ, nix::sys::mman::MapFlags::MAP_SHARED);
+        // SAFETY: a new mapping, which nobody reads.
+        let map = unsafe { nix::sys::mman::mmap(None, length, protection, flags, &file, 0) };
+        drop(file);
+        assert_eq!(find(), None, "it is mapped");
+        // SAFETY: nobody uses it.
+        unsafe { nix::sys::mman::munmap(map.unwrap(), 4096).unwrap() };
+        let found = find().unwrap();
+        assert!(found.is_semaphore() && found.bytes == 4096 && found.made_s > 0);
+        assert!(inodes().unwrap().contains(&found.inode));
+        let open = fs::File::open(&path).unwrap();
+        remove_unused(&found).unwrap();
+        assert!(path.exists(), "it was opened since");
+        drop(open);
+        let other = SharedFile { inode: found.inode + 1, ..found.clone() };
+        remove_unused(&other).unwrap();
+        assert!(path.exists(), "it is another");
+        remove_unused(&found).unwrap();
+        assert!(!path.exists());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::clock::ClusterClock;
 use super::foreign::Foreign;
-use super::ipc::{self, QueuesBefore};
+use super::ipc::{self, IpcBefore};
 use super::job::{Job, grip, group_name, remove_group};
 use super::lease::{Former, Lease, Told};
 use super::load::LoadReports;
@@ -600,7 +600,7 @@ impl Agent {
             launch: launch.id(),
             control: launch.control,
             owner: Some(launch.credentials.uid),
-            queues_before: QueuesBefore::look(&launch),
+            ipc_before: IpcBefore::look(&launch),
             group,
             roots: BTreeMap::new(),
             ranks: launch.share.tasks.iter().map(|task| task.rank).collect(),
@@ -787,7 +787,7 @@ impl Agent {
         let lives = self.tracker.end(id, &self.poller);
         if let Some(job) = self.jobs.get_mut(&id) {
             if let Some(owner) = job.owner {
-                ipc::remove_left(&lives, owner, job.queues_before.as_ref());
+                ipc::remove_left(&lives, owner, job.ipc_before.as_ref());
             }
             (usage.processes, usage.processes_peak) =
                 (job.counted.processes, job.counted.processes_peak);
@@ -841,7 +841,7 @@ impl Agent {
             launch,
             control: held.control,
             owner: None,
-            queues_before: None,
+            ipc_before: None,
             group,
             ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
             roots: held.roots.into_iter().collect(),

@@ -9,8 +9,9 @@
 //! user, or a shell of theirs, may have made: `tutti doctor --leftovers` lists it.
 //!
 //! Of POSIX queues it does not even say who used them, nor when they were made. So they go if they were not
-//! there yet when the job began ([`QueuesBefore`]), nobody has them open, nobody has used them since, and
-//! the user had no other process here, neither when the job began nor now.
+//! there yet when the job began ([`IpcBefore`]), nobody has them open, nobody has used them since, and
+//! the user had no other process here, neither when the job began nor now. So it is with POSIX shared memory and
+//! semaphores, which are files (what a job that is ended by force has mapped, the keeper knows besides).
 
 use crate::executable::RUNNING;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tutti_linux::posix_queues::{self, PosixQueue};
 use tutti_linux::proc::{self, ProcessStat};
+use tutti_linux::shm::{self, SharedFile};
 use tutti_linux::sysvipc::used::{self, Used};
 use tutti_linux::sysvipc::{self, Segment};
 use tutti_linux::track::Life;
@@ -30,10 +32,14 @@ use tutti_wire::launch::Launch;
 /// The kernel has the making in whole seconds, and clocks may be set by a little.
 const TOLERANCE_S: u64 = 2;
 
-/// The POSIX queues that were there when a job began whose user had no other process here.
-pub(super) struct QueuesBefore(BTreeSet<u64>);
+/// The POSIX queues, shared memory and semaphores that were there when a job began whose user had no other process
+/// here. Where one of them can't be seen, there is nothing of it.
+pub(super) struct IpcBefore {
+    queues: Option<BTreeSet<u64>>,
+    files: Option<BTreeSet<u64>>,
+}
 
-impl QueuesBefore {
+impl IpcBefore {
     /// Called before the first process of a job; nothing if what it leaves can't be told.
     pub(super) fn look(launch: &Launch) -> Option<Self> {
         #[cfg(test)]
@@ -43,20 +49,16 @@ impl QueuesBefore {
         // An instance of the user's own is started from a session of theirs: another process, as a rule.
         let is_of_the_node = nix::unistd::geteuid().is_root() && !launch.own_ipc;
         let is_new = launch.spec.adopt.is_empty();
-        // Also where there is no queue yet: another process may make one, and be gone when the job ends.
+        // Also where there is nothing yet: another process may make one, and be gone when the job ends.
         if !is_of_the_node || !is_new || has_other_processes(launch.credentials.uid) {
             return None;
         }
-        posix_queues::inodes().map(Self)
+        Some(Self { queues: posix_queues::inodes(), files: shm::inodes() })
     }
 }
 
 /// Removes what processes of user `uid` have left that lived then.
-pub(super) fn remove_left(
-    lives: &BTreeMap<i32, Life>,
-    uid: u32,
-    queues_before: Option<&QueuesBefore>,
-) {
+pub(super) fn remove_left(lives: &BTreeMap<i32, Life>, uid: u32, before: Option<&IpcBefore>) {
     if lives.is_empty() {
         return;
     }
@@ -66,13 +68,11 @@ pub(super) fn remove_left(
     }
     let mut used = used::all();
     used.retain(|it| is_left_used(it, lives, uid, booted_s));
-    let queues = queues_before.map_or_else(Vec::new, |before| {
-        let is_left = |it: &PosixQueue| is_left_queue(it, before, lives, uid, booted_s);
-        let found = posix_queues::those(is_left);
-        // Again, now that it is known who has them open.
-        found.into_iter().filter(is_left).collect()
-    });
-    if (!used.is_empty() || !queues.is_empty()) && !has_other_processes(uid) {
+    let time = time_of(lives, booted_s);
+    let queues = left_queues(before, uid, &time);
+    let files = left_files(before, uid, &time);
+    let is_any = !used.is_empty() || !queues.is_empty() || !files.is_empty();
+    if is_any && !has_other_processes(uid) {
         for one in used {
             let what = match one.kind {
                 used::Kind::Queue => "message queue",
@@ -83,7 +83,37 @@ pub(super) fn remove_left(
         for (queue, removed) in queues.iter().zip(posix_queues::remove(&queues)) {
             tell("message queue", queue.name.display(), removed);
         }
+        for file in files {
+            tell("shared memory", file.path.display(), shm::remove_unused(&file));
+        }
     }
+}
+
+fn left_queues(
+    before: Option<&IpcBefore>,
+    uid: u32,
+    time: &RangeInclusive<u64>,
+) -> Vec<PosixQueue> {
+    let Some(before) = before.and_then(|before| before.queues.as_ref()) else { return Vec::new() };
+    let is_left = |it: &PosixQueue| is_left_queue(it, before, uid, time);
+    let found = posix_queues::those(is_left);
+    // Again, now that it is known who has them open.
+    found.into_iter().filter(is_left).collect()
+}
+
+fn left_files(before: Option<&IpcBefore>, uid: u32, time: &RangeInclusive<u64>) -> Vec<SharedFile> {
+    let Some(before) = before.and_then(|before| before.files.as_ref()) else { return Vec::new() };
+    shm::unused(|it| is_left_file(it, before, uid, time))
+}
+
+/// Whether one may be theirs; that nobody uses it is known otherwise.
+fn is_left_file(
+    file: &SharedFile,
+    before: &BTreeSet<u64>,
+    uid: u32,
+    time: &RangeInclusive<u64>,
+) -> bool {
+    file.uid == uid && !before.contains(&file.inode) && time.contains(&file.made_s)
 }
 
 fn tell(what: &str, id: impl Display, removed: tutti_linux::Result<()>) {
@@ -114,16 +144,12 @@ fn time_of(lives: &BTreeMap<i32, Life>, booted_s: u64) -> RangeInclusive<u64> {
 /// Whether a queue may be theirs and nobody uses it.
 fn is_left_queue(
     queue: &PosixQueue,
-    before: &QueuesBefore,
-    lives: &BTreeMap<i32, Life>,
+    before: &BTreeSet<u64>,
     uid: u32,
-    booted_s: u64,
+    time: &RangeInclusive<u64>,
 ) -> bool {
     let used_s = u64::try_from(queue.used_s).unwrap_or(0);
-    queue.uid == uid
-        && !queue.open
-        && !before.0.contains(&queue.inode)
-        && time_of(lives, booted_s).contains(&used_s)
+    queue.uid == uid && !queue.open && !before.contains(&queue.inode) && time.contains(&used_s)
 }
 
 /// Whether a queue or semaphores may be theirs and nobody else is known to have used them.
@@ -204,10 +230,10 @@ mod tests {
     fn a_posix_queue_is_left_that_came_with_the_job_and_that_nobody_has_used_since() {
         const S: u64 = 1_000_000_000;
         let lives = BTreeMap::from([(7, Life { born_ns: 100 * S, ended_ns: 110 * S })]);
-        let before = QueuesBefore(BTreeSet::from([3]));
+        let (before, time) = (BTreeSet::from([3]), time_of(&lives, 1_000_000));
         let queue =
             PosixQueue { name: "q".into(), inode: 4, uid: 1000, used_s: 1_000_105, open: false };
-        let check = |queue: &PosixQueue| is_left_queue(queue, &before, &lives, 1000, 1_000_000);
+        let check = |queue: &PosixQueue| is_left_queue(queue, &before, 1000, &time);
         assert!(check(&queue));
         assert!(!check(&PosixQueue { inode: 3, ..queue.clone() }), "made before");
         assert!(!check(&PosixQueue { uid: 0, ..queue.clone() }), "another user's");
@@ -215,6 +241,19 @@ mod tests {
         for used_s in [-1, 1_000_097, 1_000_113] {
             assert!(!check(&PosixQueue { used_s, ..queue.clone() }), "of another time");
         }
+    }
+
+    #[test]
+    fn a_file_of_shared_memory_is_left_that_came_with_the_job() {
+        let (before, time) = (BTreeSet::from([3]), 1_000_098..=1_000_112);
+        let (path, made_s) = ("/dev/shm/a".into(), 1_000_105);
+        let file = SharedFile { path, inode: 4, device: 1, uid: 1000, bytes: 1, made_s };
+        let check = |file: &SharedFile| is_left_file(file, &before, 1000, &time);
+        assert!(check(&file));
+        assert!(!check(&SharedFile { inode: 3, ..file.clone() }), "made before");
+        assert!(!check(&SharedFile { uid: 0, ..file.clone() }), "another user's");
+        assert!(!check(&SharedFile { made_s: 1_000_097, ..file.clone() }), "of another time");
+        assert!(!check(&SharedFile { made_s: 1_000_113, ..file }), "of another time");
     }
 
     #[test]

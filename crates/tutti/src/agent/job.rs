@@ -1,7 +1,7 @@
 //! A job with tasks on this node, as the agent knows it.
 
 use super::grip::Grip;
-use super::ipc::QueuesBefore;
+use super::ipc::IpcBefore;
 use super::parts::Name;
 use crate::outside::groups::Cgroup;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,7 +23,7 @@ pub(super) struct Job {
     /// Its user; unknown to an agent that did not launch it.
     pub(super) owner: Option<u32>,
     /// What there was before it, if what it leaves can be told by that.
-    pub(super) queues_before: Option<QueuesBefore>,
+    pub(super) ipc_before: Option<IpcBefore>,
     pub(super) group: Option<Arc<Cgroup>>,
     pub(super) roots: BTreeMap<Rank, i32>,
     pub(super) ranks: BTreeSet<Rank>,

@@ -1,11 +1,13 @@
 //! Shared memory, message queues and semaphores that nobody who is known to have used them lives to use
 //! again. Whose they were nobody can tell any more: jobs have their own, unless their class says `ipc=node`
-//! or no root started them, and the agent removes of those what it can tell (`agent/ipc.rs`).
+//! or no root started them, and the agent removes of those what it can tell (`agent/ipc.rs`). POSIX shared memory and
+//! semaphores are files, which all have in common.
 
 use super::leftovers::Leftover;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tutti_linux::posix_queues::{self, PosixQueue};
 use tutti_linux::proc::ProcessStat;
+use tutti_linux::shm::{self, SharedFile};
 use tutti_linux::sysvipc::used::{self, Kind, Used};
 use tutti_linux::sysvipc::{self, Segment};
 use tutti_wire::units::{format_bytes, format_seconds};
@@ -22,6 +24,7 @@ pub(super) fn find() -> Vec<Leftover> {
     let mut found: Vec<Leftover> = segments.map(|it| memory(&it)).collect();
     found.extend(used.map(|it| queue_or_set(&it, now_s)));
     found.extend(queues.map(|it| posix_queue(&it, now_s)));
+    found.extend(shm::unused(|it| is_seen(it.uid)).iter().map(|it| shared_file(it, now_s)));
     found
 }
 
@@ -67,6 +70,19 @@ fn posix_queue(queue: &PosixQueue, now_s: u64) -> Leftover {
     let text =
         format!("of user {uid}, made or used last {ago} ago, open nowhere; see `man mq_overview`");
     Leftover::shown("queue", format!("/{}", queue.name.to_string_lossy()), text)
+}
+
+/// Shared memory by its name, or a semaphore.
+fn shared_file(file: &SharedFile, now_s: u64) -> Leftover {
+    let (kind, what) = match file.is_semaphore() {
+        true => ("semaphores", "a semaphore".to_owned()),
+        false => ("memory", format_bytes(file.bytes)),
+    };
+    let (uid, ago) = (file.uid, format_seconds(now_s.saturating_sub(file.made_s)));
+    let text = format!(
+        "{what} of user {uid}, made {ago} ago, open and mapped nowhere; see `man shm_overview`"
+    );
+    Leftover::shown(kind, file.path.display().to_string(), text)
 }
 
 #[cfg(test)]

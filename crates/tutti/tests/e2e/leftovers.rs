@@ -213,6 +213,12 @@ impl LeftIpc {
     }
 }
 
+/// What POSIX shared memory and a semaphore of that name are called.
+fn shared_files(name: &str) -> [String; 2] {
+    let name = name.trim_start_matches('/');
+    [format!("/dev/shm/{name}"), format!("/dev/shm/sem.{name}")]
+}
+
 /// Whether there is a POSIX queue of that name; not any more then.
 fn remove_posix(instance: &Instance, name: &str) -> bool {
     let place = instance.work.join("queues");
@@ -236,6 +242,7 @@ fn queues_and_semaphores_of_the_node_go_with_the_job_that_alone_has_used_them() 
     assert!(!left.shows("queue", &left.queue), "{}", left.shown);
     assert!(!left.shows("semaphores", &left.set), "{}", left.shown);
     assert!(!posix_stayed && !left.shows("queue", &posix), "{}", left.shown);
+    assert!(!shared_files(&posix).iter().any(|file| Path::new(file).exists()), "{}", left.shown);
 }
 
 #[test]
@@ -255,6 +262,15 @@ fn while_their_user_has_other_processes_they_are_only_shown() {
     assert!(left.shows("semaphores", &left.set), "{}", left.shown);
     assert!(left.shows("queue", &first) && later.shows("queue", &first), "{}", later.shown);
     assert_eq!(stayed, [true, false]);
+    let [memory, semaphore] = shared_files(&first);
+    for file in [&memory, &semaphore] {
+        fs::remove_file(file).unwrap();
+    }
+    assert!(shared_files(&second).iter().all(|file| !Path::new(file).exists()));
+    assert!(left.shows("semaphores", &semaphore), "{}", left.shown);
+    let told = later.shown.lines().find(|line| line.contains(&memory)).unwrap();
+    let whose = format!("memory {memory}: 4.8K of user {}, made ", lonely());
+    assert!(told.starts_with(&whose) && told.contains("open and mapped nowhere"), "{told}");
     let told = left.shown.lines().find(|line| line.starts_with("semaphores")).unwrap();
     let whose = format!("3 semaphores of user {}", lonely());
     assert!(told.contains(&whose) && told.contains("has ended"), "{told}");

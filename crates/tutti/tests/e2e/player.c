@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <mqueue.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
+#include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
@@ -172,7 +174,9 @@ static int leave_ipc(const char *name) {
     struct { long type; char text; } message = {1, 'x'};
     int queue = msgget(IPC_PRIVATE, 0600), set = semget(IPC_PRIVATE, 3, 0600);
     mqd_t posix = mq_open(name, O_CREAT | O_RDWR, 0600, NULL);
-    if (queue < 0 || set < 0 || posix < 0) return 1;
+    int memory = shm_open(name, O_CREAT | O_RDWR, 0600);
+    if (queue < 0 || set < 0 || posix < 0 || memory < 0) return 1;
+    if (ftruncate(memory, 5000) || sem_open(name, O_CREAT, 0600, 1) == SEM_FAILED) return 1;
     if (msgsnd(queue, &message, 1, 0) || semctl(set, 1, SETVAL, 2)) return 1;
     printf("%d %d\n", queue, set);
     return 0;
