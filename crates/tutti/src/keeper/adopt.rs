@@ -245,6 +245,12 @@ fn bring_in(
         if outside.is_empty() {
             return Ok(());
         }
+        // Before any of them is brought in: those that are in end with the job if it is refused.
+        for &pid in &outside {
+            if let Some(process) = adopted.hold(pid)? {
+                may_come(&process, owner)?;
+            }
+        }
         for pid in outside {
             if let Some(process) = adopted.hold(pid)? {
                 take_in(&process, owner, group, processors)?;
@@ -262,22 +268,28 @@ fn take_in(
     group: Option<&Cgroup>,
     processors: &[u32],
 ) -> Result<(), Refusal> {
-    let pid = process.pid();
-    let may_come = match check_owner(pid, owner) {
-        Ok(()) if is_in_a_job(pid) => Err(is_taken(pid)),
-        other => other,
-    };
-    // What was read is what it was itself only if it is there still.
+    may_come(process, owner)?;
     if process.has_ended() {
         return Ok(());
     }
-    may_come?;
+    let pid = process.pid();
     let refused = |error| cannot_come(pid, &error);
     let is_in = group.map_or(Ok(true), |group| group.take_in(process)).map_err(refused)?;
     if is_in && !processors.is_empty() {
         affinity::bind_held(process, processors).map_err(refused)?;
     }
     Ok(())
+}
+
+/// Whether a process may be adopted; one that has ended may.
+fn may_come(process: &Held, owner: u32) -> Result<(), Refusal> {
+    let pid = process.pid();
+    let may_come = match check_owner(pid, owner) {
+        Ok(()) if is_in_a_job(pid) => Err(is_taken(pid)),
+        other => other,
+    };
+    // What was read is what it was itself only if it is there still.
+    if process.has_ended() { Ok(()) } else { may_come }
 }
 
 fn cannot_come(pid: i32, error: &tutti_linux::Error) -> Refusal {

@@ -195,6 +195,27 @@ fn only_ones_own_processes_can_be_adopted_and_only_once() {
 }
 
 #[test]
+fn what_may_not_be_adopted_as_a_whole_goes_on_as_it_is() {
+    let instance = Instance::of_the_system().up();
+    // With a child that is another user's.
+    let line = format!("sleep $NAP & exec setpriv --reuid={NOBODY} sleep $NAP");
+    let mut command = Command::new("sh");
+    let mut mixed = command.args(["-c", &line]).env("NAP", &instance.nap).spawn().unwrap();
+    let pid = mixed.id().cast_signed();
+    let uid = |pid: i32| status_of(pid, "Uid").map(|uids| uids.starts_with(&NOBODY.to_string()));
+    eventually("both", || (uid(pid) == Some(true) && instance.nappers().len() == 2).then_some(()));
+    let mut command = instance.command_as(Some(NOBODY), &["adopt", "--parsable", &pid.to_string()]);
+    command.current_dir("/");
+    let done = Running::start(command).wait().expect(0);
+    let job = done.text().trim().to_owned();
+    instance.tutti(&["wait", &job]).expect(126).says("runs as another user");
+    let both = instance.nappers();
+    assert_eq!(both.len(), 2, "neither has ended");
+    both.into_iter().for_each(|it| kill(Pid::from_raw(it), Signal::SIGKILL).unwrap());
+    mixed.wait().unwrap();
+}
+
+#[test]
 fn what_has_ended_before_its_turn_came_is_told_honestly() {
     let instance = Instance::new().up();
     instance.tutti(&["params", "rows=1"]).expect(0);
