@@ -69,8 +69,12 @@ impl World {
             }
             Act::Stop(site, daemon, for_ns) => {
                 let for_ns = for_ns.min(self.may_stop_ns(site, daemon));
+                let until_ns = now_ns.saturating_add(for_ns);
+                if daemon == Daemon::Controller {
+                    self.lapses.note_stop(now_ns, until_ns);
+                }
                 let seat = self.seat(site, daemon);
-                seat.stopped_until_ns = seat.stopped_until_ns.max(now_ns + for_ns);
+                seat.stopped_until_ns = seat.stopped_until_ns.max(until_ns);
             }
             Act::PowerLoss(site, off_ns) => self.lose_power(site, off_ns),
             Act::Cut(from, to, both) => {
@@ -114,19 +118,9 @@ impl World {
         if is_alone { BOTH_STOPPED_NS } else { u64::MAX }
     }
 
-    /// When the disk takes everything again, what it has missed is there a little later.
     fn note_disk(&mut self) {
-        let now_ns = self.now_ns;
-        self.launches.lose(now_ns);
-        match (self.disk.takes_all(), self.bad_disk_ns) {
-            (false, None) => self.bad_disk_ns = Some(now_ns),
-            (true, Some(since_ns)) => {
-                self.forgotten_ns.push((since_ns, now_ns));
-                self.bad_disk_ns = None;
-                self.mended_disk = Some((since_ns, now_ns));
-            }
-            _ => {}
-        }
+        self.launches.lose(self.now_ns);
+        self.lapses.note_disk(self.disk.takes_all(), self.now_ns);
     }
 
     fn on_latest(&mut self, before: u64, request: impl Fn(tutti_core::JobId) -> Request) {

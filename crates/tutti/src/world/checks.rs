@@ -6,7 +6,7 @@ use super::machine::{Daemon, Ran, at, machine, root_group};
 use super::process::Process;
 use crate::{controller, keeper};
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::{JobId, LaunchId, OnNodeLoss, Rank, check};
+use tutti_core::{JobId, JobState, JobView, LaunchId, OnNodeLoss, Rank, check};
 
 /// So many rounds of the controller are between two looks at all of its state.
 const CORE_LOOKED_AT_EVERY: u64 = 4;
@@ -116,9 +116,12 @@ impl World {
     /// is to be ended, whatever it has done: who was told of its end would not know what that is.
     fn has_finished(&self, site: usize, launch: LaunchId) -> bool {
         let tasks = (launch.job, Rank(0))..=(launch.job, Rank(u32::MAX));
+        if self.lapses.is_launch_forgotten(launch) {
+            return false;
+        }
         let is_of_it = |ran: &Ran| {
             ran.launch.is_none_or(|number| number == launch.number)
-                && !self.is_forgotten(ran.began_ns)
+                && !self.lapses.is_forgotten(ran.began_ns)
         };
         machine(site, |machine| {
             machine.finished.range(tasks).any(|(_, ran)| ran.iter().any(is_of_it))
@@ -128,7 +131,7 @@ impl World {
     /// A job is launched again only when something of its launch before may have been lost (5).
     fn check_founded(&mut self, held: &[LaunchId]) {
         let now_ns = self.now_ns;
-        if self.bad_disk_ns.is_some() {
+        if self.lapses.is_disk_bad() {
             self.launches.lose(now_ns);
         }
         for &launch in held {
@@ -191,6 +194,21 @@ impl World {
             let held = self.keeper(site).map(keeper::Stepped::launches).unwrap_or_default();
             self.sites[site].given_up.extend(held);
         }
+    }
+
+    /// The launches that the controller knows of now may not be on disk.
+    pub(super) fn note_launches(&mut self) {
+        let Some(controller) = self.controller() else { return };
+        let now = at(HEAD, || controller.now());
+        let launch = |view: JobView<'_>| match view.state {
+            JobState::Running { since } | JobState::Ending { since, .. } => {
+                let decided_ns = self.now_ns.saturating_sub(now.since(since).0);
+                Some((LaunchId { job: view.id, number: view.requeues }, decided_ns))
+            }
+            JobState::Queued { .. } => None,
+        };
+        let known = controller.core().jobs(now).filter_map(launch).collect();
+        self.lapses.note_launches(known);
     }
 
     /// What the core decides is as its own checks demand it (2, 7).
@@ -256,11 +274,6 @@ impl World {
         words.join("\n  ")
     }
 
-    /// Whether what happened then may not have been on disk when the power went.
-    fn is_forgotten(&self, at_ns: u64) -> bool {
-        self.forgotten_ns.iter().any(|(from_ns, to_ns)| (*from_ns..=*to_ns).contains(&at_ns))
-    }
-
     /// Nothing is left of anything (4), every job that was accepted has been reported (5).
     pub(super) fn check_end(&mut self) {
         let Some(controller) = self.controller() else { return };
@@ -270,10 +283,13 @@ impl World {
                 let of = |site| machine(site, |it| it.finished.get(&(job, Rank(rank))).cloned());
                 let all = (0..self.sites.len()).filter_map(of).flatten();
                 // So may be the launch, of which the end is told to a controller that does not know of it.
-                all.filter(|ran| {
-                    !self.is_forgotten(ran.began_ns) && !self.is_forgotten(ran.ended_ns)
-                })
-                .count()
+                let is_forgotten = |ran: &Ran| {
+                    let launch = ran.launch.map(|number| LaunchId { job, number });
+                    launch.is_some_and(|launch| self.lapses.is_launch_forgotten(launch))
+                        || self.lapses.is_forgotten(ran.began_ns)
+                        || self.lapses.is_forgotten(ran.ended_ns)
+                };
+                all.filter(|ran| !is_forgotten(ran)).count()
             };
             let twice = (0..plan.tasks).find(|rank| ends(*rank) > 1);
             if let Some(rank) = twice.filter(|_| plan.on_node_loss != OnNodeLoss::Requeue) {

@@ -4,6 +4,7 @@ use super::checks::Running;
 use super::clock::Clock;
 use super::disk::SimulatedDisk;
 use super::ears::{Ear, Ears};
+use super::lapses::Lapses;
 use super::launches::Launches;
 use super::machine::{self, Daemon, Machine, Machines, at, machine, name_of, set_now};
 use super::network::{Delivery, Due, Network};
@@ -24,9 +25,6 @@ use tutti_core::{ClusterTime, Core, LaunchId};
 
 /// The machine with the controller.
 pub(super) const HEAD: usize = 0;
-
-/// What has happened is on disk after so long, if the disk takes it (`controller/forgetting.rs`).
-const ON_DISK_NS: u64 = 3_000_000_000;
 
 /// Something that is about to happen.
 #[derive(Clone, Debug)]
@@ -132,12 +130,7 @@ pub(super) struct World {
     pub(super) sites: Vec<Site>,
     pub(super) disk: SimulatedDisk,
     disk_ns: Option<u64>,
-    /// Since when the disk takes nothing, if it does not.
-    pub(super) bad_disk_ns: Option<u64>,
-    /// The same of the time before, and when it was over.
-    pub(super) mended_disk: Option<(u64, u64)>,
-    /// What happened in these times may be forgotten: the power went before it was on disk.
-    pub(super) forgotten_ns: Vec<(u64, u64)>,
+    pub(super) lapses: Lapses,
     pub(super) running: Running,
     pub(super) launches: Launches,
     pub(super) users: Users,
@@ -180,9 +173,7 @@ impl World {
             sites: (0..count).map(|_| Site::default()).collect(),
             disk: SimulatedDisk::default(),
             disk_ns: None,
-            bad_disk_ns: None,
-            mended_disk: None,
-            forgotten_ns: Vec::new(),
+            lapses: Lapses::default(),
             running: Running::default(),
             launches: Launches::default(),
             users: Users::new(),
@@ -603,6 +594,9 @@ impl World {
                 self.ears.add(site, Ear::Daemon(daemon), started.poller());
                 let now_ns = self.now_ns;
                 self.seat(site, daemon).begin(started, now_ns);
+                if daemon == Daemon::Controller {
+                    self.lapses.note_begin(now_ns);
+                }
                 machine(site, |machine| machine.up.insert(daemon, true));
                 self.wake_soon(site, daemon);
                 self.after(site, daemon);
@@ -614,6 +608,9 @@ impl World {
     /// A daemon is gone from one moment to the next; its supervisor starts another one.
     pub(super) fn crash(&mut self, site: usize, daemon: Daemon, back_after_ns: u64) {
         self.note_core(daemon);
+        if daemon == Daemon::Controller {
+            self.note_launches();
+        }
         let seat = self.seat(site, daemon);
         let life = seat.life;
         let was_there = seat.daemon.take();
@@ -648,6 +645,9 @@ impl World {
         if machine(site, |machine| machine.is_off) {
             return;
         }
+        if site == HEAD {
+            self.note_launches();
+        }
         for daemon in [Daemon::Controller, Daemon::Agent, Daemon::Keeper] {
             let seat = self.seat(site, daemon);
             let was_there = seat.daemon.take();
@@ -656,11 +656,7 @@ impl World {
             at(site, || drop(was_there));
         }
         self.core = self.core.filter(|_| site != HEAD);
-        // What a disk has missed is on it a little after it was mended.
-        let lately = |&(_, mended_ns): &(u64, u64)| self.now_ns - mended_ns < ON_DISK_NS;
-        let mended = self.mended_disk.filter(lately).map(|(bad_ns, _)| bad_ns);
-        let safe_ns = self.bad_disk_ns.or(mended).unwrap_or(self.now_ns);
-        self.forgotten_ns.push((safe_ns.saturating_sub(ON_DISK_NS), self.now_ns));
+        self.lapses.lose_power(self.now_ns);
         let due = self.network.lose(site, self.now_ns);
         self.plan_all(due);
         // Not in whole seconds: by when it began a daemon tells itself from one before the loss of power.

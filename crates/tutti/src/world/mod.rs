@@ -16,6 +16,7 @@ mod ears;
 mod engine;
 mod front;
 mod groups;
+mod lapses;
 mod launches;
 mod machine;
 mod network;
