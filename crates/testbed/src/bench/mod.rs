@@ -157,6 +157,9 @@ struct MpiProgram {
 const ALLTOALL: MpiProgram =
     MpiProgram { name: "alltoall", source: include_str!("../../../../tests/mpi/alltoall.c") };
 
+const SOLVER: MpiProgram =
+    MpiProgram { name: "solver", source: include_str!("../../../../tests/mpi/solver.c") };
+
 const INIT: MpiProgram =
     MpiProgram { name: "init", source: include_str!("../../../../tests/mpi/init.c") };
 

@@ -1,11 +1,12 @@
 //! Two MPI jobs with a rank on each node, in turns, against one after the other.
 //!
 //! Nodes that are more than this machine has processors share these, and a job alone is overcommitted already: ranks
-//! that poll wait for each other's processors then. So the same is also measured with as many nodes as there are processors.
+//! that poll wait for each other's processors then, so that a program that does little else takes now longer, now
+//! shorter. So the same is also measured with one that mostly computes, and with as many nodes as there are processors.
 //!
 //! Each node has one of these, in turn: nodes that had them all would all bind their rank to the first.
 
-use super::{ALLTOALL, Bench, Figure, median};
+use super::{ALLTOALL, Bench, Figure, MpiProgram, SOLVER, median};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
@@ -16,30 +17,56 @@ const IN_TURNS: &str = "tutti run -N $1 -n $1 --exclusive \"${@:2}\" > /dev/null
 /// Slices, and how many percent more time they may take.
 const SLICES: [(&str, f64); 3] = [("1s", 1.0), ("100ms", 2.0), ("10ms", 5.0)];
 
-/// Numbers that a rank sends each other at a time.
-const NUMBERS: &str = "1000";
-/// How often they do, for a first look at how long that takes.
+/// What the jobs do.
+struct Work {
+    name: &'static str,
+    program: MpiProgram,
+    /// Its arguments, for so many repeats.
+    arguments: fn(&str) -> [String; 2],
+}
+
+/// The ranks send each other numbers, and do nothing else.
+const EXCHANGE: Work = Work {
+    name: "all-to-all",
+    program: ALLTOALL,
+    arguments: |repeats| ["1000".into(), repeats.into()],
+};
+
+/// Some ten milliseconds of computing between two global sums.
+const COMPUTE: Work = Work {
+    name: "solver",
+    program: SOLVER,
+    arguments: |repeats| [repeats.into(), "8000000".into()],
+};
+
+/// How many repeats there are for a first look at how long they take.
 const REPEATS_FIRST: u32 = 25;
 /// The most: some minutes' worth on any machine.
 const REPEATS_MAX: u32 = 50_000_000;
 
 pub(super) fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let mut figures = over_all_nodes(&bench.of_one_processor(bench.nodes())?)?;
+    let all = bench.of_one_processor(bench.nodes())?;
+    let mut figures = over_all_nodes(&all, &COMPUTE)?;
+    figures.extend(over_all_nodes(&all, &EXCHANGE)?);
+    drop(all);
     let processors = available_parallelism()?.get();
     if (2..bench.nodes()).contains(&processors) {
-        figures.extend(over_all_nodes(&bench.of_one_processor(processors)?)?);
+        figures.extend(over_all_nodes(&bench.of_one_processor(processors)?, &EXCHANGE)?);
     }
     Ok(figures)
 }
 
-fn over_all_nodes(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
-    let Some(program) = bench.mpi_program(&ALLTOALL)? else {
+fn over_all_nodes(bench: &Bench, work: &Work) -> anyhow::Result<Vec<Figure>> {
+    let Some(program) = bench.mpi_program(&work.program)? else {
         return Ok(vec![Figure::shown("MPI jobs in turns", "no MPICH here".into())]);
     };
     let nodes = bench.nodes().to_string();
-    let repeats = enough(bench, &nodes, &program)?;
-    let words = [nodes.as_str(), &program, NUMBERS, &repeats];
-    let seconds = |text: &str| seconds(bench, text, &words);
+    let seconds = |text: &str, repeats: u32| {
+        let [one, other] = (work.arguments)(&repeats.to_string());
+        seconds(bench, text, &[nodes.as_str(), &program, &one, &other])
+    };
+    let repeats = enough(bench.quick, |repeats| seconds(ONE_AFTER_THE_OTHER, repeats))?;
+    let seconds = |text: &str| seconds(text, repeats);
     let mut losses = vec![Vec::new(); SLICES.len()];
     let mut plain = Vec::new();
     for _ in 0..bench.rounds(5, 1) {
@@ -53,13 +80,15 @@ fn over_all_nodes(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
             plain.push(100.0 * (after - before).abs() / f64::midpoint(before, after));
         }
     }
-    let noise = median(plain);
+    let (noise, name) = (median(plain), work.name);
     let share =
         if bench.nodes() > available_parallelism()?.get() { "" } else { ", a processor each," };
     let figure = |((slice, most), losses): (&(&str, f64), Vec<f64>)| {
         let loss = median(losses);
         Figure::goal(
-            &format!("two MPI jobs of {nodes} ranks over {nodes} nodes{share} in turns of {slice}"),
+            &format!(
+                "two MPI jobs ({name}) of {nodes} ranks over {nodes} nodes{share} in turns of {slice}"
+            ),
             format!("{loss:+.1} % (noise {noise:.1} %)"),
             &format!("{most} %"),
             loss <= *most,
@@ -74,16 +103,15 @@ fn seconds(bench: &Bench, text: &str, words: &[&str]) -> anyhow::Result<f64> {
     Ok(begin.elapsed().as_secs_f64())
 }
 
-/// How often the ranks must exchange their numbers for two jobs to take some seconds.
-fn enough(bench: &Bench, nodes: &str, program: &str) -> anyhow::Result<String> {
-    let wanted = if bench.quick { 4.0 } else { 10.0 };
+/// How many repeats two jobs take some seconds for; `took` says how long so many do.
+fn enough(is_quick: bool, took: impl Fn(u32) -> anyhow::Result<f64>) -> anyhow::Result<u32> {
+    let wanted = if is_quick { 4.0 } else { 10.0 };
     let mut repeats = REPEATS_FIRST;
     loop {
-        let words = [nodes, program, NUMBERS, &repeats.to_string()];
-        let took = seconds(bench, ONE_AFTER_THE_OTHER, &words)?;
+        let took = took(repeats)?;
         // Starting counts less, the longer they last.
         if took >= wanted * 0.8 || repeats >= REPEATS_MAX {
-            return Ok(repeats.to_string());
+            return Ok(repeats);
         }
         let factor = if took < wanted / 4.0 { 4 } else { 2 };
         repeats = repeats.saturating_mul(factor).min(REPEATS_MAX);
