@@ -115,6 +115,9 @@ pub(super) struct Agent {
     /// Why the parent was lost, when that was last said.
     loss: String,
     keeper: Option<Link>,
+    /// Launches that were known when it was connected with: its welcome says which of them it holds. What was sent
+    /// there since then it has not looked at before it wrote that.
+    unsure: BTreeSet<LaunchId>,
     /// Readable when the keeper has ended.
     keeper_process: Option<OwnedFd>,
     keeper_incarnation: Option<u64>,
@@ -196,6 +199,7 @@ impl Agent {
             welcomed: false,
             loss: String::new(),
             keeper: None,
+            unsure: BTreeSet::new(),
             keeper_process: None,
             keeper_incarnation: None,
             keeper_pid: 0,
@@ -307,6 +311,7 @@ impl Agent {
         if self.keeper.is_none() {
             self.keeper = self.dial(&self.options.keeper.clone(), KEEPER);
             self.told = Told::default();
+            self.unsure = self.jobs.values().map(|job| job.launch).collect();
             if let Some(keeper) = &self.keeper {
                 self.keeper_process = self.watch_end(keeper);
                 self.keeper_pid = tutti_linux::peer::peer_credentials(keeper.stream())
@@ -783,8 +788,12 @@ impl Agent {
 
     fn on_cleared(&mut self, launch: LaunchId, mut usage: Usage) {
         let id = launch.job;
+        if self.launched(launch).is_none() {
+            return self.tell_controller(FromAgent::Cleared { launch, usage });
+        }
         self.switch.remove(id);
         let lives = self.tracker.end(id, &self.poller);
+        let mut is_strange = false;
         if let Some(job) = self.jobs.get_mut(&id) {
             if let Some(owner) = job.owner {
                 ipc::remove_left(&lives, owner, job.ipc_before.as_ref());
@@ -794,10 +803,11 @@ impl Agent {
             usage.processes_whole = job.counted.processes_whole;
             usage.switches = job.switches.load(Ordering::Relaxed);
             job.cleared = Some(usage);
+            is_strange = job.strange;
             remove_group(job.group.take().as_deref());
         }
         self.tell_controller(FromAgent::Cleared { launch, usage });
-        if self.jobs.get(&id).is_some_and(|job| job.strange) {
+        if is_strange {
             self.on_forget(launch);
         }
     }
@@ -805,11 +815,13 @@ impl Agent {
     /// A keeper that was there before this agent holds jobs to adopt; one that is new has lost all.
     fn on_keeper_welcome(&mut self, incarnation: u64, held: Vec<HeldJob>) {
         let is_another = self.keeper_incarnation.replace(incarnation) != Some(incarnation);
-        let held_ids: BTreeSet<JobId> = held.iter().map(|job| job.launch.job).collect();
-        let lost: Vec<JobId> =
-            self.jobs.keys().filter(|job| !held_ids.contains(job)).copied().collect();
-        for job in lost {
-            self.lose_job(job);
+        for held in &held {
+            self.unsure.remove(&held.launch);
+        }
+        for launch in std::mem::take(&mut self.unsure) {
+            if self.launched(launch).is_some() {
+                self.lose_job(launch.job);
+            }
         }
         for job in held {
             self.adopt(job);

@@ -2,7 +2,7 @@
 
 use super::cluster::{invitation, with_port};
 use super::submit::order;
-use crate::codes::coded;
+use crate::codes::{code_of, coded};
 use crate::exit::Exit;
 use crate::front::{duration, start_daemon};
 use crate::instance::{Instance, host_name};
@@ -217,34 +217,51 @@ pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
+/// How long a controller that has just failed may take to be there again.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One whose controller has just failed is there all the same.
+fn await_controller(instance: &Instance) -> anyhow::Result<()> {
+    let patience = Instant::now() + PATIENCE;
+    while !instance.answers() && supervise::is_supervised(instance) {
+        anyhow::ensure!(Instant::now() < patience, "the instance does not answer; see its log");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
 fn end(instance: &Instance) -> anyhow::Result<Exit> {
     // What lies in another's directory says nothing of processes of ours.
     instance.open()?;
     if !instance.answers() {
         instance.check_owner()?;
     }
-    // One whose controller has just failed is there all the same.
-    let patience = Instant::now() + Duration::from_secs(30);
-    while !instance.answers() && supervise::is_supervised(instance) {
-        anyhow::ensure!(Instant::now() < patience, "the instance does not answer; see its log");
-        std::thread::sleep(Duration::from_millis(10));
-    }
     if Place::of(instance).membership()?.is_some_and(|membership| !membership.head.is_empty()) {
+        await_controller(instance)?;
         supervise::end(instance)?;
         print(&format!("the node in {} is down\n", instance.directory().display()))?;
         return Ok(Exit::OK);
     }
-    if !instance.answers() && supervise::has_keeper(instance) {
-        // Its jobs are to end as in any other.
-        start_daemon(instance)?;
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        await_controller(instance)?;
+        if !instance.answers() && supervise::has_keeper(instance) {
+            // Its jobs are to end as in any other.
+            start_daemon(instance)?;
+        }
+        if !instance.answers() {
+            // Whoever finds its sockets would wait for it.
+            supervise::clean_up_for_dead(instance);
+            print(&format!("no instance runs in {}\n", instance.directory().display()))?;
+            return Ok(Exit::OK);
+        }
+        match order(&Request::Down) {
+            Ok(()) => break,
+            // One that is being killed takes connections until it is gone.
+            Err(error) if code_of(&error) == Code::ControllerAway && Instant::now() < patience => {}
+            Err(error) => return Err(error),
+        }
     }
-    if !instance.answers() {
-        // Whoever finds its sockets would wait for it.
-        supervise::clean_up_for_dead(instance);
-        print(&format!("no instance runs in {}\n", instance.directory().display()))?;
-        return Ok(Exit::OK);
-    }
-    order(&Request::Down)?;
     // The supervisor holds the lock until everything is gone.
     let patience = Instant::now() + Duration::from_secs(20);
     while supervise::is_supervised(instance) {

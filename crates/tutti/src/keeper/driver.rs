@@ -616,8 +616,17 @@ impl Keeper {
             ToKeeper::Launch { launch, cgroup } => {
                 let id = launch.job;
                 self.remove_if_over(id);
-                if self.jobs.contains_key(&id) || self.stop_at_ns.is_some() {
-                    say!("tutti keeper: job {id} is not launched: it is known, or we stop");
+                if let Some(known) = self.jobs.get(&id) {
+                    let (launch, known) = (launch.id(), known.launch.id());
+                    say!("tutti keeper: job {launch} is not launched: {known} is known");
+                    if launch != known {
+                        let usage = Usage::unknown();
+                        self.context.reports.push(FromKeeper::Cleared { launch, usage });
+                    }
+                    return;
+                }
+                if self.stop_at_ns.is_some() {
+                    say!("tutti keeper: job {id} is not launched: we stop");
                     return;
                 }
                 let job = Job::new(launch, cgroup, &mut self.context);
