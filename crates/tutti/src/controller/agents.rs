@@ -423,7 +423,7 @@ impl Driver {
         if away || !up {
             self.join_when_clear(node, spec, left);
         }
-        self.take_early();
+        self.stop_waiting_for_nodes();
     }
 
     /// Why a node is not let in: it was removed, and inner agents of the tree don't know that.

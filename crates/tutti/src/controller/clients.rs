@@ -53,7 +53,7 @@ pub(super) struct Submission {
     accepted: Option<JobId>,
 }
 
-/// A request for a job that came before the first node.
+/// A request for a job that came before the first node, or before the disk had what numbers jobs may have.
 pub(super) struct Early {
     pub(super) token: u64,
     uid: u32,
@@ -253,12 +253,22 @@ impl Driver {
         self.started + NODES_PATIENCE
     }
 
-    /// Answers what waited for the first node. Nothing waits for it any more.
-    pub(super) fn take_early(&mut self) {
+    /// A node is there, or none will be.
+    pub(super) fn stop_waiting_for_nodes(&mut self) {
         self.waits_for_nodes = false;
+        self.take_early();
+    }
+
+    /// Answers what waited for the first node, or the disk, if it need not any more.
+    pub(super) fn take_early(&mut self) {
         for Early { token, uid, request, key } in std::mem::take(&mut self.early) {
             self.on_submit(token, uid, request, key);
         }
+    }
+
+    /// Whether a job would be too early: there is no node yet, or its number may have been given before.
+    fn is_early(&self) -> bool {
+        self.waits_for_nodes || self.memory.may_repeat_numbers()
     }
 
     /// A job with a key has no front end; the others have.
@@ -268,13 +278,13 @@ impl Driver {
             // He was told, and has not heard it.
             return self.promise(token, job);
         }
-        if self.waits_for_nodes && self.now() < self.nodes_due() {
-            self.early.push(Early { token, uid, request, key });
-            return;
-        }
-        if let Some(reason) = self.memory.journal.failure() {
+        if let Some(reason) = self.memory.why_it_takes_none() {
             let reason = format!("no job is accepted at present: {reason}");
             return self.fail(token, Problem::new(Code::JournalUnusable, reason));
+        }
+        if self.is_early() {
+            self.early.push(Early { token, uid, request, key });
+            return;
         }
         let Some(credentials) = self.credentials(token, uid) else { return };
         if let Some(problem) = self.no_access(token, &credentials) {

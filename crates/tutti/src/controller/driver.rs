@@ -315,7 +315,7 @@ impl Driver {
         deadline = deadline.min(self.misses_due());
         deadline = deadline.min(self.history_due).min(self.time_due());
         deadline = deadline.min(self.forgetting.due()).min(self.questions.due());
-        if !self.early.is_empty() {
+        if self.waits_for_nodes && !self.early.is_empty() {
             deadline = deadline.min(self.nodes_due());
         }
         for abandoned in self.memory.abandoned.values() {
@@ -363,8 +363,8 @@ impl Driver {
         if now >= self.history_due {
             self.forget_history();
         }
-        if now >= self.nodes_due() {
-            self.take_early();
+        if self.waits_for_nodes && now >= self.nodes_due() {
+            self.stop_waiting_for_nodes();
         }
         self.give_up_fronts(now);
         if self.stopping.is_none() && self.idle_end().is_some_and(|idle| idle <= now) {

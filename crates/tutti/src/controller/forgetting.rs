@@ -79,7 +79,12 @@ impl Driver {
         self.ask_disk_within(GATHER);
     }
 
-    /// The same for an event.
+    /// What is noted now is to be on disk as soon as it is stored.
+    pub(super) fn ask_disk_now(&mut self) {
+        self.ask_disk_within(Nanos::ZERO);
+    }
+
+    /// An event is to be there as soon as its kind demands.
     pub(super) fn ask_disk_for(&mut self, event: &Event) {
         self.ask_disk_within(patience(event));
     }

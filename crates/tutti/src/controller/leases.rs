@@ -64,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// Nodes that were lost may have joined since, under a controller whose journal took nothing in, and run what
+    /// Nodes that were lost may have joined since, under a controller of whose journal that is missing, and run what
     /// it has launched there. So they are to be back or lost once more.
     pub(super) fn regain_lost_nodes(&mut self) {
         let lost = self.core.nodes().filter(|view| !view.up);

@@ -39,6 +39,9 @@ pub(super) struct Memory {
     begun: Vec<Begun>,
     /// The last entry of the controllers before.
     taken_over: Number,
+    /// The entry that says which numbers jobs may not have any more, since nodes may know others by them. While that
+    /// is not on disk, a controller after the next loss of power would give out the same ones.
+    numbered_from: Number,
     /// Whether things were done, by this controller or one before, that the journal does not tell of.
     pub(super) has_gap: bool,
     /// Jobs whose front ends have not come back.
@@ -81,6 +84,7 @@ impl Memory {
     pub(super) fn new(journal: Journal, has_gap: bool) -> Self {
         Self {
             taken_over: journal.noted(),
+            numbered_from: 0,
             has_gap,
             journal,
             promises: VecDeque::new(),
@@ -93,6 +97,22 @@ impl Memory {
     /// Whether a loss of power may take away something of the controllers before.
     pub(super) fn is_unsafe_yet(&self) -> bool {
         self.journal.on_disk().0 < self.taken_over
+    }
+
+    /// Whether a loss of power may take away which numbers are left out.
+    pub(super) fn may_repeat_numbers(&self) -> bool {
+        self.journal.on_disk().0 < self.numbered_from
+    }
+
+    /// Why no job is accepted at present, if so: the next controller would not know of it.
+    pub(super) fn why_it_takes_none(&self) -> Option<String> {
+        if let Some(failure) = self.journal.failure() {
+            return Some(failure.to_owned());
+        }
+        let failure = self.journal.on_disk().1?;
+        // It may take more by now.
+        self.journal.want_on_disk();
+        Some(not_on_disk(&failure))
     }
 
     /// Whether nothing more is taken from this client until the disk has come on.
@@ -163,8 +183,8 @@ impl Driver {
             // whatever happens may be a cause for a job to begin.
             let spent = self.core.jobs_made().saturating_add(NUMBERS_LEFT_OUT);
             self.apply(&Event::Forgot { job: JobId(spent) });
-        }
-        if !ended_well && self.memory.has_gap {
+            self.memory.numbered_from = self.memory.journal.noted();
+            self.ask_disk_now();
             self.regain_lost_nodes();
         }
         self.apply(&Event::Began);
@@ -331,8 +351,9 @@ impl Driver {
             }
         }
         self.forget_up_to(reached);
+        self.take_early();
         if let Some(failure) = failure {
-            let reason = format!("the journal can't be brought to disk: {failure}");
+            let reason = not_on_disk(&failure);
             say!([JournalUnusable] "tutti controller: {reason}");
             self.break_promises(&reason);
         }
@@ -428,6 +449,10 @@ impl Driver {
             tasks: ended.tasks.clone(),
         });
     }
+}
+
+fn not_on_disk(failure: &str) -> String {
+    format!("the journal can't be brought to disk: {failure}")
 }
 
 impl From<EndedJob> for Ended {

@@ -1,6 +1,6 @@
 //! What a loss of power of the controller's machine leaves, though nothing else happened that must be on disk.
 
-use super::tests::told;
+use super::tests::{JOB, told};
 use super::{SEC, come_to_an_end};
 use crate::world::engine::{HEAD, World};
 use crate::world::machine::{at, leave, name_of};
@@ -15,18 +15,6 @@ const SEEDS: std::ops::Range<u64> = 1..9;
 /// When somebody asks for something, and when the power goes.
 const ASKED_NS: u64 = 2 * SEC;
 const LOST_MS: u64 = 8_000;
-
-/// A job that is begun again wherever it was lost.
-const JOB: Plan = Plan {
-    tasks: 1,
-    life_ms: 60_000,
-    lines: 0,
-    code: 0,
-    class: "production",
-    on_node_loss: OnNodeLoss::Requeue,
-    is_attached: false,
-    nodes: None,
-};
 
 /// Two jobs, of which the second is suspended, and a class of no use; and the power goes at that moment, for a tenth
 /// of a second.
@@ -126,4 +114,29 @@ fn time_goes_back_by_some_seconds_at_most() {
         assert!(back_ns < 20 * SEC, "seed {seed}: by {back_ns} ns");
         leave();
     }
+}
+
+/// After a loss of power a thousand numbers are left out, by which nodes may know jobs that were forgotten. If that is
+/// forgotten with the power, too, they would be given once more.
+#[test]
+fn no_number_is_given_before_it_is_on_disk_which_are_left_out() {
+    let run = Plan { is_attached: true, on_node_loss: OnNodeLoss::Kill, life_ms: 100, ..JOB };
+    let loss = Act::PowerLoss(HEAD, 100_000_000);
+    let acts = vec![
+        (300, Act::Submit(JOB)),
+        (2_000, loss.clone()),
+        (2_050, Act::DiskBroken(true)),
+        (4_000, Act::Submit(run)),
+        (6_000, loss),
+        (6_050, Act::DiskBroken(false)),
+        (8_000, Act::Submit(run)),
+    ];
+    let mut world = World::new(Script { calm_ns: 9 * SEC, ..told(acts) }, false);
+    world.prepare();
+    world.run_until(6 * SEC - 1);
+    assert_eq!((world.users.accepted.len(), world.users.refused), (1, 1), "the disk takes nothing");
+    come_to_an_end(&mut world);
+    leave();
+    assert!(world.wrong.is_empty(), "{:#?}", world.wrong);
+    assert_eq!(world.users.accepted.len(), 2);
 }
