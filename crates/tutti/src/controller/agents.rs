@@ -132,7 +132,9 @@ pub(super) fn ranks_of(placed: &PlacementView) -> impl Iterator<Item = Rank> + u
 
 impl Driver {
     pub(super) fn node_name(&self, node: NodeId) -> String {
-        self.nodes.get(&node).map_or_else(|| format!("node-{node}"), |entry| entry.name.clone())
+        let known = self.nodes.get(&node).map(|entry| entry.name.as_str());
+        let name = known.or_else(|| self.removals.name_of(node));
+        name.map_or_else(|| format!("node-{node}"), str::to_owned)
     }
 
     pub(super) fn tell_node(&mut self, node: NodeId, message: ToAgent) {

@@ -9,18 +9,26 @@ use super::driver::Driver;
 use super::problem::Problem;
 use crate::codes::code_of;
 use crate::membership::Place;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::{Event, NodeId};
 use tutti_wire::tree::ToAgent;
 
-/// Who waits for which nodes to be gone.
+/// Who waits for which nodes to be gone, and what those were called that are: jobs may end because of it only then.
 #[derive(Debug, Default)]
-pub(super) struct Removals(Vec<(u64, BTreeSet<NodeId>)>);
+pub(super) struct Removals {
+    waiting: Vec<(u64, BTreeSet<NodeId>)>,
+    names: BTreeMap<NodeId, String>,
+}
 
 impl Removals {
     /// Whether this client waits.
     pub(super) fn is_open_for(&self, client: u64) -> bool {
-        self.0.iter().any(|(asker, _)| *asker == client)
+        self.waiting.iter().any(|(asker, _)| *asker == client)
+    }
+
+    /// What a node was called that was taken out.
+    pub(super) fn name_of(&self, node: NodeId) -> Option<&str> {
+        self.names.get(&node).map(String::as_str)
     }
 }
 
@@ -33,7 +41,7 @@ impl Driver {
                 return self.fail(token, problem);
             }
         }
-        self.removals.0.push((token, nodes.clone()));
+        self.removals.waiting.push((token, nodes.clone()));
         for &node in nodes {
             let is_up = self.core.nodes().any(|view| view.id == node && view.up);
             let Some(entry) = self.nodes.get_mut(&node) else { continue };
@@ -53,7 +61,9 @@ impl Driver {
     /// Nothing of ours runs on a node any more; if it was to be taken out, it is.
     pub(super) fn finish_removal(&mut self, node: NodeId) {
         if self.nodes.get(&node).is_some_and(|entry| entry.is_removed) {
-            self.nodes.remove(&node);
+            if let Some(entry) = self.nodes.remove(&node) {
+                self.removals.names.insert(node, entry.name);
+            }
             self.apply(&Event::NodeRemoved { node });
             self.answer_removals();
         }
@@ -65,7 +75,7 @@ impl Driver {
             !waited.iter().any(|node| nodes.contains_key(node))
         };
         let done: Vec<u64> =
-            self.removals.0.extract_if(.., is_done).map(|(asker, _)| asker).collect();
+            self.removals.waiting.extract_if(.., is_done).map(|(asker, _)| asker).collect();
         for asker in done {
             self.reply_nodes(asker);
         }

@@ -173,13 +173,15 @@ fn a_job_whose_node_is_lost_does_what_it_asked_for() {
 fn a_node_that_is_removed_is_none_of_the_cluster() {
     let bed = Bed::up(3, &[0]);
     bed.tutti(1, &["nodes", "remove", "n1"]).expect(1).says("the one that the controller runs on");
-    let busy = bed.start(1, &["run", "--nodes", "n2", "--", "sleep", &bed.audit.nap]);
+    let busy =
+        bed.start(1, &["run", "-N", "2", "--nodes", "n[2-3]", "--", "sleep", &bed.audit.nap]);
     eventually("it runs", || {
         bed.tutti(1, &["ps"]).expect(0).text().contains("running").then_some(())
     });
     bed.tutti(1, &["nodes", "remove", "n2"]).expect(1).says("has jobs: 1; have it take no more");
     bed.tutti(1, &["nodes", "remove", "n2", "--now"]).expect(0);
-    busy.wait().expect(121);
+    // It ends when nothing of it is on the other node either, and there is no n2 any more.
+    busy.wait().expect(121).says("node n2 was lost");
     bed.tutti(3, &["down"]).expect(0);
     bed.tutti(1, &["nodes", "remove", "n3"]).expect(0);
     assert_eq!(bed.states().into_keys().collect::<Vec<_>>(), ["n1"]);

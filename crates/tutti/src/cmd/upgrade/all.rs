@@ -23,6 +23,9 @@ use tutti_wire::limits::PROTOCOL_VERSION;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::NodeReport;
 
+/// How long nodes may take that are just connecting again, as after the head alone went over.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
+
 /// How long a machine may take to be back with its new agent.
 const BACK_WITHIN: Duration = Duration::from_secs(60);
 
@@ -55,17 +58,24 @@ pub(super) fn execute(instance: &Instance, program: &Path) -> anyhow::Result<Exi
 
 /// The head, then the others by name. All must be in reach, or the first would go over for nothing.
 fn nodes_to_upgrade(head: &str) -> anyhow::Result<Vec<String>> {
-    let nodes = nodes()?;
-    let away: Vec<&str> =
-        nodes.iter().filter(|it| it.depth.is_none()).map(|it| it.name.as_str()).collect();
-    if !away.is_empty() {
-        let reason = format!(
-            "not in reach: {}; nothing was done. When they are back, run it again, or take them out by \
-             `tutti nodes remove`",
-            away.join(", ")
-        );
-        return Err(coded(Code::NotUpgraded, reason));
-    }
+    let patience = Instant::now() + CONNECTED_WITHIN;
+    let nodes = loop {
+        let nodes = nodes()?;
+        let away: Vec<&str> =
+            nodes.iter().filter(|it| it.depth.is_none()).map(|it| it.name.as_str()).collect();
+        if away.is_empty() {
+            break nodes;
+        }
+        if Instant::now() >= patience {
+            let reason = format!(
+                "not in reach: {}; nothing was done. When they are back, run it again; `tutti nodes remove` \
+                 takes out those that will not be",
+                away.join(", ")
+            );
+            return Err(coded(Code::NotUpgraded, reason));
+        }
+        std::thread::sleep(PAUSE);
+    };
     let mut names: Vec<String> = nodes.into_iter().map(|it| it.name).collect();
     names.sort_by_key(|name| (name != head, name.clone()));
     Ok(names)
