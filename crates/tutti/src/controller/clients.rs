@@ -4,6 +4,7 @@ use super::adopt::CannotAdopt;
 use super::agents::ranks_of;
 use super::driver::{Connection, Driver, Kind};
 use super::jobs::Entry;
+use super::kept::{KEPT_PER_JOB_BYTES, Shelf};
 use super::problem::Problem;
 use super::report;
 use super::vouched;
@@ -49,7 +50,7 @@ impl Client {
 pub(super) struct Submission {
     token: u64,
     front: bool,
-    entry: Option<Entry>,
+    made: Option<(Job, JobSpec)>,
     accepted: Option<JobId>,
 }
 
@@ -124,9 +125,8 @@ pub(super) enum Improper {
     Limit { resource: u32, asked: u64, allowed: u64 },
 }
 
-/// What all jobs of one user may take here, and what each takes at least.
+/// What all jobs of one user may take here.
 const KEPT_PER_USER_BYTES_MAX: usize = 256 << 20;
-const KEPT_PER_JOB_BYTES: usize = 2 << 10;
 
 impl Driver {
     pub(super) fn on_request(&mut self, token: u64, request: Request) {
@@ -332,9 +332,8 @@ impl Driver {
             accepted: self.now(),
             accepted_ms: wall_ms(),
         };
-        let mut entry = Entry::new(job, &spec);
-        entry.front = front.then_some(token);
-        self.submitting = Some(Submission { token, front, entry: Some(entry), accepted: None });
+        let made = Some((job, spec.clone()));
+        self.submitting = Some(Submission { token, front, made, accepted: None });
         let request = self.next_request();
         self.apply(&Event::Submit { request, spec });
         match self.submitting.take() {
@@ -386,9 +385,8 @@ impl Driver {
         self.check_limits(token, uid, &request.launch)?;
         let client = self.connections.get(&token).filter(|connection| connection.vouch.is_none());
         super::adopt::check(request, uid, client.map(|connection| connection.pid))?;
-        let bytes = self.kept_bytes.get(&uid).copied().unwrap_or(0)
-            + KEPT_PER_JOB_BYTES
-            + request.launch.bytes();
+        let kept = self.shelves.get(&uid).map_or(0, Shelf::bytes);
+        let bytes = kept + KEPT_PER_JOB_BYTES + request.launch.bytes();
         if bytes > KEPT_PER_USER_BYTES_MAX && self.admin(uid).is_err() {
             return Err(Improper::TooMuch { bytes });
         }
@@ -440,22 +438,6 @@ impl Driver {
         })
     }
 
-    /// Counts what a job takes here, until [`Driver::count_out`].
-    pub(super) fn count_in(&mut self, entry: &Entry) {
-        *self.kept_bytes.entry(entry.credentials.uid).or_default() +=
-            KEPT_PER_JOB_BYTES + entry.launch.bytes();
-    }
-
-    pub(super) fn count_out(&mut self, entry: &Entry) {
-        let uid = entry.credentials.uid;
-        if let Some(kept) = self.kept_bytes.get_mut(&uid) {
-            *kept = kept.saturating_sub(KEPT_PER_JOB_BYTES + entry.launch.bytes());
-            if *kept == 0 {
-                self.kept_bytes.remove(&uid);
-            }
-        }
-    }
-
     /// Looked up once: the system's answer may take longer than the rest of a launch.
     pub(super) fn user_name(&mut self, uid: u32) -> String {
         self.user_names.entry(uid).or_insert_with(|| report::user_name(uid)).clone()
@@ -480,16 +462,21 @@ impl Driver {
     }
 
     pub(super) fn on_accept(&mut self, job: JobId) {
-        let Some(Submission { token, front, entry, accepted }) = &mut self.submitting else {
+        let Some(Submission { token, front, made, accepted }) = &mut self.submitting else {
             return;
         };
         *accepted = Some(job);
         let (token, front) = (*token, *front);
-        let Some(entry) = entry.take() else { return };
-        self.count_in(&entry);
-        self.submitted.note(entry.credentials.uid, entry.key, job);
-        self.note_job(job, &entry);
-        self.jobs.insert(job, entry);
+        let Some((made, spec)) = made.take() else { return };
+        let made = Job { job, ..made };
+        let uid = made.credentials.uid;
+        self.memory.journal.note_job(&made);
+        self.submitted.note(uid, made.key, job);
+        let shelf = self.shelves.entry(uid).or_default();
+        let mut entry = Entry::new(made, &spec, shelf);
+        entry.front = front.then_some(token);
+        self.jobs.insert(job, Box::new(entry));
+        self.ask_disk_soon();
         if front {
             self.be_front(token, job);
         }
@@ -521,7 +508,7 @@ impl Driver {
     /// better has seen a beginning that is not in the journal, and gives the job up.
     pub(super) fn tell_why_it_waited(&mut self, token: u64, job: JobId) {
         let is_told = |entry: &Entry| entry.has_told_front || entry.started_on.is_empty();
-        if self.jobs.get(&job).is_none_or(is_told) {
+        if self.jobs.get(&job).map(Box::as_ref).is_none_or(is_told) {
             return self.tell_why_it_waits(token, job);
         }
         self.reply(token, &Reply::Accepted { job, waits: "for its front end".into() });

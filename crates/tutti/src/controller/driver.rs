@@ -4,6 +4,7 @@ use super::agents::{Branch, NodeEntry};
 use super::ahead::{self, Former};
 use super::clients::Client;
 use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
+use super::kept::{Kept, Shelf};
 use super::memory::Memory;
 use super::problem::Problem;
 use super::report;
@@ -115,12 +116,12 @@ pub(super) struct Driver {
     pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
     /// The number of the next node that is new: none is given twice.
     pub(super) next_node: u32,
-    pub(super) jobs: BTreeMap<JobId, Entry>,
+    pub(super) jobs: BTreeMap<JobId, Box<Entry>>,
     pub(super) ended: EndedJobs,
     /// By what the latest jobs would be asked for again.
     pub(super) submitted: super::submitted::Submitted,
-    /// What the jobs of each user take here, in bytes.
-    pub(super) kept_bytes: BTreeMap<u32, usize>,
+    /// What the jobs of each user keep here.
+    pub(super) shelves: BTreeMap<u32, Shelf>,
     /// The hard limits on resources that this process has.
     pub(super) hard_limits: Vec<u64>,
     pub(super) user_names: BTreeMap<u32, String>,
@@ -236,7 +237,7 @@ impl Driver {
             jobs: BTreeMap::new(),
             ended: EndedJobs::default(),
             submitted: super::submitted::Submitted::default(),
-            kept_bytes: BTreeMap::new(),
+            shelves: BTreeMap::new(),
             hard_limits: own_hard_limits(),
             user_names: BTreeMap::new(),
             accounts: super::vouched::Accounts::default(),
@@ -475,7 +476,7 @@ impl Driver {
             quantum: self.core.params().quantum(),
             processors_per_task: view.spec.processors_per_task.unwrap_or(1),
             memory_per_task_bytes: view.spec.memory_per_task_bytes,
-            spec: entry.launch.clone(),
+            spec: entry.launch.launch(),
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
             (part.node, Share { tasks: part.placements(), node_rank })
@@ -506,7 +507,6 @@ impl Driver {
     fn on_ended(&mut self, job: JobId, outcome: Outcome) {
         let Some(mut entry) = self.jobs.remove(&job) else { return };
         entry.note_silent_nodes();
-        self.count_out(&entry);
         let detail = entry.detail_of_end(outcome);
         let reason = match outcome.reason {
             EndReason::NodeLost(node) => format!("node {} was lost", self.node_name(node)),
@@ -531,6 +531,7 @@ impl Driver {
             outcome,
             tasks,
         };
+        self.let_go(ended.uid, entry.launch);
         self.note_end(&ended);
         self.forget_later(job);
         self.ended.push(ended);
@@ -543,6 +544,15 @@ impl Driver {
             }
             let (detail, report) = (detail.clone(), Box::new(report.clone()));
             self.reply(token, &Reply::Ended { job, outcome, detail, report });
+        }
+    }
+
+    /// What a job was to run need not be known any more.
+    fn let_go(&mut self, uid: u32, launch: Kept) {
+        let Some(shelf) = self.shelves.get_mut(&uid) else { return };
+        shelf.let_go(launch);
+        if shelf.bytes() == 0 {
+            self.shelves.remove(&uid);
         }
     }
 

@@ -1,13 +1,14 @@
 //! What the controller keeps of a job beside what the core decides on.
 
 use super::failures::Failures;
+use super::kept::{Kept, Shelf};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{
     ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, PlacementView, Rank, TaskStatus,
 };
 use tutti_journal::Job;
-use tutti_wire::launch::{Credentials, LaunchSpec, Usage, cut};
+use tutti_wire::launch::{Credentials, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::local::SubmitKey;
 use tutti_wire::pmi::{Barrier, Exchange};
@@ -33,7 +34,7 @@ pub(super) struct Entry {
     /// How long it may run.
     pub(super) time_limit: Option<Nanos>,
     /// What to run.
-    pub(super) launch: LaunchSpec,
+    pub(super) launch: Kept,
     /// When it was accepted.
     pub(super) accepted: ClusterTime,
     /// When people's clocks said that, in milliseconds since 1970.
@@ -88,8 +89,8 @@ pub(super) struct Gathered {
 const DETAILS_MAX: usize = 64;
 
 impl Entry {
-    /// A job of which nothing has happened yet.
-    pub(super) fn new(job: Job, spec: &JobSpec) -> Self {
+    /// A job of which nothing has happened yet; what it is to run is kept on its owner's shelf.
+    pub(super) fn new(job: Job, spec: &JobSpec, shelf: &mut Shelf) -> Self {
         let Job { job: _, credentials, key, user, launch, accepted, accepted_ms } = job;
         Self {
             credentials,
@@ -99,7 +100,7 @@ impl Entry {
             tasks: spec.tasks,
             processors: spec.tasks.saturating_mul(spec.processors_per_task.unwrap_or(1)),
             time_limit: spec.time_limit,
-            launch,
+            launch: shelf.keep(launch),
             accepted,
             accepted_ms,
             started: None,

@@ -203,7 +203,8 @@ impl Driver {
     fn remember_job(&mut self, job: Job, launched: Option<ClusterTime>) {
         let (id, now) = (job.job, self.now());
         let Some(view) = self.core.job(id, now) else { return };
-        let mut entry = Entry::new(job, view.spec);
+        let shelf = self.shelves.entry(job.credentials.uid).or_default();
+        let mut entry = Entry::new(job, view.spec, shelf);
         entry.started = launched;
         entry.note_processors(&view.placements);
         entry.has_told_front = launched.is_some();
@@ -214,9 +215,8 @@ impl Driver {
             let until = self.core.lost_at(now, now).max(now + FRONT_PATIENCE);
             self.memory.abandoned.insert(id, Abandoned { until, node: None });
         }
-        self.count_in(&entry);
         self.submitted.note(entry.credentials.uid, entry.key, id);
-        self.jobs.insert(id, entry);
+        self.jobs.insert(id, Box::new(entry));
     }
 
     /// Their agents are on their way.
@@ -270,20 +270,6 @@ impl Driver {
     }
 
     // ------------------------------------------------------------------ what the next one will need
-
-    /// Notes a job that was accepted.
-    pub(super) fn note_job(&mut self, job: JobId, entry: &Entry) {
-        self.memory.journal.note_job(&Job {
-            job,
-            credentials: entry.credentials.clone(),
-            key: entry.key,
-            user: entry.user.clone(),
-            launch: entry.launch.clone(),
-            accepted: entry.accepted,
-            accepted_ms: entry.accepted_ms,
-        });
-        self.ask_disk_soon();
-    }
 
     /// Notes how a node that has joined is reached.
     pub(super) fn note_keeper(&mut self, node: NodeId) {

@@ -2,7 +2,7 @@
 //!
 //! It turns messages into [`tutti_core::Event`]s, hands them to the core with the time, and carries
 //! out the actions that come back. It decides nothing itself. What the core need not know stays
-//! here: programs and environments of jobs ([`jobs`]), who waits for an answer, how things are
+//! here: programs and environments of jobs ([`jobs`], [`kept`]), who waits for an answer, how things are
 //! called. [`driver`] is the loop; [`history`] tells of jobs that have ended; [`clients`] speaks with users' verbs, [`agents`] with agents;
 //! [`report`] makes what tables and `--json` show.
 
@@ -18,6 +18,7 @@ mod failures;
 mod forgetting;
 mod history;
 mod jobs;
+mod kept;
 mod leases;
 mod memory;
 mod nodes;

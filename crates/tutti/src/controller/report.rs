@@ -80,7 +80,7 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
     let now = driver.now();
     JobReport {
         job: view.id,
-        name: entry.launch.name.clone(),
+        name: entry.launch.name().to_owned(),
         user: entry.user.clone(),
         class: view.spec.class.to_string(),
         former_class: view.former_class.map(ToString::to_string),
@@ -152,7 +152,7 @@ pub(super) fn ended_job(
 ) -> JobReport {
     JobReport {
         job,
-        name: entry.launch.name.clone(),
+        name: entry.launch.name().to_owned(),
         user: entry.user.clone(),
         class: entry.class.clone(),
         former_class: None,

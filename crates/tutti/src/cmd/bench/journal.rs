@@ -1,6 +1,7 @@
 //! `tutti bench journal`: what it costs that nothing is lost.
 
 use super::figures::Figure;
+use super::idle::kilobytes;
 use super::scratch::Scratch;
 use super::{Bench, options, processors, progress};
 use crate::cmd::own::{OwnInstance, percentile};
@@ -26,6 +27,11 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let what = format!("submits that are on disk, {CLIENTS} clients");
     figures.push(Figure::goal(&what, format!("{rate:.0}/s"), "2,000/s", rate >= 2000.0));
     figures.push(Figure::shown("one submit, on disk (the disk's own part)", alone));
+    let queued = if bench.quick { 10_000 } else { 100_000 };
+    progress("journal: memory of a controller with many jobs in line");
+    let megabytes = memory_of_queued(queued)?;
+    let what = format!("memory of the controller, {queued} jobs in line");
+    figures.push(Figure::goal(&what, format!("{megabytes} MB"), "300 MB", megabytes < 300));
     progress("journal: a controller's return");
     let (ended, queued) = if bench.quick { (10_000, 1_000) } else { (100_000, 10_000) };
     let took = restart(ended, queued)?;
@@ -44,29 +50,16 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
 
 /// How many a second, and how long one takes alone with how long the disk takes for as much.
 fn durable_submits(each: u32) -> anyhow::Result<(f64, String)> {
-    let own = OwnInstance::start("bench")?;
-    // One job has the machine, and the others stand in line: what is measured is that they are kept.
-    own.set("policy", "space")?;
-    let blocker = own.submit(&options(processors(), None)?, &["sleep".into(), "1000".into()])?;
-    let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
-    let stdio = Stdio::Files { input: None, output: null(), error: None, append: true };
-    let (job, argv) = (options(1, None)?, ["/bin/true".into()]);
-    let request = crate::front::job_request(&job, "production", &argv, None, stdio)?;
+    let (own, blocker) = occupied()?;
+    let request = request()?;
     let mut alone: Vec<u64> = Vec::new();
     for _ in 0..50 {
         let begun = Instant::now();
-        submit(&own, &request, 1)?;
+        submit(&own, 1, |_| request.clone())?;
         alone.push(u64::try_from(begun.elapsed().as_micros())?);
     }
     let begun = Instant::now();
-    std::thread::scope(|scope| {
-        let submit = || submit(&own, &request, each);
-        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(submit)).collect();
-        clients.into_iter().try_for_each(|client| match client.join() {
-            Ok(result) => result,
-            Err(_) => bail!("a client failed"),
-        })
-    })?;
+    by_all_clients(|_| submit(&own, each, |_| request.clone()))?;
     let rate = f64::from(CLIENTS * each) / begun.elapsed().as_secs_f64();
     let disk = disk_alone(own.directory())?;
     alone.sort_unstable();
@@ -76,15 +69,74 @@ fn durable_submits(each: u32) -> anyhow::Result<(f64, String)> {
     Ok((rate, format!("{:.2} ms ({:.2} ms)", ms(median), ms(disk))))
 }
 
+/// An instance in which one job has the machine, and others stand in line: what is measured is that they are kept.
+fn occupied() -> anyhow::Result<(OwnInstance, JobId)> {
+    let own = OwnInstance::start("bench")?;
+    own.set("policy", "space")?;
+    let blocker = own.submit(&options(processors(), None)?, &["sleep".into(), "1000".into()])?;
+    Ok((own, blocker))
+}
+
+fn request() -> anyhow::Result<JobRequest> {
+    let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
+    let stdio = Stdio::Files { input: None, output: null(), error: None, append: true };
+    let (job, argv) = (options(1, None)?, ["/bin/true".into()]);
+    crate::front::job_request(&job, "production", &argv, None, stdio)
+}
+
+fn by_all_clients(act: impl Fn(u32) -> anyhow::Result<()> + Sync) -> anyhow::Result<()> {
+    let act = &act;
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS).map(|client| scope.spawn(move || act(client))).collect();
+        clients.into_iter().try_for_each(|client| match client.join() {
+            Ok(result) => result,
+            Err(_) => bail!("a client failed"),
+        })
+    })
+}
+
+/// How many variables an environment has, and how long each is: of the size of a login shell's with some modules.
+const VARIABLES: usize = 40;
+const VARIABLE_BYTES: usize = 80;
+
+/// How many MB of memory the controller has that keeps so many jobs in line. Each has an environment of some 3 KiB, in
+/// which one variable is unlike that of any other job, as where a loop hands in a job for each value of a parameter.
+fn memory_of_queued(queued: u32) -> anyhow::Result<u64> {
+    let (own, _) = occupied()?;
+    let mut request = request()?;
+    let variable = |number| format!("VARIABLE_{number}={}", "x".repeat(VARIABLE_BYTES));
+    request.launch.environment =
+        (1..VARIABLES).map(|number| variable(number).into_bytes().into()).collect();
+    by_all_clients(|client| {
+        submit(&own, queued / CLIENTS, |number| {
+            let mut request = request.clone();
+            let parameter = format!("PARAMETER={client}.{number}");
+            request.launch.environment.push(parameter.into_bytes().into());
+            request
+        })
+    })?;
+    let Reply::Status(status) = own.ask(&Request::Status)? else {
+        return crate::cmd::unexpected();
+    };
+    let memory_kb = kilobytes(status.pid, "Rss:")?;
+    own.end()?;
+    Ok(memory_kb / 1000)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "to be read by people")]
 fn ms(us: u64) -> f64 {
     us as f64 / 1000.0
 }
 
-fn submit(own: &OwnInstance, request: &JobRequest, count: u32) -> anyhow::Result<()> {
+/// So many jobs over one connection, each as it is asked for by its number.
+fn submit(
+    own: &OwnInstance,
+    count: u32,
+    request: impl Fn(u32) -> JobRequest,
+) -> anyhow::Result<()> {
     let mut link = own.connect()?;
-    for _ in 0..count {
-        link.send(&Request::Submit(request.clone(), crate::front::new_key()?));
+    for number in 0..count {
+        link.send(&Request::Submit(request(number), crate::front::new_key()?));
         match link.call()? {
             Reply::Accepted { .. } => {}
             Reply::Failed { reason, .. } | Reply::Declined { reason, .. } => bail!("{reason}"),
