@@ -181,6 +181,13 @@ impl Instance {
         directory.remove(&self.clock_gap_file());
     }
 
+    /// Where it is written how many jobs there were, for the instance after this one: their output files have their
+    /// numbers, and must not be written over. One that its user has named leaves nothing.
+    pub(crate) fn count_file(&self) -> Option<PathBuf> {
+        let is_usual = self.private && self.directory == private_directory();
+        is_usual.then(|| self.directory.join("jobs-made"))
+    }
+
     /// Where the keeper puts scripts of jobs.
     pub(crate) fn spool(&self) -> PathBuf {
         self.directory.join("jobs")
@@ -300,8 +307,9 @@ pub(crate) fn is_of_this_instance(pid: i32) -> bool {
 /// Where instances may be: those that verbs look for, and whatever else is named like one.
 pub(crate) fn places() -> Vec<PathBuf> {
     let mut places = vec![Instance::locate().directory, system_directory(), private_directory()];
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    for parent in ["/run".into(), std::env::temp_dir()].into_iter().chain(runtime) {
+    let mut parents: Vec<PathBuf> = vec!["/run".into(), LASTING.into(), std::env::temp_dir()];
+    parents.dedup();
+    for parent in parents {
         let entries = fs::read_dir(parent).into_iter().flatten().flatten();
         let named = entries.filter(|entry| {
             let name = entry.file_name();
@@ -341,15 +349,16 @@ fn system_directory() -> PathBuf {
     Path::new("/run").join(with_cluster("tutti"))
 }
 
+/// Jobs go on when their user logs out, and cron's find the same instance: so it is not where his session manager puts
+/// what goes with the session, nor does it depend on what the environment says.
 fn private_directory() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
-        Some(runtime) if runtime.is_dir() => runtime.join(with_cluster("tutti")),
-        _ => {
-            let name = with_cluster(&format!("tutti-{}", nix::unistd::geteuid()));
-            std::env::temp_dir().join(name)
-        }
-    }
+    let lasting = Path::new(LASTING);
+    let parent = if lasting.is_dir() { lasting.to_owned() } else { std::env::temp_dir() };
+    parent.join(with_cluster(&format!("tutti-{}", nix::unistd::geteuid())))
 }
+
+/// Files there are on this machine, and outlive its restart.
+const LASTING: &str = "/var/tmp";
 
 #[cfg(test)]
 mod tests {

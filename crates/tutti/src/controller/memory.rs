@@ -164,7 +164,7 @@ impl Driver {
         if let Some(remark) = &history.remark {
             say!([JournalDamaged] "tutti controller: {remark}");
         }
-        let Some(core) = history.core else { return };
+        let Some(core) = history.core else { return self.take_count() };
         let ended_well = core.is_stopping();
         self.core = core;
         for (job, launched) in history.jobs {
@@ -198,6 +198,23 @@ impl Driver {
         self.wake_at = self.core.wake_at();
         self.watch_calendar();
         self.watch_history();
+    }
+
+    /// The numbers of jobs go on where those of the instance before ended, which has left nothing else.
+    fn take_count(&mut self) {
+        let made = self.instance.count_file().and_then(|file| std::fs::read_to_string(file).ok());
+        if let Some(made) = made.and_then(|made| made.trim().parse().ok()) {
+            self.apply(&Event::Forgot { job: JobId(made) });
+            self.apply(&Event::Began);
+        }
+    }
+
+    /// Has the next instance know it.
+    pub(super) fn leave_count(&self) {
+        let Some(file) = self.instance.count_file() else { return };
+        if let Err(error) = std::fs::write(&file, format!("{}\n", self.core.jobs_made())) {
+            say!([System] "tutti controller: cannot write {}: {error}", file.display());
+        }
     }
 
     fn remember_job(&mut self, job: Job, launched: Option<ClusterTime>) {

@@ -398,6 +398,17 @@ impl Instance {
         command
     }
 
+    /// A command that takes this directory for the one in which users' own instances are.
+    pub(crate) fn command_in(&self, lasting: &Path, words: &[&str]) -> Command {
+        let mut command = Command::new("unshare");
+        let enter = "mount --bind \"$0\" /var/tmp && exec \"$@\"";
+        command.args(["--mount", "--propagation", "private", "sh", "-c", enter]);
+        command.arg(lasting).args(words).current_dir(&self.work).stdin(Stdio::null());
+        command.env_remove("TUTTI_DIR").env_remove("TUTTI_CLUSTER").env_remove("COLUMNS");
+        command.env("TMPDIR", lasting).env("TUTTI", &self.program).env("NAP", &self.nap);
+        command
+    }
+
     /// What becomes another user, in the subtree if there is one.
     fn starter(&self) -> Command {
         let Some(subtree) = &self.subtree else { return Command::new("setpriv") };

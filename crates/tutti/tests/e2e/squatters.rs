@@ -48,9 +48,10 @@ impl Trap {
     /// A verb of root's that comes upon it by itself.
     #[track_caller]
     fn come_upon(&self, args: &[&str]) -> Done {
-        let mut command = self.instance.command(args);
-        command.env_remove("TUTTI_DIR").env_remove("XDG_RUNTIME_DIR");
-        command.env("TUTTI_CLUSTER", "trap").env("TMPDIR", self.directory.parent().unwrap());
+        let program = self.instance.program.to_string_lossy();
+        let words = [&[&*program], args].concat();
+        let mut command = self.instance.command_in(self.directory.parent().unwrap(), &words);
+        command.env("TUTTI_CLUSTER", "trap");
         Running::start(command).wait()
     }
 

@@ -1,6 +1,6 @@
 //! Jobs without a front end: files, scripts, the queue.
 
-use crate::harness::{Instance, copy_program, eventually};
+use crate::harness::{Instance, Running, copy_program, eventually};
 use std::fs;
 use std::path::Path;
 
@@ -257,4 +257,33 @@ fn many_small_jobs_all_run() {
         (ended == 100).then_some(())
     });
     assert_eq!(read(&instance, "all").len(), 200);
+}
+
+/// Output files have the numbers of their jobs. Whoever logs out and in again, or asks from elsewhere, finds the instance
+/// that he has, and the one after it writes over nothing.
+#[test]
+fn a_users_own_instance_outlives_his_session_and_numbers_go_on_in_the_next() {
+    let instance = Instance::new();
+    let lasting = instance.work.join("lasting");
+    fs::create_dir(&lasting).unwrap();
+    let script = "set -e
+        for session in 1 2; do
+            mkdir session; export XDG_RUNTIME_DIR=$PWD/session
+            \"$TUTTI\" submit --parsable -- echo session $session 2> /dev/null
+            rmdir session; unset XDG_RUNTIME_DIR
+        done
+        \"$TUTTI\" wait 1 2
+        \"$TUTTI\" down > /dev/null
+        \"$TUTTI\" submit --parsable -- echo the next one 2> /dev/null
+        \"$TUTTI\" wait 3
+        \"$TUTTI\" down > /dev/null";
+    let mut command = instance.command_in(&lasting, &["sh", "-c", script]);
+    command.env_remove("TMPDIR");
+    assert_eq!(Running::start(command).wait().expect(0).text(), "1\n2\n3\n");
+    for (file, text) in [("1", "session 1"), ("2", "session 2"), ("3", "the next one")] {
+        assert_eq!(read(&instance, &format!("tutti-{file}.out")).trim_end(), text);
+    }
+    let left = fs::read_dir(lasting.join("tutti-0")).unwrap().flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["jobs-made"]);
 }
