@@ -349,7 +349,7 @@ impl<'a> Supervisor<'a> {
             self.take_orders();
             self.take_signals();
             self.reap();
-            self.start_due()?;
+            self.start_due();
             if self.ending.is_some_and(|patience| Instant::now() >= patience) {
                 self.kill_all();
             }
@@ -462,21 +462,32 @@ impl<'a> Supervisor<'a> {
         let daemon = &mut self.daemons[index];
         let lived = daemon.started.elapsed();
         daemon.failures = if lived > STEADY { 1 } else { daemon.failures + 1 };
-        let wait = match daemon.failures {
-            0..=FAILURES_AT_ONCE => Duration::ZERO,
-            more => Duration::from_millis(100 << more.min(6)),
-        };
+        let wait = pause_after(daemon.failures);
         say!([PartEnded] "tutti: the {} ended ({status}); starting it again", daemon.role);
         daemon.start_at = Some(Instant::now() + wait);
     }
 
-    fn start_due(&mut self) -> anyhow::Result<()> {
+    /// One that can't be started now may be able to later, when others have ended: jobs run on meanwhile.
+    fn start_due(&mut self) {
+        let is_ending = self.ending.is_some();
         for daemon in &mut self.daemons {
-            if daemon.start_at.is_some_and(|at| at <= Instant::now()) {
-                Self::launch(self.instance, self.log.as_ref(), daemon)?;
+            if daemon.start_at.is_some_and(|at| at <= Instant::now())
+                && let Err(error) = Self::launch(self.instance, self.log.as_ref(), daemon)
+            {
+                daemon.failures = (daemon.failures + 1).max(FAILURES_AT_ONCE + 1);
+                let wait = pause_after(daemon.failures);
+                say!([System] "tutti: the {} can't be started: {error:#}; trying again", daemon.role);
+                daemon.start_at = (!is_ending).then(|| Instant::now() + wait);
             }
         }
-        Ok(())
+    }
+}
+
+/// How long a daemon that failed so often is not started again.
+fn pause_after(failures: u32) -> Duration {
+    match failures {
+        0..=FAILURES_AT_ONCE => Duration::ZERO,
+        more => Duration::from_millis(100 << more.min(6)),
     }
 }
 

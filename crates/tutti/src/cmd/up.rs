@@ -217,17 +217,29 @@ pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// How long a controller that has just failed may take to be there again.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a controller that has just failed may take to be there again, if it can begin at all.
+const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One whose controller has just failed is there all the same.
-fn await_controller(instance: &Instance) -> anyhow::Result<()> {
-    let patience = Instant::now() + PATIENCE;
+/// One whose controller has just failed is there all the same; whether it is.
+fn await_controller(instance: &Instance, patience: Instant) -> bool {
     while !instance.answers() && supervise::is_supervised(instance) {
-        anyhow::ensure!(Instant::now() < patience, "the instance does not answer; see its log");
+        if Instant::now() >= patience {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Ok(())
+    true
+}
+
+/// Something keeps it from beginning, such as a journal that is damaged: the supervisor ends the others. What waits
+/// stays in the journal.
+fn end_without_controller(instance: &Instance) -> anyhow::Result<Exit> {
+    supervise::end(instance)?;
+    print(&format!(
+        "the instance in {} is down; its controller could not begin: see what it had to say\n",
+        instance.directory().display()
+    ))?;
+    Ok(Exit::OK)
 }
 
 fn end(instance: &Instance) -> anyhow::Result<Exit> {
@@ -237,14 +249,17 @@ fn end(instance: &Instance) -> anyhow::Result<Exit> {
         instance.check_owner()?;
     }
     if Place::of(instance).membership()?.is_some_and(|membership| !membership.head.is_empty()) {
-        await_controller(instance)?;
+        await_controller(instance, Instant::now() + PATIENCE);
         supervise::end(instance)?;
         print(&format!("the node in {} is down\n", instance.directory().display()))?;
         return Ok(Exit::OK);
     }
     let patience = Instant::now() + PATIENCE;
     loop {
-        await_controller(instance)?;
+        let may_begin = await_controller(instance, patience);
+        if !may_begin {
+            return end_without_controller(instance);
+        }
         if !instance.answers() && supervise::has_keeper(instance) {
             // Its jobs are to end as in any other.
             start_daemon(instance)?;
@@ -257,9 +272,10 @@ fn end(instance: &Instance) -> anyhow::Result<Exit> {
         }
         match order(&Request::Down) {
             Ok(()) => break,
-            // One that is being killed takes connections until it is gone.
-            Err(error) if code_of(&error) == Code::ControllerAway && Instant::now() < patience => {}
-            Err(error) => return Err(error),
+            // One that is being killed, or can't begin, takes connections until it is gone.
+            Err(error) if code_of(&error) != Code::ControllerAway => return Err(error),
+            Err(_) if Instant::now() < patience => {}
+            Err(_) => return end_without_controller(instance),
         }
     }
     // The supervisor holds the lock until everything is gone.

@@ -170,12 +170,14 @@ pub(crate) fn main(options: ControllerOptions) -> anyhow::Result<()> {
         }
         _ => {}
     }
+    // Who can connect is heard: not before it is known what there is.
+    let private = options.instance.private;
+    let mut driver = Driver::new(options.instance)?;
     let listener = UnixListener::bind(&path)
         .with_context(|| format!("cannot listen on {}", path.display()))?;
     listener.set_nonblocking(true)?;
-    let mode = if options.instance.private { 0o600 } else { 0o666 };
+    let mode = if private { 0o600 } else { 0o666 };
     std::fs::set_permissions(&path, Permissions::from_mode(mode))?;
-    let mut driver = Driver::new(options.instance)?;
     driver.poller.add(&listener, LISTENER, Interest::READ)?;
     driver.run(&listener)?;
     driver.memory.journal.close(&driver.core);

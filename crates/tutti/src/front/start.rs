@@ -28,6 +28,9 @@ pub(crate) fn connect() -> anyhow::Result<Link> {
         }
         let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
         match kind {
+            Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) if is_supervised(&instance) => {
+                coded(Code::NoInstance, cannot_begin(&instance))
+            }
             Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) if has_keeper(&instance) => {
                 coded(
                     Code::NoInstance,
@@ -47,6 +50,20 @@ pub(crate) fn connect() -> anyhow::Result<Link> {
             },
         }
     })
+}
+
+/// That its controller is started again and again, and why, as far as it is said.
+fn cannot_begin(instance: &Instance) -> String {
+    let log = std::fs::read_to_string(instance.log_file()).unwrap_or_default();
+    // The supervisor only says that it has ended.
+    let is_why = |line: &&str| !line.ends_with(Code::PartEnded.mark("").trim_start());
+    let mut said = log.lines().rev().filter_map(|line| line.strip_prefix("tutti: "));
+    let why = said.find(is_why).unwrap_or("nothing (see the log of the service)");
+    format!(
+        "the controller of the instance in {} can't begin, and is tried again and again; its jobs run on. It says: \
+         {why}. When that is mended it goes on by itself; `tutti down` ends the instance with its jobs",
+        instance.directory().display(),
+    )
 }
 
 /// That there is no instance, and what to do about it.

@@ -207,7 +207,12 @@ impl Supervisor<'_> {
         if let Some(process) = daemon.child.take() {
             process.end();
         }
-        Self::launch(self.instance, self.log.as_ref(), daemon)
+        let launched = Self::launch(self.instance, self.log.as_ref(), daemon);
+        if launched.is_err() {
+            // The one before is gone.
+            daemon.start_at = Some(Instant::now());
+        }
+        launched
     }
 
     fn wait_until(
@@ -219,7 +224,7 @@ impl Supervisor<'_> {
         while !is_there(self.instance) {
             self.take_signals();
             self.reap();
-            self.start_due()?;
+            self.start_due();
             ensure!(self.ending.is_none(), "the instance was told to end");
             let seconds = DAEMON_WITHIN.as_secs();
             ensure!(Instant::now() < patience, "{what} was not there within {seconds} s");
