@@ -195,7 +195,7 @@ codes! {
         "Look at what it was to do. From Linux 6.15 on the kernel tells how such processes end.";
     50 JournalUnusable
         "The journal can't be opened, read or written."
-        "A controller that starts does not; one that runs lets jobs go on and accepts none."
+        "A controller that starts does not; one that runs lets jobs go on, accepts none and sets nothing."
         "Make room on its file system, or mend its permissions; jobs are accepted again by themselves.";
     51 JournalDamaged
         "The journal does not hold what was written."

@@ -128,9 +128,63 @@ pub(super) enum Improper {
 /// What all jobs of one user may take here.
 const KEPT_PER_USER_BYTES_MAX: usize = 256 << 20;
 
+/// What a request changes that is not over with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// How it is from now on.
+    Set,
+    /// What becomes of a job. That is done in any case: it may be the one that fills the disk.
+    Job,
+}
+
+/// Jobs that are handed in have their own way.
+const fn change_of(request: &Request) -> Option<Change> {
+    match request {
+        Request::SetNodeSets { .. }
+        | Request::ChangeNodes { .. }
+        | Request::SetParams { .. }
+        | Request::SetClass { .. }
+        | Request::ForgetClass { .. }
+        | Request::SetPeriod { .. }
+        | Request::ForgetPeriod { .. }
+        | Request::Measured { .. }
+        | Request::SetBank { .. }
+        | Request::SetAccess { .. } => Some(Change::Set),
+        Request::Cancel { .. } | Request::Suspend { .. } | Request::Resume { .. } => {
+            Some(Change::Job)
+        }
+        Request::Run(_)
+        | Request::Return { .. }
+        | Request::Submit(..)
+        | Request::Wait { .. }
+        | Request::Jobs { .. }
+        | Request::JobsWithUsage
+        | Request::History { .. }
+        | Request::Past(_)
+        | Request::Processes { .. }
+        | Request::Nodes
+        | Request::NodesClosely
+        | Request::GoOver { .. }
+        | Request::Runs { .. }
+        | Request::Signal { .. }
+        | Request::Params
+        | Request::Bank
+        | Request::Access
+        | Request::Switches { .. }
+        | Request::Status
+        | Request::Down => None,
+    }
+}
+
 impl Driver {
     pub(super) fn on_request(&mut self, token: u64, request: Request) {
         let uid = self.connections.get(&token).map_or(u32::MAX, |connection| connection.uid);
+        if let Some(change) = change_of(&request) {
+            if let Some(reason) = self.why_nothing_is_set().filter(|_| change == Change::Set) {
+                return self.fail(token, Problem::new(Code::JournalUnusable, reason));
+            }
+            self.memory.change(token);
+        }
         match request {
             Request::Run(job) => self.on_submit(token, uid, job, None),
             Request::Return { job } => self.on_return(token, uid, job),
@@ -193,6 +247,16 @@ impl Driver {
                 Err(error) => self.fail(token, error),
             },
         }
+    }
+
+    /// Why nothing can be set at present, if so: the next controller would not know of it.
+    fn why_nothing_is_set(&mut self) -> Option<String> {
+        if self.memory.journal.failure().is_some() {
+            // It may take more by now.
+            self.store();
+        }
+        let reason = self.memory.journal.failure()?;
+        Some(format!("nothing is set at present: {reason}"))
     }
 
     pub(super) fn fail(&mut self, token: u64, problem: impl Into<Problem>) {

@@ -37,6 +37,8 @@ pub(super) struct Memory {
     promised: BTreeMap<u64, usize>,
     /// What front ends are to hear when their jobs are stored, which is at the end of the round.
     begun: Vec<Begun>,
+    /// The same of those who have set or asked for something in this round.
+    changed: Vec<Changed>,
     /// The last entry of the controllers before.
     taken_over: Number,
     /// The entry that says which numbers jobs may not have any more, since nodes may know others by them. While that
@@ -70,6 +72,12 @@ struct Begun {
     replies: Vec<Reply>,
 }
 
+/// Something that was set, or asked for.
+struct Changed {
+    token: u64,
+    replies: Vec<Reply>,
+}
+
 enum Promised {
     /// That a job is accepted.
     Job(JobId),
@@ -90,6 +98,7 @@ impl Memory {
             promises: VecDeque::new(),
             promised: BTreeMap::new(),
             begun: Vec::new(),
+            changed: Vec::new(),
             abandoned: BTreeMap::new(),
         }
     }
@@ -131,8 +140,17 @@ impl Memory {
         self.begun.push(Begun { token, job, replies: Vec::new() });
     }
 
+    /// Somebody sets or asks for something: he hears whether that is done when it is stored.
+    pub(super) fn change(&mut self, token: u64) {
+        self.changed.push(Changed { token, replies: Vec::new() });
+    }
+
     /// Has a reply wait for those before it to this client, if there are any.
     pub(super) fn defer(&mut self, token: u64, reply: &Reply) -> bool {
+        if let Some(changed) = self.changed.iter_mut().find(|changed| changed.token == token) {
+            changed.replies.push(reply.clone());
+            return true;
+        }
         if let Some(begun) = self.begun.iter_mut().find(|begun| begun.token == token) {
             begun.replies.push(reply.clone());
             return true;
@@ -309,6 +327,16 @@ impl Driver {
         self.memory.journal.store(&self.core);
         self.note_gap();
         let begun = std::mem::take(&mut self.memory.begun);
+        let changed = std::mem::take(&mut self.memory.changed);
+        for Changed { token, replies } in changed {
+            let failure = self.memory.journal.failure().map(str::to_owned);
+            for reply in replies {
+                self.reply(
+                    token,
+                    &failure.as_deref().map_or(reply.clone(), |why| not_kept(reply, why)),
+                );
+            }
+        }
         match self.memory.journal.failure() {
             None => {
                 if !self.memory.promises.is_empty() {
@@ -452,6 +480,17 @@ impl Driver {
             tasks: ended.tasks.clone(),
         });
     }
+}
+
+/// What is said instead of that something is done, if the next controller would not know of it.
+fn not_kept(reply: Reply, why: &str) -> Reply {
+    if matches!(reply, Reply::Failed { .. } | Reply::Declined { .. }) {
+        return reply;
+    }
+    let reason = format!(
+        "it is done, but only until the controller is started again, which may undo it: {why}"
+    );
+    Problem::new(Code::JournalUnusable, reason).failed()
 }
 
 fn not_on_disk(failure: &str) -> String {

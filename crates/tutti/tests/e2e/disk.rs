@@ -56,12 +56,20 @@ fn on_a_full_disk_no_job_is_accepted_and_those_that_run_go_on() {
     let line = "echo up; while [ ! -e go ]; do sleep 0.01; done; exit 6";
     let jobs = [0, 1].map(|_| instance.start(&["run", "-n", "2", "sh", "-c", line]));
     jobs.iter().for_each(|job| job.wait_for("up\nup\n"));
+    let queued =
+        instance.submit(&["--class", "standby", "-n", "2", "-o", "/dev/null", "sleep", "100"]);
+    instance.tutti(&["suspend", &queued.to_string()]).expect(0);
     let filler = fill(&instance.dir);
     // What is there yet is used up first.
     within(Duration::from_secs(20), "a refusal", || {
         let done = instance.tutti(&["submit", "-o", "/dev/null", "true"]);
         (done.code != 0).then(|| done.says("[T050]").says("make room"))
     });
+    // Nothing is said to be done that the next controller would not know of.
+    instance.tutti(&["params", "quantum=77ms"]).expect(1).says("nothing is set").says("[T050]");
+    assert!(!instance.tutti(&["params"]).expect(0).text().contains("77ms"));
+    let cancel = ["cancel", "--now", &queued.to_string()];
+    instance.tutti(&cancel).expect(1).says("it is done, but only until").says("[T050]");
     let last = instance.switches().last().unwrap().due;
     eventually("turns", || (instance.switches().last()?.due > last).then_some(()));
     fs::write(instance.work.join("go"), "").unwrap();
@@ -70,6 +78,7 @@ fn on_a_full_disk_no_job_is_accepted_and_those_that_run_go_on() {
     }
     instance.tutti(&["run", "true"]).expect(125).says("[T050]");
     fs::remove_file(filler).unwrap();
+    instance.tutti(&["params", "quantum=77ms"]).expect(0);
     eventually("room", || (instance.tutti(&["run", "true"]).code == 0).then_some(()));
     let report = instance.tutti(&["replay", "--json"]).expect(0).json();
     assert_eq!(report["agrees"], true, "{report}");
@@ -106,6 +115,28 @@ fn a_journal_that_is_lost_is_noticed_and_jobs_that_run_go_on() {
         let done = instance.tutti(&["submit", "-o", "/dev/null", "true"]);
         (done.code == 0).then_some(())
     });
+}
+
+/// Its controller is started again and again: whoever asks hears why, and whoever has enough of it gets rid of it.
+#[test]
+fn an_instance_whose_journal_is_damaged_says_so_and_can_be_taken_down() {
+    let instance = Instance::new().up();
+    let job = instance.submit(&["-o", "/dev/null", "sh", "-c", "exec sleep $NAP"]);
+    instance.wait_for_state(job, "running");
+    for name in ["journal.db-wal", "journal.db-shm"] {
+        let _ = fs::remove_file(instance.dir.join(name));
+    }
+    fs::write(instance.dir.join("journal.db"), "somebody's thesis".repeat(400)).unwrap();
+    kill(Pid::from_raw(instance.daemon("controller")), Signal::SIGKILL).unwrap();
+    let done = instance.tutti(&["ps"]).expect(1).says("can't begin").says("[T051]");
+    assert!(!done.err.contains("nobody starts"), "{}", done.err);
+    let down = instance.tutti(&["down"]).expect(0).text();
+    assert!(down.contains("its controller could not begin"), "{down}");
+    instance.expect_no_nappers();
+    // It is left as it was, to be looked at.
+    let kept = fs::read_to_string(instance.dir.join("journal.db")).unwrap();
+    assert!(kept.starts_with("somebody's thesis"));
+    fs::remove_dir_all(&instance.dir).unwrap();
 }
 
 /// The journal as it is on disk at this moment, as the one of an instance that is not started.
