@@ -4,7 +4,7 @@
 //! in is better told then and there, to whoever made it, with their own rights.
 
 use crate::codes::coded;
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use nix::unistd::{AccessFlags, eaccess};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -77,16 +77,18 @@ fn check_output(directory: &Path, pattern: &Path) -> anyhow::Result<()> {
     let path = directory.join(pattern);
     let shown = path.display();
     if is_fixed(pattern) && path.exists() {
-        ensure!(!path.is_dir(), "the output file '{shown}' is a directory");
+        if path.is_dir() {
+            return Err(coded(Code::BadFile, format!("the output file '{shown}' is a directory")));
+        }
         let what = || format!("cannot write the output file '{shown}'");
         return check_access(&path, AccessFlags::W_OK, what);
     }
     let Some(parent) = path.parent().filter(|parent| is_fixed(parent)) else { return Ok(()) };
-    ensure!(
-        parent.is_dir(),
-        "there is no directory '{}' for the output file; make it first",
-        parent.display()
-    );
+    if !parent.is_dir() {
+        let parent = parent.display();
+        let reason = format!("there is no directory '{parent}' for the output file; make it first");
+        return Err(coded(Code::BadFile, reason));
+    }
     let what = || format!("cannot make the output file '{shown}'");
     check_access(parent, AccessFlags::W_OK | AccessFlags::X_OK, what)
 }
