@@ -47,7 +47,7 @@ impl Core {
         }
         self.nodes.join(node, spec.clone());
         self.matrix.add_node(node, &spec.processors);
-        if !self.nodes.takes_jobs(node) {
+        if !self.takes_jobs(node) {
             self.matrix.close(node);
         }
         self.queue.waiting.append(&mut self.queue.parked);
@@ -143,15 +143,20 @@ impl Core {
         }
     }
 
-    fn open_or_close_all(&mut self, now: ClusterTime) {
+    pub(crate) fn open_or_close_all(&mut self, now: ClusterTime) {
         for node in self.nodes.up().map(|(id, _)| id).collect::<Vec<NodeId>>() {
             self.open_or_close(now, node);
         }
     }
 
+    /// Whether new jobs are placed on a node.
+    pub(crate) fn takes_jobs(&self, node: NodeId) -> bool {
+        self.nodes.takes_jobs(node) && !self.is_stopping()
+    }
+
     /// New jobs are placed on a node from now on, or none.
     fn open_or_close(&mut self, now: ClusterTime, node: NodeId) {
-        if self.nodes.takes_jobs(node) {
+        if self.takes_jobs(node) {
             self.matrix.open(node);
             self.queue.waiting.append(&mut self.queue.parked);
         } else {

@@ -205,7 +205,8 @@ impl Core {
             Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
             Event::SetAccess { grantee, origin } => self.on_set_access(*grantee, origin.as_ref()),
             Event::Began => self.on_began(now),
-            Event::ShutDown => self.on_shut_down(now, actions),
+            Event::ShutDown => self.on_shut_down(now, |_| false, actions),
+            Event::GoDown => self.on_shut_down(now, Record::may_wait_long, actions),
             // The wish is spent; if it is still due, it is made again.
             Event::Tick => self.wake = ClusterTime::NEVER,
         }
@@ -590,10 +591,17 @@ impl Core {
         }
     }
 
-    fn on_shut_down(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
+    fn on_shut_down(
+        &mut self,
+        now: ClusterTime,
+        stays: impl Fn(&Record) -> bool,
+        actions: &mut Vec<Action>,
+    ) {
         self.stopping = true;
-        let jobs: Vec<JobId> = self.jobs.keys().collect();
-        for job in jobs {
+        // Whoever stays in line is for the next driver.
+        self.open_or_close_all(now);
+        let jobs = self.jobs.iter().filter(|(_, record)| !stays(record));
+        for job in jobs.map(|(job, _)| job).collect::<Vec<JobId>>() {
             self.end_job(now, job, EndReason::ShutDown, actions);
         }
     }
@@ -643,7 +651,8 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::SetPeriod { .. }
         | Event::Calendar { .. }
         | Event::Began
-        | Event::ShutDown => true,
+        | Event::ShutDown
+        | Event::GoDown => true,
     }
 }
 
@@ -682,6 +691,7 @@ const fn is_interference(event: &Event) -> bool {
         | Event::FrontEndLost { .. }
         | Event::Began
         | Event::ShutDown
+        | Event::GoDown
         | Event::Tick => false,
     }
 }

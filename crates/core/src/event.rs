@@ -233,4 +233,7 @@ pub enum Event {
         /// Its name.
         class: ClassName,
     },
+    /// The instance is to end for a while: no job is accepted or begun any more, and those that run are ended, as are
+    /// those that a front end waits for. The others stay in line for the next driver.
+    GoDown,
 }

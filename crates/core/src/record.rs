@@ -44,6 +44,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether it is in line and nobody waits for it at a front end: then it may begin whenever there is somebody to.
+    #[must_use]
+    pub const fn may_wait_long(&self) -> bool {
+        matches!(self.phase, Phase::Queued { .. }) && !self.spec.attached
+    }
+
     /// What is known of it once it is in the matrix.
     #[must_use]
     pub fn residence(&self) -> Option<&Residence> {

@@ -169,7 +169,7 @@ fn check_drained(core: &Core, report: &mut Report<'_>) {
     let (mut width, mut drained) = (0, BTreeSet::new());
     for (node, column) in core.matrix.columns() {
         width += u64::from(column.width);
-        let is_drained = !core.nodes.takes_jobs(node);
+        let is_drained = !core.takes_jobs(node);
         if is_drained != core.matrix.is_closed(node) {
             report(Rule::Drained, format!("node {node} takes no jobs: {is_drained}"));
         }

@@ -133,6 +133,25 @@ fn after_a_loss_of_power_no_job_begins_before_it_is_said_who_is_out_of_reach() {
 }
 
 #[test]
+fn who_goes_down_for_a_while_keeps_who_waits() {
+    let mut c = Cluster::with_nodes(&[1]);
+    c.event(Event::SetParams { params: crate::cluster::params(&[("rows", 1)]) });
+    let (runs, waits) = (c.submit(job(1)), c.submit(job(1)));
+    let has_front_end = c.submit(JobSpec { attached: true, ..job(1) });
+    c.event(Event::GoDown);
+    assert_eq!(c.outcomes[&has_front_end].reason, tutti_core::EndReason::ShutDown);
+    c.advance_ms(1_000);
+    c.deliver_kills();
+    assert_eq!(c.outcomes[&runs].reason, tutti_core::EndReason::ShutDown);
+    assert!(!is_running(&c, waits) && !c.outcomes.contains_key(&waits));
+    assert!(c.try_submit(job(1)).is_none(), "it is ending");
+    c.event(Event::Began);
+    assert!(!is_running(&c, waits));
+    c.join(0, 1);
+    assert!(is_running(&c, waits));
+}
+
+#[test]
 fn who_begins_gives_nothing_to_nodes_that_are_not_there_yet() {
     let mut c = Cluster::with_nodes(&[2, 2]);
     c.event(Event::Began);

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::front::{duration, start_daemon};
 use crate::instance::{Instance, host_name};
 use crate::membership::{Membership, PORT, Place};
-use crate::output::print;
+use crate::output::{counted, print};
 use crate::service::{self, Service};
 use crate::supervise;
 use clap::Args;
@@ -286,6 +286,11 @@ fn end(instance: &Instance) -> anyhow::Result<Exit> {
     }
     supervise::clean_up_for_dead(instance);
     print(&format!("the instance in {} is down\n", instance.directory().display()))?;
+    let waiting = if instance.private { 0 } else { instance.jobs_left() };
+    if waiting > 0 {
+        let waiting = counted(waiting, "job");
+        print(&format!("{waiting} in line; `tutti up` goes on with what it has left\n"))?;
+    }
     if instance.log_file().exists() {
         print(&format!("what it had to say is kept in {}\n", instance.log_file().display()))?;
     }

@@ -22,8 +22,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use tutti_core::{
-    Action, ClusterTime, Core, EndReason, Event, JobId, Nanos, NodeId, Outcome, Params, RequestId,
-    default_classes,
+    Action, ClusterTime, Core, EndReason, Event, JobId, JobState, Nanos, NodeId, Outcome, Params,
+    RequestId, default_classes,
 };
 use tutti_journal::{History, Journal};
 use tutti_linux::{peer, proc};
@@ -804,7 +804,9 @@ impl Driver {
             Some((askers, _)) => askers.extend(asker),
             None => {
                 self.stopping = Some((asker.into_iter().collect(), patience));
-                self.apply(&Event::ShutDown);
+                // The journal of a user's own goes with it.
+                let event = if self.instance.private { Event::ShutDown } else { Event::GoDown };
+                self.apply(&event);
             }
         }
     }
@@ -814,7 +816,9 @@ impl Driver {
         let Some((askers, patience)) = &self.stopping else { return false };
         let askers = askers.clone();
         let impatient = self.now() >= *patience;
-        if !self.stop_sent && (self.jobs.is_empty() || impatient) {
+        let now = self.now();
+        let is_over = self.core.jobs(now).all(|view| matches!(view.state, JobState::Queued { .. }));
+        if !self.stop_sent && (is_over || impatient) {
             self.stop_sent = true;
             for node in self.nodes.keys().copied().collect::<Vec<_>>() {
                 self.tell_node(node, ToAgent::Stop);

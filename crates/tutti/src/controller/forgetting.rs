@@ -166,7 +166,8 @@ const fn patience(event: &Event) -> Nanos {
         | Event::Forgot { .. }
         | Event::Calendar { .. }
         | Event::Tick
-        | Event::ShutDown => GATHER_LONGER,
+        | Event::ShutDown
+        | Event::GoDown => GATHER_LONGER,
     }
 }
 

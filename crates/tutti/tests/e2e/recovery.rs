@@ -515,3 +515,22 @@ fn a_submit_that_meets_the_controllers_end_is_accepted_once() {
         }
     }
 }
+
+#[test]
+fn what_waits_stays_in_line_when_the_systems_instance_is_taken_down() {
+    let instance = Instance::of_the_system().up();
+    let all = std::thread::available_parallelism().unwrap().to_string();
+    instance.tutti(&["params", "rows=1"]).expect(0);
+    let runs = instance.submit(&["-n", &all, "-o", "/dev/null", "sh", "-c", "exec sleep $NAP"]);
+    instance.wait_for_state(runs, "running");
+    let waits = instance.submit(&["-n", &all, "-o", "/dev/null", "sh", "-c", "exit 7"]);
+    let awaited = instance.start(&["run", "-n", &all, "true"]);
+    instance.wait_for_state(waits, "queued");
+    let done = instance.tutti(&["down"]).expect(0).text();
+    assert!(done.contains("1 job in line; `tutti up` goes on"), "{done}");
+    awaited.wait().expect(122);
+    instance.tutti(&["up"]).expect(0);
+    instance.tutti(&["wait", &waits.to_string()]).expect(7);
+    let history = instance.tutti(&["history", &runs.to_string()]).expect(0).text();
+    assert!(history.contains("shut down"), "{history}");
+}

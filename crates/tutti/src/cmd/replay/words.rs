@@ -107,6 +107,7 @@ fn of_settings(event: &Event) -> String {
         }
         Event::Began => "a controller began".into(),
         Event::ShutDown => "the instance is to end".into(),
+        Event::GoDown => "the instance is to end; what waits stays in line".into(),
         Event::ForgetClass { class } => format!("there is no class {class} any more"),
         Event::Tick => "time passed".into(),
         // All others are of a node or a job.
