@@ -18,8 +18,8 @@ pub enum JournalError {
     /// What it holds is not what was written.
     #[error(
         "the journal {path} is damaged: {what}; `tutti replay {path}` shows how far it is good. To go on \
-         without it, end the instance's jobs if any run, and move the file away: what was queued, set and \
-         recorded is then forgotten"
+         without it, end the instance's jobs if any run, and move the file away, with those beside it (-wal and \
+         -shm): what was queued, set and recorded is then forgotten"
     )]
     Damaged {
         /// The file.

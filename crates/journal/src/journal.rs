@@ -4,6 +4,7 @@ use crate::disk::Disk;
 use crate::entry::{EndedJob, Entry, Job, Keeper};
 use crate::seal::seal;
 use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
+use crate::wal::Power;
 use crate::{JournalError, SqliteStore};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ pub struct Journal {
     /// The last entry, whether it is stored or still gathered, and its checksum.
     last: (Number, u32),
     /// The last one that is stored.
-    stored: Number,
+    stored: (Number, u32),
     /// What is not stored yet.
     gathered: Append,
     since_snapshot: u64,
@@ -34,6 +35,15 @@ pub struct Journal {
     ended: EndedSize,
     /// Set while the store can't be written.
     failure: Option<String>,
+}
+
+/// What is known of the controller before, since this start of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// An entry that it has stored; 0: none is known.
+    pub stored: Number,
+    /// The checksum there.
+    pub seal: u32,
 }
 
 /// What a journal tells of the time before.
@@ -48,13 +58,14 @@ pub struct History {
     pub keepers: Vec<Keeper>,
     /// How many entries were applied to the latest snapshot.
     pub replayed: u64,
-    /// What is to be reported: that the tail was damaged, and what was cut back.
+    /// What is to be reported: that the tail was damaged and cut back, or that there is nothing though something was
+    /// stored; what happened last may be forgotten then.
     pub remark: Option<String>,
 }
 
 impl Journal {
     /// Opens the journal at a path, and makes it if there is none. `blank` is the state before the first
-    /// entry.
+    /// entry. The machine may have lost its power since it was written.
     ///
     /// # Errors
     /// If it can't be used: see [`JournalError`].
@@ -63,6 +74,20 @@ impl Journal {
         blank: impl FnOnce() -> Core,
     ) -> Result<(Self, History), JournalError> {
         Self::with(Box::new(SqliteStore::open(path)?), path, blank)
+    }
+
+    /// As [`Self::open`], where the machine was not started since the controller before: all that this has stored is
+    /// there, or it is damaged. One that is not there at all was taken away by somebody, and is made anew.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_after(
+        known: Known,
+        path: &Path,
+        blank: impl FnOnce() -> Core,
+    ) -> Result<(Self, History), JournalError> {
+        let store = Box::new(SqliteStore::open_after(path, Power::Stayed)?);
+        Self::begin(store, known, path, blank, Disk::start)
     }
 
     /// As [`Self::open`], with another store.
@@ -74,7 +99,7 @@ impl Journal {
         path: &Path,
         blank: impl FnOnce() -> Core,
     ) -> Result<(Self, History), JournalError> {
-        Self::begin(store, path, blank, Disk::start)
+        Self::begin(store, Known::default(), path, blank, Disk::start)
     }
 
     /// As [`Self::with`], but nothing comes to disk by itself: whoever simulates a disk says when, by
@@ -87,7 +112,7 @@ impl Journal {
         path: &Path,
         blank: impl FnOnce() -> Core,
     ) -> Result<(Self, History), JournalError> {
-        Self::begin(store, path, blank, Disk::by_hand)
+        Self::begin(store, Known::default(), path, blank, Disk::by_hand)
     }
 
     /// Brings to disk what is wanted there, of a journal that does not do so by itself; whether anything was.
@@ -97,24 +122,31 @@ impl Journal {
 
     fn begin(
         mut store: Box<dyn Store>,
+        known: Known,
         path: &Path,
         blank: impl FnOnce() -> Core,
         disk: fn(Box<dyn Sync>) -> std::io::Result<Disk>,
     ) -> Result<(Self, History), JournalError> {
         let loaded = store.load()?;
         let Good { last, entries, bad } = check(path, &loaded)?;
-        let remark = match bad {
-            None => None,
-            Some(from) => {
-                store.cut_back(from)?;
-                Some(format!(
-                    "the journal {} ends with entries that are not whole, from {from} on; they were cut \
-                     off, and with them what happened last",
-                    path.display()
-                ))
-            }
-        };
-        let known = loaded.snapshot.is_some() || !entries.is_empty();
+        let is_new = loaded.snapshot.is_none() && entries.is_empty();
+        let mut remark = store.remark();
+        if is_new && bad.is_none() && known.stored > 0 {
+            remark = Some(format!(
+                "the journal {} is gone, and was made anew; what was queued, set and recorded is forgotten",
+                path.display()
+            ));
+        } else {
+            expect_known(path, &loaded, last, known)?;
+        }
+        if let Some(from) = bad {
+            store.cut_back(from)?;
+            remark = Some(format!(
+                "the journal {} ends with entries that are not whole, from {from} on; they were cut off, and with \
+                 them what happened last",
+                path.display()
+            ));
+        }
         let mut core = match &loaded.snapshot {
             Some(snapshot) => decode(path, "the state at entry", snapshot.number, &snapshot.body)?,
             None => blank(),
@@ -141,13 +173,13 @@ impl Journal {
             store,
             disk,
             last,
-            stored: last.0,
+            stored: last,
             gathered: Append::default(),
             since_snapshot: replayed,
             ended,
             failure: None,
         };
-        let core = known.then_some(core);
+        let core = (!is_new).then_some(core);
         let keepers = loaded.keepers.iter().map(|body| decode(path, "a keeper", 0, body));
         let keepers = keepers.collect::<Result<_, _>>()?;
         Ok((journal, History { core, until, jobs, keepers, replayed, remark }))
@@ -222,7 +254,7 @@ impl Journal {
         match self.store.append(&self.gathered) {
             Ok(()) => {
                 self.gathered = Append::default();
-                self.stored = self.last.0;
+                self.stored = self.last;
                 self.failure = None;
             }
             Err(error) => self.failure = Some(error.to_string()),
@@ -241,11 +273,17 @@ impl Journal {
         self.last.0
     }
 
+    /// What the next controller is to know of this one.
+    #[must_use]
+    pub const fn known(&self) -> Known {
+        Known { stored: self.stored.0, seal: self.stored.1 }
+    }
+
     /// Asks that all that is stored be brought to disk soon, and not what is only noted: the disk may be done
     /// before that is stored. [`Self::wake`] becomes readable when it is there, or can't be.
     pub fn want_on_disk(&self) {
         if self.failure.is_none() {
-            self.disk.want(self.stored);
+            self.disk.want(self.stored.0);
         }
     }
 
@@ -359,6 +397,32 @@ pub(crate) fn check(path: &Path, loaded: &Loaded) -> Result<Good, JournalError> 
         }
     }
     Ok(Good { last, entries, bad })
+}
+
+/// What is known to have been stored must be there.
+fn expect_known(
+    path: &Path,
+    loaded: &Loaded,
+    last: (Number, u32),
+    known: Known,
+) -> Result<(), JournalError> {
+    let damaged = |what| Err(JournalError::Damaged { path: path.into(), what });
+    let Known { stored, seal } = known;
+    if last.0 < stored {
+        let what = format!(
+            "it is good up to entry {}, and entry {stored} was stored: a part is lost, or it is an older copy",
+            last.0
+        );
+        return damaged(what);
+    }
+    let snapshots = loaded.snapshot.iter().map(|snapshot| (snapshot.number, snapshot.seal));
+    let rows = loaded.rows.iter().map(|row| (row.number, row.seal));
+    match snapshots.chain(rows).find(|(number, _)| *number == stored) {
+        Some((_, found)) if found != seal => {
+            damaged(format!("entry {stored} is another one than was stored: it is another journal"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn encode<T: serde::Serialize>(value: &T) -> Vec<u8> {

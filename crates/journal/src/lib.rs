@@ -26,10 +26,11 @@ mod replay;
 mod seal;
 mod sqlite;
 mod store;
+mod wal;
 
 pub use entry::{EndedJob, Entry, Job, Keeper};
 pub use error::JournalError;
-pub use journal::{History, Journal};
+pub use journal::{History, Journal, Known};
 pub use replay::{Difference, Past, Replay, replay};
 pub use sqlite::SqliteStore;
 pub use store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};

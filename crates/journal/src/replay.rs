@@ -22,6 +22,8 @@ pub struct Replay {
     pub difference: Option<(Number, Difference)>,
     /// The first entry of a tail that is not whole, if there is one.
     pub torn: Option<Number>,
+    /// What else is wrong, so that something is not there that was written.
+    pub damage: Option<String>,
     /// The state after the last of them.
     pub core: Core,
 }
@@ -46,6 +48,8 @@ pub struct Past {
     pub entries: Vec<(Number, Entry)>,
     /// The first entry of a tail that is not whole, if there is one.
     pub torn: Option<Number>,
+    /// What else is wrong, so that something is not there that was written.
+    pub damage: Option<String>,
 }
 
 impl Past {
@@ -54,7 +58,8 @@ impl Past {
     /// # Errors
     /// If it can't be read, or is damaged before its tail.
     pub fn read(path: &Path, blank: impl FnOnce() -> Core) -> Result<Self, JournalError> {
-        let loaded = SqliteStore::open_to_read(path)?.load_all()?;
+        let mut store = SqliteStore::open_to_read(path)?;
+        let loaded = store.load_all()?;
         let good = check(path, &loaded)?;
         let core = match &loaded.snapshot {
             Some(snapshot) => decode(path, "the state at entry", snapshot.number, &snapshot.body)?,
@@ -62,7 +67,8 @@ impl Past {
         };
         let numbers = loaded.rows.iter().map(|row| row.number);
         let entries = numbers.zip(good.entries).collect();
-        Ok(Self { core, from_stored: loaded.snapshot.is_some(), entries, torn: good.bad })
+        let (from_stored, torn, damage) = (loaded.snapshot.is_some(), good.bad, store.remark());
+        Ok(Self { core, from_stored, entries, torn, damage })
     }
 }
 
@@ -77,9 +83,10 @@ pub fn replay(
     blank: impl FnOnce() -> Core,
     mut each: impl FnMut(Number, &Entry, &[Action]),
 ) -> Result<Replay, JournalError> {
-    let Past { core, from_stored, entries, torn } = Past::read(path, blank)?;
+    let Past { core, from_stored, entries, torn, damage } = Past::read(path, blank)?;
+    let (first, difference) = (None, None);
     let mut replay =
-        Replay { first: None, entries: 0, from_stored, states: 0, difference: None, torn, core };
+        Replay { first, entries: 0, from_stored, states: 0, difference, torn, damage, core };
     let mut actions = Vec::new();
     for (number, entry) in &entries {
         if until.is_some_and(|until| *number > until) {

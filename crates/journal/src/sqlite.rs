@@ -3,12 +3,14 @@
 //! The write-ahead log is on, and nothing waits for the disk when it commits: a commit is in the kernel's
 //! hands then, which outlives the process. What brings it to disk is [`WalSync`], from another thread, on
 //! the log's own descriptor: SQLite's way would hold the lock meanwhile, and with it the next commit.
-//! The log is copied into the file by that thread, too, when it has grown.
+//! The log is copied into the file by that thread, too, when it has grown. Whether it is whole is looked at before
+//! SQLite sees it ([`crate::wal`]).
 
 use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
+use crate::wal::{self, Power};
 use crate::{JournalError, SCHEMA_VERSION};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
-use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -47,14 +49,22 @@ const ADD_SINCE: &str = "UPDATE keeper SET body = CAST(body || x'00' AS BLOB)";
 pub struct SqliteStore {
     path: PathBuf,
     connection: Connection,
+    /// What was found out about its log.
+    remark: Option<String>,
 }
 
 impl SqliteStore {
-    /// Opens the journal at this path, and makes it if there is none.
+    /// Opens the journal at this path, and makes it if there is none. The machine may have lost its power since it
+    /// was written.
     ///
     /// # Errors
-    /// If it can't be opened, is no journal, or is that of a later Tutti.
+    /// If it can't be opened, is damaged, is no journal, or is that of a later Tutti.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
+        Self::open_after(path, Power::MayHaveGone)
+    }
+
+    pub(crate) fn open_after(path: &Path, power: Power) -> Result<Self, JournalError> {
+        let remark = wal::check(path, power)?;
         let failed = |why: String| JournalError::Storage { path: path.into(), what: "opened", why };
         // SQLite would make it readable to others.
         let made = OpenOptions::new().create(true).append(true).mode(MODE).open(path);
@@ -64,7 +74,8 @@ impl SqliteStore {
             let synced = File::open(directory).and_then(|directory| directory.sync_all());
             synced.map_err(|error| failed(error.to_string()))?;
         }
-        Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        let store = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        Ok(Self { remark, ..store })
     }
 
     /// Opens a journal to be read, also one that a controller writes just now.
@@ -91,7 +102,14 @@ impl SqliteStore {
         if begin != MAGIC {
             return Err(not_one("it begins with something else"));
         }
-        Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        let remark = wal::remark(path);
+        match (Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY), remark) {
+            // Its tables are in the log.
+            (Err(JournalError::NotOne { path, .. }), Some(what)) => {
+                Err(JournalError::Damaged { path, what })
+            }
+            (store, remark) => store.map(|store| Self { remark, ..store }),
+        }
     }
 
     /// How many jobs have not ended, as far as the journal knows.
@@ -108,7 +126,7 @@ impl SqliteStore {
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags);
         let connection = connection.map_err(|error| explained(path, "opened", &error))?;
-        let mut store = Self { path: path.into(), connection };
+        let mut store = Self { path: path.into(), connection, remark: None };
         let writes = access.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
         store.prepare(writes).map_err(|error| explained(path, "opened", &error))??;
         Ok(store)
@@ -117,6 +135,8 @@ impl SqliteStore {
     fn prepare(&mut self, writes: bool) -> rusqlite::Result<Result<(), JournalError>> {
         self.connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS.into()))?;
         if writes {
+            // One that is refused is left as it is, with its log.
+            self.copies_back_at_the_end(false)?;
             self.connection.pragma_update(None, "journal_mode", "wal")?;
             self.connection.pragma_update(None, "synchronous", "normal")?;
             self.connection.pragma_update(None, "wal_autocheckpoint", 0)?;
@@ -139,6 +159,12 @@ impl SqliteStore {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Whether the log is copied into the file, and goes, when this is closed.
+    fn copies_back_at_the_end(&self, it_does: bool) -> rusqlite::Result<()> {
+        let option = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        self.connection.set_db_config(option, !it_does).map(drop)
     }
 
     fn bring_to_form(&mut self, by: &str) -> rusqlite::Result<()> {
@@ -219,6 +245,10 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
+    fn remark(&self) -> Option<String> {
+        self.remark.clone()
+    }
+
     fn load(&mut self) -> Result<Loaded, JournalError> {
         let latest = "SELECT number, seal, body FROM snapshot ORDER BY number DESC LIMIT 1";
         self.explain("read", self.read(latest))
@@ -304,9 +334,18 @@ impl Store for SqliteStore {
     }
 
     fn syncer(&mut self) -> Result<Box<dyn Sync>, JournalError> {
-        let mut log = OsString::from(&self.path);
-        log.push("-wal");
-        Ok(Box::new(WalSync { log: log.into(), open: None, path: self.path.clone() }))
+        // What is written from now on rests on what was read.
+        let copies = self.copies_back_at_the_end(true);
+        self.explain("opened", copies)?;
+        let log = wal::beside(&self.path, "-wal");
+        let opened = |error: std::io::Error| {
+            let (path, why) = (log.clone(), error.to_string());
+            JournalError::Storage { path, what: "opened", why }
+        };
+        // SQLite has made it, and has it open until we end.
+        let open = File::open(&log).map_err(opened)?;
+        let is = (identity(&self.path).map_err(opened)?, identity(&log).map_err(opened)?);
+        Ok(Box::new(WalSync { path: self.path.clone(), log, open, is }))
     }
 }
 
@@ -315,20 +354,29 @@ impl Store for SqliteStore {
 struct WalSync {
     path: PathBuf,
     log: PathBuf,
-    open: Option<File>,
+    open: File,
+    /// Which files they are: the journal, and the log.
+    is: (Identity, Identity),
+}
+
+/// What tells a file from others, whatever they are called.
+type Identity = (u64, u64);
+
+fn identity(path: &Path) -> std::io::Result<Identity> {
+    let found = std::fs::metadata(path)?;
+    Ok((found.dev(), found.ino()))
 }
 
 impl Sync for WalSync {
     fn sync(&mut self) -> std::io::Result<()> {
-        let there = std::fs::metadata(&self.log)?;
-        let same = |file: &File| file.metadata().is_ok_and(|open| open.ino() == there.ino());
-        if !self.open.as_ref().is_some_and(same) {
-            self.open = Some(File::open(&self.log)?);
+        if (identity(&self.path)?, identity(&self.log)?) != self.is {
+            // What we write is to be found by nobody.
+            let why =
+                "another file was put in its place; put the right one back, or end the instance";
+            return Err(std::io::Error::other(why));
         }
-        if let Some(log) = &self.open {
-            log.sync_data()?;
-        }
-        if there.len() > LOG_BYTES {
+        self.open.sync_data()?;
+        if self.open.metadata()?.len() > LOG_BYTES {
             self.copy_back().map_err(std::io::Error::other)?;
         }
         Ok(())

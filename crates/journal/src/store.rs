@@ -102,6 +102,11 @@ pub trait Sync: Send {
 
 /// A place for a journal.
 pub trait Store: Send {
+    /// What was found when it was opened and is to be reported, if anything was.
+    fn remark(&self) -> Option<String> {
+        None
+    }
+
     /// The latest snapshot and what follows it.
     ///
     /// # Errors

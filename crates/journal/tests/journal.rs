@@ -9,7 +9,7 @@ use tutti_core::{
     default_classes,
 };
 use tutti_journal::{
-    Append, Entry, History, Journal, JournalError, Keeper, Row, SqliteStore, Store,
+    Append, Entry, History, Journal, JournalError, Keeper, Known, Row, SqliteStore, Store, replay,
 };
 
 fn blank() -> Core {
@@ -221,6 +221,118 @@ fn damage_in_the_middle_stops_with_what_to_do() {
         assert!(matches!(error, JournalError::Damaged { .. }), "{text}");
         assert!(text.contains("tutti replay") && text.contains("move the file away"), "{text}");
     }
+}
+
+/// Three controllers' worth of transactions, in a copy as it is when the last of them is killed, and what was known.
+fn killed() -> (tempfile::TempDir, Known, u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut controller, _) = Controller::at(&journal_in(&directory));
+    for _ in 0..10 {
+        controller.live(12);
+        controller.journal.store(&controller.core);
+    }
+    let (known, digest) = (controller.journal.known(), controller.core.digest());
+    (copied(&directory), known, digest)
+}
+
+/// The files of a journal as they are at present, elsewhere.
+fn copied(from: &tempfile::TempDir) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    copy
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    PathBuf::from(format!("{}{ending}", path.display()))
+}
+
+fn refused(known: Known, path: &Path) -> String {
+    let error = Journal::open_after(known, path, blank).err().expect("it is damaged");
+    assert!(matches!(error, JournalError::Damaged { .. }), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn a_byte_of_the_log_that_is_another_stops_the_next_controller_and_a_replay_says_so() {
+    let (directory, known, digest) = killed();
+    let path = journal_in(&directory);
+    let log = beside(&path, "-wal");
+    let good = std::fs::read(&log).unwrap();
+    for at in [20, good.len() / 2, good.len() * 3 / 4] {
+        let mut bad = good.clone();
+        bad[at] ^= 0x40;
+        std::fs::write(&log, &bad).unwrap();
+        for _ in 0..2 {
+            let text = refused(known, &path);
+            assert!(text.contains("its log (-wal)") && text.contains("tutti replay"), "{text}");
+            assert_eq!(std::fs::read(&log).unwrap(), bad, "it was left as it is");
+        }
+        match replay(&path, None, blank, |_, _, _| {}) {
+            Ok(played) => assert!(played.damage.is_some() && played.difference.is_none()),
+            // Nothing of it can be read.
+            Err(error) => assert!(at == 20 && error.to_string().contains("the header of its log")),
+        }
+        assert_eq!(std::fs::read(&log).unwrap(), bad, "it was left as it is");
+        refused(known, &path);
+    }
+    // After a loss of power that can be what was not on disk: it is said, and what is before it is there.
+    let (journal, history) = Journal::open(&path, blank).unwrap();
+    let remark = history.remark.unwrap();
+    assert!(remark.contains("loss of power"), "{remark}");
+    assert!((1..known.stored).contains(&journal.noted()));
+    drop(journal);
+    let (directory, known, _) = killed();
+    let (journal, history) = Journal::open_after(known, &journal_in(&directory), blank).unwrap();
+    assert_eq!(history.remark, None);
+    assert_eq!((journal.noted(), history.core.unwrap().digest()), (known.stored, digest));
+}
+
+#[test]
+fn an_older_copy_or_another_journal_is_told_from_what_was_stored() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut controller, _) = Controller::at(&path);
+    controller.live(12);
+    controller.journal.store(&controller.core);
+    let older = copied(&directory);
+    controller.live(12);
+    controller.journal.store(&controller.core);
+    let known = controller.journal.known();
+    for _ in 0..2 {
+        let text = refused(known, &journal_in(&older));
+        assert!(text.contains("an older copy"), "{text}");
+        assert!(beside(&journal_in(&older), "-wal").exists(), "it was left as it is");
+    }
+    let other = Known { seal: known.seal ^ 1, ..known };
+    let text = refused(other, &journal_in(&copied(&directory)));
+    assert!(text.contains("another journal"), "{text}");
+    // Closed, so that only the state is there and no entry after it.
+    controller.journal.close(&controller.core);
+    drop(controller);
+    let text = refused(other, &path);
+    assert!(text.contains("another journal"), "{text}");
+    assert_eq!(Journal::open_after(known, &path, blank).unwrap().1.remark, None);
+}
+
+#[test]
+fn one_that_is_gone_is_made_anew_and_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (_, history) = Journal::open_after(Known::default(), &path, blank).unwrap();
+    assert_eq!(history.remark, None, "nothing was known");
+    let known = Known { stored: 7, seal: 7 };
+    let (_, history) = Journal::open_after(known, &path, blank).unwrap();
+    let remark = history.remark.unwrap();
+    assert!(history.core.is_none() && remark.contains("is gone"), "{remark}");
+    // The log alone is of no use, and SQLite would remove it.
+    let (directory, ..) = killed();
+    let path = journal_in(&directory);
+    std::fs::remove_file(&path).unwrap();
+    let text = refused(known, &path);
+    assert!(text.contains("empty or gone"), "{text}");
+    assert!(Journal::open(&path, blank).is_err() && !path.exists());
 }
 
 #[test]

@@ -179,6 +179,7 @@ impl Instance {
             directory.remove(Path::new(&file));
         }
         directory.remove(&self.clock_gap_file());
+        directory.remove(&self.reach_file());
     }
 
     /// Where it is written how many jobs there were, for the instance after this one: their output files have their
@@ -216,6 +217,11 @@ impl Instance {
     /// What is to become either of the two; one that a controller leaves which is killed then means nothing.
     pub(crate) fn clock_next_file(&self) -> PathBuf {
         self.directory.join("clock.next")
+    }
+
+    /// How far the journal goes, as the controller knows since this start of the machine.
+    pub(crate) fn reach_file(&self) -> PathBuf {
+        self.directory.join("reach")
     }
 
     /// Held by the supervisor while the instance lives.

@@ -523,8 +523,8 @@ fn clean_up(instance: &Instance) {
     }
     let Ok(Some(directory)) = instance.open() else { return };
     let sockets = [instance.controller_socket(), instance.keeper_socket(), instance.gate_socket()];
-    let clocks = [instance.clock_file(), instance.clock_next_file()];
-    for file in sockets.into_iter().chain([instance.supervisor_socket()]).chain(clocks) {
+    let of_controller = [instance.clock_file(), instance.clock_next_file(), instance.reach_file()];
+    for file in sockets.into_iter().chain([instance.supervisor_socket()]).chain(of_controller) {
         directory.remove(&file);
     }
     for role in ROLES {

@@ -199,8 +199,8 @@ codes! {
         "Make room on its file system, or mend its permissions; jobs are accepted again by themselves.";
     51 JournalDamaged
         "The journal does not hold what was written."
-        "The controller did not start, and left the file as it is."
-        "`tutti replay` shows how far it is good. Moved away, what was queued, set and recorded is forgotten.";
+        "The controller did not start, and left the files as they are; or it did, without what happened last."
+        "`tutti replay` says how far it is good. Put the right files back, or move all away: that forgets it all.";
     52 JournalOfOther
         "The journal was written by another release."
         "The file was left as it is."

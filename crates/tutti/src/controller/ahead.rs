@@ -9,13 +9,19 @@
 //!
 //! While the journal takes nothing in, that file has another name: of what this controller does then, the one after it
 //! knows nothing, unless the journal has it later. To give another name takes no room on a full disk.
+//!
+//! Another file there says how far the journal goes, so that it is noticed if it is an older copy, another one, or none:
+//! written in place whenever the journal has come to disk, with what the kernel calls this start of the machine. Nothing
+//! is asked of a disk for that: after a loss of power it says nothing.
 
 use crate::instance::Instance;
 use crate::outside::time::monotonic_ns;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tutti_core::{ClusterTime, Nanos};
+use tutti_journal::Known;
 
 /// What lies between the last moment that is known and the first of the next controller after the clock began anew.
 const TIME_GAP: Nanos = Nanos::from_secs(1);
@@ -60,6 +66,64 @@ pub(super) fn note_gap(instance: &Instance, has_gap: bool) {
     if let Err(error) = fs::rename(&from, to) {
         say!([System] "tutti controller: cannot rename {}: {error}", from.display());
     }
+}
+
+/// What the controllers since this start of the machine have stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reach {
+    /// Their last entry, or one before it.
+    pub(super) known: Known,
+    /// How many jobs there were by then.
+    pub(super) jobs: u64,
+}
+
+/// What a controller before this one, since this start of the machine, has said of that.
+pub(super) fn reach_of_former(instance: &Instance) -> Option<Reach> {
+    let boot = fs::read_to_string(BOOT).unwrap_or_default();
+    read_reach(&fs::read_to_string(instance.reach_file()).ok()?, boot.trim())
+}
+
+/// Where it is said to the next one.
+#[derive(Debug)]
+pub(super) struct ReachFile {
+    file: File,
+    boot: String,
+}
+
+impl ReachFile {
+    /// Where it can't be written, the next one knows nothing.
+    pub(super) fn open(instance: &Instance) -> Option<Self> {
+        let path = instance.reach_file();
+        let opened =
+            OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+        match opened {
+            Ok(file) => {
+                let boot = fs::read_to_string(BOOT).unwrap_or_default().trim().to_owned();
+                Some(Self { file, boot })
+            }
+            Err(error) => {
+                say!([System] "tutti controller: cannot write {}: {error}", path.display());
+                None
+            }
+        }
+    }
+
+    /// Says it, in one piece: all that is ever written there is of one length.
+    pub(super) fn say(&self, reach: Reach) {
+        let Reach { known: Known { stored, seal }, jobs } = reach;
+        let line = format!("{} {stored:020} {seal:010} {jobs:020}\n", self.boot);
+        // Without it a later controller notices less, and nothing else is changed.
+        let _ = self.file.write_all_at(line.as_bytes(), 0);
+    }
+}
+
+fn read_reach(text: &str, boot: &str) -> Option<Reach> {
+    let mut words = text.strip_suffix('\n')?.split(' ');
+    let is_ours = words.next()? == boot && !boot.is_empty();
+    let stored = words.next()?.parse().ok()?;
+    let seal = words.next()?.parse().ok()?;
+    let jobs = words.next()?.parse().ok()?;
+    (is_ours && words.next().is_none()).then_some(Reach { known: Known { stored, seal }, jobs })
 }
 
 fn file(instance: &Instance, has_gap: bool) -> PathBuf {
@@ -133,6 +197,24 @@ mod tests {
             fs::remove_file(file(&instance, has_gap)).unwrap();
         }
         fs::remove_dir(directory).unwrap();
+    }
+
+    #[test]
+    fn the_next_controller_knows_how_far_the_journal_goes() {
+        let directory = std::env::temp_dir().join(format!("tutti-reach-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let instance = Instance::at(directory.clone());
+        assert_eq!(reach_of_former(&instance), None);
+        let file = ReachFile::open(&instance).unwrap();
+        for stored in [u64::MAX, 0, 17] {
+            let reach = Reach { known: Known { stored, seal: u32::MAX }, jobs: stored / 2 };
+            file.say(reach);
+            assert_eq!(reach_of_former(&instance), Some(reach));
+        }
+        let text = fs::read_to_string(instance.reach_file()).unwrap();
+        assert_eq!(read_reach(&text, "another start"), None);
+        assert_eq!(read_reach(&text[..text.len() - 1], text.split(' ').next().unwrap()), None);
+        fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

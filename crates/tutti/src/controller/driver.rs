@@ -1,7 +1,7 @@
 //! The loop around the core.
 
 use super::agents::{Branch, NodeEntry};
-use super::ahead::{self, Former};
+use super::ahead::{self, Former, ReachFile};
 use super::clients::Client;
 use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
 use super::kept::{Kept, Shelf};
@@ -194,13 +194,21 @@ pub(crate) fn main(options: ControllerOptions) -> anyhow::Result<()> {
 
 impl Driver {
     fn new(instance: Instance) -> anyhow::Result<Self> {
-        let opened = Journal::open(&instance.make_journal_place()?, blank_core)?;
+        let path = instance.make_journal_place()?;
+        let former = ahead::of_former(&instance);
+        let reach = ahead::reach_of_former(&instance);
+        let opened = match (former, reach) {
+            (None, None) => Journal::open(&path, blank_core)?,
+            (_, reach) => Journal::open_after(reach.unwrap_or_default().known, &path, blank_core)?,
+        };
         let place = Place::of(&instance);
         let members = place.membership()?.map(|_| Members::of(place));
-        let former = ahead::of_former(&instance);
-        let mut driver = Self::over(instance, members, opened, former)?;
+        let jobs_known = reach.map_or(0, |reach| reach.jobs);
+        let mut driver = Self::over(instance, members, opened, former, jobs_known)?;
         driver.has_clock_file = true;
         ahead::keep(&driver.instance, driver.as_former());
+        driver.memory.reach = ReachFile::open(&driver.instance);
+        driver.say_reach();
         Ok(driver)
     }
 
@@ -210,12 +218,13 @@ impl Driver {
     }
 
     /// One that takes over what a journal has, and is at least as far ahead of the machine's clock as the one
-    /// before it since the machine was started, if there was one.
+    /// before it since the machine was started, if there was one. So many jobs are known to have been made since then.
     pub(super) fn over(
         instance: Instance,
         members: Option<Members>,
         (journal, history): (Journal, History),
         former: Option<Former>,
+        jobs_known: u64,
     ) -> anyhow::Result<Self> {
         let ahead = former.map(|former| former.ahead).unwrap_or_default();
         let clock_ahead = ahead::clock_ahead(ahead, history.until);
@@ -263,7 +272,7 @@ impl Driver {
             actions: Vec::new(),
             follow_ups: VecDeque::new(),
         };
-        driver.remember(history, former.is_none());
+        driver.remember(history, former.is_none(), jobs_known);
         Ok(driver)
     }
 

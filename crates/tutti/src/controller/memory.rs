@@ -6,6 +6,7 @@
 //! on meanwhile, join again and tell what it missed.
 
 use super::agents::NodeEntry;
+use super::ahead::{Reach, ReachFile};
 use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::problem::Problem;
@@ -46,6 +47,8 @@ pub(super) struct Memory {
     numbered_from: Number,
     /// Whether things were done, by this controller or one before, that the journal does not tell of.
     pub(super) has_gap: bool,
+    /// Where the next controller is told how far the journal goes.
+    pub(super) reach: Option<ReachFile>,
     /// Jobs whose front ends have not come back.
     pub(super) abandoned: BTreeMap<JobId, Abandoned>,
 }
@@ -94,6 +97,7 @@ impl Memory {
             taken_over: journal.noted(),
             numbered_from: 0,
             has_gap,
+            reach: None,
             journal,
             promises: VecDeque::new(),
             promised: BTreeMap::new(),
@@ -177,12 +181,14 @@ impl Memory {
 }
 
 impl Driver {
-    /// Takes over what an earlier controller left; as the first since the machine was started, or not.
-    pub(super) fn remember(&mut self, history: History, is_first: bool) {
+    /// Takes over what an earlier controller left; as the first since the machine was started, or not. So many jobs are
+    /// known to have been made.
+    pub(super) fn remember(&mut self, history: History, is_first: bool, jobs_known: u64) {
+        let lacks_something = history.remark.is_some();
         if let Some(remark) = &history.remark {
             say!([JournalDamaged] "tutti controller: {remark}");
         }
-        let Some(core) = history.core else { return self.take_count() };
+        let Some(core) = history.core else { return self.take_count(lacks_something, jobs_known) };
         let ended_well = core.is_stopping();
         self.core = core;
         for (job, launched) in history.jobs {
@@ -196,13 +202,10 @@ impl Driver {
         );
         // What it knows it may say only when that is on disk.
         self.memory.journal.want_on_disk();
-        if !ended_well && (is_first || self.memory.has_gap) {
+        if lacks_something || !ended_well && (is_first || self.memory.has_gap) {
             // What was accepted and launched last may have been forgotten, and nodes may have it. Before anything else:
             // whatever happens may be a cause for a job to begin.
-            let spent = self.core.jobs_made().saturating_add(NUMBERS_LEFT_OUT);
-            self.apply(&Event::Forgot { job: JobId(spent) });
-            self.memory.numbered_from = self.memory.journal.noted();
-            self.ask_disk_now();
+            self.leave_out_numbers(jobs_known);
             self.regain_lost_nodes();
         }
         self.apply(&Event::Began);
@@ -218,12 +221,34 @@ impl Driver {
         self.watch_history();
     }
 
-    /// The numbers of jobs go on where those of the instance before ended, which has left nothing else.
-    fn take_count(&mut self) {
+    /// Numbers that jobs may have had which are forgotten are not given again.
+    fn leave_out_numbers(&mut self, jobs_known: u64) {
+        let made = self.core.jobs_made().max(jobs_known);
+        self.apply(&Event::Forgot { job: JobId(made.saturating_add(NUMBERS_LEFT_OUT)) });
+        self.memory.numbered_from = self.memory.journal.noted();
+        self.ask_disk_now();
+    }
+
+    /// The numbers of jobs go on where those of the instance before ended, which has left nothing else; or beyond those
+    /// that were in a journal that is gone.
+    fn take_count(&mut self, is_gone: bool, jobs_known: u64) {
         let made = self.instance.count_file().and_then(|file| std::fs::read_to_string(file).ok());
-        if let Some(made) = made.and_then(|made| made.trim().parse().ok()) {
+        let made = made.and_then(|made| made.trim().parse().ok());
+        if is_gone {
+            self.leave_out_numbers(jobs_known.max(made.unwrap_or(0)));
+        } else if let Some(made) = made {
             self.apply(&Event::Forgot { job: JobId(made) });
-            self.apply(&Event::Began);
+        } else {
+            return;
+        }
+        self.apply(&Event::Began);
+    }
+
+    /// Has the next controller know how far the journal goes.
+    pub(super) fn say_reach(&self) {
+        if let Some(file) = &self.memory.reach {
+            let known = self.memory.journal.known();
+            file.say(Reach { known, jobs: self.core.jobs_made() });
         }
     }
 
@@ -371,6 +396,7 @@ impl Driver {
     /// More has reached the disk.
     pub(super) fn on_disk(&mut self) {
         self.memory.journal.woken();
+        self.say_reach();
         let (reached, failure) = self.memory.journal.on_disk();
         while let Some(Promise { token, what, .. }) = self.memory.next_kept(reached) {
             match what {

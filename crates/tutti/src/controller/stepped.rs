@@ -29,7 +29,7 @@ impl Stepped {
         let opened = Journal::by_hand(store, Path::new("the journal"), blank_core)?;
         let taken_over = opened.1.core.as_ref().map(Core::digest);
         let instance = Instance::at(PathBuf::from("/run/tutti-world"));
-        let driver = Driver::over(instance, None, opened, former)?;
+        let driver = Driver::over(instance, None, opened, former, 0)?;
         Ok(Self { driver, ready: Vec::new(), taken_over, has_stored: false })
     }
 

@@ -245,6 +245,78 @@ fn a_journal_that_is_damaged_or_can_not_be_written_is_said_to_be() {
     instance.tutti(&["run", "echo", "works"]).expect(0);
 }
 
+/// Makes one byte in the middle of a file another, or what it was.
+fn flip(path: &std::path::Path, at: u64) {
+    use std::os::unix::fs::FileExt;
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x40], at).unwrap();
+}
+
+#[test]
+fn a_damaged_log_of_the_journal_stops_the_controller_and_no_job() {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "rows=1"]).expect(0);
+    let running = instance.submit(&["-n", "2", "-o", "/dev/null", "sh", "-c", "exec sleep $NAP"]);
+    instance.wait_for_state(running, "running");
+    for _ in 0..5 {
+        instance.submit(&["-n", "2", "-o", "/dev/null", "true"]);
+    }
+    let jobs = instance.jobs();
+    let nappers = eventually("both", || Some(instance.nappers()).filter(|found| found.len() == 2));
+    let log = instance.dir.join("journal.db-wal");
+    for at in [20, fs::metadata(&log).unwrap().len() / 2] {
+        let said = instance.log().len();
+        flip(&log, at);
+        send(instance.daemon("controller"), Signal::SIGKILL);
+        within(Duration::from_secs(20), "a word on it", || {
+            instance.log()[said..].contains("[T051]").then_some(())
+        });
+        let replayed = instance.tutti(&["replay"]).expect(1);
+        let told = replayed.text() + &replayed.err;
+        assert!(told.contains("damaged: "), "{told}");
+        assert_eq!(instance.nappers(), nappers);
+        // As it was, it is as good as ever.
+        flip(&log, at);
+        within(Duration::from_secs(30), "the same jobs", || {
+            let done = instance.tutti(&["ps", "--json"]);
+            (done.code == 0 && instance.jobs().len() == jobs.len()).then_some(())
+        });
+        assert_eq!(instance.nappers(), nappers);
+    }
+    instance.tutti(&["cancel", "--all"]).expect(0);
+    let next = instance.submit(&["-o", "/dev/null", "true"]);
+    assert_eq!(next, running + 6);
+}
+
+#[test]
+fn an_older_copy_of_the_journal_is_refused_and_numbers_go_on_after_one_that_is_gone() {
+    let instance = Instance::new().up();
+    let names = ["journal.db", "journal.db-wal", "journal.db-shm"];
+    let files = |suffix: &str| names.map(|name| instance.dir.join(format!("{name}{suffix}")));
+    instance.submit(&["-o", "/dev/null", "true"]);
+    for (file, copy) in files("").iter().zip(files(".old")) {
+        fs::copy(file, copy).unwrap();
+    }
+    let [.., last] = [(); 3].map(|()| instance.submit(&["-o", "/dev/null", "true"]));
+    instance.tutti(&["wait", &last.to_string()]).expect(0);
+    for (file, copy) in files("").iter().zip(files(".old")) {
+        fs::rename(copy, file).unwrap();
+    }
+    send(instance.daemon("controller"), Signal::SIGKILL);
+    within(Duration::from_secs(20), "a word on it", || {
+        instance.log().contains("an older copy").then_some(())
+    });
+    files("").iter().for_each(|file| fs::remove_file(file).unwrap());
+    let next = within(Duration::from_secs(30), "a job", || {
+        let done = instance.tutti(&["submit", "--parsable", "-o", "/dev/null", "true"]);
+        done.text().trim().parse::<u64>().ok()
+    });
+    assert!(next > last + 900, "{next}");
+    assert!(instance.log().contains("was made anew"), "{}", instance.log());
+}
+
 #[test]
 fn a_front_end_that_does_not_come_back_takes_its_job_along() {
     let instance = Instance::new().up();

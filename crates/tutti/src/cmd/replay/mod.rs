@@ -53,6 +53,7 @@ struct Report {
     agrees: bool,
     differs_at: Option<u64>,
     torn_from: Option<u64>,
+    damage: Option<String>,
     entries_per_second: u64,
 }
 
@@ -92,6 +93,7 @@ pub(crate) fn execute(args: &ReplayArgs) -> anyhow::Result<Exit> {
         agrees: difference.is_none(),
         differs_at: difference.map(|(number, _)| number),
         torn_from: result.torn,
+        damage: result.damage,
         entries_per_second: rate,
     };
     if args.json {
@@ -101,7 +103,7 @@ pub(crate) fn execute(args: &ReplayArgs) -> anyhow::Result<Exit> {
         say(&mut out, &report, difference.map(|(_, what)| what))?;
     }
     out.flush()?;
-    Ok(if report.agrees { Exit::OK } else { Exit::FAILED })
+    Ok(if report.agrees && report.damage.is_none() { Exit::OK } else { Exit::FAILED })
 }
 
 /// The journal of the instance here.
@@ -132,6 +134,9 @@ fn say(
     }
     if let Some(torn) = report.torn_from {
         writeln!(out, "from {torn} on entries are not whole; the next controller cuts them off")?;
+    }
+    if let Some(damage) = &report.damage {
+        writeln!(out, "damaged: {damage}; this is what can be read")?;
     }
     let (Some(what), Some(number)) = (difference, report.differs_at) else {
         let states = counted(report.states_compared, "state");
