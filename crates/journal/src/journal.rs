@@ -8,7 +8,7 @@ use crate::wal::Power;
 use crate::{JournalError, SqliteStore};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use tutti_core::{Action, ClusterTime, Core, Event, JobId};
+use tutti_core::{Action, ClusterTime, Core, Event, JobId, NodeId};
 
 /// After so many entries the state is stored: replaying them takes a fraction of a second.
 const SNAPSHOT_EVERY: u64 = 20_000;
@@ -61,6 +61,8 @@ pub struct History {
     /// What is to be reported: that the tail was damaged and cut back, or that there is nothing though something was
     /// stored; what happened last may be forgotten then.
     pub remark: Option<String>,
+    /// Nodes whose keepers are not what was written, and are not known.
+    pub bad_keepers: Vec<NodeId>,
 }
 
 impl Journal {
@@ -128,6 +130,9 @@ impl Journal {
         disk: fn(Box<dyn Sync>) -> std::io::Result<Disk>,
     ) -> Result<(Self, History), JournalError> {
         let loaded = store.load()?;
+        if let Some(what) = bad_job(&loaded) {
+            return Err(JournalError::Damaged { path: path.into(), what });
+        }
         let Good { last, entries, bad } = check(path, &loaded)?;
         let is_new = loaded.snapshot.is_none() && entries.is_empty();
         let mut remark = store.remark();
@@ -182,7 +187,8 @@ impl Journal {
         let core = (!is_new).then_some(core);
         let keepers = loaded.keepers.iter().map(|body| decode(path, "a keeper", 0, body));
         let keepers = keepers.collect::<Result<_, _>>()?;
-        Ok((journal, History { core, until, jobs, keepers, replayed, remark }))
+        let bad_keepers = loaded.bad_keepers;
+        Ok((journal, History { core, until, jobs, keepers, replayed, remark, bad_keepers }))
     }
 
     /// Notes an event that `core` has just been applied to, and what it led to. To be called before any of
@@ -326,6 +332,11 @@ impl Journal {
         body.map(|body| decode(&self.path, "a job that ended", 0, &body)).transpose()
     }
 
+    /// Jobs that have ended, and were left out, since what is kept of them is not what was written; each once.
+    pub fn left_out(&mut self) -> Vec<JobId> {
+        self.store.left_out()
+    }
+
     /// How much is kept of jobs that have ended, with those that are to be stored.
     #[must_use]
     pub const fn ended_size(&self) -> EndedSize {
@@ -397,6 +408,12 @@ pub(crate) fn check(path: &Path, loaded: &Loaded) -> Result<Good, JournalError> 
         }
     }
     Ok(Good { last, entries, bad })
+}
+
+/// What is wrong with what is kept of jobs, if anything is.
+pub(crate) fn bad_job(loaded: &Loaded) -> Option<String> {
+    let JobId(job) = loaded.bad_job?;
+    Some(format!("what is kept of job {job} is not what was written"))
 }
 
 /// What is known to have been stored must be there.

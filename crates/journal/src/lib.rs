@@ -36,4 +36,4 @@ pub use sqlite::SqliteStore;
 pub use store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
 
 /// The form of what is stored. Another one is brought to this when it is opened, or refused.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;

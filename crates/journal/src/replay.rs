@@ -1,7 +1,7 @@
 //! Playing a journal again, and comparing what the core does with what it did.
 
 use crate::entry::Entry;
-use crate::journal::{check, decode};
+use crate::journal::{bad_job, check, decode};
 use crate::store::{Number, Store};
 use crate::{JournalError, SqliteStore};
 use std::path::Path;
@@ -67,7 +67,8 @@ impl Past {
         };
         let numbers = loaded.rows.iter().map(|row| row.number);
         let entries = numbers.zip(good.entries).collect();
-        let (from_stored, torn, damage) = (loaded.snapshot.is_some(), good.bad, store.remark());
+        let (from_stored, torn) = (loaded.snapshot.is_some(), good.bad);
+        let damage = store.remark().or_else(|| bad_job(&loaded));
         Ok(Self { core, from_stored, entries, torn, damage })
     }
 }

@@ -9,3 +9,14 @@ pub(crate) fn seal(before: u32, number: u64, body: &[u8]) -> u32 {
     hasher.update(body);
     hasher.finalize()
 }
+
+/// The checksum of what stands for itself: of where it stands, and of what it is.
+#[must_use]
+pub(crate) fn own_seal(place: &[u64], body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for part in place {
+        hasher.update(&part.to_le_bytes());
+    }
+    hasher.update(body);
+    hasher.finalize()
+}

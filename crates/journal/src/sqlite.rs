@@ -6,6 +6,7 @@
 //! The log is copied into the file by that thread, too, when it has grown. Whether it is whole is looked at before
 //! SQLite sees it ([`crate::wal`]).
 
+use crate::seal::own_seal;
 use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
 use crate::wal::{self, Power};
 use crate::{JournalError, SCHEMA_VERSION};
@@ -15,7 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use tutti_core::JobId;
+use tutti_core::{JobId, NodeId};
 
 /// How much the log may have grown when it is copied into the file, in bytes.
 const LOG_BYTES: u64 = 8 << 20;
@@ -23,18 +24,27 @@ const LOG_BYTES: u64 = 8 << 20;
 /// How long a command of another process, which only reads, may hold us up, in milliseconds.
 const BUSY_MS: u32 = 2_000;
 
+/// How many jobs that have ended and are not what was written are told, each once.
+const BAD_KNOWN_MAX: usize = 1_000;
+
 /// A file only its owner may read: it holds the environments of jobs.
 const MODE: u32 = 0o600;
 
 /// How a file of SQLite begins.
 const MAGIC: [u8; 16] = *b"SQLite format 3\0";
 
+/// Each body has a checksum of its own ([`own_seal`]), with what it is found by; that of an entry is of all before it,
+/// too, and stands beside the state after it once more. The columns that are last were added last.
 const SCHEMA: &str = "
     CREATE TABLE entry (number INTEGER PRIMARY KEY, seal INTEGER NOT NULL, body BLOB NOT NULL);
-    CREATE TABLE snapshot (number INTEGER PRIMARY KEY, seal INTEGER NOT NULL, body BLOB NOT NULL);
-    CREATE TABLE job (job INTEGER PRIMARY KEY, launched INTEGER, body BLOB NOT NULL);
-    CREATE TABLE keeper (node INTEGER PRIMARY KEY, body BLOB NOT NULL);
-    CREATE TABLE ended (job INTEGER PRIMARY KEY, ended_ms INTEGER NOT NULL, uid INTEGER NOT NULL, body BLOB NOT NULL);
+    CREATE TABLE snapshot (number INTEGER PRIMARY KEY, seal INTEGER NOT NULL, body BLOB NOT NULL, own_seal INTEGER);
+    CREATE TABLE job (
+        job INTEGER PRIMARY KEY, launched INTEGER, body BLOB NOT NULL, own_seal INTEGER, launch_seal INTEGER
+    );
+    CREATE TABLE keeper (node INTEGER PRIMARY KEY, body BLOB NOT NULL, own_seal INTEGER);
+    CREATE TABLE ended (
+        job INTEGER PRIMARY KEY, ended_ms INTEGER NOT NULL, uid INTEGER NOT NULL, body BLOB NOT NULL, own_seal INTEGER
+    );
     CREATE INDEX ended_by_time ON ended (ended_ms);
     CREATE INDEX ended_by_user ON ended (uid, ended_ms);
 ";
@@ -42,8 +52,28 @@ const SCHEMA: &str = "
 /// The form in which it was not said since when a keeper is there.
 const SCHEMA_WITHOUT_SINCE: u32 = 2;
 
-/// Brings that to this one: always, which is a zero at the end.
+/// Brings that to the next one: always, which is a zero at the end.
 const ADD_SINCE: &str = "UPDATE keeper SET body = CAST(body || x'00' AS BLOB)";
+
+/// The form in which only entries had checksums.
+const SCHEMA_WITHOUT_SEALS: u32 = 3;
+
+/// Makes room for them.
+const ADD_SEALS: &str = "
+    ALTER TABLE snapshot ADD COLUMN own_seal INTEGER;
+    ALTER TABLE job ADD COLUMN own_seal INTEGER;
+    ALTER TABLE job ADD COLUMN launch_seal INTEGER;
+    ALTER TABLE keeper ADD COLUMN own_seal INTEGER;
+    ALTER TABLE ended ADD COLUMN own_seal INTEGER;
+";
+
+/// What is sealed by itself: in which table, and by what it is found; first by the number of its row.
+const SEALED: [(&str, &[&str]); 4] = [
+    ("snapshot", &["number", "seal"]),
+    ("job", &["job"]),
+    ("keeper", &["node"]),
+    ("ended", &["job", "ended_ms", "uid"]),
+];
 
 /// See the module.
 pub struct SqliteStore {
@@ -51,6 +81,11 @@ pub struct SqliteStore {
     connection: Connection,
     /// What was found out about its log.
     remark: Option<String>,
+    /// Whether all has checksums, which who only reads may not find.
+    is_sealed: bool,
+    /// Jobs that have ended and are not what was written; the first ones were told.
+    bad_ended: Vec<JobId>,
+    bad_told: usize,
 }
 
 impl SqliteStore {
@@ -126,9 +161,12 @@ impl SqliteStore {
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags);
         let connection = connection.map_err(|error| explained(path, "opened", &error))?;
-        let mut store = Self { path: path.into(), connection, remark: None };
+        let path = path.to_owned();
+        let (remark, is_sealed, bad_ended, bad_told) = (None, true, Vec::new(), 0);
+        let mut store = Self { path, connection, remark, is_sealed, bad_ended, bad_told };
         let writes = access.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
-        store.prepare(writes).map_err(|error| explained(path, "opened", &error))??;
+        let prepared = store.prepare(writes);
+        store.explain("opened", prepared)??;
         Ok(store)
     }
 
@@ -145,10 +183,9 @@ impl SqliteStore {
         let found: u32 = self.connection.pragma_query_value(None, "user_version", |r| r.get(0))?;
         match found {
             SCHEMA_VERSION => {}
-            0 if writes => self.bring_to_form(SCHEMA)?,
-            SCHEMA_WITHOUT_SINCE if writes => self.bring_to_form(ADD_SINCE)?,
+            0 | SCHEMA_WITHOUT_SINCE | SCHEMA_WITHOUT_SEALS if writes => self.bring_on(found)?,
             // Who only reads does not look at keepers.
-            SCHEMA_WITHOUT_SINCE => {}
+            SCHEMA_WITHOUT_SINCE | SCHEMA_WITHOUT_SEALS => self.is_sealed = false,
             0 => {
                 let (path, why) = (self.path.clone(), "its tables are another program's".into());
                 return Ok(Err(JournalError::NotOne { path, why }));
@@ -167,11 +204,20 @@ impl SqliteStore {
         self.connection.set_db_config(option, !it_does).map(drop)
     }
 
-    fn bring_to_form(&mut self, by: &str) -> rusqlite::Result<()> {
-        let made = self.connection.transaction()?;
-        made.execute_batch(by)?;
-        made.pragma_update(None, "user_version", SCHEMA_VERSION)?;
-        made.commit()
+    fn bring_on(&mut self, from: u32) -> rusqlite::Result<()> {
+        let all = self.connection.transaction()?;
+        match from {
+            0 => all.execute_batch(SCHEMA)?,
+            SCHEMA_WITHOUT_SINCE => all.execute_batch(ADD_SINCE)?,
+            _ => {}
+        }
+        if from != 0 {
+            all.execute_batch(ADD_SEALS)?;
+            SEALED.iter().try_for_each(|(table, place)| seal_all(&all, table, place))?;
+            seal_launches(&all)?;
+        }
+        all.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+        all.commit()
     }
 
     fn explain<T>(
@@ -182,13 +228,36 @@ impl SqliteStore {
         result.map_err(|error| explained(&self.path, what, &error))
     }
 
-    fn read(&self, snapshot: &str) -> rusqlite::Result<Loaded> {
-        let snapshot = self
-            .connection
-            .query_row(snapshot, [], |row| {
-                Ok(Snapshot { number: number(row.get(0)?), seal: row.get(1)?, body: row.get(2)? })
-            })
-            .optional()?;
+    fn damaged(&self, what: String) -> JournalError {
+        JournalError::Damaged { path: self.path.clone(), what }
+    }
+
+    /// Whether this is the checksum of what was read.
+    fn is_own(&self, seal: Option<u32>, place: &[u64], body: &[u8]) -> bool {
+        !self.is_sealed || seal == Some(own_seal(place, body))
+    }
+
+    /// The state that is found so, if there is one.
+    fn snapshot(&self, found_so: &str) -> Result<Option<Snapshot>, JournalError> {
+        let own = if self.is_sealed { "own_seal" } else { "NULL" };
+        let select = format!("SELECT number, seal, body, {own} FROM snapshot {found_so}");
+        let found = self.connection.query_row(&select, [], |row| {
+            let (number, seal, body) = (number(row.get(0)?), row.get(1)?, row.get(2)?);
+            Ok((Snapshot { number, seal, body }, row.get(3)?))
+        });
+        let Some((snapshot, own)) = self.explain("read", found.optional())? else {
+            return Ok(None);
+        };
+        let Snapshot { number, seal, body } = &snapshot;
+        match self.is_own(own, &[*number, u64::from(*seal)], body) {
+            true => Ok(Some(snapshot)),
+            false => {
+                Err(self.damaged(format!("the state at entry {number} is not what was written")))
+            }
+        }
+    }
+
+    fn read_after(&self, snapshot: Option<Snapshot>) -> rusqlite::Result<Loaded> {
         let after = snapshot.as_ref().map_or(0, |snapshot| stored(snapshot.number));
         let mut rows = self
             .connection
@@ -197,13 +266,45 @@ impl SqliteStore {
             Ok(Row { number: number(row.get(0)?), seal: row.get(1)?, body: row.get(2)? })
         })?;
         let rows = rows.collect::<rusqlite::Result<_>>()?;
-        let mut jobs = self.connection.prepare("SELECT body, launched FROM job ORDER BY job")?;
-        let jobs =
-            jobs.query_map([], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.map(number))))?;
-        let jobs = jobs.collect::<rusqlite::Result<_>>()?;
-        let mut keepers = self.connection.prepare("SELECT body FROM keeper ORDER BY node")?;
-        let keepers = keepers.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-        Ok(Loaded { snapshot, rows, jobs, keepers })
+        let mut loaded = Loaded { snapshot, rows, ..Loaded::default() };
+        self.read_jobs(&mut loaded)?;
+        self.read_keepers(&mut loaded)?;
+        Ok(loaded)
+    }
+
+    fn read_jobs(&self, into: &mut Loaded) -> rusqlite::Result<()> {
+        let seals = if self.is_sealed { "own_seal, launch_seal" } else { "NULL, NULL" };
+        let select = format!("SELECT job, launched, body, {seals} FROM job ORDER BY job");
+        let mut jobs = self.connection.prepare(&select)?;
+        let mut jobs = jobs.query([])?;
+        while let Some(row) = jobs.next()? {
+            let job = number(row.get(0)?);
+            let launched = row.get::<_, Option<i64>>(1)?.map(number);
+            let body: Vec<u8> = row.get(2)?;
+            let launch_seal: Option<u32> = row.get(4)?;
+            let is_launch =
+                !self.is_sealed || launch_seal == launched.map(|at| own_seal(&[job, at], &[]));
+            if !(is_launch && self.is_own(row.get(3)?, &[job], &body)) {
+                into.bad_job.get_or_insert(JobId(job));
+            }
+            into.jobs.push((body, launched));
+        }
+        Ok(())
+    }
+
+    fn read_keepers(&self, into: &mut Loaded) -> rusqlite::Result<()> {
+        let own = if self.is_sealed { "own_seal" } else { "NULL" };
+        let select = format!("SELECT node, body, {own} FROM keeper ORDER BY node");
+        let mut keepers = self.connection.prepare(&select)?;
+        let mut keepers = keepers.query([])?;
+        while let Some(row) = keepers.next()? {
+            let (node, body): (u32, Vec<u8>) = (row.get(0)?, row.get(1)?);
+            match self.is_own(row.get(2)?, &[u64::from(node)], &body) {
+                true => into.keepers.push(body),
+                false => into.bad_keepers.push(NodeId(node)),
+            }
+        }
+        Ok(())
     }
 
     fn write(&mut self, append: &Append) -> rusqlite::Result<()> {
@@ -213,27 +314,33 @@ impl SqliteStore {
             for row in &append.rows {
                 put.execute(params![stored(row.number), row.seal, row.body])?;
             }
-            let mut put = all.prepare_cached("INSERT OR REPLACE INTO job VALUES (?, NULL, ?)")?;
+            let put = "INSERT OR REPLACE INTO job VALUES (?, NULL, ?, ?, NULL)";
+            let mut put = all.prepare_cached(put)?;
             for (job, body) in &append.accepted {
-                put.execute(params![stored(job.0), body])?;
+                put.execute(params![stored(job.0), body, own_seal(&[job.0], body)])?;
             }
-            let mut put = all.prepare_cached("UPDATE job SET launched = ? WHERE job = ?")?;
+            let put = "UPDATE job SET launched = ?, launch_seal = ? WHERE job = ?";
+            let mut put = all.prepare_cached(put)?;
             for (job, launched) in &append.launched {
-                put.execute(params![launched.map(stored), stored(job.0)])?;
+                let seal = launched.map(|at| own_seal(&[job.0, at], &[]));
+                put.execute(params![launched.map(stored), seal, stored(job.0)])?;
             }
-            let mut put = all.prepare_cached("INSERT OR REPLACE INTO keeper VALUES (?, ?)")?;
+            let mut put = all.prepare_cached("INSERT OR REPLACE INTO keeper VALUES (?, ?, ?)")?;
             for (node, body) in &append.keepers {
-                put.execute(params![node.0, body])?;
+                put.execute(params![node.0, body, own_seal(&[u64::from(node.0)], body)])?;
             }
-            let mut put = all.prepare_cached("INSERT OR REPLACE INTO ended VALUES (?, ?, ?, ?)")?;
+            let put = "INSERT OR REPLACE INTO ended VALUES (?, ?, ?, ?, ?)";
+            let mut put = all.prepare_cached(put)?;
             let mut take = all.prepare_cached("DELETE FROM job WHERE job = ?")?;
             for (job, ended_ms, uid, body) in &append.ended {
-                put.execute(params![stored(job.0), stored(*ended_ms), uid, body])?;
+                let seal = own_seal(&[job.0, *ended_ms, u64::from(*uid)], body);
+                put.execute(params![stored(job.0), stored(*ended_ms), uid, body, seal])?;
                 take.execute([stored(job.0)])?;
             }
             if let Some(Snapshot { number, seal, body }) = &append.snapshot {
-                let put = "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)";
-                all.execute(put, params![stored(*number), seal, body])?;
+                let put = "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)";
+                let own = own_seal(&[*number, u64::from(*seal)], body);
+                all.execute(put, params![stored(*number), seal, body, own])?;
                 // The one before stays, with what followed it: something to compare with.
                 let kept = "(SELECT number FROM snapshot ORDER BY number DESC LIMIT 1 OFFSET 1)";
                 all.execute(&format!("DELETE FROM entry WHERE number <= {kept}"), [])?;
@@ -244,18 +351,78 @@ impl SqliteStore {
     }
 }
 
+impl SqliteStore {
+    /// Those of them that were not known are told.
+    fn leave_out(&mut self, jobs: Vec<JobId>) {
+        for job in jobs {
+            if !self.bad_ended.contains(&job) && self.bad_ended.len() < BAD_KNOWN_MAX {
+                self.bad_ended.push(job);
+            }
+        }
+    }
+}
+
+/// What is kept of a job that has ended, if it is what was written.
+fn whole_ended(row: &rusqlite::Row<'_>, bad: &mut Vec<JobId>) -> rusqlite::Result<Option<Vec<u8>>> {
+    let job = number(row.get(0)?);
+    let read = || -> rusqlite::Result<_> {
+        let (ended_ms, uid): (i64, u32) = (row.get(1)?, row.get(2)?);
+        let (body, seal): (Vec<u8>, Option<u32>) = (row.get(3)?, row.get(4)?);
+        let is_whole = seal == Some(own_seal(&[job, number(ended_ms), u64::from(uid)], &body));
+        Ok(is_whole.then_some(body))
+    };
+    // Also where it is not even of the right kind.
+    let whole = read().ok().flatten();
+    if whole.is_none() {
+        bad.push(JobId(job));
+    }
+    Ok(whole)
+}
+
+/// Gives all rows of a table the checksums that they lack.
+fn seal_all(all: &Connection, table: &str, place: &[&str]) -> rusqlite::Result<()> {
+    let numbers = all
+        .prepare(&format!("SELECT rowid FROM {table}"))?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<i64>>>()?;
+    let select = format!("SELECT body, {} FROM {table} WHERE rowid = ?", place.join(", "));
+    let mut select = all.prepare(&select)?;
+    let mut put = all.prepare(&format!("UPDATE {table} SET own_seal = ? WHERE rowid = ?"))?;
+    for row_number in numbers {
+        let seal = select.query_row([row_number], |row| {
+            let body: Vec<u8> = row.get(0)?;
+            let parts = (1..=place.len()).map(|column| row.get(column).map(number));
+            Ok(own_seal(&parts.collect::<rusqlite::Result<Vec<u64>>>()?, &body))
+        })?;
+        put.execute(params![seal, row_number])?;
+    }
+    Ok(())
+}
+
+/// The same for when jobs were launched.
+fn seal_launches(all: &Connection) -> rusqlite::Result<()> {
+    let launches = all
+        .prepare("SELECT job, launched FROM job WHERE launched IS NOT NULL")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<Vec<(i64, i64)>>>()?;
+    let mut put = all.prepare("UPDATE job SET launch_seal = ? WHERE job = ?")?;
+    for (job, launched) in launches {
+        put.execute(params![own_seal(&[number(job), number(launched)], &[]), job])?;
+    }
+    Ok(())
+}
+
 impl Store for SqliteStore {
     fn remark(&self) -> Option<String> {
         self.remark.clone()
     }
 
     fn load(&mut self) -> Result<Loaded, JournalError> {
-        let latest = "SELECT number, seal, body FROM snapshot ORDER BY number DESC LIMIT 1";
-        self.explain("read", self.read(latest))
+        let snapshot = self.snapshot("ORDER BY number DESC LIMIT 1")?;
+        self.explain("read", self.read_after(snapshot))
     }
 
     fn load_all(&mut self) -> Result<Loaded, JournalError> {
-        let first = "SELECT number, seal, body FROM snapshot ORDER BY number LIMIT 1";
         let whole: rusqlite::Result<bool> = self.connection.query_row(
             "SELECT EXISTS (SELECT 1 FROM entry WHERE number = 1)",
             [],
@@ -263,10 +430,10 @@ impl Store for SqliteStore {
         );
         let first = match self.explain("read", whole)? {
             // All entries are there: no snapshot is needed.
-            true => "SELECT 0, 0, x'' WHERE 0",
-            false => first,
+            true => None,
+            false => self.snapshot("ORDER BY number LIMIT 1")?,
         };
-        self.explain("read", self.read(first))
+        self.explain("read", self.read_after(first))
     }
 
     fn append(&mut self, append: &Append) -> Result<(), JournalError> {
@@ -305,13 +472,15 @@ impl Store for SqliteStore {
     }
 
     fn ended(&mut self, within: &EndedSpan, most: usize) -> Result<Vec<Vec<u8>>, JournalError> {
-        let read = || -> rusqlite::Result<Vec<Vec<u8>>> {
+        let mut bad = Vec::new();
+        let mut read = || -> rusqlite::Result<Vec<Vec<u8>>> {
             // Each of the two is an index read backwards.
-            let of_user = if within.uid.is_some() { "uid = ?6" } else { "?6 IS NULL" };
+            let of_user = if within.uid.is_some() { "uid = ?5" } else { "?5 IS NULL" };
             let mut rows = self.connection.prepare_cached(&format!(
-                "SELECT body FROM ended WHERE {of_user} AND ended_ms >= ?1 AND ended_ms < ?2
+                "SELECT job, ended_ms, uid, body, own_seal FROM ended
+                 WHERE {of_user} AND ended_ms >= ?1 AND ended_ms < ?2
                  AND ended_ms <= ?3 AND (ended_ms < ?3 OR job < ?4)
-                 ORDER BY ended_ms DESC, job DESC LIMIT ?5"
+                 ORDER BY ended_ms DESC, job DESC"
             ))?;
             let (behind_ms, behind_job) = within.after.unwrap_or((u64::MAX, JobId(u64::MAX)));
             let bounds = params![
@@ -319,18 +488,34 @@ impl Store for SqliteStore {
                 limited(within.until_ms.unwrap_or(u64::MAX)),
                 limited(behind_ms),
                 limited(behind_job.0),
-                limited(most as u64),
                 within.uid,
             ];
-            rows.query_map(bounds, |row| row.get(0))?.collect()
+            let mut rows = rows.query(bounds)?;
+            let mut found = Vec::new();
+            while found.len() < most
+                && let Some(row) = rows.next()?
+            {
+                found.extend(whole_ended(row, &mut bad)?);
+            }
+            Ok(found)
         };
-        self.explain("read", read())
+        let found = read();
+        self.leave_out(bad);
+        self.explain("read", found)
     }
 
     fn ended_job(&mut self, job: JobId) -> Result<Option<Vec<u8>>, JournalError> {
-        let one = "SELECT body FROM ended WHERE job = ?";
-        let found = self.connection.query_row(one, [stored(job.0)], |row| row.get(0)).optional();
-        self.explain("read", found)
+        let mut bad = Vec::new();
+        let one = "SELECT job, ended_ms, uid, body, own_seal FROM ended WHERE job = ?";
+        let number = [stored(job.0)];
+        let found = self.connection.query_row(one, number, |row| whole_ended(row, &mut bad));
+        self.leave_out(bad);
+        self.explain("read", found.optional()).map(Option::flatten)
+    }
+
+    fn left_out(&mut self) -> Vec<JobId> {
+        let told = std::mem::replace(&mut self.bad_told, self.bad_ended.len());
+        self.bad_ended[told..].to_vec()
     }
 
     fn syncer(&mut self) -> Result<Box<dyn Sync>, JournalError> {
@@ -411,10 +596,17 @@ fn number(stored: i64) -> u64 {
 
 fn explained(path: &Path, what: &'static str, error: &rusqlite::Error) -> JournalError {
     let path = path.into();
+    let is_of_other_kind = matches!(
+        error,
+        rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+    );
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             JournalError::Damaged { path, what: error.to_string() }
         }
+        _ if is_of_other_kind => JournalError::Damaged { path, what: error.to_string() },
         _ => JournalError::Storage { path, what, why: error.to_string() },
     }
 }

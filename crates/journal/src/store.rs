@@ -67,6 +67,10 @@ pub struct Loaded {
     pub jobs: Vec<(Vec<u8>, Option<u64>)>,
     /// The latest keeper of each node.
     pub keepers: Vec<Vec<u8>>,
+    /// The first of the jobs that is not what was written, if one is not.
+    pub bad_job: Option<JobId>,
+    /// Nodes of which the keeper is not, and is left out.
+    pub bad_keepers: Vec<NodeId>,
 }
 
 /// Which jobs that ended are wanted. Times are milliseconds since 1970.
@@ -144,17 +148,22 @@ pub trait Store: Send {
     /// If it can't be read.
     fn ended_size(&mut self) -> Result<EndedSize, JournalError>;
 
-    /// Jobs that ended within these bounds, latest first, at most so many.
+    /// Jobs that ended within these bounds, latest first, at most so many. What is not what was written is left out.
     ///
     /// # Errors
     /// If it can't be read.
     fn ended(&mut self, within: &EndedSpan, most: usize) -> Result<Vec<Vec<u8>>, JournalError>;
 
-    /// What is kept of one job that ended.
+    /// What is kept of one job that ended, if it is what was written.
     ///
     /// # Errors
     /// If it can't be read.
     fn ended_job(&mut self, job: JobId) -> Result<Option<Vec<u8>>, JournalError>;
+
+    /// Jobs that were left out, and were not told before.
+    fn left_out(&mut self) -> Vec<JobId> {
+        Vec::new()
+    }
 
     /// What brings it to disk.
     ///

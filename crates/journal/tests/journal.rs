@@ -9,7 +9,8 @@ use tutti_core::{
     default_classes,
 };
 use tutti_journal::{
-    Append, Entry, History, Journal, JournalError, Keeper, Known, Row, SqliteStore, Store, replay,
+    Append, EndedSpan, Entry, History, Journal, JournalError, Keeper, Known, Row, SqliteStore,
+    Store, replay,
 };
 
 fn blank() -> Core {
@@ -105,7 +106,8 @@ fn the_next_controller_has_the_state_of_the_last_one_bit_for_bit() {
     first.live(300);
     first.journal.store(&first.core);
     // Not closed: as if it was killed.
-    let (mut second, history) = Controller::at(&path);
+    let copy = copied(&directory);
+    let (mut second, history) = Controller::at(&journal_in(&copy));
     assert_eq!(history.until, ClusterTime(first.at));
     assert_eq!(second.core.digest(), first.core.digest());
     for _ in 0..3 {
@@ -123,7 +125,8 @@ fn a_state_that_was_stored_goes_on_as_the_one_that_was_replayed() {
     let (mut first, _) = Controller::at(&path);
     first.live(200);
     first.journal.close(&first.core);
-    let (mut second, history) = Controller::at(&path);
+    let copy = copied(&directory);
+    let (mut second, history) = Controller::at(&journal_in(&copy));
     assert_eq!(history.replayed, 0);
     assert_eq!(second.core.digest(), first.core.digest());
     // What only the behaviour would show: whatever is derived, and not in the digest.
@@ -150,7 +153,8 @@ fn what_was_only_noted_is_not_there_after_a_kill() {
     first.journal.store(&first.core);
     let digest = first.core.digest();
     first.live(10);
-    let (second, _) = Controller::at(&path);
+    let copy = copied(&directory);
+    let (second, _) = Controller::at(&journal_in(&copy));
     assert_eq!(second.core.digest(), digest);
 }
 
@@ -355,35 +359,117 @@ fn one_of_a_later_form_is_refused_with_both_numbers() {
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
     let error = Journal::open(&path, blank).err().expect("too new").to_string();
-    assert!(error.contains("99") && error.contains(" 3:"), "{error}");
+    assert!(error.contains("99") && error.contains(" 4:"), "{error}");
 }
 
-#[test]
-fn one_of_the_form_before_is_brought_to_this_one() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = journal_in(&directory);
-    let keeper = Keeper {
+fn keeper() -> Keeper {
+    Keeper {
         node: NodeId(3),
         incarnation: 17,
         attach: ByteBuf::from(b"/run/tutti/keeper".to_vec()),
         address: "n3".into(),
         is_here: true,
         since: ClusterTime(0),
-    };
-    let (mut controller, _) = Controller::at(&path);
-    controller.live(20);
-    controller.journal.note_keeper(&keeper);
-    controller.journal.store(&controller.core);
-    drop(controller);
-    let connection = rusqlite::Connection::open(&path).unwrap();
-    let before = "UPDATE keeper SET body = substr(body, 1, length(body) - 1)";
-    assert_eq!(connection.execute(before, []).unwrap(), 1);
-    connection.pragma_update(None, "user_version", 2).unwrap();
-    drop(connection);
-    for _ in 0..2 {
-        let (_, history) = Controller::at(&path);
-        assert_eq!(history.keepers, std::slice::from_ref(&keeper));
     }
+}
+
+/// Rows of all kinds: jobs 1 and 2, the first of which was launched, job 3 that has ended, a keeper, a state.
+fn with_all_kinds(path: &Path) {
+    let (mut controller, _) = Controller::at(path);
+    controller.live(20);
+    controller.journal.note_keeper(&keeper());
+    controller.journal.close(&controller.core);
+    drop(controller);
+    let mut store = SqliteStore::open(path).unwrap();
+    let body = |byte| vec![byte; 9];
+    let accepted = vec![(JobId(1), body(1)), (JobId(2), body(2))];
+    let launched = vec![(JobId(1), Some(5))];
+    let ended = vec![(JobId(3), 7, 1000, body(3)), (JobId(4), 8, 1000, body(4))];
+    store.append(&Append { accepted, launched, ended, ..Append::default() }).unwrap();
+}
+
+fn change(path: &Path, by: &str) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.execute_batch(by).unwrap();
+}
+
+#[test]
+fn those_of_the_forms_before_are_brought_to_this_one() {
+    let without_seals =
+        "ALTER TABLE snapshot DROP COLUMN own_seal; ALTER TABLE job DROP COLUMN own_seal;
+        ALTER TABLE job DROP COLUMN launch_seal; ALTER TABLE keeper DROP COLUMN own_seal;
+        ALTER TABLE ended DROP COLUMN own_seal; PRAGMA user_version = 3";
+    let without_since =
+        "UPDATE keeper SET body = substr(body, 1, length(body) - 1); PRAGMA user_version = 2";
+    for forms in [&[without_seals][..], &[without_seals, without_since]] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = journal_in(&directory);
+        with_all_kinds(&path);
+        let before = SqliteStore::open(&path).unwrap().load().unwrap();
+        forms.iter().for_each(|form| change(&path, form));
+        assert!(replay(&path, None, blank, |_, _, _| {}).unwrap().damage.is_none());
+        for _ in 0..2 {
+            let mut store = SqliteStore::open(&path).unwrap();
+            assert_eq!(store.load().unwrap(), before);
+            assert_eq!(store.ended(&EndedSpan::default(), 9).unwrap(), [vec![4; 9], vec![3; 9]]);
+            assert_eq!(store.ended_job(JobId(3)).unwrap(), Some(vec![3; 9]));
+            assert_eq!(store.left_out(), []);
+        }
+    }
+}
+
+#[test]
+fn a_state_or_a_job_that_is_another_stops_the_next_controller_and_a_replay_says_so() {
+    for by in [
+        "UPDATE snapshot SET body = x'00'",
+        "UPDATE snapshot SET seal = seal + 1",
+        "UPDATE snapshot SET own_seal = NULL",
+        "UPDATE job SET body = x'00' WHERE job = 2",
+        "UPDATE job SET body = 'text' WHERE job = 2",
+        "UPDATE job SET job = 9 WHERE job = 2",
+        "UPDATE job SET launched = launched + 1 WHERE job = 1",
+        "UPDATE job SET launched = NULL WHERE job = 1",
+        "UPDATE job SET launched = 1 WHERE job = 2",
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = journal_in(&directory);
+        with_all_kinds(&path);
+        change(&path, &format!("{by}; DELETE FROM entry WHERE number = 1"));
+        let error = Journal::open(&path, blank).err().expect("it is damaged");
+        let is_told = by.contains("'text'") || error.to_string().contains("not what was written");
+        assert!(is_told && matches!(error, JournalError::Damaged { .. }), "{by}: {error}");
+        match replay(&path, None, blank, |_, _, _| {}) {
+            Ok(replay) => assert!(replay.damage.unwrap().contains("of job "), "{by}"),
+            Err(error) => assert!(matches!(error, JournalError::Damaged { .. }), "{by}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_keeper_or_an_ended_job_that_is_another_is_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    with_all_kinds(&path);
+    change(&path, "UPDATE keeper SET body = CAST(substr(body, 2) AS BLOB)");
+    change(
+        &path,
+        "UPDATE ended SET body = 'text' WHERE job = 4; UPDATE job SET own_seal = own_seal",
+    );
+    let mut store = SqliteStore::open(&path).unwrap();
+    let loaded = store.load().unwrap();
+    assert_eq!((loaded.keepers, loaded.bad_keepers), (vec![], vec![NodeId(3)]));
+    assert_eq!((loaded.jobs.len(), loaded.bad_job), (2, None));
+    for bad in [&[JobId(4)][..], &[]] {
+        // A page is full all the same.
+        assert_eq!(store.ended(&EndedSpan::default(), 1).unwrap(), [vec![3; 9]]);
+        assert_eq!(store.ended_job(JobId(4)).unwrap(), None);
+        assert_eq!(store.left_out(), bad, "each is told once");
+    }
+    drop(store);
+    change(&path, "UPDATE ended SET uid = 1001 WHERE job = 3");
+    let mut store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.ended_job(JobId(3)).unwrap(), None);
+    assert_eq!(store.left_out(), [JobId(3)]);
 }
 
 #[test]

@@ -195,6 +195,10 @@ impl Driver {
             self.remember_job(job, launched);
         }
         self.remember_nodes(history.keepers);
+        for node in history.bad_keepers {
+            let node = self.node_name(node);
+            say!([JournalDamaged] "tutti controller: what the journal keeps of the keeper of {node} is not what was written");
+        }
         self.remember_ended();
         let (jobs, entries) = (self.jobs.len(), history.replayed);
         say!(
@@ -316,7 +320,9 @@ impl Driver {
 
     fn remember_ended(&mut self) {
         let all = EndedSpan::default();
-        match self.memory.journal.ended(&all, super::jobs::ENDED_MAX) {
+        let ended = self.memory.journal.ended(&all, super::jobs::ENDED_MAX);
+        self.say_left_out();
+        match ended {
             Ok(ended) => {
                 for job in ended.into_iter().rev() {
                     self.submitted.note(job.uid, job.key, job.report.job);
@@ -326,6 +332,13 @@ impl Driver {
             Err(error) => {
                 say!("{}", code_of_journal(&error).mark(&format!("tutti controller: {error}")));
             }
+        }
+    }
+
+    /// Says which jobs are missing in histories.
+    pub(super) fn say_left_out(&mut self) {
+        for job in self.memory.journal.left_out() {
+            say!([JournalDamaged] "tutti controller: job {job} is left out of histories: what the journal keeps of it is not what was written");
         }
     }
 

@@ -115,6 +115,7 @@ impl Content {
             rows: self.rows.range(after..).map(|(_, row)| row.clone()).collect(),
             jobs: self.jobs.values().cloned().collect(),
             keepers: self.keepers.values().cloned().collect(),
+            ..Loaded::default()
         }
     }
 }
