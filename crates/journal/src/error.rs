@@ -15,6 +15,17 @@ pub enum JournalError {
         /// What the library says.
         why: String,
     },
+    /// Another controller has it.
+    #[error(
+        "the journal {path} is in use by another controller{by}: end its instance first, with `tutti down` where \
+         that runs, or give this one a place of its own (TUTTI_CLUSTER, or TUTTI_DIR)"
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
+        /// Which, as far as it is known.
+        by: String,
+    },
     /// What it holds is not what was written.
     #[error(
         "the journal {path} is damaged: {what}; `tutti replay {path}` shows how far it is good. To go on \

@@ -5,15 +5,20 @@
 //! the log's own descriptor: SQLite's way would hold the lock meanwhile, and with it the next commit.
 //! The log is copied into the file by that thread, too, when it has grown. Whether it is whole is looked at before
 //! SQLite sees it ([`crate::wal`]).
+//!
+//! A controller holds a lock on a file beside it (`-lock`) as long as it lives: two that do not know of each other would
+//! each go on from what it knows. Who only reads needs none.
 
 use crate::seal::own_seal;
 use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
 use crate::wal::{self, Power};
 use crate::{JournalError, SCHEMA_VERSION};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tutti_core::{JobId, NodeId};
@@ -23,6 +28,9 @@ const LOG_BYTES: u64 = 8 << 20;
 
 /// How long a command of another process, which only reads, may hold us up, in milliseconds.
 const BUSY_MS: u32 = 2_000;
+
+/// What is read of who holds the lock.
+const LOCK_BYTES_MAX: u64 = 100;
 
 /// How many jobs that have ended and are not what was written are told, each once.
 const BAD_KNOWN_MAX: usize = 1_000;
@@ -86,6 +94,8 @@ pub struct SqliteStore {
     /// Jobs that have ended and are not what was written; the first ones were told.
     bad_ended: Vec<JobId>,
     bad_told: usize,
+    /// Held while this lives; after the connection, which is closed first.
+    lock: Option<Flock<File>>,
 }
 
 impl SqliteStore {
@@ -93,12 +103,13 @@ impl SqliteStore {
     /// was written.
     ///
     /// # Errors
-    /// If it can't be opened, is damaged, is no journal, or is that of a later Tutti.
+    /// If it can't be opened, another controller has it, it is damaged, is no journal, or is that of a later Tutti.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         Self::open_after(path, Power::MayHaveGone)
     }
 
     pub(crate) fn open_after(path: &Path, power: Power) -> Result<Self, JournalError> {
+        let lock = lock(path)?;
         let remark = wal::check(path, power)?;
         let failed = |why: String| JournalError::Storage { path: path.into(), what: "opened", why };
         // SQLite would make it readable to others.
@@ -109,8 +120,9 @@ impl SqliteStore {
             let synced = File::open(directory).and_then(|directory| directory.sync_all());
             synced.map_err(|error| failed(error.to_string()))?;
         }
-        let store = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        Ok(Self { remark, ..store })
+        let mut store = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        (store.remark, store.lock) = (remark, lock);
+        Ok(store)
     }
 
     /// Opens a journal to be read, also one that a controller writes just now.
@@ -163,7 +175,8 @@ impl SqliteStore {
         let connection = connection.map_err(|error| explained(path, "opened", &error))?;
         let path = path.to_owned();
         let (remark, is_sealed, bad_ended, bad_told) = (None, true, Vec::new(), 0);
-        let mut store = Self { path, connection, remark, is_sealed, bad_ended, bad_told };
+        let lock = None;
+        let mut store = Self { path, connection, remark, is_sealed, bad_ended, bad_told, lock };
         let writes = access.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
         let prepared = store.prepare(writes);
         store.explain("opened", prepared)??;
@@ -578,6 +591,33 @@ impl WalSync {
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
     }
+}
+
+/// Keeps other controllers away from the journal at this path; not where the file system has no such locks.
+fn lock(path: &Path) -> Result<Option<Flock<File>>, JournalError> {
+    let place = wal::beside(path, "-lock");
+    let failed = |error: std::io::Error| JournalError::Storage {
+        path: path.into(),
+        what: "opened",
+        why: format!("{}: {error}", place.display()),
+    };
+    let mut options = OpenOptions::new();
+    let options = options.create(true).truncate(false).read(true).write(true).mode(MODE);
+    let file = options.open(&place).map_err(failed)?;
+    let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(file) => file,
+        Err((file, Errno::EWOULDBLOCK)) => {
+            let mut by = String::new();
+            let _ = file.take(LOCK_BYTES_MAX).read_to_string(&mut by);
+            return Err(JournalError::InUse { path: path.into(), by });
+        }
+        Err((_, Errno::EOPNOTSUPP | Errno::ENOSYS)) => return Ok(None),
+        Err((_, error)) => return Err(failed(error.into())),
+    };
+    // For who finds it held; on a full disk he is told less.
+    let by = format!(" (process {})", std::process::id());
+    let _ = file.set_len(0).and_then(|()| file.write_all(by.as_bytes()));
+    Ok(Some(file))
 }
 
 /// SQLite's numbers have a sign; ours never come near where it matters.

@@ -473,6 +473,22 @@ fn a_keeper_or_an_ended_job_that_is_another_is_left_out() {
 }
 
 #[test]
+fn a_journal_has_one_controller_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut controller, _) = Controller::at(&path);
+    controller.live(5);
+    let error = Journal::open(&path, blank).err().expect("it is in use");
+    assert!(matches!(error, JournalError::InUse { .. }), "{error}");
+    assert!(error.to_string().contains("tutti down"), "{error}");
+    controller.journal.store(&controller.core);
+    // Who reads is not held up.
+    assert!(replay(&path, None, blank, |_, _, _| {}).unwrap().entries > 5);
+    drop(controller);
+    Controller::at(&path);
+}
+
+#[test]
 fn what_is_wanted_on_disk_comes_there() {
     let directory = tempfile::tempdir().unwrap();
     let path = journal_in(&directory);

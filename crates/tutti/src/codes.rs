@@ -77,7 +77,7 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Code> {
 /// The code of what is wrong with a journal.
 pub(crate) const fn code_of_journal(error: &JournalError) -> Code {
     match error {
-        JournalError::Storage { .. } => Code::JournalUnusable,
+        JournalError::Storage { .. } | JournalError::InUse { .. } => Code::JournalUnusable,
         JournalError::Damaged { .. } => Code::JournalDamaged,
         JournalError::NotOne { .. } => Code::BadValue,
         JournalError::TooNew { .. } => Code::JournalOfOther,

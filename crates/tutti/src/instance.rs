@@ -173,7 +173,7 @@ impl Instance {
     pub(crate) fn remove_journal(&self) {
         let journal = self.journal_path();
         let Some(Ok(Some(directory))) = journal.parent().map(Directory::open) else { return };
-        for suffix in ["", "-wal", "-shm"] {
+        for suffix in ["", "-wal", "-shm", "-lock"] {
             let mut file = journal.clone().into_os_string();
             file.push(suffix);
             directory.remove(Path::new(&file));

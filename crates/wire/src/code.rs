@@ -194,9 +194,9 @@ codes! {
         "The job ended with exit code 121; nothing of it is left."
         "Look at what it was to do. From Linux 6.15 on the kernel tells how such processes end.";
     50 JournalUnusable
-        "The journal can't be opened, read or written."
+        "The journal can't be opened, read or written, or another controller has it."
         "A controller that starts does not; one that runs lets jobs go on, accepts none and sets nothing."
-        "Make room on its file system, or mend its permissions; jobs are accepted again by themselves.";
+        "Make room, mend its permissions, or end the other instance; jobs are accepted again by themselves.";
     51 JournalDamaged
         "The journal does not hold what was written."
         "The controller did not start, and left the files as they are; or it did, without what happened last."
