@@ -75,7 +75,8 @@ impl Journal {
         path: &Path,
         blank: impl FnOnce() -> Core,
     ) -> Result<(Self, History), JournalError> {
-        Self::with(Box::new(SqliteStore::open(path)?), path, blank)
+        let store = Box::new(SqliteStore::open_after(path, Power::MayHaveGone)?);
+        Self::with(store, path, blank)
     }
 
     /// As [`Self::open`], where the machine was not started since the controller before: all that this has stored is

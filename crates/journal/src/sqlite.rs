@@ -105,9 +105,13 @@ impl SqliteStore {
     /// # Errors
     /// If it can't be opened, another controller has it, it is damaged, is no journal, or is that of a later Tutti.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
-        Self::open_after(path, Power::MayHaveGone)
+        let store = Self::open_after(path, Power::MayHaveGone)?;
+        let copies = store.copies_back_at_the_end(true);
+        store.explain("opened", copies)?;
+        Ok(store)
     }
 
+    /// Opens it for who may find that it is damaged all the same: its log stays until [`Store::syncer`] is asked for.
     pub(crate) fn open_after(path: &Path, power: Power) -> Result<Self, JournalError> {
         let lock = lock(path)?;
         let remark = wal::check(path, power)?;
