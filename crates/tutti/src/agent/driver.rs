@@ -2,19 +2,19 @@
 
 use super::clock::ClusterClock;
 use super::foreign::Foreign;
-use super::ipc::{self, IpcBefore};
-use super::job::{Job, grip, group_name, remove_group};
+use super::ipc::IpcBefore;
+use super::job::{Job, grip, group_name};
 use super::lease::{Former, Lease, Told};
 use super::load::LoadReports;
 use super::parts::Ending;
 use super::switch::Switch;
 use super::taken::Taken;
-use super::track::{self, Begun, TaskId, Tracker};
+use super::track::Tracker;
 use super::tree::{Heard, Tree, TreeOptions};
 use super::upgrade::{GoingOver, SUPERVISOR};
 use crate::link::{Interest, Link, Poller, Ready};
 use crate::membership::{Membership, Place};
-use crate::outside::groups::{Cgroup, Hierarchy};
+use crate::outside::groups::Hierarchy;
 use crate::outside::{hardware, time as clock, ways};
 use crate::sender::answers_for;
 use anyhow::Context;
@@ -23,18 +23,15 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getppid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use tutti_core::{
-    ClockSource, JobId, LaunchId, Nanos, NodeSpec, Orphans, Rank, TaskStatus, Traversal,
-};
+use tutti_core::{ClockSource, JobId, LaunchId, Nanos, NodeSpec, Orphans, Traversal};
 use tutti_linux::cgroup::LimitBy;
 use tutti_linux::peer::{peer_lives, peer_process};
-use tutti_linux::signal::{Root, kill_forest};
+use tutti_linux::signal::Root;
 use tutti_wire::Role;
-use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
+use tutti_wire::keeper::ToKeeper;
 use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
 
@@ -86,7 +83,7 @@ const RETRY_MAX_NS: u64 = 1_000_000_000;
 const LEAVE_NS: u64 = 2_000_000_000;
 
 const KEEPER: u64 = 1;
-const EVENTS: u64 = 5;
+pub(super) const EVENTS: u64 = 5;
 const SIGNALS: u64 = 6;
 const KEEPER_END: u64 = 7;
 
@@ -114,19 +111,19 @@ pub(super) struct Agent {
     welcomed: bool,
     /// Why the parent was lost, when that was last said.
     loss: String,
-    keeper: Option<Link>,
+    pub(super) keeper: Option<Link>,
     /// Launches that were known when it was connected with: its welcome says which of them it holds. What was sent
     /// there since then it has not looked at before it wrote that.
-    unsure: BTreeSet<LaunchId>,
+    pub(super) unsure: BTreeSet<LaunchId>,
     /// Readable when the keeper has ended.
-    keeper_process: Option<OwnedFd>,
-    keeper_incarnation: Option<u64>,
+    pub(super) keeper_process: Option<OwnedFd>,
+    pub(super) keeper_incarnation: Option<u64>,
     pub(super) keeper_pid: i32,
-    tasks_max: u32,
+    pub(super) tasks_max: u32,
     retry_at_ns: Option<u64>,
     retry_ns: u64,
     pub(super) jobs: BTreeMap<JobId, Job>,
-    stopping: bool,
+    pub(super) stopping: bool,
     /// Until when it waits to be told that the controller knows of its leaving.
     leaves_by_ns: Option<u64>,
     /// Who started it: the supervisor.
@@ -566,7 +563,7 @@ impl Agent {
         }
     }
 
-    fn report_again(&mut self, id: JobId) {
+    pub(super) fn report_again(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
         let (launch, mut messages) = (job.launch, Vec::new());
         for (&rank, &root) in &job.roots {
@@ -652,7 +649,7 @@ impl Agent {
     }
 
     /// The job, if this launch of it is the one that is here.
-    fn launched(&mut self, launch: LaunchId) -> Option<&mut Job> {
+    pub(super) fn launched(&mut self, launch: LaunchId) -> Option<&mut Job> {
         self.jobs.get_mut(&launch.job).filter(|job| job.launch == launch)
     }
 
@@ -666,7 +663,7 @@ impl Agent {
     }
 
     /// Nobody wants to know any more how it ended. What has not is ended first.
-    fn on_forget(&mut self, launch: LaunchId) {
+    pub(super) fn on_forget(&mut self, launch: LaunchId) {
         if self.launched(launch).is_some_and(|job| job.cleared.is_none()) {
             return self.end_strange(launch.job);
         }
@@ -676,277 +673,9 @@ impl Agent {
         self.tell_keeper(&ToKeeper::Forget { launch });
     }
 
-    // ------------------------------------------------------------------ the keeper
-
-    fn on_keeper(&mut self) {
-        let Some(link) = &mut self.keeper else { return };
-        let received = link.receive();
-        loop {
-            let Some(link) = &mut self.keeper else { return };
-            match link.next::<FromKeeper>() {
-                Ok(Some(message)) => self.on_report(message),
-                Ok(None) => break,
-                Err(_) => return self.lose_keeper(),
-            }
-        }
-        if received.is_err() {
-            self.lose_keeper();
-        }
-    }
-
-    /// What it has said before its end still counts.
-    fn on_keeper_end(&mut self) {
-        self.on_keeper();
-        if self.keeper_process.is_some() {
-            self.lose_keeper();
-        }
-    }
-
-    fn on_report(&mut self, report: FromKeeper) {
-        match report {
-            FromKeeper::Welcome { incarnation, held, tasks_max } => {
-                self.tasks_max = tasks_max;
-                self.on_keeper_welcome(incarnation, held);
-            }
-            FromKeeper::TaskStarted { launch, rank, root } => {
-                if let Some(record) = self.launched(launch) {
-                    record.roots.insert(rank, root);
-                    if !record.is_frozen_as_one() {
-                        for tree in record.trees(root) {
-                            self.switch.root(launch.job, tree);
-                        }
-                    }
-                }
-                self.track(launch.job, rank, root, Begun::Now);
-                self.tell_controller(FromAgent::TaskStarted { launch, rank, root });
-            }
-            FromKeeper::TaskEnded { launch, rank, status, detail, usage } => {
-                self.on_task_ended(launch, rank, (status, detail, usage));
-            }
-            FromKeeper::Exchange(exchange) => {
-                if let Some(job) = self.launched(exchange.launch) {
-                    // The keeper says it again to an agent that may not have heard it.
-                    job.exchanges.retain(|known| known.barrier != exchange.barrier);
-                    job.exchanges.push(exchange.clone());
-                }
-                self.tell_controller(FromAgent::Exchange(exchange));
-            }
-            FromKeeper::Cleared { launch, usage } => self.on_cleared(launch, usage),
-            FromKeeper::Lapsed => self.on_keeper_lapse(),
-        }
-    }
-
-    /// Follows a task's processes from now on.
-    fn track(&mut self, id: JobId, rank: Rank, root: i32, begun: Begun) {
-        let Some(job) = self.jobs.get(&id) else { return };
-        let place = match &job.group {
-            Some(group) => track::Place::Group(group.path().join(format!("rank-{rank}"))),
-            None if !job.adopted.is_empty() => track::Place::Trees(job.adopted.clone()),
-            None => track::Place::Minder(root),
-        };
-        let begun = match job.adopted.len() {
-            0 => begun,
-            count => Begun::Adopted(count),
-        };
-        self.tracker.started((id, rank), root, place, begun);
-    }
-
-    fn on_task_ended(
-        &mut self,
-        launch: LaunchId,
-        rank: Rank,
-        (status, detail, mut usage): (TaskStatus, String, Usage),
-    ) {
-        let (job, task) = (launch.job, (launch.job, rank));
-        let strays = self.jobs.get(&job).is_some_and(|it| it.group.is_none() && it.is_adopted());
-        if strays {
-            let left = self.tracker.members(task).iter().map(|it| it.pid).collect();
-            self.end_what_is_left(task, left);
-        }
-        let runaways = self.tracker.runaways(task);
-        self.end_what_is_left(task, runaways);
-        self.tracker.end_task(task).put_into(&mut usage);
-        if let Some(record) = self.jobs.get_mut(&job) {
-            usage.switches = record.switches.load(Ordering::Relaxed);
-            record.counted.add(&usage);
-            record.ended.insert(rank, (status, detail.clone(), usage));
-            record.stopped.retain(|part, _| part.rank != Some(rank));
-        }
-        self.tell_controller(FromAgent::TaskEnded { launch, rank, status, detail, usage });
-    }
-
-    /// Without a cgroup only the genealogy knows what adopted processes have left behind, and it knows who has
-    /// left a cgroup.
-    fn end_what_is_left(&self, task: TaskId, left: Vec<i32>) {
-        if left.is_empty() {
-            return;
-        }
-        if let Err(error) = kill_forest(&left) {
-            say!([ProcessStuck] "tutti agent: cannot end what job {} has left: {error}", task.0);
-        }
-    }
-
-    fn on_cleared(&mut self, launch: LaunchId, mut usage: Usage) {
-        let id = launch.job;
-        if self.launched(launch).is_none() {
-            return self.tell_controller(FromAgent::Cleared { launch, usage });
-        }
-        self.switch.remove(id);
-        let lives = self.tracker.end(id, &self.poller);
-        let mut is_strange = false;
-        if let Some(job) = self.jobs.get_mut(&id) {
-            if let Some(owner) = job.owner {
-                ipc::remove_left(&lives, owner, job.ipc_before.as_ref());
-            }
-            (usage.processes, usage.processes_peak) =
-                (job.counted.processes, job.counted.processes_peak);
-            usage.processes_whole = job.counted.processes_whole;
-            usage.switches = job.switches.load(Ordering::Relaxed);
-            job.cleared = Some(usage);
-            is_strange = job.strange;
-            remove_group(job.group.take().as_deref());
-        }
-        self.tell_controller(FromAgent::Cleared { launch, usage });
-        if is_strange {
-            self.on_forget(launch);
-        }
-    }
-
-    /// A keeper that was there before this agent holds jobs to adopt; one that is new has lost all.
-    fn on_keeper_welcome(&mut self, incarnation: u64, held: Vec<HeldJob>) {
-        let is_another = self.keeper_incarnation.replace(incarnation) != Some(incarnation);
-        for held in &held {
-            self.unsure.remove(&held.launch);
-        }
-        for launch in std::mem::take(&mut self.unsure) {
-            if self.launched(launch).is_some() {
-                self.lose_job(launch.job);
-            }
-        }
-        for job in held {
-            self.adopt(job);
-        }
-        self.former = Former::Known;
-        self.remove_strange_groups();
-        if is_another {
-            self.tell_controller(FromAgent::Keeper(incarnation));
-        }
-        if !self.tree.has_parent() {
-            self.connect();
-        }
-    }
-
-    fn adopt(&mut self, held: HeldJob) {
-        let launch = held.launch;
-        if self.jobs.contains_key(&launch.job) {
-            return;
-        }
-        let group = held.cgroup.and_then(|path| {
-            let path = PathBuf::from(std::ffi::OsString::from_vec(path.into_vec()));
-            Cgroup::open(&path).ok().map(Arc::new)
-        });
-        let stopped = held.stopped.into_iter();
-        let stopped = stopped.map(|part| (part.target, part.processes.into_iter().collect()));
-        let ended = held.ended.into_iter();
-        let ended = ended.map(|(rank, status, detail, usage)| (rank, (status, detail, usage)));
-        let mut job = Job {
-            launch,
-            control: held.control,
-            owner: None,
-            ipc_before: None,
-            group,
-            ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
-            roots: held.roots.into_iter().collect(),
-            adopted: held.adopted,
-            stopped: stopped.collect(),
-            ended: ended.collect(),
-            switches: Arc::default(),
-            // What was before nobody has counted.
-            counted: Usage::unknown(),
-            cleared: held.cleared,
-            exchanges: Vec::new(),
-            exchanged: VecDeque::new(),
-            strange: false,
-        };
-        if job.cleared.is_none() {
-            job.check_control(launch.job);
-            if self.former == Former::Suspended && grip(&job).is_by_signals() {
-                // The switch thread suspends them in its own way.
-                let _ = job.group.as_ref().map(|group| group.request_thaw());
-            }
-            job.switches = self.switch.adopt(launch, grip(&job));
-            // Those that it holds have begun; who is to come it tells before long.
-            self.tracker.begin(launch.job, [], &self.poller, EVENTS);
-        } else {
-            remove_group(job.group.as_deref());
-        }
-        let (roots, has_stopped) = (job.roots.clone(), !job.stopped.is_empty());
-        self.jobs.insert(launch.job, job);
-        if has_stopped {
-            self.tell_of_stopped(launch.job);
-        }
-        for (rank, root) in roots {
-            self.track(launch.job, rank, root, Begun::Before);
-        }
-    }
-
-    /// Groups of an earlier agent that died between making a group and launching into it.
-    fn remove_strange_groups(&self) {
-        let known: BTreeSet<String> = self.jobs.keys().map(|&job| group_name(job)).collect();
-        for (name, group) in self.job_groups() {
-            if !known.contains(&name) {
-                remove_group(Some(&group));
-            }
-        }
-    }
-
-    /// The groups of all jobs, known or not.
-    pub(super) fn job_groups(&self) -> Vec<(String, Cgroup)> {
-        let Some(hierarchy) = &self.hierarchy else { return Vec::new() };
-        let mut names = hierarchy.children().unwrap_or_default();
-        names.retain(|name| name.starts_with("job-"));
-        let open = |name: String| {
-            let group = Cgroup::open(&hierarchy.path().join(&name)).ok()?;
-            Some((name, group))
-        };
-        names.into_iter().filter_map(open).collect()
-    }
-
-    fn lose_keeper(&mut self) {
-        self.keeper_process = None;
-        if self.stopping {
-            self.keeper = None;
-            return;
-        }
-        say!([PartEnded] "tutti agent: lost the keeper; waiting for it to come back");
-        self.keeper = None;
-        self.retry_soon();
-    }
-
-    fn retry_soon(&mut self) {
+    pub(super) fn retry_soon(&mut self) {
         self.retry_ns = RETRY_MIN_NS;
         self.retry_at_ns = Some(clock::monotonic_ns() + RETRY_MIN_NS);
-    }
-
-    /// The tasks of a job went with their keeper.
-    fn lose_job(&mut self, id: JobId) {
-        self.switch.remove(id);
-        self.tracker.end(id, &self.poller);
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        remove_group(job.group.take().as_deref());
-        for &rank in &job.ranks {
-            job.ended.entry(rank).or_insert_with(|| {
-                let detail = "the keeper of its node ended".into();
-                (TaskStatus::Lost, detail, Usage::unknown())
-            });
-        }
-        job.cleared = Some(job.cleared.unwrap_or_else(Usage::unknown));
-        let (launch, strange) = (job.launch, job.strange);
-        self.report_again(id);
-        if strange {
-            // Nobody else will say that it is to be forgotten.
-            self.on_forget(launch);
-        }
     }
 }
 

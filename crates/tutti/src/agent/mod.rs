@@ -1,7 +1,7 @@
 //! The agent: carries out one node's timetable.
 //!
 //! Two threads. The main one talks with its neighbours in the control tree ([`tree`]) and with the
-//! keeper, owns the jobs' cgroups ([`driver`]), answers what is asked ([`questions`]) and follows who
+//! keeper ([`keeper`]), owns the jobs' cgroups ([`driver`]), answers what is asked ([`questions`]) and follows who
 //! descends from whom ([`track`]); the other switches and does nothing else ([`switch`]). They meet over one channel:
 //! the switch thread shares no lock with anybody, so a descheduled main thread can't delay a switch.
 //!
@@ -18,6 +18,7 @@ mod grip;
 mod hollow;
 mod ipc;
 mod job;
+mod keeper;
 mod lease;
 mod load;
 mod look;

@@ -220,7 +220,7 @@ pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
 /// How long a controller that has just failed may take to be there again, if it can begin at all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One whose controller has just failed is there all the same; whether it is.
+/// Waits for a controller that has just failed, if somebody starts it again; false if he still tries by then.
 fn await_controller(instance: &Instance, patience: Instant) -> bool {
     while !instance.answers() && supervise::is_supervised(instance) {
         if Instant::now() >= patience {

@@ -488,7 +488,7 @@ impl Driver {
             quantum: self.core.params().quantum(),
             processors_per_task: view.spec.processors_per_task.unwrap_or(1),
             memory_per_task_bytes: view.spec.memory_per_task_bytes,
-            spec: entry.launch.launch(),
+            spec: entry.launch.whole(),
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
             (part.node, Share { tasks: part.placements(), node_rank })

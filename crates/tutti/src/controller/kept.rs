@@ -35,7 +35,7 @@ impl Kept {
     }
 
     /// All of it, to be sent or stored.
-    pub(super) fn launch(&self) -> LaunchSpec {
+    pub(super) fn whole(&self) -> LaunchSpec {
         let text = |text: &Rc<Text>| text.to_vec().into();
         LaunchSpec {
             environment: self.environment.iter().map(text).collect(),
@@ -175,7 +175,7 @@ mod tests {
         let mut shelf = Shelf::default();
         let given = [launch(&["A=1", "B=2"], 1), launch(&["B=2", "A=1", "A=1"], 2), launch(&[], 1)];
         let kept = given.clone().map(|launch| shelf.keep(launch));
-        assert_eq!(kept.map(|kept| kept.launch()), given);
+        assert_eq!(kept.map(|kept| kept.whole()), given);
     }
 
     #[test]

@@ -366,16 +366,14 @@ impl Driver {
         self.note_gap();
         let begun = std::mem::take(&mut self.memory.begun);
         let changed = std::mem::take(&mut self.memory.changed);
+        let failure = self.memory.journal.failure().map(str::to_owned);
         for Changed { token, replies } in changed {
-            let failure = self.memory.journal.failure().map(str::to_owned);
             for reply in replies {
-                self.reply(
-                    token,
-                    &failure.as_deref().map_or(reply.clone(), |why| not_kept(reply, why)),
-                );
+                let reply = failure.iter().fold(reply, |reply, why| not_kept(reply, why));
+                self.reply(token, &reply);
             }
         }
-        match self.memory.journal.failure() {
+        match failure {
             None => {
                 if !self.memory.promises.is_empty() {
                     self.memory.journal.want_on_disk();
@@ -388,7 +386,6 @@ impl Driver {
                 if !failed_before {
                     say!([JournalUnusable] "tutti controller: {reason}; no job is accepted until then");
                 }
-                let reason = reason.to_owned();
                 self.break_promises(&reason);
                 begun.into_iter().for_each(|begun| self.turn_away(&begun, &reason));
             }

@@ -33,6 +33,8 @@ static STAGE: RwLock<()> = RwLock::new(());
 enum Hold {
     Shared(#[allow(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
     Alone(#[allow(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
+    /// By another instance of the same test: to ask once more could wait for who waits to have it alone.
+    Already,
 }
 
 /// Looks again and again until there is something, and fails with `what` if it does not come.
@@ -250,6 +252,11 @@ impl Instance {
     pub(crate) fn new() -> Self {
         let shared = STAGE.read().unwrap_or_else(PoisonError::into_inner);
         Self::make(Hold::Shared(shared), None, None)
+    }
+
+    /// One more for a test that has this one.
+    pub(crate) fn beside(&self) -> Self {
+        Self::make(Hold::Already, self.user, None)
     }
 
     /// An instance that has the machine to itself, for tests that measure.
