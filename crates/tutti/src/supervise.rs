@@ -17,6 +17,7 @@ use crate::instance::Instance;
 use crate::membership::{Membership, Place};
 use crate::output::print;
 use crate::service;
+use crate::trusted;
 use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -299,7 +300,7 @@ impl<'a> Supervisor<'a> {
             lock,
             log,
             signals: SignalFd::with_flags(&set, flags)?,
-            orders: upgrade::listen(instance)?,
+            orders: trusted::listen(&instance.supervisor_socket(), false)?,
             daemons: Vec::new(),
             ending: None,
             ended_well: false,
@@ -524,7 +525,11 @@ fn clean_up(instance: &Instance) {
     let Ok(Some(directory)) = instance.open() else { return };
     let sockets = [instance.controller_socket(), instance.keeper_socket(), instance.gate_socket()];
     let of_controller = [instance.clock_file(), instance.clock_next_file(), instance.reach_file()];
-    for file in sockets.into_iter().chain([instance.supervisor_socket()]).chain(of_controller) {
+    for file in sockets.into_iter().chain([instance.supervisor_socket()]) {
+        directory.remove(&file);
+        directory.remove(&trusted::unborn(&file));
+    }
+    for file in of_controller {
         directory.remove(&file);
     }
     for role in ROLES {

@@ -8,18 +8,22 @@
 
 use crate::codes::coded;
 use crate::instance::said_directory;
+use anyhow::Context;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
 use nix::sys::socket::sockopt::SendTimeout;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, setsockopt, socket};
-use nix::sys::stat::{Mode, fstat, fstatat};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, setsockopt, socket,
+};
+use nix::sys::stat::{Mode, fchmod, fstat, fstatat};
 use nix::sys::time::{TimeVal, TimeValLike};
 use nix::unistd::{Uid, UnlinkatFlags, User, geteuid, unlinkat};
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use tutti_linux::peer::peer_credentials;
 use tutti_wire::code::Code;
@@ -199,6 +203,41 @@ pub(crate) fn connect(path: &Path) -> anyhow::Result<UnixStream> {
     Ok(stream)
 }
 
+/// Takes connections at a place, instead of who did so before, without waiting for one.
+///
+/// Who looks there finds the former socket or this one: without either, an instance whose daemon is only being
+/// started again would be taken for none.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn listen(path: &Path, for_all: bool) -> anyhow::Result<UnixListener> {
+    let made = || -> io::Result<UnixListener> {
+        let made_at = unborn(path);
+        match fs::remove_file(&made_at) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let listener = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+        // On Linux the file gets the socket's mode: it is closed to others from its first moment on.
+        fchmod(&listener, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        bind(listener.as_raw_fd(), &UnixAddr::new(&made_at)?)?;
+        nix::sys::socket::listen(&listener, Backlog::MAXALLOWABLE)?;
+        if for_all {
+            // Who comes, the kernel says.
+            fs::set_permissions(&made_at, Permissions::from_mode(0o666))?;
+        }
+        fs::rename(&made_at, path)?;
+        Ok(listener.into())
+    };
+    made().with_context(|| format!("cannot listen at {}", path.display()))
+}
+
+/// Where a socket is made that is to be at this place.
+pub(crate) fn unborn(path: &Path) -> PathBuf {
+    path.with_extension("new")
+}
+
 /// Whether anybody takes connections there, now or later.
 pub(crate) fn listens(path: &Path) -> bool {
     match connect_with(path, SockFlag::SOCK_NONBLOCK) {
@@ -217,4 +256,47 @@ fn connect_with(path: &Path, flags: SockFlag) -> io::Result<UnixStream> {
     let stream = UnixStream::from(socket);
     stream.set_write_timeout(None)?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileTypeExt;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    #[test]
+    fn a_socket_is_for_others_only_if_it_is_said() {
+        let path = std::env::temp_dir().join(format!("tutti-door-{}.sock", std::process::id()));
+        for (for_all, mode) in [(false, 0o600), (true, 0o666)] {
+            let _listener = listen(&path, for_all).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        }
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_socket_is_replaced_without_being_away() {
+        let place = std::env::temp_dir().join(format!("tutti-listen-{}", std::process::id()));
+        fs::create_dir(&place).unwrap();
+        let (path, done) = (place.join("controller.sock"), AtomicBool::new(false));
+        let mut listener = listen(&path, true).unwrap();
+        std::thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    let found = fs::symlink_metadata(&path).expect("it is always there");
+                    assert!(found.file_type().is_socket());
+                    assert_eq!(found.permissions().mode() & 0o777, 0o666);
+                }
+            });
+            for _ in 0..1_000 {
+                listener = listen(&path, true).unwrap();
+            }
+            done.store(true, Relaxed);
+            looks.join().unwrap();
+        });
+        UnixStream::connect(&path).unwrap();
+        assert!(listener.accept().is_ok());
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 1);
+        fs::remove_dir_all(&place).unwrap();
+    }
 }

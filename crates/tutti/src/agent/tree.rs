@@ -37,11 +37,9 @@ use super::tunnels::Tunnels;
 use crate::link::{Interest, Link, LinkError, Poller};
 use crate::membership::{self, Members, Membership};
 use crate::outside::time::{boot, monotonic_ns, process_id};
-use anyhow::Context;
+use crate::trusted;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::Permissions;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use tutti_core::{ClockSource, Nanos};
@@ -249,11 +247,11 @@ impl Tree {
     }
 
     fn open_doors(&mut self, poller: &Poller) -> anyhow::Result<()> {
-        let mode = if self.options.private { 0o600 } else { 0o666 };
         let Some(membership) = &self.options.membership else { return Ok(()) };
-        self.gate = Some(listen(&self.options.gate, mode, GATE, poller)?);
+        let for_all = !self.options.private;
+        self.gate = Some(listen(&self.options.gate, for_all, GATE, poller)?);
         if !membership.head.is_empty() {
-            self.door = Some(listen(&self.options.controller, mode, DOOR, poller)?);
+            self.door = Some(listen(&self.options.controller, for_all, DOOR, poller)?);
         }
         Ok(())
     }
@@ -401,12 +399,8 @@ impl Tree {
     }
 }
 
-fn listen(path: &Path, mode: u32, token: u64, poller: &Poller) -> anyhow::Result<UnixListener> {
-    let _ = std::fs::remove_file(path);
-    let listener =
-        UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
-    listener.set_nonblocking(true)?;
-    std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+fn listen(path: &Path, for_all: bool, token: u64, poller: &Poller) -> anyhow::Result<UnixListener> {
+    let listener = trusted::listen(path, for_all)?;
     poller.add(&listener, token, Interest::READ)?;
     Ok(listener)
 }

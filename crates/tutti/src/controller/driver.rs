@@ -14,12 +14,10 @@ use crate::membership::{Members, Place};
 use crate::outside::time as clock;
 use crate::outside::time::wall_ms;
 use crate::outside::ways::Stream;
-use anyhow::Context;
+use crate::trusted;
 use nix::unistd::{Pid, geteuid, getppid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::Permissions;
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use tutti_core::{
     Action, ClusterTime, Core, EndReason, Event, JobId, JobState, Nanos, NodeId, Outcome, Params,
@@ -164,20 +162,10 @@ pub(super) struct Driver {
 /// If it can't begin: the socket can't be made.
 pub(crate) fn main(options: ControllerOptions) -> anyhow::Result<()> {
     let path = options.instance.controller_socket();
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot replace {}", path.display()));
-        }
-        _ => {}
-    }
     // Who can connect is heard: not before it is known what there is.
     let private = options.instance.private;
     let mut driver = Driver::new(options.instance)?;
-    let listener = UnixListener::bind(&path)
-        .with_context(|| format!("cannot listen on {}", path.display()))?;
-    listener.set_nonblocking(true)?;
-    let mode = if private { 0o600 } else { 0o666 };
-    std::fs::set_permissions(&path, Permissions::from_mode(mode))?;
+    let listener = trusted::listen(&path, !private)?;
     driver.poller.add(&listener, LISTENER, Interest::READ)?;
     driver.run(&listener)?;
     driver.memory.journal.close(&driver.core);

@@ -18,16 +18,15 @@ use crate::outside::groups::Hierarchy;
 use crate::outside::time::{monotonic_ns, process_id};
 use crate::outside::ways::Stream;
 use crate::sender::answers_for;
+use crate::trusted;
 use anyhow::{Context as _, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Pid, getppid};
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use tutti_core::{JobId, LaunchId, TaskStatus};
@@ -733,18 +732,5 @@ fn listen(path: &Path, for_all: bool) -> anyhow::Result<UnixListener> {
     if UnixStream::connect(path).is_ok_and(|stream| peer::peer_lives(&stream)) {
         bail!("another keeper answers at {}", path.display());
     }
-    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
-    }
-    // Closed to others from its first moment on.
-    let mask = umask(Mode::from_bits_truncate(0o177));
-    let listener = UnixListener::bind(path);
-    umask(mask);
-    let listener = listener.with_context(|| format!("cannot listen at {}", path.display()))?;
-    if for_all {
-        // Every user's front end comes here; who it is, the kernel says.
-        fs::set_permissions(path, Permissions::from_mode(0o666))?;
-    }
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+    trusted::listen(path, for_all)
 }

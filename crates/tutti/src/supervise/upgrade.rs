@@ -23,7 +23,6 @@ use anyhow::{Context, bail, ensure};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::stat::{Mode, umask};
 use nix::unistd::execv;
 use serde_bytes::ByteBuf;
 use std::ffi::{CString, OsStr};
@@ -31,7 +30,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tutti_linux::inherited::{Inherited, keep_all_open};
@@ -65,19 +64,6 @@ pub(crate) struct Resumed {
     pub(crate) asker: i32,
     /// How many jobs the keeper has taken over.
     pub(crate) jobs: u32,
-}
-
-/// Where orders come in.
-pub(super) fn listen(instance: &Instance) -> anyhow::Result<UnixListener> {
-    let path = instance.supervisor_socket();
-    // Whoever holds the lock is the only supervisor.
-    let _ = std::fs::remove_file(&path);
-    let mask = umask(Mode::from_bits_truncate(0o177));
-    let listener = UnixListener::bind(&path);
-    umask(mask);
-    let listener = listener.with_context(|| format!("cannot listen at {}", path.display()))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
 }
 
 /// Goes on as the supervisor that executed this program.
