@@ -6,7 +6,7 @@ use crate::codes::coded;
 use crate::exit::Exit;
 use crate::output::{Align, Table, account, fold, print, print_json, print_table, terminal_width};
 use clap::Args;
-use tutti_core::Nanos;
+use tutti_core::{EndReason, Nanos};
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, SwitchRecord};
@@ -161,6 +161,10 @@ pub(super) fn turn(job: &JobReport) -> String {
 /// Where it is, or why it is not, or how it ended.
 pub(super) fn whereabouts(job: &JobReport) -> String {
     let mut text = match job.exit_code {
+        // All its tasks have ended by themselves; whether well, they alone know.
+        Some(code) if code != 0 && job.reason == EndReason::Completed.to_string() => {
+            format!("exit {code}")
+        }
         Some(code) => format!("exit {code}: {}", job.reason),
         None if !job.placement.is_empty() => job.placement.join(" "),
         None => job.reason.clone(),

@@ -175,8 +175,10 @@ fn a_listing_shows_what_was_asked_for() {
     assert_eq!((lines(&["ps"]), lines(&["ps", "--all"]), lines(&["ps", "1"])), (2, 3, 2));
     assert_eq!((lines(&["ps", "-u", "root"]), lines(&["ps", "-u", "nobody"])), (2, 1));
     assert!(instance.tutti(&["ps", "1"]).text().contains("exit 0: completed"));
-    let later = instance.submit(&["-o", "/dev/null", "true"]);
-    instance.tutti(&["wait", &later.to_string()]).expect(0);
+    let later = instance.submit(&["-o", "/dev/null", "sh", "-c", "exit 3"]);
+    instance.tutti(&["wait", &later.to_string()]).expect(3);
+    let failed = instance.tutti(&["ps", &later.to_string()]).expect(0).text();
+    assert!(failed.contains("exit 3") && !failed.contains("completed"), "{failed}");
     let numbers: Vec<Value> = instance.jobs().iter().map(|shown| shown["job"].clone()).collect();
     assert_eq!(numbers, [1, job, later], "those that ended stand among those that have not");
     // What goes to no terminal is as wide as it likes, unless somebody says how wide it may be.
