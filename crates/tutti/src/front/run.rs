@@ -213,7 +213,9 @@ impl Front {
     /// Waits until there is something to read, and reads standard input if it is there.
     fn wait(&mut self) -> anyhow::Result<()> {
         let stdin = std::io::stdin();
-        let unsent = self.keepers.iter().map(Keeper::unsent).max().unwrap_or(0);
+        // One that has finished takes no more of what was meant for it.
+        let listening = self.keepers.iter().filter(|keeper| !keeper.finished);
+        let unsent = listening.map(Keeper::unsent).max().unwrap_or(0);
         let read_input = self.input_open && unsent < INPUT_UNSENT_MAX && !self.keepers.is_empty();
         let mut fds = Vec::with_capacity(2 + self.keepers.len());
         if let Some(controller) = self.controller.as_ref().filter(|_| self.ended.is_none()) {

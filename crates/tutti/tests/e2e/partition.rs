@@ -363,6 +363,23 @@ fn wait_for_state_at(bed: &Bed, asked: usize, number: usize, state: &str) {
 }
 
 #[test]
+fn a_node_that_has_done_with_its_tasks_holds_up_nobodys_input() {
+    let bed = Bed::up_with(2, &[0, 1000], &[]);
+    let bytes = vec![b'x'; 8 << 20];
+    // The first rank reads nothing until it ends, and what was meant for it is more than any queue on the way.
+    let count = "if [ $TUTTI_RANK = 0 ]; then sleep 1; else wc -c; fi";
+    for from in [1, 2] {
+        let args = ["run", "-N", "2", "-n", "2", "-i", "all", "--", "sh", "-c", count];
+        let mut counting = bed.node(from).tutti(&args);
+        let mut counting = counting.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        counting.stdin.take().unwrap().write_all(&bytes).unwrap();
+        let said = counting.wait_with_output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+        assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), bytes.len().to_string());
+    }
+}
+
+#[test]
 fn no_input_is_lost_or_doubled_when_the_way_to_it_breaks() {
     let bed = Bed::up_with(3, &[0, 1000], &["lease=25s"]);
     let count = "if [ $TUTTI_RANK = 4 ]; then sleep 1; cksum; fi";
