@@ -136,8 +136,9 @@ fn unit_text(directory: &Path, program: &Path) -> anyhow::Result<String> {
          # Another executable, while jobs run: `systemctl reload`. Stopping and restarting end the jobs.\n\
          ExecReload=\"{program}\" upgrade\n\
          Restart=on-failure\n\
-         # The supervisor ends the jobs, and then all that it has started.\n\
-         KillMode=mixed\n\
+         # The supervisor ends the jobs, and then all that it has started. If it fails itself, all that goes on,\n\
+         # and the next one takes it over.\n\
+         KillMode=process\n\
          TimeoutStartSec=60\n\
          TimeoutStopSec=90\n\
          Delegate=yes\n\
