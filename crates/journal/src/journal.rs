@@ -2,6 +2,7 @@
 
 use crate::disk::Disk;
 use crate::entry::{EndedJob, Entry, Job, Keeper};
+use crate::replay::play;
 use crate::seal::seal;
 use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
 use crate::wal::Power;
@@ -63,6 +64,8 @@ pub struct History {
     pub remark: Option<String>,
     /// Nodes whose keepers are not what was written, and are not known.
     pub bad_keepers: Vec<NodeId>,
+    /// The first entry that led to something else than it did when it was written: by another release, most likely.
+    pub differs_at: Option<Number>,
 }
 
 impl Journal {
@@ -159,9 +162,10 @@ impl Journal {
         };
         let mut actions = Vec::new();
         let mut until = core.now();
-        for entry in &entries {
-            core.apply(entry.at, &entry.event, &mut actions);
-            actions.clear();
+        let mut differs_at = None;
+        for (row, entry) in loaded.rows.iter().zip(&entries) {
+            let differs = play(&mut core, entry, &mut actions);
+            differs_at = differs_at.or(differs.map(|_| row.number));
             until = entry.at;
         }
         let jobs = loaded.jobs.iter().map(|(body, launched)| {
@@ -189,7 +193,9 @@ impl Journal {
         let keepers = loaded.keepers.iter().map(|body| decode(path, "a keeper", 0, body));
         let keepers = keepers.collect::<Result<_, _>>()?;
         let bad_keepers = loaded.bad_keepers;
-        Ok((journal, History { core, until, jobs, keepers, replayed, remark, bad_keepers }))
+        let history =
+            History { core, until, jobs, keepers, replayed, remark, bad_keepers, differs_at };
+        Ok((journal, history))
     }
 
     /// Notes an event that `core` has just been applied to, and what it led to. To be called before any of

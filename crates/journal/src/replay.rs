@@ -93,20 +93,29 @@ pub fn replay(
         if until.is_some_and(|until| *number > until) {
             break;
         }
-        actions.clear();
-        replay.core.apply(entry.at, &entry.event, &mut actions);
+        let differs = play(&mut replay.core, entry, &mut actions);
         replay.first.get_or_insert(*number);
         replay.entries += 1;
         each(*number, entry, &actions);
-        let same_actions = Entry::digest_of(&actions) == entry.actions;
-        let same_state = entry.state.is_none_or(|state| state == replay.core.digest());
         replay.states += u64::from(entry.state.is_some());
-        if replay.difference.is_none() && !(same_actions && same_state) {
-            let what = if same_actions { Difference::State } else { Difference::Actions };
-            replay.difference = Some((*number, what));
-        }
+        replay.difference = replay.difference.or(differs.map(|what| (*number, what)));
     }
     Ok(replay)
+}
+
+/// Applies an entry: what of it is otherwise than it was, if anything is. Leaves the actions of now.
+pub(crate) fn play(
+    core: &mut Core,
+    entry: &Entry,
+    actions: &mut Vec<Action>,
+) -> Option<Difference> {
+    actions.clear();
+    core.apply(entry.at, &entry.event, actions);
+    if Entry::digest_of(actions) != entry.actions {
+        return Some(Difference::Actions);
+    }
+    let is_as_it_was = entry.state.is_none_or(|state| state == core.digest());
+    (!is_as_it_was).then_some(Difference::State)
 }
 
 impl Replay {

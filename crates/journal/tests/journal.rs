@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tutti_core::{
     Action, ClassName, ClusterTime, Core, EndReason, Event, GroupId, JobId, JobSpec, Nanos, NodeId,
@@ -9,8 +10,8 @@ use tutti_core::{
     default_classes,
 };
 use tutti_journal::{
-    Append, EndedSpan, Entry, History, Journal, JournalError, Keeper, Known, Row, SqliteStore,
-    Store, replay,
+    Append, Difference, EndedSpan, Entry, History, Journal, JournalError, Keeper, Known, Row,
+    SqliteStore, Store, replay,
 };
 
 fn blank() -> Core {
@@ -534,4 +535,33 @@ fn digests_tell_actions_apart() {
     );
     let both = Entry::digest_of(&[one.clone(), other.clone()]);
     assert_ne!(both, Entry::digest_of(&[other, one]));
+}
+
+#[test]
+fn what_is_otherwise_than_it_was_is_found_by_a_replay_and_by_the_next_controller() {
+    let other = || Core::new(Params::default(), BTreeMap::new());
+    // A state is compared at every thousandth entry; the actions are at all.
+    for (number, what) in [(7, Difference::Actions), (1_000, Difference::State)] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = journal_in(&directory);
+        let (mut controller, _) = Controller::at(&path);
+        for entry in 1..=1_200 {
+            let (at, mut actions) = (ClusterTime(entry * 1_000_000), Vec::new());
+            controller.core.apply(at, &Event::Tick, &mut actions);
+            let is_it = entry == number;
+            if is_it && what == Difference::Actions {
+                actions.push(Action::WakeAt { at });
+            }
+            let core = if is_it { &other() } else { &controller.core };
+            controller.journal.note(at, &Event::Tick, &actions, core);
+        }
+        controller.journal.store(&controller.core);
+        drop(controller);
+        let played = replay(&path, None, blank, |_, _, _| {}).unwrap();
+        assert_eq!((played.difference, played.states), (Some((number, what)), 1));
+        let before = replay(&path, Some(number - 1), blank, |_, _, _| {}).unwrap();
+        assert_eq!((before.difference, before.entries), (None, number - 1));
+        let (_, history) = Controller::at(&path);
+        assert_eq!((history.differs_at, history.remark), (Some(number), None));
+    }
 }

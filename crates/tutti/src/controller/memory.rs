@@ -188,6 +188,12 @@ impl Driver {
         if let Some(remark) = &history.remark {
             say!([JournalDamaged] "tutti controller: {remark}");
         }
+        if let Some(entry) = history.differs_at {
+            say!(
+                "tutti controller: this release decides otherwise than the one that wrote the journal, from entry \
+                 {entry} on (`tutti replay` says what): jobs are now as it would have them, as far as their nodes agree"
+            );
+        }
         let Some(core) = history.core else { return self.take_count(lacks_something, jobs_known) };
         let ended_well = core.is_stopping();
         self.core = core;

@@ -7,6 +7,8 @@ use serde_json::Value;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tutti_core::{Action, ClusterTime, Core, Event, Params, default_classes};
+use tutti_journal::Journal;
 
 fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
@@ -158,22 +160,25 @@ fn each_job_that_was_accepted_runs_once_however_often_the_controller_is_killed()
 #[test]
 fn a_journal_taken_under_load_replays_as_it_was() {
     let instance = Instance::new().up();
-    let jobs: Vec<u64> = (0..30)
+    // So many that states are compared, too: one is written every thousand entries.
+    let jobs: Vec<u64> = (0..280)
         .map(|number| {
-            if number == 15 {
+            if number == 140 {
                 kill_daemon(&instance, "controller");
             }
             instance.submit(&["-n", "2", "-o", "/dev/null", "true"])
         })
         .collect();
     instance.tutti(&["params", "quantum=30ms"]).expect(0);
-    for job in jobs {
-        instance.tutti(&["wait", &job.to_string()]).expect(0);
-    }
+    let jobs: Vec<String> = jobs.iter().map(u64::to_string).collect();
+    let wait = [&["wait"], &jobs.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat();
+    instance.tutti(&wait).expect(0);
     let report = instance.tutti(&["replay", "--json"]).expect(0).json();
-    assert!(report["agrees"] == true && report["entries"].as_u64() > Some(100), "{report}");
+    assert!(report["agrees"] == true && report["states_compared"].as_u64() > Some(0), "{report}");
     let copy = instance.work.join("copy.db");
     let list = instance.tutti(&["replay", "--until", "20", "--list"]).expect(0).text();
+    assert!(list.contains("20 entries from 1 on") && list.contains("\n20 at "), "{list}");
+    assert!(!list.contains("\n21 at "), "{list}");
     for said in [": request 1: user 0, production, 2 tasks", "job 1 starts; control=freeze"] {
         assert!(list.contains(said), "{said}: {list}");
     }
@@ -186,6 +191,24 @@ fn a_journal_taken_under_load_replays_as_it_was() {
     }
     instance.tutti(&["replay", "nowhere"]).expect(1).says("there is no such file");
     instance.tutti(&["replay", "/"]).expect(1).says("it is a directory");
+}
+
+#[test]
+fn a_journal_of_a_release_that_decided_otherwise_is_told_by_its_replay() {
+    let instance = Instance::new();
+    let path = instance.work.join("other.db");
+    let mut core = Core::new(Params::default(), default_classes());
+    let (mut journal, _) = Journal::open(&path, || core.clone()).unwrap();
+    for (at, actions) in [(1, vec![]), (2, vec![Action::WakeAt { at: ClusterTime(3) }])] {
+        core.apply(ClusterTime(at), &Event::Tick, &mut Vec::new());
+        journal.note(ClusterTime(at), &Event::Tick, &actions, &core);
+    }
+    journal.store(&core);
+    let said = instance.tutti(&["replay", "other.db"]).expect(1).text();
+    assert!(said.contains("differs: the actions at entry 2"), "{said}");
+    let report = instance.tutti(&["replay", "--json", "other.db"]).expect(1).json();
+    assert!(report["agrees"] == false && report["differs_at"] == 2, "{report}");
+    instance.tutti(&["replay", "--until", "1", "other.db"]).expect(0);
 }
 
 #[test]
