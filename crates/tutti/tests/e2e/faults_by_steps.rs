@@ -1,9 +1,10 @@
 //! One table: every step of a job's life, every part, every fault; and whether the promises held.
 //!
-//! Each cell has an instance of its own with a job of two tasks. The fault comes while the job is at that
-//! step; then it is looked at from outside: each task ran at most once; the job ended as its tasks said, with
-//! all of its output, or it is reported otherwise, with the code of the reason, where the part that was hit may
-//! cost it; and nothing of it is left (see [`Instance`]).
+//! Each cell has an instance of its own with a job of two tasks, and short jobs that are handed in one after the
+//! other. The fault comes while the job is at that step; then it is looked at from outside: each task ran at most
+//! once; the job ended as its tasks said, with all of its output, or it is reported otherwise, with the code of the
+//! reason, where the part that was hit may cost it; each short job that was accepted ran once; and nothing of all
+//! that is left (see [`Instance`]).
 //!
 //! `TUTTI_FAULTS=all cargo test -p tutti --test e2e faults_by_steps -- --nocapture` goes through all of
 //! it in some minutes and prints the table. Without the variable some cells are tried.
@@ -12,6 +13,7 @@ use crate::harness::{Done, Instance, Running, eventually, player, status_of, wit
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,21 @@ const CODE: i32 = 5;
 
 /// How long a part stands still.
 const STANDS: Duration = Duration::from_millis(150);
+
+/// How many short jobs have been accepted when the fault comes, and how many are tried after it.
+const SHORT_BEFORE: usize = 3;
+const SHORT_AFTER: usize = 3;
+
+/// Whether it takes the instance down: a supervisor that is told to end does so.
+fn ends_instance(part: Part, fault: Fault) -> bool {
+    (part, fault) == (Supervisor, Restart)
+}
+
+/// One that leaves a mark when it runs.
+struct ShortJob {
+    number: u64,
+    mark: String,
+}
 
 /// What may become of the job, by exit code, beside what its tasks return.
 fn may_end_with(step: Step, part: Part, fault: Fault) -> &'static [i32] {
@@ -247,8 +264,77 @@ impl Scene {
         }
     }
 
+    /// The fault, while short jobs are handed in: which were accepted.
+    fn strike_under_load(
+        &self,
+        step: Step,
+        part: Part,
+        fault: Fault,
+        process: i32,
+    ) -> Vec<ShortJob> {
+        if ends_instance(part, fault) {
+            // Whoever handed in one after that would start another.
+            let jobs = (0..SHORT_BEFORE).filter_map(|_| self.hand_in_short()).collect();
+            self.strike(process, fault);
+            return jobs;
+        }
+        let (struck, accepted) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            let load = scope.spawn(|| {
+                let mut jobs = Vec::new();
+                // Some before it, and some after it.
+                let mut left = SHORT_AFTER;
+                while left > 0 {
+                    left -= usize::from(struck.load(Ordering::SeqCst));
+                    let Some(job) = self.hand_in_short() else { continue };
+                    jobs.push(job);
+                    accepted.store(jobs.len(), Ordering::SeqCst);
+                }
+                jobs
+            });
+            // Elsewhere the step would be over by then.
+            if !matches!(step, Step::Starting | Step::Launched | Step::Clearing | Step::Output) {
+                eventually("short jobs", || {
+                    (accepted.load(Ordering::SeqCst) >= SHORT_BEFORE).then_some(())
+                });
+            }
+            self.strike(process, fault);
+            struck.store(true, Ordering::SeqCst);
+            load.join().unwrap()
+        })
+    }
+
+    fn hand_in_short(&self) -> Option<ShortJob> {
+        static SHORT_JOBS: AtomicUsize = AtomicUsize::new(0);
+        let mark = format!("short-{}", SHORT_JOBS.fetch_add(1, Ordering::SeqCst));
+        let line = format!("echo >> {mark}");
+        let done =
+            self.instance.tutti(&["submit", "--parsable", "-o", "/dev/null", "sh", "-c", &line]);
+        let number = done.text().trim().parse().ok()?;
+        (done.code == 0).then_some(ShortJob { number, mark })
+    }
+
+    /// Each that was accepted ran once, or was lost with the keeper that had it, and that is told.
+    fn check_short(&self, jobs: &[ShortJob], part: Part, fault: Fault) {
+        if ends_instance(part, fault) {
+            return;
+        }
+        for job in jobs {
+            let number = job.number.to_string();
+            let code = within(Duration::from_secs(20), "the end of a short job", || {
+                let done = self.instance.tutti(&["wait", &number]);
+                // The controller is being started again.
+                (!done.err.contains("[T010]")).then_some(done.code)
+            });
+            let ran = std::fs::read_to_string(self.instance.work.join(&job.mark));
+            let ran = ran.unwrap_or_default().lines().count();
+            let is_lost = part == Keeper && fault != Stop && code != 0 && ran <= 1;
+            assert!((code, ran) == (0, 1) || is_lost, "a short job: exit {code}, ran {ran} times");
+        }
+    }
+
     /// Lets the job come to its end, which must be its own, or one that the fault may cost.
-    fn end(mut self, step: Step, part: Part, fault: Fault) -> &'static str {
+    fn end(mut self, short: &[ShortJob], (step, part, fault): (Step, Part, Fault)) -> &'static str {
         let others = may_end_with(step, part, fault);
         let job = self.job().to_string();
         if step == Step::Suspended {
@@ -267,10 +353,11 @@ impl Scene {
         if own {
             self.check_output(output);
         }
+        self.check_short(short, part, fault);
         within(Duration::from_secs(20), "the end of its processes", || {
             self.instance.nappers().is_empty().then_some(())
         });
-        if part == Supervisor && fault == Restart {
+        if ends_instance(part, fault) {
             within(Duration::from_secs(20), "the end of the instance", || {
                 (!self.instance.dir.exists()).then_some(())
             });
@@ -337,8 +424,8 @@ fn cell(step: Step, part: Part, fault: Fault) -> Result<&'static str, String> {
         let scene = Scene::at(step);
         let Some(process) = scene.process_of(part) else { return "-" };
         scene.come_to(step);
-        scene.strike(process, fault);
-        scene.end(step, part, fault)
+        let short = scene.strike_under_load(step, part, fault, process);
+        scene.end(&short, (step, part, fault))
     }));
     lived.map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
