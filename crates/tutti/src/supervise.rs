@@ -30,6 +30,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tutti_linux::proc::ancestors;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 
@@ -261,6 +262,7 @@ struct Supervisor<'a> {
 
 impl<'a> Supervisor<'a> {
     fn start(instance: &'a Instance, lock: Flock<File>, log: Option<File>) -> anyhow::Result<Self> {
+        refuse_beside_one_without_directory(instance)?;
         let mut supervisor = Self::over(instance, lock, log)?;
         let roles: &[&str] = if is_member(instance)? { &ROLES_OF_MEMBER } else { &ROLES };
         for &role in roles {
@@ -501,6 +503,24 @@ impl Drop for Supervisor<'_> {
             }
         }
     }
+}
+
+/// A second one would end the jobs of the first, whose groups have the same names.
+fn refuse_beside_one_without_directory(instance: &Instance) -> anyhow::Result<()> {
+    let daemons = found::without_directory(instance);
+    let Some(first) = daemons.first() else { return Ok(()) };
+    if let Ok(Some(directory)) = instance.open() {
+        directory.remove(&instance.log_file());
+        directory.remove(&instance.lock_file());
+        let _ = std::fs::remove_dir(instance.directory());
+    }
+    let supervisor = ancestors(*first).first().copied().unwrap_or(*first);
+    let directory = instance.directory().display();
+    let reason = format!(
+        "the directory {directory} was removed while its instance runs, which nobody can reach now. Its jobs go on: \
+         when they have ended, or to end them, end it with `kill {supervisor}`, and try again"
+    );
+    Err(coded(Code::NotStarted, reason))
 }
 
 /// Clears away what a supervisor that was killed has left, also what was queued in an instance of a

@@ -1,14 +1,20 @@
-//! What a supervisor that was killed has left: daemons that live on.
+//! What a supervisor that was killed has left: daemons that live on. And daemons whose directory was removed.
 //!
 //! The keeper holds the tasks, so it stays as it is. Controller and agent are made to be killed, and learn what
 //! they must know from the journal and from the keeper: they begin anew, as children of the supervisor that
 //! comes after.
 
+use super::ROLES;
 use super::process::Process;
 use crate::instance::Instance;
 use crate::sole;
 use crate::trusted;
+use nix::unistd::geteuid;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use tutti_linux::peer::{peer_credentials, peer_lives, peer_process};
+use tutti_linux::proc;
 
 /// The keeper, if it lives.
 pub(super) fn keeper(instance: &Instance) -> Option<Process> {
@@ -39,4 +45,34 @@ pub(super) fn end(instance: &Instance, role: &str) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The daemons of an instance that lives on though its directory, where the others would be found, was removed.
+pub(super) fn without_directory(instance: &Instance) -> Vec<i32> {
+    // Where one has noted itself, the directory is the one that they know.
+    if ROLES.iter().any(|role| instance.role_file(role).exists()) {
+        return Vec::new();
+    }
+    let uid = geteuid().as_raw();
+    let is_daemon = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).skip(1).collect();
+        let [role, b"--directory", directory, ..] = words[..] else { return false };
+        ROLES.iter().any(|known| known.as_bytes() == role)
+            && directory == instance.directory().as_os_str().as_bytes()
+            && proc::user_ids(*pid).is_ok_and(|[_, effective, ..]| effective == uid)
+            && sees_the_same_files(*pid)
+    };
+    proc::all().into_iter().filter(is_daemon).collect()
+}
+
+/// Whether a path means the same to it as to us.
+fn sees_the_same_files(pid: i32) -> bool {
+    let seen_by = |pid: &str| {
+        let mounts = fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()?;
+        let root = fs::metadata(format!("/proc/{pid}/root")).ok()?;
+        Some((mounts, root.dev(), root.ino()))
+    };
+    let ours = seen_by("self");
+    ours.is_some() && seen_by(&pid.to_string()) == ours
 }

@@ -1,11 +1,12 @@
 //! The file system under the journal: full, read-only, lost; and the journal as a loss of power leaves it.
 
-use crate::harness::{Instance, eventually, processes, within};
+use crate::harness::{Instance, eventually, processes, status_of, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,6 +118,26 @@ fn a_journal_that_is_lost_is_noticed_and_jobs_that_run_go_on() {
     });
 }
 
+#[test]
+fn an_instance_whose_directory_is_lost_goes_on_and_no_other_begins_beside_it() {
+    let instance = Instance::new().up();
+    let line = "echo up; while [ ! -e go ]; do sleep 0.01; done; exit 6";
+    let job = instance.start(&["run", "-n", "2", "sh", "-c", line]);
+    job.wait_for("up\nup\n");
+    let supervisor: i32 = status_of(instance.daemon("keeper"), "PPid").unwrap().parse().unwrap();
+    fs::remove_dir_all(&instance.dir).unwrap();
+    let told = format!("kill {supervisor}");
+    for verb in [&["run", "true"][..], &["submit", "true"], &["up"]] {
+        let done = instance.tutti(verb);
+        assert_ne!(done.code, 0);
+        done.says("was removed while its instance runs").says(&told).says("[T014]");
+    }
+    fs::write(instance.work.join("go"), "").unwrap();
+    job.wait().expect(6);
+    kill(Pid::from_raw(supervisor), Signal::SIGTERM).unwrap();
+    eventually("another", || (instance.tutti(&["run", "true"]).code == 0).then_some(()));
+}
+
 /// Its controller is started again and again: whoever asks hears why, and whoever has enough of it gets rid of it.
 #[test]
 fn an_instance_whose_journal_is_damaged_says_so_and_can_be_taken_down() {
@@ -128,6 +149,9 @@ fn an_instance_whose_journal_is_damaged_says_so_and_can_be_taken_down() {
     }
     fs::write(instance.dir.join("journal.db"), "somebody's thesis".repeat(400)).unwrap();
     kill(Pid::from_raw(instance.daemon("controller")), Signal::SIGKILL).unwrap();
+    // Before that it would be told that the one it has asked went away.
+    let socket = instance.dir.join("controller.sock");
+    eventually("silence", || UnixStream::connect(&socket).is_err().then_some(()));
     let done = instance.tutti(&["ps"]).expect(1).says("can't begin").says("[T051]");
     assert!(!done.err.contains("nobody starts"), "{}", done.err);
     let down = instance.tutti(&["down"]).expect(0).text();
