@@ -25,7 +25,11 @@ impl Mount {
     }
 
     fn make_read_only(&self) {
-        let remount = Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status();
+        self.remount("remount,ro");
+    }
+
+    fn remount(&self, how: &str) {
+        let remount = Command::new("mount").args(["-o", how]).arg(&self.0).status();
         assert!(remount.unwrap().success());
     }
 }
@@ -94,6 +98,35 @@ fn an_instance_does_not_start_on_a_read_only_file_system() {
     mount.make_read_only();
     instance.tutti(&["up"]).expect(1).says("ead-only file system").says("[T0");
     instance.tutti(&["run", "true"]).expect(125).says("ead-only file system").says("[T0");
+    drop(mount);
+}
+
+#[test]
+fn where_the_journal_can_not_be_written_any_more_jobs_run_on_until_it_can() {
+    let instance = Instance::of_the_system();
+    let cluster = instance.dir.file_name().unwrap();
+    let mount = Mount::tmpfs(&Path::new("/var/lib").join(cluster), "size=20m,mode=755");
+    let instance = instance.up();
+    let line = "echo up; while [ ! -e go ]; do sleep 0.01; done; exit 6";
+    let job = instance.start(&["run", "-n", "2", "sh", "-c", line]);
+    job.wait_for("up\nup\n");
+    // A file system can't be made read-only while somebody has a file open to write.
+    let controller = instance.daemon("controller");
+    let supervisor: i32 = status_of(controller, "PPid").unwrap().parse().unwrap();
+    kill(Pid::from_raw(supervisor), Signal::SIGSTOP).unwrap();
+    kill(Pid::from_raw(controller), Signal::SIGKILL).unwrap();
+    eventually("its end", || status_of(controller, "State")?.starts_with('Z').then_some(()));
+    mount.make_read_only();
+    kill(Pid::from_raw(supervisor), Signal::SIGCONT).unwrap();
+    within(Duration::from_secs(30), "word of why", || {
+        let done = instance.tutti(&["ps"]);
+        done.err.contains("can't begin").then(|| done.expect(1).says("[T050]"))
+    });
+    fs::write(instance.work.join("go"), "").unwrap();
+    mount.remount("remount,rw");
+    job.wait().expect(6);
+    instance.tutti(&["run", "true"]).expect(0);
+    instance.tutti(&["down"]).expect(0);
     drop(mount);
 }
 
