@@ -28,6 +28,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_linux::proc::ancestors;
@@ -142,6 +143,7 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
         print("running\n")?;
         return Ok(Exit::OK);
     };
+    keep_former_logs(instance);
     let log = OpenOptions::new().create(true).append(true).open(instance.log_file())?;
     nix::unistd::setsid().context("cannot leave the session")?;
     let begins = log.metadata().map_or(0, |log| log.len());
@@ -160,6 +162,24 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     nix::unistd::dup2_stdout(&null)?;
     nix::unistd::dup2_stderr(&log)?;
     supervisor.serve()
+}
+
+/// How many logs of earlier starts are kept.
+const LOGS_KEPT: u32 = 3;
+
+fn former_log(instance: &Instance, number: u32) -> PathBuf {
+    instance.log_file().with_extension(number.to_string())
+}
+
+/// Each start has a log of its own: `log.1` is that of the one before, and so on.
+fn keep_former_logs(instance: &Instance) {
+    if std::fs::metadata(instance.log_file()).map_or(0, |log| log.len()) == 0 {
+        return;
+    }
+    for number in (1..LOGS_KEPT).rev() {
+        let _ = std::fs::rename(former_log(instance, number), former_log(instance, number + 1));
+    }
+    let _ = std::fs::rename(instance.log_file(), former_log(instance, 1));
 }
 
 /// What the daemons have said since the log had this length, in bytes.
@@ -537,7 +557,7 @@ pub(crate) fn clean_up_for_dead(instance: &Instance) {
     }
 }
 
-/// Nothing stays but the log of a system instance, if there is something in it.
+/// Nothing stays but the logs of a system instance, if there is something in them.
 fn clean_up(instance: &Instance) {
     if let Ok(hierarchy) = tutti_linux::cgroup::Hierarchy::find(&instance.cgroup_name()) {
         let _ = hierarchy.remove();
@@ -557,6 +577,9 @@ fn clean_up(instance: &Instance) {
     }
     directory.remove_directory(&instance.spool());
     let log = instance.log_file();
+    if instance.private {
+        (1..=LOGS_KEPT).for_each(|number| directory.remove(&former_log(instance, number)));
+    }
     if instance.private || std::fs::metadata(&log).is_ok_and(|log| log.len() == 0) {
         directory.remove(&log);
     }

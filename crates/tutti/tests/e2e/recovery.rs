@@ -194,6 +194,21 @@ fn a_journal_taken_under_load_replays_as_it_was() {
 }
 
 #[test]
+fn each_start_of_the_systems_instance_has_a_log_of_its_own() {
+    let instance = Instance::of_the_system();
+    let log = |name: &str| fs::read_to_string(instance.dir.join(name)).unwrap_or_default();
+    for _ in 0..5 {
+        instance.tutti(&["up"]).expect(0);
+        kill_daemon(&instance, "controller");
+        assert_eq!(log("log").matches("[T071]").count(), 1, "of this start alone: {}", log("log"));
+        instance.tutti(&["down"]).expect(0);
+    }
+    let kept = ["log", "log.1", "log.2", "log.3"].map(log);
+    assert!(kept.iter().all(|text| text.contains("starting it again")), "{kept:?}");
+    assert_eq!(log("log.4"), "", "not for ever");
+}
+
+#[test]
 fn a_journal_of_a_release_that_decided_otherwise_is_told_by_its_replay() {
     let instance = Instance::new();
     let path = instance.work.join("other.db");

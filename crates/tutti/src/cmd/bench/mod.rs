@@ -16,6 +16,7 @@ mod mpi;
 mod node;
 mod overhead;
 mod processes;
+mod restart;
 mod scratch;
 mod sim;
 mod stdio;
@@ -62,6 +63,8 @@ enum What {
     Idle,
     /// Submits that are on disk, a controller's return, replay
     Journal,
+    /// What running jobs notice of a controller that is killed
+    Restart,
     /// Knowing of every process that begins and ends
     Track,
     /// Simulations: time and memory, and how long one decision takes on a large machine
@@ -98,6 +101,7 @@ pub(crate) fn execute(args: BenchArgs) -> anyhow::Result<Exit> {
         Some(What::Stdio) => stdio::measure(&bench)?.show(args.json)?,
         Some(What::Idle) => idle::measure(&bench)?.show(args.json)?,
         Some(What::Journal) => figures::show(&journal::measure(&bench)?, args.json)?,
+        Some(What::Restart) => figures::show(&restart::measure(&bench)?, args.json)?,
         Some(What::Track) => track::measure(&bench)?.show(args.json)?,
         Some(What::Sim(what)) => figures::show(&sim::measure(&bench, &what)?, args.json)?,
         Some(What::Node) => node::execute(&bench, args.json)?,
@@ -130,6 +134,7 @@ fn all(bench: &Bench, json: bool) -> anyhow::Result<Exit> {
     take("idle", idle::measure(bench).map(|report| report.figures()));
     take("track", track::measure(bench).map(|report| report.figures()));
     take("journal", journal::measure(bench));
+    take("restart", restart::measure(bench));
     take("sim", sim::measure(bench, &sim::SimArgs::default()));
     figures::show(&figures, json)?;
     Ok(if failed { Exit::FAILED } else { Exit::OK })
