@@ -266,12 +266,12 @@ mod tests {
 
     #[test]
     fn a_ratio_is_that_of_the_rounds_and_not_of_the_medians() {
-        let one = Timing::new("one", &[10, 20, 30], &[10, 20, 30]);
-        let other = Timing::new("other", &[10, 10, 60], &[10, 20, 30]);
-        assert_eq!((one.median_us, other.median_us, other.least_us), (20, 10, 10));
-        assert_eq!(one.over(&other), Ratio { median: 1.0, half: [0.5, 2.0] });
-        assert!((other.ratio - 1.0).abs() < 1e-9, "{}", other.ratio);
-        assert!((over_twice(&[10, 40, 60], &[10, 10, 30]) - 1.0).abs() < 1e-9);
+        let one = Timing::new("one", &[40, 10, 20], &[40, 10, 20]);
+        let other = Timing::new("other", &[10, 20, 40], &[40, 10, 20]);
+        assert_eq!((one.median_us, other.median_us, other.least_us), (20, 20, 10));
+        assert_eq!(one.over(&other), Ratio { median: 0.5, half: [0.5, 4.0] });
+        assert!((other.ratio - 2.0).abs() < 1e-9, "{}", other.ratio);
+        assert!((over_twice(&[40, 10, 20], &[5, 10, 20]) - 0.5).abs() < 1e-9);
     }
 
     #[test]
