@@ -43,7 +43,7 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Option<Report>> {
     own.set("quantum", QUANTUM)?;
     let ranks = processors();
     let length = Duration::from_millis(if bench.quick { 500 } else { 2000 });
-    let work = Work::of_mpi(&own, &scratch, (mpi::GRAIN, &[]), length)?;
+    let work = Work::of_mpi(&own, &scratch, (mpi::GRAIN, &[]), ranks, length)?;
     let Some(work) = work else { return Ok(None) };
     let words: Vec<String> =
         work.argv().iter().map(|word| word.to_string_lossy().into_owned()).collect();
