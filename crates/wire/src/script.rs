@@ -194,7 +194,10 @@ fn directive_of(text: &[u8]) -> Option<(Dialect, &[u8])> {
 /// Splits as a shell does: `'...'` is literal, `"..."` has the escapes `\"`, `\\`, `\$` and
 /// `` \` ``, a backslash elsewhere takes the next character literally, a word that begins with `#`
 /// ends the line. `$` means nothing.
-fn split_words(text: &str) -> Result<Vec<String>, LineProblem> {
+///
+/// # Errors
+/// If a quote is not closed, or a backslash ends the line.
+pub fn split_words(text: &str) -> Result<Vec<String>, LineProblem> {
     let mut words = Vec::new();
     // `None` between words: '' is a word, nothing is not.
     let mut word: Option<String> = None;

@@ -1,6 +1,6 @@
-//! `tutti bench switch`: what it measures and what it refuses. How long anything takes is not tested.
+//! `tutti bench`: what it measures and what it refuses. How long anything takes is not tested.
 
-use crate::harness::{Instance, Running};
+use crate::harness::{Instance, PATIENCE, Running};
 use serde_json::Value;
 
 const QUICK: [&str; 6] = ["bench", "switch", "--quick", "--method", "freeze", "--processes"];
@@ -44,4 +44,102 @@ fn more_busy_processes_than_the_machine_can_bear_are_refused() {
     instance.tutti(&hidden).expect(1).says("processes that are idle may be more");
     let none = [&QUICK[..], &["0"]].concat();
     instance.tutti(&none).expect(1).says("--processes: 1 to ");
+}
+
+/// Starts a benchmark that must succeed, and gives its JSON.
+fn measured(instance: &Instance, args: &[&str]) -> Value {
+    let args = [&["bench", "--quick", "--json"], args].concat();
+    instance.start(&args).wait_within(PATIENCE * 4).expect(0).json()
+}
+
+/// The value that each row of a table has under this name.
+fn column<'a>(table: &'a Value, name: &str) -> Vec<&'a Value> {
+    table.as_array().unwrap().iter().map(|row| &row[name]).collect()
+}
+
+#[test]
+fn launches_are_measured_in_rounds_beside_plain_ones_and_hydras() {
+    let report = measured(&Instance::new(), &["launch"]);
+    for (what, contenders, rounds) in [
+        ("one", &["plain fork, exec, wait", "tutti run", "mpiexec.hydra"][..], 5),
+        ("eight", &["plain fork, exec, wait", "tutti run", "mpiexec.hydra"], 5),
+        ("init", &["tutti run", "mpiexec.hydra"], 15),
+    ] {
+        assert_eq!(column(&report[what], "what"), contenders, "{what}");
+        for times in column(&report[what], "rounds_us") {
+            let times = times.as_array().unwrap();
+            assert!(times.len() == rounds && times.iter().all(|time| time.as_u64() > Some(0)));
+        }
+    }
+    for rate in ["run_per_s", "submit_per_s"] {
+        assert!(report[rate].as_f64() > Some(0.0), "{rate}: {report}");
+    }
+}
+
+#[test]
+fn output_is_measured_plain_and_labelled_beside_hydras() {
+    let report = measured(&Instance::new(), &["stdio"]);
+    let plain = ["tutti run", "mpiexec.hydra", "no starter, lines mixed"];
+    assert_eq!(column(&report["plain"], "what"), plain);
+    assert_eq!(column(&report["labelled"], "what"), plain[..2]);
+    for what in ["plain", "labelled"] {
+        let rates = column(&report[what], "mb_per_s");
+        assert!(rates.iter().all(|rate| rate.as_u64() > Some(0)), "{report}");
+    }
+}
+
+#[test]
+fn an_idle_instance_is_measured_daemon_by_daemon() {
+    let report = measured(&Instance::new(), &["idle"]);
+    let daemons = &report["daemons"];
+    assert_eq!(column(daemons, "name"), ["supervisor", "controller", "agent", "keeper"]);
+    assert!(column(daemons, "rss_kb").iter().all(|size| size.as_u64() > Some(0)), "{report}");
+    assert!(column(daemons, "wakeups_per_s").iter().all(|rate| rate.is_f64()), "{report}");
+}
+
+#[test]
+fn turns_of_an_mpi_program_are_measured_at_levels() {
+    let levels = ["--part", "levels", "--levels", "1,2"];
+    let args = [&["overhead", "--program", "ring", "--turns", "100ms"], &levels[..]].concat();
+    let report = measured(&Instance::new(), &args);
+    assert_eq!(column(&report["levels"], "program"), ["ring", "ring"]);
+    assert_eq!(column(&report["levels"], "level"), [1, 2]);
+    assert!(column(&report["levels"], "ratio").iter().all(|ratio| ratio.as_f64() > Some(0.0)));
+    assert_eq!(report["slices"].as_array().unwrap().len(), 0, "{report}");
+}
+
+#[test]
+fn turns_of_a_command_of_the_users_own_are_measured_in_slices_and_at_levels() {
+    let instance = Instance::new();
+    let tasks = std::thread::available_parallelism().unwrap().get() + 1;
+    let command = "sh -c 'echo \"$0, $TUTTI_SIZE\" >>runs' 'two words'";
+    let sizes = ["--tasks", &tasks.to_string(), "--slices", "10ms", "--levels", "2"];
+    let report = measured(&instance, &[&["overhead", "--program", command], &sizes[..]].concat());
+    assert_eq!(column(&report["slices"], "slice"), ["10ms"]);
+    assert_eq!(column(&report["levels"], "program"), [command, command]);
+    assert_eq!(column(&report["levels"], "level"), [1, 2]);
+    let runs = std::fs::read_to_string(instance.work.join("runs")).unwrap();
+    // Two one after the other, two in turns, two one after the other; one, two at once, one.
+    let expected = vec![format!("two words, {tasks}"); 10 * tasks];
+    assert_eq!(runs.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_command_of_which_one_run_fails_is_not_measured_and_that_is_said() {
+    let instance = Instance::new();
+    let overhead = ["bench", "--quick", "overhead", "--levels", "2", "--program"];
+    let with = |part: &str, script: &str| {
+        let command = format!("sh -c '{script}'");
+        instance.tutti(&[&overhead[..], &[&command, "--part", part]].concat()).expect(1)
+    };
+    // The others of a rank that has failed might wait for it for ever.
+    let for_ever = format!("[ $TUTTI_RANK = 0 ] && exit 3; sleep {}", instance.nap);
+    with("slices", &for_ever).says("2 at once").says("failed with exit code 3");
+    with("levels", &for_ever).says("1 at once").says("failed with exit code 3");
+    // One is right, and then one of two is wrong.
+    let second = "[ $TUTTI_RANK != 0 ] || mkdir once || exit 4";
+    with("levels", second).says("2 at once").says("failed with exit code 4");
+    let overhead = ["bench", "overhead", "--tasks", "0"];
+    instance.tutti(&overhead).expect(1).says("would run beside each other");
+    instance.tutti(&["bench", "overhead", "--program", "x 'y"]).expect(1).says("unclosed quote");
 }

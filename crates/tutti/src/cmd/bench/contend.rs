@@ -134,6 +134,53 @@ pub(super) struct Timing {
     pub(super) ratio: f64,
     /// Between these is the ratio of half of the rounds.
     pub(super) ratio_half: [f64; 2],
+    /// Round by round, in microseconds.
+    rounds_us: Vec<u64>,
+}
+
+/// What one contender took over what another did in the same round, so that a round in which the
+/// machine was slow for both does not count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ratio {
+    /// The median of the rounds.
+    pub(super) median: f64,
+    /// Between these are half of the rounds.
+    pub(super) half: [f64; 2],
+}
+
+impl Timing {
+    fn new(what: &str, rounds_us: &[u64], first_us: &[u64]) -> Self {
+        let Ratio { median: ratio, half: ratio_half } = Ratio::of(rounds_us, first_us);
+        Self {
+            what: what.into(),
+            median_us: median(&mut rounds_us.to_vec()),
+            least_us: rounds_us.iter().copied().min().unwrap_or_default(),
+            ratio,
+            ratio_half,
+            rounds_us: rounds_us.to_vec(),
+        }
+    }
+
+    /// Against another contender of the same rounds.
+    pub(super) fn over(&self, other: &Self) -> Ratio {
+        Ratio::of(&self.rounds_us, &other.rounds_us)
+    }
+}
+
+impl Ratio {
+    fn of(one: &[u64], other: &[u64]) -> Self {
+        let mut ratios: Vec<f64> =
+            one.iter().zip(other).map(|(one, other)| ratio(*one, *other)).collect();
+        ratios.sort_by(f64::total_cmp);
+        let at = |percent| percentile(&ratios, percent);
+        Self { median: at(50), half: [at(25), at(75)] }
+    }
+}
+
+/// What two at once took over twice what one took in the same round: the median.
+pub(super) fn over_twice(two_us: &[u64], one_us: &[u64]) -> f64 {
+    let twice: Vec<u64> = one_us.iter().map(|one| 2 * one).collect();
+    Ratio::of(two_us, &twice).median
 }
 
 /// Runs the contenders in turns, `rounds` times each after one round that does not count.
@@ -150,20 +197,15 @@ pub(super) fn alternate(contenders: &[Contender], rounds: usize) -> anyhow::Resu
             }
         }
     }
-    let first = samples.first().cloned().unwrap_or_default();
-    let timings = contenders.iter().zip(&mut samples).map(|(contender, samples)| {
-        let mut ratios: Vec<f64> =
-            samples.iter().zip(&first).map(|(one, first)| ratio(*one, *first)).collect();
-        ratios.sort_by(f64::total_cmp);
-        Timing {
-            what: contender.name.clone(),
-            median_us: median(samples),
-            least_us: samples.first().copied().unwrap_or_default(),
-            ratio: percentile(&ratios, 50),
-            ratio_half: [percentile(&ratios, 25), percentile(&ratios, 75)],
-        }
-    });
-    Ok(timings.collect())
+    Ok(timings(contenders.iter().map(|contender| &contender.name[..]).zip(&samples)))
+}
+
+/// What contenders took, from their times of the same rounds.
+pub(super) fn timings<'a>(
+    contenders: impl Iterator<Item = (&'a str, &'a Vec<u64>)> + Clone,
+) -> Vec<Timing> {
+    let Some((_, first)) = contenders.clone().next() else { return Vec::new() };
+    contenders.map(|(what, rounds_us)| Timing::new(what, rounds_us, first)).collect()
 }
 
 /// Sorts the values and gives the one in the middle.
@@ -220,6 +262,16 @@ mod tests {
     fn numbers_for_people() {
         assert_eq!(ms(12_345), "12.34 ms");
         assert!((ratio(3, 2) - 1.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_the_rounds_and_not_of_the_medians() {
+        let one = Timing::new("one", &[40, 10, 20], &[40, 10, 20]);
+        let other = Timing::new("other", &[10, 20, 40], &[40, 10, 20]);
+        assert_eq!((one.median_us, other.median_us, other.least_us), (20, 20, 10));
+        assert_eq!(one.over(&other), Ratio { median: 0.5, half: [0.5, 4.0] });
+        assert!((other.ratio - 2.0).abs() < 1e-9, "{}", other.ratio);
+        assert!((over_twice(&[40, 10, 20], &[5, 10, 20]) - 0.5).abs() < 1e-9);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! By the freezer nobody uses the processors while the job whose turn it is waits; by priority the other
 //! does.
 
-use super::contend::{median, micros, ms, ratio};
+use super::contend::{median, micros, ms, over_twice};
 use super::figures::Figure;
 use super::{Bench, options, processors, progress};
 use crate::cmd::own::OwnInstance;
@@ -63,8 +63,8 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Report> {
     }
     own.end()?;
     let rows = METHODS.into_iter().zip(&mut samples).map(|(method, [alone, both])| {
-        let (alone_us, both_us) = (median(alone), median(both));
-        Row { method, alone_us, both_us, ratio: ratio(both_us, 2 * alone_us) }
+        let ratio = over_twice(both, alone);
+        Row { method, alone_us: median(alone), both_us: median(both), ratio }
     });
     Ok(Report { rows: rows.collect() })
 }

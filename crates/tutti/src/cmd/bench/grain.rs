@@ -3,7 +3,9 @@
 //! In turns of 100 ms, against the same two started by hydra at once and left to the kernel, which knows
 //! nothing of jobs. What counts is what two take over twice what one takes, each by its own starter.
 
-use super::contend::{Contender, Expects, NOT_INSTALLED, find_program, median, micros, ms, ratio};
+use super::contend::{
+    Contender, Expects, NOT_INSTALLED, find_program, median, micros, ms, over_twice,
+};
 use super::figures::Figure;
 use super::mpi::{self, HYDRA};
 use super::scratch::Scratch;
@@ -39,10 +41,10 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Option<Report>> {
     let own = OwnInstance::start("bench")?;
     let scratch = Scratch::new("grain")?;
     own.set("quantum", QUANTUM)?;
-    let length = Duration::from_millis(if bench.quick { 500 } else { 2000 });
-    let work = Work::of_mpi(&own, &scratch, (mpi::GRAIN, &[]), length)?;
-    let Some(work) = work else { return Ok(None) };
     let ranks = processors();
+    let length = Duration::from_millis(if bench.quick { 500 } else { 2000 });
+    let work = Work::of_mpi(&own, &scratch, (mpi::GRAIN, &[]), ranks, length)?;
+    let Some(work) = work else { return Ok(None) };
     let words: Vec<String> =
         work.argv().iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let command = format!("{HYDRA} -n {ranks} '{}'", words.join("' '"));
@@ -60,16 +62,11 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Option<Report>> {
         }
     }
     own.end()?;
-    let [alone, turns, hydra_alone, left] = samples.each_mut().map(|samples| median(samples));
-    Ok(Some(Report {
-        ranks,
-        alone_us: alone,
-        turns_us: turns,
-        in_turns: ratio(turns, 2 * alone),
-        hydra_alone_us: hydra_alone,
-        left_us: left,
-        left_alone: ratio(left, 2 * hydra_alone),
-    }))
+    let [alone, turns, hydra_alone, left] = &samples;
+    let (in_turns, left_alone) = (over_twice(turns, alone), over_twice(left, hydra_alone));
+    let [alone_us, turns_us, hydra_alone_us, left_us] =
+        samples.each_mut().map(|samples| median(samples));
+    Ok(Some(Report { ranks, alone_us, turns_us, in_turns, hydra_alone_us, left_us, left_alone }))
 }
 
 /// For people, or for programs.

@@ -1,6 +1,8 @@
 //! `tutti bench launch`: how long it takes to start something and to see its end.
 
-use super::contend::{Contender, Expects, NOT_INSTALLED, Timing, alternate, find_program, ms};
+use super::contend::{
+    Contender, Expects, NOT_INSTALLED, Ratio, Timing, alternate, find_program, ms,
+};
 use super::figures::Figure;
 use super::mpi::{self, HYDRA};
 use super::scratch::Scratch;
@@ -145,6 +147,7 @@ impl Report {
             ("MEDIAN", Align::Right),
             ("LEAST", Align::Right),
             ("RATIO TO THE FIRST", Align::Right),
+            ("TO HYDRA", Align::Right),
         ]);
         let groups = [
             ("-n 1 hostname", &self.one),
@@ -152,16 +155,19 @@ impl Report {
             ("-n 4 MPI_Init, MPI_Finalize", &self.init),
         ];
         for (what, timings) in groups {
+            let hydra = find(timings, HYDRA);
             for timing in timings {
+                let to_hydra = hydra.map(|hydra| format!("{:.2}", timing.over(hydra).median));
                 table.row([
                     what.into(),
                     timing.what.clone(),
                     ms(timing.median_us),
                     ms(timing.least_us),
                     format!("{:.2}", timing.ratio),
+                    to_hydra.unwrap_or_default(),
                 ]);
             }
-            if timings.iter().all(|timing| timing.what != HYDRA) {
+            if hydra.is_none() {
                 table.row([what.into(), HYDRA.into(), NOT_INSTALLED.into()]);
             }
         }
@@ -194,15 +200,39 @@ fn rate(what: &str, per_s: f64, aim: f64) -> Figure {
     Figure::goal(what, measured, &format!("aim: {aim:.0} jobs/s"), per_s >= aim)
 }
 
+fn find<'a>(timings: &'a [Timing], name: &str) -> Option<&'a Timing> {
+    timings.iter().find(|timing| timing.what == name)
+}
+
 fn against_hydra(what: &str, timings: &[Timing], goal: &str, most: f64) -> Figure {
-    let find = |name: &str| timings.iter().find(|timing| timing.what == name);
-    let (Some(tutti), Some(hydra)) = (find(TUTTI), find(HYDRA)) else {
+    let (Some(tutti), Some(hydra)) = (find(timings, TUTTI), find(timings, HYDRA)) else {
         return Figure::missing(what, &format!("{HYDRA} is {NOT_INSTALLED}"), goal);
     };
-    let ratio = super::contend::ratio(tutti.median_us, hydra.median_us);
-    let plain = find(PLAIN)
+    let Ratio { median: ratio, half: [low, high] } = tutti.over(hydra);
+    let plain = find(timings, PLAIN)
         .map(|_| format!(", {:.2} x plain (hydra {:.2} x)", tutti.ratio, hydra.ratio))
         .unwrap_or_default();
-    let measured = format!("{}: {ratio:.2} x hydra{plain}", ms(tutti.median_us));
+    let measured = format!(
+        "{}: {ratio:.2} x hydra ({low:.2} to {high:.2} in half of the rounds){plain}",
+        ms(tutti.median_us)
+    );
     Figure::goal(what, measured, goal, ratio <= most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::bench::contend::timings;
+
+    #[test]
+    fn goals_against_hydra_are_ratios_of_the_same_round() {
+        let (ours, theirs) = (vec![8000, 2000, 4000], vec![2000, 4000, 8000]);
+        let rounds = [(PLAIN, vec![1000; 3]), (TUTTI, ours), (HYDRA, theirs)];
+        let timings = timings(rounds.iter().map(|(what, rounds)| (*what, rounds)));
+        let figure = against_hydra("it", &timings, "at most 0.7 x hydra", 0.7);
+        assert_eq!(figure.reached, Some(true), "{figure:?}");
+        let measured = "4.00 ms: 0.50 x hydra (0.50 to 4.00 in half of the rounds), 4.00 x plain \
+                        (hydra 4.00 x)";
+        assert_eq!(figure.measured, measured);
+    }
 }

@@ -1,4 +1,4 @@
-//! Jobs at once: the time of `k` jobs over `k` times the time of one, for MPI programs that want all
+//! Jobs at once: the time of `k` jobs over `k` times the time of one, for programs that want all
 //! processors, as in table 1 of the process-tracking paper.
 
 use super::contend::{NOT_INSTALLED, median, median_f64, micros, ms};
@@ -23,23 +23,30 @@ pub(super) struct Level {
     ratio: Option<f64>,
 }
 
+/// What is to be measured of each program.
+pub(super) struct Wanted<'a> {
+    /// How many jobs at once.
+    pub(super) levels: &'a [u32],
+    /// How often each level.
+    pub(super) repetitions: usize,
+}
+
 /// In turns of this length they may take so much longer than one after the other.
 const TURNS_OF_GOAL: &str = "1s";
 const RATIO_MAX: f64 = 1.01;
 
-pub(super) fn measure(
+/// The MPI programs, or the one that is named.
+pub(super) fn of_mpi(
     own: &OwnInstance,
     scratch: &Scratch,
-    (levels, turns): (&[u32], &str),
-    length: Duration,
-    repetitions: usize,
+    only: Option<&str>,
+    (tasks, length): (u32, Duration),
+    wanted: &Wanted<'_>,
 ) -> anyhow::Result<Vec<Level>> {
-    own.set("quantum", turns)?;
     let mut table = Vec::new();
-    for name in work::mpi_names() {
-        progress(&format!("overhead: levels, {name}"));
-        match Work::mpi(own, scratch, name, length)? {
-            Some(work) => table.extend(program(own, &work, levels, repetitions)?),
+    for name in work::mpi_names().filter(|&name| only.is_none_or(|only| only == name)) {
+        match Work::mpi(own, scratch, name, tasks, length)? {
+            Some(work) => table.extend(of(own, &work, wanted)?),
             None => {
                 table.push(Level { program: name.into(), level: 1, median_us: None, ratio: None })
             }
@@ -49,19 +56,19 @@ pub(super) fn measure(
 }
 
 /// Level 1 comes between all others, so that a machine that slowly gets faster or slower does not count.
-fn program(
+pub(super) fn of(
     own: &OwnInstance,
     work: &Work,
-    levels: &[u32],
-    repetitions: usize,
+    wanted: &Wanted<'_>,
 ) -> anyhow::Result<Vec<Level>> {
-    let mut several: Vec<u32> = levels.iter().copied().filter(|&level| level > 1).collect();
+    progress(&format!("overhead: levels, {}", work.name));
+    let mut several: Vec<u32> = wanted.levels.iter().copied().filter(|&level| level > 1).collect();
     several.sort_unstable();
     several.dedup();
     let mut alone = vec![work.together(own, 1)?];
     let mut times = vec![Vec::new(); several.len()];
     let mut ratios = vec![Vec::new(); several.len()];
-    for _ in 0..repetitions {
+    for _ in 0..wanted.repetitions {
         for (place, &level) in several.iter().enumerate() {
             let before = alone.last().copied().unwrap_or_default();
             let together = work.together(own, level)?;
@@ -92,7 +99,7 @@ fn rounded(ratio: f64) -> f64 {
 }
 
 /// For people.
-pub(super) fn text(levels: &[Level], turns: &str) -> String {
+pub(super) fn text(levels: &[Level], tasks: u32, turns: &str) -> String {
     let mut table = Table::new(&[
         ("PROGRAM", Align::Left),
         ("JOBS AT ONCE", Align::Right),
@@ -110,7 +117,7 @@ pub(super) fn text(levels: &[Level], turns: &str) -> String {
             _ => table.row([line.program.clone(), String::new(), NOT_INSTALLED.into()]),
         }
     }
-    format!("MPI programs on all processors, in turns of {turns}\n\n{}", table.render())
+    format!("K jobs of {tasks} tasks in turns of {turns}, over K times one\n\n{}", table.render())
 }
 
 /// One line a program for the table of figures.

@@ -4,24 +4,29 @@
 //! other. By number of jobs: `k` of a kind at once, against `k` times one alone, as in table 1 of the
 //! process-tracking paper.
 
-use super::contend::{median_f64, micros, ms};
+use super::contend::{NOT_INSTALLED, median_f64, micros, ms};
 use super::figures::Figure;
-use super::levels::{self, Level};
+use super::levels::{self, Level, Wanted};
 use super::scratch::Scratch;
 use super::work::{self, Work};
-use super::{Bench, progress};
+use super::{Bench, processors, progress};
 use crate::cmd::own::OwnInstance;
 use crate::output::{Align, Table, print, print_json};
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::time::Duration;
 
 #[derive(Args, Debug)]
 pub(super) struct OverheadArgs {
-    /// What takes turns in slices: spin, an MPI program (ring, alltoall, solver), or a path
-    #[arg(long, value_name = "PROGRAM", default_value = work::SPIN)]
+    /// What is measured: ring, alltoall, solver, or a command in quotes with its arguments, of which no
+    /// run may end with another exit code than 0 [default: spin in slices, the three at levels]
+    #[arg(long, value_name = "PROGRAM", default_value = work::SPIN, hide_default_value = true)]
     program: String,
+
+    /// Tasks of each job, no fewer than there are processors [default: one for each]
+    #[arg(long, value_name = "N")]
+    tasks: Option<u32>,
 
     /// How many jobs at once
     #[arg(long, value_name = "K,...", value_delimiter = ',', default_values_t = LEVELS)]
@@ -52,6 +57,7 @@ impl Default for OverheadArgs {
     fn default() -> Self {
         Self {
             program: work::SPIN.into(),
+            tasks: None,
             levels: LEVELS.to_vec(),
             slices: SLICES.map(Into::into).to_vec(),
             part: Part::Both,
@@ -72,6 +78,8 @@ enum Part {
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     program: String,
+    /// Tasks of each job.
+    tasks: u32,
     /// One job alone, about.
     alone_us: u64,
     repetitions: usize,
@@ -96,11 +104,23 @@ struct Slice {
 pub(super) fn measure(bench: &Bench, args: &OverheadArgs) -> anyhow::Result<Report> {
     let most = args.levels.iter().copied().max().unwrap_or(1);
     ensure!(args.levels.iter().all(|&level| level > 0), "a level is 1 or more");
+    let tasks = args.tasks.unwrap_or_else(processors);
+    ensure!(
+        tasks >= processors(),
+        "--tasks: {} or more; jobs that leave processors free would run beside each other",
+        processors()
+    );
+    let is_mpi = work::mpi_names().any(|name| name == args.program);
+    let command = match is_mpi || args.program == work::SPIN {
+        true => None,
+        false => Some(Work::command(&args.program, tasks)?),
+    };
     let own = OwnInstance::start("bench")?;
     let scratch = Scratch::new("overhead")?;
     let repetitions = args.repetitions.unwrap_or(if bench.quick { 1 } else { 7 }).max(1);
     let mut report = Report {
         program: args.program.clone(),
+        tasks,
         alone_us: 0,
         repetitions,
         noise_percent: 0.0,
@@ -110,28 +130,28 @@ pub(super) fn measure(bench: &Bench, args: &OverheadArgs) -> anyhow::Result<Repo
     };
     if args.part != Part::Levels {
         let length = Duration::from_millis(if bench.quick { 1000 } else { 2500 });
-        let work = match args.program.as_str() {
-            work::SPIN => Some(Work::spin(length)?),
-            name if work::mpi_names().any(|one| one == name) => {
-                Work::mpi(&own, &scratch, name, length)?
-            }
-            path => Some(Work::program(path)?),
-        };
-        let Some(work) = work else {
-            anyhow::bail!(
-                "{} needs MPICH, which is {}",
-                args.program,
-                super::contend::NOT_INSTALLED
-            )
+        let work = match &command {
+            Some(work) => work.clone(),
+            None if is_mpi => Work::mpi(&own, &scratch, &args.program, tasks, length)?
+                .with_context(|| {
+                    format!("{} needs MPICH, which is {NOT_INSTALLED}", args.program)
+                })?,
+            None => Work::spin(tasks, length)?,
         };
         slices(&own, &work, &args.slices, &mut report)?;
     }
     if args.part != Part::Slices {
         own.set("rows", &most.max(2).to_string())?;
+        own.set("quantum", &args.turns)?;
         let length = Duration::from_millis(if bench.quick { 1000 } else { 2000 });
-        let repetitions = repetitions.div_ceil(2);
-        let wanted = (&args.levels[..], &args.turns[..]);
-        report.levels = levels::measure(&own, &scratch, wanted, length, repetitions)?;
+        let wanted = Wanted { levels: &args.levels, repetitions: repetitions.div_ceil(2) };
+        report.levels = match &command {
+            Some(work) => levels::of(&own, work, &wanted)?,
+            None => {
+                let only = is_mpi.then_some(&args.program[..]);
+                levels::of_mpi(&own, &scratch, only, (tasks, length), &wanted)?
+            }
+        };
     }
     own.end()?;
     Ok(report)
@@ -207,7 +227,7 @@ impl Report {
         }
         if !self.levels.is_empty() {
             print(if self.slices.is_empty() { "" } else { "\n" })?;
-            print(&levels::text(&self.levels, &self.turns))?;
+            print(&levels::text(&self.levels, self.tasks, &self.turns))?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Programs with an amount of work that can be set, and how much of it takes how long.
 
 use super::mpi::{self, Program};
+use super::options;
 use super::scratch::Scratch;
-use super::{options, processors};
 use crate::cmd::own::OwnInstance;
 use crate::cmd::work::rounds_for;
 use crate::front::JobOptions;
@@ -10,13 +10,15 @@ use anyhow::{Context, ensure};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tutti_wire::script::split_words;
 
-/// A job that uses all processors, one task on each, for some time.
+/// A job that uses all processors for some time.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     /// What tables call it.
     pub(super) name: String,
     argv: Vec<OsString>,
+    tasks: u32,
 }
 
 /// What may be asked for by name.
@@ -28,10 +30,10 @@ const MPI: [(Program, &[&str]); 3] =
 
 impl Work {
     /// Tasks that need nobody and use their processors alone.
-    pub(super) fn spin(length: Duration) -> anyhow::Result<Self> {
+    pub(super) fn spin(tasks: u32, length: Duration) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?.into_os_string();
         let rounds = rounds_for(length).to_string();
-        Ok(Self { name: SPIN.into(), argv: vec![program, "work".into(), rounds.into()] })
+        Ok(Self { name: SPIN.into(), argv: vec![program, "work".into(), rounds.into()], tasks })
     }
 
     /// One of the MPI programs; nothing where MPICH is not installed.
@@ -39,12 +41,13 @@ impl Work {
         own: &OwnInstance,
         scratch: &Scratch,
         name: &str,
+        tasks: u32,
         length: Duration,
     ) -> anyhow::Result<Option<Self>> {
         let Some(program) = MPI.into_iter().find(|(program, _)| program.name == name) else {
             anyhow::bail!("there is no program {name}");
         };
-        Self::of_mpi(own, scratch, program, length)
+        Self::of_mpi(own, scratch, program, tasks, length)
     }
 
     /// An MPI program with its arguments before the number of rounds; nothing where MPICH is not
@@ -53,12 +56,13 @@ impl Work {
         own: &OwnInstance,
         scratch: &Scratch,
         (program, arguments): (Program, &[&str]),
+        tasks: u32,
         length: Duration,
     ) -> anyhow::Result<Option<Self>> {
         let Some(path) = program.compile(scratch)? else { return Ok(None) };
         let mut argv = vec![path.into_os_string()];
         argv.extend(arguments.iter().map(OsString::from));
-        Ok(Some(Self { name: program.name.into(), argv }.sized(own, length)?))
+        Ok(Some(Self { name: program.name.into(), argv, tasks }.sized(own, length)?))
     }
 
     /// The command of each task.
@@ -66,14 +70,16 @@ impl Work {
         &self.argv
     }
 
-    /// A program of the user's own, as long as it is.
-    pub(super) fn program(path: &str) -> anyhow::Result<Self> {
+    /// A program of the user's own with its arguments, as long as it takes.
+    pub(super) fn command(line: &str, tasks: u32) -> anyhow::Result<Self> {
+        let words = split_words(line).with_context(|| format!("cannot understand '{line}'"))?;
+        let mut argv: Vec<OsString> = words.into_iter().map(Into::into).collect();
+        let program = argv.first_mut().context("the command to be measured is empty")?;
         // A path holds from where the user stands; a name is searched for by the keeper.
-        let program = match path.contains('/') {
-            true => std::path::absolute(Path::new(path))?.into_os_string(),
-            false => path.into(),
-        };
-        Ok(Self { name: path.into(), argv: vec![program] })
+        if program.as_encoded_bytes().contains(&b'/') {
+            *program = std::path::absolute(Path::new(program))?.into_os_string();
+        }
+        Ok(Self { name: line.into(), argv, tasks })
     }
 
     /// Appends the number of rounds that take so long when it runs alone.
@@ -81,7 +87,7 @@ impl Work {
         let with = |rounds: u128| {
             let mut argv = self.argv.clone();
             argv.push(rounds.to_string().into());
-            Self { name: self.name.clone(), argv }
+            Self { argv, ..self.clone() }
         };
         let idle = with(1).alone(own)?;
         let mut rounds = 64;
@@ -108,14 +114,20 @@ impl Work {
             .map(|_| own.submit(&options, &self.argv))
             .collect::<anyhow::Result<Vec<_>>>()?;
         for job in jobs {
-            own.wait(job).with_context(|| format!("{} did not run", self.name))?;
+            own.wait(job).with_context(|| self.failed(count))?;
         }
         Ok(begin.elapsed())
     }
 
+    fn failed(&self, count: u32) -> String {
+        let Self { name, tasks, .. } = self;
+        format!("a run of '{name}' failed ({tasks} tasks, {count} at once; output is not kept)")
+    }
+
     fn options(&self) -> anyhow::Result<JobOptions> {
-        let mut options = options(processors(), Some(1))?;
-        options.name = Some(self.name.clone());
+        let mut options = options(self.tasks, None)?;
+        // The others might wait for ever for a rank that has failed.
+        options.kill_on_bad_exit = true;
         Ok(options)
     }
 }
@@ -126,4 +138,25 @@ const ENOUGH: Duration = Duration::from_millis(300);
 /// The names of the MPI programs.
 pub(super) fn mpi_names() -> impl Iterator<Item = &'static str> {
     MPI.iter().map(|(program, _)| program.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_split_as_a_shell_would() {
+        let work = Work::command("sh -c 'exec ./lu | grep \"0 failed\"' lu", 2).unwrap();
+        assert_eq!(work.argv, ["sh", "-c", "exec ./lu | grep \"0 failed\"", "lu"]);
+        for wrong in ["", " ", "sh -c 'true"] {
+            assert!(Work::command(wrong, 2).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_path_of_a_program_holds_from_here_and_its_arguments_are_its_own() {
+        let here = std::env::current_dir().unwrap();
+        let work = Work::command("./solver ./input", 2).unwrap();
+        assert_eq!(work.argv, [here.join("solver").into_os_string(), "./input".into()]);
+    }
 }
