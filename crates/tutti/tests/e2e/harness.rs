@@ -3,6 +3,7 @@
 //! Nothing here sleeps for a fixed time: whatever is waited for is looked for again and again until
 //! a deadline, and the failure says what was missing.
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -323,6 +324,7 @@ impl Instance {
     fn make(hold: Hold, user: Option<u32>, cluster: Option<String>) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "these tests need root");
         let number = INSTANCES.fetch_add(1, Ordering::SeqCst);
+        bind_to_two_processors(number as usize);
         let name = format!("te2e-{}-{number}", std::process::id());
         let work = std::env::temp_dir().join(format!("{name}w"));
         fs::create_dir(&work).unwrap();
@@ -636,6 +638,27 @@ impl Drop for Instance {
         left.extend(self.told_leftovers());
         clear_away(self);
         assert!(left.is_empty(), "left over after the end: {left:#?}");
+    }
+}
+
+/// The processors that the test may use.
+pub(crate) fn own_processors() -> Vec<usize> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    (0..CpuSet::count()).filter(|&number| allowed.is_set(number) == Ok(true)).collect()
+}
+
+/// Leaves the test, and with it all that it starts from now on, two of its processors: two tasks of one
+/// processor each are a whole machine in many tests. Others have other ones, as far as there are some.
+fn bind_to_two_processors(turn: usize) {
+    let own = own_processors();
+    assert!(own.len() >= 2, "these tests need two processors, and may use {own:?} only");
+    if own.len() > 2 {
+        let pairs: Vec<&[usize]> = own.chunks_exact(2).collect();
+        let mut two = CpuSet::new();
+        for &number in pairs[turn % pairs.len()] {
+            two.set(number).unwrap();
+        }
+        sched_setaffinity(Pid::from_raw(0), &two).unwrap();
     }
 }
 
