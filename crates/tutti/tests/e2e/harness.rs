@@ -567,22 +567,8 @@ impl Instance {
 
     /// What is left of the instance.
     pub(crate) fn leftovers(&self) -> Vec<String> {
-        let mut left = Vec::new();
-        let dir = self.dir.to_string_lossy().into_owned();
-        let variable = format!("TUTTI_DIR={dir}");
-        for pid in processes() {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            let words = command_line(pid);
-            if environment.split(|&b| b == 0).any(|entry| entry == variable.as_bytes())
-                || words.iter().any(|word| *word == dir || word.contains(&self.nap))
-            {
-                left.push(describe(pid));
-            }
-        }
-        let group = cgroup_name(&self.dir, self.user.unwrap_or(0));
-        for found in cgroups_named(&group) {
-            left.push(format!("cgroup {}", found.display()));
-        }
+        let mut left = traces_of(&self.dir, self.user.unwrap_or(0), &self.nap);
+        let dir = self.dir.display();
         if self.cluster.is_none() && self.dir.exists() {
             let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
             let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
@@ -660,6 +646,22 @@ fn bind_to_two_processors(turn: usize) {
         }
         sched_setaffinity(Pid::from_raw(0), &two).unwrap();
     }
+}
+
+/// Processes and cgroups of the instance of a user that is, or was, in this directory, and processes with this
+/// length of sleep.
+pub(crate) fn traces_of(dir: &Path, user: u32, nap: &str) -> Vec<String> {
+    let name = dir.to_string_lossy();
+    let variable = format!("TUTTI_DIR={name}");
+    let is_trace = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let words = command_line(*pid);
+        environment.split(|&b| b == 0).any(|entry| entry == variable.as_bytes())
+            || words.iter().any(|word| *word == name || word.contains(nap))
+    };
+    let processes = processes().into_iter().filter(is_trace).map(describe);
+    let groups = cgroups_named(&cgroup_name(dir, user)).into_iter();
+    processes.chain(groups.map(|found| format!("cgroup {}", found.display()))).collect()
 }
 
 /// Ends by force whatever there is of an instance.

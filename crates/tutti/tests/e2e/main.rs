@@ -17,6 +17,7 @@ mod clusters;
 mod codes;
 mod control;
 mod deadline;
+mod demo;
 mod disk;
 mod env;
 mod escape;
