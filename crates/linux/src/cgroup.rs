@@ -318,6 +318,13 @@ impl Cgroup {
         self.top.oom_kills(&self.path)
     }
 
+    /// Whether somebody here or below was refused another process, since there were as many as the limit of
+    /// this group allows.
+    #[must_use]
+    pub fn has_reached_process_limit(&self) -> bool {
+        self.top.has_reached_process_limit(&self.path)
+    }
+
     /// The most memory used at once, bytes, where a memory controller counts.
     #[must_use]
     pub fn memory_peak(&self) -> Option<u64> {

@@ -262,7 +262,23 @@ impl Top {
         if let Ok(text) = fs::read_to_string(group.join("memory.events")) {
             return keyed(&text, "oom_kill").unwrap_or(0);
         }
-        self.nearest_companion(group, MEMORY).map_or(0, |companion| sum_oom_kills_v1(&companion))
+        self.nearest_companion(group, MEMORY)
+            .map_or(0, |companion| count_below(&companion, &["memory.oom_control"], "oom_kill"))
+    }
+
+    /// Late kernels of v2 count at the group whose limit it was, others at that of the process which wanted
+    /// another: perhaps for the sake of a limit above, and then there never were as many here as may be.
+    pub(super) fn has_reached_process_limit(&self, group: &Path) -> bool {
+        let own = group.join(PIDS.file_v2).exists().then(|| group.to_owned());
+        let Some(limited) = own.or_else(|| self.nearest_companion(group, PIDS)) else {
+            return false;
+        };
+        let number = |file: &str| -> Option<u64> {
+            fs::read_to_string(limited.join(file)).ok()?.trim().parse().ok()
+        };
+        let Some(most) = number(PIDS.file_v2) else { return false };
+        count_below(&limited, &["pids.events.local", "pids.events"], "max") > 0
+            && number("pids.peak").is_none_or(|peak| peak >= most)
     }
 
     pub(super) fn memory_peak(&self, group: &Path) -> Option<u64> {
@@ -312,11 +328,12 @@ fn below_by_points(companion: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn sum_oom_kills_v1(companion: &Path) -> u64 {
-    let text = fs::read_to_string(companion.join("memory.oom_control")).unwrap_or_default();
-    let below = subdirectories(companion).unwrap_or_default();
-    keyed(&text, "oom_kill").unwrap_or(0)
-        + below.iter().map(|child| sum_oom_kills_v1(child)).sum::<u64>()
+/// What the first of these files that is there counts by that name, here and below.
+fn count_below(group: &Path, files: &[&str], key: &str) -> u64 {
+    let text = files.iter().find_map(|file| fs::read_to_string(group.join(file)).ok());
+    let below = subdirectories(group).unwrap_or_default();
+    text.and_then(|text| keyed(&text, key)).unwrap_or(0)
+        + below.iter().map(|child| count_below(child, files, key)).sum::<u64>()
 }
 
 fn may_write(path: &Path) -> bool {

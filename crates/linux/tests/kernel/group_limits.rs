@@ -16,6 +16,7 @@ fn a_fork_bomb_is_bounded_and_killed() {
     bomb.companions = companions(&task);
     let _bomb = bomb.start(Some(&task));
     eventually("it has grown", || task.processes().unwrap().len() >= 50);
+    eventually("its limit is reached", || job.has_reached_process_limit());
     for _ in 0..50 {
         assert!(task.processes().unwrap().len() <= 64);
     }
@@ -84,6 +85,7 @@ fn a_limit_on_a_task_holds_within_that_of_its_job() {
     let mut child = child.start(Some(&task));
     assert_eq!(child.read_all(), "", "one process is all that the job may have");
     child.wait();
+    assert!(!task.has_reached_process_limit(), "that was the limit of its job");
 }
 
 #[test]

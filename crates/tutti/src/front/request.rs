@@ -73,7 +73,8 @@ pub(crate) struct JobOptions {
     #[arg(long, value_name = "HOW", default_value = "kill", value_parser = super::nodes::on_node_loss)]
     pub(crate) on_node_loss: OnNodeLoss,
 
-    /// The most processes that each task may have at once
+    /// The most processes that each task may have at once; the kernel makes no more, and it is said at the
+    /// end if more were wanted
     #[arg(long, value_name = "N")]
     pub(crate) max_processes: Option<u64>,
 

@@ -11,6 +11,7 @@
 //! `cgroup.events` tells of changes at most once in 10 ms.
 
 mod handover;
+pub(super) mod limits;
 
 use super::adopt::Adopted;
 use super::context::{Context, Room, chain};
@@ -244,16 +245,7 @@ impl Job {
         room.check(&group.fd()).map_err(|error| {
             Refusal::new(format!("no room for the cgroup of another task: {error}"))
         })?;
-        if let Some(bytes) = self.launch.memory_per_task_bytes
-            && let Err(error) = group.set_memory_limit(bytes)
-        {
-            say!([GoesWithout] "tutti keeper: memory is not limited: {}", chain(&error));
-        }
-        if let Some(most) = self.launch.spec.processes_max
-            && let Err(error) = group.set_process_limit(most)
-        {
-            say!([GoesWithout] "tutti keeper: processes are not limited: {}", chain(&error));
-        }
+        limits::set(&group, &self.launch);
         task.group = Some(group);
         Ok(())
     }
@@ -498,11 +490,12 @@ impl Job {
     /// Looks whether anything is left of a task whose root has ended; ends that if so.
     pub(super) fn try_to_clear(&mut self, index: usize, context: &mut Context) {
         let task = &mut self.tasks[index];
-        let Phase::Ending { naps, .. } = &mut task.phase else { return };
+        let Phase::Ending { detail, naps, .. } = &mut task.phase else { return };
         if let Some(group) = &task.group {
             measure(group, &mut task.usage);
+            limits::note_reached(group, &self.launch, detail);
         }
-        let is_limited = is_limited(&self.launch);
+        let is_limited = limits::is_limited(&self.launch);
         let cleared = task.group.as_ref().map_or(Ok(true), |group| match is_limited {
             true => group.remove(),
             false => group.remove_unlimited(),
@@ -614,11 +607,6 @@ impl Task {
             delivered: false,
         }
     }
-}
-
-/// Whether the groups of its tasks have limits of their own.
-pub(super) const fn is_limited(launch: &Launch) -> bool {
-    launch.memory_per_task_bytes.is_some() || launch.spec.processes_max.is_some()
 }
 
 /// What the kernel has counted for a task: also what was never waited for. To be read while the group

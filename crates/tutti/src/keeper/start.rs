@@ -2,7 +2,8 @@
 
 use super::context::Context;
 use super::environment::{self, PMI_FD};
-use super::job::{Job, Minder, Phase, Process, is_limited};
+use super::job::limits::is_limited;
+use super::job::{Job, Minder, Phase, Process};
 use super::pmi;
 use super::program::{Program, Refusal, without_zero_byte};
 use super::stdio::{InPipe, OutPipe, input_pipe, output_pipe};

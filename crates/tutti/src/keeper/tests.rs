@@ -257,9 +257,15 @@ fn limits_on_memory_and_processes_hold() {
     job.memory_per_task_bytes = Some(32 << 20);
     let told = scene.run(&job);
     assert_eq!(told.status(0), TaskStatus::OutOfMemory, "this test needs a memory controller");
-    let mut job = shell(2, 1, "bomb() { bomb | bomb & }; bomb; sleep 0.3; echo over");
-    job.spec.processes_max = Some(50);
-    scene.run(&job);
+    for (job, most, reached) in
+        [(2, 50, "reached its limit of 50 processes (--max-processes)"), (3, 90, "")]
+    {
+        let mut job = shell(job, 1, "for i in $(seq 70); do sleep 1000 & done; exit 5");
+        job.spec.processes_max = Some(most);
+        let (status, detail) = &scene.run(&job).ends[&0];
+        assert_eq!(detail, reached);
+        assert_eq!(*status == TaskStatus::Exited(5), reached.is_empty(), "{status:?}");
+    }
 }
 
 /// Orders may come before the process that they are about is anything yet.

@@ -186,6 +186,10 @@ impl Cgroup {
         ask!(self, group => group.oom_kills(), (_machine, _path) => 0)
     }
 
+    pub(crate) fn has_reached_process_limit(&self) -> bool {
+        ask!(self, group => group.has_reached_process_limit(), (_machine, _path) => false)
+    }
+
     pub(crate) fn memory_peak(&self) -> Option<u64> {
         ask!(self, group => group.memory_peak(), (_machine, _path) => None)
     }

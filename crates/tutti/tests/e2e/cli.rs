@@ -375,18 +375,6 @@ fn verbs_without_an_instance_say_how_to_start_one() {
 }
 
 #[test]
-fn the_demo_shows_two_jobs_taking_turns_and_leaves_nothing() {
-    let instance = Instance::alone();
-    let done = instance.start(&["demo"]).wait_within(crate::harness::PATIENCE * 4).expect(0);
-    let text = done.text();
-    for word in
-        ["first", "second", "SHARE", "median", "99 %", "one after the other", "left nothing behind"]
-    {
-        assert!(text.contains(word), "no {word} in:\n{text}{}", done.err);
-    }
-}
-
-#[test]
 fn parameters_and_rules_are_shown_by_name() {
     let instance = Instance::new().up();
     let shown = instance.tutti(&["params", "quantum", "rows"]).expect(0).text();

@@ -82,13 +82,30 @@ fn a_fork_bomb_stays_below_its_limit_and_is_ended() {
             |pid: &i32| crate::harness::command_line(*pid).last().is_some_and(|w| w == "bomb");
         crate::harness::processes().iter().filter(|pid| is_bomb(pid)).count()
     };
-    eventually("a bomb at its limit", || (count() >= 290).then_some(()));
+    eventually("a bomb at its limit", || (count() == 300).then_some(()));
     // The machine can still be used.
     instance.tutti(&["run", "-n", "2", "true"]).expect(0);
     assert!(count() <= 300, "{} processes", count());
     instance.tutti(&["cancel", "--now", &bomb.to_string()]).expect(0);
-    instance.tutti(&["wait", &bomb.to_string()]).expect(137);
+    let reached = "reached its limit of 300 processes (--max-processes)";
+    instance.tutti(&["wait", &bomb.to_string()]).expect(137).says(reached);
     assert_eq!(count(), 0);
+    for verb in [&["ps", "--all"][..], &["history", &bomb.to_string()]] {
+        let text = instance.tutti(verb).expect(0).text();
+        assert!(text.contains(reached), "{verb:?}: {text}");
+    }
+}
+
+#[test]
+fn who_reaches_a_limit_of_processes_ends_as_it_will_and_its_owner_is_told_why() {
+    let instance = Instance::new().up();
+    let player = player().display().to_string();
+    let line = format!("exec 2>/dev/null; [ $TUTTI_RANK = 0 ] || {player} many 50; exit $?");
+    let limited = ["run", "-n", "2", "--max-processes", "20", "sh", "-c", &line];
+    let done = instance.tutti(&limited).expect(1);
+    assert_eq!(done.err, "tutti: rank 1: reached its limit of 20 processes (--max-processes)\n");
+    let within = ["run", "--max-processes", "20", "sh", "-c", "sleep 0 & wait; exit 3"];
+    assert_eq!(instance.tutti(&within).expect(3).err, "");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Nothing here sleeps for a fixed time: whatever is waited for is looked for again and again until
 //! a deadline, and the failure says what was missing.
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -323,6 +324,7 @@ impl Instance {
     fn make(hold: Hold, user: Option<u32>, cluster: Option<String>) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "these tests need root");
         let number = INSTANCES.fetch_add(1, Ordering::SeqCst);
+        bind_to_two_processors(number as usize);
         let name = format!("te2e-{}-{number}", std::process::id());
         let work = std::env::temp_dir().join(format!("{name}w"));
         fs::create_dir(&work).unwrap();
@@ -565,22 +567,8 @@ impl Instance {
 
     /// What is left of the instance.
     pub(crate) fn leftovers(&self) -> Vec<String> {
-        let mut left = Vec::new();
-        let dir = self.dir.to_string_lossy().into_owned();
-        let variable = format!("TUTTI_DIR={dir}");
-        for pid in processes() {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            let words = command_line(pid);
-            if environment.split(|&b| b == 0).any(|entry| entry == variable.as_bytes())
-                || words.iter().any(|word| *word == dir || word.contains(&self.nap))
-            {
-                left.push(describe(pid));
-            }
-        }
-        let group = cgroup_name(&self.dir, self.user.unwrap_or(0));
-        for found in cgroups_named(&group) {
-            left.push(format!("cgroup {}", found.display()));
-        }
+        let mut left = traces_of(&self.dir, self.user.unwrap_or(0), &self.nap);
+        let dir = self.dir.display();
         if self.cluster.is_none() && self.dir.exists() {
             let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
             let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
@@ -637,6 +625,43 @@ impl Drop for Instance {
         clear_away(self);
         assert!(left.is_empty(), "left over after the end: {left:#?}");
     }
+}
+
+/// The processors that the test may use.
+pub(crate) fn own_processors() -> Vec<usize> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    (0..CpuSet::count()).filter(|&number| allowed.is_set(number) == Ok(true)).collect()
+}
+
+/// Leaves the test, and with it all that it starts from now on, two of its processors: two tasks of one
+/// processor each are a whole machine in many tests. Others have other ones, as far as there are some.
+fn bind_to_two_processors(turn: usize) {
+    let own = own_processors();
+    assert!(own.len() >= 2, "these tests need two processors, and may use {own:?} only");
+    if own.len() > 2 {
+        let pairs: Vec<&[usize]> = own.chunks_exact(2).collect();
+        let mut two = CpuSet::new();
+        for &number in pairs[turn % pairs.len()] {
+            two.set(number).unwrap();
+        }
+        sched_setaffinity(Pid::from_raw(0), &two).unwrap();
+    }
+}
+
+/// Processes and cgroups of the instance of a user that is, or was, in this directory, and processes with this
+/// length of sleep.
+pub(crate) fn traces_of(dir: &Path, user: u32, nap: &str) -> Vec<String> {
+    let name = dir.to_string_lossy();
+    let variable = format!("TUTTI_DIR={name}");
+    let is_trace = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let words = command_line(*pid);
+        environment.split(|&b| b == 0).any(|entry| entry == variable.as_bytes())
+            || words.iter().any(|word| *word == name || word.contains(nap))
+    };
+    let processes = processes().into_iter().filter(is_trace).map(describe);
+    let groups = cgroups_named(&cgroup_name(dir, user)).into_iter();
+    processes.chain(groups.map(|found| format!("cgroup {}", found.display()))).collect()
 }
 
 /// Ends by force whatever there is of an instance.

@@ -1,7 +1,7 @@
 //! End-to-end tests: the real program, real instances, real processes and cgroups.
 //!
-//! They need root, the packages of `tests/install-deps`, and a machine that is not busy with
-//! anything else. Each test has an instance of its own, and each instance is audited when its test
+//! They need root, the packages of `tests/install-deps`, and two processors that are not busy with
+//! anything else; where there are more, each test uses two of them. Each test has an instance of its own, and each instance is audited when its test
 //! has passed: nothing of it may be left (see [`harness`]).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
@@ -17,6 +17,7 @@ mod clusters;
 mod codes;
 mod control;
 mod deadline;
+mod demo;
 mod disk;
 mod env;
 mod escape;

@@ -1,6 +1,6 @@
 //! Programs built with MPICH, started without its own starter.
 
-use crate::harness::{Instance, PATIENCE, Running, compile, eventually};
+use crate::harness::{Instance, PATIENCE, Running, compile};
 use std::path::{Path, PathBuf};
 
 /// Compiles one of the programs of `tests/mpi`.
@@ -34,16 +34,16 @@ fn three_solvers_at_once_take_turns_and_agree() {
     let solver = program("solver").display().to_string();
     let runs: Vec<Running> =
         (0..3).map(|_| instance.start(&["run", "-n", "4", &solver, "300", "20000"])).collect();
-    eventually("three rows", || {
-        let jobs = instance.jobs();
-        (jobs.iter().any(|job| job["rows"] == 3) || jobs.iter().all(|job| job["state"] == "ended"))
-            .then_some(())
-    });
     let mut said: Vec<String> =
         runs.into_iter().map(|run| run.wait_within(PATIENCE * 3).expect(0).text()).collect();
     said.dedup();
     assert_eq!(said.len(), 1, "they differ: {said:?}");
     assert!(said[0].contains("4 ranks, 300 iterations") && said[0].contains("ok"), "{}", said[0]);
+    // Each of the three between two turns of the others, and not only as one takes the place of another.
+    let came: Vec<u64> = instance.switches().into_iter().flat_map(|switch| switch.came).collect();
+    let in_turns = |three: &&[u64]| (1..=3).all(|job| three.contains(&job));
+    let rounds = came.windows(3).filter(in_turns).count();
+    assert!(rounds > 10, "all three {rounds} times in {} turns", came.len());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Jobs that make way instead of being stopped.
 
-use crate::harness::{Instance, eventually, within};
+use crate::harness::{Instance, eventually, own_processors, within};
 use crate::switch::{check_record, end_all, wait_for_switches};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -22,18 +22,22 @@ fn while_it_uses(instance: &Instance, (job, ms): (u64, u64), other: u64) -> u64 
     used_us(instance, other) - before
 }
 
-/// Processor time that the machine has left idle so far, of all its processors, in microseconds.
+/// Processor time that the test's processors were idle so far, in microseconds.
 fn idle_us() -> u64 {
     let text = fs::read_to_string("/proc/stat").unwrap();
-    let ticks: u64 = text.split_whitespace().nth(4).unwrap().parse().unwrap();
-    ticks * 10_000
+    let ticks = own_processors().into_iter().map(|number| -> u64 {
+        let name = format!("cpu{number} ");
+        let line = text.lines().find(|line| line.starts_with(&name)).unwrap();
+        line.split_whitespace().nth(4).unwrap().parse().unwrap()
+    });
+    ticks.sum::<u64>() * 10_000
 }
 
 /// Until a job whose turn it is not has used what is idle; or until it can be seen that nothing is, since others than
 /// the instance want all there is: then it has no right to more.
 fn while_it_fills(instance: &Instance, job: u64) {
     let (begin, idle, used) = (Instant::now(), idle_us(), used_us(instance, job));
-    let processors = std::thread::available_parallelism().unwrap().get() as u64;
+    let processors = own_processors().len() as u64;
     within(Duration::from_secs(60), "the job to fill what is idle", || {
         // Verbs one after the other would themselves want much of it.
         std::thread::sleep(Duration::from_millis(50));

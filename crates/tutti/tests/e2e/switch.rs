@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 /// The stretches in which the ranks of a job ran, as `player ticks` wrote them.
-fn stretches(instance: &Instance, job: u64, ranks: u32) -> Vec<(u64, u64)> {
+pub(crate) fn stretches(instance: &Instance, job: u64, ranks: u32) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     for rank in 0..ranks {
         let text = fs::read_to_string(instance.work.join(format!("t-{job}-{rank}"))).unwrap();
@@ -18,7 +18,7 @@ fn stretches(instance: &Instance, job: u64, ranks: u32) -> Vec<(u64, u64)> {
 }
 
 /// How long both ran at the same time, in nanoseconds.
-fn overlap(one: &[(u64, u64)], other: &[(u64, u64)]) -> u64 {
+pub(crate) fn overlap(one: &[(u64, u64)], other: &[(u64, u64)]) -> u64 {
     let common = |a: &(u64, u64), b: &(u64, u64)| a.1.min(b.1).saturating_sub(a.0.max(b.0));
     one.iter().flat_map(|a| other.iter().map(move |b| common(a, b))).sum()
 }

@@ -1,5 +1,6 @@
 //! Rules about the source that no compiler checks.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -103,7 +104,9 @@ fn the_core_and_the_wire_stay_pure() {
     for crate_name in ["core", "wire"] {
         let lib = root().join("crates").join(crate_name).join("src/lib.rs");
         let text = fs::read_to_string(lib).unwrap();
-        assert!(text.contains("no_std"), "{crate_name} may do I/O");
+        // Its tests may.
+        let is_pure = text.lines().any(|line| line == "#![cfg_attr(not(test), no_std)]");
+        assert!(is_pure, "{crate_name} may do I/O");
         let manifest = root().join("crates").join(crate_name).join("Cargo.toml");
         let manifest = fs::read_to_string(manifest).unwrap();
         for other in ["tutti-linux", "libc", "nix"] {
@@ -114,20 +117,162 @@ fn the_core_and_the_wire_stay_pure() {
     assert!(!manifest.contains("tutti-core") && !manifest.contains("tutti-wire"));
 }
 
+/// Who hands the core events, plays them again, or looks at what it has made of them.
+const DRIVERS: [&str; 7] = [
+    "crates/sim/",
+    "crates/journal/",
+    "crates/tutti/src/controller/",
+    "crates/tutti/src/cmd/replay/",
+    "crates/tutti/src/cmd/bench/",
+    "crates/tutti/src/world/",
+    "fuzz/",
+];
+
+/// What others use of the core beside its words: tables and limits, by which they read what users say.
+const TABLES: [(&str, &str); 6] = [
+    ("crates/tutti/src/parameter.rs", "class"),
+    ("crates/tutti/src/parameter.rs", "limits"),
+    ("crates/tutti/src/parameter.rs", "params"),
+    ("crates/tutti/src/front/weights.rs", "limits"),
+    ("crates/tutti/src/calendar.rs", "parse_week"),
+    ("crates/tutti/src/cmd/sim/settings.rs", "default_classes"),
+];
+
+/// What a file names directly below the core's top.
+fn taken_from_the_core(text: &str) -> BTreeSet<String> {
+    let code = text.lines().flat_map(|line| line.split("//").next());
+    let code: String = code.flat_map(str::chars).filter(|c| !c.is_whitespace()).collect();
+    let first = |path: &str| {
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        path.split(|c| !is_of_name(c)).next().unwrap_or_default().to_owned()
+    };
+    let mut found = BTreeSet::new();
+    for after in code.split("tutti_core::").skip(1) {
+        let Some(list) = after.strip_prefix('{') else {
+            found.insert(first(after));
+            continue;
+        };
+        let mut depth = 1;
+        let with_depth = list.chars().map_while(|c| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            (depth > 0).then_some((c, depth))
+        });
+        let flat: String = with_depth.filter(|&(_, depth)| depth == 1).map(|(c, _)| c).collect();
+        found.extend(flat.split(',').map(first));
+    }
+    found.remove("");
+    found
+}
+
+#[test]
+fn only_drivers_see_inside_the_core() {
+    // Otherwise this file would be one that names them.
+    let sample = "use CORE::{\n  Core, check::{a, b}, // so\n limits::X as Y};CORE::time::Z";
+    let names = taken_from_the_core(&sample.replace("CORE", "tutti_core"));
+    assert_eq!(names.into_iter().collect::<Vec<_>>(), ["Core", "check", "limits", "time"]);
+
+    let mut unused: BTreeSet<(&str, &str)> = TABLES.into_iter().collect();
+    unused.extend(DRIVERS.map(|driver| (driver, "Core")));
+    let mut found = Vec::new();
+    for (file, text) in sources("crates").into_iter().chain(sources("fuzz")) {
+        let path = Path::new(&file).strip_prefix(root()).unwrap().to_str().unwrap();
+        let driver = DRIVERS.into_iter().find(|driver| path.starts_with(driver));
+        if path.starts_with("crates/core/") {
+            continue;
+        }
+        for name in taken_from_the_core(&text) {
+            unused.retain(|&(user, what)| {
+                what != name || (user != path && driver.is_none_or(|driver| driver != user))
+            });
+            // Its modules and functions, and what it is, does, is told and shows.
+            let is_inside = name.starts_with(|c: char| c.is_ascii_lowercase())
+                || ["Core", "Event", "Action", "Part", "JobState", "Place"].contains(&&*name)
+                || name.ends_with("View");
+            if is_inside && driver.is_none() && !TABLES.contains(&(path, &*name)) {
+                found.push(format!("{path} takes {name} from the core"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+    assert!(unused.is_empty(), "nobody needs to be allowed this: {unused:?}");
+}
+
 #[test]
 fn no_line_is_longer_than_the_formatter_allows_text_to_be() {
     let found = places(&sources("crates"), |line| line.chars().count() > 160);
     assert!(found.is_empty(), "{found:#?}");
 }
 
+/// The files and directories of the repository below a directory, by their paths in it.
+fn walk_repository(below: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(below).unwrap().flatten() {
+        let path = entry.path();
+        if [".git", "target"].map(Path::new).into_iter().any(|left_out| path.ends_with(left_out)) {
+            continue;
+        }
+        found.push(path.strip_prefix(root()).unwrap().display().to_string());
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            walk_repository(&path, found);
+        }
+    }
+}
+
+/// What a document has between backticks and in blocks of code, word by word, and where its links lead here.
+fn words_of(document: &str) -> Vec<String> {
+    let (mut words, mut prose, mut is_code) = (Vec::new(), String::new(), false);
+    for line in document.lines() {
+        if line.starts_with("```") {
+            is_code = !is_code;
+        } else if is_code {
+            words.extend(line.split_whitespace().map(str::to_owned));
+        } else {
+            prose.push_str(line);
+            prose.push('\n');
+        }
+    }
+    let quoted = prose.split('`').skip(1).step_by(2).flat_map(str::split_whitespace);
+    words.extend(quoted.map(str::to_owned));
+    let links = prose.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+    words.extend(links.filter(|link| !link.contains("://")).map(str::to_owned));
+    // `{a,b}.rs` are two.
+    let each = |word: String| -> Vec<String> {
+        let parts = word.split_once('{').and_then(|(before, rest)| {
+            let (list, after) = rest.split_once('}')?;
+            Some(list.split(',').map(|part| format!("{before}{part}{after}")).collect())
+        });
+        parts.unwrap_or_else(|| vec![word])
+    };
+    words.into_iter().flat_map(each).collect()
+}
+
 #[test]
 fn every_file_that_the_readme_and_the_map_name_exists() {
-    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let words = map.split('`').skip(1).step_by(2);
-    let files = words.filter(|word| word.ends_with(".rs") && !word.contains(['{', '*', ' ']));
-    let known = sources("crates");
-    for file in files {
-        let end = format!("/{file}");
-        assert!(known.iter().any(|(name, _)| name.ends_with(&end)), "the map names {file}");
+    let document = "`a/{b,c}.rs` and [d](e/f.md#g), [h](https://i)\n```sh\nj/k # l\n```\n`m n/`";
+    let words = ["j/k", "#", "l", "a/b.rs", "a/c.rs", "m", "n/", "e/f.md"];
+    assert_eq!(words_of(document), words);
+
+    let mut known = Vec::new();
+    walk_repository(&root(), &mut known);
+    let read = |document: &str| words_of(&fs::read_to_string(root().join(document)).unwrap());
+    // Others are files of users.
+    let tops = ["crates", "docs", "tests", "fuzz", ".ci"];
+    let is_ours = |word: &String| {
+        word.ends_with(".md") || word.split_once('/').is_some_and(|(top, _)| tops.contains(&top))
+    };
+    let of_readme: Vec<String> = read("README.md").into_iter().filter(is_ours).collect();
+    for word in of_readme {
+        assert!(known.contains(&word), "README.md names {word}");
+    }
+    // In the map paths are short: a file may be named by the end of its path.
+    let of_map =
+        read("ARCHITECTURE.md").into_iter().map(|word| word.trim_end_matches('/').to_owned());
+    let of_map: Vec<String> = of_map
+        .filter(|word| word.contains(['/', '.']) && word.contains(char::is_alphanumeric))
+        .collect();
+    assert!(of_map.len() > 100, "{of_map:?}");
+    for word in of_map {
+        let end = format!("/{word}");
+        let is_it = |path: &String| *path == word || path.ends_with(&end);
+        assert!(known.iter().any(is_it), "the map names {word}");
     }
 }

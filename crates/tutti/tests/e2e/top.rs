@@ -8,12 +8,12 @@ use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// `tutti top` on a terminal of its own.
-struct Watched {
+/// A verb on a terminal of its own.
+pub(crate) struct Watched {
     child: Child,
     keys: File,
     /// The other end, as the program has it.
@@ -22,11 +22,15 @@ struct Watched {
 }
 
 impl Watched {
+    /// `tutti top`.
     fn start(instance: &Instance, words: &[&str]) -> Self {
+        Self::of(instance.command(&[&["top"], words].concat()))
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
         let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(Some(&size), None).unwrap();
         let end = || Stdio::from(pair.slave.try_clone().unwrap());
-        let mut command = instance.command(&[&["top"], words].concat());
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         let mut screen = File::from(pair.master.try_clone().unwrap());
         let shown: Arc<Mutex<Vec<u8>>> = Arc::default();
@@ -40,7 +44,12 @@ impl Watched {
         Self { child, keys: pair.master.into(), terminal: pair.slave, shown }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All that came so far.
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
@@ -54,8 +63,8 @@ impl Watched {
         eventually(what, || self.picture().contains(what).then_some(()));
     }
 
-    /// It has ended so, and the terminal is as it was.
-    fn expect_end(mut self, code: i32) {
+    /// Waits until it has ended, and fails unless with this code.
+    pub(crate) fn expect_code(&mut self, code: i32) {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -65,6 +74,11 @@ impl Watched {
             std::thread::sleep(std::time::Duration::from_millis(3));
         };
         assert_eq!(status.code(), Some(code), "{}", self.text());
+    }
+
+    /// It has ended so, and the terminal is as it was.
+    fn expect_end(mut self, code: i32) {
+        self.expect_code(code);
         let flags = tcgetattr(&self.terminal).unwrap().local_flags;
         assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO), "{flags:?}");
         eventually("the other screen", || self.text().ends_with("\x1b[?1049l").then_some(()));

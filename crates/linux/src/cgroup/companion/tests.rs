@@ -94,6 +94,34 @@ fn kills_for_memory_are_summed_in_v1() {
 }
 
 #[test]
+fn a_limit_of_processes_was_reached_if_one_was_refused_and_there_were_so_many() {
+    let fixture = Fixture::new("refused");
+    let (top, a) = (fixture.top(), fixture.0.join("v2/top/a"));
+    assert!(!top.has_reached_process_limit(&a), "there is no limit");
+    assert_eq!(top.set_process_limit(&a, 50).unwrap(), LimitBy::V1);
+    let v1 = fixture.0.join("v1/pids/top/a");
+    for group in [v1, a.clone()] {
+        let tell = |file: &str, text: &str| fs::write(group.join(file), text).unwrap();
+        tell("pids.max", "50\n");
+        tell("pids.events", "max 0\n");
+        assert!(!top.has_reached_process_limit(&a), "nobody was refused one");
+        fs::create_dir_all(group.join("b")).unwrap();
+        tell("b/pids.events", "max 3\n");
+        assert!(top.has_reached_process_limit(&a), "it was somebody below");
+        tell("pids.peak", "49\n");
+        assert!(!top.has_reached_process_limit(&a), "it was another's limit");
+        tell("pids.peak", "50\n");
+        assert!(top.has_reached_process_limit(&a));
+        for file in ["pids.events.local", "b/pids.events.local"] {
+            tell(file, "max 0\n");
+        }
+        assert!(!top.has_reached_process_limit(&a), "what is this group's alone is believed");
+        tell("pids.max", "max\n");
+        assert!(!top.has_reached_process_limit(&a), "there is no limit");
+    }
+}
+
+#[test]
 fn without_controller_a_limit_is_refused() {
     let fixture = Fixture::new("none");
     let top = Top { memory_base: None, ..fixture.top() };

@@ -1,0 +1,41 @@
+//! What a task may use at most: the limits of its group, and what is said of those that it reached.
+
+use super::super::context::chain;
+use crate::outside::groups::Cgroup;
+use tutti_wire::launch::Launch;
+
+/// Whether the groups of its tasks have limits of their own.
+pub(in crate::keeper) const fn is_limited(launch: &Launch) -> bool {
+    launch.memory_per_task_bytes.is_some() || launch.spec.processes_max.is_some()
+}
+
+/// Gives a task's group the limits that its job asks for. A task goes without where nothing holds it to them:
+/// whoever asked was told.
+pub(super) fn set(group: &Cgroup, launch: &Launch) {
+    if let Some(bytes) = launch.memory_per_task_bytes
+        && let Err(error) = group.set_memory_limit(bytes)
+    {
+        say!([GoesWithout] "tutti keeper: memory is not limited: {}", chain(&error));
+    }
+    if let Some(most) = launch.spec.processes_max
+        && let Err(error) = group.set_process_limit(most)
+    {
+        say!([GoesWithout] "tutti keeper: processes are not limited: {}", chain(&error));
+    }
+}
+
+/// Adds to what a reader should know of a task that it had as many processes as it may, and wanted more. What
+/// became of that is the program's own affair, so its status stays. To be called while the group exists.
+pub(super) fn note_reached(group: &Cgroup, launch: &Launch, detail: &mut String) {
+    let Some(most) = launch.spec.processes_max else { return };
+    let noun = if most == 1 { "process" } else { "processes" };
+    let text = format!("reached its limit of {most} {noun} (--max-processes)");
+    // The group is looked at until it is empty.
+    if detail.ends_with(&text) || !group.has_reached_process_limit() {
+        return;
+    }
+    if !detail.is_empty() {
+        detail.push_str("; ");
+    }
+    detail.push_str(&text);
+}
