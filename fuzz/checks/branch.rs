@@ -37,5 +37,6 @@ pub fn branch(input: &[u8]) {
     frames.filled(length);
     while let Ok(Some(frame)) = frames.next_frame() {
         let _ = decode::<FromBranch>(frame);
+        let _ = decode::<ToBranch>(frame);
     }
 }

@@ -1,22 +1,7 @@
-//! Any bytes as a request for a certificate, and as a certificate: `cargo +nightly fuzz run request`.
-//!
-//! These are read of machines that are no members yet, and of those that give themselves out for a
-//! cluster.
+//! Any bytes as a request for a certificate, and as a certificate: `tests/fuzz request`.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use std::sync::LazyLock;
-use std::time::Duration;
-use tutti_secure::{Authority, Credentials, Key, Name, Role, UnixTime};
+#[path = "../checks/request.rs"]
+mod check;
 
-const NOW: UnixTime = UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000));
-
-static NAME: LazyLock<Name> = LazyLock::new(|| Name::new("fuzz").expect("it is one"));
-static AUTHORITY: LazyLock<Authority> =
-    LazyLock::new(|| Authority::create(&NAME, NOW).expect("the machine has random numbers"));
-
-fuzz_target!(|input: &[u8]| {
-    let _ = AUTHORITY.sign(input, Role::Node, &NAME, NOW);
-    let key = Key::generate().expect("the machine has random numbers");
-    assert!(Credentials::new(key, input, AUTHORITY.certificate()).is_err());
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| check::request(input));

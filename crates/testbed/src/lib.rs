@@ -66,7 +66,7 @@ pub struct Testbed {
     is_guest: bool,
 }
 
-/// In the directory of a test bed: how many nodes it has, and which processors each, if that is said.
+/// In the directory of a test bed: a line for each node, with what another process must know of it.
 const NODES_FILE: &str = "nodes";
 
 impl Testbed {
@@ -88,9 +88,6 @@ impl Testbed {
             Some(each) => node::processors(options.nodes, each)?,
             None => Vec::new(),
         };
-        let told = [&[options.nodes.to_string()], &lists[..]].concat().join(" ");
-        std::fs::write(bed.directory.join(NODES_FILE), told)
-            .with_context(|| format!("cannot write to {}", bed.directory.display()))?;
         ip(&["netns", "add", &switch])?;
         in_switch(&switch, &["link", "add", "br0", "type", "bridge"])?;
         in_switch(&switch, &["link", "set", "br0", "up"])?;
@@ -102,6 +99,9 @@ impl Testbed {
             node.connect(&bed)?;
             bed.nodes.push(node);
         }
+        let told: String = bed.nodes.iter().map(Node::line).collect();
+        std::fs::write(bed.directory.join(NODES_FILE), told)
+            .with_context(|| format!("cannot write to {}", bed.directory.display()))?;
         if let (Some(late), Some(last)) = (options.slow, bed.nodes.last()) {
             bed.delay(last, late)?;
         }
@@ -117,17 +117,14 @@ impl Testbed {
         let file = directory.join(NODES_FILE);
         let told = std::fs::read_to_string(&file)
             .with_context(|| format!("there is no test bed: cannot read {}", file.display()))?;
-        let mut told = told.split_whitespace();
-        let count: usize = told.next().context("the test bed is damaged")?.parse()?;
-        let lists: Vec<&str> = told.collect();
         let switch = directory.file_name().and_then(|name| name.to_str());
         let switch = switch.context("that is no directory of a test bed")?.to_owned();
         let directory = directory.to_owned();
         let (params, nodes, ways) = (Vec::new(), Vec::new(), Arc::new(Ways::of(&switch)));
         let mut bed = Self { switch, directory, params, nodes, ways, is_guest: true };
-        for number in 1..=count {
-            let processors = lists.get(number - 1).map(|&list| list.to_owned());
-            bed.nodes.push(Node::new(&bed, number, program, 0).bound_to(processors));
+        for (line, number) in told.lines().zip(1..) {
+            let node = Node::told(&bed, number, program, line)?;
+            bed.nodes.push(node);
         }
         Ok(bed)
     }

@@ -7,10 +7,11 @@ mod shell;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use shell::Ends;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::num::NonZero;
-use std::path::PathBuf;
-use std::process::{ExitCode, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 use tutti_testbed::{Options, Testbed};
 
@@ -115,6 +116,10 @@ struct UpArgs {
     #[arg(long)]
     processors: Option<NonZero<usize>>,
 
+    /// The nodes are machines that know nothing of each other: no cluster is made of them
+    #[arg(long, conflicts_with = "param")]
+    bare: bool,
+
     /// What to run on the first node instead of a shell
     #[arg(last = true)]
     command: Vec<String>,
@@ -158,7 +163,7 @@ const VARIABLE: &str = "TESTBED";
 fn here() -> anyhow::Result<Testbed> {
     let directory = std::env::var_os(VARIABLE)
         .context("there is no test bed here; start one with `testbed up 4`")?;
-    Testbed::open(std::path::Path::new(&directory), &beside()?)
+    Testbed::open(Path::new(&directory), &beside()?)
 }
 
 /// Does something to a node.
@@ -179,13 +184,13 @@ fn on(args: &OnArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn measure(args: &bench::BenchArgs) -> anyhow::Result<ExitCode> {
-    let program = args.program.clone().map_or_else(beside, Ok)?;
+    let program = args.program.clone().map_or_else(built, Ok)?;
     bench::run(args, &program, path_with(&program))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
-    let program = args.program.map_or_else(beside, Ok)?;
+    let program = args.program.map_or_else(built, Ok)?;
     let ends = Ends::hold()?;
     let options = Options {
         name: std::process::id().to_string(),
@@ -203,7 +208,9 @@ fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     };
     let bed = Testbed::new(&options)?;
     bed.take_orders()?;
-    bed.up_while(|| ends.next().is_none())?;
+    if !args.bare {
+        bed.up_while(|| ends.next().is_none())?;
+    }
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
     let mut words = args.command.iter();
     let mut command = bed.head().command(words.next().unwrap_or(&shell));
@@ -211,31 +218,75 @@ fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     command.env("PATH", path_with(&program)).stdin(Stdio::inherit());
     command.env(VARIABLE, bed.directory());
     if args.command.is_empty() {
-        let _ = writeln!(
-            std::io::stderr(),
-            "testbed: {} nodes are up, this is {}; `exit` ends them\n\
-             try: `tutti nodes`, `tutti run -N {} --label -- hostname`; `testbed cut n2`, `testbed heal n2`; \
-             `testbed --help`",
-            args.nodes,
-            bed.head().name(),
-            args.nodes,
-        );
+        let _ = writeln!(std::io::stderr(), "{}", welcome(&bed, args.bare));
     }
     shell::run(command, &ends)
 }
 
+/// What the shell on the first node begins with.
+fn welcome(bed: &Testbed, bare: bool) -> String {
+    let (head, count) = (bed.head(), bed.nodes().len());
+    let (are, hint) = match bare {
+        true => (
+            "bare",
+            format!(
+                "`tutti up --listen {}`, and what that prints after `testbed on n2`; \
+                 `tutti invite` for the next",
+                head.host()
+            ),
+        ),
+        false => (
+            "up",
+            format!(
+                "`tutti nodes`, `tutti run -N {count} --label -- hostname`; `testbed cut n2`, \
+                 `testbed heal n2`"
+            ),
+        ),
+    };
+    format!(
+        "testbed: {count} nodes are {are}, this is {}; `exit` ends them\n\
+         try: {hint}; `testbed --help`",
+        head.name()
+    )
+}
+
+/// The `tutti` program that belongs to this one.
 fn beside() -> anyhow::Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    let program = own.with_file_name("tutti");
+    Ok(std::env::current_exe()?.with_file_name("tutti"))
+}
+
+/// The same, which is there: `cargo run` builds this package alone, and says by a variable that it was it.
+fn built() -> anyhow::Result<PathBuf> {
+    let program = beside()?;
+    if let Some(cargo) = std::env::var_os("CARGO") {
+        build(&cargo, &program)?;
+    }
     anyhow::ensure!(
         program.exists(),
-        "there is no {}; build it with `cargo build`, or name it with --program",
+        "there is no {}; build it with `cargo build -p tutti` (and `--release` if this was), or name it with --program",
         program.display()
     );
     Ok(program)
 }
 
-fn path_with(program: &std::path::Path) -> String {
+/// Builds `tutti` where this program is, as this program was; that takes no time if nothing has changed.
+fn build(cargo: &OsStr, program: &Path) -> anyhow::Result<()> {
+    let place = program.parent().context("this program is nowhere")?;
+    let profile = match place.file_name().and_then(OsStr::to_str) {
+        Some("debug") | None => "dev",
+        Some(profile) => profile,
+    };
+    let mut command = Command::new(cargo);
+    command.args(["build", "--package", "tutti", "--profile", profile]);
+    command.arg("--target-dir").arg(place.parent().unwrap_or(place));
+    // There lies what cargo is told for all builds.
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let status = command.status().with_context(|| format!("cannot run {}", cargo.display()))?;
+    anyhow::ensure!(status.success(), "tutti could not be built");
+    Ok(())
+}
+
+fn path_with(program: &Path) -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     match program.parent() {
         Some(directory) => format!("{}:{path}", directory.display()),

@@ -52,6 +52,25 @@ impl Node {
         Self { processors, ..self }
     }
 
+    /// What [`Self::told`] is to know of it: how far its clock is ahead, and its processors, if they are said.
+    pub(crate) fn line(&self) -> String {
+        let processors = self.processors.as_deref().unwrap_or_default();
+        format!("{} {processors}\n", self.clock_ahead_s)
+    }
+
+    /// The node of which another process has written this.
+    pub(crate) fn told(
+        bed: &Testbed,
+        number: usize,
+        program: &Path,
+        line: &str,
+    ) -> anyhow::Result<Self> {
+        let mut words = line.split_whitespace();
+        let ahead = words.next().and_then(|word| word.parse().ok());
+        let ahead = ahead.context("the test bed is damaged")?;
+        Ok(Self::new(bed, number, program, ahead).bound_to(words.next().map(str::to_owned)))
+    }
+
     /// Makes its network, and connects it with the switch.
     pub(crate) fn connect(&self, bed: &Testbed) -> anyhow::Result<()> {
         let (node, switch, namespace) = (self, bed.switch.as_str(), self.namespace.as_str());
@@ -85,7 +104,8 @@ impl Node {
     }
 
     /// Its address, without the port.
-    pub(crate) fn host(&self) -> &str {
+    #[must_use]
+    pub fn host(&self) -> &str {
         &self.address
     }
 

@@ -13,10 +13,14 @@
 mod branch;
 #[path = "../../../fuzz/checks/config.rs"]
 mod config;
+#[path = "../../../fuzz/checks/join.rs"]
+mod join;
 #[path = "../../../fuzz/checks/journal.rs"]
 mod journal;
 #[path = "../../../fuzz/checks/messages.rs"]
 mod messages;
+#[path = "../../../fuzz/checks/request.rs"]
+mod request;
 #[path = "../../../fuzz/checks/swf.rs"]
 mod swf;
 #[path = "../../../fuzz/checks/token.rs"]
@@ -27,11 +31,13 @@ use std::path::{Path, PathBuf};
 
 type Check = fn(&[u8]);
 
-const CHECKS: [(&str, Check); 6] = [
+const CHECKS: [(&str, Check); 8] = [
     ("branch", branch::branch),
     ("config", config::config),
+    ("join", join::join),
     ("journal", journal::journal),
     ("messages", messages::messages),
+    ("request", request::request),
     ("swf", swf::swf),
     ("token", token::token),
 ];
@@ -91,5 +97,24 @@ fn seeds_and_what_is_near_them_pass_the_checks() {
                 assert!(passed.is_ok(), "variant {variant} of {}: {bytes:?}", path.display());
             }
         }
+    }
+}
+
+#[test]
+fn every_target_has_a_place_here() {
+    let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
+    let mut targets: Vec<String> = std::fs::read_dir(targets)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    targets.sort();
+    assert_eq!(targets, CHECKS.map(|(target, _)| target));
+}
+
+#[test]
+fn the_seed_of_a_request_is_granted_and_no_other_is() {
+    for (path, seed) in seeds_of("request") {
+        let is_request = path.file_name().is_some_and(|name| name == "request");
+        assert_eq!(request::is_signed(&seed), is_request, "{}", path.display());
     }
 }

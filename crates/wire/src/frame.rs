@@ -370,6 +370,10 @@ mod tests {
             let _ = decode::<crate::keeper::FromKeeper>(&bytes);
             let _ = decode::<crate::attach::FromFrontEnd>(&bytes);
             let _ = decode::<crate::attach::ToFrontEnd>(&bytes);
+            let _ = decode::<crate::branch::FromBranch>(&bytes);
+            let _ = decode::<crate::branch::ToBranch>(&bytes);
+            let _ = decode::<crate::join::Redeem>(&bytes);
+            let _ = decode::<crate::join::Redeemed>(&bytes);
         }
     }
 }

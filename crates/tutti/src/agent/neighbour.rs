@@ -82,3 +82,68 @@ impl Neighbour {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Interest;
+    use crate::outside::ways::Stream;
+    use std::os::unix::net::UnixStream;
+    use tutti_core::NodeId;
+    use tutti_wire::Role;
+    use tutti_wire::branch::{Part, Place, TunnelId};
+    use tutti_wire::limits::TUNNEL_CHUNK_BYTES;
+
+    const TOKEN: u64 = 7;
+
+    /// Parts of a stream: far more than the kernel takes of a connection whose other end does not read.
+    const PARTS: u64 = 128;
+
+    fn link(end: UnixStream) -> Link<Carrier> {
+        end.set_nonblocking(true).expect("a socket");
+        Link::over(Carrier::Local(Stream::from(end)))
+    }
+
+    /// A neighbour, its own end, and who watches ours.
+    fn neighbour() -> (Neighbour, Link<Carrier>, Poller) {
+        let (own, theirs) = UnixStream::pair().expect("two ends");
+        let (mut own, poller) = (link(own), Poller::new().expect("a descriptor"));
+        own.greet(Role::Agent);
+        poller.add(&own, TOKEN, Interest::READ).expect("it can be watched");
+        (Neighbour::new(own, TOKEN), link(theirs), poller)
+    }
+
+    fn part(number: u64) -> Tunnelled {
+        let part = Part::Bytes(vec![0; TUNNEL_CHUNK_BYTES].into());
+        Tunnelled { to: Place::Controller, tunnel: TunnelId { opener: NodeId(1), number }, part }
+    }
+
+    #[test]
+    fn an_order_goes_before_what_is_queued_of_streams() {
+        let (mut neighbour, mut theirs, poller) = neighbour();
+        (0..PARTS).for_each(|number| neighbour.send_bulk(part(number)));
+        neighbour.settle::<ToBranch>(&poller).expect("they are there");
+        assert!(neighbour.is_busy());
+        // Beside what the kernel has, little is ahead of whatever is said now.
+        let (waiting, ahead) = (neighbour.bulk.len(), neighbour.link.unsent());
+        assert!(ahead < BULK_AHEAD_BYTES + 2 * TUNNEL_CHUNK_BYTES, "{ahead}");
+        assert!(waiting > 0, "the kernel has taken everything");
+        neighbour.send(&ToBranch::Leaving);
+        let mut came = Vec::<ToBranch>::new();
+        while came.len() as u64 <= PARTS {
+            neighbour.settle::<ToBranch>(&poller).expect("they are there");
+            theirs.receive().expect("we are there");
+            while let Some(message) = theirs.next().expect("a message") {
+                came.push(message);
+            }
+        }
+        let order = came.iter().position(|message| *message == ToBranch::Leaving);
+        let order = order.expect("it has come");
+        assert_eq!(came.len() - order - 1, waiting, "it waited for what is queued");
+        came.remove(order);
+        let parts: Vec<ToBranch> =
+            (0..PARTS).map(|number| ToBranch::tunnel(part(number))).collect();
+        assert!(came == parts, "parts are lost, or others");
+        assert!(!neighbour.is_busy());
+    }
+}

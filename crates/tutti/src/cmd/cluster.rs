@@ -144,6 +144,7 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     };
     let name = args.name.clone().unwrap_or_else(host_name);
     Name::new(&name)?;
+    args.listen.as_deref().filter(|listen| *listen != "none").map_or(Ok(()), refuse_if_nowhere)?;
     let head = with_port(head);
     let (mut membership, credentials) = redeem(&head, &token, name)?;
     match args.listen.as_deref() {
@@ -186,6 +187,20 @@ pub(crate) fn with_port(address: &str) -> String {
         Err(_) if has_port => address.to_owned(),
         Err(_) => format!("{address}:{PORT}"),
     }
+}
+
+/// An address that means all of this machine's is none that another machine could be told.
+pub(crate) fn refuse_if_nowhere(listen: &str) -> anyhow::Result<()> {
+    // Who can't listen there says so later.
+    let mut found = with_port(listen).to_socket_addrs().into_iter().flatten();
+    if found.any(|address| address.ip().is_unspecified()) {
+        let reason = format!(
+            "{listen} stands for every address of this machine, and leads nobody to it; name the one \
+             that the other machines reach it at"
+        );
+        return Err(coded(Code::BadValue, reason));
+    }
+    Ok(())
 }
 
 /// Takes the token to the head, for a certificate of a key that is made here and never leaves.

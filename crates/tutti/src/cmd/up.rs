@@ -1,6 +1,6 @@
 //! `tutti up` and `tutti down`.
 
-use super::cluster::{invitation, with_port};
+use super::cluster::{invitation, refuse_if_nowhere, with_port};
 use super::submit::order;
 use crate::codes::{code_of, coded};
 use crate::exit::Exit;
@@ -76,8 +76,12 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
             format!("the {kind} instance in {directory} is up, for all users of this machine")
         }
     };
+    let others = match membership.is_none() && !instance.private {
+        true => "; `tutti down; tutti up --listen ADDRESS` lets other machines join",
+        false => "",
+    };
     print(&format!(
-        "{what}\nnext: `tutti run -n 2 COMMAND`, `tutti ps`, `tutti doctor`; `tutti down` ends it\n"
+        "{what}\nnext: `tutti run -n 2 COMMAND`, `tutti ps`, `tutti doctor`; `tutti down` ends it{others}\n"
     ))?;
     if let Some(service) = Service::of(&instance) {
         print(&format!(
@@ -101,6 +105,7 @@ impl UpArgs {
         let place = Place::of(instance);
         let known = place.membership()?;
         let Some(listen) = &self.listen else { return Ok(known) };
+        refuse_if_nowhere(listen)?;
         let address = match &known {
             Some(known) if is_at(known, listen) => known.listen.clone().unwrap_or_default(),
             _ => free_address(listen)?,

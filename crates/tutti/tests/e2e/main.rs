@@ -10,6 +10,7 @@ mod accounts;
 mod adopt;
 mod anywhere;
 mod bench;
+mod by_hand;
 mod classes;
 mod cli;
 mod cluster;

@@ -1,6 +1,7 @@
 //! A control tree of several levels: seven nodes, of which each has at most two children.
 
 use crate::cluster::Bed;
+use crate::clusters::switch_together;
 use crate::harness::{Running, compile, eventually, within};
 use crate::partition::{COUNTS, check_counts};
 use nix::sys::signal::Signal;
@@ -135,16 +136,20 @@ fn kill_agent(bed: &Bed, number: usize) {
 fn inner_agents_and_leaves_that_end_cost_no_job() {
     let bed = up();
     bed.tutti(1, &["params", "quantum=50ms"]).expect(0);
-    // Two jobs that take turns on all nodes while agents end.
-    let submit = ["submit", "--parsable", "-n", "14", "-o", "/dev/null", "--", "sleep", "6"];
+    // Two jobs that take turns on all nodes while agents end, until they are told to end.
+    let line = "until [ -e end ]; do sleep 0.2; done";
+    let submit = ["submit", "--parsable", "-n", "14", "-o", "/dev/null", "--", "sh", "-c", line];
     let jobs = [(); 2].map(|()| bed.tutti(1, &submit).expect(0).text().trim().to_owned());
+    switch_together(&bed, NODES);
     for _ in 0..2 {
         let (inner, leaf) = inner_and_leaf(&bed);
-        kill_agent(&bed, inner);
-        whole(&bed);
-        kill_agent(&bed, leaf);
-        whole(&bed);
+        for number in [inner, leaf] {
+            kill_agent(&bed, number);
+            whole(&bed);
+            switch_together(&bed, NODES);
+        }
     }
+    std::fs::write(bed.audit.work.join("end"), "").unwrap();
     for job in jobs {
         bed.tutti(1, &["wait", &job]).expect(0);
     }

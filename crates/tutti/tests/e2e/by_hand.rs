@@ -1,0 +1,95 @@
+//! Clusters that are made by hand, on nodes that know nothing of each other, as README says.
+
+use crate::cluster::Bed;
+use crate::harness::{Done, Instance, Running};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The commands of README's section on several machines: those at the head, and those of a user.
+fn told() -> [Vec<String>; 2] {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let (_, section) = readme.split_once("\n## Several machines\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let blocks = section.split("```sh\n").skip(1);
+    let lines = |block: &str| {
+        let (block, _) = block.split_once("```").unwrap();
+        block.lines().map(str::to_owned).collect()
+    };
+    blocks.map(lines).collect::<Vec<_>>().try_into().unwrap()
+}
+
+/// A line as somebody types it at a node.
+#[track_caller]
+fn type_in(bed: &Bed, number: usize, line: &str) -> Done {
+    let mut shell = bed.node(number).command("sh");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let bin = bed.audit.program.parent().unwrap().display();
+    shell.args(["-c", line]).env("PATH", format!("{bin}:{path}")).current_dir(&bed.audit.work);
+    Running::start(shell).wait()
+}
+
+/// The line with which another machine joins, as it was printed.
+#[track_caller]
+fn invitation(printed: &Done) -> String {
+    let text = printed.text();
+    let line = text.lines().find(|line| line.trim().starts_with("tutti join "));
+    line.unwrap_or_else(|| panic!("no line to join with: {text}")).trim().to_owned()
+}
+
+#[test]
+fn what_the_readme_says_makes_a_cluster_of_bare_nodes() {
+    let bed = Bed::of_with_processors(4, 2);
+    let [at_head, as_user] = told();
+    let [up] = &at_head[..] else { panic!("{at_head:?}") };
+    assert!(up.contains(" 10.0.0.1"), "{up}");
+    let mut printed =
+        type_in(&bed, 1, &up.replace(" 10.0.0.1", &format!(" {}", bed.node(1).host())));
+    for number in 2..=4 {
+        printed = printed.expect(0);
+        let join = invitation(&printed);
+        type_in(&bed, number, &join).expect(0);
+        // Good for one machine.
+        if number == 2 {
+            type_in(&bed, 3, &join).expect(1).says("used already");
+        }
+        printed = type_in(&bed, 1, "tutti invite");
+    }
+    let done: BTreeMap<&str, Done> =
+        as_user.iter().map(|line| (line.as_str(), type_in(&bed, 1, line).expect(0))).collect();
+    let [nodes, run] = &as_user[..] else { panic!("{as_user:?}") };
+    let table = done[nodes.as_str()].text();
+    assert_eq!(table.lines().filter(|line| line.contains(" up ")).count(), 4, "{table}");
+    let hosts: Vec<String> = (0..8).map(|rank| format!("{rank}: n{}", rank / 2 + 1)).collect();
+    assert_eq!(done[run.as_str()].sorted(), hosts);
+}
+
+#[test]
+fn an_address_that_leads_nobody_to_a_machine_is_refused() {
+    let bed = Bed::of(2, &[0]);
+    for address in ["0.0.0.0", "0.0.0.0:7799", "[::]", "::", "[::]:7799", "0"] {
+        let refused = bed.tutti(1, &["up", "--listen", address]).expect(1);
+        refused.says("stands for every address of this machine").says("[T002]");
+    }
+    // It has become nothing by that.
+    bed.tutti(1, &["invite"]).expect(1).says("in no cluster");
+    let up = bed.tutti(1, &["up", "--listen", bed.node(1).host()]).expect(0);
+    let join = invitation(&up);
+    let refused = type_in(&bed, 2, &format!("{join} --listen 0.0.0.0")).expect(1);
+    refused.says("stands for every address of this machine");
+    // Nor has the token been used.
+    type_in(&bed, 2, &join).expect(0);
+}
+
+#[test]
+fn a_machine_alone_says_how_others_could_join() {
+    let hint = "; `tutti down; tutti up --listen ADDRESS` lets other machines join\n";
+    let instance = Instance::of_the_system();
+    let said = instance.tutti(&["up"]).expect(0).text();
+    let next = said.lines().find(|line| line.starts_with("next: ")).unwrap();
+    assert!(format!("{next}\n").ends_with(hint), "{said}");
+    // Who has a cluster is not told to begin one.
+    let bed = Bed::of(1, &[0]);
+    let said = bed.tutti(1, &["up", "--listen", bed.node(1).host()]).expect(0).text();
+    assert!(said.contains("next: ") && !said.contains("lets other machines join"), "{said}");
+}
