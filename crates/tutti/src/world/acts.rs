@@ -19,6 +19,9 @@ fn target(job: tutti_core::JobId) -> Target {
     Target { job, rank: None, pid: None }
 }
 
+/// At most so many things a daemon may do before it is killed in the middle of something.
+const FEW: u64 = 40;
+
 impl World {
     /// What is set before anything else happens.
     pub(super) fn prepare(&mut self) {
@@ -64,7 +67,7 @@ impl World {
             }
             Act::Crash(site, daemon, back_ns) => {
                 if self.seat(site, daemon).daemon.is_some() {
-                    self.crash(site, daemon, back_ns);
+                    self.crash_now_or_amid(site, daemon, back_ns);
                 }
             }
             Act::Stop(site, daemon, for_ns) => {
@@ -134,6 +137,16 @@ impl World {
         due.into_iter().for_each(|(at_ns, what)| self.plan(at_ns, What::Deliver(what)));
     }
 
+    /// Kills a daemon between one thing that it does and the next, or in the middle of something.
+    fn crash_now_or_amid(&mut self, site: usize, daemon: Daemon, back_ns: u64) {
+        if self.script.cuts_short && self.random.one_in(2) {
+            let left = u32::try_from(self.random.any_length(FEW)).unwrap_or(1) - 1;
+            self.seat(site, daemon).cut = Some((left, back_ns));
+        } else {
+            self.crash(site, daemon, back_ns);
+        }
+    }
+
     /// From now on nothing fails any more, and nothing is held back by anybody.
     pub(super) fn calm_down(&mut self) {
         self.mend();
@@ -143,6 +156,7 @@ impl World {
             self.sites[site].slow_ns = 0;
             for daemon in [Daemon::Controller, Daemon::Agent, Daemon::Keeper] {
                 self.seat(site, daemon).stopped_until_ns = 0;
+                self.seat(site, daemon).cut = None;
                 self.wake_soon(site, daemon);
             }
             let change = NodeChange::Resume;

@@ -6,7 +6,9 @@ use super::disk::SimulatedDisk;
 use super::ears::{Ear, Ears};
 use super::lapses::Lapses;
 use super::launches::Launches;
-use super::machine::{self, Daemon, Machine, Machines, at, machine, name_of, set_now};
+use super::machine::{
+    self, Daemon, Machine, Machines, at, cut, machine, name_of, set_cut, set_now,
+};
 use super::network::{Delivery, Due, Network};
 use super::random::Random;
 use super::script::Script;
@@ -353,6 +355,7 @@ impl World {
         }
         let Some(mut sitting) = seat.daemon.take() else { return };
         let is_due = seat.due_ns.is_some_and(|due_ns| due_ns <= now_ns);
+        set_cut(seat.cut.map(|(left, _)| left));
         let has_heard = at(site, || {
             let mut has_heard = sitting.take_in(site);
             has_heard |= sitting.look();
@@ -365,6 +368,7 @@ impl World {
             has_heard
         });
         if !has_heard && !is_due {
+            set_cut(None);
             let due_ns = seat.due_ns;
             seat.daemon = Some(sitting);
             return due_ns.map_or((), |due_ns| self.wake(site, daemon, due_ns));
@@ -373,7 +377,14 @@ impl World {
         self.rounds += 1;
         self.note(now_ns, site as u64, daemon as u64, u64::from(has_heard));
         let due_ns = due_ns.map(|own_ns| machine(site, |it| it.clock.world_ns(own_ns)));
+        let left = cut();
+        set_cut(None);
         let seat = self.seat(site, daemon);
+        if let Some((_, back_ns)) = seat.cut.take_if(|_| left == Some(0)) {
+            seat.daemon = Some(sitting);
+            return self.cut_short(site, daemon, back_ns);
+        }
+        seat.cut = seat.cut.and_then(|(_, back_ns)| Some((left?, back_ns)));
         seat.due_ns = due_ns;
         seat.daemon = goes_on.then_some(sitting);
         if let Some(due_ns) = due_ns {
@@ -384,6 +395,21 @@ impl World {
         if !goes_on {
             self.crash(site, daemon, 50_000_000);
         }
+    }
+
+    /// A daemon was killed in the middle of what it did.
+    fn cut_short(&mut self, site: usize, daemon: Daemon, back_ns: u64) {
+        self.say(format_args!("{daemon:?} of {site} is cut short"));
+        self.crash(site, daemon, back_ns);
+        if daemon == Daemon::Controller {
+            // What it knew is not what it has stored.
+            self.core = None;
+        }
+        if daemon == Daemon::Agent {
+            self.network.push_on(site);
+            self.dial();
+        }
+        self.hear_knocks(site);
     }
 
     /// What a daemon has done reaches the others.

@@ -100,8 +100,32 @@ thread_local! {
     /// The machine whose daemon is at it.
     static HERE: Cell<Option<usize>> = const { Cell::new(None) };
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
+    /// How many things the daemon that is at it does before it is killed, if it is.
+    static CUT: Cell<Option<u32>> = const { Cell::new(None) };
     /// What the clock of that machine shows now, once it was asked; 0 before.
     static OWN_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// From now on so many things that a daemon does reach the outside, and nothing after them; none: all do.
+pub(super) fn set_cut(left: Option<u32>) {
+    CUT.set(left);
+}
+
+/// How many are left.
+pub(super) fn cut() -> Option<u32> {
+    CUT.get()
+}
+
+/// A daemon does something that others notice: whether it does not get to that, since it is killed before.
+pub(super) fn is_cut_off() -> bool {
+    match CUT.get() {
+        None => false,
+        Some(0) => true,
+        Some(left) => {
+            CUT.set(Some(left - 1));
+            false
+        }
+    }
 }
 
 /// At which machine the thread is, if it is in a simulated world.
@@ -126,6 +150,7 @@ pub(super) fn now() -> u64 {
 /// The thread is in no world any more.
 pub(super) fn leave() {
     HERE.set(None);
+    CUT.set(None);
 }
 
 /// It is later.

@@ -57,7 +57,7 @@ pub(crate) mod groups {
 
 /// Making, signalling and ending processes of tasks.
 pub(crate) mod processes {
-    use crate::world::machine::{here, with_here};
+    use crate::world::machine::{here, is_cut_off, with_here};
     use nix::errno::Errno;
     use nix::sys::signal::Signal;
     use nix::unistd::Pid;
@@ -71,6 +71,9 @@ pub(crate) mod processes {
     }
 
     pub(crate) fn kill(pid: Pid, signal: Signal) -> nix::Result<()> {
+        if is_cut_off() {
+            return Ok(());
+        }
         let done = with_here(|machine, now| machine.signal(pid.as_raw(), signal as i32, now));
         match done {
             None => nix::sys::signal::kill(pid, signal),
@@ -81,6 +84,9 @@ pub(crate) mod processes {
 
     /// Each simulated task leads a group of its own, and is all of it.
     pub(crate) fn send_to_group(leader: i32, signal: i32) {
+        if is_cut_off() {
+            return;
+        }
         if with_here(|machine, now| machine.signal(leader, signal, now)).is_none() {
             tutti_linux::signal::send_to_group(leader, signal);
         }
@@ -104,6 +110,9 @@ pub(crate) mod processes {
         }
 
         pub(crate) fn spawn(&mut self, spawn: &Spawn, unwanted: &Unwanted) -> io::Result<Child> {
+            if is_cut_off() {
+                return Err(io::Error::other("killed before"));
+            }
             let simulated = with_here(|machine, now| machine.spawn(spawn, now));
             simulated.unwrap_or_else(|| self.0.spawn(spawn, unwanted))
         }

@@ -25,12 +25,16 @@ pub(super) struct Script {
     pub(super) patience_ns: u64,
     /// Whether a loss of power may tear what is being written.
     pub(super) tears: bool,
+    /// Whether a daemon may be killed in the middle of what it does, rather than between one thing and the next.
+    pub(super) cuts_short: bool,
     /// The class whose jobs make way instead of being stopped, if any.
     pub(super) making_way: Option<&'static str>,
 }
 
 /// Worlds of smaller seeds are as they were before there were such.
 const FIRST_THAT_TEARS: u64 = 6_000_000;
+
+pub(super) const FIRST_THAT_CUTS_SHORT: u64 = 20_000_000;
 
 /// How long all may take to come to an end once nothing fails any more.
 const PATIENCE_NS: u64 = 900 * SEC;
@@ -260,6 +264,7 @@ impl Script {
             calm_ns,
             patience_ns: CALM_PATIENCE_NS,
             tears: true,
+            cuts_short: true,
             making_way: Some("standby"),
         }
     }
@@ -302,6 +307,7 @@ impl Script {
         }
         let latency_ns = (random.within(20_000, 300_000), random.any_length(2 * MS));
         let tears = seed >= FIRST_THAT_TEARS;
+        let cuts_short = seed >= FIRST_THAT_CUTS_SHORT;
         Self {
             seed,
             machines,
@@ -312,6 +318,7 @@ impl Script {
             calm_ns,
             patience_ns: PATIENCE_NS,
             tears,
+            cuts_short,
             making_way: (tears && random.one_in(2)).then(|| *random.any(CLASSES)),
         }
     }

@@ -24,6 +24,8 @@ pub(super) struct Seat {
     queued_ns: Vec<u64>,
     /// It does nothing before that: somebody has stopped it.
     pub(super) stopped_until_ns: u64,
+    /// How many more things it does before it is killed, and after how long another one is there, in nanoseconds.
+    pub(super) cut: Option<(u32, u64)>,
     /// When it wants to do something by itself, in the world's time.
     pub(super) due_ns: Option<u64>,
 }
@@ -63,6 +65,7 @@ impl Seat {
         self.daemon = Some(daemon);
         self.life += 1;
         (self.wake_ns, self.due_ns, self.stopped_until_ns) = (None, Some(now_ns), 0);
+        self.cut = None;
     }
 }
 

@@ -8,6 +8,7 @@ mod memory;
 mod tests;
 
 use super::ears::Ear;
+use super::machine::is_cut_off;
 use crate::link::{Interest, Ready, Transport};
 use memory::Streams;
 use std::cell::{Cell, RefCell};
@@ -188,6 +189,7 @@ impl Read for Stream {
 impl Write for &Stream {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         match self.end {
+            Some(_) if is_cut_off() => Ok(data.len()),
             Some(end) => STREAMS.with_borrow_mut(|streams| streams.write(end, data)),
             None => (&self.socket).write(data),
         }

@@ -10,14 +10,17 @@ use super::*;
 use crate::agent;
 use crate::world::engine::HEAD;
 use crate::world::machine::Daemon;
-use crate::world::script::{Act, CLUSTER, FIRST_CALM, FIRST_CALM_HOURS, Plan, Timed};
+use crate::world::script::{
+    Act, CLUSTER, FIRST_CALM, FIRST_CALM_HOURS, FIRST_THAT_CUTS_SHORT, Plan, Timed,
+};
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tutti_core::OnNodeLoss;
 
-/// Worlds that are tried each time, with the same seeds, and those that are new each time.
+/// Worlds that are tried each time, with the same seeds, and those that are new each time. Half of the former are
+/// such as were there first, in which some kinds of misfortune do not occur.
 const FIXED: u64 = 380;
 const NEW: u64 = 200;
 
@@ -202,7 +205,9 @@ fn in_all_worlds_everything_goes_well() {
         return judge(&(first..first + count.unwrap_or(FIXED)).collect::<Vec<_>>());
     }
     let calm = FIRST_CALM..FIRST_CALM + CALM;
-    judge(&(0..FIXED).chain(FOUND.iter().copied()).chain(calm).collect::<Vec<_>>());
+    let cut_short = FIRST_THAT_CUTS_SHORT..FIRST_THAT_CUTS_SHORT + FIXED / 2;
+    let fixed = (0..FIXED / 2).chain(cut_short).chain(FOUND.iter().copied());
+    judge(&fixed.chain(calm).collect::<Vec<_>>());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     println!("new seeds from {now} on");
     let calm = FIRST_CALM + now..FIRST_CALM + now + CALM;
