@@ -620,14 +620,26 @@ impl Agent {
         self.tracker.begin(id, job.ranks.iter().copied(), &self.poller, EVENTS);
         let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
         self.tell_lease();
-        self.tell_keeper(&ToKeeper::Launch { launch, cgroup });
-        // If it is gone, that is found out when all is flushed.
-        let _ = self.keeper.as_mut().map(Link::flush);
-        job.switches = self.switch.add(job.launch, grip(&job));
+        let (number, grip) = (job.launch, grip(&job));
+        let order = ToKeeper::Launch { launch, cgroup };
+        if Switch::hold(&grip) {
+            // It begins while the thread looks whether it is the job's turn.
+            self.tell_keeper_at_once(&order);
+            job.switches = self.switch.add(number, grip, true);
+        } else {
+            job.switches = self.switch.add(number, grip, false);
+            self.tell_keeper_at_once(&order);
+        }
         self.jobs.insert(id, job);
         if self.keeper.is_none() {
             self.lose_job(id);
         }
+    }
+
+    fn tell_keeper_at_once(&mut self, order: &ToKeeper) {
+        self.tell_keeper(order);
+        // If it is gone, that is found out when all is flushed.
+        let _ = self.keeper.as_mut().map(Link::flush);
     }
 
     /// Whether a launch may begin. One that is known has; and while something is left of an earlier

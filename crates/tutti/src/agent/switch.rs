@@ -157,17 +157,22 @@ impl Switch {
         let _ = done.recv();
     }
 
-    /// Adds a job that has no process yet. Its group is frozen, or makes way, at once; the thread changes
-    /// that when it is its turn, so that nobody need wait for the thread before processes are born into
-    /// it. Processes that are born running are waited for: others may have to stop first.
-    pub(crate) fn add(&self, launch: LaunchId, grip: Grip) -> Arc<AtomicU64> {
-        let harmless = match &grip {
+    /// Freezes the group of a job that has no process yet, or has it make way: whether it can do nothing out of
+    /// its turn now. Whoever makes processes in it is told after that, or this one could end in between.
+    pub(crate) fn hold(grip: &Grip) -> bool {
+        match grip {
             Grip::Freeze(group) => group.request_freeze().is_ok(),
             Grip::Weigh(group) => group.set_yielding(true).is_ok(),
             Grip::SignalGroup(_) | Grip::SignalTrees(_) => false,
-        };
+        }
+    }
+
+    /// Adds a job that has no process yet. One that is held goes on when it is its turn, and nobody need wait for
+    /// the thread before processes are born into it. Processes that are born running are waited for: others may
+    /// have to stop first.
+    pub(crate) fn add(&self, launch: LaunchId, grip: Grip, is_held: bool) -> Arc<AtomicU64> {
         let (switches, added) = self.add_either(launch, grip, true);
-        if !harmless {
+        if !is_held {
             self.await_thread(&added);
         }
         switches

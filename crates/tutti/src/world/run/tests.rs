@@ -47,7 +47,8 @@ const NEW: u64 = 200;
 /// lost, and joined under a controller of which a loss of power left nothing; numbers that were left out after a loss of
 /// power, and given out since the next one took that away; ends that a stopped controller had not brought to disk, and
 /// launches of which it was told too late, which the world took for being there; a launch that a keeper was given before it
-/// had said what it holds, so that the agent took it for lost.
+/// had said what it holds, so that the agent took it for lost; an agent that was killed between telling the keeper of
+/// a launch and holding its group, so that it ran out of its turn.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -95,6 +96,10 @@ const FOUND: &[u64] = &[
     16_028_462,
     16_069_213,
     13_016_004,
+    20_000_437,
+    20_000_953,
+    20_001_042,
+    20_001_334,
 ];
 
 /// The same for clusters of some size in a calm time.
