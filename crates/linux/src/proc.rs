@@ -427,7 +427,15 @@ pub fn boot_id() -> Result<String> {
 /// # Errors
 /// When `/proc/meminfo` cannot be read or has no `MemTotal` in kB.
 pub fn memory_total_bytes() -> Result<u64> {
-    memory_total_in(Path::new("/proc/meminfo"))
+    memory_in(Path::new("/proc/meminfo"), "MemTotal")
+}
+
+/// Memory of the machine that can be had without swapping, bytes.
+///
+/// # Errors
+/// When `/proc/meminfo` cannot be read or has no `MemAvailable` in kB.
+pub fn memory_available_bytes() -> Result<u64> {
+    memory_in(Path::new("/proc/meminfo"), "MemAvailable")
 }
 
 /// How many processes wanted to run on average over the last minute, five and fifteen minutes, in
@@ -497,13 +505,13 @@ fn busy_in(text: &str, processors: &[u32], tick_us: u64) -> Option<BTreeMap<u32,
     Some(all)
 }
 
-fn memory_total_in(path: &Path) -> Result<u64> {
+fn memory_in(path: &Path, wanted: &'static str) -> Result<u64> {
     let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
     text.lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .find_map(|line| line.strip_prefix(wanted)?.strip_prefix(':'))
         .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
         .and_then(|kib| kib.checked_mul(1024))
-        .ok_or_else(|| Error::Malformed { path: path.to_owned(), wanted: "MemTotal" })
+        .ok_or_else(|| Error::Malformed { path: path.to_owned(), wanted })
 }
 
 /// The processors that this process may use, ascending, as the kernel numbers them.

@@ -171,9 +171,12 @@ pub struct NodeReport {
     pub jobs: u32,
     /// What it was measured to do; nothing before `tutti bench node`.
     pub figures: Option<Figures>,
-    /// Its load averages over one, five and fifteen minutes, in thousandths; nothing while `placement`
-    /// does not go by them.
+    /// Its load averages over one, five and fifteen minutes, in thousandths; `null` if it does not answer.
     pub load_averages_milli: Option<[u32; 3]>,
+    /// Its memory that can be had without swapping, in bytes; `null` if it does not answer.
+    pub memory_free_bytes: Option<u64>,
+    /// Its processes, whosever they are; `null` if it does not answer.
+    pub processes: Option<u32>,
     /// How many of its processors, in thousandths, whatever is none of the cluster's jobs had on average since that was
     /// last looked at, for a second at least: users' own programs, daemons, the jobs of other clusters. `null` where
     /// that can't be told, and of a node that does not answer.

@@ -151,6 +151,12 @@ pub struct Fares {
     /// How many of its processors, in thousandths, whatever is none of the cluster's jobs had on average; nothing
     /// where that can't be told.
     pub foreign_milli: Option<u32>,
+    /// Its load averages over one, five and fifteen minutes, in thousandths, if they can be told.
+    pub load_averages_milli: Option<[u32; 3]>,
+    /// Its memory that can be had without swapping, in bytes, if that can be told.
+    pub memory_free_bytes: Option<u64>,
+    /// Its processes, whosever they are.
+    pub processes: u32,
     /// Nodes that are connected through it.
     pub branch_nodes: u32,
     /// Jobs that have parts there or on these nodes.

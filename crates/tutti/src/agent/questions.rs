@@ -11,6 +11,7 @@ use crate::outside::time::monotonic_ns;
 use std::sync::atomic::Ordering;
 use tutti_core::{JobId, Rank};
 use tutti_linux::cgroup::LimitBy;
+use tutti_linux::proc;
 use tutti_wire::limits::PROCESSES_REPORTED_MAX;
 use tutti_wire::report::{AgentStatus, Target};
 use tutti_wire::tree::{Answer, Fares, Question};
@@ -130,6 +131,9 @@ impl Agent {
         let own = self.hierarchy.as_ref();
         Fares {
             foreign_milli: self.foreign.share(monotonic_ns(), own),
+            load_averages_milli: proc::load_averages().ok(),
+            memory_free_bytes: proc::memory_available_bytes().ok(),
+            processes: u32::try_from(proc::all().len()).unwrap_or(u32::MAX),
             branch_nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             branch_jobs: u32::try_from(jobs).unwrap_or(u32::MAX),
         }

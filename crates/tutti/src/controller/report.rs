@@ -224,9 +224,9 @@ pub(super) fn nodes(driver: &Driver, fares: &BTreeMap<NodeId, Fares>) -> Vec<Nod
             memory_promised_bytes: view.admitted_bytes,
             jobs: u32::try_from(view.jobs.len()).unwrap_or(u32::MAX),
             figures: view.figures,
-            load_averages_milli: view
-                .averages
-                .map(|load| [load.now, load.five_minutes, load.fifteen_minutes]),
+            load_averages_milli: fares.get(&view.id).and_then(|fares| fares.load_averages_milli),
+            memory_free_bytes: fares.get(&view.id).and_then(|fares| fares.memory_free_bytes),
+            processes: fares.get(&view.id).map(|fares| fares.processes),
             foreign: driver
                 .core
                 .foreign_on(view.id)

@@ -198,7 +198,7 @@ fn an_instance_whose_journal_is_damaged_says_so_and_can_be_taken_down() {
 
 /// The journal as it is on disk at this moment, as the one of an instance that is not started.
 fn copied(from: &Instance) -> Instance {
-    let copy = from.beside();
+    let copy = Instance::new();
     fs::create_dir(&copy.dir).unwrap();
     fs::set_permissions(&copy.dir, fs::Permissions::from_mode(0o700)).unwrap();
     for name in ["journal.db", "journal.db-wal"] {

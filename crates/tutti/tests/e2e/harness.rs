@@ -7,6 +7,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
@@ -36,6 +37,33 @@ enum Hold {
     Alone(#[allow(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
     /// By another instance of the same test: to ask once more could wait for who waits to have it alone.
     Already,
+}
+
+thread_local! {
+    /// Whether an instance of this test holds the stage.
+    static HOLDS: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Hold {
+    fn shared() -> Self {
+        match HOLDS.replace(true) {
+            true => Self::Already,
+            false => Self::Shared(STAGE.read().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    fn alone() -> Self {
+        assert!(!HOLDS.replace(true), "what is to be alone comes first in a test");
+        Self::Alone(STAGE.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !matches!(self, Self::Already) {
+            HOLDS.set(false);
+        }
+    }
 }
 
 /// Looks again and again until there is something, and fails with `what` if it does not come.
@@ -251,25 +279,17 @@ pub(crate) struct Instance {
 impl Instance {
     /// An instance that runs beside those of other tests. It is not started.
     pub(crate) fn new() -> Self {
-        let shared = STAGE.read().unwrap_or_else(PoisonError::into_inner);
-        Self::make(Hold::Shared(shared), None, None)
-    }
-
-    /// One more for a test that has this one.
-    pub(crate) fn beside(&self) -> Self {
-        Self::make(Hold::Already, self.user, None)
+        Self::make(Hold::shared(), None, None)
     }
 
     /// An instance that has the machine to itself, for tests that measure.
     pub(crate) fn alone() -> Self {
-        let alone = STAGE.write().unwrap_or_else(PoisonError::into_inner);
-        Self::make(Hold::Alone(alone), None, None)
+        Self::make(Hold::alone(), None, None)
     }
 
     /// An instance of a user without privileges.
     pub(crate) fn of_nobody() -> Self {
-        let alone = STAGE.write().unwrap_or_else(PoisonError::into_inner);
-        Self::make(Hold::Alone(alone), Some(NOBODY), None)
+        Self::make(Hold::alone(), Some(NOBODY), None)
     }
 
     /// The same with a cgroup of the user's own, as service managers hand them over.
@@ -307,18 +327,18 @@ impl Instance {
 
     /// The system's instance, for all users, kept apart by a cluster name.
     pub(crate) fn of_the_system() -> Self {
-        let shared = STAGE.read().unwrap_or_else(PoisonError::into_inner);
+        let hold = Hold::shared();
         let number = SYSTEMS.fetch_add(1, Ordering::SeqCst);
         let name = format!("test{}-{number}", std::process::id());
-        Self::make(Hold::Shared(shared), None, Some(name))
+        Self::make(hold, None, Some(name))
     }
 
     /// The same with the machine to itself.
     pub(crate) fn of_the_system_alone() -> Self {
-        let alone = STAGE.write().unwrap_or_else(PoisonError::into_inner);
+        let hold = Hold::alone();
         let number = SYSTEMS.fetch_add(1, Ordering::SeqCst);
         let name = format!("test{}-{number}", std::process::id());
-        Self::make(Hold::Alone(alone), None, Some(name))
+        Self::make(hold, None, Some(name))
     }
 
     fn make(hold: Hold, user: Option<u32>, cluster: Option<String>) -> Self {

@@ -232,6 +232,8 @@ pub(super) mod tests {
             jobs: 0,
             figures: None,
             load_averages_milli: None,
+            memory_free_bytes: None,
+            processes: None,
             foreign_milli: None,
             foreign: Vec::new(),
             branch_nodes: None,
