@@ -127,6 +127,8 @@ fn unit_text(directory: &Path, program: &Path) -> anyhow::Result<String> {
          Description=Tutti, a gang scheduler\n\
          Wants=network-online.target\n\
          After=network-online.target time-sync.target\n\
+         # However often it fails, it is tried again: its jobs run on meanwhile.\n\
+         StartLimitIntervalSec=0\n\
          \n\
          [Service]\n\
          Type=notify\n\
@@ -136,6 +138,7 @@ fn unit_text(directory: &Path, program: &Path) -> anyhow::Result<String> {
          # Another executable, while jobs run: `systemctl reload`. Stopping and restarting end the jobs.\n\
          ExecReload=\"{program}\" upgrade\n\
          Restart=on-failure\n\
+         RestartSec=1\n\
          # The supervisor ends the jobs, and then all that it has started. If it fails itself, all that goes on,\n\
          # and the next one takes it over.\n\
          KillMode=process\n\

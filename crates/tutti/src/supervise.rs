@@ -31,7 +31,6 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use tutti_linux::proc::ancestors;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 
@@ -377,12 +376,21 @@ impl<'a> Supervisor<'a> {
                 self.kill_all();
             }
         }
+        if !self.has_its_directory() {
+            return Ok(Exit::OK);
+        }
         if self.ended_well && self.instance.private {
             // One of a user's own that ended as it was told to leaves nothing.
             self.instance.remove_journal();
         }
         clean_up(self.instance);
         Ok(Exit::OK)
+    }
+
+    /// Where it was removed, another instance may have begun there meanwhile.
+    fn has_its_directory(&self) -> bool {
+        let directory = self.instance.open();
+        matches!(directory, Ok(Some(it)) if it.has(&self.lock, &self.instance.lock_file()))
     }
 
     fn wait(&self) -> anyhow::Result<()> {
@@ -527,18 +535,29 @@ impl Drop for Supervisor<'_> {
 
 /// A second one would end the jobs of the first, whose groups have the same names.
 fn refuse_beside_one_without_directory(instance: &Instance) -> anyhow::Result<()> {
-    let daemons = found::without_directory(instance);
-    let Some(first) = daemons.first() else { return Ok(()) };
+    // One that only begins, or is about to be gone, is not meant.
+    let patience = Instant::now() + Duration::from_secs(1);
+    let daemon = loop {
+        match found::without_directory(instance) {
+            None => return Ok(()),
+            Some(daemon) if Instant::now() > patience => break daemon,
+            Some(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
     if let Ok(Some(directory)) = instance.open() {
         directory.remove(&instance.log_file());
         directory.remove(&instance.lock_file());
+        directory.remove_directory(&instance.spool());
         let _ = std::fs::remove_dir(instance.directory());
     }
-    let supervisor = ancestors(*first).first().copied().unwrap_or(*first);
+    let end = match found::supervisor_of(daemon) {
+        Some(supervisor) => format!("kill {supervisor}"),
+        None => format!("kill -9 {daemon}"),
+    };
     let directory = instance.directory().display();
     let reason = format!(
         "the directory {directory} was removed while its instance runs, which nobody can reach now. Its jobs go on: \
-         when they have ended, or to end them, end it with `kill {supervisor}`, and try again"
+         when they have ended, or to end them, end it with `{end}`, and try again"
     );
     Err(coded(Code::NotStarted, reason))
 }

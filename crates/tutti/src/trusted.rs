@@ -212,6 +212,8 @@ pub(crate) fn connect(path: &Path) -> anyhow::Result<UnixStream> {
 /// What the kernel says.
 pub(crate) fn listen(path: &Path, for_all: bool) -> anyhow::Result<UnixListener> {
     let made = || -> io::Result<UnixListener> {
+        // It may be too long, though the other one is not.
+        UnixAddr::new(path)?;
         let made_at = unborn(path);
         match fs::remove_file(&made_at) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -288,11 +290,13 @@ mod tests {
                     assert_eq!(found.permissions().mode() & 0o777, 0o666);
                 }
             });
-            for _ in 0..1_000 {
-                listener = listen(&path, true).unwrap();
-            }
+            let replaced = (0..1_000).try_for_each(|_| {
+                listener = listen(&path, true)?;
+                anyhow::Ok(())
+            });
             done.store(true, Relaxed);
             looks.join().unwrap();
+            replaced.unwrap();
         });
         UnixStream::connect(&path).unwrap();
         assert!(listener.accept().is_ok());

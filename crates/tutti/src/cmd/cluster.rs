@@ -260,7 +260,7 @@ pub(crate) fn leave(_args: &LeaveArgs) -> anyhow::Result<Exit> {
     let Some(membership) = place.membership()? else {
         return Err(coded(Code::Membership, "this machine is in no cluster"));
     };
-    if supervise::is_supervised(&instance) {
+    if supervise::is_supervised(&instance) || supervise::has_keeper(&instance) {
         return Err(coded(Code::Membership, "the instance runs; end it first with `tutti down`"));
     }
     place.forget()?;

@@ -255,6 +255,10 @@ fn end(instance: &Instance) -> anyhow::Result<Exit> {
     }
     if Place::of(instance).membership()?.is_some_and(|membership| !membership.head.is_empty()) {
         await_controller(instance, Instant::now() + PATIENCE);
+        if !supervise::is_supervised(instance) && supervise::has_keeper(instance) {
+            // Somebody must end what a supervisor that failed has left.
+            start_daemon(instance)?;
+        }
         supervise::end(instance)?;
         print(&format!("the node in {} is down\n", instance.directory().display()))?;
         return Ok(Exit::OK);

@@ -47,14 +47,13 @@ pub(super) fn end(instance: &Instance, role: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The daemons of an instance that lives on though its directory, where the others would be found, was removed.
-pub(super) fn without_directory(instance: &Instance) -> Vec<i32> {
-    // Where one has noted itself, the directory is the one that they know.
-    if ROLES.iter().any(|role| instance.role_file(role).exists()) {
-        return Vec::new();
-    }
+/// A daemon of an instance that lives on though its directory, where it would be found, was removed.
+pub(super) fn without_directory(instance: &Instance) -> Option<i32> {
     let uid = geteuid().as_raw();
-    let is_daemon = |pid: &i32| {
+    let reached = keeper(instance).map(|keeper| keeper.pid());
+    let roles = ROLES.into_iter().filter_map(|role| sole::holder(instance, role).ok()?);
+    let known: Vec<i32> = roles.chain(reached).collect();
+    let is_meant = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).skip(1).collect();
         let [role, b"--directory", directory, ..] = words[..] else { return false };
@@ -63,7 +62,14 @@ pub(super) fn without_directory(instance: &Instance) -> Vec<i32> {
             && proc::user_ids(*pid).is_ok_and(|[_, effective, ..]| effective == uid)
             && sees_the_same_files(*pid)
     };
-    proc::all().into_iter().filter(is_daemon).collect()
+    proc::all().into_iter().find(|pid| !known.contains(pid) && is_meant(pid))
+}
+
+/// The supervisor of a daemon, if it lives.
+pub(super) fn supervisor_of(daemon: i32) -> Option<i32> {
+    let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let parent = proc::ancestors(daemon).first().copied()?;
+    (parent > 1 && program(parent) == program(daemon)).then_some(parent)
 }
 
 /// Whether a path means the same to it as to us.

@@ -134,8 +134,9 @@ impl World {
         if self.lapses.is_disk_bad() {
             self.launches.lose(now_ns);
         }
+        let lost_ns = self.launches.lost_ns().map(|lost_ns| self.lapses.heard_ns(lost_ns));
         for &launch in held {
-            if self.launches.is_unfounded(launch, now_ns) {
+            if self.launches.is_unfounded(launch, now_ns, lost_ns) {
                 let (number, job) = (launch.number, launch.job);
                 self.wrong.push(format!(
                     "launch {number} of job {job} begins at {now_ns}, and nothing was lost of the one before"

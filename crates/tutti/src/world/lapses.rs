@@ -8,6 +8,9 @@ use tutti_core::LaunchId;
 /// (`controller/forgetting.rs`).
 const ON_DISK_NS: u64 = 3_000_000_000;
 
+/// What happens is heard of within so long.
+const UNHEARD_NS: u64 = 10_000_000_000;
+
 /// See the head of the file. All times are the world's.
 #[derive(Debug, Default)]
 pub(super) struct Lapses {
@@ -41,6 +44,20 @@ impl Lapses {
     /// The controller stands still until then, if no other one begins before.
     pub(super) fn note_stop(&mut self, now_ns: u64, until_ns: u64) {
         self.over.push((now_ns, until_ns));
+    }
+
+    /// When the controller has heard of what happened then, at the latest: one that stood still, or was about to, when
+    /// it went on.
+    pub(super) fn heard_ns(&self, happened_ns: u64) -> u64 {
+        let mut heard_ns = happened_ns;
+        let mut lapses = self.over.clone();
+        lapses.sort_unstable();
+        for (since_ns, until_ns) in lapses {
+            if since_ns <= heard_ns.saturating_add(UNHEARD_NS) {
+                heard_ns = heard_ns.max(until_ns);
+            }
+        }
+        heard_ns
     }
 
     /// Another controller begins.

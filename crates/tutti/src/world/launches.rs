@@ -19,14 +19,25 @@ pub(super) struct Launches {
 }
 
 impl Launches {
-    /// A keeper holds this; whether there is no reason for it.
-    pub(super) fn is_unfounded(&mut self, launch: LaunchId, now_ns: u64) -> bool {
+    /// When something was lost last.
+    pub(super) const fn lost_ns(&self) -> Option<u64> {
+        self.lost_ns
+    }
+
+    /// A keeper holds this; whether there is no reason for it. `lost_ns` is when the controller has heard of what was
+    /// lost last.
+    pub(super) fn is_unfounded(
+        &mut self,
+        launch: LaunchId,
+        now_ns: u64,
+        lost_ns: Option<u64>,
+    ) -> bool {
         let (number, since_ns) = *self.latest.entry(launch.job).or_insert((launch.number, now_ns));
         if number >= launch.number {
             return false;
         }
         self.latest.insert(launch.job, (launch.number, now_ns));
-        self.lost_ns.is_none_or(|lost_ns| lost_ns + UNDER_WAY_NS < since_ns)
+        lost_ns.is_none_or(|lost_ns| lost_ns + UNDER_WAY_NS < since_ns)
     }
 
     /// Whether no keeper has held a later one of its job.

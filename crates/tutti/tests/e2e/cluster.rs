@@ -1,8 +1,9 @@
 //! A cluster: nodes with networks, host names and clocks of their own, on one machine.
 
-use crate::harness::{Done, Instance, Running, compile, eventually};
-use nix::sys::signal::Signal;
+use crate::harness::{Done, Instance, Running, compile, eventually, status_of};
+use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -258,10 +259,12 @@ fn gangs_switch_at_the_same_instants_on_nodes_whose_clocks_differ() {
     std::thread::sleep(Duration::from_secs(1));
     let goes_on = cluster_ns();
     bed.node(1).signal("controller", Signal::SIGCONT).unwrap();
-    let common = common_switches(&bed, 3).unwrap();
-    let meanwhile = common.iter().filter(|record| (stopped..goes_on).contains(&record.0)).count();
-    // Of the fifty that were due.
-    assert!(meanwhile >= 10, "{meanwhile} from {stopped} to {goes_on}: {common:?}");
+    // Of the fifty that were due; each node must have answered the controller again.
+    eventually("ten switches meanwhile", || {
+        let common = common_switches(&bed, 3)?;
+        let meanwhile = common.iter().filter(|record| (stopped..goes_on).contains(&record.0));
+        (meanwhile.count() >= 10).then_some(())
+    });
     bed.tutti(1, &["cancel", "--now", "1", "2"]).expect(0);
 }
 
@@ -467,6 +470,20 @@ fn a_node_goes_down_and_comes_back_and_leaves() {
     eventually("n2 is back", || (bed.states().get("n2")? == "up").then_some(()));
     let done = bed.tutti(2, &["run", "-n", "4", "--", "hostname"]).expect(0);
     assert_eq!(done.sorted(), ["n1", "n1", "n2", "n2"]);
+}
+
+#[test]
+fn a_node_whose_supervisor_was_killed_can_be_taken_down() {
+    let bed = Bed::up(2, &[0]);
+    let (keeper, agent) = (bed.node(2).daemon("keeper"), bed.node(2).daemon("agent"));
+    let supervisor: i32 = status_of(keeper.unwrap(), "PPid").unwrap().parse().unwrap();
+    kill(Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
+    bed.tutti(2, &["leave"]).expect(1).says("`tutti down`");
+    bed.tutti(2, &["down"]).expect(0);
+    for daemon in [keeper, agent].into_iter().flatten() {
+        eventually("its end", || status_of(daemon, "State").is_none().then_some(()));
+    }
+    assert_eq!((bed.node(2).daemon("keeper"), bed.node(2).daemon("agent")), (None, None));
 }
 
 #[test]

@@ -84,6 +84,15 @@ fn ends_instance(part: Part, fault: Fault) -> bool {
     (part, fault) == (Supervisor, Restart)
 }
 
+/// Says that the fault has come, or never will.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// One that leaves a mark when it runs.
 struct ShortJob {
     number: u64,
@@ -292,6 +301,7 @@ impl Scene {
                 }
                 jobs
             });
+            let ends = Ends(&struck);
             // Elsewhere the step would be over by then.
             if !matches!(step, Step::Starting | Step::Launched | Step::Clearing | Step::Output) {
                 eventually("short jobs", || {
@@ -299,7 +309,7 @@ impl Scene {
                 });
             }
             self.strike(process, fault);
-            struck.store(true, Ordering::SeqCst);
+            drop(ends);
             load.join().unwrap()
         })
     }

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What stands for `systemctl`. It starts and ends the main process of a unit.
 const SYSTEMCTL: &str = r#"#!/bin/sh
@@ -133,6 +133,11 @@ impl<'a> Manager<'a> {
 impl Drop for Manager<'_> {
     fn drop(&mut self) {
         let _ = kill(Pid::from_raw(self.process.id().cast_signed()), Signal::SIGTERM);
+        let until = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < until && !matches!(self.process.try_wait(), Ok(Some(_))) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }

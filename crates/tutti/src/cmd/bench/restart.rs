@@ -96,7 +96,9 @@ fn once(own: &OwnInstance, seen: &mut Seen) -> anyhow::Result<()> {
     for _ in 0..FRONT_ENDS {
         let mut front_end = front_end(own, "echo up; read line")?;
         let mut output = BufReader::new(front_end.stdout.take().context("no output")?);
-        output.read_line(&mut String::new())?;
+        let mut said = String::new();
+        output.read_line(&mut said)?;
+        ensure!(said == "up\n", "a job did not begin");
         front_ends.push((front_end, output));
     }
     // The frame has what came to it by now.

@@ -100,6 +100,7 @@ const FOUND: &[u64] = &[
     20_000_953,
     20_001_042,
     20_001_334,
+    20_026_319,
 ];
 
 /// The same for clusters of some size in a calm time.
