@@ -50,7 +50,8 @@ fn an_upgrade_does_not_wait_for_its_answer() {
     // It is told, and ends before it hears of it.
     send(keeper, Signal::SIGSTOP);
     let upgrading = instance.start(&["upgrade", instance.program.to_str().unwrap()]);
-    let path = instance.dir.join("keeper.sock");
+    // The kernel goes on telling the name with which it was made.
+    let path = instance.dir.join("keeper.new");
     eventually("the order", || {
         let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
         let connected = |line: &&str| line.contains(path.to_str().unwrap());

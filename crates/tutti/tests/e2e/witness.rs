@@ -11,7 +11,8 @@ fn send(pid: i32, signal: Signal) {
 
 /// How many sockets there are at a daemon's address: its own, and one for each connection.
 fn sockets(instance: &Instance, role: &str) -> usize {
-    let path = instance.dir.join(format!("{role}.sock")).display().to_string();
+    // The kernel goes on telling the name with which it was made.
+    let path = instance.dir.join(format!("{role}.new")).display().to_string();
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
     sockets.lines().filter(|line| line.ends_with(&path)).count()
 }
