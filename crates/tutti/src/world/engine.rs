@@ -400,6 +400,10 @@ impl World {
     /// A daemon was killed in the middle of what it did.
     fn cut_short(&mut self, site: usize, daemon: Daemon, back_ns: u64) {
         self.say(format_args!("{daemon:?} of {site} is cut short"));
+        if daemon == Daemon::Controller {
+            // Others may have heard which nodes it took for lost.
+            self.note_given_up();
+        }
         self.crash(site, daemon, back_ns);
         if daemon == Daemon::Controller {
             // What it knew is not what it has stored.

@@ -101,6 +101,7 @@ const FOUND: &[u64] = &[
     20_001_042,
     20_001_334,
     20_026_319,
+    20_062_349,
 ];
 
 /// The same for clusters of some size in a calm time.
