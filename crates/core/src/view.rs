@@ -9,7 +9,7 @@
 use crate::aside::Place;
 use crate::class::Classes;
 use crate::controller::Core;
-use crate::figures::{Figures, LoadAverages};
+use crate::figures::Figures;
 use crate::frame::Frame;
 use crate::ids::{ClassName, JobId, NodeId, NodeSetName, ProcessorSet, Rank, RowId};
 use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
@@ -118,8 +118,6 @@ pub struct NodeView<'a> {
     pub admitted_bytes: u64,
     /// What it can do, once it was measured.
     pub figures: Option<Figures>,
-    /// How busy it is, once it was told.
-    pub averages: Option<LoadAverages>,
     /// Why it takes no new jobs, if it takes none; may be no words.
     pub drained: Option<&'a str>,
     /// The resident jobs with tasks there.
@@ -243,7 +241,6 @@ impl Core {
                 used: node.spec.processors.iter().filter(taken).collect(),
                 admitted_bytes: node.admitted_bytes,
                 figures: node.figures,
-                averages: node.averages,
                 drained: node.drained.as_deref(),
                 jobs: column.map_or(Vec::new(), |column| self.jobs_on(id, column)),
             }

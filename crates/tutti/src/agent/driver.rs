@@ -622,7 +622,7 @@ impl Agent {
         self.tell_lease();
         let (number, grip) = (job.launch, grip(&job));
         let order = ToKeeper::Launch { launch, cgroup };
-        if Switch::hold(&grip) {
+        if grip.hold() {
             // It begins while the thread looks whether it is the job's turn.
             self.tell_keeper_at_once(&order);
             job.switches = self.switch.add(number, grip, true);

@@ -63,6 +63,16 @@ impl Grip {
         }
     }
 
+    /// Freezes the group of a job that has no process yet, or has it make way: whether it can do nothing out of
+    /// its turn now. Whoever makes processes in it is told after that, or this one could end in between.
+    pub(super) fn hold(&self) -> bool {
+        match self {
+            Self::Freeze(group) => group.request_freeze().is_ok(),
+            Self::Weigh(group) => group.set_yielding(true).is_ok(),
+            Self::SignalGroup(_) | Self::SignalTrees(_) => false,
+        }
+    }
+
     /// Asks all to stop; where that is by signals, waits until they have, and says whether they did.
     pub(super) fn suspend(&self, settings: Settings) -> bool {
         match self {

@@ -157,16 +157,6 @@ impl Switch {
         let _ = done.recv();
     }
 
-    /// Freezes the group of a job that has no process yet, or has it make way: whether it can do nothing out of
-    /// its turn now. Whoever makes processes in it is told after that, or this one could end in between.
-    pub(crate) fn hold(grip: &Grip) -> bool {
-        match grip {
-            Grip::Freeze(group) => group.request_freeze().is_ok(),
-            Grip::Weigh(group) => group.set_yielding(true).is_ok(),
-            Grip::SignalGroup(_) | Grip::SignalTrees(_) => false,
-        }
-    }
-
     /// Adds a job that has no process yet. One that is held goes on when it is its turn, and nobody need wait for
     /// the thread before processes are born into it. Processes that are born running are waited for: others may
     /// have to stop first.

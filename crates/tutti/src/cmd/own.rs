@@ -140,8 +140,10 @@ impl Drop for OwnInstance {
             std::thread::park();
         }
         if !self.ended {
-            // On the way out because of another error, which is the one to tell.
-            let _ = self.ask(&Request::Down);
+            // On the way out because of another error, which is the one to tell; perhaps that there is no controller.
+            if self.ask(&Request::Down).is_err() {
+                let _ = crate::supervise::end(&self.instance);
+            }
         }
     }
 }

@@ -34,6 +34,7 @@ pub(super) struct Script {
 /// Worlds of smaller seeds are as they were before there were such.
 const FIRST_THAT_TEARS: u64 = 6_000_000;
 
+/// The same of parts that are killed in the middle of what they do.
 pub(super) const FIRST_THAT_CUTS_SHORT: u64 = 20_000_000;
 
 /// How long all may take to come to an end once nothing fails any more.

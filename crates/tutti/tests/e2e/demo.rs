@@ -1,6 +1,7 @@
 //! `tutti demo`, for root on a terminal and for an ordinary user without one.
 
-use crate::harness::{Instance, NOBODY, PATIENCE, eventually, traces_of};
+use crate::audit::traces_of;
+use crate::harness::{Instance, NOBODY, PATIENCE, eventually};
 use crate::top::Watched;
 use std::collections::BTreeSet;
 

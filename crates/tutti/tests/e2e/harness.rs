@@ -3,6 +3,7 @@
 //! Nothing here sleeps for a fixed time: whatever is waited for is looked for again and again until
 //! a deadline, and the failure says what was missing.
 
+use crate::audit;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -361,7 +362,7 @@ impl Instance {
             user,
             subtree: None,
             program,
-            before: shared_files(),
+            before: audit::shared_files(),
             _hold: hold,
         };
         if user.is_some() {
@@ -587,14 +588,14 @@ impl Instance {
 
     /// What is left of the instance.
     pub(crate) fn leftovers(&self) -> Vec<String> {
-        let mut left = traces_of(&self.dir, self.user.unwrap_or(0), &self.nap);
+        let mut left = audit::traces_of(&self.dir, self.user.unwrap_or(0), &self.nap);
         let dir = self.dir.display();
         if self.cluster.is_none() && self.dir.exists() {
             let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
             let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
             left.push(format!("directory {dir} with {names:?}"));
         }
-        let appeared = shared_files();
+        let appeared = audit::shared_files();
         left.extend(
             appeared.difference(&self.before).map(|file| format!("file {}", file.display())),
         );
@@ -604,7 +605,7 @@ impl Instance {
     /// What the product's own audit says is left of the instance.
     pub(crate) fn told_leftovers(&self) -> Vec<String> {
         let dir = self.dir.to_string_lossy().into_owned();
-        let group = cgroup_name(&self.dir, self.user.unwrap_or(0));
+        let group = audit::cgroup_name(&self.dir, self.user.unwrap_or(0));
         let done =
             Running::start(self.command_as(None, &["doctor", "--leftovers", "--json"])).wait();
         let told = done.json().as_array().unwrap().clone();
@@ -668,47 +669,9 @@ fn bind_to_two_processors(turn: usize) {
     }
 }
 
-/// Processes and cgroups of the instance of a user that is, or was, in this directory, and processes with this
-/// length of sleep.
-pub(crate) fn traces_of(dir: &Path, user: u32, nap: &str) -> Vec<String> {
-    let name = dir.to_string_lossy();
-    let variable = format!("TUTTI_DIR={name}");
-    let is_trace = |pid: &i32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let words = command_line(*pid);
-        environment.split(|&b| b == 0).any(|entry| entry == variable.as_bytes())
-            || words.iter().any(|word| *word == name || word.contains(nap))
-    };
-    let processes = processes().into_iter().filter(is_trace).map(describe);
-    let groups = cgroups_named(&cgroup_name(dir, user)).into_iter();
-    processes.chain(groups.map(|found| format!("cgroup {}", found.display()))).collect()
-}
-
 /// Ends by force whatever there is of an instance.
 fn clear_away(instance: &Instance) {
-    let dir = instance.dir.to_string_lossy().into_owned();
-    let variable = format!("TUTTI_DIR={dir}");
-    let group = cgroup_name(&instance.dir, instance.user.unwrap_or(0));
-    // Who was killed holds his group until he is reaped.
-    for _ in 0..30 {
-        for pid in processes() {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            let words = command_line(pid);
-            if environment.split(|&b| b == 0).any(|entry| entry == variable.as_bytes())
-                || words.iter().any(|word| *word == dir || word.contains(&instance.nap))
-            {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-            }
-        }
-        for found in cgroups_named(&group) {
-            let _ = fs::write(found.join("cgroup.kill"), "1");
-            remove_groups(&found);
-        }
-        if cgroups_named(&group).is_empty() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    audit::end_by_force(&instance.dir, instance.user.unwrap_or(0), &instance.nap);
     let _ = fs::remove_dir_all(&instance.dir);
     let _ = fs::remove_dir_all(&instance.work);
     if let Some(cluster) = &instance.cluster {
@@ -717,18 +680,8 @@ fn clear_away(instance: &Instance) {
     }
     let subtree = instance.subtree_path();
     if subtree.exists() {
-        let _ = fs::write(subtree.join("cgroup.kill"), "1");
-        remove_groups(&subtree);
+        audit::end_group(&subtree);
     }
-}
-
-fn remove_groups(path: &Path) {
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_groups(&entry.path());
-        }
-    }
-    let _ = fs::remove_dir(path);
 }
 
 /// One switch, as `tutti switches --json` has it.
@@ -832,59 +785,9 @@ pub(crate) fn fugitive() -> PathBuf {
         .clone()
 }
 
-fn describe(pid: i32) -> String {
+pub(crate) fn describe(pid: i32) -> String {
     let state = status_of(pid, "State").unwrap_or_default();
     format!("process {pid} ({state}): {}", command_line(pid).join(" "))
-}
-
-/// The cgroups of that name in every hierarchy that is mounted.
-fn cgroups_named(name: &str) -> Vec<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mut found = Vec::new();
-    for line in mounts.lines() {
-        let mut words = line.split(' ').skip(1);
-        if let (Some(path), Some("cgroup" | "cgroup2")) = (words.next(), words.next()) {
-            find_directory(Path::new(path), name, 8, &mut found);
-        }
-    }
-    found
-}
-
-fn find_directory(path: &Path, name: &str, depth: u32, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            continue;
-        }
-        // Companions for processor time lie beside each other: their names have points.
-        if entry.file_name().to_string_lossy().split('.').next() == Some(name) {
-            found.push(entry.path());
-        } else if depth > 0 {
-            find_directory(&entry.path(), name, depth - 1, found);
-        }
-    }
-}
-
-/// The name of an instance's cgroup, as the product makes it.
-pub(crate) fn cgroup_name(dir: &Path, user: u32) -> String {
-    let hash =
-        dir.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, &b| {
-            (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-        });
-    format!("tutti-{user}-{:08x}", hash >> 32)
-}
-
-/// Shared memory, and directories of instances whose owner has gone.
-fn shared_files() -> BTreeSet<PathBuf> {
-    let list = |path: &str| fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path());
-    let abandoned = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let ours = ["tutti-demo-", "tutti-bench-", "tutti-doctor-"];
-        let owner = ours.iter().find_map(|prefix| name.strip_prefix(prefix));
-        owner.is_some_and(|pid| {
-            pid.parse().is_ok_and(|pid: i32| pid != 0 && command_line(pid).is_empty())
-        })
-    };
-    list("/dev/shm").chain(list("/tmp").filter(abandoned)).collect()
 }
 
 /// Copies a program that is to be run. The kernel runs nothing that anybody holds open for writing, and
@@ -892,28 +795,4 @@ fn shared_files() -> BTreeSet<PathBuf> {
 /// starts; so somebody else must do the writing (of scripts too).
 pub(crate) fn copy_program(from: &Path, to: &Path) {
     assert!(Command::new("cp").args([from, to]).status().unwrap().success());
-}
-
-#[test]
-fn the_audit_finds_what_is_left() {
-    let instance = Instance::new().up();
-    let sleeper = Command::new("sleep").arg(&instance.nap).spawn();
-    let mut sleeper = sleeper.unwrap();
-    let left = instance.leftovers();
-    sleeper.kill().unwrap();
-    sleeper.wait().unwrap();
-    for what in ["sleep", "keeper", "controller", "agent", "cgroup", "directory"] {
-        assert!(
-            left.iter().any(|found| found.contains(what)),
-            "the audit misses {what}: {left:#?}"
-        );
-    }
-    let file = PathBuf::from(format!("/dev/shm/te2e-{}", std::process::id()));
-    fs::write(&file, "x").unwrap();
-    let left = instance.leftovers();
-    fs::remove_file(&file).unwrap();
-    let name = file.display().to_string();
-    assert!(left.iter().any(|found| found.contains(&name)), "{left:#?}");
-    instance.tutti(&["down"]).expect(0);
-    eventually("an audit that finds nothing", || instance.leftovers().is_empty().then_some(()));
 }

@@ -2,13 +2,14 @@
 //!
 //! They need root, the packages of `tests/install-deps`, and two processors that are not busy with
 //! anything else; where there are more, each test uses two of them. Each test has an instance of its own, and each instance is audited when its test
-//! has passed: nothing of it may be left (see [`harness`]).
+//! has passed: nothing of it may be left (see [`audit`]).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 mod access;
 mod accounts;
 mod adopt;
 mod anywhere;
+mod audit;
 mod bench;
 mod by_hand;
 mod classes;
