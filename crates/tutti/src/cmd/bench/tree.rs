@@ -4,6 +4,9 @@
 //! agents in this process that have nothing but their places in the tree, over TLS like all others
 //! (`agent/hollow.rs`). A message to all is a question that the controller asks every node; it counts as
 //! done when the last answer is with who has asked.
+//!
+//! All of them share the processors of this machine, so the time that passes grows with the number of nodes here. What
+//! each must do is told beside it: on machines of their own that is what a message takes, once for each step down.
 
 use super::figures::{self, Figure};
 use super::{Bench, progress};
@@ -15,6 +18,8 @@ use crate::output::{Align, Table, print_json, print_table};
 use anyhow::{Context, ensure};
 use clap::Args;
 use nix::sys::resource::{Resource, getrlimit};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 use serde::Serialize;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -43,7 +48,7 @@ const MESSAGE_NODES: usize = 4096;
 #[derive(Args, Debug)]
 pub(super) struct TreeArgs {
     /// How many nodes besides the head
-    #[arg(long, value_delimiter = ',', default_values_t = [8, 64, 256, 512, 4096])]
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 64, 256, 1024, 4096])]
     nodes: Vec<usize>,
 
     /// How many agents connect to the same one
@@ -67,6 +72,10 @@ struct Row {
     message_us: u64,
     /// The same, the slowest.
     message_max_us: u64,
+    /// Processor time of the head's controller and agent for one question.
+    head_cpu_us: u64,
+    /// Processor time of the others for one question, each.
+    node_cpu_ns: u64,
     /// The most that the clock of any node may be off.
     clock_error_us: u64,
     /// What the controller takes for each node.
@@ -124,6 +133,8 @@ impl Report {
             ("JOINING", Align::Right),
             ("MESSAGE", Align::Right),
             ("SLOWEST", Align::Right),
+            ("CPU: HEAD", Align::Right),
+            ("EACH NODE", Align::Right),
             ("CLOCK", Align::Right),
             ("CONTROLLER", Align::Right),
         ]);
@@ -136,6 +147,8 @@ impl Report {
                 us(row.joining_ms * 1000),
                 us(row.message_us),
                 us(row.message_max_us),
+                us(row.head_cpu_us),
+                format_duration_short(Nanos(row.node_cpu_ns)),
                 us(row.clock_error_us),
                 format!("{} a node", format_bytes(row.controller_bytes_per_node)),
             ]);
@@ -249,6 +262,9 @@ impl Cluster {
         let Reply::Status(status) = own.ask(&Request::Status)? else {
             return crate::cmd::unexpected();
         };
+        let head_pids: Vec<i32> = std::iter::once(status.pid)
+            .chain(status.agents.iter().map(|agent| agent.pid))
+            .collect();
         let before_kb = super::idle::kilobytes(status.pid, "Rss:")?;
         let begun = Instant::now();
         let agents = HollowAgents::start(self.members[..nodes].to_vec(), THREADS);
@@ -260,6 +276,7 @@ impl Cluster {
         // What joining has begun is to be over.
         std::thread::sleep(Duration::from_secs(2));
         let mut times_us = Vec::new();
+        let used_before = Used::read(&head_pids)?;
         for _ in 0..rounds {
             let asked = Instant::now();
             let Reply::Switches(answers) = own.ask(&Request::Switches { count: 1 })? else {
@@ -268,6 +285,8 @@ impl Cluster {
             times_us.push(u64::try_from(asked.elapsed().as_micros())?);
             ensure!(answers.len() == nodes + 1, "{} of {nodes} nodes answered", answers.len() - 1);
         }
+        let used = Used::read(&head_pids)?;
+        let questions = u64::try_from(rounds.max(1))?;
         times_us.sort_unstable();
         let after_kb = super::idle::kilobytes(status.pid, "Rss:")?;
         let Reply::Nodes(reports) = own.ask(&Request::Nodes)? else {
@@ -283,12 +302,41 @@ impl Cluster {
             joining_ms,
             message_us: times_us.get(rounds / 2).copied().context("there was no round")?,
             message_max_us: times_us.last().copied().unwrap_or(0),
+            head_cpu_us: used.head_ns.saturating_sub(used_before.head_ns) / questions / 1000,
+            node_cpu_ns: used.others_ns.saturating_sub(used_before.others_ns)
+                / questions
+                / u64::try_from(nodes.max(1))?,
             clock_error_us: reports.iter().filter_map(|it| it.clock_error_ns).max().unwrap_or(0)
                 / 1000,
             controller_bytes_per_node: after_kb.saturating_sub(before_kb) * 1024
                 / u64::try_from(nodes.max(1))?,
         })
     }
+}
+
+/// Processor time used so far, in nanoseconds.
+struct Used {
+    /// By the head's daemons.
+    head_ns: u64,
+    /// By all threads of this process but the one that asks.
+    others_ns: u64,
+}
+
+impl Used {
+    fn read(head_pids: &[i32]) -> anyhow::Result<Self> {
+        let mut head_ns = 0;
+        for &pid in head_pids {
+            head_ns += read_ns(clock_getcpuclockid(Pid::from_raw(pid))?)?;
+        }
+        let whole_ns = read_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
+        let own_ns = read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
+        Ok(Self { head_ns, others_ns: whole_ns.saturating_sub(own_ns) })
+    }
+}
+
+fn read_ns(clock: ClockId) -> anyhow::Result<u64> {
+    let time = clock_gettime(clock).context("cannot read a processor clock")?;
+    Ok(u64::try_from(Duration::from(time).as_nanos())?)
 }
 
 impl Drop for Cluster {
