@@ -18,6 +18,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::thread::available_parallelism;
 use tutti_testbed::{Options, Testbed};
 
 /// What `testbed bench` can be told.
@@ -101,6 +102,14 @@ impl Bench {
         let processors = Some(NonZero::<usize>::MIN);
         let options = Options { name, nodes, processors, ..self.options.clone() };
         Self::up(options, self.path.clone(), self.quick, Rc::clone(&self.ends))
+    }
+
+    /// The same with as many nodes as this machine has processors, each with one to itself; nothing if that is no
+    /// other cluster than this, or a single node.
+    fn one_for_each_processor(&self) -> anyhow::Result<Option<Self>> {
+        let processors = available_parallelism()?.get();
+        let is_other = (2..self.nodes()).contains(&processors);
+        is_other.then(|| self.of_one_processor(processors)).transpose()
     }
 
     /// How often something is measured.

@@ -3,7 +3,7 @@
 //! From the records of the nodes' switch threads, which are in cluster time: so what a node takes for
 //! the time counts as right, and how wrong that may be is shown beside it.
 
-use super::{Bench, Figure, NS_PER_MS, quantile};
+use super::{ALLTOALL, Bench, Figure, NS_PER_MS, quantile};
 use anyhow::Context;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -15,6 +15,9 @@ const RECORDS: &str = "3000";
 
 /// A switch that comes so long after it was due counts as late, in milliseconds.
 const LATE_MS: f64 = 5.0;
+
+/// What never waits.
+const COMPUTES: &str = "while :; do :; done";
 
 /// When each switch was due, and when the new job ran on each node that made it, by cluster time.
 type Switches = BTreeMap<u64, Vec<u64>>;
@@ -63,10 +66,28 @@ impl Turns {
 
 pub(super) fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let mut figures = vec![skew(bench, "tasks that sleep", "sleep 1000")?];
-    let busy = skew(bench, "tasks that compute on all nodes", "while :; do :; done")?;
-    figures.push(Figure { must_reach: String::new(), reached: None, ..busy });
+    figures.push(crowded(skew(bench, "tasks that compute on all nodes", COMPUTES)?));
     figures.push(alone(bench)?);
+    let all = bench.of_one_processor(bench.nodes())?;
+    let of_mpi = |bench: &Bench| {
+        let Some(program) = bench.mpi_program(&ALLTOALL)? else {
+            return Ok(Figure::shown("MPI jobs that switch", "no MPICH here".into()));
+        };
+        let nodes = bench.nodes();
+        let who = format!("MPI jobs (all-to-all) over {nodes} nodes of a processor each");
+        skew(bench, &who, &format!("exec {program} 1000 2000000000"))
+    };
+    figures.push(crowded(of_mpi(&all)?));
+    drop(all);
+    if let Some(few) = bench.one_for_each_processor()? {
+        figures.push(of_mpi(&few)?);
+    }
     Ok(figures)
+}
+
+/// Only reported: tasks of several nodes wait for one processor there.
+fn crowded(figure: Figure) -> Figure {
+    Figure { must_reach: String::new(), reached: None, ..figure }
 }
 
 /// Lets two jobs over all nodes take turns while `meanwhile` lasts, and how far off the nodes' time may be.

@@ -49,9 +49,8 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let mut figures = over_all_nodes(&all, &COMPUTE)?;
     figures.extend(over_all_nodes(&all, &EXCHANGE)?);
     drop(all);
-    let processors = available_parallelism()?.get();
-    if (2..bench.nodes()).contains(&processors) {
-        figures.extend(over_all_nodes(&bench.of_one_processor(processors)?, &EXCHANGE)?);
+    if let Some(few) = bench.one_for_each_processor()? {
+        figures.extend(over_all_nodes(&few, &EXCHANGE)?);
     }
     Ok(figures)
 }
