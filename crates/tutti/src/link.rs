@@ -68,6 +68,12 @@ pub(crate) trait Transport: Read + Write + AsFd {
         false
     }
 
+    /// Whether what is said to the other end is taken when there is room for it: not while both sides are still getting to
+    /// know each other. Who watches for room then finds some all the time.
+    fn takes_messages(&self) -> bool {
+        true
+    }
+
     /// Whether more can be read though nothing more arrives.
     fn has_more(&self) -> bool {
         false
@@ -100,6 +106,10 @@ pub(crate) type FarLink = Link<SecureStream>;
 impl Transport for SecureStream {
     fn wants_write(&self) -> bool {
         Self::wants_write(self)
+    }
+
+    fn takes_messages(&self) -> bool {
+        !self.is_handshaking()
     }
 
     fn has_more(&self) -> bool {
@@ -441,7 +451,8 @@ impl<S: Transport> Link<S> {
 
     fn settle_now(&mut self, poller: &Poller, token: u64) -> Result<(), LinkError> {
         self.flush()?;
-        let write = self.unsent() > 0 || self.stream.wants_write();
+        let waits = self.unsent() > 0 && self.stream.takes_messages();
+        let write = waits || self.stream.wants_write();
         let interest = Interest { read: !self.is_held(), write };
         if interest != self.watched {
             self.watched = interest;

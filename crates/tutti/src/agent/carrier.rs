@@ -105,6 +105,10 @@ impl Transport for Carrier {
         matches!(self, Self::Far(stream) if stream.wants_write())
     }
 
+    fn takes_messages(&self) -> bool {
+        !matches!(self, Self::Far(stream) if stream.is_handshaking())
+    }
+
     fn has_more(&self) -> bool {
         matches!(self, Self::Far(stream) if stream.has_unread())
     }

@@ -167,6 +167,8 @@ pub(super) struct Tree {
     members: Members,
     strangers: BTreeMap<u64, Stranger>,
     guests: BTreeMap<u64, Guest>,
+    /// Whether who comes to the port has to wait until others have said what they want.
+    is_crowded: bool,
     /// When connections are taken again, if there was no descriptor for one.
     accept_again_ns: Option<u64>,
     next_token: u64,
@@ -219,6 +221,7 @@ impl Tree {
             renewal: Renewal::default(),
             strangers: BTreeMap::new(),
             guests: BTreeMap::new(),
+            is_crowded: false,
             accept_again_ns: None,
             next_token: FIRST_TOKEN,
             next_tunnel: monotonic_ns(),
@@ -296,6 +299,7 @@ impl Tree {
             self.down_due_ns(),
             self.renewal.due_ns(),
             self.accept_again_ns,
+            self.room_at_ns().filter(|_| self.is_crowded),
             self.strangers.values().map(|stranger| stranger.until_ns).min(),
             self.guests.values().map(|guest| guest.until_ns).min(),
         ];
@@ -343,6 +347,7 @@ impl Tree {
     /// Sends all that has gathered. Gives what concerns the agent itself.
     pub(super) fn settle(&mut self, poller: &Poller) -> Vec<Heard> {
         self.accept_again(poller);
+        self.let_more_in(poller);
         self.send_gathered();
         self.settle_neighbours(poller);
         // Only now is known where there is room for more of streams: who is told here that there is

@@ -8,6 +8,7 @@ use crate::agent::carrier;
 use crate::link::{Interest, Link, LinkError, Poller};
 use crate::outside::time::monotonic_ns;
 use anyhow::Context;
+use nix::sys::socket::{Backlog, listen};
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
 use tutti_secure::Member;
@@ -18,8 +19,12 @@ use tutti_wire::limits::{FRAME_BYTES_MAX, STRANGER_FRAME_BYTES_MAX};
 /// How long somebody who has come may take to say who he is.
 const STRANGER_PATIENCE_NS: u64 = 5_000_000_000;
 
-/// Those who have not said yet, at once.
+/// Those who have not said yet, at once. Further ones wait in the kernel's queue.
 const STRANGERS_MAX: usize = 512;
+
+/// After so long he makes room for another who waits. Not sooner: when thousands come at once, as after a failure of
+/// power, they would only push each other out.
+const STRANGER_GRACE_NS: u64 = 1_000_000_000;
 
 impl Tree {
     pub(super) fn open_port(&mut self, poller: &Poller) -> anyhow::Result<()> {
@@ -36,6 +41,8 @@ impl Tree {
         let port = port.with_context(|| {
             format!("cannot listen at {address}; `tutti up --listen` takes another address")
         })?;
+        // The standard library's queue is short for a cluster that comes at once.
+        listen(&port, Backlog::MAXCONN)?;
         port.set_nonblocking(true)?;
         poller.add(&port, PORT, Interest::READ)?;
         self.address = match self.options.is_root() {
@@ -47,8 +54,13 @@ impl Tree {
     }
 
     pub(super) fn on_port(&mut self, poller: &Poller) {
-        while let Some(accepted) = self.port.as_ref().map(TcpListener::accept) {
-            let socket = match accepted {
+        while let Some(port) = &self.port {
+            if self.room_at_ns().is_some_and(|at_ns| at_ns > monotonic_ns()) {
+                self.is_crowded = true;
+                let _ = poller.modify(port, PORT, Interest::NONE);
+                return;
+            }
+            let socket = match port.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) => return self.cannot_accept(&error, poller),
             };
@@ -59,6 +71,23 @@ impl Tree {
             let stream = carrier::end_when_silent(&socket).and_then(|()| endpoint.accept(socket));
             let Ok(stream) = stream else { continue };
             self.let_in(Carrier::Far(Box::new(stream)), poller);
+        }
+    }
+
+    /// When there is room for another stranger, if all places are taken.
+    pub(super) fn room_at_ns(&self) -> Option<u64> {
+        if self.strangers.len() < STRANGERS_MAX {
+            return None;
+        }
+        let slowest_ns = self.strangers.values().map(|stranger| stranger.until_ns).min()?;
+        Some(slowest_ns - STRANGER_PATIENCE_NS + STRANGER_GRACE_NS)
+    }
+
+    /// Takes strangers again as soon as there is room.
+    pub(super) fn let_more_in(&mut self, poller: &Poller) {
+        if self.is_crowded && self.room_at_ns().is_none_or(|at_ns| at_ns <= monotonic_ns()) {
+            self.is_crowded = false;
+            let _ = self.port.as_ref().map(|port| poller.modify(port, PORT, Interest::READ));
         }
     }
 
@@ -107,7 +136,7 @@ impl Tree {
         }
     }
 
-    /// Who means well says in a moment what he wants: so he finds a place, however many say nothing.
+    /// Who means well says in a moment what he wants: so he finds a place soon, however many say nothing.
     fn drop_slowest_stranger(&mut self) {
         let slowest = self.strangers.iter().min_by_key(|(_, stranger)| stranger.until_ns);
         if let Some(token) = slowest.map(|(&token, _)| token) {
@@ -167,4 +196,133 @@ impl Tree {
 fn listen_anywhere(address: &str) -> io::Result<TcpListener> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     TcpListener::bind(format!("{host}:0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::clock::ClusterClock;
+    use crate::agent::tree::TreeOptions;
+    use crate::instance::Instance;
+    use crate::membership::{Membership, Place};
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    use std::net::{SocketAddr, TcpStream};
+    use std::path::{Path, PathBuf};
+
+    /// The agent of a cluster's head.
+    struct Head {
+        directory: PathBuf,
+        tree: Tree,
+        poller: Poller,
+    }
+
+    impl Head {
+        fn new(name: &str) -> Self {
+            let name = format!("tutti-{name}-{}", std::process::id());
+            let directory = std::env::temp_dir().join(name);
+            let poller = Poller::new().expect("a descriptor");
+            let tree = Tree::new(options(&directory), ClusterClock::default(), &poller);
+            Self { directory, tree, poller }
+        }
+
+        fn address(&self) -> SocketAddr {
+            self.tree.port.as_ref().expect("a port").local_addr().expect("an address")
+        }
+
+        fn callers(&self, count: usize) -> Vec<TcpStream> {
+            let address = self.address();
+            (0..count).map(|_| TcpStream::connect(address).expect("a connection")).collect()
+        }
+
+        /// A round of the agent's loop; gives whose connections had something.
+        fn round(&mut self) -> Vec<u64> {
+            let mut ready = Vec::new();
+            self.poller.look(&mut ready).expect("the poller is there");
+            let tokens: Vec<u64> = ready.iter().map(|event| event.token).collect();
+            for token in &tokens {
+                self.tree.on_ready(*token, &self.poller);
+            }
+            self.tree.settle(&self.poller);
+            tokens
+        }
+
+        /// Those who have been let in, by number.
+        fn let_in(&self) -> Vec<u64> {
+            self.tree.strangers.keys().copied().collect()
+        }
+    }
+
+    impl Drop for Head {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
+    }
+
+    fn options(directory: &Path) -> TreeOptions {
+        let instance = Instance::at(directory.to_owned());
+        let place = Place::of(&instance);
+        let membership = Membership {
+            cluster: "test".into(),
+            name: "head".into(),
+            listen: Some("127.0.0.1:0".into()),
+            address: None,
+            head: Vec::new(),
+            trusts_root: true,
+            certificates_s: None,
+        };
+        std::fs::create_dir_all(directory).expect("a directory");
+        place.found(&membership).expect("a cluster");
+        TreeOptions {
+            name: membership.name.clone(),
+            controller: instance.controller_socket(),
+            keeper: instance.keeper_socket(),
+            gate: instance.gate_socket(),
+            private: true,
+            membership: Some(membership),
+            place,
+        }
+    }
+
+    #[test]
+    fn who_says_nothing_costs_nothing() {
+        let mut head = Head::new("silent");
+        let _silent = head.callers(1);
+        assert_eq!(head.round(), [PORT]);
+        assert_eq!(head.let_in().len(), 1);
+        assert!(head.round().is_empty(), "the agent goes round without a pause");
+    }
+
+    #[test]
+    fn thousands_who_come_at_once_wait_instead_of_pushing_each_other_out() {
+        // Both ends of each connection are in this process.
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("it is allowed");
+        let mut head = Head::new("crowd");
+        let mut callers = head.callers(STRANGERS_MAX + 100);
+        while head.let_in().len() < STRANGERS_MAX {
+            head.round();
+        }
+        let first = head.let_in();
+        assert!(head.round().is_empty(), "it looks at the port, where it lets nobody in");
+        assert_eq!(head.let_in(), first);
+        // One goes, and another has his place.
+        drop(callers.remove(0));
+        while head.let_in() == first {
+            head.round();
+        }
+        while head.let_in().len() < STRANGERS_MAX {
+            head.round();
+        }
+        assert_eq!(head.let_in()[..STRANGERS_MAX - 1], first[1..]);
+        // Those who have had their time make room.
+        for stranger in head.tree.strangers.values_mut() {
+            stranger.until_ns -= STRANGER_GRACE_NS;
+        }
+        assert!(head.tree.due_ns().is_some_and(|due_ns| due_ns <= monotonic_ns()));
+        head.round();
+        head.round();
+        let (last, now) = (first[STRANGERS_MAX - 1], head.let_in());
+        assert_eq!(now.len(), STRANGERS_MAX);
+        assert_eq!(now.iter().filter(|&&number| number > last).count(), 100);
+    }
 }

@@ -54,6 +54,10 @@ pub(super) struct TreeArgs {
     /// How many agents connect to the same one
     #[arg(long, value_delimiter = ',', default_values_t = [4, 8, 16, 32, 64])]
     fan_out: Vec<u32>,
+
+    /// How many messages
+    #[arg(long)]
+    rounds: Option<usize>,
 }
 
 /// What came out.
@@ -87,11 +91,12 @@ pub(super) fn measure(bench: &Bench, args: &TreeArgs) -> anyhow::Result<Report> 
     let fan_out = args.fan_out.iter().copied().max().unwrap_or(0);
     make_room(most, fan_out)?;
     let cluster = Cluster::found(most)?;
+    let rounds = args.rounds.unwrap_or(if bench.quick { 5 } else { 21 }).max(1);
     let mut rows = Vec::new();
     for &nodes in &args.nodes {
         for &fan_out in &args.fan_out {
             progress(&format!("tree: {nodes} nodes, fan-out {fan_out}"));
-            rows.push(cluster.measure(nodes, fan_out, if bench.quick { 5 } else { 21 })?);
+            rows.push(cluster.measure(nodes, fan_out, rounds)?);
         }
     }
     Ok(Report(rows))
@@ -286,7 +291,7 @@ impl Cluster {
             ensure!(answers.len() == nodes + 1, "{} of {nodes} nodes answered", answers.len() - 1);
         }
         let used = Used::read(&head_pids)?;
-        let questions = u64::try_from(rounds.max(1))?;
+        let questions = u64::try_from(rounds)?;
         times_us.sort_unstable();
         let after_kb = super::idle::kilobytes(status.pid, "Rss:")?;
         let Reply::Nodes(reports) = own.ask(&Request::Nodes)? else {
