@@ -77,11 +77,11 @@ pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<Exit> {
         return super::leftovers::execute(args.remove, args.json);
     }
     let mut findings = vec![machine()];
-    findings.extend(cgroups());
-    findings.push(genealogy());
+    match others_instance() {
+        Some(status) => findings.extend(what_they_have(&status)),
+        None => findings.extend(what_we_may()),
+    }
     findings.extend(on_request());
-    findings.push(ipc());
-    findings.push(priority());
     findings.extend(mpi());
     findings.extend(instance());
     if args.json {
@@ -91,6 +91,65 @@ pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<Exit> {
     }
     let bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);
     Ok(if bad { Exit::FAILED } else { Exit::OK })
+}
+
+/// What an instance of whoever asks would have to do with.
+fn what_we_may() -> Vec<Finding> {
+    let mut findings = cgroups();
+    findings.extend([genealogy(), ipc(), priority()]);
+    findings
+}
+
+/// The instance that has this user's jobs, if somebody else started it: what it may do is not what this user may.
+fn others_instance() -> Option<StatusReport> {
+    let instance = Instance::locate();
+    let owner = std::fs::metadata(instance.directory()).ok()?.uid();
+    let is_ours = owner == nix::unistd::geteuid().as_raw();
+    if is_ours || !instance.answers() { None } else { status().ok() }
+}
+
+/// What its agents say of themselves; of several, what is not as good as it can be.
+fn what_they_have(status: &StatusReport) -> Vec<Finding> {
+    let several = status.agents.len() > 1;
+    let mut findings: Vec<Finding> =
+        status.agents.iter().flat_map(|agent| what_it_has(agent, several)).collect();
+    if several {
+        findings.retain(|finding| finding.verdict != Verdict::Good);
+    }
+    findings
+}
+
+fn what_it_has(agent: &AgentStatus, several: bool) -> Vec<Finding> {
+    let on = if several { format!(" on {}", agent.node) } else { String::new() };
+    let mend = "whoever started the instance sees more: sudo tutti doctor";
+    let finding = |topic, is_good: bool, text: String| match is_good {
+        true => Finding::good(topic, text),
+        false => Finding::fair(topic, text, mend),
+    };
+    let why = |reason: &str| reason.trim_start_matches("no: ").to_owned();
+    let tracking = match agent.freezer {
+        true => format!("tasks{on} have cgroups in {}: no process can leave them", agent.cgroup),
+        false => format!("tasks{on} are stopped by signals: {}", agent.cgroup),
+    };
+    let births = match agent.process_events.as_str() {
+        "yes" => format!("the kernel tells of each process that begins or ends{on}"),
+        reason => format!("the kernel does not tell of processes{on} ({}): {SCANS}", why(reason)),
+    };
+    let priority = match agent.realtime.as_str() {
+        "yes" => format!("the switch thread{on} has real-time priority"),
+        reason => format!("the switch thread{on} has no real-time priority: {}", why(reason)),
+    };
+    let held = |topic, option, by: &str| match by {
+        "none" => finding(topic, false, format!("nothing holds a task{on} to its {option}")),
+        by => finding(topic, true, format!("{option} is held by the kernel{on} (cgroup {by})")),
+    };
+    vec![
+        finding("tracking", agent.freezer, tracking),
+        held("memory", "--memory", &agent.memory_limit),
+        held("processes", "--max-processes", &agent.process_limit),
+        finding("births", agent.process_events == "yes", births),
+        finding("switch", agent.realtime == "yes", priority),
+    ]
 }
 
 /// What stands before the text of a finding.

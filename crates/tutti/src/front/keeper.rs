@@ -8,11 +8,14 @@
 //! front end in yet, it had begun none of them: the keeper after it is asked to, and waits for that.
 
 use super::pipes::Pipes;
+use crate::codes::coded;
 use crate::instance::Instance;
 use crate::link::{Link, LinkError};
 use anyhow::Context;
+use nix::errno::Errno;
 use std::collections::VecDeque;
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -21,6 +24,7 @@ use tutti_core::{EndReason, JobId, NodeId};
 use tutti_wire::Role;
 use tutti_wire::attach::FromFrontEnd;
 use tutti_wire::branch::Through;
+use tutti_wire::code::Code;
 use tutti_wire::limits::KEPT_BYTES_MAX;
 use tutti_wire::local::KeeperAt;
 
@@ -40,6 +44,9 @@ const RETRY_LATER: Duration = Duration::from_millis(500);
 
 /// A node that is away for longer is worth a word.
 const REMARK_AFTER: Duration = Duration::from_secs(3);
+
+const TOO_FEW_DESCRIPTORS: &str = "this process may not have as many files open as `tutti run` needs, one for each node \
+                                   of the job and some more; raise the limit (`ulimit -n`), or use `tutti submit`";
 
 /// See the head of the file.
 pub(super) struct Keeper {
@@ -118,7 +125,10 @@ fn bytes_of(message: &FromFrontEnd) -> usize {
 
 impl Keeper {
     /// Asks a keeper for the job. It is looked for if there is no way to it now.
-    pub(super) fn attach(at: &KeeperAt, job: JobId) -> Self {
+    ///
+    /// # Errors
+    /// If no descriptor is left for that: nothing that is waited for would change it.
+    pub(super) fn attach(at: &KeeperAt, job: JobId) -> anyhow::Result<Self> {
         let (pipes, far) = match at {
             KeeperAt::Here(_) => (Pipes::default(), None),
             KeeperAt::Node(node) => (Pipes::far(), Some(*node)),
@@ -128,8 +138,13 @@ impl Keeper {
             link.flush().context("the keeper went away")?;
             Ok(link)
         });
+        if let Err(error) = &asked
+            && has_no_descriptor(error)
+        {
+            return Err(coded(Code::System, TOO_FEW_DESCRIPTORS));
+        }
         let link = asked.ok();
-        Self {
+        Ok(Self {
             away: link.is_none().then(Away::begin),
             link,
             pipes,
@@ -140,7 +155,7 @@ impl Keeper {
             received: 0,
             counts_from: None,
             sent: Sent::default(),
-        }
+        })
     }
 
     /// Whether something may still come from it, of a job that has ended in this way and then.
@@ -242,6 +257,13 @@ impl Keeper {
     }
 }
 
+/// Whether that failed since this process may have no more files open.
+fn has_no_descriptor(error: &anyhow::Error) -> bool {
+    let number = |cause: &io::Error| cause.raw_os_error().map(Errno::from_raw);
+    let causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.filter_map(number).any(|number| matches!(number, Errno::EMFILE | Errno::ENFILE))
+}
+
 /// A connection with a keeper that has been greeted.
 fn dial(keeper: &KeeperAt) -> anyhow::Result<Link> {
     let mut link = match keeper {
@@ -274,7 +296,7 @@ mod tests {
     #[test]
     fn who_has_not_said_a_word_is_waited_for_if_its_tasks_have_run() {
         let nowhere = KeeperAt::Here(b"/none".to_vec().into());
-        let mut keeper = Keeper::attach(&nowhere, JobId(1));
+        let mut keeper = Keeper::attach(&nowhere, JobId(1)).unwrap();
         let now = Instant::now();
         let long_ago = now.checked_sub(PATIENCE_UNATTACHED * 2).unwrap();
         let owes = |keeper: &Keeper, ended| {

@@ -331,7 +331,7 @@ impl Front {
             // It may say so again after it was away.
             Reply::Starting { attach, .. } if self.keepers.is_empty() => {
                 self.signals.set_waiting(false);
-                self.attach(&attach);
+                self.attach(&attach)?;
             }
             Reply::Accepted { waits, .. } if !waits.is_empty() && !self.keepers.is_empty() => {
                 let job = self.job;
@@ -390,8 +390,9 @@ impl Front {
         }
     }
 
-    fn attach(&mut self, keepers: &[KeeperAt]) {
-        self.keepers = keepers.iter().map(|keeper| Keeper::attach(keeper, self.job)).collect();
+    fn attach(&mut self, keepers: &[KeeperAt]) -> anyhow::Result<()> {
+        let attach = |keeper| Keeper::attach(keeper, self.job);
+        self.keepers = keepers.iter().map(attach).collect::<anyhow::Result<_>>()?;
         if !self.input_open && self.input.wanted() {
             for message in self.input.take(b"", &mut Vec::new()) {
                 for keeper in &mut self.keepers {
@@ -399,6 +400,7 @@ impl Front {
                 }
             }
         }
+        Ok(())
     }
 
     fn on_pipes(&mut self, index: usize) {

@@ -236,6 +236,9 @@ fn a_replay_says_how_jobs_would_have_fared_with_other_parameters() {
     let endless = instance.submit_spinner(1);
     instance.tutti(&["wait", &jobs[2].to_string()]).expect(0);
     instance.wait_for_state(endless, "running");
+    let never = instance.submit(&["-n", &all, "-o", "/dev/null", "true"]);
+    std::thread::sleep(Duration::from_millis(300));
+    instance.tutti(&["cancel", "--now", &never.to_string()]).expect(0);
     instance.tutti(&["cancel", "--now", &endless.to_string()]).expect(0);
     instance.tutti(&["wait", &endless.to_string()]).expect(137);
     let what_if = |settings: &[&str]| {
@@ -247,14 +250,17 @@ fn a_replay_says_how_jobs_would_have_fared_with_other_parameters() {
     };
     // With the same parameters all is as it was, but for how fast nodes do what they are told.
     let same = what_if(&["policy=space:fcfs"]);
-    assert_eq!(same["compared"], 4, "{same}");
-    for job in 0..4 {
+    assert_eq!(same["compared"], 5, "{same}");
+    for job in 0..5 {
         for what in ["wait_ms", "response_ms", "end_ms"] {
             let (was, would) =
                 (times(&same, job, "was", what), times(&same, job, "would_be", what));
             assert!(was.abs_diff(would) <= was / 20 + 20, "{what} of job {job}: {same}");
         }
     }
+    // Who never began has waited all the same.
+    let wait = times(&same, 4, "was", "wait_ms");
+    assert!(wait >= 300 && wait == times(&same, 4, "was", "response_ms"), "{same}");
     // In turns nobody waits, and each gets what it had.
     let turns = what_if(&["policy=gang", "quantum=10ms"]);
     for job in 0..3 {

@@ -71,6 +71,9 @@ fn lines_in_bulk_are_never_cut_or_lost() {
         let done = instance.shell(&format!("({run}) | (sleep 1; cat)")).expect(0);
         check_lines(&done.text(), 8, 5_000, false);
     }
+    // Where there is none for the keeper, that is said at once, and the job is ended.
+    let done = instance.shell("ulimit -n 4; exec tutti run -n 8 sleep 1000").expect(125);
+    done.says("this process may not have as many files open").says("ulimit -n");
     // Bytes that are no lines go the same way.
     let bytes = "head -c 30000000 /dev/zero";
     let line = format!("tutti run -n 2 {bytes} | (sleep 1; cat) | tr -d '\\n' | wc -c");

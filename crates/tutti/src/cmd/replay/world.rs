@@ -23,8 +23,9 @@ pub(super) struct Fate {
 }
 
 impl Fate {
+    /// To its start; of one that ended in the queue, to that end.
     pub(super) fn wait(&self) -> Option<Nanos> {
-        self.started.map(|started| started.since(self.submitted))
+        self.started.or(self.ended).map(|until| until.since(self.submitted))
     }
 
     pub(super) fn response(&self) -> Option<Nanos> {
