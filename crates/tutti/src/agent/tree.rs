@@ -347,9 +347,9 @@ impl Tree {
     /// Sends all that has gathered. Gives what concerns the agent itself.
     pub(super) fn settle(&mut self, poller: &Poller) -> Vec<Heard> {
         self.accept_again(poller);
-        self.let_more_in(poller);
         self.send_gathered();
         self.settle_neighbours(poller);
+        self.let_more_in(poller);
         // Only now is known where there is room for more of streams: who is told here that there is
         // none hears from the poller when there is.
         if self.settle_tunnels(poller) {

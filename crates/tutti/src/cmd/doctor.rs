@@ -111,15 +111,18 @@ fn others_instance() -> Option<StatusReport> {
 /// What its agents say of themselves; of several, what is not as good as it can be.
 fn what_they_have(status: &StatusReport) -> Vec<Finding> {
     let several = status.agents.len() > 1;
-    let mut findings: Vec<Finding> =
-        status.agents.iter().flat_map(|agent| what_it_has(agent, several)).collect();
+    let mut findings: Vec<Finding> = status
+        .agents
+        .iter()
+        .flat_map(|agent| what_it_has(agent, several, status.private))
+        .collect();
     if several {
         findings.retain(|finding| finding.verdict != Verdict::Good);
     }
     findings
 }
 
-fn what_it_has(agent: &AgentStatus, several: bool) -> Vec<Finding> {
+fn what_it_has(agent: &AgentStatus, several: bool, private: bool) -> Vec<Finding> {
     let on = if several { format!(" on {}", agent.node) } else { String::new() };
     let mend = "whoever started the instance sees more: sudo tutti doctor";
     let finding = |topic, is_good: bool, text: String| match is_good {
@@ -127,8 +130,10 @@ fn what_it_has(agent: &AgentStatus, several: bool) -> Vec<Finding> {
         false => Finding::fair(topic, text, mend),
     };
     let why = |reason: &str| reason.trim_start_matches("no: ").to_owned();
+    // Those of a user's own instance are that user's to write to.
+    let tight = if private { "" } else { ": no process can leave them" };
     let tracking = match agent.freezer {
-        true => format!("tasks{on} have cgroups in {}: no process can leave them", agent.cgroup),
+        true => format!("tasks{on} have cgroups in {}{tight}", agent.cgroup),
         false => format!("tasks{on} are stopped by signals: {}", agent.cgroup),
     };
     let births = match agent.process_events.as_str() {

@@ -246,6 +246,15 @@ mod tests {
             tokens
         }
 
+        /// Rounds until it is so.
+        fn rounds_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+            let until_ns = monotonic_ns() + STRANGER_PATIENCE_NS;
+            while !is_so(self) {
+                assert!(monotonic_ns() < until_ns, "{} are let in", self.let_in().len());
+                self.round();
+            }
+        }
+
         /// Those who have been let in, by number.
         fn let_in(&self) -> Vec<u64> {
             self.tree.strangers.keys().copied().collect()
@@ -299,20 +308,14 @@ mod tests {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("it is allowed");
         let mut head = Head::new("crowd");
         let mut callers = head.callers(STRANGERS_MAX + 100);
-        while head.let_in().len() < STRANGERS_MAX {
-            head.round();
-        }
+        head.rounds_until(|head| head.let_in().len() == STRANGERS_MAX);
         let first = head.let_in();
         assert!(head.round().is_empty(), "it looks at the port, where it lets nobody in");
         assert_eq!(head.let_in(), first);
         // One goes, and another has his place.
         drop(callers.remove(0));
-        while head.let_in() == first {
-            head.round();
-        }
-        while head.let_in().len() < STRANGERS_MAX {
-            head.round();
-        }
+        head.rounds_until(|head| head.let_in() != first);
+        head.rounds_until(|head| head.let_in().len() == STRANGERS_MAX);
         assert_eq!(head.let_in()[..STRANGERS_MAX - 1], first[1..]);
         // Those who have had their time make room.
         for stranger in head.tree.strangers.values_mut() {

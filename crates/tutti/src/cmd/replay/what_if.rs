@@ -14,7 +14,8 @@ use tutti_wire::units::format_duration_short;
 
 const COLUMNS_HELP: &str = "\
 in each pair the first is as it was, the second as it would have been; WAITED to its start, or to its end if it
-had none, RESPONSE from its acceptance to its end, SUSPENDED since its start while it was not its turn, END since the first entry of the journal\n";
+had none, RESPONSE from its acceptance to its end, SUSPENDED since its start while it was not its turn, END since
+the first entry of the journal\n";
 
 /// Times of a job, in milliseconds; nothing where it did not come so far.
 #[derive(Serialize)]
