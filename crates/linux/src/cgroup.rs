@@ -14,6 +14,7 @@
 
 mod companion;
 mod freeze;
+mod haste;
 mod hierarchy;
 mod newcomer;
 mod trial;
@@ -21,6 +22,7 @@ mod weight;
 
 pub use companion::{LimitBy, LimitSupport};
 pub use freeze::{FreezeError, freeze_all};
+pub use haste::Haste;
 pub use hierarchy::{Attempt, Hierarchy, NoCgroup};
 
 use crate::clock::Naps;

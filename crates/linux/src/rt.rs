@@ -16,12 +16,7 @@ const CAP_IPC_LOCK: u64 = 1 << 14;
 /// `EPERM` where neither a capability nor `RLIMIT_RTPRIO` allows it, `EINVAL` for a priority out
 /// of range. In a group of the v1 `cpu` controller without real-time budget: `EPERM` for root too.
 pub fn become_realtime(priority: i32) -> Result<()> {
-    let parameters = libc::sched_param { sched_priority: priority };
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: `parameters` outlives the call; 0 is the calling thread.
-    if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } == -1 {
-        return Err(Error::last("sched_setscheduler"));
-    }
+    set_policy(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)?;
     let _ = set_nice(NICE_BEST);
     Ok(())
 }
@@ -29,25 +24,35 @@ pub fn become_realtime(priority: i32) -> Result<()> {
 /// The nice value that gets a thread of the ordinary policy on first.
 const NICE_BEST: i32 = -20;
 
+/// Priority of a thread that is hurried: the least that is before all ordinary ones.
+const HURRIED: i32 = 1;
+
+/// Whom a thread of real-time priority gives way to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Whoever waits for the processor.
+    Anybody,
+    /// Only those that are hurried ([`hurry`]).
+    Hurried,
+}
+
 /// Lets those run who wait for this processor, until `done` says so, `rounds` times at most; gives
 /// what `done` said last.
 ///
 /// A thread of real-time priority makes way only by sleeping, and waking costs some 20 us more than
-/// it sleeps. So it is an ordinary thread for these rounds, and yields: whoever is about to leave
-/// the processor does so at once, and this thread goes on. It has its priority back afterwards.
-pub fn give_way(rounds: u32, mut done: impl FnMut() -> bool) -> bool {
-    let mut parameters = libc::sched_param { sched_priority: 0 };
-    let ordinary = parameters;
-    // SAFETY: `parameters` can be written; 0 is the calling thread.
-    let policy = unsafe {
-        libc::sched_getparam(0, &raw mut parameters);
-        libc::sched_getscheduler(0)
-    };
+/// it sleeps. So it is no better than those it gives way to for these rounds, and yields: whoever is about to leave
+/// the processor does so at once, and this thread goes on. It has its priority back afterwards. Among
+/// ordinary threads it may be some milliseconds before this one goes on, if another than those that leave wants the processor.
+pub fn give_way(to: Waiting, rounds: u32, mut done: impl FnMut() -> bool) -> bool {
+    let (policy, priority) = (policy_of(0), priority_of(0));
     let realtime = matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR);
     if realtime {
         let reset = policy & libc::SCHED_RESET_ON_FORK;
-        // SAFETY: `ordinary` outlives the call. If it is refused, nobody else runs: then naps help.
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER | reset, &raw const ordinary) };
+        // If it is refused, nobody else runs: then naps help.
+        let _ = match to {
+            Waiting::Anybody => set_policy(0, libc::SCHED_OTHER | reset, 0),
+            Waiting::Hurried => set_policy(0, libc::SCHED_FIFO | reset, HURRIED),
+        };
     }
     let mut is_done = false;
     for _ in 0..rounds {
@@ -59,10 +64,57 @@ pub fn give_way(rounds: u32, mut done: impl FnMut() -> bool) -> bool {
         }
     }
     if realtime {
-        // SAFETY: as above. Whoever was allowed to have it is allowed to have it back.
-        unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+        // Whoever was allowed to have it is allowed to have it back.
+        let _ = set_policy(0, policy, priority);
     }
     is_done
+}
+
+/// Has an ordinary thread run before all others that are ordinary, until [`calm`]; gives whether it does. One
+/// with a policy of its own keeps that. What it forks meanwhile is ordinary.
+///
+/// # Errors
+/// `EPERM` where the caller may not: that takes a capability.
+pub fn hurry(thread: i32) -> Result<bool> {
+    if policy_of(thread) != libc::SCHED_OTHER {
+        return Ok(false);
+    }
+    match set_policy(thread, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, HURRIED) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_gone() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a thread that was hurried an ordinary one again, with the nice value that it had. Any other stays as it is.
+pub fn calm(thread: i32) {
+    let hurried = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    if policy_of(thread) == hurried && priority_of(thread) == HURRIED {
+        // Only one that has ended can't be.
+        let _ = set_policy(thread, libc::SCHED_OTHER, 0);
+    }
+}
+
+/// Negative if there is no such thread; 0 is the calling one.
+fn policy_of(thread: i32) -> i32 {
+    // SAFETY: takes no pointer.
+    unsafe { libc::sched_getscheduler(thread) }
+}
+
+fn priority_of(thread: i32) -> i32 {
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `parameters` can be written.
+    unsafe { libc::sched_getparam(thread, &raw mut parameters) };
+    parameters.sched_priority
+}
+
+fn set_policy(thread: i32, policy: i32, priority: i32) -> Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: `parameters` outlives the call.
+    match unsafe { libc::sched_setscheduler(thread, policy, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(Error::last("sched_setscheduler")),
+    }
 }
 
 /// Keeps all memory of this process, present and future, from being paged out.

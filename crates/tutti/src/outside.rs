@@ -36,7 +36,7 @@ pub(crate) mod time {
 
 #[cfg(not(test))]
 pub(crate) mod groups {
-    pub(crate) use tutti_linux::cgroup::{Cgroup, Hierarchy, freeze_all};
+    pub(crate) use tutti_linux::cgroup::{Cgroup, Haste, Hierarchy, freeze_all};
     pub(crate) use tutti_linux::signal::{resume_group_except, suspend_group};
 }
 

@@ -3,10 +3,10 @@
 //! A freeze that is given up must be undone: it would complete later, behind the caller's back.
 
 use super::Cgroup;
+use super::haste::{Haste, is_slow};
 use crate::Error;
 use crate::clock::Naps;
 use crate::proc::{Sleepers, StuckProcess};
-use crate::rt::give_way;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -92,8 +92,12 @@ impl Cgroup {
 /// the indices of those that are not frozen then, in ascending order. The freeze stays requested
 /// there: the caller decides whether to undo it. A group that is gone counts as frozen, one that
 /// cannot be asked does not.
+///
+/// `haste` is that of the stops before this one, of whichever groups: where others' processes keep those
+/// that are to stop from their processors, they are hurried.
 #[must_use]
-pub fn freeze_all(groups: &[&Cgroup], deadline: Instant) -> Vec<usize> {
+pub fn freeze_all(groups: &[&Cgroup], haste: &mut Haste, deadline: Instant) -> Vec<usize> {
+    let began = Instant::now();
     let asked: Vec<_> = groups.iter().map(|group| group.request_freeze()).collect();
     let mut refused = Vec::new();
     let mut pending = Vec::new();
@@ -111,17 +115,23 @@ pub fn freeze_all(groups: &[&Cgroup], deadline: Instant) -> Vec<usize> {
         });
         pending.is_empty()
     };
-    let mut all_frozen = give_way(YIELDS, &mut look);
+    let mut hurried = haste.begin(groups);
+    hurried.give_way(YIELDS, || look() || is_slow(began.elapsed()));
     let mut naps = Naps::default();
     loop {
-        all_frozen = all_frozen || look();
+        let all_frozen = look();
         let left = deadline.saturating_duration_since(Instant::now());
         if all_frozen || left.is_zero() {
+            haste.end(&hurried, began.elapsed());
             pending.extend(refused);
             pending.sort_unstable();
             return pending;
         }
-        naps.nap(left);
+        if haste.go_on(groups, &mut hurried, began.elapsed()) {
+            hurried.give_way(YIELDS, &mut look);
+        } else {
+            naps.nap(left);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::support::{
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-use tutti_linux::cgroup::{Cgroup, FreezeError, Hierarchy, freeze_all};
+use tutti_linux::cgroup::{Cgroup, FreezeError, Haste, Hierarchy, freeze_all};
 use tutti_linux::spawn::{Report, read_report};
 
 fn used(group: &Cgroup) -> u64 {
@@ -105,14 +105,17 @@ fn several_groups_freeze_at_once() {
     let gone = subtree.group("gone");
     assert!(gone.remove().unwrap());
     let all = [&groups[0], &gone, &groups[1], &groups[2]];
-    assert_eq!(freeze_all(&all, Instant::now() + LATE), []);
+    assert_eq!(freeze_all(&all, &mut Haste::default(), Instant::now() + LATE), []);
     groups.iter().for_each(stands_still);
 
     groups.iter().for_each(|group| group.request_thaw().unwrap());
     let stuck = Forked::stuck();
     stuck.move_to(&groups[1]);
     // The others have the time that a machine full of tests takes.
-    assert_eq!(freeze_all(&all, Instant::now() + Duration::from_secs(2)), [2]);
+    assert_eq!(
+        freeze_all(&all, &mut Haste::default(), Instant::now() + Duration::from_secs(2)),
+        [2]
+    );
     assert!(groups[1].freeze_requested().unwrap(), "undoing is left to the caller");
     stands_still(&groups[2]);
 }

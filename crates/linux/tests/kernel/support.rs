@@ -8,6 +8,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use tutti_linux::affinity::bind;
 use tutti_linux::cgroup::{Cgroup, Hierarchy};
 use tutti_linux::proc::ProcessStat;
 use tutti_linux::signal::{Root, Traversal, Walk, kill_tree};
@@ -279,6 +280,12 @@ impl Drop for Process {
     }
 }
 
+/// Numbers of the threads of a process.
+pub(crate) fn threads(pid: i32) -> Vec<i32> {
+    let names = fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
+    names.map(|name| name.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
+}
+
 /// A process that runs `body` in a copy of this one; ended and reaped with the test.
 pub(crate) struct Forked(pub(crate) i32);
 
@@ -306,6 +313,23 @@ impl Forked {
         stuck
     }
 
+    /// A process of two threads that do nothing but compute.
+    pub(crate) fn busy() -> Self {
+        let busy = Self::new(compute_in_two_threads);
+        eventually("a second thread", || threads(busy.0).len() == 2);
+        busy
+    }
+
+    /// All its threads have only this processor, and count for so much there.
+    pub(crate) fn confine(&self, processor: u32, nice: i32) {
+        bind(self.0, &[processor]).expect("it may be bound");
+        for thread in threads(self.0) {
+            // SAFETY: takes no pointer.
+            let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, thread as u32, nice) };
+            assert_eq!(result, 0, "root may set it");
+        }
+    }
+
     pub(crate) fn move_to(&self, group: &Cgroup) {
         fs::write(group.path().join("cgroup.procs"), self.0.to_string()).expect("root may move it");
     }
@@ -316,6 +340,29 @@ impl Drop for Forked {
         let _ = kill_tree(self.0);
         let _ = waitpid(Pid::from_raw(self.0), None);
     }
+}
+
+fn compute_in_two_threads() {
+    const STACK_BYTES: usize = 64 << 10;
+    extern "C" fn compute(_: *mut libc::c_void) -> i32 {
+        loop {
+            std::hint::spin_loop();
+        }
+    }
+    // SAFETY: the stack is the thread's own, and lasts as long as the process.
+    unsafe {
+        let stack = libc::mmap(
+            std::ptr::null_mut(),
+            STACK_BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        let flags = libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
+        libc::clone(compute, stack.byte_add(STACK_BYTES), flags, std::ptr::null_mut());
+    }
+    compute(std::ptr::null_mut());
 }
 
 /// Of linux/userfaultfd.h.

@@ -8,7 +8,8 @@
 //!    before the first check; one that is switched by signals gets SIGSTOP from the top down, in the
 //!    order of the parameter `traversal`.
 //! 4. `stopped`: all of them have stopped, as the kernel confirms it; until then the thread gives way to
-//!    them ([`tutti_linux::rt::give_way`]), then naps. A straggler at the deadline is
+//!    them ([`tutti_linux::rt::give_way`]), then naps. Where others' processes have their processors, they are
+//!    hurried ([`tutti_linux::cgroup::Haste`]). A straggler at the deadline is
 //!    a process that sleeps in the kernel and uses no processor: it stays asked to stop, is counted,
 //!    and the switch goes on.
 //!    A job that is switched by priority is not stopped but makes way, with one write, as long as it has
@@ -23,7 +24,7 @@ use super::bell::Bell;
 use super::clock::{ClusterClock, STEP_BACK_NS};
 use super::grip::{Grip, Member, State};
 use super::lease::Lease;
-use crate::outside::groups::{Cgroup, freeze_all};
+use crate::outside::groups::{Cgroup, Haste, freeze_all};
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -275,6 +276,7 @@ struct Thread {
     current: Timetable,
     pending: VecDeque<Timetable>,
     members: BTreeMap<JobId, Member>,
+    haste: Haste,
     records: VecDeque<SwitchRecord>,
     /// How many jobs they name together.
     records_jobs: usize,
@@ -310,6 +312,7 @@ impl Thread {
             current: Timetable::default(),
             pending: VecDeque::new(),
             members: BTreeMap::new(),
+            haste: Haste::default(),
             records: VecDeque::new(),
             records_jobs: 0,
             report: Report { realtime, ..Report::default() },
@@ -579,7 +582,7 @@ impl Thread {
         }
         let deadline = Instant::now() + Duration::from_nanos(self.settings.freeze_deadline.0);
         let groups: Vec<&Cgroup> = groups.iter().map(AsRef::as_ref).collect();
-        let late = freeze_all(&groups, deadline).len();
+        let late = freeze_all(&groups, &mut self.haste, deadline).len();
         stragglers + u32::try_from(late).unwrap_or(u32::MAX)
     }
 }

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+pub(crate) use tutti_linux::cgroup::Haste;
 use tutti_linux::cgroup::{self, CpuUsage, FreezeError, LimitBy, LimitSupport, NoCgroup};
 use tutti_linux::pidfd::Held;
 use tutti_linux::signal::{self, Walk, WalkError};
@@ -214,6 +215,13 @@ impl Cgroup {
         super::machine::at(*index, || with_here(set)).unwrap_or(Ok(()))
     }
 
+    /// Nobody is hurried on a simulated machine.
+    pub(crate) fn calm(&self) {
+        if let Some(group) = self.real() {
+            group.calm();
+        }
+    }
+
     fn real(&self) -> Option<&cgroup::Cgroup> {
         match self {
             Self::Real(group) => Some(group),
@@ -222,10 +230,10 @@ impl Cgroup {
     }
 }
 
-pub(crate) fn freeze_all(groups: &[&Cgroup], deadline: Instant) -> Vec<usize> {
+pub(crate) fn freeze_all(groups: &[&Cgroup], haste: &mut Haste, deadline: Instant) -> Vec<usize> {
     let real: Vec<&cgroup::Cgroup> = groups.iter().filter_map(|group| group.real()).collect();
     if real.len() == groups.len() {
-        return cgroup::freeze_all(&real, deadline);
+        return cgroup::freeze_all(&real, haste, deadline);
     }
     for group in groups {
         // One that is gone counts as frozen.

@@ -51,7 +51,7 @@ pub(crate) mod time {
 
 pub(crate) mod groups {
     pub(crate) use crate::world::groups::{
-        Cgroup, Hierarchy, freeze_all, resume_group_except, suspend_group,
+        Cgroup, Haste, Hierarchy, freeze_all, resume_group_except, suspend_group,
     };
 }
 

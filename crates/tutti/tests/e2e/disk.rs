@@ -24,13 +24,18 @@ impl Mount {
         Self(at.to_owned())
     }
 
+    /// A process that is seen to have ended may still have a thread that closes its files.
     fn make_read_only(&self) {
-        self.remount("remount,ro");
+        eventually("nobody who writes there", || self.remount("remount,ro").then_some(()));
     }
 
-    fn remount(&self, how: &str) {
+    fn make_writable(&self) {
+        assert!(self.remount("remount,rw"));
+    }
+
+    fn remount(&self, how: &str) -> bool {
         let remount = Command::new("mount").args(["-o", how]).arg(&self.0).status();
-        assert!(remount.unwrap().success());
+        remount.unwrap().success()
     }
 }
 
@@ -123,7 +128,7 @@ fn where_the_journal_can_not_be_written_any_more_jobs_run_on_until_it_can() {
         done.err.contains("can't begin").then(|| done.expect(1).says("[T050]"))
     });
     fs::write(instance.work.join("go"), "").unwrap();
-    mount.remount("remount,rw");
+    mount.make_writable();
     job.wait().expect(6);
     instance.tutti(&["run", "true"]).expect(0);
     instance.tutti(&["down"]).expect(0);
