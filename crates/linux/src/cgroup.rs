@@ -34,6 +34,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,8 @@ pub struct Cgroup {
     events: OnceLock<File>,
     freeze: OnceLock<File>,
     weight: OnceLock<weight::Weight>,
+    /// So many stops more its threads are taken to be too many to be hurried.
+    unhurried: AtomicU32,
     top: Arc<Top>,
 }
 
@@ -84,7 +87,15 @@ impl Cgroup {
             .open(path)
             .map_err(Error::file("open group", path))?;
         let (events, freeze, weight) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Ok(Self { path: path.to_owned(), directory: directory.into(), events, freeze, weight, top })
+        Ok(Self {
+            path: path.to_owned(),
+            directory: directory.into(),
+            events,
+            freeze,
+            weight,
+            unhurried: AtomicU32::new(0),
+            top,
+        })
     }
 
     fn events(&self) -> Result<&File> {

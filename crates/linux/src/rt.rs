@@ -40,9 +40,10 @@ pub enum Waiting {
 /// what `done` said last.
 ///
 /// A thread of real-time priority makes way only by sleeping, and waking costs some 20 us more than
-/// it sleeps. So it is no better than those it gives way to for these rounds, and yields: whoever is about to leave
-/// the processor does so at once, and this thread goes on. It has its priority back afterwards. Among
-/// ordinary threads it may be some milliseconds before this one goes on, if another than those that leave wants the processor.
+/// it sleeps; of an idle processor, far more. So it is no better than those it gives way to for these rounds, and
+/// yields: whoever is about to leave the processor does so at once, and this thread goes on. It has its priority
+/// back afterwards. Among ordinary threads it may be some milliseconds before this one goes on, if another than
+/// those that leave wants the processor; among hurried ones it waits for those that leave only.
 pub fn give_way(to: Waiting, rounds: u32, mut done: impl FnMut() -> bool) -> bool {
     let (policy, priority) = (policy_of(0), priority_of(0));
     let realtime = matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR);
@@ -71,10 +72,13 @@ pub fn give_way(to: Waiting, rounds: u32, mut done: impl FnMut() -> bool) -> boo
 }
 
 /// Has an ordinary thread run before all others that are ordinary, until [`calm`]; gives whether it does. One
-/// with a policy of its own keeps that. What it forks meanwhile is ordinary.
+/// with a policy of its own keeps that. What it forks meanwhile is ordinary. A timer slack that it has set itself
+/// is the default one afterwards, from Linux 6.12 on.
+///
+/// Only where [`may_calm`] says so: else it would stay hurried.
 ///
 /// # Errors
-/// `EPERM` where the caller may not: that takes a capability.
+/// `EPERM` where the caller may not.
 pub fn hurry(thread: i32) -> Result<bool> {
     if policy_of(thread) != libc::SCHED_OTHER {
         return Ok(false);
@@ -93,6 +97,21 @@ pub fn calm(thread: i32) {
         // Only one that has ended can't be.
         let _ = set_policy(thread, libc::SCHED_OTHER, 0);
     }
+}
+
+/// Whether the calling thread may make one that it hurries an ordinary one again.
+///
+/// To hurry, `RLIMIT_RTPRIO` will do; to calm takes a capability, since what is forked meanwhile was to be
+/// ordinary (`SCHED_RESET_ON_FORK`). Tried with this thread itself, whose policy stays as it is; if it has none of
+/// that, and may not, what it forks is ordinary from then on.
+#[must_use]
+pub fn may_calm() -> bool {
+    let (policy, priority) = (policy_of(0), priority_of(0));
+    let without = policy & !libc::SCHED_RESET_ON_FORK;
+    let with = without | libc::SCHED_RESET_ON_FORK;
+    let may = set_policy(0, with, priority).and_then(|()| set_policy(0, without, priority));
+    let _ = set_policy(0, policy, priority);
+    may.is_ok()
 }
 
 /// Negative if there is no such thread; 0 is the calling one.

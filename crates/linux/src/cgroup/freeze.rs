@@ -108,6 +108,7 @@ pub fn freeze_all(groups: &[&Cgroup], haste: &mut Haste, deadline: Instant) -> V
             Err(_) => refused.push(index),
         }
     }
+    let willing: Vec<&Cgroup> = pending.iter().map(|&index| groups[index]).collect();
     let mut look = || {
         pending.retain(|&index| match groups[index].is_frozen() {
             Ok(frozen) => !frozen,
@@ -115,7 +116,7 @@ pub fn freeze_all(groups: &[&Cgroup], haste: &mut Haste, deadline: Instant) -> V
         });
         pending.is_empty()
     };
-    let mut hurried = haste.begin(groups);
+    let mut hurried = haste.begin(&willing);
     hurried.give_way(YIELDS, || look() || is_slow(began.elapsed()));
     let mut naps = Naps::default();
     loop {
@@ -127,7 +128,7 @@ pub fn freeze_all(groups: &[&Cgroup], haste: &mut Haste, deadline: Instant) -> V
             pending.sort_unstable();
             return pending;
         }
-        if haste.go_on(groups, &mut hurried, began.elapsed()) {
+        if haste.go_on(&willing, &mut hurried, began.elapsed()) {
             hurried.give_way(YIELDS, &mut look);
         } else {
             naps.nap(left);

@@ -6,21 +6,27 @@
 //! nobody is in the way. So a stop is hurried when it turns out to be slow, and so are those after it from their beginning.
 
 use super::{Cgroup, subdirectories};
-use crate::rt::{Waiting, calm, give_way, hurry};
+use crate::proc::threads;
+use crate::rt::{Waiting, calm, give_way, hurry, may_calm};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A stop that took longer was in somebody's way: a hundred processes stop within half a millisecond.
-const SLOW: Duration = Duration::from_micros(500);
+/// Somebody was in the way of a stop that took longer: a hundred processes stop sooner, also on processors that
+/// must wake up first. The kernel's turns are as long at least.
+const SLOW: Duration = Duration::from_millis(1);
 
 /// So many stops are hurried, or not, until one shows what they need. That one is slow if others are still in the way: it
 /// must be rare among the switches of a hundred nodes, too.
 const STOPS: u32 = 4096;
 
-/// More threads are not hurried: the calls would take longer than most stops.
+/// A group of more threads is not hurried: the calls would take longer than most stops.
 const HURRIED_MAX: usize = 128;
+
+/// So many stops a group that has more is not counted again.
+const STOPS_UNCOUNTED: u32 = 256;
 
 /// What their numbers fit into, which have seven digits at most.
 const NUMBERS_BYTES: usize = 8 * HURRIED_MAX;
@@ -33,54 +39,45 @@ pub enum Haste {
     Watch,
     /// Yes, and so many after it.
     Hurry(u32),
-    /// No, nor are so many after it: they have too many threads, or it is not permitted.
-    Rest(u32),
+    /// No: whom this thread hurries it could not make ordinary again.
+    Never,
 }
 
 impl Haste {
     /// A stop begins: whoever is in the groups is hurried, if that is called for.
     pub(super) fn begin(&mut self, groups: &[&Cgroup]) -> Hurried {
-        match *self {
-            Self::Watch => {}
-            Self::Rest(left) => *self = left.checked_sub(1).map_or(Self::Watch, Self::Rest),
-            Self::Hurry(left) => {
-                *self = left.checked_sub(1).map_or(Self::Watch, Self::Hurry);
-                return self.hurry(groups);
-            }
-        }
-        Hurried::default()
+        let Self::Hurry(left) = *self else { return Hurried::default() };
+        *self = left.checked_sub(1).map_or(Self::Watch, Self::Hurry);
+        Hurried::all_of(groups)
     }
 
-    /// Some have not stopped after `took`: they are hurried from now on, if that is slow.
+    /// Some have not stopped after `took`: they are hurried from now on, if that is slow. Gives whether they
+    /// are since now.
     pub(super) fn go_on(
         &mut self,
         groups: &[&Cgroup],
         hurried: &mut Hurried,
         took: Duration,
     ) -> bool {
-        let begins = *self == Self::Watch && hurried.threads.is_empty() && is_slow(took);
+        let begins = self.is_called_for(hurried, took);
         if begins {
-            *self = Self::Hurry(STOPS);
-            *hurried = self.hurry(groups);
+            *hurried = Hurried::all_of(groups);
         }
         begins
     }
 
     /// All have stopped after `took`.
     pub(super) fn end(&mut self, hurried: &Hurried, took: Duration) {
-        if *self == Self::Watch && hurried.threads.is_empty() && is_slow(took) {
-            *self = Self::Hurry(STOPS);
-        }
+        self.is_called_for(hurried, took);
     }
 
-    fn hurry(&mut self, groups: &[&Cgroup]) -> Hurried {
-        let (mut hurried, mut threads) = (Hurried::default(), Vec::new());
-        if !groups.iter().all(|group| read_threads(&group.path, &mut threads)) {
-            *self = Self::Rest(STOPS);
-        } else if !hurried.add(&threads) {
-            *self = Self::Rest(u32::MAX);
+    /// Whether stops are hurried from now on, since this one is slow.
+    fn is_called_for(&mut self, hurried: &Hurried, took: Duration) -> bool {
+        if *self != Self::Watch || !hurried.is_nobody() || !is_slow(took) {
+            return false;
         }
-        hurried
+        *self = if may_calm() { Self::Hurry(STOPS) } else { Self::Never };
+        *self != Self::Never
     }
 }
 
@@ -96,21 +93,28 @@ pub(super) struct Hurried {
 }
 
 impl Hurried {
-    /// Gives whether it is permitted.
-    fn add(&mut self, threads: &[i32]) -> bool {
-        for &thread in threads {
-            match hurry(thread) {
-                Ok(true) => self.threads.push(thread),
-                Ok(false) => {}
-                Err(_) => return false,
+    /// All of those groups that have few enough.
+    fn all_of(groups: &[&Cgroup]) -> Self {
+        let mut hurried = Self::default();
+        let mut threads = Vec::new();
+        for group in groups {
+            threads.clear();
+            if group.has_few_threads(&mut threads) {
+                // Who may not be is as late as without.
+                threads.retain(|&thread| hurry(thread).unwrap_or(false));
+                hurried.threads.append(&mut threads);
             }
         }
-        true
+        hurried
     }
 
-    /// Gives way to those that are hurried, or to anybody where none is.
+    fn is_nobody(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// Gives way to those that are hurried, or to anybody where nobody is.
     pub(super) fn give_way(&self, rounds: u32, done: impl FnMut() -> bool) -> bool {
-        let to = if self.threads.is_empty() { Waiting::Anybody } else { Waiting::Hurried };
+        let to = if self.is_nobody() { Waiting::Anybody } else { Waiting::Hurried };
         give_way(to, rounds, done)
     }
 }
@@ -125,10 +129,23 @@ impl Cgroup {
     /// Makes whoever is still hurried here and below ordinary again: whoever hurried them may have been killed
     /// before it could.
     pub fn calm(&self) {
-        let mut threads = Vec::new();
-        // Nobody hurries more.
-        read_threads(&self.path, &mut threads);
-        threads.into_iter().for_each(calm);
+        // A group that is gone has none.
+        for process in self.processes().unwrap_or_default() {
+            threads(process).into_iter().for_each(calm);
+        }
+    }
+
+    /// Adds the threads here and below to `found`; gives whether they are few enough to be hurried.
+    fn has_few_threads(&self, found: &mut Vec<i32>) -> bool {
+        if self.unhurried.load(Ordering::Relaxed) > 0 {
+            self.unhurried.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        let few = read_threads(&self.path, found);
+        if !few {
+            self.unhurried.store(STOPS_UNCOUNTED, Ordering::Relaxed);
+        }
+        few
     }
 }
 
@@ -162,12 +179,16 @@ mod tests {
     }
 
     #[test]
-    fn stops_are_hurried_after_a_slow_one_and_looked_at_again() {
+    fn after_a_slow_stop_so_many_are_hurried_and_one_shows_whether_they_must_be() {
         for is_late in [false, true] {
             let mut haste = Haste::default();
             stop(&mut haste, SLOW, is_late);
             assert_eq!(haste, Haste::Watch);
             stop(&mut haste, SLOW * 2, is_late);
+            if !may_calm() {
+                assert_eq!(haste, Haste::Never);
+                continue;
+            }
             for left in (0..=STOPS).rev() {
                 assert_eq!(haste, Haste::Hurry(left));
                 stop(&mut haste, SLOW / 2, is_late);
@@ -175,6 +196,15 @@ mod tests {
             assert_eq!(haste, Haste::Watch);
             stop(&mut haste, SLOW / 2, is_late);
             assert_eq!(haste, Haste::Watch);
+        }
+    }
+
+    #[test]
+    fn who_may_not_make_them_ordinary_again_hurries_nobody() {
+        let mut haste = Haste::Never;
+        for _ in 0..3 {
+            stop(&mut haste, SLOW * 2, true);
+            assert_eq!(haste, Haste::Never);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Who runs before whom.
 
-use crate::support::{Forked, LATE, Launch, Subtree, eventually, threads};
+use crate::support::{Forked, LATE, Launch, Subtree, as_nobody, eventually, threads};
 use std::time::Instant;
 use tutti_linux::cgroup::{Haste, freeze_all};
 use tutti_linux::proc::online_processors;
-use tutti_linux::rt::{Waiting, become_realtime, calm, give_way, hurry};
+use tutti_linux::rt::{Waiting, become_realtime, calm, give_way, hurry, may_calm};
 
 const ORDINARY: u32 = 0;
 const FIFO: u32 = 1;
@@ -39,6 +39,32 @@ fn who_gives_way_has_its_priority_back() {
     thread.join().unwrap();
     assert!(!give_way(Waiting::Anybody, 2, || false), "an ordinary thread just yields");
     assert_eq!(standing().0, ORDINARY);
+}
+
+/// An ordinary user may be allowed real-time priority, but not to take it back from whom he gave it.
+#[test]
+fn only_who_can_undo_it_hurries_anybody() {
+    let before = standing();
+    assert!(may_calm());
+    assert_eq!(standing(), before);
+    let subtree = Subtree::new("undo");
+    let group = subtree.group("g");
+    let leaves = Forked::busy();
+    leaves.move_to(&group);
+    // Its files are open from now on.
+    assert_eq!(freeze_all(&[&group], &mut Haste::default(), Instant::now() + LATE), []);
+    group.request_thaw().unwrap();
+    let processor = *online_processors().last().unwrap();
+    leaves.confine(processor, 19);
+    let other = Forked::busy();
+    other.confine(processor, 0);
+    let haste = as_nobody(|| {
+        assert!(!may_calm());
+        let mut haste = Haste::default();
+        assert_eq!(freeze_all(&[&group], &mut haste, Instant::now() + LATE), []);
+        haste
+    });
+    assert_eq!(haste, Haste::Never);
 }
 
 #[test]

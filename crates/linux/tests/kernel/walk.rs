@@ -243,7 +243,9 @@ fn only_what_is_below() {
     assert_ne!(state(root.pid()), 'T');
     assert!(all_stopped(&pids[1..]));
     kill_tree(below).unwrap();
-    assert_eq!(state(root.pid()), 'R');
+    // Not by its state: one that collects its children seems to sleep.
+    let before = ticks(&pids[..1]);
+    eventually("it runs on", || ticks(&pids[..1]) > before + 3);
 }
 
 #[test]

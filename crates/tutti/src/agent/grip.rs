@@ -52,13 +52,11 @@ impl Grip {
     /// What an earlier agent has left the job in. Whether it makes way, its cgroup does not tell at once:
     /// so it does. Nobody is hurried any more whom that agent was about to stop.
     pub(super) fn state(&self) -> State {
-        if let Self::Freeze(group) | Self::Weigh(group) = self {
-            group.calm();
-        }
         match self {
             Self::Freeze(group) | Self::Weigh(group)
                 if group.freeze_requested().unwrap_or(false) =>
             {
+                group.calm();
                 State::Stands
             }
             Self::Weigh(group) if group.set_yielding(true).is_ok() => State::Yields,
