@@ -10,8 +10,9 @@ use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use tutti_core::{JobId, Outcome};
+use tutti_linux::cgroup::Hierarchy;
 use tutti_linux::proc::{ProcessStat, descendants};
 use tutti_wire::launch::Stdio;
 use tutti_wire::local::{Reply, Request};
@@ -37,8 +38,8 @@ impl OwnInstance {
         let name = format!("tutti-{purpose}-{}", std::process::id());
         let instance = Instance::at(std::env::temp_dir().join(name));
         end_on_signals()?;
-        leftovers().instances.push(instance.clone());
-        leftovers().directories.push(instance.directory().to_owned());
+        let directory = Leftover::Directory(instance.directory().to_owned());
+        leftovers().extend([directory, Leftover::Instance(instance.clone())]);
         instance.prepare()?;
         prepare(&instance)?;
         start_daemon(&instance)?;
@@ -149,16 +150,35 @@ impl Drop for OwnInstance {
 }
 
 /// What a signal must not leave behind.
-struct Leftovers {
-    instances: Vec<Instance>,
-    directories: Vec<PathBuf>,
+enum Leftover {
+    Instance(Instance),
+    /// With all in it.
+    Directory(PathBuf),
+    /// With everybody in it.
+    Groups(Arc<Hierarchy>),
 }
 
-static LEFTOVERS: Mutex<Leftovers> =
-    Mutex::new(Leftovers { instances: Vec::new(), directories: Vec::new() });
+impl Leftover {
+    fn remove(&self) {
+        match self {
+            Self::Instance(instance) => {
+                if let Ok(mut link) = dial(instance) {
+                    link.send(&Request::Down);
+                    let _ = link.call::<Reply>();
+                }
+                wait_until_gone(instance);
+            }
+            Self::Directory(path) => drop(std::fs::remove_dir_all(path)),
+            Self::Groups(subtree) => drop(subtree.remove()),
+        }
+    }
+}
+
+/// What came later may be in what was there before.
+static LEFTOVERS: Mutex<Vec<Leftover>> = Mutex::new(Vec::new());
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
 
-fn leftovers() -> MutexGuard<'static, Leftovers> {
+fn leftovers() -> MutexGuard<'static, Vec<Leftover>> {
     LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -167,8 +187,21 @@ fn leftovers() -> MutexGuard<'static, Leftovers> {
 /// # Errors
 /// If the thread that waits for signals can't be started.
 pub(crate) fn remove_on_signal(directory: &Path) -> std::io::Result<()> {
-    leftovers().directories.push(directory.to_owned());
+    leftovers().push(Leftover::Directory(directory.to_owned()));
     end_on_signals()
+}
+
+/// Makes a subtree of groups that a signal which ends this process removes as well.
+///
+/// # Errors
+/// If there can be none, or the thread that waits for signals can't be started.
+pub(crate) fn groups_until_signal(name: &str) -> anyhow::Result<Arc<Hierarchy>> {
+    end_on_signals()?;
+    // Held meanwhile: it takes a while to make one, and a signal may come in between.
+    let mut leftovers = leftovers();
+    let subtree = Arc::new(Hierarchy::find(name)?);
+    leftovers.push(Leftover::Groups(Arc::clone(&subtree)));
+    Ok(subtree)
 }
 
 /// From now on SIGINT, SIGTERM and SIGHUP end the children and instances of this process before
@@ -202,17 +235,7 @@ fn clean_up() {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
     }
-    let leftovers = leftovers();
-    for instance in &leftovers.instances {
-        if let Ok(mut link) = dial(instance) {
-            link.send(&Request::Down);
-            let _ = link.call::<Reply>();
-        }
-        wait_until_gone(instance);
-    }
-    for directory in &leftovers.directories {
-        let _ = std::fs::remove_dir_all(directory);
-    }
+    leftovers().iter().rev().for_each(Leftover::remove);
 }
 
 /// The value at a fraction (in percent) of sorted values; the default of nothing.

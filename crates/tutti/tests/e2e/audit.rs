@@ -61,7 +61,7 @@ fn remove_groups(path: &Path) {
 }
 
 /// The cgroups of that name in every hierarchy that is mounted.
-fn cgroups_named(name: &str) -> Vec<PathBuf> {
+pub(crate) fn cgroups_named(name: &str) -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut found = Vec::new();
     for line in mounts.lines() {

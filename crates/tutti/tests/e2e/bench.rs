@@ -1,7 +1,10 @@
 //! `tutti bench`: what it measures and what it refuses. How long anything takes is not tested.
 
-use crate::harness::{Instance, PATIENCE, Running};
+use crate::audit::cgroups_named;
+use crate::harness::{Instance, PATIENCE, Running, eventually};
+use nix::sys::signal::Signal;
 use serde_json::Value;
+use std::path::PathBuf;
 
 const QUICK: [&str; 6] = ["bench", "switch", "--quick", "--method", "freeze", "--processes"];
 
@@ -20,6 +23,18 @@ fn switches_are_measured_beside_the_bare_cost_of_the_same_writes() {
         assert!(row["made"]["median_us"].as_u64() > Some(0), "{row}");
     }
     assert!(report["bare_missing"].is_null() && report["gaps"]["gaps"].as_u64() > Some(0));
+}
+
+#[test]
+fn a_measurement_that_is_terminated_leaves_no_group() {
+    let instance = Instance::alone();
+    let args = ["bench", "switch", "--method", "freeze", "--processes", "3", "--kind", "idle"];
+    let running = instance.start(&args);
+    let name = format!("tutti-bench-{}", running.pid());
+    eventually("groups of the bare cost", || (!cgroups_named(&name).is_empty()).then_some(()));
+    running.signal(Signal::SIGTERM);
+    running.wait().expect(128 + Signal::SIGTERM as i32);
+    assert_eq!(cgroups_named(&name), Vec::<PathBuf>::new());
 }
 
 #[test]

@@ -3,9 +3,11 @@
 use super::super::contend::find_program;
 use super::super::scratch::Scratch;
 use super::trees::Shape;
+use crate::cmd::own::groups_until_signal;
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use tutti_linux::cgroup::Hierarchy;
 
 const SOURCE: &str = include_str!("../../../../../../tests/bench/freeze.c");
@@ -16,7 +18,7 @@ const PAUSE_MS: u32 = 20;
 /// The compiled program and a cgroup for it, which goes when this does.
 pub(super) struct Bare {
     program: PathBuf,
-    hierarchy: Hierarchy,
+    hierarchy: Arc<Hierarchy>,
 }
 
 impl Bare {
@@ -26,7 +28,7 @@ impl Bare {
         let compiler = find_program("cc")
             .context("there is no C compiler: install the package gcc, or another with cc")?;
         let name = format!("tutti-bench-{}", std::process::id());
-        let hierarchy = Hierarchy::find(&name)?;
+        let hierarchy = groups_until_signal(&name)?;
         let (source, program) = (scratch.path("freeze.c"), scratch.path("freeze"));
         std::fs::write(&source, SOURCE)
             .with_context(|| format!("cannot write {}", source.display()))?;
