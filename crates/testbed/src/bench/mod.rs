@@ -35,6 +35,11 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) program: Option<PathBuf>,
 
+    /// The compiler of another MPICH than the system's for the MPI programs, which find MPICH's settings in their
+    /// environment
+    #[arg(long, value_name = "PROGRAM")]
+    mpicc: Option<PathBuf>,
+
     /// Fewer repetitions: the figures are rough
     #[arg(long)]
     quick: bool,
@@ -84,15 +89,21 @@ struct Bench {
     options: Options,
     /// Where `tutti` is.
     path: String,
+    mpicc: Option<PathBuf>,
     quick: bool,
     ends: Rc<Ends>,
 }
 
 impl Bench {
-    fn up(options: Options, path: String, quick: bool, ends: Rc<Ends>) -> anyhow::Result<Self> {
+    fn up(
+        options: Options,
+        path: String,
+        (mpicc, quick): (Option<PathBuf>, bool),
+        ends: Rc<Ends>,
+    ) -> anyhow::Result<Self> {
         let bed = Testbed::new(&options)?;
         bed.up_while(|| ends.next().is_none())?;
-        Ok(Self { bed, options, path, quick, ends })
+        Ok(Self { bed, options, path, mpicc, quick, ends })
     }
 
     /// Another cluster beside this one, with so many nodes of one processor each: as many nodes as this machine has
@@ -101,7 +112,12 @@ impl Bench {
         let name = format!("{}-{nodes}", self.options.name);
         let processors = Some(NonZero::<usize>::MIN);
         let options = Options { name, nodes, processors, ..self.options.clone() };
-        Self::up(options, self.path.clone(), self.quick, Rc::clone(&self.ends))
+        Self::up(
+            options,
+            self.path.clone(),
+            (self.mpicc.clone(), self.quick),
+            Rc::clone(&self.ends),
+        )
     }
 
     /// The same with as many nodes as this machine has processors, each with one to itself; nothing if that is no
@@ -141,18 +157,23 @@ impl Bench {
         told.lines().map(|line| line.parse().context("no time was measured")).collect()
     }
 
-    /// A program of `tests/mpi`, compiled; nothing without MPICH's compiler.
+    /// A program of `tests/mpi`, compiled; nothing without the compiler.
     fn mpi_program(&self, program: &MpiProgram) -> anyhow::Result<Option<String>> {
         let built = self.bed.directory().join(program.name);
         let source = built.with_extension("c");
         std::fs::write(&source, program.source)
             .with_context(|| format!("cannot write {}", source.display()))?;
-        let mut compiler = Command::new("mpicc.mpich");
-        compiler.args(["-O2", "-o"]).args([&built, &source]).arg("-lm").stdin(Stdio::null());
-        match compiler.output() {
+        let compiler = self.mpicc.as_deref().unwrap_or(Path::new("mpicc.mpich"));
+        let mut command = Command::new(compiler);
+        command.args(["-O2", "-o"]).args([&built, &source]).arg("-lm").stdin(Stdio::null());
+        match command.output() {
             Ok(done) if done.status.success() => Ok(Some(built.display().to_string())),
-            Ok(done) => bail!("mpicc.mpich: {}", String::from_utf8_lossy(&done.stderr).trim()),
-            Err(_) => Ok(None),
+            Ok(done) => {
+                let said = String::from_utf8_lossy(&done.stderr);
+                bail!("{}: {}", compiler.display(), said.trim())
+            }
+            Err(_) if self.mpicc.is_none() => Ok(None),
+            Err(why) => Err(why).with_context(|| format!("cannot start {}", compiler.display())),
         }
     }
 }
@@ -188,7 +209,7 @@ pub(crate) fn run(args: &BenchArgs, program: &Path, path: String) -> anyhow::Res
         processors: None,
     };
     let ends = Rc::new(Ends::hold()?);
-    let bench = Bench::up(options, path, args.quick, ends)?;
+    let bench = Bench::up(options, path, (args.mpicc.clone(), args.quick), ends)?;
     let mut figures = Vec::new();
     for (what, measure) in [
         (What::Launch, launch::measure as fn(&Bench) -> anyhow::Result<Vec<Figure>>),
