@@ -156,7 +156,8 @@ fn jobs_go_on_when_systemd_has_to_start_the_supervisor_again() {
     let supervisor = main().unwrap();
     let job = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
     instance.wait_for_state(job, "running");
-    let (keeper, task) = (instance.daemon("keeper"), instance.nappers());
+    let keeper = instance.daemon("keeper");
+    let task = eventually("its task", || Some(instance.nappers()).filter(|task| !task.is_empty()));
     kill(Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
     eventually("another supervisor", || main().filter(|&new| new != supervisor));
     manager.systemctl(&["start", "tutti"]).expect(0);
