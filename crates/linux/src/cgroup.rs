@@ -61,7 +61,7 @@ pub struct Cgroup {
     events: OnceLock<File>,
     freeze: OnceLock<File>,
     weight: OnceLock<weight::Weight>,
-    /// So many stops more its threads are taken to be too many to be hurried.
+    /// So many stops more nobody here is hurried.
     unhurried: AtomicU32,
     top: Arc<Top>,
 }

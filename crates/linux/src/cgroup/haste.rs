@@ -22,14 +22,15 @@ const SLOW: Duration = Duration::from_millis(1);
 /// must be rare among the switches of a hundred nodes, too.
 const STOPS: u32 = 4096;
 
-/// A group of more threads is not hurried: the calls would take longer than most stops.
+/// A group of more threads is not hurried, as it stands alone in a stop or beside others: the calls would take longer
+/// than most stops.
 const HURRIED_MAX: usize = 128;
 
-/// So many stops a group that has more is not counted again.
-const STOPS_UNCOUNTED: u32 = 256;
+/// So many stops a group that has more, or whose threads may not be hurried, is left alone.
+const STOPS_UNHURRIED: u32 = 256;
 
-/// What their numbers fit into, which have seven digits at most.
-const NUMBERS_BYTES: usize = 8 * HURRIED_MAX;
+/// What the numbers of one thread more fit into, which have seven digits at most.
+const NUMBERS_BYTES: usize = 8 * (HURRIED_MAX + 1);
 
 /// Whether the next stop is to be hurried, as those before it tell.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -51,28 +52,28 @@ impl Haste {
         Hurried::all_of(groups)
     }
 
-    /// Some have not stopped after `took`: they are hurried from now on, if that is slow. Gives whether they
-    /// are since now.
+    /// Some have not stopped after `took`: they are hurried from now on, if that is slow. Gives whether anybody
+    /// is since now.
     pub(super) fn go_on(
         &mut self,
         groups: &[&Cgroup],
         hurried: &mut Hurried,
         took: Duration,
     ) -> bool {
-        let begins = self.is_called_for(hurried, took);
+        let begins = self.learn(hurried, took);
         if begins {
             *hurried = Hurried::all_of(groups);
         }
-        begins
+        begins && !hurried.is_nobody()
     }
 
     /// All have stopped after `took`.
     pub(super) fn end(&mut self, hurried: &Hurried, took: Duration) {
-        self.is_called_for(hurried, took);
+        self.learn(hurried, took);
     }
 
-    /// Whether stops are hurried from now on, since this one is slow.
-    fn is_called_for(&mut self, hurried: &Hurried, took: Duration) -> bool {
+    /// If this one is slow, stops are hurried from now on, where that is allowed; gives whether they are.
+    fn learn(&mut self, hurried: &Hurried, took: Duration) -> bool {
         if *self != Self::Watch || !hurried.is_nobody() || !is_slow(took) {
             return false;
         }
@@ -99,9 +100,11 @@ impl Hurried {
         let mut threads = Vec::new();
         for group in groups {
             threads.clear();
-            if group.has_few_threads(&mut threads) {
+            if group.is_hurried(&mut threads) {
                 // Who may not be is as late as without.
-                threads.retain(|&thread| hurry(thread).unwrap_or(false));
+                threads.retain(|&thread| {
+                    hurry(thread).inspect_err(|_| group.leave_alone()).unwrap_or(false)
+                });
                 hurried.threads.append(&mut threads);
             }
         }
@@ -135,17 +138,21 @@ impl Cgroup {
         }
     }
 
-    /// Adds the threads here and below to `found`; gives whether they are few enough to be hurried.
-    fn has_few_threads(&self, found: &mut Vec<i32>) -> bool {
-        if self.unhurried.load(Ordering::Relaxed) > 0 {
-            self.unhurried.fetch_sub(1, Ordering::Relaxed);
+    /// Whether its threads are to be hurried, which are added to `found`.
+    fn is_hurried(&self, found: &mut Vec<i32>) -> bool {
+        let less = |left: u32| left.checked_sub(1);
+        if self.unhurried.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
             return false;
         }
-        let few = read_threads(&self.path, found);
-        if !few {
-            self.unhurried.store(STOPS_UNCOUNTED, Ordering::Relaxed);
+        let are_few = read_threads(&self.path, found);
+        if !are_few {
+            self.leave_alone();
         }
-        few
+        are_few
+    }
+
+    fn leave_alone(&self) {
+        self.unhurried.store(STOPS_UNHURRIED, Ordering::Relaxed);
     }
 }
 
@@ -160,7 +167,7 @@ fn read_threads(group: &Path, found: &mut Vec<i32>) -> bool {
     found.extend(
         numbers.filter_map(|number| number.parse().ok()).filter(|&thread: &i32| thread > 0),
     );
-    text.len() < NUMBERS_BYTES - 8
+    text.len() < NUMBERS_BYTES
         && found.len() <= HURRIED_MAX
         && subdirectories(group).unwrap_or_default().iter().all(|below| read_threads(below, found))
 }

@@ -167,15 +167,18 @@ impl Hierarchy {
     /// # Errors
     /// What killing and removing say.
     pub fn remove(&self) -> Result<bool> {
-        self.group.kill()?;
         let end = Instant::now() + REMOVE;
-        while !self.group.remove()? {
+        loop {
+            // Again and again: somebody outside may put more in.
+            self.group.kill()?;
+            if self.group.remove()? {
+                return Ok(true);
+            }
             if Instant::now() >= end {
                 return Ok(false);
             }
             nap(Duration::from_millis(1));
         }
-        Ok(true)
     }
 }
 

@@ -49,7 +49,7 @@ fn only_who_can_undo_it_hurries_anybody() {
     assert_eq!(standing(), before);
     let subtree = Subtree::new("undo");
     let group = subtree.group("g");
-    let leaves = Forked::busy();
+    let leaves = Forked::busy_as_nobody();
     leaves.move_to(&group);
     // Its files are open from now on.
     assert_eq!(freeze_all(&[&group], &mut Haste::default(), Instant::now() + LATE), []);
@@ -57,13 +57,20 @@ fn only_who_can_undo_it_hurries_anybody() {
     let processor = *online_processors().last().unwrap();
     leaves.confine(processor, 19);
     let other = Forked::busy();
+    other.move_to(&subtree.group("other"));
     other.confine(processor, 0);
     let haste = as_nobody(|| {
         assert!(!may_calm());
         let mut haste = Haste::default();
-        assert_eq!(freeze_all(&[&group], &mut haste, Instant::now() + LATE), []);
+        for _ in 0..2 {
+            assert_eq!(freeze_all(&[&group], &mut haste, Instant::now() + LATE), []);
+            group.request_thaw().unwrap();
+        }
         haste
     });
+    for thread in threads(leaves.0) {
+        assert_eq!(standing_of(&thread.to_string()), (ORDINARY, 19));
+    }
     assert_eq!(haste, Haste::Never);
 }
 
@@ -117,7 +124,12 @@ fn those_who_are_to_stop_where_others_run_are_hurried() {
     leaves.move_to(&below);
     leaves.confine(processor, 19);
     let others = [Forked::busy(), Forked::busy()];
-    others.iter().for_each(|other| other.confine(processor, -20));
+    // Beside the group, not above it, so that it is the nice values that count.
+    let beside = subtree.group("others");
+    for other in &others {
+        other.move_to(&beside);
+        other.confine(processor, -20);
+    }
     let mut haste = Haste::default();
     for _ in 0..3 {
         assert_eq!(freeze_all(&[&group], &mut haste, Instant::now() + LATE), []);

@@ -320,6 +320,21 @@ impl Forked {
         busy
     }
 
+    /// The same as `nobody`, whose threads may have real-time priority if root may allow that here.
+    pub(crate) fn busy_as_nobody() -> Self {
+        let busy = Self::new(|| {
+            let limit = libc::rlimit { rlim_cur: 99, rlim_max: 99 };
+            // SAFETY: `limit` outlives the call; the other takes no pointer.
+            unsafe {
+                libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const limit);
+                libc::setresuid(NOBODY, NOBODY, NOBODY);
+            }
+            compute_in_two_threads();
+        });
+        eventually("a second thread", || threads(busy.0).len() == 2);
+        busy
+    }
+
     /// All its threads have only this processor, and count for so much there.
     pub(crate) fn confine(&self, processor: u32, nice: i32) {
         bind(self.0, &[processor]).expect("it may be bound");

@@ -212,7 +212,10 @@ impl Agent {
             job.check_control(launch.job);
             if self.former == Former::Suspended && grip(&job).is_by_signals() {
                 // The switch thread suspends them in its own way.
-                let _ = job.group.as_ref().map(|group| group.request_thaw());
+                if let Some(group) = &job.group {
+                    group.calm();
+                    let _ = group.request_thaw();
+                }
             }
             job.switches = self.switch.adopt(launch, grip(&job));
             // Those that it holds have begun; who is to come it tells before long.

@@ -204,8 +204,8 @@ pub(crate) fn groups_until_signal(name: &str) -> anyhow::Result<Arc<Hierarchy>> 
     Ok(subtree)
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP end the children and instances of this process before
-/// they end the process. To be called before any other thread exists.
+/// From now on SIGINT, SIGTERM and SIGHUP end the children of this process and remove what it must not leave behind
+/// before they end the process. To be called before any other thread exists.
 fn end_on_signals() -> std::io::Result<()> {
     static STARTED: Once = Once::new();
     if STARTED.is_completed() {
@@ -219,7 +219,8 @@ fn end_on_signals() -> std::io::Result<()> {
     std::thread::Builder::new().name("signals".into()).stack_size(128 << 10).spawn(move || {
         if let Ok(signal) = set.wait() {
             SIGNALLED.store(true, Ordering::SeqCst);
-            clean_up();
+            // Held to the end: nobody makes anything else meanwhile.
+            let _leftovers = clean_up();
             std::process::exit(128 + signal as i32);
         }
     })?;
@@ -227,7 +228,7 @@ fn end_on_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-fn clean_up() {
+fn clean_up() -> MutexGuard<'static, Vec<Leftover>> {
     let own = std::process::id().cast_signed();
     for pid in descendants(own).unwrap_or_default() {
         // Only children: they end what is theirs, as the supervisor of an instance does.
@@ -235,7 +236,9 @@ fn clean_up() {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
     }
-    leftovers().iter().rev().for_each(Leftover::remove);
+    let leftovers = leftovers();
+    leftovers.iter().rev().for_each(Leftover::remove);
+    leftovers
 }
 
 /// The value at a fraction (in percent) of sorted values; the default of nothing.

@@ -25,16 +25,25 @@ fn switches_are_measured_beside_the_bare_cost_of_the_same_writes() {
     assert!(report["bare_missing"].is_null() && report["gaps"]["gaps"].as_u64() > Some(0));
 }
 
+/// As soon as there are groups, and when somebody is in both.
 #[test]
 fn a_measurement_that_is_terminated_leaves_no_group() {
     let instance = Instance::alone();
-    let args = ["bench", "switch", "--method", "freeze", "--processes", "3", "--kind", "idle"];
-    let running = instance.start(&args);
-    let name = format!("tutti-bench-{}", running.pid());
-    eventually("groups of the bare cost", || (!cgroups_named(&name).is_empty()).then_some(()));
-    running.signal(Signal::SIGTERM);
-    running.wait().expect(128 + Signal::SIGTERM as i32);
-    assert_eq!(cgroups_named(&name), Vec::<PathBuf>::new());
+    let args = ["bench", "switch", "--method", "freeze", "--processes", "100", "--kind", "idle"];
+    for wants_members in [false, true] {
+        let running = instance.start(&args);
+        let name = format!("tutti-bench-{}", running.pid());
+        let is_there = |group: &PathBuf| {
+            let members = std::fs::read_to_string(group.join("b/cgroup.procs"));
+            !wants_members || members.is_ok_and(|members| !members.is_empty())
+        };
+        eventually("groups of the bare cost", || {
+            cgroups_named(&name).iter().any(is_there).then_some(())
+        });
+        running.signal(Signal::SIGTERM);
+        running.wait().expect(128 + Signal::SIGTERM as i32);
+        assert_eq!(cgroups_named(&name), Vec::<PathBuf>::new());
+    }
 }
 
 #[test]
