@@ -52,14 +52,18 @@ struct End {
     pending: Vec<u8>,
     /// What of them it has taken.
     written: usize,
+    /// The first of them that did not come from the other end, which is told nothing of them.
+    unsaid: usize,
     /// Bytes that may be sent to the other end.
     credit: usize,
     /// Bytes that were passed on and of which the other end has not been told.
     taken: usize,
     /// Nothing more comes from the socket, and the other end was told.
     read_all: bool,
-    /// Nothing more comes from the other end.
+    /// Nothing more is passed on of what comes from the other end.
     got_all: bool,
+    /// The other end sent more than it may, and is to be told that the stream is over.
+    is_cut: bool,
     /// Nothing has come from it at all.
     is_untouched: bool,
     interest: Interest,
@@ -108,12 +112,14 @@ impl Tunnels {
             uid,
             to,
             said: Vec::new(),
-            pending: unsaid,
             written: 0,
+            unsaid: unsaid.len(),
+            pending: unsaid,
             credit: TUNNEL_WINDOW_BYTES,
             taken: 0,
             read_all: false,
             got_all: false,
+            is_cut: false,
             is_untouched: true,
             interest,
         };
@@ -190,14 +196,15 @@ impl Tunnels {
         // Of a stream that has ended meanwhile something may still come.
         let Some(end) = self.ends.get_mut(&tunnel) else { return };
         match part {
+            // Behind what was thrown away it would be taken for what comes next.
+            Part::Bytes(_) if end.got_all => {}
             Part::Bytes(data) => {
                 end.is_untouched = false;
+                let waiting = end.pending.len() - end.written - end.unsaid;
                 // Whoever sends more than he may gets his stream cut, and nobody else's.
-                if end.pending.len() - end.written + data.len() > TUNNEL_WINDOW_BYTES {
-                    end.read_all = true;
-                    end.got_all = true;
-                    end.pending.clear();
-                    end.written = 0;
+                if waiting + data.len() > TUNNEL_WINDOW_BYTES {
+                    end.is_cut = true;
+                    end.take_no_more();
                 } else {
                     if end.written >= TAKEN_BYTES {
                         end.pending.drain(..end.written);
@@ -240,14 +247,13 @@ impl Tunnels {
         let mut over = Vec::new();
         for (&tunnel, end) in &mut self.ends {
             end.send_said(tunnel, out);
+            // What it said before it was gone is still to be read.
             if end.write().is_err() {
-                end.got_all = true;
-                if !end.read_all {
-                    end.read_all = true;
-                    out.push(Tunnelled { to: end.to, tunnel, part: Part::End(String::new()) });
-                }
-                end.pending.clear();
-                end.written = 0;
+                end.take_no_more();
+            }
+            if end.is_cut && !end.read_all {
+                end.read_all = true;
+                out.push(Tunnelled { to: end.to, tunnel, part: Part::End(String::new()) });
             }
             let all = end.got_all && end.pending.is_empty();
             if end.taken >= TAKEN_BYTES && !end.got_all {
@@ -310,12 +316,22 @@ impl End {
         }
     }
 
+    /// What waits for the socket, and all that still comes for it, is thrown away.
+    fn take_no_more(&mut self) {
+        self.got_all = true;
+        self.pending.clear();
+        self.written = 0;
+        self.unsaid = 0;
+    }
+
     fn write(&mut self) -> io::Result<()> {
         while self.written < self.pending.len() {
             match self.socket.write(&self.pending[self.written..]) {
                 Ok(count) => {
+                    let own = count.min(self.unsaid);
+                    self.unsaid -= own;
                     self.written += count;
-                    self.taken += count;
+                    self.taken += count - own;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -407,5 +423,93 @@ mod tests {
         assert!(
             matches!(&parts[..], [Tunnelled { part: Part::Bytes(data), .. }] if data == b"later")
         );
+    }
+
+    fn bytes(count: usize) -> Part {
+        Part::Bytes(vec![b'a'; count].into())
+    }
+
+    /// A stream of this agent's, whose socket has the number 7, with the peer of the socket.
+    fn one_stream(poller: &Poller, unsaid: Vec<u8>) -> (Tunnels, TunnelId, UnixStream) {
+        let (peer, socket) = UnixStream::pair().unwrap();
+        let (mut tunnels, tunnel) = (Tunnels::default(), TunnelId { opener: NodeId(0), number: 1 });
+        let opening = Opening { tunnel, to: Place::Node(NodeId(1)), uid: 1 };
+        tunnels.add(opening, (socket, 7), unsaid, poller).unwrap();
+        (tunnels, tunnel, peer)
+    }
+
+    fn parts_of_round(tunnels: &mut Tunnels, poller: &Poller) -> Vec<Part> {
+        let mut parts = Vec::new();
+        tunnels.on_ready(7, &mut parts);
+        tunnels.settle(poller, |_| false, &mut parts);
+        parts.into_iter().map(|it| it.part).collect()
+    }
+
+    #[test]
+    fn what_a_daemon_is_told_first_is_none_of_what_the_other_end_sent() {
+        let poller = Poller::new().unwrap();
+        let first = vec![b'f'; 3 * TAKEN_BYTES];
+        let (mut tunnels, tunnel, mut peer) = one_stream(&poller, first.clone());
+        // A window is never too much, whatever else waits for the socket.
+        tunnels.on_part(tunnel, bytes(TUNNEL_WINDOW_BYTES));
+        let (mut sent, mut told, mut got) = (TUNNEL_WINDOW_BYTES, 0, Vec::new());
+        let mut room = vec![0; TAKEN_BYTES / 3];
+        while sent < 4 * TUNNEL_WINDOW_BYTES {
+            for part in parts_of_round(&mut tunnels, &poller) {
+                let Part::Taken(more) = part else { panic!("{part:?}") };
+                told += more as usize;
+            }
+            let end = &tunnels.ends[&tunnel];
+            let waiting = end.pending.len() - end.written - end.unsaid;
+            assert_eq!(told + end.taken, sent - waiting);
+            tunnels.on_part(tunnel, bytes(told + TUNNEL_WINDOW_BYTES - sent));
+            sent = told + TUNNEL_WINDOW_BYTES;
+            assert!(!tunnels.ends[&tunnel].is_cut);
+            let count = peer.read(&mut room).unwrap();
+            got.extend_from_slice(&room[..count]);
+        }
+        assert!(got.starts_with(&first));
+        assert!(got[first.len()..].iter().all(|byte| *byte == b'a'));
+    }
+
+    #[test]
+    fn who_sends_more_than_he_may_is_told_that_the_stream_is_over() {
+        let poller = Poller::new().unwrap();
+        let (mut tunnels, tunnel, mut peer) = one_stream(&poller, Vec::new());
+        tunnels.on_part(tunnel, bytes(TUNNEL_WINDOW_BYTES));
+        tunnels.on_part(tunnel, bytes(1));
+        // Nor does anything follow with a gap before it.
+        tunnels.on_part(tunnel, bytes(1));
+        // That nothing may be sent to it holds the word up no more than anything else.
+        tunnels.ends.get_mut(&tunnel).unwrap().credit = 0;
+        let parts = parts_of_round(&mut tunnels, &poller);
+        assert!(matches!(&parts[..], [Part::End(_)]), "{parts:?}");
+        assert!(!tunnels.is_end(7));
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).unwrap();
+        assert!(got.is_empty(), "{} bytes", got.len());
+    }
+
+    #[test]
+    fn the_last_words_of_who_has_hung_up_arrive() {
+        let poller = Poller::new().unwrap();
+        let (mut tunnels, tunnel, mut peer) = one_stream(&poller, Vec::new());
+        // What waits in the socket is never read by it, and there is more.
+        tunnels.on_part(tunnel, bytes(TUNNEL_WINDOW_BYTES));
+        assert!(parts_of_round(&mut tunnels, &poller).is_empty());
+        peer.write_all(b"finished").unwrap();
+        drop(peer);
+        let mut parts = Vec::new();
+        tunnels.settle(&poller, |_| false, &mut parts);
+        for _ in 0..3 {
+            tunnels.on_ready(7, &mut parts);
+            tunnels.settle(&poller, |_| false, &mut parts);
+        }
+        let parts: Vec<Part> = parts.into_iter().map(|it| it.part).collect();
+        assert!(
+            matches!(&parts[..], [Part::Bytes(said), Part::End(_)] if said == b"finished"),
+            "{parts:?}"
+        );
+        assert!(!tunnels.is_end(7));
     }
 }

@@ -6,7 +6,6 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -153,11 +152,10 @@ fn a_job_runs_on_all_nodes_and_is_served_from_any() {
     }
     // Input to a rank far away, and its answer.
     let mut command = bed.node(4).tutti(&["run", "-n", "8", "-i", "2", "--", "wc", "-l"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut counting = command.spawn().unwrap();
-    let lines = "a line\n".repeat(100_000);
-    counting.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-    let said = String::from_utf8(counting.wait_with_output().unwrap().stdout).unwrap();
+    command.stdin(Stdio::piped());
+    let mut counting = Running::start(command);
+    counting.type_in("a line\n".repeat(100_000).as_bytes());
+    let said = counting.wait().expect(0).text();
     let mut counts: Vec<&str> = said.lines().collect();
     counts.sort_unstable();
     assert_eq!(counts, ["0", "0", "0", "0", "0", "0", "0", "100000"]);

@@ -4,6 +4,7 @@
 //! a deadline, and the failure says what was missing.
 
 use crate::audit;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -154,7 +155,11 @@ impl Running {
             collect(child.stdout.take().unwrap(), &out),
             collect(child.stderr.take().unwrap(), &err),
         ];
-        Self { input: child.stdin.take(), child, what, began: Instant::now(), out, err, readers }
+        let input = child.stdin.take();
+        if let Some(input) = &input {
+            fcntl(input, FcntlArg::F_SETFL(OFlag::O_NONBLOCK | OFlag::O_WRONLY)).unwrap();
+        }
+        Self { input, child, what, began: Instant::now(), out, err, readers }
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -191,13 +196,33 @@ impl Running {
         }
     }
 
+    #[track_caller]
     pub(crate) fn type_in(&mut self, text: &[u8]) {
-        self.input.as_mut().unwrap().write_all(text).unwrap();
+        self.try_type_in(text).unwrap();
     }
 
     /// The same, to somebody who may read no more.
-    pub(crate) fn try_type_in(&mut self, text: &[u8]) -> std::io::Result<()> {
-        self.input.as_mut().unwrap().write_all(text)
+    #[track_caller]
+    pub(crate) fn try_type_in(&mut self, mut text: &[u8]) -> std::io::Result<()> {
+        let mut deadline = Instant::now() + PATIENCE;
+        while !text.is_empty() {
+            match self.input.as_mut().unwrap().write(text) {
+                Ok(count) => {
+                    text = &text[count..];
+                    deadline = Instant::now() + PATIENCE;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let (what, left) = (&self.what, text.len());
+                    assert!(
+                        Instant::now() < deadline,
+                        "{what} reads none of the last {left} bytes"
+                    );
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn close_input(&mut self) {

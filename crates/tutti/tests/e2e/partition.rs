@@ -370,12 +370,12 @@ fn a_node_that_has_done_with_its_tasks_holds_up_nobodys_input() {
     let count = "if [ $TUTTI_RANK = 0 ]; then sleep 1; else wc -c; fi";
     for from in [1, 2] {
         let args = ["run", "-N", "2", "-n", "2", "-i", "all", "--", "sh", "-c", count];
-        let mut counting = bed.node(from).tutti(&args);
-        let mut counting = counting.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        counting.stdin.take().unwrap().write_all(&bytes).unwrap();
-        let said = counting.wait_with_output().unwrap();
-        assert!(said.status.success(), "{said:?}");
-        assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), bytes.len().to_string());
+        let mut command = bed.node(from).tutti(&args);
+        command.stdin(Stdio::piped());
+        let mut counting = Running::start(command);
+        counting.type_in(&bytes);
+        let said = counting.wait_within(LONG).expect(0);
+        assert_eq!(said.text().trim(), bytes.len().to_string());
     }
 }
 
@@ -384,23 +384,20 @@ fn no_input_is_lost_or_doubled_when_the_way_to_it_breaks() {
     let bed = Bed::up_with(3, &[0, 1000], &["lease=25s"]);
     let count = "if [ $TUTTI_RANK = 4 ]; then sleep 1; cksum; fi";
     let mut command = bed.node(2).tutti(&["run", "-n", "6", "-i", "4", "--", "sh", "-c", count]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut counting = command.spawn().unwrap();
-    let mut input = counting.stdin.take().unwrap();
+    command.stdin(Stdio::piped());
+    let mut counting = Running::start(command);
     let lines: String = (0..60_000).map(|number| format!("line {number} of many\n")).collect();
     let (first, last) = lines.split_at(lines.len() / 2);
-    input.write_all(first.as_bytes()).unwrap();
+    counting.type_in(first.as_bytes());
     bed.node(3).signal("agent", Signal::SIGKILL).unwrap();
-    input.write_all(last.as_bytes()).unwrap();
-    drop(input);
-    let said = counting.wait_with_output().unwrap();
-    assert!(said.status.success(), "{said:?}");
+    counting.type_in(last.as_bytes());
+    let said = counting.wait_within(LONG).expect(0);
     let mut expected = Command::new("cksum");
     expected.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut expected = expected.spawn().unwrap();
     expected.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     let expected = expected.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&expected.stdout));
+    assert_eq!(said.text(), String::from_utf8_lossy(&expected.stdout));
 }
 
 #[test]
