@@ -14,6 +14,7 @@ use crate::codes::{code_of, coded};
 use crate::executable::own_program;
 use crate::exit::Exit;
 use crate::instance::Instance;
+use crate::link::Link;
 use crate::membership::{Membership, Place};
 use crate::output::print;
 use crate::service;
@@ -27,7 +28,7 @@ use process::{Ended, Process};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -36,6 +37,12 @@ use tutti_wire::local::{Reply, Request};
 
 /// How long a daemon must have run for its failure not to count as part of a series.
 const STEADY: Duration = Duration::from_secs(10);
+
+/// How long the controller may take to end the jobs and the other daemons, and these to end by themselves then.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long daemons may take that were each told to end: more than the keeper waits for what it has killed.
+const LAST_PATIENCE: Duration = Duration::from_secs(7);
 
 /// Failures in a row after which the supervisor waits before another start.
 const FAILURES_AT_ONCE: u32 = 3;
@@ -230,8 +237,7 @@ fn has_node(instance: &Instance) -> anyhow::Result<bool> {
 }
 
 fn ask_for_nodes(instance: &Instance) -> anyhow::Result<Reply> {
-    let stream = std::os::unix::net::UnixStream::connect(instance.controller_socket())?;
-    let mut link = crate::link::Link::new(stream)?;
+    let mut link = Link::new(UnixStream::connect(instance.controller_socket())?)?;
     link.greet(tutti_wire::Role::Client);
     link.send(&Request::Nodes);
     Ok(link.call()?)
@@ -275,6 +281,10 @@ struct Supervisor<'a> {
     orders: UnixListener,
     daemons: Vec<Daemon>,
     ending: Option<Instant>,
+    /// Where the controller was asked to end the instance. It may take nothing any more from whoever has hung up.
+    asked: Option<Link>,
+    /// Whether each daemon was told to end.
+    has_told_all: bool,
     /// Whether it ended because it was told to.
     ended_well: bool,
 }
@@ -324,6 +334,8 @@ impl<'a> Supervisor<'a> {
             orders: trusted::listen(&instance.supervisor_socket(), false)?,
             daemons: Vec::new(),
             ending: None,
+            asked: None,
+            has_told_all: false,
             ended_well: false,
         })
     }
@@ -373,7 +385,10 @@ impl<'a> Supervisor<'a> {
             self.reap();
             self.start_due();
             if self.ending.is_some_and(|patience| Instant::now() >= patience) {
-                self.kill_all();
+                match self.has_told_all {
+                    false => self.tell_all("it takes too long"),
+                    true => self.kill_all(),
+                }
             }
         }
         if !self.has_its_directory() {
@@ -427,21 +442,32 @@ impl<'a> Supervisor<'a> {
 
     /// The controller ends the jobs first; if there is none to ask, all are told to end.
     fn ask_for_the_end(&mut self) {
-        self.ending = Some(Instant::now() + Duration::from_secs(20));
+        self.ending = Some(Instant::now() + PATIENCE);
+        self.ended_well = true;
         if self.daemons.len() == ROLES_OF_MEMBER.len() {
             // It tells the keeper, once the controller knows.
             return self.terminate(&["agent"]);
         }
-        let asked = std::os::unix::net::UnixStream::connect(self.instance.controller_socket())
-            .and_then(crate::link::Link::new)
-            .is_ok_and(|mut link| {
-                link.greet(tutti_wire::Role::Client);
-                link.send(&Request::Down);
-                link.flush().is_ok()
-            });
-        if !asked {
-            self.terminate(&ROLES);
+        self.asked = self.ask_controller().ok();
+        if self.asked.is_none() {
+            self.tell_all("there is no controller to ask");
         }
+    }
+
+    fn ask_controller(&self) -> anyhow::Result<Link> {
+        let mut link = Link::new(UnixStream::connect(self.instance.controller_socket())?)?;
+        link.greet(tutti_wire::Role::Client);
+        link.send(&Request::Down);
+        link.flush()?;
+        Ok(link)
+    }
+
+    /// Whatever is killed has no time to clear away what it holds: each is told first.
+    fn tell_all(&mut self, why: &str) {
+        say!([PartEnded] "tutti: {why}: each daemon is told to end");
+        self.has_told_all = true;
+        self.ending = Some(Instant::now() + LAST_PATIENCE);
+        self.terminate(&ROLES);
     }
 
     fn terminate(&self, roles: &[&str]) {
@@ -469,6 +495,12 @@ impl<'a> Supervisor<'a> {
             } else if self.ending.is_none() && !status.is_success() {
                 // One that ends well was told to, by a controller that is ending itself.
                 self.on_failure(index, status);
+            } else if self.decides(index) && !self.has_told_all {
+                // Who was to end the others is gone.
+                let role = self.daemons[index].role;
+                self.tell_all(&format!(
+                    "the {role} ended ({status}) while it was to end the instance"
+                ));
             }
         }
     }

@@ -564,6 +564,34 @@ fn what_is_left_ends_without(killed: &str, left: [&str; 2]) {
     instance.tutti(&["run", "echo", "new"]).expect(0).says("started a private instance");
 }
 
+#[test]
+fn an_instance_whose_controller_does_not_end_it_leaves_nothing_either() {
+    for (fault, said) in [("killed", "while it was to end"), ("stopped", "takes too long")] {
+        let instance = Instance::new().up();
+        let nap = ["-o", "/dev/null", "sh", "-c", "touch $TMPDIR/kept; exec sleep $NAP"];
+        let job = instance.submit(&nap);
+        instance.wait_for_state(job, "running");
+        eventually("a task", || (instance.nappers().len() == 1).then_some(()));
+        let (keeper, controller) = (instance.daemon("keeper"), instance.daemon("controller"));
+        let supervisor: i32 = status_of(keeper, "PPid").unwrap().parse().unwrap();
+        let log = fs::File::open(instance.dir.join("log")).unwrap();
+        send(controller, Signal::SIGSTOP);
+        send(supervisor, Signal::SIGTERM);
+        if fault == "killed" {
+            send(controller, Signal::SIGKILL);
+        }
+        within(Duration::from_secs(60), "the supervisor's end", || {
+            let state = status_of(supervisor, "State");
+            state.is_none_or(|state| state.starts_with('Z')).then_some(())
+        });
+        let log = std::io::read_to_string(log).unwrap();
+        assert!(log.contains(said), "{fault}: {log}");
+        // What the job had in its directory for temporary files is gone, too: the end of the instance looks for it.
+        assert_eq!(instance.leftovers(), [""; 0], "{fault}: {log}");
+        assert_eq!(instance.told_leftovers(), [""; 0], "{fault}: {log}");
+    }
+}
+
 /// A number that is different each time it is asked for, and the same in each run.
 fn scattered(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
