@@ -443,12 +443,13 @@ impl<'a> Supervisor<'a> {
     /// The controller ends the jobs first; if there is none to ask, all are told to end.
     fn ask_for_the_end(&mut self) {
         self.ending = Some(Instant::now() + PATIENCE);
-        self.ended_well = true;
         if self.daemons.len() == ROLES_OF_MEMBER.len() {
             // It tells the keeper, once the controller knows.
             return self.terminate(&["agent"]);
         }
         self.asked = self.ask_controller().ok();
+        // Where there is none, its journal may be damaged, and is left to be looked at.
+        self.ended_well = self.asked.is_some();
         if self.asked.is_none() {
             self.tell_all("there is no controller to ask");
         }
