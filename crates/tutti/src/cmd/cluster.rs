@@ -11,6 +11,7 @@ use crate::service;
 use crate::supervise;
 use anyhow::Context;
 use clap::Args;
+use nix::net::if_::InterfaceFlags;
 use std::io::{BufRead, Read};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -70,7 +71,10 @@ pub(super) fn membership_of_head(place: &Place, done: &str) -> anyhow::Result<Me
     let Some(membership) = place.membership()? else {
         return Err(coded(
             Code::Membership,
-            "this machine is in no cluster; `tutti up --listen ADDRESS` makes it the head of one",
+            format!(
+                "this machine is in no cluster; `tutti up --listen {}` makes it the head of one",
+                address_of_this_machine()
+            ),
         ));
     };
     if !membership.head.is_empty() {
@@ -80,6 +84,17 @@ pub(super) fn membership_of_head(place: &Place, done: &str) -> anyhow::Result<Me
         ));
     }
     Ok(membership)
+}
+
+/// An address that others may reach this machine at, to be shown as an example.
+pub(super) fn address_of_this_machine() -> String {
+    let addresses = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let mut of_networks = addresses.filter_map(|it| {
+        let address = it.address?.as_sockaddr_in()?.ip();
+        let is_one = !address.is_loopback() && !address.is_link_local();
+        (is_one && it.flags.contains(InterfaceFlags::IFF_UP)).then(|| address.to_string())
+    });
+    of_networks.next().unwrap_or_else(|| "ADDRESS".into())
 }
 
 /// What to do elsewhere with a token.

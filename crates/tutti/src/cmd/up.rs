@@ -1,8 +1,10 @@
 //! `tutti up` and `tutti down`.
 
-use super::cluster::{invitation, refuse_if_nowhere, with_port};
+use super::cluster::{address_of_this_machine, invitation, refuse_if_nowhere, with_port};
 use super::submit::order;
+use super::upgrade::go_over;
 use crate::codes::{code_of, coded};
+use crate::executable::own_path;
 use crate::exit::Exit;
 use crate::front::{duration, start_daemon};
 use crate::instance::{Instance, host_name};
@@ -12,7 +14,7 @@ use crate::service::{self, Service};
 use crate::supervise;
 use clap::Args;
 use std::io::ErrorKind;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use tutti_core::Nanos;
 use tutti_secure::Role;
@@ -52,12 +54,25 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
         return supervise::daemon(&instance);
     }
     instance.check_owner()?;
-    let membership = args.membership(&instance)?;
+    let known = Place::of(&instance).membership()?;
+    let was_alone = known.is_none();
+    let membership = args.membership(&instance, known)?;
     if args.foreground {
         return supervise::foreground(&instance);
     }
     let kind = if instance.private { "private" } else { "system" };
     let directory = instance.directory().display().to_string();
+    if let Some(membership) = &membership
+        && was_alone
+        && supervise::is_supervised(&instance)
+    {
+        go_on_as_head(&instance, membership)?;
+        print(&format!(
+            "the {kind} instance in {directory} is the head of cluster {} now; its jobs run on\n",
+            membership.cluster
+        ))?;
+        return print_invitation(&instance, membership);
+    }
     if !service::start(&instance)? {
         print(&format!("the {kind} instance in {directory} was up already\n"))?;
         return Ok(Exit::OK);
@@ -77,8 +92,10 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
         }
     };
     let others = match membership.is_none() && !instance.private {
-        true => "; `tutti down; tutti up --listen ADDRESS` lets other machines join",
-        false => "",
+        true => {
+            format!("; `tutti up --listen {}` lets other machines join", address_of_this_machine())
+        }
+        false => String::new(),
     };
     print(&format!(
         "{what}\nnext: `tutti run -n 2 COMMAND`, `tutti ps`, `tutti doctor`; `tutti down` ends it{others}\n"
@@ -89,21 +106,43 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
             service.journal_hint()
         ))?;
     }
-    if let Some(membership) = membership.filter(|membership| membership.head.is_empty()) {
-        let token = Place::of(&instance).invite(Role::Node, INVITATION)?;
-        print(&invitation(&membership, &token, INVITATION))?;
+    match membership.filter(|membership| membership.head.is_empty()) {
+        Some(membership) => print_invitation(&instance, &membership),
+        None => Ok(Exit::OK),
     }
+}
+
+fn print_invitation(instance: &Instance, membership: &Membership) -> anyhow::Result<Exit> {
+    let token = Place::of(instance).invite(Role::Node, INVITATION)?;
+    print(&invitation(membership, &token, INVITATION))?;
     Ok(Exit::OK)
+}
+
+/// Controller and agent begin anew as those of the cluster that was founded for them, as at an upgrade: jobs run on.
+fn go_on_as_head(instance: &Instance, membership: &Membership) -> anyhow::Result<()> {
+    let listens = || {
+        let address = membership.listen.as_deref().unwrap_or_default();
+        TcpStream::connect(address).is_ok()
+    };
+    let went = own_path().and_then(|program| go_over(instance, &program));
+    if went.is_err() && !listens() {
+        // It goes on as it was, and is to begin so again.
+        Place::of(instance).forget()?;
+    }
+    went.map(drop)
 }
 
 /// How long the token is good for that is printed at the beginning.
 const INVITATION: Duration = Duration::from_secs(3600);
 
 impl UpArgs {
-    /// What the machine is in a cluster, from now on: what it was, or the head of a new one.
-    fn membership(&self, instance: &Instance) -> anyhow::Result<Option<Membership>> {
+    /// What the machine is in a cluster, from now on: what it is known to be, or the head of a new one.
+    fn membership(
+        &self,
+        instance: &Instance,
+        known: Option<Membership>,
+    ) -> anyhow::Result<Option<Membership>> {
         let place = Place::of(instance);
-        let known = place.membership()?;
         let Some(listen) = &self.listen else { return Ok(known) };
         refuse_if_nowhere(listen)?;
         let address = match &known {
@@ -147,7 +186,10 @@ impl UpArgs {
                 place.keep(&wanted)?;
             }
             None => {
-                refuse_if_up(instance)?;
+                // By another name its jobs would be those of another machine, which is not there any more.
+                if self.foreground || wanted.name != host_name() {
+                    refuse_if_up(instance)?;
+                }
                 instance.prepare()?;
                 place.found(&wanted)?;
             }

@@ -42,7 +42,7 @@ pub(crate) fn execute(args: &UpgradeArgs) -> anyhow::Result<Exit> {
 }
 
 /// Has the instance of this machine go over; what its supervisor says.
-fn go_over(instance: &Instance, program: &Path) -> anyhow::Result<String> {
+pub(super) fn go_over(instance: &Instance, program: &Path) -> anyhow::Result<String> {
     let directory = instance.directory().display();
     supervise::order(instance, program).map_err(|error| {
         match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {

@@ -75,13 +75,7 @@ fn the_doctor_tells_of_the_instance_that_has_the_users_jobs() {
 #[test]
 fn a_list_may_say_from_which_machines() {
     let bed = Bed::up(3, &[0]);
-    for number in 1..=3 {
-        // As in an instance for all users.
-        let directory = bed.node(number).directory();
-        set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
-        let socket = directory.join("controller.sock");
-        set_permissions(socket, Permissions::from_mode(0o666)).unwrap();
-    }
+    (1..=3).for_each(|number| bed.open_to_all(number));
     let ask = |number: usize, args: &[&str]| -> Done {
         let mut command = bed.node(number).command("setpriv");
         command.args(["--reuid=1234", "--regid=1234", "--clear-groups"]).arg(&bed.audit.program);

@@ -29,6 +29,7 @@ mod faults_by_steps;
 mod frames;
 mod fugitives;
 mod harness;
+mod heads;
 mod hostile;
 mod join_ssh;
 mod leftovers;

@@ -1,0 +1,64 @@
+//! An instance that runs becomes the head of a cluster.
+
+use crate::by_hand::{invitation, type_in};
+use crate::cluster::Bed;
+use crate::harness::eventually;
+
+fn state(bed: &Bed, job: &str) -> String {
+    let job = bed.tutti(1, &["ps", "--json", job]).expect(0).json();
+    job[0]["state"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_instance_that_runs_lets_others_join_and_its_jobs_run_on() {
+    let bed = Bed::of_with_processors(2, 2);
+    bed.tutti(1, &["up"]).expect(0);
+    let count = "i=0; while [ $i -lt 600 ]; do echo $i; i=$((i+1)); sleep 0.005; done; exit 3";
+    let counting = bed.start(1, &["run", "-n", "2", "-l", "--", "sh", "-c", count]);
+    counting.wait_for("0: 5\n");
+    let sleep = ["submit", "--parsable", "-o", "/dev/null", "--", "sleep", &bed.audit.nap];
+    let job = bed.tutti(1, &sleep).expect(0).text().trim().to_owned();
+    eventually("it runs", || (state(&bed, &job) == "running").then_some(()));
+    let keeper = bed.node(1).daemon("keeper");
+
+    let up = bed.tutti(1, &["up", "--listen", bed.node(1).host()]).expect(0);
+    assert!(up.text().contains("is the head of cluster tutti now; its jobs run on"));
+    type_in(&bed, 2, &invitation(&up)).expect(0);
+    assert_eq!(state(&bed, &job), "running");
+    assert_eq!(bed.node(1).daemon("keeper"), keeper);
+    let hosts = bed.tutti(1, &["run", "-N", "2", "-n", "2", "--", "hostname"]).expect(0);
+    assert_eq!(hosts.sorted(), ["n1", "n2"]);
+    let lines = counting.wait().expect(3).text();
+    for rank in 0..2 {
+        let of_rank = lines.lines().filter_map(|line| line.strip_prefix(&format!("{rank}: ")));
+        let numbers: Vec<usize> = of_rank.map(|number| number.parse().unwrap()).collect();
+        assert_eq!(numbers, (0..600).collect::<Vec<_>>(), "rank {rank}");
+    }
+    bed.tutti(1, &["cancel", &job]).expect(0);
+}
+
+#[test]
+fn an_instance_that_can_not_become_a_head_goes_on_as_it_was() {
+    let bed = Bed::of(1, &[0]);
+    let host = bed.node(1).host();
+    bed.tutti(1, &["up"]).expect(0);
+    let sleep = ["submit", "--parsable", "-o", "/dev/null", "--", "sleep", &bed.audit.nap];
+    let job = bed.tutti(1, &sleep).expect(0).text().trim().to_owned();
+    eventually("it runs", || (state(&bed, &job) == "running").then_some(()));
+    // Its jobs are those of the machine that it is called.
+    let named = bed.tutti(1, &["up", "--listen", host, "--name", "other"]).expect(1);
+    named.says("end it first with `tutti down`").says("[T060]");
+    let foreground = bed.tutti(1, &["up", "--listen", host, "--foreground"]).expect(1);
+    foreground.says("end it first with `tutti down`");
+    // The supervisor sees nothing where this one lies.
+    let elsewhere = format!(
+        "unshare -m sh -ec 'mount -t tmpfs none /mnt; cp {} /mnt/tutti; /mnt/tutti up --listen {host}'",
+        bed.audit.program.display()
+    );
+    type_in(&bed, 1, &elsewhere).expect(1).says("cannot execute /mnt/tutti").says("[T015]");
+    bed.tutti(1, &["invite"]).expect(1).says(&format!("`tutti up --listen {host}`"));
+    assert_eq!(state(&bed, &job), "running");
+    invitation(&bed.tutti(1, &["up", "--listen", host]).expect(0));
+    assert_eq!(state(&bed, &job), "running");
+    bed.tutti(1, &["cancel", &job]).expect(0);
+}
