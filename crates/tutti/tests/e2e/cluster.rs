@@ -433,6 +433,33 @@ fn received(bed: &Bed, number: usize) -> u64 {
 }
 
 #[test]
+fn mpi_jobs_over_all_nodes_take_turns_and_agree() {
+    let bed = Bed::up_with_processors(2, 1);
+    bed.tutti(1, &["params", "quantum=20ms"]).expect(0);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi/solver.c");
+    let solver = compile("mpicc.mpich", &source, "solver-turns").display().to_string();
+    let options = ["submit", "--parsable", "-N", "2", "-n", "2", "--exclusive", "-o", "said-%j"];
+    let jobs = [1, 2].map(|_| {
+        let done = bed.tutti(1, &[&options[..], &[&solver, "2000", "400000"]].concat()).expect(0);
+        done.text().trim().to_owned()
+    });
+    let [one, other] = jobs.each_ref().map(|job| format!("[{job}]"));
+    eventually("ten turns of both", || {
+        let common = common_switches(&bed, 2)?;
+        let between = |(_, left, came): &&(u64, String, String)| {
+            [left, came] == [&one, &other] || [left, came] == [&other, &one]
+        };
+        (common.iter().filter(between).count() >= 10).then_some(())
+    });
+    let said = jobs.each_ref().map(|job| {
+        bed.tutti(1, &["wait", job]).expect(0);
+        std::fs::read_to_string(bed.audit.work.join(format!("said-{job}"))).unwrap()
+    });
+    assert!(said[0].contains("2 ranks, 2000 iterations") && said[0].contains("ok"), "{}", said[0]);
+    assert_eq!(said[0], said[1]);
+}
+
+#[test]
 fn mpi_programs_talk_through_the_network() {
     let bed = Bed::up(2, &[0]);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mpi/alltoall.c");

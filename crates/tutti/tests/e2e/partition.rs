@@ -58,6 +58,16 @@ impl Ticks {
         lives
     }
 
+    /// When there was a line since then, in order.
+    fn moments(&self, since: u64) -> Vec<u64> {
+        let text = std::fs::read_to_string(&self.0).unwrap_or_default();
+        let of_line = |line: &str| line.split(' ').next()?.parse().ok();
+        let mut moments: Vec<u64> = text.lines().filter_map(of_line).collect();
+        moments.retain(|&at| at > since);
+        moments.sort_unstable();
+        moments
+    }
+
     /// Whoever wrote on that node.
     fn on(&self, host: &str) -> Vec<(i32, Life)> {
         self.lives().into_iter().filter(|(_, life)| life.host == host).collect()
@@ -147,6 +157,37 @@ fn a_node_that_is_cut_off_for_a_while_goes_on_and_nothing_is_lost() {
     ticks.stop();
     bed.tutti(1, &["wait", &id]).expect(0);
     assert_eq!(ticks.lives().len(), 2, "by the same two processes from beginning to end");
+}
+
+#[test]
+fn a_node_that_is_cut_off_goes_on_with_its_turns() {
+    let bed = Bed::up_with(2, &[0, 1000], &["lease=25s", "quantum=100ms"]);
+    let files = ["one", "other"];
+    let jobs =
+        files.map(|file| submit(&bed, &["--exclusive", "--nodes", "n2"], &Ticks::program(file)));
+    let ticks = files.map(|file| Ticks::of(&bed, file));
+    eventually("both run", || ticks.iter().all(|it| it.lives().len() == 1).then_some(()));
+    bed.bed().cut(bed.node(2)).unwrap();
+    wait_for_state(&bed, "n2", "unreachable");
+    let missed = now_ns();
+    // Whose line it is, as they follow each other, until there were ten turns; a turn has five lines at most.
+    let (changes, lines) = eventually("ten turns without the head", || {
+        let [one, other] = [0, 1].map(|which| ticks[which].moments(missed));
+        let both = one.into_iter().map(|at| (at, 0)).chain(other.into_iter().map(|at| (at, 1)));
+        let mut both: Vec<(u64, u32)> = both.collect();
+        both.sort_unstable();
+        let changes = both.windows(2).filter(|two| two[0].1 != two[1].1).count();
+        (changes >= 10).then_some((changes, both.len()))
+    });
+    assert!(lines > 2 * changes, "both at once: {changes} changes in {lines} lines");
+    assert_eq!(bed.states()["n2"], "unreachable");
+    bed.bed().heal(bed.node(2)).unwrap();
+    wait_for_state(&bed, "n2", "up");
+    for (job, ticks) in jobs.iter().zip(&ticks) {
+        ticks.stop();
+        bed.tutti(1, &["wait", job]).expect(0);
+        assert_eq!(ticks.lives().len(), 1);
+    }
 }
 
 /// Jobs on two nodes of which one is lost, as each asked; then it comes back.
