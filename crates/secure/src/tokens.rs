@@ -104,6 +104,19 @@ impl Tokens {
         }
     }
 
+    /// Takes back a token that was given out and not used: nobody knows it any more.
+    pub fn revoke(&mut self, secret: &Secret) {
+        let hash = secret.hash();
+        self.issued.retain(|issued| issued.used || !bool::from(issued.hash.ct_eq(&hash)));
+    }
+
+    /// Takes back all that can still be redeemed; gives how many those were.
+    pub fn revoke_all(&mut self, now: UnixTime) -> usize {
+        let waiting = self.waiting(now);
+        self.issued.retain(|issued| issued.is_over(now));
+        waiting
+    }
+
     /// How many can still be redeemed.
     #[must_use]
     pub fn waiting(&self, now: UnixTime) -> usize {

@@ -226,6 +226,22 @@ impl Place {
         })
     }
 
+    /// Takes back a token that nobody has used.
+    pub(crate) fn revoke(&self, token: &Token) -> anyhow::Result<()> {
+        self.with_register(|register| {
+            register.tokens.revoke(token.secret());
+            Ok(())
+        })
+    }
+
+    /// Takes back all tokens that nobody has used; how many those were.
+    pub(crate) fn revoke_all(&self) -> anyhow::Result<u64> {
+        self.with_register(|register| {
+            let revoked = register.tokens.revoke_all(Clock::system().now());
+            Ok(u64::try_from(revoked).unwrap_or(u64::MAX))
+        })
+    }
+
     /// Takes a token for a certificate: that, and the authority's.
     ///
     /// # Errors

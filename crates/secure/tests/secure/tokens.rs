@@ -33,6 +33,24 @@ fn a_token_is_taken_once_within_its_time() {
 }
 
 #[test]
+fn a_token_that_was_taken_back_is_not_known_and_no_other_is_touched() {
+    let mut tokens = Tokens::default();
+    let (one, used, other) = (issue(&mut tokens, 0), issue(&mut tokens, 0), issue(&mut tokens, 0));
+    tokens.redeem(used.secret(), at(1)).unwrap();
+    tokens.revoke(one.secret());
+    tokens.revoke(used.secret());
+    assert_eq!(tokens.redeem(one.secret(), at(1)), Err(Refusal::Unknown));
+    assert_eq!(tokens.redeem(used.secret(), at(1)), Err(Refusal::Used));
+    assert_eq!(tokens.waiting(at(1)), 1);
+    let late = tokens.issue(&fingerprint(), Role::Node, at(1), Duration::from_secs(1)).unwrap();
+    assert_eq!(tokens.revoke_all(at(2)), 1);
+    assert_eq!(tokens.redeem(other.secret(), at(2)), Err(Refusal::Unknown));
+    assert_eq!(tokens.redeem(used.secret(), at(2)), Err(Refusal::Used));
+    assert_eq!(tokens.redeem(late.secret(), at(2)), Err(Refusal::Expired));
+    assert_eq!(tokens.revoke_all(at(2)), 0);
+}
+
+#[test]
 fn a_token_makes_what_it_was_given_out_for() {
     let mut tokens = Tokens::default();
     let token = tokens.issue(&fingerprint(), Role::Admin, at(0), HOUR).unwrap();

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::instance::{Instance, host_name};
 use crate::link::FarLink;
 use crate::membership::{Membership, PORT, Place};
-use crate::output::print;
+use crate::output::{counted, print};
 use crate::service;
 use crate::supervise;
 use anyhow::Context;
@@ -44,6 +44,10 @@ pub(crate) struct InviteArgs {
     /// Print the token alone
     #[arg(long)]
     parsable: bool,
+
+    /// Take back what was given out before and not used yet, and give out none
+    #[arg(long, conflicts_with_all = ["for", "admin", "parsable"])]
+    revoke: bool,
 }
 
 pub(crate) fn invite(args: &InviteArgs) -> anyhow::Result<Exit> {
@@ -56,6 +60,11 @@ pub(crate) fn invite(args: &InviteArgs) -> anyhow::Result<Exit> {
     }
     let place = Place::of(&instance);
     let membership = membership_of_head(&place, "machines are invited")?;
+    if args.revoke {
+        let revoked = counted(place.revoke_all()?, "token");
+        print(&format!("{revoked} taken back that nobody has used; who has joined stays\n"))?;
+        return Ok(Exit::OK);
+    }
     let role = if args.admin { MemberRole::Admin } else { MemberRole::Node };
     let token = place.invite(role, lifetime)?;
     if args.parsable {

@@ -135,7 +135,10 @@ impl Plan<'_> {
             _ => String::new(),
         };
         let line = format!("{cluster}{} join {} -", self.program, quoted(&self.head));
-        let said = self.on(host, &line, input.into())?;
+        let said = self.on(host, &line, input.into()).inspect_err(|_| {
+            // It may have been seen there, and is good for whoever has it.
+            let _ = self.place.revoke(&token);
+        })?;
         Ok(said.lines().next().unwrap_or("it has joined").to_owned())
     }
 

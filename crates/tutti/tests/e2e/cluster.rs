@@ -320,6 +320,14 @@ fn nobody_joins_without_a_good_token() {
         format!("{}{}", &token[..token.len() - 1], if token.ends_with('a') { 'b' } else { 'a' });
     join(2, &typo, "n2").expect(1).says("mistyped");
     join(2, "tutti1", "n2").expect(1).says("token");
+    let withdrawn = invite(&["--admin"]);
+    bed.tutti(1, &["invite", "--revoke", "--admin"]).expect(2).says("can't go with");
+    let revoked = bed.tutti(1, &["invite", "--revoke"]).expect(0).text();
+    assert!(revoked.starts_with("3 tokens taken back"), "{revoked}");
+    for gone in [&token, &withdrawn] {
+        join(2, gone, "n2").expect(1).says("does not know this token").says("[T061]");
+    }
+    let token = invite(&[]);
     join(2, &token, "n1").expect(1).says("has a node named n1");
     join(2, &token, "no/name").expect(1).says("is no name");
     // None of that has cost the token, but using it does.

@@ -71,5 +71,8 @@ fn machines_join_over_ssh_and_whoever_does_not_is_named() {
     let again = join(&bed, &["--ssh", "n2", "--program", &there]).expect(1);
     again.says("n2: this machine is n2 of cluster tutti already");
     assert_eq!(copies(), copied, "the same executable was copied once more");
+    // What those were given who did not join is good for nobody: there is only what `up` has printed.
+    let revoked = bed.tutti(1, &["invite", "--revoke"]).expect(0).text();
+    assert!(revoked.starts_with("1 token taken back"), "{revoked}");
     join(&bed, &["--ssh", "n[2-"]).expect(1).says("brackets must be closed").says("[T002]");
 }
