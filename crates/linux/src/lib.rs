@@ -35,6 +35,7 @@ pub mod stdio;
 pub mod subreaper;
 pub mod system_clock;
 pub mod sysvipc;
+pub mod tcp;
 mod text;
 pub mod track;
 

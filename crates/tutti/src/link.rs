@@ -461,10 +461,16 @@ impl<S: Transport> Link<S> {
         Ok(())
     }
 
-    /// How many bytes are queued and not yet taken by the kernel.
+    /// How many bytes are queued and not yet taken by what carries them.
     #[must_use]
     pub(crate) const fn unsent(&self) -> usize {
         self.output.len() - self.sent
+    }
+
+    /// Whether something waits until the kernel has room for it.
+    #[must_use]
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.unsent() > 0 || self.stream.wants_write()
     }
 }
 

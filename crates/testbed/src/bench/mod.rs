@@ -57,7 +57,7 @@ enum What {
     Switches,
     /// Two MPI jobs over all nodes in turns, against one after the other
     Turns,
-    /// Output of a rank on each node to one front end
+    /// Output of a rank on each node to one front end, and how long nodes take to answer meanwhile
     Output,
 }
 

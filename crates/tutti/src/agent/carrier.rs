@@ -12,10 +12,15 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
+use tutti_linux::tcp::limit_unsent;
 use tutti_secure::{Endpoint, Member, SecureStream};
 
 /// A neighbour that acknowledges nothing for so long is out of reach.
 const SILENCE: Duration = Duration::from_secs(5);
+
+/// What the kernel takes of a connection ahead of what it can send, which on a slow way would be megabytes: an order
+/// waits for all of that.
+const UNSENT_BYTES: u32 = 128 << 10;
 
 /// One of the two.
 #[derive(Debug)]
@@ -45,6 +50,15 @@ impl Carrier {
         let stream = dial(found).and_then(|socket| endpoint.connect(socket));
         let stream = stream.with_context(|| format!("cannot connect to {address}"))?;
         Ok(Self::Far(Box::new(stream)))
+    }
+
+    /// Takes over a connection that came in from another machine.
+    ///
+    /// # Errors
+    /// If the socket can't be used.
+    pub(super) fn from(socket: TcpStream, endpoint: &Endpoint) -> io::Result<Self> {
+        set_up(&socket)?;
+        Ok(Self::Far(Box::new(endpoint.accept(socket)?)))
     }
 
     /// Who is at the other end, by his certificate, once that is known.
@@ -124,17 +138,18 @@ fn dial(address: SocketAddr) -> io::Result<TcpStream> {
         Err(error) => return Err(error.into()),
     }
     let socket = TcpStream::from(socket);
-    end_when_silent(&socket)?;
+    set_up(&socket)?;
     Ok(socket)
 }
 
-/// Has the kernel end a connection whose other end is out of reach, also if nothing is said.
-pub(super) fn end_when_silent(socket: &TcpStream) -> io::Result<()> {
+/// Has the kernel keep little that it can't send, and end the connection when its other end is out of reach, also if
+/// nothing is said.
+fn set_up(socket: &TcpStream) -> io::Result<()> {
     let millis = u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX);
     setsockopt(socket, sockopt::TcpUserTimeout, &millis)?;
     setsockopt(socket, sockopt::KeepAlive, &true)?;
     setsockopt(socket, sockopt::TcpKeepIdle, &1)?;
     setsockopt(socket, sockopt::TcpKeepInterval, &1)?;
     setsockopt(socket, sockopt::TcpKeepCount, &4)?;
-    Ok(())
+    Ok(limit_unsent(socket, UNSENT_BYTES)?)
 }

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
 use tutti_wire::branch::{FromBranch, ToBranch, Tunnelled};
 
-/// What of streams is handed to the kernel ahead of an order that may come next: a millisecond's
-/// worth on a gigabit network.
+/// What of streams may wait for the kernel ahead of an order that may come next: a millisecond's worth on a gigabit
+/// network. What the kernel takes beside what it can send is as little.
 const BULK_AHEAD_BYTES: usize = 128 << 10;
 
 /// What is sent over the connection: another type in each direction.
@@ -66,18 +66,15 @@ impl Neighbour {
     /// Sends as far as the neighbour takes it.
     #[inline]
     pub(super) fn settle<M: Message>(&mut self, poller: &Poller) -> Result<(), LinkError> {
-        if self.bulk.is_empty() {
-            return self.link.settle(poller, self.token);
-        }
         loop {
+            self.link.settle(poller, self.token)?;
+            if self.bulk.is_empty() || self.link.waits_for_room() {
+                return Ok(());
+            }
             while self.link.unsent() < BULK_AHEAD_BYTES
                 && let Some(part) = self.bulk.pop_front()
             {
                 self.link.send(&M::tunnel(part));
-            }
-            self.link.settle(poller, self.token)?;
-            if self.bulk.is_empty() || self.link.unsent() > 0 {
-                return Ok(());
             }
         }
     }
@@ -87,12 +84,15 @@ impl Neighbour {
 mod tests {
     use super::*;
     use crate::link::Interest;
+    use crate::outside::time::monotonic_ns;
     use crate::outside::ways::Stream;
+    use std::net::TcpListener;
     use std::os::unix::net::UnixStream;
     use tutti_core::NodeId;
+    use tutti_secure::{Authority, Clock, Credentials, Endpoint, Key, Name};
     use tutti_wire::Role;
     use tutti_wire::branch::{Part, Place, TunnelId};
-    use tutti_wire::limits::TUNNEL_CHUNK_BYTES;
+    use tutti_wire::limits::{TRANSPORT_VERSION, TUNNEL_CHUNK_BYTES};
 
     const TOKEN: u64 = 7;
 
@@ -104,13 +104,81 @@ mod tests {
         Link::over(Carrier::Local(Stream::from(end)))
     }
 
+    /// A neighbour that this goes over, and who watches it.
+    fn neighbour_over(mut own: Link<Carrier>) -> (Neighbour, Poller) {
+        let poller = Poller::new().expect("a descriptor");
+        own.greet(Role::Agent);
+        poller.add(&own, TOKEN, Interest::READ).expect("it can be watched");
+        (Neighbour::new(own, TOKEN), poller)
+    }
+
     /// A neighbour, its own end, and who watches ours.
     fn neighbour() -> (Neighbour, Link<Carrier>, Poller) {
         let (own, theirs) = UnixStream::pair().expect("two ends");
-        let (mut own, poller) = (link(own), Poller::new().expect("a descriptor"));
-        own.greet(Role::Agent);
-        poller.add(&own, TOKEN, Interest::READ).expect("it can be watched");
-        (Neighbour::new(own, TOKEN), link(theirs), poller)
+        let (own, poller) = neighbour_over(link(own));
+        (own, link(theirs), poller)
+    }
+
+    fn endpoint() -> Endpoint {
+        let now = Clock::system().now();
+        let name = Name::new("n1").expect("a name");
+        let authority = Authority::create(&name, now).expect("an authority");
+        let key = Key::generate().expect("a key");
+        let request = key.request().expect("a request");
+        let certificate = authority.sign(&request, tutti_secure::Role::Node, &name, now);
+        let certificate = certificate.expect("a certificate");
+        let credentials = Credentials::new(key, &certificate, authority.certificate());
+        let credentials = credentials.expect("credentials");
+        Endpoint::new(&credentials, TRANSPORT_VERSION, Clock::system()).expect("an endpoint")
+    }
+
+    /// The two ends of a connection between machines: of who asked for it, and of who was asked.
+    fn far_ends() -> [Carrier; 2] {
+        let endpoint = endpoint();
+        let port = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = port.local_addr().expect("an address").to_string();
+        let asking = Carrier::to(&address, Some(&endpoint)).expect("it is there");
+        let (socket, _) = port.accept().expect("somebody comes");
+        [asking, Carrier::from(socket, &endpoint).expect("a connection")]
+    }
+
+    /// Sends until the kernel has had no room for a while.
+    fn fill(neighbour: &mut Neighbour, poller: &mut Poller) {
+        let mut ready = Vec::new();
+        loop {
+            neighbour.settle::<ToBranch>(poller).expect("they are there");
+            poller.wait(Some(monotonic_ns() + 300_000_000), &mut ready).expect("it can wait");
+            if ready.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// How many bytes of streams come before an order, where more of them wait than anything has room for.
+    fn bytes_before_an_order(own: Carrier, theirs: Carrier) -> usize {
+        let (mut neighbour, mut poller) = neighbour_over(Link::over(own));
+        let mut theirs = Link::over(theirs);
+        theirs.greet(Role::Server);
+        while neighbour.link.next_greeting().expect("a greeting").is_none() {
+            neighbour.settle::<ToBranch>(&poller).expect("they are there");
+            theirs.flush().expect("we are there");
+            theirs.receive().expect("we are there");
+            neighbour.link.receive().expect("they are there");
+        }
+        (0..2 * PARTS).for_each(|number| neighbour.send_bulk(part(number)));
+        fill(&mut neighbour, &mut poller);
+        neighbour.send(&ToBranch::Leaving);
+        let mut before = 0;
+        loop {
+            neighbour.settle::<ToBranch>(&poller).expect("they are there");
+            theirs.receive().expect("we are there");
+            while let Some(message) = theirs.next::<ToBranch>().expect("a message") {
+                match message {
+                    ToBranch::Leaving => return before,
+                    _ => before += TUNNEL_CHUNK_BYTES,
+                }
+            }
+        }
     }
 
     fn part(number: u64) -> Tunnelled {
@@ -145,5 +213,18 @@ mod tests {
             (0..PARTS).map(|number| ToBranch::tunnel(part(number))).collect();
         assert!(came == parts, "parts are lost, or others");
         assert!(!neighbour.is_busy());
+    }
+
+    #[test]
+    fn an_order_does_not_wait_for_megabytes_that_the_kernel_has_on_a_slow_way() {
+        for is_asked in [false, true] {
+            let mut ends = far_ends();
+            if is_asked {
+                ends.reverse();
+            }
+            let [own, theirs] = ends;
+            let before = bytes_before_an_order(own, theirs);
+            assert!(before < 1 << 20, "{before} bytes come before it");
+        }
     }
 }

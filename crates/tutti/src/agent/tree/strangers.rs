@@ -4,7 +4,6 @@
 use super::below::{Below, PATIENCE_NS};
 use super::renewal::Renewal;
 use super::{Carrier, Neighbour, PORT, Stranger, Tree};
-use crate::agent::carrier;
 use crate::link::{Interest, Link, LinkError, Poller};
 use crate::outside::time::monotonic_ns;
 use anyhow::Context;
@@ -68,9 +67,8 @@ impl Tree {
                 self.drop_slowest_stranger();
             }
             let Some(endpoint) = &self.endpoint else { continue };
-            let stream = carrier::end_when_silent(&socket).and_then(|()| endpoint.accept(socket));
-            let Ok(stream) = stream else { continue };
-            self.let_in(Carrier::Far(Box::new(stream)), poller);
+            let Ok(carrier) = Carrier::from(socket, endpoint) else { continue };
+            self.let_in(carrier, poller);
         }
     }
 
