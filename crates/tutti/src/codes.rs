@@ -28,6 +28,11 @@ pub(crate) fn coded(code: Code, text: impl fmt::Display) -> anyhow::Error {
     Coded { code, text: text.to_string() }.into()
 }
 
+/// Whether that code says that the controller may be there for who asks again.
+pub(crate) const fn is_away(code: Code) -> bool {
+    matches!(code, Code::ControllerAway | Code::OutOfReach)
+}
+
 /// The code of an error: that of the first of its causes that has one.
 pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     error

@@ -230,6 +230,8 @@ fn has_node(instance: &Instance) -> anyhow::Result<bool> {
             let is_there = |state: &str| matches!(state, "up" | "drained");
             Ok(nodes.iter().any(|node| is_there(&node.state) && is_meant(&node.name)))
         }
+        // This machine's agent says so, which has not joined.
+        Reply::Failed { code: Code::OutOfReach, .. } => Ok(false),
         // Whatever it is that the head does not let us know, it is the head that says so.
         Reply::Failed { .. } => is_member(instance),
         _ => Ok(false),

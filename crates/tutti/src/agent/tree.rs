@@ -37,6 +37,7 @@ use super::tunnels::Tunnels;
 use crate::link::{Interest, Link, LinkError, Poller};
 use crate::membership::{self, Members, Membership};
 use crate::outside::time::{boot, monotonic_ns, process_id};
+use crate::outside::ways::Stream;
 use crate::trusted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -130,6 +131,14 @@ struct Guest {
     until_ns: u64,
 }
 
+/// A client that can't be passed on and has been told so. It may still be saying what it wants, and would not read
+/// the answer if nobody listened.
+struct Refused {
+    stream: Stream,
+    uid: u32,
+    until_ns: u64,
+}
+
 /// See the head of the file.
 pub(super) struct Tree {
     options: TreeOptions,
@@ -167,6 +176,7 @@ pub(super) struct Tree {
     members: Members,
     strangers: BTreeMap<u64, Stranger>,
     guests: BTreeMap<u64, Guest>,
+    refused: BTreeMap<u64, Refused>,
     /// Whether who comes to the port has to wait until others have said what they want.
     is_crowded: bool,
     /// When connections are taken again, if there was no descriptor for one.
@@ -221,6 +231,7 @@ impl Tree {
             renewal: Renewal::default(),
             strangers: BTreeMap::new(),
             guests: BTreeMap::new(),
+            refused: BTreeMap::new(),
             is_crowded: false,
             accept_again_ns: None,
             next_token: FIRST_TOKEN,
@@ -302,6 +313,7 @@ impl Tree {
             self.room_at_ns().filter(|_| self.is_crowded),
             self.strangers.values().map(|stranger| stranger.until_ns).min(),
             self.guests.values().map(|guest| guest.until_ns).min(),
+            self.refused.values().map(|refused| refused.until_ns).min(),
         ];
         due.into_iter().flatten().min()
     }
@@ -318,6 +330,7 @@ impl Tree {
     pub(super) fn on_time(&mut self, now_ns: u64) -> Vec<Heard> {
         self.strangers.retain(|_, stranger| stranger.until_ns > now_ns);
         self.guests.retain(|_, guest| guest.until_ns > now_ns);
+        self.refused.retain(|_, refused| refused.until_ns > now_ns);
         self.look_up(now_ns);
         self.look_down(now_ns);
         self.look_at_certificate(now_ns);
@@ -336,6 +349,7 @@ impl Tree {
                 self.tunnels.on_ready(token, &mut self.tunnelled);
             }
             token if self.guests.contains_key(&token) => self.on_guest(token, poller),
+            token if self.refused.contains_key(&token) => self.on_refused(token, poller),
             token => self.on_child(token),
         }
         self.pass_on(poller);

@@ -218,7 +218,7 @@ impl Tunnels {
             }
             Part::End(reason) => {
                 if !reason.is_empty() && end.is_untouched && end.to == Place::Controller {
-                    end.pending = refusal(reason);
+                    end.pending = refusal(reason, Code::ControllerAway);
                 }
                 end.got_all = true;
             }
@@ -284,10 +284,10 @@ impl Tunnels {
 }
 
 /// What a client of the controller is told that does not reach it.
-fn refusal(reason: String) -> Vec<u8> {
+pub(super) fn refusal(reason: String, code: Code) -> Vec<u8> {
     let mut answer = Hello { role: Role::Server }.to_frame().to_vec();
     // So short a message always fits.
-    let _ = encode(&Reply::Failed { reason, code: Code::ControllerAway }, &mut answer);
+    let _ = encode(&Reply::Failed { reason, code }, &mut answer);
     answer
 }
 

@@ -12,7 +12,7 @@ use crate::supervise;
 use anyhow::Context;
 use clap::Args;
 use nix::net::if_::InterfaceFlags;
-use std::io::{BufRead, Read};
+use std::io::{BufRead, ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use tutti_secure::{Clock, Credentials, Key, Name, Newcomer, Role as MemberRole, Token};
@@ -227,15 +227,24 @@ pub(crate) fn refuse_if_nowhere(listen: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A connection to the head; whatever keeps it from being made, the same is to be looked at.
+fn reach(head: &str) -> anyhow::Result<TcpStream> {
+    let lost = |reason: String| coded(Code::OutOfReach, reason);
+    let found = head.to_socket_addrs();
+    let found = found.map_err(|error| lost(format!("no such machine: {head}: {error}")))?;
+    let sockets = found.map(|address| TcpStream::connect_timeout(&address, PATIENCE));
+    let socket = sockets.reduce(Result::or).unwrap_or_else(|| Err(ErrorKind::NotFound.into()));
+    socket.map_err(|error| {
+        lost(format!(
+            "cannot reach {head}: {error}; the head must have been started with `tutti up --listen \
+             ADDRESS`, be meant by that address and port, and no firewall may keep them from this machine"
+        ))
+    })
+}
+
 /// Takes the token to the head, for a certificate of a key that is made here and never leaves.
 fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership, Credentials)> {
-    let found = head.to_socket_addrs().with_context(|| format!("no such machine: {head}"))?;
-    let socket = found
-        .map(|address| TcpStream::connect_timeout(&address, PATIENCE))
-        .reduce(|first, second| first.or(second))
-        .context("it has no address")
-        .and_then(|socket| Ok(socket?))
-        .with_context(|| format!("cannot reach {head}"))?;
+    let socket = reach(head)?;
     let local = socket.local_addr()?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))?;

@@ -31,7 +31,7 @@ mod upgrade;
 mod usage;
 mod work;
 
-use crate::codes::coded;
+use crate::codes::{coded, is_away};
 use crate::exit::Exit;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -224,10 +224,12 @@ fn ask_until_answered(
 ) -> anyhow::Result<tutti_wire::local::Reply> {
     use crate::link::LinkError;
     use std::time::{Duration, Instant};
+    use tutti_wire::local::Reply;
     const PATIENCE: Duration = Duration::from_secs(20);
     const PAUSE: Duration = Duration::from_millis(10);
     let mut away_since: Option<Instant> = None;
     loop {
+        let mut why = None;
         let connected = crate::front::connect();
         let is_away = match connected {
             Err(error) => away_since.is_none().then_some(error),
@@ -238,11 +240,13 @@ fn ask_until_answered(
                 // One that was there for so long has gone away anew.
                 away_since = away_since.filter(|_| asked.elapsed() < PATIENCE);
                 match answer {
-                    // The head says so while its controller is being started again.
-                    Ok(tutti_wire::local::Reply::Failed { code: Code::ControllerAway, .. }) => None,
-                    Ok(tutti_wire::local::Reply::Failed { reason, code }) => {
-                        return Err(coded(code, reason));
+                    // So says the head while its controller is being started again, and an agent that can't
+                    // reach the head.
+                    Ok(Reply::Failed { reason, code }) if is_away(code) => {
+                        why = Some(coded(code, reason));
+                        None
                     }
+                    Ok(Reply::Failed { reason, code }) => return Err(coded(code, reason)),
                     Ok(reply) => return Ok(reply),
                     Err(LinkError::Closed | LinkError::Io(_)) => None,
                     Err(error) => return Err(error.into()),
@@ -254,7 +258,7 @@ fn ask_until_answered(
         }
         if away_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
             let reason = "the controller went away and did not come back";
-            return Err(coded(Code::ControllerAway, reason));
+            return Err(why.unwrap_or_else(|| coded(Code::ControllerAway, reason)));
         }
         std::thread::sleep(PAUSE);
     }

@@ -3,7 +3,7 @@
 use super::cluster::{address_of_this_machine, invitation, refuse_if_nowhere, with_port};
 use super::submit::order;
 use super::upgrade::go_over;
-use crate::codes::{code_of, coded};
+use crate::codes::{code_of, coded, is_away};
 use crate::executable::own_path;
 use crate::exit::Exit;
 use crate::front::{duration, start_daemon};
@@ -324,7 +324,7 @@ fn end(instance: &Instance) -> anyhow::Result<Exit> {
         match order(&Request::Down) {
             Ok(()) => break,
             // One that is being killed, or can't begin, takes connections until it is gone.
-            Err(error) if code_of(&error) != Code::ControllerAway => return Err(error),
+            Err(error) if !is_away(code_of(&error)) => return Err(error),
             Err(_) if Instant::now() < patience => {}
             Err(_) => return end_without_controller(instance),
         }

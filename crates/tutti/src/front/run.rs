@@ -7,7 +7,7 @@ use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
 use super::submission::{self, connect_again, until_answered};
 use super::unheld::Asked;
-use crate::codes::coded;
+use crate::codes::{coded, is_away};
 use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::link::{Link, LinkError};
@@ -321,8 +321,8 @@ impl Front {
     }
 
     fn on_reply(&mut self, reply: Reply) -> anyhow::Result<()> {
-        // The head says so while its controller is being started again.
-        if matches!(reply, Reply::Failed { code: Code::ControllerAway, .. }) {
+        // So says the head while its controller is being started again, and an agent that can't reach the head.
+        if matches!(reply, Reply::Failed { code, .. } if is_away(code)) {
             self.lose_controller();
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Handing a job in, once, whatever becomes of the controller meanwhile.
 
 use super::start::connect_or_start;
-use crate::codes::{code_of, coded};
+use crate::codes::{code_of, coded, is_away};
 use crate::link::Link;
 use crate::trusted::NotOurs;
 use anyhow::Context;
@@ -57,8 +57,8 @@ pub(super) fn connect_again() -> anyhow::Result<Link> {
 /// If none comes; then [`until_answered`] may ask again.
 pub(super) fn answer(controller: &mut Link) -> anyhow::Result<Reply> {
     match controller.call().context("the controller went away")? {
-        // The head says so while its controller is being started again.
-        Reply::Failed { reason, code: code @ Code::ControllerAway } => Err(coded(code, reason)),
+        // So says the head while its controller is being started again, and an agent that can't reach the head.
+        Reply::Failed { reason, code } if is_away(code) => Err(coded(code, reason)),
         reply => Ok(reply),
     }
 }
@@ -73,14 +73,14 @@ pub(super) fn until_answered<T>(
 ) -> anyhow::Result<T> {
     let (away_since, mut result) = (Instant::now(), first);
     while let Err(error) = &result
-        && code_of(error) == Code::ControllerAway
+        && is_away(code_of(error))
     {
         if away_since.elapsed() >= PATIENCE {
             let reason = format!(
                 "the controller went away before it answered, and did not come back ({error:#}); see with \
                  `tutti ps` whether the job is there"
             );
-            return Err(coded(Code::ControllerAway, reason));
+            return Err(coded(code_of(error), reason));
         }
         std::thread::sleep(PAUSE);
         result = ask();

@@ -330,6 +330,14 @@ fn nobody_joins_without_a_good_token() {
     let token = invite(&[]);
     join(2, &token, "n1").expect(1).says("has a node named n1");
     join(2, &token, "no/name").expect(1).says("is no name");
+    // Nobody is there, or nobody of that name.
+    for (head, says) in [
+        (address.replace(":7716", ":9"), "`tutti up --listen ADDRESS`"),
+        ("nosuch.invalid".into(), "no such machine: nosuch.invalid"),
+    ] {
+        let lost = bed.tutti(2, &["join", &head, &token, "--name", "n2"]).expect(1).says(says);
+        assert!(lost.err.trim_end().ends_with("[T062]"), "{}", lost.err);
+    }
     // None of that has cost the token, but using it does.
     join(2, &token, "n2").expect(0);
     join(3, &token, "n3").expect(1).says("used already");

@@ -190,6 +190,29 @@ fn a_node_that_is_cut_off_goes_on_with_its_turns() {
     }
 }
 
+#[test]
+fn a_user_of_a_node_that_is_cut_off_is_told_which_head_is_out_of_reach() {
+    let bed = Bed::up(2, &[0, 1000]);
+    let head = bed.node(1).address();
+    let log = || std::fs::read_to_string(bed.node(2).directory().join("log")).unwrap_or_default();
+    bed.bed().cut(bed.node(2)).unwrap();
+    within(LONG, "n2 knows that it is alone", || {
+        log().contains("lost the controller").then_some(())
+    });
+    // A request that fits no socket is no reason to go away before the answer is read.
+    let much = "x".repeat(100_000);
+    for args in [&["ps"][..], &["nodes"], &["cancel", "1"], &["submit", "echo", &much]] {
+        let told = bed.tutti(2, args);
+        assert_ne!(told.code, 0, "{args:?}");
+        let told = told.says("node n2 cannot reach the head of cluster").says(&head);
+        assert!(told.err.trim_end().ends_with("[T062]"), "{}", told.err);
+    }
+    let waits = bed.start(2, &["run", "-N", "2", "hostname"]);
+    bed.bed().heal(bed.node(2)).unwrap();
+    assert_eq!(waits.wait_within(LONG).expect(0).sorted(), ["n1", "n2"]);
+    bed.tutti(2, &["ps"]).expect(0);
+}
+
 /// Jobs on two nodes of which one is lost, as each asked; then it comes back.
 fn lose_and_return(bed: &Bed, name: &str, fault: Fault) {
     let on = |file: &str| format!("{name}-{file}");

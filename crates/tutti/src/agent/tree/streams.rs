@@ -1,28 +1,33 @@
 //! Streams between users and daemons of different nodes: where they begin and end at an agent, and which
 //! way their parts go. The connections themselves are the affair of [`crate::agent::tunnels`].
 
-use super::{DOOR, GATE, Guest, PORT, Tree, Way};
-use crate::agent::tunnels::Opening;
+use super::{DOOR, GATE, Guest, PORT, Refused, Tree, Way};
+use crate::agent::tunnels::{Opening, refusal};
 use crate::instance::may_run_instance;
 use crate::link::{Interest, Link, Poller};
 use crate::outside::hardware;
 use crate::outside::time::monotonic_ns;
 use crate::outside::ways::{self, Stream};
 use nix::unistd::geteuid;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixListener;
 use tutti_core::NodeId;
 use tutti_linux::peer;
 use tutti_wire::Role;
 use tutti_wire::branch::{Part, Place, Through, TunnelId, Tunnelled, Vouch};
+use tutti_wire::code::Code;
 use tutti_wire::limits::NEWCOMER_FRAME_BYTES_MAX;
 
 /// How long somebody at the gate may take to say where he wants to.
 const GUEST_PATIENCE_NS: u64 = 10_000_000_000;
 
-/// Those who have not said yet, at once; and of one user.
+/// Those who have not said yet, or were told that they can't get there, at once; and of one user.
 const GUESTS_MAX: usize = 512;
 const GUESTS_PER_USER_MAX: usize = GUESTS_MAX / 4;
+
+/// What is read at once of what nobody wants to know.
+const REFUSED_READ_BYTES: usize = 16 << 10;
 
 /// How long nobody is let in when there is no descriptor for another connection.
 const ACCEPT_PAUSE_NS: u64 = 500_000_000;
@@ -64,8 +69,11 @@ impl Tree {
 
     /// Nobody may keep others out by connections that say nothing.
     fn has_room_for(&self, uid: u32) -> bool {
-        let of_user = self.guests.values().filter(|guest| guest.uid == uid).count();
-        let has_room = self.guests.len() < GUESTS_MAX && of_user < GUESTS_PER_USER_MAX;
+        let refused = self.refused.values().map(|refused| refused.uid);
+        let of_user = self.guests.values().map(|guest| guest.uid).chain(refused);
+        let of_user = of_user.filter(|other| *other == uid).count();
+        let all = self.guests.len() + self.refused.len();
+        let has_room = all < GUESTS_MAX && of_user < GUESTS_PER_USER_MAX;
         has_room || may_run_instance(uid, geteuid().as_raw())
     }
 
@@ -123,8 +131,8 @@ impl Tree {
 
     /// Begins a stream from a client here, who has said this much already.
     fn open(&mut self, stream: impl Into<Stream>, said: Vec<u8>, to: Place, poller: &Poller) {
-        let Some(node) = self.routes.own() else { return };
         let stream = stream.into();
+        let Some(node) = self.routes.own() else { return self.send_away(stream, to, poller) };
         let vouch = match vouch(&stream, node) {
             Ok(vouch) => vouch,
             Err(error) => {
@@ -140,6 +148,48 @@ impl Tree {
         }
         self.tunnelled.push(Tunnelled { to, tunnel, part: Part::Open(vouch) });
         self.tunnels.say_first(tunnel, said);
+    }
+
+    /// Tells a client of the controller that it can't be reached. Who wants another node's keeper asks again by himself.
+    fn send_away(&mut self, mut stream: Stream, to: Place, poller: &Poller) {
+        let Ok(uid) = peer::peer_credentials(&stream).map(|who| who.uid) else { return };
+        if to != Place::Controller || !self.has_room_for(uid) {
+            return;
+        }
+        let answer = refusal(self.out_of_reach(), Code::OutOfReach);
+        let token = self.token();
+        let told = stream
+            .set_nonblocking(true)
+            .and_then(|()| stream.write_all(&answer))
+            .and_then(|()| stream.shutdown(Shutdown::Write))
+            .and_then(|()| poller.add(&stream, token, Interest::READ));
+        if told.is_ok() {
+            let until_ns = monotonic_ns() + GUEST_PATIENCE_NS;
+            self.refused.insert(token, Refused { stream, uid, until_ns });
+        }
+    }
+
+    fn out_of_reach(&self) -> String {
+        let name = &self.options.name;
+        let Some(membership) = &self.options.membership else {
+            return format!("node {name} has not joined yet");
+        };
+        let (cluster, head) = (&membership.cluster, membership.head.join(", "));
+        format!(
+            "node {name} cannot reach the head of cluster {cluster}, {head}; it tries again and again"
+        )
+    }
+
+    /// What a client still says that was told that the controller is out of reach.
+    pub(super) fn on_refused(&mut self, token: u64, poller: &Poller) {
+        let Some(Refused { stream, .. }) = self.refused.get_mut(&token) else { return };
+        let is_over = match stream.read(&mut [0; REFUSED_READ_BYTES]) {
+            Ok(count) => count == 0,
+            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        };
+        if is_over && let Some(Refused { stream, .. }) = self.refused.remove(&token) {
+            poller.remove(&stream);
+        }
     }
 
     /// Somebody far away wants to speak with a daemon of this machine.
