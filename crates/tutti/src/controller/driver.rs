@@ -108,6 +108,8 @@ pub(super) struct Driver {
     connections_max: usize,
     /// When connections are accepted again; never: they are.
     accept_again: ClusterTime,
+    /// Those who have come, and may have said something already.
+    newcomers: Vec<u64>,
     /// Clients with a message that waits for its turn.
     unread: BTreeSet<u64>,
     next_token: u64,
@@ -230,6 +232,7 @@ impl Driver {
             connections: BTreeMap::new(),
             connections_max: connections_max(),
             accept_again: ClusterTime::NEVER,
+            newcomers: Vec::new(),
             unread: BTreeSet::new(),
             next_token: DISK + 1,
             nodes: BTreeMap::new(),
@@ -282,14 +285,28 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes in what has happened, does what is due, and ends with everything stored and sent.
+    /// Takes in what has happened, does what is due, and ends with everything stored and sent. What agents tell comes
+    /// first, however it came: who asks for something is answered by how things are now.
     pub(super) fn round(&mut self, ready: &[Ready]) {
+        let mut spoken = std::mem::take(&mut self.newcomers);
         for event in ready {
             match event.token {
                 LISTENER => {}
                 DISK => self.on_disk(),
-                token => self.on_ready(token),
+                token => spoken.push(token),
             }
+        }
+        let mut heard = Vec::new();
+        for token in spoken {
+            let received = self.receive(token);
+            match self.take_greeting(token) {
+                Ok(_) => heard.push((token, received)),
+                Err(error) => self.close(token, &error),
+            }
+        }
+        heard.sort_by_key(|(token, _)| !self.is_agent(*token));
+        for (token, received) in heard {
+            self.take_messages(token, received);
         }
         for token in std::mem::take(&mut self.unread) {
             self.take_messages(token, Ok(()));
@@ -598,7 +615,7 @@ impl Driver {
         let kind = Kind::Unknown;
         let connection = Connection { link, uid: who.uid, pid: who.pid, vouch: None, kind };
         self.connections.insert(token, connection);
-        self.on_ready(token);
+        self.newcomers.push(token);
         Ok(())
     }
 
@@ -619,10 +636,16 @@ impl Driver {
         })
     }
 
-    fn on_ready(&mut self, token: u64) {
-        let Some(connection) = self.connections.get_mut(&token) else { return };
-        let received = if connection.link.is_held() { Ok(()) } else { connection.link.receive() };
-        self.take_messages(token, received);
+    /// Reads what has come.
+    fn receive(&mut self, token: u64) -> Result<(), LinkError> {
+        match self.connections.get_mut(&token) {
+            Some(connection) if !connection.link.is_held() => connection.link.receive(),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_agent(&self, token: u64) -> bool {
+        self.connections.get(&token).is_some_and(|it| matches!(it.kind, Kind::Branch(_)))
     }
 
     fn take_messages(&mut self, token: u64, received: Result<(), LinkError>) {
@@ -664,8 +687,9 @@ impl Driver {
             let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
             match &connection.kind {
                 Kind::Unknown => {
-                    let Some(role) = connection.link.next_greeting()? else { return Ok(()) };
-                    self.on_greeting(token, role)?;
+                    if !self.take_greeting(token)? {
+                        return Ok(());
+                    }
                 }
                 Kind::Client(_) => {
                     if self.may_ask(token)
@@ -685,6 +709,17 @@ impl Driver {
                     None => return Ok(()),
                 },
             }
+        }
+    }
+
+    /// Whether somebody who had not greeted has.
+    fn take_greeting(&mut self, token: u64) -> Result<bool, LinkError> {
+        match self.connections.get_mut(&token) {
+            Some(Connection { link, kind: Kind::Unknown, .. }) => match link.next_greeting()? {
+                Some(role) => self.on_greeting(token, role).map(|()| true),
+                None => Ok(false),
+            },
+            _ => Ok(false),
         }
     }
 

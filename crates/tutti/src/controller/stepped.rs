@@ -106,3 +106,93 @@ impl Stepped {
         self.driver.ended.get(job).map(|ended| ended.outcome)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Link;
+    use std::os::unix::net::UnixStream;
+    use tutti_core::NodeSpec;
+    use tutti_journal::SqliteStore;
+    use tutti_wire::Role;
+    use tutti_wire::branch::{FromBranch, Joining, Origin, Report};
+    use tutti_wire::local::{NodeChange, Reply, Request};
+    use tutti_wire::tree::{FromAgent, Join};
+
+    /// A connection of this process, of which the controller has the other end.
+    fn connection(role: Role) -> (Link, UnixStream) {
+        let (own, theirs) = UnixStream::pair().expect("two ends");
+        let mut own = Link::new(own).expect("a socket");
+        own.greet(role);
+        (own, theirs)
+    }
+
+    /// A report that a node of this name has joined.
+    fn join(name: &str) -> FromBranch {
+        let spec = NodeSpec {
+            name: name.into(),
+            processors: [0].into_iter().collect(),
+            memory_bytes: 1 << 30,
+        };
+        let join = Join {
+            spec,
+            held: Vec::new(),
+            attach: Vec::new().into(),
+            address: String::new(),
+            tasks_max: 1,
+            keeper: 1,
+        };
+        let from = Origin::Joiner(Joining { attempt: 1, life: 1, ..Joining::default() });
+        FromBranch::Reports(vec![Report { from, report: FromAgent::Join(join) }])
+    }
+
+    /// Takes in who is new after all was said, and does rounds until the client has its answer.
+    fn answer(controller: &mut Stepped, client: &mut Link, new: Vec<UnixStream>) -> Reply {
+        for stream in new {
+            controller.take_in(stream.into()).expect("it is taken in");
+        }
+        loop {
+            controller.look();
+            controller.round();
+            controller.bring_to_disk();
+            client.receive().expect("the controller is there");
+            if let Some(reply) = client.next().expect("a message") {
+                return reply;
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_agent_tells_comes_before_what_a_client_asks_in_the_same_round() {
+        let directory = std::env::temp_dir().join(format!("tutti-round-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let store = SqliteStore::open(&directory.join("journal.db")).expect("a journal");
+        let mut controller = Stepped::start(Box::new(store), None).expect("a controller");
+        // Who is new in that round: nobody, the client, the agent, both.
+        for (number, is_new) in
+            [[false, false], [true, false], [false, true], [true, true]].iter().enumerate()
+        {
+            let (mut client, client_end) = connection(Role::Client);
+            let (mut agent, agent_end) = connection(Role::Agent);
+            let (mut new, mut known) = (Vec::new(), Vec::new());
+            for (end, is_new) in [client_end, agent_end].into_iter().zip(is_new) {
+                if *is_new { new.push(end) } else { known.push(end) }
+            }
+            for end in known {
+                controller.take_in(end.into()).expect("it is taken in");
+            }
+            client.flush().and_then(|()| agent.flush()).expect("the controller is there");
+            controller.look();
+            controller.round();
+            let name = format!("n{number}");
+            let change = NodeChange::Drain { reason: String::new() };
+            client.send(&Request::ChangeNodes { nodes: name.clone(), change });
+            agent.send(&join(&name));
+            client.flush().and_then(|()| agent.flush()).expect("the controller is there");
+            let reply = answer(&mut controller, &mut client, new);
+            assert!(matches!(reply, Reply::Nodes(_)), "{is_new:?}: {reply:?}");
+        }
+        drop(controller);
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+}
