@@ -5,6 +5,7 @@
 //! looks at `TUTTI_DIR` first, then for a system instance, then for the user's own.
 //! `TUTTI_CLUSTER` keeps several instances apart.
 
+use crate::codes::coded;
 use crate::trusted::{self, Directory, open_to_others};
 use anyhow::Context;
 use nix::unistd::getppid;
@@ -14,6 +15,8 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tutti_journal::SqliteStore;
 use tutti_linux::proc::{self, ProcessStat};
+use tutti_secure::Name;
+use tutti_wire::code::Code;
 
 /// An instance's place on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -343,11 +346,30 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
+/// Which of several instances is meant. Empty is none: so a shell takes a variable back for one command.
+///
+/// # Errors
+/// If it is set to what is no name: another instance than was meant must not be taken for it.
+pub(crate) fn said_cluster() -> anyhow::Result<Option<Name>> {
+    let Some(said) = std::env::var_os("TUTTI_CLUSTER").filter(|said| !said.is_empty()) else {
+        return Ok(None);
+    };
+    let name = said.to_str().filter(|said| said.len() <= CLUSTER_BYTES_MAX);
+    let name = name.and_then(|said| Name::new(said).ok());
+    name.map(Some).ok_or_else(|| {
+        let reason = format!(
+            "TUTTI_CLUSTER is {said:?}, which names no cluster: a name begins with a letter or digit, goes on \
+             with letters, digits, '-', '.' and '_', and has at most {CLUSTER_BYTES_MAX} of them"
+        );
+        coded(Code::BadValue, reason)
+    })
+}
+
 fn with_cluster(name: &str) -> String {
-    match std::env::var("TUTTI_CLUSTER") {
-        // A name that could leave the directory is not taken as one.
-        Ok(cluster) if !cluster.is_empty() && !cluster.contains('/') => format!("{name}-{cluster}"),
-        _ => name.to_owned(),
+    match said_cluster() {
+        Ok(Some(cluster)) => format!("{name}-{cluster}"),
+        // What is no name was refused before any verb began.
+        Ok(None) | Err(_) => name.to_owned(),
     }
 }
 
@@ -362,6 +384,10 @@ fn private_directory() -> PathBuf {
     let parent = if lasting.is_dir() { lasting.to_owned() } else { std::env::temp_dir() };
     parent.join(with_cluster(&format!("tutti-{}", nix::unistd::geteuid())))
 }
+
+/// The longest name in `TUTTI_CLUSTER`: sockets are in a directory of that name, and the kernel knows none whose path has
+/// more than 107 bytes.
+const CLUSTER_BYTES_MAX: usize = 40;
 
 /// Files there are on this machine, and outlive its restart.
 const LASTING: &str = "/var/tmp";

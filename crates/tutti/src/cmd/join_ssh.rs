@@ -6,7 +6,7 @@ use super::cluster::membership_of_head;
 use crate::codes::coded;
 use crate::executable::{RUNNING, own_path};
 use crate::exit::Exit;
-use crate::instance::Instance;
+use crate::instance::{Instance, said_cluster};
 use crate::membership::{Membership, Place};
 use crate::output::print;
 use anyhow::{Context, bail, ensure};
@@ -130,10 +130,8 @@ impl Plan<'_> {
         let mut input = memory_file()?;
         writeln!(input, "{token}")?;
         input.rewind()?;
-        let cluster = match std::env::var("TUTTI_CLUSTER") {
-            Ok(cluster) if !cluster.is_empty() => format!("TUTTI_CLUSTER={} ", quoted(&cluster)),
-            _ => String::new(),
-        };
+        let cluster = said_cluster()?;
+        let cluster = cluster.map_or_else(String::new, |name| format!("TUTTI_CLUSTER={name} "));
         let line = format!("{cluster}{} join {} -", self.program, quoted(&self.head));
         let said = self.on(host, &line, input.into()).inspect_err(|_| {
             // It may have been seen there, and is good for whoever has it.

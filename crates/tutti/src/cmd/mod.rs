@@ -33,6 +33,7 @@ mod work;
 
 use crate::codes::{coded, is_away};
 use crate::exit::Exit;
+use crate::instance::said_cluster;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use tutti_wire::code::Code;
@@ -168,6 +169,7 @@ fn try_parse() -> Result<Verb, clap::Error> {
 /// # Errors
 /// Whatever kept it from being done, with what to do about it.
 pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
+    said_cluster()?;
     match verb {
         Verb::Run(args) => run::execute(args),
         Verb::Submit(args) => submit::execute(args),

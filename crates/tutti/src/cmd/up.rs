@@ -7,7 +7,7 @@ use crate::codes::{code_of, coded, is_away};
 use crate::executable::own_path;
 use crate::exit::Exit;
 use crate::front::{duration, start_daemon};
-use crate::instance::{Instance, host_name};
+use crate::instance::{Instance, host_name, said_cluster};
 use crate::membership::{Membership, PORT, Place};
 use crate::output::{counted, print};
 use crate::service::{self, Service};
@@ -150,7 +150,7 @@ impl UpArgs {
             _ => free_address(listen)?,
         };
         let wanted = Membership {
-            cluster: cluster_name(),
+            cluster: cluster_name()?,
             name: self.name.clone().unwrap_or_else(host_name),
             listen: Some(address.clone()),
             address: Some(address),
@@ -246,8 +246,8 @@ fn free_address(listen: &str) -> anyhow::Result<String> {
 /// So many clusters may have a head on one machine without a word about ports.
 const PORTS_TRIED: u16 = 100;
 
-fn cluster_name() -> String {
-    std::env::var("TUTTI_CLUSTER").ok().filter(|name| !name.is_empty()).unwrap_or("tutti".into())
+fn cluster_name() -> anyhow::Result<String> {
+    Ok(said_cluster()?.map_or_else(|| "tutti".into(), |name| name.to_string()))
 }
 
 #[derive(Args, Debug)]

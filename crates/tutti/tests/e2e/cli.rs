@@ -3,17 +3,24 @@
 use crate::harness::{Instance, Running, eventually};
 use serde_json::Value;
 
-const VERBS: [&str; 18] = [
-    "run", "submit", "wait", "ps", "top", "nodes", "cancel", "signal", "suspend", "resume",
-    "params", "switches", "up", "down", "doctor", "demo", "bench", "sim",
-];
+/// All verbs, as `tutti --help` lists them.
+fn verbs(help: &str) -> Vec<&str> {
+    let (_, listed) = help.split_once("\nCommands:\n").expect("a list");
+    let (listed, _) = listed.split_once("\n\n").expect("its end");
+    // What goes on from the line before is set further in.
+    let named = listed.lines().filter_map(|line| line.strip_prefix("  "));
+    let names =
+        named.filter(|line| !line.starts_with(' ')).filter_map(|line| line.split(' ').next());
+    names.filter(|name| *name != "help").collect()
+}
 
 #[test]
 fn every_verb_has_help_and_an_example_of_what_it_takes() {
     let instance = Instance::new();
     let all = instance.tutti(&["--help"]).expect(0).text();
-    for verb in VERBS {
-        assert!(all.contains(&format!("  {verb} ")), "{verb} is not in --help");
+    let verbs = verbs(&all);
+    assert!(verbs.len() >= 28 && verbs.contains(&"access"), "{verbs:?}");
+    for verb in verbs {
         let help = instance.tutti(&[verb, "--help"]).expect(0).text();
         assert!(help.contains("Usage: tutti ") && help.lines().count() > 3, "{verb}: {help}");
     }
@@ -27,6 +34,27 @@ fn every_verb_has_help_and_an_example_of_what_it_takes() {
     let version = instance.tutti(&["--version"]).expect(0).text();
     assert_eq!(version, format!("tutti {}\n", env!("CARGO_PKG_VERSION")));
     assert!(!instance.dir.exists());
+}
+
+#[test]
+fn a_cluster_whose_name_is_none_is_not_taken_for_another() {
+    let instance = Instance::new();
+    let with = |cluster: &str, args: &[&str]| {
+        let mut command = instance.command(args);
+        command.env("TUTTI_CLUSTER", cluster).env_remove("TUTTI_DIR");
+        Running::start(command).wait()
+    };
+    let long = "x".repeat(41);
+    for cluster in ["lab/x", "..", "-x", "a b", "lab\n", &long] {
+        for (args, code) in [(&["ps"][..], 1), (&["wait", "1"], 125), (&["doctor"], 1)] {
+            let done = with(cluster, args).expect(code);
+            let done = done.says("names no cluster").says("letters, digits");
+            assert!(done.err.trim_end().ends_with("[T002]"), "{}", done.err);
+        }
+    }
+    // The longest is no more than the paths of sockets can have; there is none of that name.
+    let none = with(&long[..40], &["ps"]).expect(1).says("no instance");
+    assert!(none.err.contains(&long[..40]), "{}", none.err);
 }
 
 /// The keys that each entry of a listing has.
