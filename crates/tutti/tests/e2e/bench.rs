@@ -122,6 +122,26 @@ fn an_idle_instance_is_measured_daemon_by_daemon() {
 }
 
 #[test]
+fn messages_to_all_nodes_are_measured_in_a_tree_and_where_all_are_the_heads_own() {
+    let instance = Instance::new();
+    // More than a head that trusts them would keep for itself.
+    let nodes = ["tree", "--nodes", "6,20"];
+    for (shape, fan_out) in [(&["--fan-out", "2"][..], Value::from(2)), (&["--star"], Value::Null)]
+    {
+        let report = measured(&instance, &[&nodes[..], shape].concat());
+        assert_eq!(column(&report, "nodes"), [6, 20]);
+        assert_eq!(column(&report, "fan_out"), [&fan_out; 2]);
+        let is_flat = column(&report, "depth").iter().all(|depth| **depth == 1);
+        assert_eq!(is_flat, fan_out.is_null(), "{report}");
+        for took in ["message_us", "head_cpu_us", "node_cpu_ns"] {
+            assert!(column(&report, took).iter().all(|it| it.as_u64() > Some(0)), "{report}");
+        }
+    }
+    let both = ["bench", "tree", "--star", "--fan-out", "2"];
+    instance.tutti(&both).expect(2).says("--fan-out");
+}
+
+#[test]
 fn turns_of_an_mpi_program_are_measured_at_levels() {
     let levels = ["--part", "levels", "--levels", "1,2"];
     let args = [&["overhead", "--program", "ring", "--turns", "100ms"], &levels[..]].concat();

@@ -5,6 +5,8 @@
 //! (`agent/hollow.rs`). A message to all is a question that the controller asks every node; it counts as
 //! done when the last answer is with who has asked.
 //!
+//! With `--star` the head trusts no member's root, as heads do unless they are told to, and so all are its own children.
+//!
 //! All of them share the processors of this machine, so the time that passes grows with the number of nodes here. What
 //! each must do is told beside it: on machines of their own that is what a message takes, once for each step down.
 
@@ -55,6 +57,10 @@ pub(super) struct TreeArgs {
     #[arg(long, value_delimiter = ',', default_values_t = [4, 8, 16, 32, 64])]
     fan_out: Vec<u32>,
 
+    /// All connect to the head, as they do where it was not started with `--trust-root`
+    #[arg(long, conflicts_with = "fan_out")]
+    star: bool,
+
     /// How many messages
     #[arg(long)]
     rounds: Option<usize>,
@@ -67,7 +73,8 @@ pub(super) struct Report(Vec<Row>);
 #[derive(Debug, Serialize)]
 struct Row {
     nodes: usize,
-    fan_out: u32,
+    /// Nothing where all are the head's own children.
+    fan_out: Option<u32>,
     /// The most connections between a node and the head.
     depth: u16,
     /// Until all had joined.
@@ -88,14 +95,20 @@ struct Row {
 
 pub(super) fn measure(bench: &Bench, args: &TreeArgs) -> anyhow::Result<Report> {
     let most = args.nodes.iter().copied().max().unwrap_or(0);
-    let fan_out = args.fan_out.iter().copied().max().unwrap_or(0);
+    let shapes = match args.star {
+        true => vec![None],
+        false => args.fan_out.iter().copied().map(Some).collect(),
+    };
+    let fan_out = shapes.iter().copied().max().flatten().unwrap_or(0);
     make_room(most, fan_out)?;
-    let cluster = Cluster::found(most)?;
+    let cluster = Cluster::found(most, !args.star)?;
     let rounds = args.rounds.unwrap_or(if bench.quick { 5 } else { 21 }).max(1);
     let mut rows = Vec::new();
     for &nodes in &args.nodes {
-        for &fan_out in &args.fan_out {
-            progress(&format!("tree: {nodes} nodes, fan-out {fan_out}"));
+        for &fan_out in &shapes {
+            let shape =
+                fan_out.map_or_else(|| "all at the head".into(), |it| format!("fan-out {it}"));
+            progress(&format!("tree: {nodes} nodes, {shape}"));
             rows.push(cluster.measure(nodes, fan_out, rounds)?);
         }
     }
@@ -147,7 +160,7 @@ impl Report {
         for row in &self.0 {
             table.row([
                 row.nodes.to_string(),
-                row.fan_out.to_string(),
+                row.fan_out.map_or_else(|| "-".into(), |fan_out| fan_out.to_string()),
                 row.depth.to_string(),
                 us(row.joining_ms * 1000),
                 us(row.message_us),
@@ -165,7 +178,7 @@ impl Report {
 impl Row {
     /// What must be reached at this size, with the fan-out that clusters have unless they are told otherwise.
     fn goal(&self) -> Option<Figure> {
-        if u64::from(self.fan_out) != Params::default().fan_out() {
+        if self.fan_out.map(u64::from) != Some(Params::default().fan_out()) {
             return None;
         }
         let nodes = self.nodes;
@@ -197,7 +210,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn found(members: usize) -> anyhow::Result<Self> {
+    fn found(members: usize, trusts_root: bool) -> anyhow::Result<Self> {
         progress(&format!("tree: certificates of {members} nodes"));
         let directory = std::env::temp_dir().join(format!("tutti-tree-{}", std::process::id()));
         remove_on_signal(&directory)?;
@@ -208,7 +221,7 @@ impl Cluster {
             listen: Some(address.clone()),
             address: Some(address.clone()),
             head: Vec::new(),
-            trusts_root: true,
+            trusts_root,
             certificates_s: None,
         };
         let mut cluster = Self { directory, head, members: Vec::new() };
@@ -253,7 +266,7 @@ impl Cluster {
         Instance::at(self.directory.join(name))
     }
 
-    fn measure(&self, nodes: usize, fan_out: u32, rounds: usize) -> anyhow::Result<Row> {
+    fn measure(&self, nodes: usize, fan_out: Option<u32>, rounds: usize) -> anyhow::Result<Row> {
         let from = self.instance("head").cluster_directory();
         let own = OwnInstance::prepared("bench", |instance| {
             let to = instance.cluster_directory();
@@ -263,7 +276,9 @@ impl Cluster {
             }
             Ok(())
         })?;
-        own.set("fan_out", &fan_out.to_string())?;
+        if let Some(fan_out) = fan_out {
+            own.set("fan_out", &fan_out.to_string())?;
+        }
         let Reply::Status(status) = own.ask(&Request::Status)? else {
             return crate::cmd::unexpected();
         };
