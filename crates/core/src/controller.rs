@@ -29,7 +29,7 @@ use crate::nodes::Nodes;
 use crate::params::Params;
 use crate::period::{Calendar, Period};
 use crate::plan::{Outbox, Sent};
-use crate::policy::{Machine, POLICIES, Policy};
+use crate::policy::{self, Machine, Policy};
 use crate::queue::Queue;
 use crate::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
 use crate::settings::{Overrides, Settings};
@@ -314,7 +314,7 @@ impl Core {
     }
 
     pub(crate) fn policy(&self) -> &'static Policy {
-        POLICIES.get(self.params.policy()).unwrap_or(&POLICIES[0])
+        policy::of(&self.params)
     }
 
     fn on_submit(

@@ -90,7 +90,7 @@ pub use params::{ClockSource, Discipline, Orphans, Params, Traversal};
 pub use period::{Calendar, Period, PeriodError, parse_week};
 pub use policy::{Packing, Placement, WaitReason};
 pub use record::Part;
-pub use settings::{Overrides, Settings, SettingsError};
+pub use settings::{Overrides, Settings, SettingsError, ShortestSlot};
 pub use time::{ClusterTime, Nanos};
 pub use timetable::{Candidate, IfAbsent, Position, Slot, Timetable};
 pub use view::{CellView, JobState, JobView, NodeView, PlacementView, RowView};

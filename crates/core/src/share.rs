@@ -46,6 +46,25 @@ pub fn layout(present: &Present, classes: &Classes, quantum: Nanos) -> Layout {
     Layout::Turns(turns.collect())
 }
 
+/// The shortest slot that there may be, and the class whose it is.
+///
+/// A row has the less, the fewer classes are in it, and the more rows these are in too. So the least has a row with one
+/// class that is also in all others: its share of a quantum, and what all shares leave of one.
+#[must_use]
+pub fn shortest(classes: &Classes, quantum: Nanos) -> Option<(Nanos, ClassName)> {
+    let shares = || classes.values().map(ClassSpec::share).filter(|&share| share > 0);
+    let rest = SHARE_WHOLE.saturating_sub(shares().sum());
+    // Who has no share where they leave nothing has what one of them leaves that is absent.
+    let without = if rest > 0 { rest } else { shares().min().unwrap_or(rest) };
+    let slot = |(name, spec): (&ClassName, &ClassSpec)| {
+        let part = if spec.share() > 0 { spec.share() + rest } else { without };
+        let all = u128::from(quantum.0) * u128::from(part) / u128::from(SHARE_WHOLE);
+        let all = Nanos(u64::try_from(all).unwrap_or(u64::MAX));
+        (Cut::of([name].into_iter(), classes).slot_of(all), name.clone())
+    };
+    classes.iter().map(slot).min()
+}
+
 /// How long the slots of each row are together.
 #[must_use]
 pub fn lengths(present: &Present, classes: &Classes, quantum: Nanos) -> Lengths {
@@ -122,8 +141,9 @@ fn spread<'a>(amount: u64, rows: impl ExactSizeIterator<Item = &'a RowId>, lengt
 
 #[cfg(test)]
 mod tests {
-    use super::{Present, lengths};
+    use super::{Present, layout, lengths, shortest};
     use crate::class::{ClassSpec, Classes};
+    use crate::frame::Layout;
     use crate::ids::{ClassName, RowId};
     use crate::limits::{QUANTUM_MIN, SHARE_WHOLE};
     use crate::time::Nanos;
@@ -176,7 +196,67 @@ mod tests {
         assert_eq!(got[&RowId(1)].0, 9_999 * QUANTUM_MIN.0);
     }
 
+    /// Classes with a share, a number of slots and the least length of one in milliseconds.
+    fn cut(rules: &[(&str, u32, u64, u64)]) -> Classes {
+        let spec = |(share, slots, least): (u32, u64, u64)| {
+            let spec = ClassSpec::default().with("share", u64::from(share)).unwrap();
+            spec.with("slots", slots).unwrap().with("slot_min", least * 1_000_000).unwrap()
+        };
+        rules.iter().map(|&(name, a, b, c)| (ClassName::new(name), spec((a, b, c)))).collect()
+    }
+
+    /// The slots of each row, each as short as the shortest of them.
+    fn slots(classes: &Classes, rows: &[&[&str]], quantum: Nanos) -> Vec<Nanos> {
+        let Layout::Turns(turns) = layout(&present(rows), classes, quantum) else { panic!() };
+        turns.values().map(|turns| Nanos(turns.length.0 / u64::from(turns.slots))).collect()
+    }
+
+    #[test]
+    fn a_slot_is_as_short_as_shares_and_slots_can_make_it() {
+        let check = |rules: &[(&str, u32, u64, u64)], rows: &[&[&str]], class: &str, ms: u64| {
+            let (classes, quantum) = (cut(rules), Nanos::from_millis(200));
+            let expected = Nanos::from_millis(ms);
+            assert_eq!(shortest(&classes, quantum), Some((expected, ClassName::new(class))));
+            let slots = slots(&classes, rows, quantum);
+            assert_eq!(slots.iter().min(), Some(&expected), "{rules:?} {rows:?}");
+        };
+        check(&[("a", 0, 1, 2), ("b", 0, 1, 2)], &[&["a"], &["b"]], "a", 200);
+        check(&[("a", 0, 1, 2), ("b", 0, 4, 2)], &[&["a"], &["b"]], "b", 50);
+        check(&[("a", 0, 4, 300)], &[&["a"], &["a"]], "a", 300);
+        let rows: [&[&str]; 2] = [&["a"], &["a", "b"]];
+        check(&[("a", 200, 1, 2), ("b", 9800, 1, 2)], &rows, "a", 4);
+        check(&[("a", 200, 1, 9), ("b", 9800, 1, 2)], &rows, "a", 9);
+        // One has no share, and the shares are the whole.
+        let rows: [&[&str]; 2] = [&["b"], &["c"]];
+        check(&[("a", 1000, 1, 2), ("b", 9000, 1, 2), ("c", 0, 2, 2)], &rows, "c", 10);
+        assert_eq!(shortest(&Classes::new(), Nanos::from_millis(200)), None);
+    }
+
     proptest! {
+        #[test]
+        fn no_slot_is_shorter_than_the_shortest(
+            rules in prop::collection::vec((0u32..4000, 1u64..17, 2u64..50), 4),
+            rows in prop::collection::vec(prop::collection::btree_set(0usize..4, 1..4), 1..9),
+            quantum in 2_000_000u64..10_000_000_000,
+        ) {
+            let names = ["a", "b", "c", "d"];
+            let mut left = SHARE_WHOLE;
+            let rules: Vec<_> = names.iter().zip(rules).map(|(&name, (share, slots, least))| {
+                let share = if share < 1000 { 0 } else { share.min(left) };
+                left -= share;
+                (name, share, slots, least)
+            }).collect();
+            let rows: Vec<Vec<&str>> =
+                rows.iter().map(|row| row.iter().map(|&c| names[c]).collect()).collect();
+            let rows: Vec<&[&str]> = rows.iter().map(Vec::as_slice).collect();
+            let (classes, quantum) = (cut(&rules), Nanos(quantum));
+            let (shortest, _) = shortest(&classes, quantum).unwrap();
+            for slot in slots(&classes, &rows, quantum) {
+                // A nanosecond is lost where a share is divided among rows, the rest is, and a row into slots.
+                prop_assert!(slot.0 + 3 >= shortest.0, "{slot:?} is shorter than {shortest:?}");
+            }
+        }
+
         /// Each present class gets at least its share of the frame, exactly; no slot is too short.
         #[test]
         fn every_class_gets_its_share(

@@ -61,6 +61,11 @@ impl Cut {
         self.least.0.saturating_mul(self.slots as u64)
     }
 
+    /// How long each slot is where all together are to be so long.
+    pub(crate) fn slot_of(self, all: Nanos) -> Nanos {
+        Nanos(all.0 / u64::from(self.slots)).max(self.least)
+    }
+
     pub(crate) const fn of_length(self, length: Nanos) -> Turns {
         Turns { length, slots: self.slots, even: self.even }
     }

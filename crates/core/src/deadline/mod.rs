@@ -43,4 +43,4 @@ mod sharers;
 pub(crate) use check::check;
 pub use outlook::Expected;
 pub(crate) use plans::Plans;
-pub(crate) use sharers::layout;
+pub(crate) use sharers::{layout, shortest};

@@ -54,6 +54,17 @@ pub(crate) fn paces(classes: &Classes, quantum: Nanos) -> BTreeMap<Sharers, Pace
     parts.into_iter().map(|(sharers, part)| (sharers, pace(part))).collect()
 }
 
+/// The shortest slot that there may be, and a class whose it is.
+pub(crate) fn shortest(classes: &Classes, quantum: Nanos) -> Option<(Nanos, ClassName)> {
+    let cuts = cuts(classes);
+    let slot = |(row, pace): (Sharers, Pace)| {
+        let length = cuts.get(&row)?.slot_of(Nanos(pace.slot));
+        let without = || classes.iter().find(|(_, spec)| spec.share() == 0);
+        Some((length, row.or_else(|| without().map(|(name, _)| name.clone()))?))
+    };
+    paces(classes, quantum).into_iter().filter_map(slot).min()
+}
+
 /// Which slots there are, each in its place of the longest cycle.
 pub(crate) fn layout(present: &Present, classes: &Classes, quantum: Nanos) -> Layout {
     let lengths = lengths(present, classes, quantum);
@@ -112,8 +123,9 @@ fn lengths(present: &Present, classes: &Classes, quantum: Nanos) -> Lengths {
 
 #[cfg(test)]
 mod tests {
-    use super::{lengths, paces};
+    use super::{layout, lengths, paces, shortest};
     use crate::class::{ClassSpec, Classes};
+    use crate::frame::Layout;
     use crate::ids::{ClassName, RowId};
     use crate::limits::QUANTUM_MIN;
     use crate::share::Present;
@@ -147,6 +159,25 @@ mod tests {
     fn who_gets_no_time_has_it_while_nobody_else_is_there() {
         check(&[("a", 10_000), ("b", 0)], &["a", "b"], &[100]);
         check(&[("a", 10_000), ("b", 0)], &["b"], &[100]);
+    }
+
+    #[test]
+    fn the_shortest_slot_is_that_of_the_smallest_part() {
+        let check = |shares: &[(&str, u32)], class: &str, ms: u64| {
+            let (classes, quantum) = (classes(shares), Nanos::from_millis(100));
+            let expected = Nanos::from_millis(ms);
+            assert_eq!(shortest(&classes, quantum), Some((expected, ClassName::new(class))));
+            let rows =
+                (1..).map(RowId).zip(shares.iter().map(|&(name, _)| [ClassName::new(name)].into()));
+            let Layout::Places(slots) = layout(&rows.collect(), &classes, quantum) else {
+                panic!()
+            };
+            assert_eq!(slots.iter().map(|slot| slot.length).min(), Some(expected), "{shares:?}");
+        };
+        check(&[("a", 6000), ("b", 3000), ("c", 0)], "c", 30);
+        check(&[("a", 9000), ("b", 500), ("c", 0)], "b", 15);
+        check(&[("a", 6000), ("b", 2000)], "b", 50);
+        check(&[("a", 0), ("b", 0)], "a", 100);
     }
 
     #[test]

@@ -25,18 +25,18 @@ pub const GANG: Policy = Policy {
     name: "gang",
     admission: admission::if_it_can_ever_fit,
     placement: placement::lay,
-    shares: Shares { rows: Params::rows, layout: share::layout },
+    shares: Shares { rows: Params::rows, layout: share::layout, shortest: share::shortest },
     preemption: Preemption::Nobodys(space_then_time),
 };
 
 /// The policy `space`.
 pub const SPACE: Policy =
-    Policy { name: "space", shares: Shares { rows: |_| 1, layout: share::layout }, ..GANG };
+    Policy { name: "space", shares: Shares { rows: |_| 1, ..GANG.shares }, ..GANG };
 
 /// The policy `deadline`: the module `deadline` decides who is seated, with one row at a time for each.
 pub const DEADLINE: Policy = Policy {
     name: "deadline",
-    shares: Shares { rows: |_| 1, layout: deadline::layout },
+    shares: Shares { rows: |_| 1, layout: deadline::layout, shortest: deadline::shortest },
     preemption: Preemption::ByDeadline,
     ..GANG
 };

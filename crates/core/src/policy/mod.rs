@@ -26,7 +26,7 @@ pub use placement::{Lack, Lay, Placement};
 pub(crate) use placement::{is_plain, processors, shared, tasks_by_memory};
 
 use crate::action::Refusal;
-use crate::class::Classes;
+use crate::class::{ClassSpec, Classes};
 use crate::counted::Counted;
 use crate::frame::{Frame, Layout};
 use crate::ids::{ClassName, JobId, RowId};
@@ -37,12 +37,18 @@ use crate::params::Params;
 use crate::record::Part;
 use crate::share::Present;
 use crate::time::Nanos;
+use crate::timetable::IfAbsent;
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
 /// All policies, in the order of the values of the parameter `policy`.
 pub const POLICIES: [Policy; 4] = [GANG, SPACE, CLASSES, DEADLINE];
+
+/// The policy that parameters name.
+pub(crate) fn of(params: &Params) -> &'static Policy {
+    POLICIES.get(params.policy()).unwrap_or(&POLICIES[0])
+}
 
 /// What a policy may look at.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +117,12 @@ impl Policy {
         matches!(self.preemption, Preemption::ByDeadline)
     }
 
+    /// Whether jobs ever take turns, by the clock, with others or with empty slots.
+    pub(crate) fn has_turns(&self, params: &Params, classes: &Classes) -> bool {
+        let holds = |class: &ClassSpec| class.share() > 0 && class.empty() == IfAbsent::Hold;
+        self.plans() || (self.shares.rows)(params) > 1 || classes.values().any(holds)
+    }
+
     /// What becomes of the job whose turn in line it is; `None` under a policy that knows no line.
     pub(crate) fn decide(&self, machine: Machine<'_>, spec: &JobSpec) -> Option<Decision> {
         match self.preemption {
@@ -127,6 +139,8 @@ pub struct Shares {
     pub rows: fn(&Params) -> u32,
     /// Which slots each row has, and how long they are.
     pub layout: fn(&Present, &Classes, Nanos) -> Layout,
+    /// How short a slot may become, and of which class that may be.
+    pub shortest: fn(&Classes, Nanos) -> Option<(Nanos, ClassName)>,
 }
 
 /// What becomes of the job whose turn in the queue it is.
