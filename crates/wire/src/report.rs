@@ -159,6 +159,12 @@ pub struct NodeReport {
     pub depth: Option<u16>,
     /// How far off cluster time may be there, in nanoseconds.
     pub clock_error_ns: Option<u64>,
+    /// By how much cluster time, as it goes by it, is ahead of its machine's monotonic clock, in nanoseconds; `null` if it
+    /// does not answer.
+    pub clock_ahead_ns: Option<i64>,
+    /// Timetables that came there after they should have been active, since its agent started; `null` if it does not
+    /// answer.
+    pub late_timetables: Option<u64>,
     /// How many processors it has for tasks.
     pub processors: u32,
     /// How many of them some job has been given.
@@ -319,6 +325,34 @@ pub struct StatusReport {
     pub rows: u32,
     /// Its agents.
     pub agents: Vec<AgentStatus>,
+    /// How good the clocks are for how short slots; nothing where there is one node.
+    pub clocks: Option<ClocksReport>,
+}
+
+/// How good the clocks of a cluster are, and how good they must be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClocksReport {
+    /// The node that may be the furthest off cluster time.
+    pub node: String,
+    /// How far, in nanoseconds.
+    pub error_ns: u64,
+    /// How long slots must be for it to switch together with the others, in nanoseconds.
+    pub least_ns: u64,
+    /// How many nodes may be too far off for the shortest slot.
+    pub too_far: u32,
+    /// The shortest slot that the settings can give; nothing where nobody takes turns.
+    pub shortest: Option<SlotReport>,
+}
+
+/// A slot that settings can give.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotReport {
+    /// How long it is, in nanoseconds.
+    pub length_ns: u64,
+    /// The class whose it is, or one of those.
+    pub class: String,
+    /// The quantum then, in nanoseconds.
+    pub quantum_ns: u64,
 }
 
 /// A job, one task of it, or a process of a task with all below it: `7`, `7.0`, `7.0/1234`.

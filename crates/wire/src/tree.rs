@@ -161,6 +161,10 @@ pub struct Fares {
     pub branch_nodes: u32,
     /// Jobs that have parts there or on these nodes.
     pub branch_jobs: u32,
+    /// By how much cluster time is ahead of its monotonic clock.
+    pub clock_ahead_ns: i64,
+    /// Timetables that came after they should have been active.
+    pub late_timetables: u64,
 }
 
 /// How an agent switches.

@@ -155,6 +155,13 @@ impl ClusterClock {
         self.correction().own_ns(time)
     }
 
+    /// By how much it is ahead of the monotonic clock.
+    pub(super) fn ahead_ns(&self) -> i64 {
+        let own_ns = clock::monotonic_ns();
+        let ahead = i128::from(self.at(own_ns).0) - i128::from(own_ns);
+        i64::try_from(ahead).unwrap_or(i64::MAX)
+    }
+
     pub(super) fn correction(&self) -> Correction {
         loop {
             let before = self.0.changes.load(Ordering::Acquire);

@@ -136,6 +136,8 @@ impl Agent {
             processes: u32::try_from(proc::all().len()).unwrap_or(u32::MAX),
             branch_nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             branch_jobs: u32::try_from(jobs).unwrap_or(u32::MAX),
+            clock_ahead_ns: self.tree.ahead_ns(),
+            late_timetables: self.switch.report(0).late,
         }
     }
 

@@ -13,12 +13,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use tutti_core::Nanos;
 use tutti_linux::cgroup::{Cgroup, Hierarchy, NoCgroup};
 use tutti_linux::track::ProcessEvents;
 use tutti_linux::{proc, rt};
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::{AgentStatus, StatusReport};
-use tutti_wire::units::{format_bytes, format_seconds};
+use tutti_wire::report::{AgentStatus, ClocksReport, SlotReport, StatusReport};
+use tutti_wire::units::{format_bytes, format_duration_short, format_seconds};
 
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
@@ -495,7 +496,43 @@ fn describe(status: &StatusReport) -> Vec<Finding> {
     )];
     let several = status.agents.len() > 1;
     findings.extend(status.agents.iter().map(|agent| describe_agent(agent, several)));
+    findings.extend(status.clocks.as_ref().map(describe_clocks));
     findings
+}
+
+/// Whether nodes know the time well enough to switch together.
+fn describe_clocks(clocks: &ClocksReport) -> Finding {
+    let shown = |ns| format_duration_short(Nanos(ns));
+    let ClocksReport { ref node, error_ns, least_ns, too_far, ref shortest } = *clocks;
+    let worst = format!("the clock of {node} may be off by {}", shown(error_ns));
+    let Some(SlotReport { length_ns, class, quantum_ns }) = shortest else {
+        return Finding::good("clocks", format!("{worst}, no other by more; nobody takes turns"));
+    };
+    let (length, least, quantum) = (shown(*length_ns), shown(least_ns), shown(*quantum_ns));
+    if too_far == 0 {
+        let text =
+            format!("{worst}, no other by more; slots of {length}, the shortest, are long enough");
+        return Finding::good("clocks", text);
+    }
+    let others = match too_far - 1 {
+        0 => String::new(),
+        others => format!(" (and that of {} by too much, too)", counted(others, "other node")),
+    };
+    let (slots, mend) = match length_ns == quantum_ns {
+        true => (
+            format!("the quantum, {quantum}"),
+            format!("tutti params quantum={least}, or more, at all hours"),
+        ),
+        false => (
+            format!("{length}, those of class {class} with a quantum of {quantum}"),
+            format!("tutti params --class {class} slot_min={least}, or a longer quantum"),
+        ),
+    };
+    let text = format!(
+        "{worst}{others}, and slots may be as short as {slots}: these do not begin together on all nodes"
+    );
+    let system = "or, where chrony or PTP keep the machines' clocks: tutti params clock=system";
+    Finding::fair("clocks", text, format!("{mend}\n{system}"))
 }
 
 fn describe_agent(agent: &AgentStatus, several: bool) -> Finding {
@@ -518,5 +555,42 @@ fn describe_agent(agent: &AgentStatus, several: bool) -> Finding {
             text,
             "tutti params lead=20ms has changes told so much ahead; jobs begin that much later",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Verdict, describe_clocks};
+    use tutti_wire::report::{ClocksReport, SlotReport};
+
+    #[test]
+    fn a_clock_that_is_too_bad_for_the_shortest_slot_is_told_with_what_to_do() {
+        let clocks = |too_far, slot: Option<(u64, u64)>| ClocksReport {
+            node: "n3".into(),
+            error_ns: 22_000_000,
+            least_ns: 88_000_000,
+            too_far,
+            shortest: slot.map(|(length_ms, quantum_ms)| SlotReport {
+                length_ns: length_ms * 1_000_000,
+                class: "standby".into(),
+                quantum_ns: quantum_ms * 1_000_000,
+            }),
+        };
+        let told = |too_far, slot, texts: &[&str], mend: &str| {
+            let finding = describe_clocks(&clocks(too_far, slot));
+            let verdict = if too_far == 0 { Verdict::Good } else { Verdict::Fair };
+            assert_eq!((finding.verdict, finding.topic), (verdict, "clocks"));
+            for said in [&["the clock of n3 may be off by 22ms"], texts].concat() {
+                assert!(finding.text.contains(said), "{said}: {}", finding.text);
+            }
+            assert_eq!(finding.mend.lines().next().unwrap_or_default(), mend);
+        };
+        told(0, None, &["nobody takes turns"], "");
+        told(0, Some((100, 100)), &["slots of 100ms, the shortest, are long enough"], "");
+        let mend = "tutti params quantum=88ms, or more, at all hours";
+        told(1, Some((40, 40)), &["as short as the quantum, 40ms"], mend);
+        let texts = ["of 2 other nodes by too much", "as short as 4.0ms, those of class standby"];
+        let mend = "tutti params --class standby slot_min=88ms, or a longer quantum";
+        told(3, Some((4, 200)), &texts, mend);
     }
 }

@@ -218,6 +218,8 @@ pub(super) fn nodes(driver: &Driver, fares: &BTreeMap<NodeId, Fares>) -> Vec<Nod
             parent: place_of(driver, view.id).map(|place| place.parent.clone()),
             depth: place_of(driver, view.id).map(|place| place.depth),
             clock_error_ns: place_of(driver, view.id).map(|place| place.time_error.0),
+            clock_ahead_ns: fares.get(&view.id).map(|fares| fares.clock_ahead_ns),
+            late_timetables: fares.get(&view.id).map(|fares| fares.late_timetables),
             processors: view.spec.processors.count(),
             processors_used: view.used.count(),
             memory_bytes: view.spec.memory_bytes,
@@ -296,6 +298,7 @@ pub(super) fn status(driver: &Driver, agents: Vec<AgentStatus>) -> StatusReport 
         uptime_s: driver.now().since(driver.started).0 / 1_000_000_000,
         rows: u32::try_from(driver.core.rows().count()).unwrap_or(u32::MAX),
         agents,
+        clocks: driver.clocks(),
         ..StatusReport::default()
     };
     for view in driver.core.jobs(driver.now()) {

@@ -1,12 +1,16 @@
 //! What an administrator sets: parameters, classes, and what is otherwise in which hours.
 
+use super::agents::NodeEntry;
 use super::driver::Driver;
 use super::problem::Problem;
 use super::report;
 use crate::outside::time::local_week;
 use crate::outside::time::system_clock;
 use crate::parameter::{override_param, override_rule, set_param, set_rule};
-use tutti_core::{ClassName, ClockSource, ClusterTime, Event, Nanos, Overrides, Period, Settings};
+use tutti_core::{
+    ClassName, ClockSource, ClusterTime, Event, Nanos, Overrides, Period, Settings, ShortestSlot,
+};
+use tutti_wire::report::{ClocksReport, SlotReport};
 use tutti_wire::tree::ToAgent;
 use tutti_wire::units::format_duration_short;
 
@@ -17,7 +21,7 @@ const CALENDAR_EVERY: Nanos = Nanos::from_secs(3600);
 /// What the core's clock may be off before it is told.
 const CALENDAR_SLACK: Nanos = Nanos::from_secs(1);
 
-/// How many times as long as a clock may be off a quantum must be: then at least half of each slot is
+/// How many times as long as a clock may be off a slot must be: then at least half of each slot is
 /// the same one everywhere, whatever the errors of two nodes add up to.
 const CLOCKS_APART: u64 = 4;
 
@@ -110,7 +114,7 @@ impl Driver {
         let event = self.admin(uid).map_err(Problem::from).and_then(|()| {
             let event = change(&mut settings)?;
             settings.check().map_err(|error| error.to_string())?;
-            self.check_quantum(&settings)?;
+            self.check_slots(&settings)?;
             self.check_clock(&settings)?;
             Ok(event)
         });
@@ -126,14 +130,38 @@ impl Driver {
     }
 
     /// Nodes whose clocks differ by a good part of a slot would not switch together.
-    fn check_quantum(&self, settings: &Settings) -> Result<(), String> {
-        let quantum = shortest_quantum(settings);
-        if quantum >= shortest_quantum(self.core.settings()) {
+    fn check_slots(&self, settings: &Settings) -> Result<(), String> {
+        let Some(slot) = settings.shortest_slot() else { return Ok(()) };
+        let before = self.core.settings().shortest_slot();
+        if before.is_some_and(|before| slot.length >= before.length) {
             return Ok(());
         }
         let worst = self.nodes.values().max_by_key(|node| node.place.time_error);
-        let refusal = worst.and_then(|node| refusal(quantum, &node.name, node.place.time_error));
+        let refusal = worst.and_then(|node| refusal(&slot, &node.name, node.place.time_error));
         refusal.map_or(Ok(()), Err)
+    }
+
+    /// How good the clocks are, and how good they must be; nothing where there is one node. Nodes come with any clock, and
+    /// it may get worse: that is not refused.
+    pub(super) fn clocks(&self) -> Option<ClocksReport> {
+        let nodes = || self.nodes.values().filter(|node| node.agent.is_some());
+        let worst = nodes().max_by_key(|node| node.place.time_error)?;
+        let slot = self.core.settings().shortest_slot();
+        let too_far = |node: &&NodeEntry| {
+            slot.as_ref().is_some_and(|slot| slot.length < least_slot(node.place.time_error))
+        };
+        let shortest = slot.as_ref().map(|slot| SlotReport {
+            length_ns: slot.length.0,
+            class: slot.class.to_string(),
+            quantum_ns: slot.quantum.0,
+        });
+        (nodes().count() > 1).then(|| ClocksReport {
+            node: worst.name.clone(),
+            error_ns: worst.place.time_error.0,
+            least_ns: least_slot(worst.place.time_error).0,
+            too_far: u32::try_from(nodes().filter(too_far).count()).unwrap_or(u32::MAX),
+            shortest,
+        })
     }
 
     /// Where nobody keeps this machine's clock, the others can't go by theirs.
@@ -173,39 +201,69 @@ impl Driver {
     }
 }
 
-/// The shortest that holds at any hour.
-fn shortest_quantum(settings: &Settings) -> Nanos {
-    let periods = settings.periods.iter().filter_map(|(_, it)| it.params.get("quantum"));
-    let shortest = periods.copied().map(Nanos).min();
-    shortest.map_or(settings.params.quantum(), |it| it.min(settings.params.quantum()))
+/// How long slots must be where a clock may be so far off; so that it is shown whole.
+fn least_slot(time_error: Nanos) -> Nanos {
+    let least = time_error.0.saturating_mul(CLOCKS_APART);
+    let step = match least {
+        0..10_000_000 => 100_000,
+        10_000_000..1_000_000_000 => 1_000_000,
+        1_000_000_000..10_000_000_000 => 100_000_000,
+        _ => 1_000_000_000,
+    };
+    Nanos(least.checked_next_multiple_of(step).unwrap_or(u64::MAX))
 }
 
-/// Why a quantum is too short where the clock of this node may be so far off.
-fn refusal(quantum: Nanos, node: &str, time_error: Nanos) -> Option<String> {
-    let least_us = time_error.0.saturating_mul(CLOCKS_APART).div_ceil(1000);
-    let least = Nanos(least_us.next_multiple_of(100).saturating_mul(1000));
-    (quantum < least).then(|| {
+/// Why a slot is too short where the clock of this node may be so far off.
+fn refusal(slot: &ShortestSlot, node: &str, time_error: Nanos) -> Option<String> {
+    let least = least_slot(time_error);
+    let shown = format_duration_short;
+    let (length, quantum, least_shown) = (shown(slot.length), shown(slot.quantum), shown(least));
+    let class = &slot.class;
+    let (what, mend) = match slot.length == slot.quantum {
+        true => (format!("a quantum of {quantum} is"), format!("take {least_shown} or more")),
+        false => (
+            format!(
+                "slots of {length}, as class {class} could have with a quantum of {quantum}, are"
+            ),
+            format!("take a longer quantum, or slot_min={least_shown} for class {class}"),
+        ),
+    };
+    (slot.length < least).then(|| {
         format!(
-            "a quantum of {} is too short for nodes to switch together: the clock of {node} may be off \
-             by {}; take {} or more (`tutti nodes` shows the clocks)",
-            format_duration_short(quantum),
-            format_duration_short(time_error),
-            format_duration_short(least),
+            "{what} too short for nodes to switch together: the clock of {node} may be off by {}; {mend} \
+             (`tutti nodes` shows the clocks)",
+            shown(time_error),
         )
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::refusal;
-    use tutti_core::Nanos;
+    use super::{least_slot, refusal};
+    use tutti_core::{ClassName, Nanos, ShortestSlot};
+    use tutti_wire::units::format_duration_short;
+
+    const ERROR: Nanos = Nanos(1_230_000);
+
+    fn slot(length_us: u64, quantum_us: u64) -> ShortestSlot {
+        let [length, quantum] = [length_us, quantum_us].map(|us| Nanos(us * 1000));
+        ShortestSlot { length, quantum, class: ClassName::new("standby") }
+    }
 
     #[test]
-    fn a_quantum_is_four_times_as_long_as_a_clock_may_be_off() {
-        let error = Nanos(1_230_000);
-        assert_eq!(refusal(Nanos(5_000_000), "n3", error), None);
-        let refused = refusal(Nanos(4_000_000), "n3", error).unwrap();
-        for said in ["of 4.0ms", "of n3 may be off by 1.2ms", "take 5.0ms or more"] {
+    fn a_slot_is_four_times_as_long_as_a_clock_may_be_off() {
+        assert_eq!(refusal(&slot(5000, 5000), "n3", ERROR), None);
+        let refused = refusal(&slot(4000, 4000), "n3", ERROR).unwrap();
+        for said in ["a quantum of 4.0ms is", "of n3 may be off by 1.2ms", "take 5.0ms or more"] {
+            assert!(refused.contains(said), "{said}: {refused}");
+        }
+        assert_eq!(refusal(&slot(5000, 200_000), "n3", ERROR), None);
+        // Whoever takes what he is told to is not refused again.
+        let least = |us: u64| format_duration_short(least_slot(Nanos(us * 1000)));
+        assert_eq!([2_490, 22_001, 249_990].map(least), ["10ms", "89ms", "1.0s"]);
+        let refused = refusal(&slot(4000, 200_000), "n3", ERROR).unwrap();
+        let slots = "slots of 4.0ms, as class standby could have with a quantum of 200ms, are";
+        for said in [slots, "of n3 may be off by 1.2ms", "slot_min=5.0ms for class standby"] {
             assert!(refused.contains(said), "{said}: {refused}");
         }
     }

@@ -89,7 +89,7 @@ const CLASS_RULES: [&str; 13] = [
 ];
 
 /// What `tutti nodes --json` has of each node.
-const NODE_KEYS: [&str; 20] = [
+const NODE_KEYS: [&str; 22] = [
     "name",
     "state",
     "drained",
@@ -106,6 +106,8 @@ const NODE_KEYS: [&str; 20] = [
     "parent",
     "depth",
     "clock_error_ns",
+    "clock_ahead_ns",
+    "late_timetables",
     "foreign_milli",
     "foreign",
     "branch_nodes",

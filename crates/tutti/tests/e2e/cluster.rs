@@ -30,9 +30,10 @@ impl Bed {
         Self::with(nodes, clocks_ahead_s, &[])
     }
 
-    /// A cluster whose last node reaches the head over a slow way.
-    pub(crate) fn up_slow(nodes: usize, slow: Duration) -> Self {
-        let bed = Self::made(nodes, |options| Options { slow: Some(slow), ..options });
+    /// A cluster whose last node reaches the head over a slow way, with other parameters than usual before it comes.
+    pub(crate) fn up_slow(nodes: usize, slow: Duration, params: &[&str]) -> Self {
+        let params = params.iter().map(|&param| param.to_owned()).collect();
+        let bed = Self::made(nodes, |options| Options { slow: Some(slow), params, ..options });
         bed.bed().up().unwrap();
         bed
     }
@@ -98,14 +99,11 @@ impl Bed {
     /// How many timetables came late to a node, as it says.
     #[track_caller]
     pub(crate) fn late_timetables(&self, node: &Node) -> u64 {
-        let Value::Array(findings) = self.tutti(1, &["doctor", "--json"]).json() else {
-            panic!("no list of findings")
-        };
-        let on = format!("switches so far on {}:", node.name());
-        let texts = findings.iter().filter_map(|finding| finding["text"].as_str());
-        let text = texts.into_iter().find(|text| text.contains(&on)).expect(&on);
-        let counted = text.split("; ").find(|part| part.contains("came late"));
-        counted.map_or(0, |part| part.split(' ').next().unwrap().parse().unwrap())
+        eventually("it says how many timetables came late", || {
+            let nodes = self.tutti(1, &["nodes", "--json"]).expect(0).json();
+            let found = nodes.as_array()?.iter().find(|it| it["name"] == node.name())?;
+            found["late_timetables"].as_u64()
+        })
     }
 
     /// Users of a node reach its instance from now on, as one for all users.

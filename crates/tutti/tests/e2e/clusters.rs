@@ -2,6 +2,7 @@
 
 use crate::cluster::{Bed, common_switches, switches};
 use crate::harness::{Done, Running, eventually};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -110,7 +111,7 @@ fn the_jobs_of_one_cluster_are_foreign_to_another() {
 
 #[test]
 fn over_a_slow_way_jobs_start_and_switch_as_they_are_to() {
-    let bed = Bed::up_slow(3, Duration::from_millis(20));
+    let bed = Bed::up_slow(3, Duration::from_millis(20), &[]);
     let errors = || {
         let nodes = bed.tutti(1, &["nodes", "--json"]).expect(0).json();
         [1, 2].map(|node| Duration::from_nanos(nodes[node]["clock_error_ns"].as_u64().unwrap()))
@@ -124,6 +125,15 @@ fn over_a_slow_way_jobs_start_and_switch_as_they_are_to() {
     let short = bed.tutti(1, &["params", "quantum=40ms"]).expect(1);
     short.says("too short for nodes to switch together").says("the clock of n3 may be off by");
     bed.tutti(1, &["params", "quantum=200ms"]).expect(0);
+    // Classes make slots shorter than that: by their number, and by what the others' share leaves.
+    let class = |rules: &[&str]| bed.tutti(1, &[&["params", "--class", "standby"], rules].concat());
+    let short = class(&["slots=5"]).expect(1);
+    short.says("slots of 40ms, as class standby could have").says("the clock of n3 may be off by");
+    class(&["slots=5", "slot_min=200ms"]).expect(0);
+    class(&["slots=1", "slot_min=2ms", "share=90%"])
+        .expect(1)
+        .says("slots of 20ms, as class benchmark");
+    class(&["slots=1", "slot_min=2ms"]).expect(0);
     for number in [1, 3] {
         let done = bed.tutti(number, &["run", "-N", "3", "--", "hostname"]).expect(0);
         assert_eq!(done.sorted(), ["n1", "n2", "n3"]);
@@ -134,6 +144,39 @@ fn over_a_slow_way_jobs_start_and_switch_as_they_are_to() {
     }
     switch_together(&bed, 3);
     bed.tutti(3, &["cancel", "--now", "3", "4"]).expect(0);
+}
+
+/// What `tutti doctor` finds of the clocks: how that is meant, what it says, and what to do.
+fn clocks(bed: &Bed) -> Option<[String; 3]> {
+    let findings = bed.tutti(1, &["doctor", "--json"]).json();
+    let finding = findings.as_array()?.iter().find(|it| it["topic"] == "clocks")?.clone();
+    Some(["verdict", "text", "mend"].map(|part| finding[part].as_str().unwrap().to_owned()))
+}
+
+#[test]
+fn clocks_that_are_too_bad_for_the_slots_are_told_of_whether_nodes_come_with_them_or_they_get_so() {
+    let bed = Bed::up_slow(3, Duration::from_millis(20), &["quantum=40ms"]);
+    let [verdict, text, mut mend] = clocks(&bed).unwrap();
+    assert_eq!(verdict, "fair", "{text}");
+    assert!(text.contains("the clock of n3 may be off by 2"), "{text}");
+    assert!(text.contains("slots may be as short as the quantum, 40ms"), "{text}");
+    // What it says is done as it is said, and again where the clock has got worse meanwhile.
+    let text = eventually("it is enough", || {
+        let word = mend.split([' ', ',']).find(|word| word.starts_with("quantum="));
+        bed.tutti(1, &["params", word.expect("what to do")]).expect(0);
+        let [verdict, text, next] = clocks(&bed)?;
+        mend = next;
+        (verdict == "good").then_some(text)
+    });
+    assert!(text.contains("are long enough"), "{text}");
+    // An agent that is new knows the way as it is now alone.
+    bed.bed().delay(bed.node(2), Duration::from_millis(80)).unwrap();
+    bed.node(2).signal("agent", Signal::SIGKILL).unwrap();
+    let text = eventually("it is not enough any more", || {
+        let [verdict, text, _] = clocks(&bed)?;
+        (verdict == "fair").then_some(text)
+    });
+    assert!(text.contains("the clock of n2 may be off by"), "{text}");
 }
 
 /// Waits until so many nodes have made ten switches more at the same moments.

@@ -115,4 +115,9 @@ impl Tree {
     pub(in crate::agent) fn known_error(&self) -> Option<Nanos> {
         self.time_error(monotonic_ns())
     }
+
+    /// By how much cluster time is ahead of the monotonic clock here.
+    pub(in crate::agent) fn ahead_ns(&self) -> i64 {
+        self.clock.ahead_ns()
+    }
 }

@@ -225,6 +225,8 @@ pub(super) mod tests {
             parent: None,
             depth: None,
             clock_error_ns: None,
+            clock_ahead_ns: None,
+            late_timetables: None,
             processors,
             processors_used: processors / 2,
             memory_bytes: 0,
