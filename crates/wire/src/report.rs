@@ -275,6 +275,17 @@ pub struct SwitchRecord {
     pub stragglers: u32,
 }
 
+/// One switch of a node, as `tutti switches` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchReport {
+    /// What the node recorded.
+    #[serde(flatten)]
+    pub record: SwitchRecord,
+    /// From the first to the last node's start of the jobs that came, in nanoseconds, each by its own estimate of cluster
+    /// time; `null` where they are on one node alone, or a node of theirs has no record of a switch due at that moment.
+    pub spread_ns: Option<u64>,
+}
+
 /// What an agent can do and how it fares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentStatus {

@@ -1,15 +1,15 @@
-//! Verbs that show: `ps`, `switches`.
+//! The verb `ps`.
 
 use super::several::{Several, check_found, targets_of};
 use super::{ask, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
-use crate::output::{Align, Table, account, fold, print, print_json, print_table, terminal_width};
+use crate::output::{Align, Table, account, print_json, print_table};
 use clap::Args;
 use tutti_core::{EndReason, Nanos};
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::{JobReport, SwitchRecord};
+use tutti_wire::report::JobReport;
 use tutti_wire::units::{format_duration_short, format_seconds};
 
 /// What the columns of a job mean.
@@ -179,76 +179,4 @@ pub(super) fn whereabouts(job: &JobReport) -> String {
         text.push_str(&format!(": {first}"));
     }
     text
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = SWITCH_COLUMNS)]
-pub(crate) struct SwitchesArgs {
-    /// How many of the latest
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
-    count: u32,
-
-    /// As JSON
-    #[arg(long)]
-    json: bool,
-}
-
-pub(crate) fn switches(args: &SwitchesArgs) -> anyhow::Result<Exit> {
-    let nodes = match ask(&Request::Switches { count: args.count })? {
-        Reply::Switches(nodes) => nodes,
-        Reply::Done => Vec::new(),
-        _ => return unexpected(),
-    };
-    if args.json {
-        print_json(&nodes)?;
-        return Ok(Exit::OK);
-    }
-    let mut table = Table::new(&[
-        ("NODE", Align::Left),
-        ("DUE", Align::Right),
-        ("BEGAN", Align::Right),
-        ("STOPPED", Align::Right),
-        ("RESUMED", Align::Right),
-        ("LEFT", Align::Left),
-        ("CAME", Align::Left),
-    ])
-    .can_spare(&["BEGAN", "NODE"]);
-    for (node, records) in &nodes {
-        for record in records {
-            table.row(switch_row(node, record));
-        }
-    }
-    print_table(&table)?;
-    if let Some(width) = terminal_width() {
-        // For people only: what programs cut is a table.
-        print(&format!("\n{}\n", fold(SWITCH_COLUMNS, width).join("\n")))?;
-    }
-    Ok(Exit::OK)
-}
-
-/// What the columns of a switch mean.
-const SWITCH_COLUMNS: &str = "\
-DUE is cluster time in seconds; the others are counted from it: when the switch BEGAN, when the \
-last process of the jobs that LEFT had STOPPED, and when the jobs that CAME were RESUMED.";
-
-/// `DUE` is cluster time in seconds; the rest is microseconds after it.
-fn switch_row(node: &str, record: &SwitchRecord) -> [String; 7] {
-    let after = |ns: u64| format!("+{} us", ns.saturating_sub(record.due_ns) / 1000);
-    let jobs = |jobs: &[tutti_core::JobId]| {
-        let name = |job: &tutti_core::JobId| match record.yields.contains(job) {
-            true if jobs == record.left => format!("{job} (yields)"),
-            _ => job.to_string(),
-        };
-        let names: Vec<String> = jobs.iter().map(name).collect();
-        if names.is_empty() { "-".to_owned() } else { names.join(",") }
-    };
-    [
-        node.to_owned(),
-        format!("{}.{:06}", record.due_ns / 1_000_000_000, record.due_ns / 1000 % 1_000_000),
-        after(record.began_ns),
-        after(record.stopped_ns),
-        after(record.resumed_ns),
-        jobs(&record.left),
-        jobs(&record.came),
-    ]
 }

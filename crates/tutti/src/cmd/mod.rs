@@ -24,6 +24,7 @@ mod run;
 mod several;
 mod sim;
 mod submit;
+mod switches;
 mod top;
 mod tree;
 mod up;
@@ -82,7 +83,7 @@ pub(crate) enum Verb {
     /// Show and say who may hand in jobs, and from which machines
     Access(access::AccessArgs),
     /// Show the latest switches: when they were due, and when they were done
-    Switches(list::SwitchesArgs),
+    Switches(switches::SwitchesArgs),
     /// Start an instance: the system's as root, your own otherwise
     Up(up::UpArgs),
     /// End all jobs and the instance
@@ -187,7 +188,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Params(args) => params::execute(args),
         Verb::Bank(args) => bank::execute(&args),
         Verb::Access(args) => access::execute(&args),
-        Verb::Switches(args) => list::switches(&args),
+        Verb::Switches(args) => switches::execute(&args),
         Verb::Up(args) => up::up(&args),
         Verb::Down(args) => up::down(&args),
         Verb::Upgrade(args) => upgrade::execute(&args),

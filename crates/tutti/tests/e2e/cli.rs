@@ -160,8 +160,8 @@ fn json_has_the_documented_keys() {
     check_keys(&params["params"], &["name", "value", "default", "range", "help"]);
     check_keys(&params["classes"], &[&["name"][..], &CLASS_RULES].concat());
     let switches = json(&["switches", "--json"]);
-    let keys =
-        ["due_ns", "began_ns", "stopped_ns", "resumed_ns", "left", "yields", "came", "stragglers"];
+    let times = ["due_ns", "began_ns", "stopped_ns", "resumed_ns", "spread_ns"];
+    let keys = [&times[..], &["left", "yields", "came", "stragglers"]].concat();
     check_keys(&switches[0][1], &keys);
     check_keys(&json(&["doctor", "--json"]), &["verdict", "topic", "text", "mend"]);
     for job in jobs {

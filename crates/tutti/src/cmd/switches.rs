@@ -1,0 +1,201 @@
+//! The verb `switches`: what the nodes' switch threads recorded, and how far apart nodes were.
+
+use super::{ask, unexpected};
+use crate::exit::Exit;
+use crate::output::{Align, Table, fold, print, print_json, print_table, terminal_width};
+use clap::Args;
+use std::collections::{BTreeMap, BTreeSet};
+use tutti_core::JobId;
+use tutti_wire::local::{Reply, Request};
+use tutti_wire::report::{SwitchRecord, SwitchReport};
+
+/// What the columns of a switch mean.
+const COLUMNS: &str = "\
+DUE is cluster time in seconds; the others are counted from it: when the switch BEGAN, when the \
+last process of the jobs that LEFT had STOPPED, and when the jobs that CAME were RESUMED.";
+
+/// What the column means that clusters have alone.
+const SPREAD: &str = "\
+SPREAD, in a cluster, is from the first to the last node on which the jobs that CAME were RESUMED, by the nodes' own \
+estimates of cluster time (`tutti nodes` shows under CLOCK how far off these may be); - where they are on one \
+node alone, or the list does not show all of them switch at that moment.";
+
+fn columns() -> String {
+    format!("{COLUMNS}\n\n{SPREAD}")
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = columns())]
+pub(crate) struct SwitchesArgs {
+    /// How many of the latest, of each node
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    count: u32,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn execute(args: &SwitchesArgs) -> anyhow::Result<Exit> {
+    let nodes = match ask(&Request::Switches { count: args.count })? {
+        Reply::Switches(nodes) => reports(nodes),
+        Reply::Done => Vec::new(),
+        _ => return unexpected(),
+    };
+    if args.json {
+        print_json(&nodes)?;
+        return Ok(Exit::OK);
+    }
+    print_table(&table(&nodes))?;
+    if let Some(width) = terminal_width() {
+        // For people only: what programs cut is a table.
+        let cluster = (nodes.len() > 1).then_some(SPREAD);
+        for text in [Some(COLUMNS), cluster].into_iter().flatten() {
+            print(&format!("\n{}\n", fold(text, width).join("\n")))?;
+        }
+    }
+    Ok(Exit::OK)
+}
+
+/// What is known of several nodes together.
+#[derive(Default)]
+struct Together {
+    /// How many nodes have a job, as far as records name it.
+    nodes: BTreeMap<JobId, usize>,
+    /// When a job was running on each node, by when the switch to it was due.
+    resumed: BTreeMap<(u64, JobId), Vec<u64>>,
+}
+
+impl Together {
+    fn of(nodes: &[(String, Vec<SwitchRecord>)]) -> Self {
+        let mut all = Self::default();
+        for (_, records) in nodes {
+            let named = records.iter().flat_map(|record| record.left.iter().chain(&record.came));
+            for &job in named.collect::<BTreeSet<_>>() {
+                *all.nodes.entry(job).or_default() += 1;
+            }
+            for record in records {
+                for &job in &record.came {
+                    let resumed = all.resumed.entry((record.due_ns, job)).or_default();
+                    resumed.push(record.resumed_ns);
+                }
+            }
+        }
+        all
+    }
+
+    /// How far apart the nodes were; nothing where that can't be told.
+    fn spread_ns(&self, record: &SwitchRecord) -> Option<u64> {
+        let spread = |&job: &JobId| {
+            let resumed = self.resumed.get(&(record.due_ns, job))?;
+            let spread = resumed.iter().max()? - resumed.iter().min()?;
+            (self.nodes.get(&job) == Some(&resumed.len())).then_some(spread)
+        };
+        let on_several = |job: &&JobId| self.nodes.get(job).is_some_and(|&nodes| nodes > 1);
+        let spreads = record.came.iter().filter(on_several).map(spread);
+        spreads.collect::<Option<Vec<u64>>>()?.into_iter().max()
+    }
+}
+
+fn reports(nodes: Vec<(String, Vec<SwitchRecord>)>) -> Vec<(String, Vec<SwitchReport>)> {
+    let together = Together::of(&nodes);
+    let report = |record: SwitchRecord| {
+        let spread_ns = together.spread_ns(&record);
+        SwitchReport { record, spread_ns }
+    };
+    nodes
+        .into_iter()
+        .map(|(node, records)| (node, records.into_iter().map(report).collect()))
+        .collect()
+}
+
+fn table(nodes: &[(String, Vec<SwitchReport>)]) -> Table {
+    let cluster = nodes.len() > 1;
+    let mut columns = vec![
+        ("NODE", Align::Left),
+        ("DUE", Align::Right),
+        ("BEGAN", Align::Right),
+        ("STOPPED", Align::Right),
+        ("RESUMED", Align::Right),
+    ];
+    columns.extend(cluster.then_some(("SPREAD", Align::Right)));
+    columns.extend([("LEFT", Align::Left), ("CAME", Align::Left)]);
+    let spare: &[&str] = if cluster { &["BEGAN", "STOPPED"] } else { &["BEGAN", "NODE"] };
+    let mut table = Table::new(&columns).can_spare(spare);
+    for (node, records) in nodes {
+        for report in records {
+            table.row(row(node, report, cluster));
+        }
+    }
+    table
+}
+
+/// `DUE` is in seconds, the other times in microseconds.
+fn row(node: &str, report: &SwitchReport, cluster: bool) -> Vec<String> {
+    let record = &report.record;
+    let after = |ns: u64| format!("+{} us", ns.saturating_sub(record.due_ns) / 1000);
+    let jobs = |jobs: &[JobId]| {
+        let name = |job: &JobId| match record.yields.contains(job) {
+            true if jobs == record.left => format!("{job} (yields)"),
+            _ => job.to_string(),
+        };
+        let names: Vec<String> = jobs.iter().map(name).collect();
+        if names.is_empty() { "-".to_owned() } else { names.join(",") }
+    };
+    let mut row = vec![
+        node.to_owned(),
+        format!("{}.{:06}", record.due_ns / 1_000_000_000, record.due_ns / 1000 % 1_000_000),
+        after(record.began_ns),
+        after(record.stopped_ns),
+        after(record.resumed_ns),
+    ];
+    let spread = || report.spread_ns.map_or("-".into(), |ns| format!("{} us", ns / 1000));
+    row.extend(cluster.then(spread));
+    row.extend([jobs(&record.left), jobs(&record.came)]);
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A switch that was due then, to these jobs, which ran so much later.
+    fn switch(due_ns: u64, after_ns: u64, came: &[u64]) -> SwitchRecord {
+        let resumed_ns = due_ns + after_ns;
+        SwitchRecord {
+            due_ns,
+            began_ns: due_ns,
+            stopped_ns: resumed_ns,
+            resumed_ns,
+            left: Vec::new(),
+            yields: Vec::new(),
+            came: came.iter().map(|&job| JobId(job)).collect(),
+            stragglers: 0,
+        }
+    }
+
+    #[test]
+    fn the_spread_is_from_the_first_to_the_last_node_of_those_that_all_switched() {
+        let nodes = [
+            // Of the others the first is not in the list any more, and job 9 began there at another time.
+            ("n1", vec![switch(100, 7, &[1]), switch(200, 5, &[2, 9]), switch(300, 4, &[1])]),
+            ("n2", vec![switch(200, 9, &[2]), switch(300, 2, &[1]), switch(450, 1, &[9])]),
+            ("n3", vec![switch(200, 6, &[2]), switch(301, 2, &[1])]),
+        ];
+        let nodes = nodes.map(|(node, records)| (node.to_owned(), records));
+        let spreads = |which: usize| {
+            let all = reports(nodes.to_vec());
+            all[which].1.iter().map(|report| report.spread_ns).collect::<Vec<_>>()
+        };
+        // One node of job 1 has its own time for when the third was due.
+        assert_eq!(spreads(0), [None, None, None]);
+        assert_eq!(spreads(1), [Some(4), None, None]);
+        assert_eq!(spreads(2), [Some(4), None]);
+        let two = reports(nodes[1..].to_vec());
+        assert_eq!(two[0].1[0].spread_ns, Some(3));
+        assert_eq!(table(&two).render().lines().next().unwrap().matches("SPREAD").count(), 1);
+        let one = reports(nodes[..1].to_vec());
+        assert!(one[0].1.iter().all(|report| report.spread_ns.is_none()));
+        assert!(!table(&one).render().contains("SPREAD"));
+    }
+}
