@@ -21,6 +21,7 @@ mod ways;
 pub use node::Node;
 
 use anyhow::{Context, bail, ensure};
+use serde_json::Value;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -186,6 +187,18 @@ impl Testbed {
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// How far off cluster time each node is in truth, in nanoseconds, by what `tutti nodes --json` says of it: below all
+    /// their clocks is that of this machine. Nothing if not all have answered.
+    #[must_use]
+    pub fn clocks_off_ns(&self, told: &Value) -> Option<Vec<i64>> {
+        let ahead_ns = |node: &Node| {
+            let told = told.as_array()?.iter().find(|it| it["name"] == node.name())?;
+            Some(told["clock_ahead_ns"].as_i64()? + node.clock_ahead_s() * 1_000_000_000)
+        };
+        let head_ns = ahead_ns(self.head())?;
+        self.nodes.iter().map(|node| Some(ahead_ns(node)? - head_ns)).collect()
     }
 
     /// Where state directories and logs are.

@@ -109,6 +109,11 @@ impl Node {
         &self.address
     }
 
+    /// By how many seconds its monotonic clock is ahead of this machine's.
+    pub(crate) const fn clock_ahead_s(&self) -> i64 {
+        self.clock_ahead_s
+    }
+
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }

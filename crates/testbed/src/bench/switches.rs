@@ -1,7 +1,8 @@
 //! Gangs over all nodes: how far apart the first and the last node begin with a job.
 //!
 //! From the records of the nodes' switch threads, which are in cluster time: so what a node takes for
-//! the time counts as right, and how wrong that may be is shown beside it.
+//! the time counts as right. Beside it is shown how far off that is in truth, which a test bed knows, since all its
+//! clocks are one below, and how far off it may be by the nodes' own word.
 
 use super::{ALLTOALL, Bench, Figure, NS_PER_MS, quantile};
 use anyhow::Context;
@@ -90,14 +91,40 @@ fn crowded(figure: Figure) -> Figure {
     Figure { must_reach: String::new(), reached: None, ..figure }
 }
 
-/// Lets two jobs over all nodes take turns while `meanwhile` lasts, and how far off the nodes' time may be.
+/// How far off the nodes' time is.
+struct Clocks {
+    /// In truth, at most, in milliseconds, if all nodes say what they go by.
+    off: Option<f64>,
+    /// By what they say themselves.
+    said: f64,
+}
+
+impl Clocks {
+    fn read(bench: &Bench) -> anyhow::Result<Self> {
+        let told: Value = serde_json::from_str(&bench.script("tutti nodes --json", &[])?)?;
+        let nodes = told.as_array().context("no list of nodes")?;
+        let said = nodes.iter().filter_map(|node| node["clock_error_ns"].as_f64());
+        let most = |off: Vec<i64>| off.into_iter().map(i64::unsigned_abs).max().unwrap_or(0);
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds")]
+        let off = bench.bed.clocks_off_ns(&told).map(|off| most(off) as f64 / NS_PER_MS);
+        Ok(Self { off, said: said.fold(0.0, f64::max) / NS_PER_MS })
+    }
+
+    /// For a reader.
+    fn shown(&self) -> String {
+        let off = self.off.map_or("unknown".into(), |off| format!("{off:.3} ms"));
+        format!("clocks off by {off} in truth, {:.2} ms at most by their word", self.said)
+    }
+}
+
+/// Lets two jobs over all nodes take turns while `meanwhile` lasts, and how far off the nodes' time is then.
 fn turns(
     bench: &Bench,
     turn_ms: u64,
     line: &str,
     lasts: Duration,
     meanwhile: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<(Turns, f64)> {
+) -> anyhow::Result<(Turns, Clocks)> {
     let nodes = bench.nodes().to_string();
     bench.script("tutti params $1", &[&format!("quantum={turn_ms}ms")])?;
     let submit = "for i in 1 2; do tutti submit -N $1 -n $1 --exclusive -o /dev/null -- sh -c \"$2\"; done; \
@@ -105,10 +132,10 @@ fn turns(
     bench.script(submit, &[&nodes, line])?;
     let begin = latest(&read(bench)?).context("no switch was made")?;
     meanwhile()?;
-    let (all, error) = (read(bench)?, clock_error(bench)?);
+    let (all, clocks) = (read(bench)?, Clocks::read(bench)?);
     bench.script("tutti ps --json | grep -o '\"job\": *[0-9]*' | grep -o '[0-9]*' | xargs tutti cancel --now", &[])?;
     let turn = Duration::from_millis(turn_ms);
-    Ok((Turns::after(all, begin, turn, lasts, bench.nodes()), error))
+    Ok((Turns::after(all, begin, turn, lasts, bench.nodes()), clocks))
 }
 
 /// The last moment for which a switch of every node is known; or of most of them, if all have never made one.
@@ -131,16 +158,9 @@ fn read(bench: &Bench) -> anyhow::Result<Switches> {
     Ok(switches)
 }
 
-/// How far off the time of a node may be, at most, in milliseconds.
-fn clock_error(bench: &Bench) -> anyhow::Result<f64> {
-    let nodes: Vec<Value> = serde_json::from_str(&bench.script("tutti nodes --json", &[])?)?;
-    let errors = nodes.iter().filter_map(|node| node["clock_error_ns"].as_f64());
-    Ok(errors.fold(0.0, f64::max) / NS_PER_MS)
-}
-
 fn skew(bench: &Bench, who: &str, line: &str) -> anyhow::Result<Figure> {
     let lasts = Duration::from_secs(if bench.quick { 3 } else { 15 });
-    let (turns, error) = turns(bench, 10, line, lasts, || bench.ends.sleep(lasts))?;
+    let (turns, clocks) = turns(bench, 10, line, lasts, || bench.ends.sleep(lasts))?;
     let apart = |nodes: &Vec<u64>| Some(nodes.iter().max()? - nodes.iter().min()?);
     #[expect(clippy::cast_precision_loss, reason = "milliseconds")]
     let mut skews: Vec<f64> =
@@ -148,10 +168,7 @@ fn skew(bench: &Bench, who: &str, line: &str) -> anyhow::Result<Figure> {
     let (middle, most) = (quantile(&mut skews, 0.5), quantile(&mut skews, 0.99));
     Ok(Figure::goal(
         &format!("first to last node's start of a job, turns of 10 ms, {who}"),
-        format!(
-            "median {middle:.2}, 99 % {most:.2} ms ({}; clocks +-{error:.2} ms)",
-            turns.missed()
-        ),
+        format!("median {middle:.2}, 99 % {most:.2} ms ({}; {})", turns.missed(), clocks.shown()),
         "median 0.3, 99 % 1.5 ms",
         middle < 0.3 && most < 1.5,
     ))

@@ -53,7 +53,7 @@ fn turns(records: &[Value]) -> BTreeMap<u64, Turns> {
 }
 
 /// The records of each node.
-fn records(bed: &Bed) -> BTreeMap<String, Vec<Value>> {
+pub(crate) fn records(bed: &Bed) -> BTreeMap<String, Vec<Value>> {
     serde_json::from_value::<Vec<(String, Vec<Value>)>>(
         bed.tutti(2, &["switches", "-n", "3000", "--json"]).expect(0).json(),
     )

@@ -28,6 +28,7 @@ mod faults;
 mod faults_by_steps;
 mod frames;
 mod fugitives;
+mod gangs;
 mod harness;
 mod heads;
 mod hostile;
