@@ -8,7 +8,7 @@
 
 use crate::certificate::Fingerprint;
 use crate::hash::sha256;
-use ring::rand::{SecureRandom, SystemRandom};
+use crate::random::{NoRandomness, draw};
 use std::fmt;
 use std::str::FromStr;
 
@@ -30,9 +30,7 @@ pub struct Secret([u8; SECRET_BYTES]);
 
 impl Secret {
     pub(crate) fn draw() -> Result<Self, NoRandomness> {
-        let mut bytes = [0; SECRET_BYTES];
-        SystemRandom::new().fill(&mut bytes).map_err(|_| NoRandomness)?;
-        Ok(Self(bytes))
+        Ok(Self(draw()?))
     }
 
     /// The bytes of it, to be sent to the cluster and nobody else.
@@ -58,11 +56,6 @@ impl fmt::Debug for Secret {
         f.write_str("Secret")
     }
 }
-
-/// The machine gives no random numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the machine gives no random numbers")]
-pub struct NoRandomness;
 
 /// A token, as a joining machine is given it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,6 +34,12 @@ pub(crate) mod time {
     }
 }
 
+/// What nobody can guess.
+#[cfg(not(test))]
+pub(crate) mod chance {
+    pub(crate) use tutti_secure::random_number as number;
+}
+
 #[cfg(not(test))]
 pub(crate) mod groups {
     pub(crate) use tutti_linux::cgroup::{Cgroup, Haste, Hierarchy, freeze_all};
@@ -82,4 +88,4 @@ pub(crate) mod ways {
 }
 
 #[cfg(test)]
-pub(crate) use crate::world::outside::{groups, hardware, processes, time, ways};
+pub(crate) use crate::world::outside::{chance, groups, hardware, processes, time, ways};

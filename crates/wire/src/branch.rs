@@ -207,28 +207,38 @@ pub struct SystemTime {
 pub struct TunnelId {
     /// The node of who opened it.
     pub opener: NodeId,
-    /// A number that this node's agent gives once.
+    /// A number that this node's agent has drawn, and nobody guesses.
     pub number: u64,
 }
 
-/// Where a part of a stream is going.
+/// Where an end of a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Place {
-    /// To the controller's machine.
+    /// On the controller's machine, with the controller.
     Controller,
-    /// To this node.
+    /// On this node.
     Node(NodeId),
 }
 
 /// Part of a stream, on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnelled {
-    /// Where it is going.
+    /// The end that it comes from. Each agent that it comes to sees whether that is where it came from.
+    pub from: Place,
+    /// The end that it goes to.
     pub to: Place,
     /// Of which stream.
     pub tunnel: TunnelId,
     /// What it is.
     pub part: Part,
+}
+
+impl Tunnelled {
+    /// What the end that it comes from is told where it can't go on.
+    #[must_use]
+    pub const fn refused(&self, reason: String) -> Self {
+        Self { from: self.to, to: self.from, tunnel: self.tunnel, part: Part::End(reason) }
+    }
 }
 
 /// A part of a stream.

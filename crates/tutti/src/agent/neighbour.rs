@@ -183,7 +183,8 @@ mod tests {
 
     fn part(number: u64) -> Tunnelled {
         let part = Part::Bytes(vec![0; TUNNEL_CHUNK_BYTES].into());
-        Tunnelled { to: Place::Controller, tunnel: TunnelId { opener: NodeId(1), number }, part }
+        let (from, to) = (Place::Node(NodeId(1)), Place::Controller);
+        Tunnelled { from, to, tunnel: TunnelId { opener: NodeId(1), number }, part }
     }
 
     #[test]

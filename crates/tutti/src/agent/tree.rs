@@ -182,7 +182,6 @@ pub(super) struct Tree {
     /// When connections are taken again, if there was no descriptor for one.
     accept_again_ns: Option<u64>,
     next_token: u64,
-    next_tunnel: u64,
     clock: ClusterClock,
     estimator: Estimator,
     /// On the controller's machine: which cluster time it has.
@@ -235,7 +234,6 @@ impl Tree {
             is_crowded: false,
             accept_again_ns: None,
             next_token: FIRST_TOKEN,
-            next_tunnel: monotonic_ns(),
             clock,
             source: ClockSource::default(),
             system: None,

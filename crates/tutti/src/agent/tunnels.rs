@@ -5,6 +5,10 @@
 //! the daemon, on which it first says for whom. Neither the client nor the daemon speaks otherwise
 //! than if they were on one machine.
 //!
+//! Nobody else has a say in it. Each part of a stream names both ends; the agents on its way, who know no streams but
+//! routes, see that it comes from the side where the first is (`tree/streams.rs`), and each end that the first is the
+//! other one. A stream's number is nothing that could be guessed, besides.
+//!
 //! Of each stream at most [`TUNNEL_WINDOW_BYTES`] are on their way in each direction: an end sends no
 //! more until the other has passed on what came. So a reader that stalls holds up its own stream, and
 //! the agents between hold no more of it than that.
@@ -29,10 +33,11 @@ const ENDS_MAX: usize = 4096;
 /// The other end is told of what was passed on when it is so much.
 const TAKEN_BYTES: usize = TUNNEL_WINDOW_BYTES / 4;
 
-/// Which stream, where its other end is, and whose it is.
+/// Which stream, which of its ends is here and which is the other, and whose it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
     pub(super) tunnel: TunnelId,
+    pub(super) from: Place,
     pub(super) to: Place,
     pub(super) uid: u32,
 }
@@ -44,6 +49,8 @@ struct End {
     token: u64,
     /// Of the user whose stream it is.
     uid: u32,
+    /// Which end this is.
+    from: Place,
     /// Where the other end is.
     to: Place,
     /// What was read from the socket before it became an end, and has not been sent.
@@ -92,7 +99,7 @@ impl Tunnels {
     /// If there are too many, or the socket can't be watched.
     pub(super) fn add(
         &mut self,
-        Opening { tunnel, to, uid }: Opening,
+        Opening { tunnel, from, to, uid }: Opening,
         (socket, token): (impl Into<Stream>, u64),
         unsaid: Vec<u8>,
         poller: &Poller,
@@ -110,6 +117,7 @@ impl Tunnels {
             socket,
             token,
             uid,
+            from,
             to,
             said: Vec::new(),
             written: 0,
@@ -188,13 +196,17 @@ impl Tunnels {
             Err(_) => Part::End(String::new()),
         };
         end.read_all = matches!(part, Part::End(_));
-        out.push(Tunnelled { to: end.to, tunnel, part });
+        out.push(end.part(tunnel, part));
     }
 
     /// A part of a stream that ends here has come.
-    pub(super) fn on_part(&mut self, tunnel: TunnelId, part: Part) {
+    pub(super) fn on_part(&mut self, Tunnelled { from, to, tunnel, part }: Tunnelled) {
         // Of a stream that has ended meanwhile something may still come.
         let Some(end) = self.ends.get_mut(&tunnel) else { return };
+        // Only the two ends have a say in it.
+        if (end.to, end.from) != (from, to) {
+            return;
+        }
         match part {
             // Behind what was thrown away it would be taken for what comes next.
             Part::Bytes(_) if end.got_all => {}
@@ -253,13 +265,13 @@ impl Tunnels {
             }
             if end.is_cut && !end.read_all {
                 end.read_all = true;
-                out.push(Tunnelled { to: end.to, tunnel, part: Part::End(String::new()) });
+                out.push(end.part(tunnel, Part::End(String::new())));
             }
             let all = end.got_all && end.pending.is_empty();
             if end.taken >= TAKEN_BYTES && !end.got_all {
                 let taken = u32::try_from(end.taken).unwrap_or(u32::MAX);
                 end.taken = 0;
-                out.push(Tunnelled { to: end.to, tunnel, part: Part::Taken(taken) });
+                out.push(end.part(tunnel, Part::Taken(taken)));
             }
             if all {
                 // A socket that is gone needs no word.
@@ -292,6 +304,11 @@ pub(super) fn refusal(reason: String, code: Code) -> Vec<u8> {
 }
 
 impl End {
+    /// A part of the stream for its other end.
+    const fn part(&self, tunnel: TunnelId, part: Part) -> Tunnelled {
+        Tunnelled { from: self.from, to: self.to, tunnel, part }
+    }
+
     /// Where nothing is wanted of the socket it is not watched at all: that its other end is gone would be told
     /// again and again.
     fn watch_for(&mut self, interest: Interest, poller: &Poller) {
@@ -310,9 +327,10 @@ impl End {
     fn send_said(&mut self, tunnel: TunnelId, out: &mut Vec<Tunnelled>) {
         let most = self.said.len().min(self.credit);
         self.credit -= most;
+        let (from, to) = (self.from, self.to);
         for chunk in self.said.drain(..most).as_slice().chunks(TUNNEL_CHUNK_BYTES) {
             let part = Part::Bytes(chunk.to_vec().into());
-            out.push(Tunnelled { to: self.to, tunnel, part });
+            out.push(Tunnelled { from, to, tunnel, part });
         }
     }
 
@@ -350,6 +368,13 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use tutti_core::NodeId;
 
+    const HERE: Place = Place::Node(NodeId(0));
+    const THERE: Place = Place::Node(NodeId(1));
+
+    fn from_there(tunnel: TunnelId, part: Part) -> Tunnelled {
+        Tunnelled { from: THERE, to: HERE, tunnel, part }
+    }
+
     fn settled(tunnels: &mut Tunnels, poller: &Poller) -> Vec<usize> {
         let mut parts = Vec::new();
         tunnels.settle(poller, |_| false, &mut parts);
@@ -369,7 +394,7 @@ mod tests {
         let mut opens = |uid: u32| {
             number += 1;
             let tunnel = TunnelId { opener: NodeId(0), number };
-            let opening = Opening { tunnel, to: Place::Controller, uid };
+            let opening = Opening { tunnel, from: HERE, to: Place::Controller, uid };
             let (_, socket) = UnixStream::pair().unwrap();
             tunnels.add(opening, (socket, number), Vec::new(), &poller).is_ok()
         };
@@ -384,9 +409,9 @@ mod tests {
     fn who_has_hung_up_wakes_nobody_while_the_other_end_has_not_ended() {
         let mut poller = Poller::new().unwrap();
         let (client, socket) = UnixStream::pair().unwrap();
-        let (mut tunnels, node) = (Tunnels::default(), NodeId(1));
+        let mut tunnels = Tunnels::default();
         let tunnel = TunnelId { opener: NodeId(0), number: 1 };
-        let opening = Opening { tunnel, to: Place::Node(node), uid: 1 };
+        let opening = Opening { tunnel, from: HERE, to: THERE, uid: 1 };
         tunnels.add(opening, (socket, 7), Vec::new(), &poller).unwrap();
         drop(client);
         let mut ready = Vec::new();
@@ -396,7 +421,7 @@ mod tests {
         settled(&mut tunnels, &poller);
         poller.look(&mut ready).unwrap();
         assert!(ready.is_empty(), "{ready:?}");
-        tunnels.on_part(tunnel, Part::End(String::new()));
+        tunnels.on_part(from_there(tunnel, Part::End(String::new())));
         settled(&mut tunnels, &poller);
         assert!(!tunnels.is_end(7));
     }
@@ -405,15 +430,14 @@ mod tests {
     fn what_a_client_says_at_once_is_sent_in_proper_parts_and_no_more_than_the_window() {
         let poller = Poller::new().unwrap();
         let (mut client, socket) = UnixStream::pair().unwrap();
-        let (mut tunnels, node) = (Tunnels::default(), NodeId(1));
+        let mut tunnels = Tunnels::default();
         let tunnel = TunnelId { opener: NodeId(0), number: 1 };
-        let to = Place::Node(node);
-        let opening = Opening { tunnel, to, uid: 1 };
+        let opening = Opening { tunnel, from: HERE, to: THERE, uid: 1 };
         tunnels.add(opening, (socket, 7), Vec::new(), &poller).unwrap();
         tunnels.say_first(tunnel, vec![b'a'; TUNNEL_WINDOW_BYTES + 5]);
         client.write_all(b"later").unwrap();
         assert_eq!(settled(&mut tunnels, &poller).iter().sum::<usize>(), TUNNEL_WINDOW_BYTES);
-        tunnels.on_part(tunnel, Part::Taken(100));
+        tunnels.on_part(from_there(tunnel, Part::Taken(100)));
         // What came later waits for what came first.
         let mut parts = Vec::new();
         tunnels.on_ready(7, &mut parts);
@@ -433,7 +457,7 @@ mod tests {
     fn one_stream(poller: &Poller, unsaid: Vec<u8>) -> (Tunnels, TunnelId, UnixStream) {
         let (peer, socket) = UnixStream::pair().unwrap();
         let (mut tunnels, tunnel) = (Tunnels::default(), TunnelId { opener: NodeId(0), number: 1 });
-        let opening = Opening { tunnel, to: Place::Node(NodeId(1)), uid: 1 };
+        let opening = Opening { tunnel, from: HERE, to: THERE, uid: 1 };
         tunnels.add(opening, (socket, 7), unsaid, poller).unwrap();
         (tunnels, tunnel, peer)
     }
@@ -451,7 +475,7 @@ mod tests {
         let first = vec![b'f'; 3 * TAKEN_BYTES];
         let (mut tunnels, tunnel, mut peer) = one_stream(&poller, first.clone());
         // A window is never too much, whatever else waits for the socket.
-        tunnels.on_part(tunnel, bytes(TUNNEL_WINDOW_BYTES));
+        tunnels.on_part(from_there(tunnel, bytes(TUNNEL_WINDOW_BYTES)));
         let (mut sent, mut told, mut got) = (TUNNEL_WINDOW_BYTES, 0, Vec::new());
         let mut room = vec![0; TAKEN_BYTES / 3];
         while sent < 4 * TUNNEL_WINDOW_BYTES {
@@ -462,7 +486,7 @@ mod tests {
             let end = &tunnels.ends[&tunnel];
             let waiting = end.pending.len() - end.written - end.unsaid;
             assert_eq!(told + end.taken, sent - waiting);
-            tunnels.on_part(tunnel, bytes(told + TUNNEL_WINDOW_BYTES - sent));
+            tunnels.on_part(from_there(tunnel, bytes(told + TUNNEL_WINDOW_BYTES - sent)));
             sent = told + TUNNEL_WINDOW_BYTES;
             assert!(!tunnels.ends[&tunnel].is_cut);
             let count = peer.read(&mut room).unwrap();
@@ -476,10 +500,10 @@ mod tests {
     fn who_sends_more_than_he_may_is_told_that_the_stream_is_over() {
         let poller = Poller::new().unwrap();
         let (mut tunnels, tunnel, mut peer) = one_stream(&poller, Vec::new());
-        tunnels.on_part(tunnel, bytes(TUNNEL_WINDOW_BYTES));
-        tunnels.on_part(tunnel, bytes(1));
+        tunnels.on_part(from_there(tunnel, bytes(TUNNEL_WINDOW_BYTES)));
+        tunnels.on_part(from_there(tunnel, bytes(1)));
         // Nor does anything follow with a gap before it.
-        tunnels.on_part(tunnel, bytes(1));
+        tunnels.on_part(from_there(tunnel, bytes(1)));
         // That nothing may be sent to it holds the word up no more than anything else.
         tunnels.ends.get_mut(&tunnel).unwrap().credit = 0;
         let parts = parts_of_round(&mut tunnels, &poller);
@@ -491,11 +515,34 @@ mod tests {
     }
 
     #[test]
+    fn nobody_but_the_other_end_has_a_say_in_a_stream() {
+        let poller = Poller::new().unwrap();
+        let (mut tunnels, tunnel, mut peer) = one_stream(&poller, Vec::new());
+        tunnels.ends.get_mut(&tunnel).unwrap().credit = 0;
+        for from in [Place::Controller, Place::Node(NodeId(2)), HERE] {
+            for part in [bytes(1), Part::Taken(9), Part::End("cut".into())] {
+                tunnels.on_part(Tunnelled { from, to: HERE, tunnel, part });
+            }
+            // Nor does what is meant for another daemon of this machine reach this one.
+            let to = Place::Controller;
+            tunnels.on_part(Tunnelled { from: THERE, to, tunnel, part: bytes(1) });
+        }
+        assert!(parts_of_round(&mut tunnels, &poller).is_empty());
+        assert_eq!(tunnels.ends[&tunnel].credit, 0);
+        tunnels.on_part(from_there(tunnel, Part::Bytes(b"theirs".to_vec().into())));
+        tunnels.on_part(from_there(tunnel, Part::End(String::new())));
+        assert!(parts_of_round(&mut tunnels, &poller).is_empty());
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"theirs");
+    }
+
+    #[test]
     fn the_last_words_of_who_has_hung_up_arrive() {
         let poller = Poller::new().unwrap();
         let (mut tunnels, tunnel, mut peer) = one_stream(&poller, Vec::new());
         // What waits in the socket is never read by it, and there is more.
-        tunnels.on_part(tunnel, bytes(TUNNEL_WINDOW_BYTES));
+        tunnels.on_part(from_there(tunnel, bytes(TUNNEL_WINDOW_BYTES)));
         assert!(parts_of_round(&mut tunnels, &poller).is_empty());
         peer.write_all(b"finished").unwrap();
         drop(peer);

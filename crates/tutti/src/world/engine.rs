@@ -160,7 +160,8 @@ impl World {
             let drift = i64::try_from(random.below(80_000)).unwrap_or(0) - 40_000;
             let own_ns = 1_000_000_000 * random.within(10, 1_000_000);
             let clock = Clock::new(0, own_ns, drift);
-            machines.all.push(Machine::new(index, script.processors, clock));
+            let drawn = Random::new(script.seed ^ (index as u64 + 1) << 32);
+            machines.all.push(Machine::new(index, script.processors, clock, drawn));
         }
         let count = machines.all.len();
         machine::all(|all| *all = machines);

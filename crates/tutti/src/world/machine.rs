@@ -3,6 +3,7 @@
 
 use super::clock::Clock;
 use super::process::{End, Process};
+use super::random::Random;
 use super::stream::{Stream, pair};
 use crate::controller::Former;
 use std::cell::{Cell, RefCell};
@@ -46,6 +47,8 @@ pub(super) struct Ran {
 /// See the head of the file.
 pub(super) struct Machine {
     pub(super) clock: Clock,
+    /// Of the numbers that its daemons draw.
+    pub(super) random: Random,
     /// Where others reach its agent.
     pub(super) address: String,
     /// Whether it has no power.
@@ -215,9 +218,10 @@ impl Machines {
 }
 
 impl Machine {
-    pub(super) fn new(index: usize, processors: u32, clock: Clock) -> Self {
+    pub(super) fn new(index: usize, processors: u32, clock: Clock, random: Random) -> Self {
         Self {
             clock,
+            random,
             is_off: true,
             boots: 0,
             former: None,

@@ -49,6 +49,17 @@ pub(crate) mod time {
     }
 }
 
+/// What nobody can guess, but who has the seed.
+pub(crate) mod chance {
+    use crate::world::machine::with_here;
+    use tutti_secure::NoRandomness;
+
+    pub(crate) fn number() -> Result<u64, NoRandomness> {
+        with_here(|machine, _| Ok(machine.random.next()))
+            .unwrap_or_else(tutti_secure::random_number)
+    }
+}
+
 pub(crate) mod groups {
     pub(crate) use crate::world::groups::{
         Cgroup, Haste, Hierarchy, freeze_all, resume_group_except, suspend_group,

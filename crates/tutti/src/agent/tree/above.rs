@@ -156,7 +156,7 @@ impl Tree {
                     self.on_order(order);
                 }
             }
-            ToBranch::Tunnel(part) => self.tunnelled.push(part),
+            ToBranch::Tunnel(part) => self.on_tunnelled(Way::Up, part),
             ToBranch::Clock(reply) => self.on_clock(&reply),
             ToBranch::Gone(nodes) => self.end_streams_of(&nodes, None),
             ToBranch::Renewed { name, certificate } => {

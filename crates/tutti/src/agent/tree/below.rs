@@ -12,9 +12,7 @@ use crate::link::LinkError;
 use crate::outside::time::monotonic_ns;
 use tutti_core::NodeId;
 use tutti_secure::{Member, Role};
-use tutti_wire::branch::{
-    ClockReply, Contact, FromBranch, Part, Place, Report, ToBranch, Tunnelled,
-};
+use tutti_wire::branch::{ClockReply, Contact, FromBranch, Place, Report, ToBranch};
 use tutti_wire::tree::FromAgent;
 
 /// Who has come has so long to say where it listens and to be taken, and who was told to go to be gone.
@@ -161,13 +159,7 @@ impl Tree {
                 times.retain(|(node, _)| self.routes.is_below(*node, child));
                 self.upward.times(times);
             }
-            (Stage::Taken, FromBranch::Tunnel(part)) => match self.objection(child, &part) {
-                None => self.tunnelled.push(part),
-                Some(reason) => {
-                    let (to, tunnel) = (Place::Node(part.tunnel.opener), part.tunnel);
-                    self.tunnelled.push(Tunnelled { to, tunnel, part: Part::End(reason) });
-                }
-            },
+            (Stage::Taken, FromBranch::Tunnel(part)) => self.on_tunnelled(Way::Down(child), part),
             (Stage::Taken, FromBranch::Renew { name, request }) => {
                 self.on_renew(child, name, request.into_vec());
             }
@@ -320,22 +312,6 @@ impl Tree {
     }
 
     // ------------------------------------------------------------------ losing them
-
-    /// Why a part of a stream from this child's branch is not passed on, if it is not.
-    fn objection(&self, child: Child, part: &Tunnelled) -> Option<String> {
-        let Part::Open(vouch) = &part.part else {
-            return (!part.part.is_proper()).then(|| "it says too much at once".into());
-        };
-        if vouch.node != part.tunnel.opener || !self.routes.is_below(vouch.node, child) {
-            return Some("its agent speaks for another node".into());
-        }
-        (self.options.is_root() && vouch.uid == 0 && !self.trusts(child)).then(|| {
-            "root of this machine is not root in the cluster: ask as another user, join by what \
-             `tutti invite --admin` prints at the head, or have that started with `tutti up --listen \
-             ADDRESS --trust-root`"
-                .into()
-        })
-    }
 
     /// Whether root of a child's branch is root in the cluster. The head says so.
     fn trusts(&self, child: Child) -> bool {

@@ -5,9 +5,9 @@ use super::{DOOR, GATE, Guest, PORT, Refused, Tree, Way};
 use crate::agent::tunnels::{Opening, refusal};
 use crate::instance::may_run_instance;
 use crate::link::{Interest, Link, Poller};
-use crate::outside::hardware;
 use crate::outside::time::monotonic_ns;
 use crate::outside::ways::{self, Stream};
+use crate::outside::{chance, hardware};
 use nix::unistd::geteuid;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -31,6 +31,9 @@ const REFUSED_READ_BYTES: usize = 16 << 10;
 
 /// How long nobody is let in when there is no descriptor for another connection.
 const ACCEPT_PAUSE_NS: u64 = 500_000_000;
+
+/// What an end of a stream is told whose other end nobody knows the way to.
+const NOWHERE: &str = "the node is out of reach";
 
 impl Tree {
     pub(super) fn on_gate(&mut self, poller: &Poller) {
@@ -139,14 +142,17 @@ impl Tree {
                 return say_provoked!([NotUnderstood] "tutti agent: who is at the gate? {error:#}");
             }
         };
-        self.next_tunnel += 1;
-        let tunnel = TunnelId { opener: node, number: self.next_tunnel };
-        let token = self.token();
-        let opening = Opening { tunnel, to, uid: vouch.uid };
+        let number = match chance::number() {
+            Ok(number) => number,
+            Err(error) => return say!([System] "tutti agent: cannot pass a client on: {error}"),
+        };
+        let tunnel = TunnelId { opener: node, number };
+        let (token, from) = (self.token(), Place::Node(node));
+        let opening = Opening { tunnel, from, to, uid: vouch.uid };
         if let Err(error) = self.tunnels.add(opening, (stream, token), Vec::new(), poller) {
             return say!([System] "tutti agent: cannot pass a client on: {error}");
         }
-        self.tunnelled.push(Tunnelled { to, tunnel, part: Part::Open(vouch) });
+        self.tunnelled.push(Tunnelled { from, to, tunnel, part: Part::Open(vouch) });
         self.tunnels.say_first(tunnel, said);
     }
 
@@ -193,9 +199,9 @@ impl Tree {
     }
 
     /// Somebody far away wants to speak with a daemon of this machine.
-    fn arrive(&mut self, to: Place, tunnel: TunnelId, mut vouch: Vouch, poller: &Poller) {
+    fn arrive(&mut self, opening: Opening, mut vouch: Vouch, poller: &Poller) {
         vouch.is_trusted = self.options.is_root() && self.trusts_node(vouch.node);
-        let daemon = match to {
+        let daemon = match opening.from {
             Place::Controller => &self.options.controller,
             Place::Node(_) => {
                 // A keeper asks for nothing but the user, and takes nothing long from a newcomer.
@@ -204,8 +210,6 @@ impl Tree {
                 &self.options.keeper
             }
         };
-        let back = Place::Node(tunnel.opener);
-        let opening = Opening { tunnel, to: back, uid: vouch.uid };
         let mut introduction = tutti_wire::Hello { role: Role::Proxy }.to_frame().to_vec();
         let added = tutti_wire::frame::encode(&vouch, &mut introduction)
             .map_err(std::io::Error::other)
@@ -216,7 +220,54 @@ impl Tree {
             });
         if let Err(error) = added {
             let reason = format!("node {} cannot take it: {error}", self.options.name);
-            self.tunnelled.push(Tunnelled { to: back, tunnel, part: Part::End(reason) });
+            let Opening { tunnel, from, to, .. } = opening;
+            self.tunnelled.push(Tunnelled { from, to, tunnel, part: Part::End(reason) });
+        }
+    }
+
+    /// A neighbour has passed on a part of a stream, which is taken only if it may have come that way. If not, the
+    /// stream is over for who sent it, without a gap; nobody else hears of it.
+    pub(super) fn on_tunnelled(&mut self, came: Way, part: Tunnelled) {
+        let Some(reason) = self.objection(came, &part) else { return self.tunnelled.push(part) };
+        // What is said to that would be said to itself without an end.
+        if !matches!(part.part, Part::End(_)) {
+            self.send_part(came, part.refused(reason));
+        }
+    }
+
+    /// Why a part of a stream from this neighbour is not passed on, if it is not. A child speaks for its branch, the
+    /// parent for all that is not below.
+    fn objection(&self, came: Way, part: &Tunnelled) -> Option<String> {
+        if self.routes.way(part.from) != came {
+            return Some("its agent speaks for another node".into());
+        }
+        if came == Way::Up && self.routes.way(part.to) == Way::Up {
+            return Some(NOWHERE.into());
+        }
+        let Part::Open(vouch) = &part.part else {
+            return (!part.part.is_proper()).then(|| "it says too much at once".into());
+        };
+        let opener = part.tunnel.opener;
+        if part.from != Place::Node(opener) || vouch.node != opener {
+            return Some("its agent speaks for another node".into());
+        }
+        let is_believed = !self.options.is_root() || vouch.uid != 0 || self.trusts_node(opener);
+        (!is_believed).then(|| {
+            "root of this machine is not root in the cluster: ask as another user, join by what \
+             `tutti invite --admin` prints at the head, or have that started with `tutti up --listen \
+             ADDRESS --trust-root`"
+                .into()
+        })
+    }
+
+    fn send_part(&mut self, way: Way, part: Tunnelled) {
+        let neighbour = match way {
+            Way::Here => None,
+            Way::Up => self.up.as_mut().map(|up| &mut up.neighbour),
+            Way::Down(child) => self.children.get_mut(&child).map(|below| &mut below.neighbour),
+        };
+        if let Some(neighbour) = neighbour {
+            neighbour.send_bulk(part);
         }
     }
 
@@ -224,34 +275,32 @@ impl Tree {
     pub(super) fn pass_on(&mut self, poller: &Poller) {
         let mut parts = std::mem::take(&mut self.tunnelled);
         while !parts.is_empty() {
-            for Tunnelled { to, tunnel, part } in parts.drain(..) {
-                match (self.routes.way(to), part) {
-                    (Way::Here, Part::Open(vouch)) => self.arrive(to, tunnel, vouch, poller),
-                    (Way::Here, part) => self.tunnels.on_part(tunnel, part),
-                    (Way::Down(child), part) => {
-                        if let Some(below) = self.children.get_mut(&child) {
-                            below.neighbour.send_bulk(Tunnelled { to, tunnel, part });
-                        }
-                    }
-                    (Way::Up, Part::End(_)) if self.is_nowhere(to) => {}
-                    (Way::Up, _) if self.is_nowhere(to) => self.say_nowhere(to, tunnel),
-                    (Way::Up, part) => {
-                        if let Some(up) = &mut self.up {
-                            up.neighbour.send_bulk(Tunnelled { to, tunnel, part });
-                        }
-                    }
+            for part in parts.drain(..) {
+                match self.routes.way(part.to) {
+                    Way::Here => self.on_part_for_here(part, poller),
+                    Way::Up if self.is_nowhere(part.to) => self.say_nowhere(&part),
+                    way => self.send_part(way, part),
                 }
             }
             std::mem::swap(&mut parts, &mut self.tunnelled);
         }
     }
 
+    fn on_part_for_here(&mut self, part: Tunnelled, poller: &Poller) {
+        let Tunnelled { from, to, tunnel, part } = part;
+        match part {
+            Part::Open(vouch) => {
+                let opening = Opening { tunnel, from: to, to: from, uid: vouch.uid };
+                self.arrive(opening, vouch, poller);
+            }
+            part => self.tunnels.on_part(Tunnelled { from, to, tunnel, part }),
+        }
+    }
+
     /// A part of a stream has come to the root, and its end is out of reach: the other end should know.
-    fn say_nowhere(&mut self, to: Place, tunnel: TunnelId) {
-        let opener = Place::Node(tunnel.opener);
-        if to != opener {
-            let part = Part::End("the node is out of reach".into());
-            self.tunnelled.push(Tunnelled { to: opener, tunnel, part });
+    fn say_nowhere(&mut self, part: &Tunnelled) {
+        if !matches!(part.part, Part::End(_)) {
+            self.tunnelled.push(part.refused(NOWHERE.into()));
         }
     }
 }
@@ -269,3 +318,6 @@ fn vouch(stream: &Stream, node: NodeId) -> anyhow::Result<Vouch> {
         is_trusted: false,
     })
 }
+
+#[cfg(test)]
+mod tests;

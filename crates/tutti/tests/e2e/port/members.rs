@@ -1,15 +1,19 @@
 //! Members that misbehave, are copied, or whose clocks are wrong.
 
 use super::{
-    Calm, Speaker, frame, head_says, invite, is_closed, log, memory_kib, two_and_a_stranger,
+    Calm, LET_GO, Speaker, frame, head_says, invite, is_closed, log, memory_kib, two_and_a_stranger,
 };
 use crate::cluster::{Bed, switches};
 use crate::clusters::shifted_clock;
 use crate::harness::{Running, eventually};
 use nix::sys::signal::Signal;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use tutti_core::{NodeSpec, ProcessorSet};
-use tutti_wire::branch::{FromBranch, Joining, Order, Origin, Report, ToBranch};
+use tutti_wire::branch::{
+    FromBranch, Joining, Origin, Part, Place, Report, Through, ToBranch, Tunnelled,
+};
 use tutti_wire::frame::decode;
 use tutti_wire::limits::FRAME_BYTES_MAX;
 use tutti_wire::tree::{FromAgent, Join, ToAgent};
@@ -21,6 +25,117 @@ fn here(name: &str) -> FromBranch {
 
 fn to_branch(speaker: &mut Speaker) -> Option<ToBranch> {
     speaker.hear(|payload| decode::<ToBranch>(payload).unwrap())
+}
+
+/// What a node of this name asks to join with.
+fn joining(name: &str) -> FromBranch {
+    let spec =
+        NodeSpec { name: name.into(), processors: ProcessorSet::first(64), memory_bytes: 1 << 40 };
+    let (held, attach, address) = (Vec::new(), Vec::new().into(), String::new());
+    let join = Join { spec, held, attach, address, tasks_max: 9, keeper: 9 };
+    let from = Origin::Joiner(Joining { attempt: 1, life: 9, depth: 1, ..Joining::default() });
+    FromBranch::Reports(vec![Report { from, report: FromAgent::Join(join) }])
+}
+
+/// The first order that comes.
+#[track_caller]
+fn order(member: &mut Speaker) -> ToAgent {
+    loop {
+        match to_branch(member) {
+            Some(ToBranch::Orders(mut orders)) => break orders.remove(0).order,
+            Some(_) => {}
+            None => panic!("it was let go without a word"),
+        }
+    }
+}
+
+/// Why somebody may not join who has asked to.
+#[track_caller]
+fn refusal(member: &mut Speaker) -> String {
+    loop {
+        if let ToAgent::Refused { reason } = order(member) {
+            break reason;
+        }
+    }
+}
+
+/// A member that is part of the tree as this node, and does nothing of what it is told.
+fn joined(bed: &Bed, number: usize) -> (Speaker, Place) {
+    let mut member = Speaker::member(bed, number);
+    let name = bed.node(number).name();
+    member.greet(Speaks::Agent);
+    member.say(&here(name));
+    assert!(matches!(to_branch(&mut member), Some(ToBranch::Taken { .. })));
+    member.say(&joining(name));
+    let ToAgent::Welcome { node, .. } = order(&mut member) else { panic!("it may not join") };
+    (member, Place::Node(node))
+}
+
+/// The next part of a stream that a member is sent.
+#[track_caller]
+fn part(member: &mut Speaker) -> Tunnelled {
+    loop {
+        match to_branch(member) {
+            Some(ToBranch::Tunnel(part)) => break part,
+            Some(_) => {}
+            None => panic!("it was let go"),
+        }
+    }
+}
+
+/// A client on a node, who wants to speak with the keeper of another, and says something.
+fn client(bed: &Bed, on: usize, far: Place, says: &[u8]) -> UnixStream {
+    let Place::Node(node) = far else { panic!("no node") };
+    let mut client = UnixStream::connect(bed.node(on).directory().join("gate.sock")).unwrap();
+    client.set_read_timeout(Some(LET_GO)).unwrap();
+    let gate = Hello { role: Speaks::Gate }.to_frame();
+    client.write_all(&[&gate[..], &frame(&Through { node }), says].concat()).unwrap();
+    client
+}
+
+fn bytes(data: &[u8]) -> Part {
+    Part::Bytes(data.to_vec().into())
+}
+
+#[test]
+fn a_member_has_no_say_in_the_streams_of_others() {
+    let bed = Bed::up(4, &[0]);
+    bed.tutti(3, &["down"]).expect(0);
+    bed.tutti(4, &["down"]).expect(0);
+    let ((mut far, far_end), (mut forger, own)) = (joined(&bed, 3), joined(&bed, 4));
+    let mut client = client(&bed, 2, far_end, b"question");
+    let opened = part(&mut far);
+    let Part::Open(vouch) = &opened.part else { panic!("{opened:?}") };
+    assert_eq!(part(&mut far).part, bytes(b"question"));
+    let (near_end, tunnel) = (opened.from, opened.tunnel);
+    // Somebody has told the forger which stream it is.
+    let mut forge = |from, to, part| {
+        forger.say(&FromBranch::Tunnel(Tunnelled { from, to, tunnel, part }));
+    };
+    for part in [bytes(b"forged"), Part::Taken(9), Part::End("cut".into())] {
+        for from in [far_end, own, Place::Controller] {
+            forge(from, near_end, part.clone());
+        }
+        forge(near_end, far_end, part.clone());
+        forge(own, far_end, part);
+    }
+    forge(near_end, Place::Controller, Part::Open(vouch.clone()));
+    forge(own, Place::Controller, Part::Open(vouch.clone()));
+    // So many were not its to say.
+    for _ in 0..8 {
+        let Part::End(reason) = part(&mut forger).part else { panic!("it is answered") };
+        assert_eq!(reason, "its agent speaks for another node");
+    }
+    client.write_all(b"more").unwrap();
+    let more = std::iter::repeat_with(|| part(&mut far)).find(|it| it.from != own).unwrap();
+    assert_eq!((more.from, more.part), (near_end, bytes(b"more")));
+    let answer = |part| FromBranch::Tunnel(Tunnelled { from: far_end, to: near_end, tunnel, part });
+    far.say(&answer(bytes(b"answer")));
+    far.say(&answer(Part::End(String::new())));
+    let mut answered = Vec::new();
+    client.read_to_end(&mut answered).unwrap();
+    assert_eq!(answered, b"answer");
+    bed.tutti(2, &["run", "-N", "2", "--nodes", "n[1-2]", "true"]).expect(0);
 }
 
 #[test]
@@ -90,22 +205,8 @@ fn a_copy_of_a_node_does_not_get_its_place() {
     copy.greet(Speaks::Agent);
     copy.say(&here("n2"));
     assert!(matches!(to_branch(&mut copy), Some(ToBranch::Taken { .. })));
-    let spec =
-        NodeSpec { name: "n2".into(), processors: ProcessorSet::first(64), memory_bytes: 1 << 40 };
-    let (held, attach, address) = (Vec::new(), Vec::new().into(), String::new());
-    let join = Join { spec, held, attach, address, tasks_max: 9, keeper: 9 };
-    let from = Origin::Joiner(Joining { attempt: 1, life: 9, depth: 1, ..Joining::default() });
-    copy.say(&FromBranch::Reports(vec![Report { from, report: FromAgent::Join(join) }]));
-    let refusal = loop {
-        match to_branch(&mut copy) {
-            Some(ToBranch::Orders(orders)) => break orders,
-            Some(_) => {}
-            None => panic!("it was let go without a word"),
-        }
-    };
-    let [Order { order: ToAgent::Refused { reason }, .. }] = &refusal[..] else {
-        panic!("{refusal:?}")
-    };
+    copy.say(&joining("n2"));
+    let reason = refusal(&mut copy);
     assert!(reason.contains("a node named n2 has joined already"), "{reason}");
     drop(copy);
     // A real one: the state of n2, taken along to another machine.
