@@ -14,8 +14,11 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
-/// SHA-256 of a certificate (DER), as `openssl x509 -fingerprint -sha256` has it, too.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// SHA-256 of a certificate (DER), as `openssl x509 -fingerprint -sha256` has it, too; or of a public key.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(into = "String", try_from = "String")]
 pub struct Fingerprint([u8; Self::BYTES]);
 
 impl Fingerprint {
@@ -26,12 +29,46 @@ impl Fingerprint {
         Self(sha256(&[certificate]))
     }
 
+    /// That of the key which a certificate (DER) was made for.
+    ///
+    /// # Errors
+    /// If it is none of ours.
+    pub fn of_key_in(certificate: &[u8]) -> Result<Self, CertificateError> {
+        Ok(Certificate::read(certificate)?.key)
+    }
+
+    /// That of these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
     /// Its bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
         &self.0
     }
 }
+
+impl From<Fingerprint> for String {
+    fn from(fingerprint: Fingerprint) -> Self {
+        fingerprint.to_string()
+    }
+}
+
+impl TryFrom<String> for Fingerprint {
+    type Error = NoFingerprint;
+
+    fn try_from(text: String) -> Result<Self, NoFingerprint> {
+        let bytes = data_encoding::HEXLOWER.decode(text.as_bytes()).map_err(|_| NoFingerprint)?;
+        bytes.try_into().map(Self).map_err(|_| NoFingerprint)
+    }
+}
+
+/// A text is no fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no fingerprint: it has 64 digits, from 0 to f")]
+pub struct NoFingerprint;
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,6 +104,8 @@ pub enum CertificateError {
 pub(crate) struct Certificate {
     der: CertificateDer<'static>,
     uri: String,
+    /// The fingerprint of the key that it was made for.
+    pub(crate) key: Fingerprint,
     pub(crate) not_before: UnixTime,
     pub(crate) not_after: UnixTime,
 }
@@ -77,6 +116,7 @@ impl Certificate {
         Ok(Self {
             der: CertificateDer::from(der.to_vec()),
             uri: only_uri(&parsed)?.to_owned(),
+            key: Fingerprint::of(&parsed.public_key().subject_public_key.data),
             not_before: seconds(parsed.validity().not_before),
             not_after: seconds(parsed.validity().not_after),
         })

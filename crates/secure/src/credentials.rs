@@ -74,6 +74,12 @@ impl Credentials {
         &self.member
     }
 
+    /// The fingerprint of the member's own key.
+    #[must_use]
+    pub const fn key_fingerprint(&self) -> Fingerprint {
+        self.certificate.key
+    }
+
     /// The fingerprint of the authority.
     #[must_use]
     pub fn authority_fingerprint(&self) -> Fingerprint {

@@ -42,7 +42,7 @@ mod tokens;
 mod verify;
 
 pub use authority::{Authority, AuthorityError};
-pub use certificate::{CertificateError, Fingerprint};
+pub use certificate::{CertificateError, Fingerprint, NoFingerprint};
 pub use clock::Clock;
 pub use credentials::{Credentials, CredentialsError};
 pub use endpoint::{Endpoint, Newcomer};

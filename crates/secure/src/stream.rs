@@ -14,7 +14,7 @@
 //!
 //! At most one piece of input and one of output are held, whatever the peer does or leaves undone.
 
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, Fingerprint};
 use crate::input::Input;
 use crate::limits::UNSENT_BYTES_MAX;
 use crate::name::Member;
@@ -32,6 +32,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub struct Peer {
     /// Who it is. That it is whom one wanted to speak with is the caller's to compare.
     pub member: Member,
+    /// The fingerprint of its key: by it, one is told from another that had the same name before.
+    pub key: Fingerprint,
     /// When its certificate runs out. A connection does not end by that; whoever wants that closes it.
     pub expires: UnixTime,
 }
@@ -203,7 +205,8 @@ impl SecureStream {
         if let Some([certificate, ..]) = self.tls.peer_certificates() {
             let certificate = Certificate::read(certificate).map_err(|_| Distrust::NoMember)?;
             let member = certificate.member().map_err(|_| Distrust::NoMember)?;
-            self.peer = Some(Peer { member, expires: certificate.not_after });
+            let Certificate { key, not_after: expires, .. } = certificate;
+            self.peer = Some(Peer { member, key, expires });
         }
         self.progress = Progress::Open;
         Ok(())

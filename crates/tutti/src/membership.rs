@@ -18,7 +18,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use tutti_secure::{
-    Authority, Clock, Credentials, Endpoint, Key, Member, Name, Role, Secret, Token, Tokens,
+    Authority, Clock, Credentials, Endpoint, Fingerprint, Key, Name, Role, Secret, Token, Tokens,
+    UnixTime,
 };
 use tutti_wire::code::Code;
 use tutti_wire::limits::TRANSPORT_VERSION;
@@ -55,6 +56,10 @@ struct Register {
     /// Those of them whose root is root in the cluster.
     #[serde(default)]
     admins: BTreeSet<String>,
+    /// The fingerprints of the keys that each may show: that of its certificate, and while that is renewed those before
+    /// and after.
+    #[serde(default)]
+    keys: BTreeMap<String, BTreeSet<Fingerprint>>,
 }
 
 impl Register {
@@ -62,6 +67,14 @@ impl Register {
     fn role_of(&self, name: &str) -> Option<Role> {
         let role = if self.admins.contains(name) { Role::Admin } else { Role::Node };
         self.members.contains_key(name).then_some(role)
+    }
+
+    /// A machine was given this certificate, and has joined.
+    fn enter(&mut self, name: &Name, certificate: &[u8], now: UnixTime) -> anyhow::Result<()> {
+        let key = Fingerprint::of_key_in(certificate)?;
+        self.members.insert(name.to_string(), now.as_secs());
+        self.keys.insert(name.to_string(), [key].into());
+        Ok(())
     }
 }
 
@@ -72,37 +85,53 @@ pub(crate) struct Members {
     place: Place,
     /// Which file was read: each writing makes another.
     file: Option<(u64, SystemTime)>,
-    roles: BTreeMap<String, Role>,
+    register: Register,
 }
 
 impl Members {
     /// Those of the cluster that is kept there.
-    pub(crate) const fn of(place: Place) -> Self {
-        Self { place, file: None, roles: BTreeMap::new() }
+    pub(crate) fn of(place: Place) -> Self {
+        Self { place, file: None, register: Register::default() }
     }
 
-    /// Whether a machine of this name belongs to the cluster.
-    pub(crate) fn contains(&mut self, name: &str) -> bool {
-        self.is(name, |role| role.is_some())
-    }
-
-    /// Whether who has such a certificate belongs to the cluster, as that: another may have its name by now.
-    pub(crate) fn has(&mut self, member: &Member) -> bool {
-        self.is(member.name.as_str(), |role| role == Some(&member.role))
-    }
-
-    fn is(&mut self, name: &str, what: impl Fn(Option<&Role>) -> bool) -> bool {
+    /// Why who has the certificate of this name, and of this role where that is known, and has shown this key, is none of
+    /// the cluster, if so: another may have its name by now.
+    pub(crate) fn objection(
+        &mut self,
+        name: &str,
+        role: Option<Role>,
+        key: Fingerprint,
+    ) -> Option<String> {
         #[cfg(test)]
         if crate::outside::processes::are_simulated() {
-            return true;
+            return None;
         }
+        self.read_again();
+        let rejoin = "`tutti down` there ends what is left on it, `tutti leave` and a new token let it join again";
+        let Some(known) = self.register.role_of(name) else {
+            return Some(format!("node {name} was removed from the cluster; {rejoin}"));
+        };
+        let is_it = role.is_none_or(|role| role == known)
+            && match self.register.keys.get(name) {
+                Some(keys) => keys.contains(&key),
+                // It joined when an earlier build wrote the register: who comes first is taken to be it.
+                None => self.place.note_key(name, key).is_ok(),
+            };
+        (!is_it).then(|| {
+            format!(
+                "who comes as node {name} was removed from the cluster, or has an old copy of a certificate: another \
+                 machine is that node; {rejoin}, by another name"
+            )
+        })
+    }
+
+    fn read_again(&mut self) {
         let file = fs::metadata(self.place.path.join("register.json"));
         let file = file.and_then(|file| Ok((file.ino(), file.modified()?))).ok();
         if file.is_none() || file != self.file {
-            self.roles = self.place.roles().unwrap_or_default();
+            self.register = self.place.register().unwrap_or_default();
             self.file = file;
         }
-        what(self.roles.get(name))
     }
 }
 
@@ -164,8 +193,9 @@ impl Place {
         let key = Key::generate()?;
         let certificate = authority.sign(&key.request()?, Role::Node, &name, now)?;
         Credentials::new(key, &certificate, authority.certificate())?.save(&self.path)?;
-        let members = BTreeMap::from([(membership.name.clone(), now.as_secs())]);
-        self.write("register.json", &Register { members, ..Register::default() })?;
+        let mut register = Register::default();
+        register.enter(&name, &certificate, now)?;
+        self.write("register.json", &register)?;
         self.keep(membership)
     }
 
@@ -200,14 +230,38 @@ impl Place {
         })
     }
 
-    /// Signs another certificate for a machine that is a member.
+    /// Signs another certificate for a machine that is a member. Its connection has begun with the first of these keys,
+    /// and it has the other by now; it may show any of the two until it has the new one, which may get lost on its way.
     ///
     /// # Errors
     /// If it is none any more, or the request is no good.
-    pub(crate) fn sign_again(&self, name: &str, request: &[u8]) -> anyhow::Result<Vec<u8>> {
-        let role = self.register()?.role_of(name).context("it was removed from the cluster")?;
-        let now = Clock::system().now();
-        Ok(self.authority()?.sign(request, role, &Name::new(name)?, now)?)
+    pub(crate) fn sign_again(
+        &self,
+        name: &str,
+        [shown, current]: [Fingerprint; 2],
+        request: &[u8],
+    ) -> anyhow::Result<Vec<u8>> {
+        let authority = self.authority()?;
+        self.with_register(|register| {
+            let role = register.role_of(name).context("it was removed from the cluster")?;
+            let keys = register.keys.entry(name.to_owned()).or_insert([shown, current].into());
+            if !keys.contains(&shown) || !keys.contains(&current) {
+                bail!("it was removed from the cluster, and another machine has its name");
+            }
+            let now = Clock::system().now();
+            let certificate = authority.sign(request, role, &Name::new(name)?, now)?;
+            *keys = [shown, current, Fingerprint::of_key_in(&certificate)?].into();
+            Ok(certificate)
+        })
+    }
+
+    /// Notes the key of a machine of which none is on record.
+    fn note_key(&self, name: &str, key: Fingerprint) -> anyhow::Result<()> {
+        self.with_register(|register| {
+            let keys = register.keys.entry(name.to_owned()).or_insert([key].into());
+            anyhow::ensure!(keys.contains(&key), "another was noted meanwhile");
+            Ok(())
+        })
     }
 
     /// This machine's end of connections with others.
@@ -267,7 +321,7 @@ impl Place {
             authority.sign(request, Role::Node, &name, now)?;
             let role = register.tokens.redeem(&secret, now)?;
             let certificate = authority.sign(request, role, &name, now)?;
-            register.members.insert(name.to_string(), now.as_secs());
+            register.enter(&name, &certificate, now)?;
             if role == Role::Admin {
                 register.admins.insert(name.to_string());
             }
@@ -286,18 +340,12 @@ impl Place {
             let mut certificates = Vec::new();
             for (name, request) in requests {
                 let name = Name::new(name)?;
-                certificates.push(authority.sign(request, Role::Node, &name, now)?.to_vec());
-                register.members.insert(name.to_string(), now.as_secs());
+                let certificate = authority.sign(request, Role::Node, &name, now)?;
+                register.enter(&name, &certificate, now)?;
+                certificates.push(certificate);
             }
             Ok((certificates, authority.certificate().to_vec()))
         })
-    }
-
-    /// What each machine is that belongs to the cluster.
-    fn roles(&self) -> anyhow::Result<BTreeMap<String, Role>> {
-        let register = self.register()?;
-        let names = register.members.keys();
-        Ok(names.filter_map(|name| Some((name.clone(), register.role_of(name)?))).collect())
     }
 
     fn register(&self) -> anyhow::Result<Register> {
@@ -311,6 +359,7 @@ impl Place {
         }
         self.with_register(|register| {
             register.admins.remove(name);
+            register.keys.remove(name);
             Ok(register.members.remove(name).is_some())
         })
     }
@@ -376,5 +425,110 @@ impl Place {
         let directory = self.open()?;
         let directory = directory.with_context(|| format!("{} is gone", self.path.display()))?;
         directory.write(&path, &text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Head {
+        directory: PathBuf,
+        place: Place,
+    }
+
+    impl Drop for Head {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+
+    impl Head {
+        fn new(name: &str) -> Self {
+            let name = format!("tutti-{name}-{}", std::process::id());
+            let directory = std::env::temp_dir().join(name);
+            fs::create_dir_all(&directory).unwrap();
+            let place = Place::of(&Instance::at(directory.clone()));
+            let membership = Membership {
+                cluster: "test".into(),
+                name: "head".into(),
+                listen: None,
+                address: None,
+                head: Vec::new(),
+                trusts_root: false,
+                certificates_s: None,
+            };
+            place.found(&membership).unwrap();
+            Self { directory, place }
+        }
+
+        /// A machine joins by a token; gives its key.
+        fn admit(&self, role: Role, name: &str) -> Fingerprint {
+            let token = self.place.invite(role, Duration::from_secs(60)).unwrap();
+            let signed = self.place.admit(token.secret().as_bytes(), name, &request());
+            Fingerprint::of_key_in(&signed.unwrap().0).unwrap()
+        }
+
+        fn renew(&self, name: &str, shown: Fingerprint, current: Fingerprint) -> Fingerprint {
+            let signed = self.place.sign_again(name, [shown, current], &request()).unwrap();
+            Fingerprint::of_key_in(&signed).unwrap()
+        }
+    }
+
+    fn request() -> Vec<u8> {
+        Key::generate().unwrap().request().unwrap()
+    }
+
+    #[test]
+    fn who_was_removed_is_known_by_its_key_when_another_has_its_name() {
+        let head = Head::new("removed");
+        let mut members = Members::of(head.place.clone());
+        let mut says = |role, key| members.objection("a", role, key).unwrap_or_default();
+        let first = head.admit(Role::Node, "a");
+        assert_eq!((says(Some(Role::Node), first), says(None, first)), Default::default());
+        assert!(says(Some(Role::Admin), first).contains("another machine is that node"));
+        assert!(head.place.expel("a").unwrap());
+        assert!(says(None, first).contains("node a was removed from the cluster"));
+        head.place.sign_again("a", [first; 2], &request()).unwrap_err();
+        let second = head.admit(Role::Node, "a");
+        assert_eq!(says(Some(Role::Node), second), "");
+        assert!(says(Some(Role::Node), first).contains("another machine is that node"));
+        for keys in [[first, first], [first, second], [second, first]] {
+            let refused = head.place.sign_again("a", keys, &request()).unwrap_err();
+            assert!(refused.to_string().contains("another machine has its name"), "{refused}");
+        }
+        assert_eq!(says(None, head.renew("a", second, second)), "");
+    }
+
+    #[test]
+    fn a_member_may_show_its_old_key_while_the_new_one_is_under_way() {
+        let head = Head::new("renewed");
+        let mut members = Members::of(head.place.clone());
+        let mut may = |key| members.objection("a", Some(Role::Node), key).is_none();
+        let first = head.admit(Role::Node, "a");
+        // It never got that, and asks again.
+        let lost = head.renew("a", first, first);
+        assert!(may(first) && may(lost));
+        let second = head.renew("a", first, first);
+        assert!(may(first) && may(second) && !may(lost));
+        // It has it, and asks over the same connection.
+        let third = head.renew("a", first, second);
+        assert!(may(first) && may(second) && may(third));
+        // Over another one.
+        let fourth = head.renew("a", third, third);
+        assert!(may(third) && may(fourth) && !may(first) && !may(second));
+    }
+
+    #[test]
+    fn of_who_joined_before_keys_were_kept_the_first_counts() {
+        let head = Head::new("earlier");
+        let key = head.admit(Role::Node, "a");
+        let keys = head.place.with_register(|register| Ok(std::mem::take(&mut register.keys)));
+        assert!(keys.unwrap().contains_key("a"));
+        let mut members = Members::of(head.place.clone());
+        assert_eq!(members.objection("a", Some(Role::Node), key), None);
+        let other = Fingerprint::from_bytes([7; 32]);
+        assert!(members.objection("a", Some(Role::Node), other).is_some());
+        assert_eq!(members.objection("a", Some(Role::Node), key), None);
     }
 }

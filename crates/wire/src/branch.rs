@@ -78,6 +78,9 @@ pub struct Joining {
     pub depth: u16,
     /// How far off cluster time may be there.
     pub time_error: Nanos,
+    /// The fingerprint of the key that it has shown to its parent. The parent says so: whatever else stands here
+    /// counts for nothing.
+    pub key: [u8; 32],
 }
 
 /// A report on its way.
@@ -123,6 +126,11 @@ pub enum ToBranch {
     Leaving,
     /// These nodes are out of reach, or have gone to another place in the tree: streams to them end.
     Gone(Vec<NodeId>),
+    /// This node was removed from the cluster: its parent lets go of it.
+    Removed {
+        /// The node.
+        node: NodeId,
+    },
     /// The answer to `Renew`, for a node of the branch.
     Renewed {
         /// The node's name.
@@ -164,6 +172,10 @@ pub enum FromBranch {
         name: String,
         /// The request for it.
         request: ByteBuf,
+        /// The fingerprint of the key that it has shown to its parent; see [`Joining::key`].
+        shown: [u8; 32],
+        /// That of the key that it has now, which may be a later one.
+        current: [u8; 32],
     },
     /// What time is it?
     Clock {

@@ -66,6 +66,8 @@ fn a_machine_joins_by_its_token_and_is_a_member_then() {
         meet(|socket| second.connect(socket), |socket| first.accept(socket)).both();
     assert_eq!(to_first.peer().unwrap().member, cluster.named(Role::Node, "first"));
     assert_eq!(from_second.peer().unwrap().member, cluster.named(Role::Node, "second"));
+    assert_eq!(from_second.peer().unwrap().key, credentials.key_fingerprint());
+    assert_ne!(to_first.peer().unwrap().key, credentials.key_fingerprint());
     assert_eq!(from_second.peer().unwrap().expires, credentials.expires());
     // And the other way round.
     let (to_second, _) =

@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 use tutti_linux::tcp::limit_unsent;
-use tutti_secure::{Endpoint, Member, SecureStream};
+use tutti_secure::{Endpoint, Fingerprint, Member, SecureStream};
 
 /// A neighbour that acknowledges nothing for so long is out of reach.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -61,13 +61,13 @@ impl Carrier {
         Ok(Self::Far(Box::new(endpoint.accept(socket)?)))
     }
 
-    /// Who is at the other end, by his certificate, once that is known.
-    pub(super) fn peer(&self) -> Option<&Member> {
+    /// Who is at the other end, by his certificate, and what key he has shown, once that is known.
+    pub(super) fn peer(&self) -> Option<(&Member, Fingerprint)> {
         match self {
             Self::Local(_) => None,
-            Self::Far(stream) => Some(&stream.peer()?.member),
+            Self::Far(stream) => stream.peer().map(|peer| (&peer.member, peer.key)),
             #[cfg(test)]
-            Self::Simulated(_, member) => Some(member),
+            Self::Simulated(_, member) => Some((member, Fingerprint::from_bytes([0; 32]))),
         }
     }
 }

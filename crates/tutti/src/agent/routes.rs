@@ -92,6 +92,17 @@ impl Routes {
         self.nodes.get(&self.names.get(name)?.node).copied()
     }
 
+    /// The node of this name, if it has joined below.
+    pub(super) fn node_of(&self, name: &str) -> Option<NodeId> {
+        self.names.get(name).map(|joined| joined.node)
+    }
+
+    /// Whether a node of this name has joined, or asked to, in a child's branch.
+    pub(super) fn knows(&self, name: &str, child: Child) -> bool {
+        self.joiners.get(name).is_some_and(|joiner| joiner.child == child)
+            || self.child_of(name) == Some(child)
+    }
+
     /// How many nodes are in each child's branch, or are about to be.
     pub(super) fn counts(&self) -> BTreeMap<Child, usize> {
         let mut counts = BTreeMap::new();

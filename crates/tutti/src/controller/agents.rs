@@ -14,6 +14,7 @@ use tutti_core::{
     ClusterTime, Event, JobId, JobState, JobView, LaunchId, Nanos, NodeId, NodeSpec, OnNodeLoss,
     PlacementView, ProcessorSet, Rank, TaskStatus, Timetable,
 };
+use tutti_secure::Fingerprint;
 use tutti_wire::Role;
 use tutti_wire::branch::{
     ClockReply, FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch, batches,
@@ -79,6 +80,8 @@ pub(super) struct Branch {
     head: String,
     /// What is to be sent.
     orders: Vec<Order>,
+    /// Nodes that were removed, to be said after it.
+    pub(super) removed: Vec<NodeId>,
 }
 
 impl NodeEntry {
@@ -178,6 +181,9 @@ impl Driver {
             if let Kind::Branch(branch) = &mut connection.kind {
                 for batch in batches(std::mem::take(&mut branch.orders)) {
                     connection.link.send(&ToBranch::Orders(batch));
+                }
+                for node in std::mem::take(&mut branch.removed) {
+                    connection.link.send(&ToBranch::Removed { node });
                 }
             }
         }
@@ -361,11 +367,16 @@ impl Driver {
         let joiner = Recipients::Joiner { name: name.clone(), attempt, life };
         let known = self.nodes.iter().find(|(_, node)| node.name == name);
         let known = known.map(|(&node, entry)| (node, entry.agent, entry.place.life));
+        let is_here = matches!(
+            self.connections.get(&token),
+            Some(Connection { kind: Kind::Branch(branch), .. }) if branch.head == name
+        );
         let refusal = match known {
             Some((_, Some(_), life)) if life != place.life => {
                 Some(format!("a node named {name} has joined already"))
             }
-            _ => self.may_not_join(&name),
+            _ if is_here => None,
+            _ => self.may_not_join(&name, place.key, known.map(|(node, ..)| node)),
         };
         if let Some(reason) = refusal {
             return self.send_order(token, joiner, ToAgent::Refused { reason });
@@ -383,10 +394,6 @@ impl Driver {
                 NodeId(self.next_node - 1)
             }
         };
-        let is_here = matches!(
-            self.connections.get(&token),
-            Some(Connection { kind: Kind::Branch(branch), .. }) if branch.head == name
-        );
         let now = self.now();
         let entry = self.nodes.entry(node).or_insert_with(|| NodeEntry::named(name));
         let same_keeper = entry.note_keeper_incarnation(join.keeper, now);
@@ -428,10 +435,17 @@ impl Driver {
         self.stop_waiting_for_nodes();
     }
 
-    /// Why a node is not let in: it was removed, and inner agents of the tree don't know that.
-    fn may_not_join(&mut self, name: &str) -> Option<String> {
-        let is_removed = self.members.as_mut().is_some_and(|members| !members.contains(name));
-        is_removed.then(|| format!("node {name} was removed from the cluster"))
+    /// Why a node is not let in: it was removed, and inner agents of the tree don't know that; or who had its name was, and
+    /// may still run something.
+    fn may_not_join(&mut self, name: &str, key: [u8; 32], known: Option<NodeId>) -> Option<String> {
+        let key = Fingerprint::from_bytes(key);
+        let members = self.members.as_mut();
+        let objection = members.and_then(|members| members.objection(name, None, key));
+        objection.or_else(|| {
+            self.is_being_removed(known?).then(|| {
+                format!("the machine that was node {name} is being removed, which is waited for")
+            })
+        })
     }
 
     /// What a node holds of jobs of ours though it was not launched there, as far as is known.

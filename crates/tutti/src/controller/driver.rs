@@ -330,7 +330,7 @@ impl Driver {
             return ClusterTime(0);
         }
         let mut deadline = self.wake_at.min(self.accept_again).min(self.calendar_due);
-        deadline = deadline.min(self.misses_due());
+        deadline = deadline.min(self.misses_due()).min(self.removals.due());
         deadline = deadline.min(self.history_due).min(self.time_due());
         deadline = deadline.min(self.forgetting.due()).min(self.questions.due());
         if self.waits_for_nodes && !self.early.is_empty() {
@@ -375,6 +375,7 @@ impl Driver {
             self.watch_calendar();
         }
         self.look_after_missed(now);
+        self.cut_off(now);
         if now >= self.questions.due() {
             self.close_overdue(now);
         }

@@ -3,27 +3,39 @@
 //! A node's name is struck off at once, so that it does not come back; but its jobs may run elsewhere, and
 //! it is forgotten, only when nothing of them runs there any more. One that is in reach is told to go out
 //! of service, suspends what it has and says so, as it does when it is taken down. For one that is not in
-//! reach its lease is waited for, as for any other that is missed. Who asked is answered then.
+//! reach its lease is waited for, as for any other that is missed; one that does not go is cut off, and is out of
+//! reach then. Who asked is answered when nothing runs there any more, and whoever has spoken for the node does not
+//! any more from then on.
 
-use super::driver::Driver;
+use super::driver::{Connection, Driver, Kind};
 use super::problem::Problem;
 use crate::codes::code_of;
 use crate::membership::Place;
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::{Event, NodeId};
+use tutti_core::{ClusterTime, Event, Nanos, NodeId};
 use tutti_wire::tree::ToAgent;
+
+/// A node that is told to go says at once that it does.
+const PATIENCE: Nanos = Nanos::from_secs(5);
 
 /// Who waits for which nodes to be gone, and what those were called that are: jobs may end because of it only then.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
     waiting: Vec<(u64, BTreeSet<NodeId>)>,
     names: BTreeMap<NodeId, String>,
+    /// Who was told to go, and until when that is waited for.
+    told: BTreeMap<NodeId, ClusterTime>,
 }
 
 impl Removals {
     /// Whether this client waits.
     pub(super) fn is_open_for(&self, client: u64) -> bool {
         self.waiting.iter().any(|(asker, _)| *asker == client)
+    }
+
+    /// When [`Driver::cut_off`] has something to do.
+    pub(super) fn due(&self) -> ClusterTime {
+        self.told.values().min().copied().unwrap_or(ClusterTime::NEVER)
     }
 
     /// What a node was called that was taken out.
@@ -50,7 +62,10 @@ impl Driver {
             self.tell_node(node, if is_up { ToAgent::Leave } else { ToAgent::Stop });
             if !is_up {
                 self.finish_removal(node);
-            } else if !is_in_reach {
+            } else if is_in_reach {
+                let until = self.now() + PATIENCE;
+                self.removals.told.insert(node, until);
+            } else {
                 let name = self.node_name(node);
                 say!("tutti controller: node {name} is out of reach; its lease is waited for");
             }
@@ -64,8 +79,35 @@ impl Driver {
             if let Some(entry) = self.nodes.remove(&node) {
                 self.removals.names.insert(node, entry.name);
             }
+            self.removals.told.remove(&node);
+            self.say_removed(node);
             self.apply(&Event::NodeRemoved { node });
             self.answer_removals();
+        }
+    }
+
+    /// Whether a node is to be taken out, and may not be gone yet.
+    pub(super) fn is_being_removed(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|entry| entry.is_removed)
+    }
+
+    /// Those that were told to go and are still there go by force: they are out of reach from then on.
+    pub(super) fn cut_off(&mut self, now: ClusterTime) {
+        let late = |(&node, &until): (&NodeId, &ClusterTime)| (until <= now).then_some(node);
+        for node in self.removals.told.iter().filter_map(late).collect::<Vec<_>>() {
+            self.removals.told.remove(&node);
+            let name = self.node_name(node);
+            say!("tutti controller: node {name} was told to go and did not; it is cut off");
+            self.say_removed(node);
+        }
+    }
+
+    /// Whose child it is, he lets go of it.
+    fn say_removed(&mut self, node: NodeId) {
+        for connection in self.connections.values_mut() {
+            if let Connection { kind: Kind::Branch(branch), .. } = connection {
+                branch.removed.push(node);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use crate::harness::{eventually, status_of, within};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use tutti_secure::{Clock, Credentials, Endpoint, Key, Newcomer, SecureStream, Token};
 use tutti_wire::frame::{FrameBuffer, decode, encode};
@@ -94,7 +95,11 @@ fn head_says(bed: &Bed, text: &str) {
 
 /// A connection to the head.
 fn dial(bed: &Bed, from: usize) -> TcpStream {
-    let socket = bed.node(from).dial(&bed.node(1).address()).unwrap();
+    dial_to(bed, from, 1)
+}
+
+fn dial_to(bed: &Bed, from: usize, to: usize) -> TcpStream {
+    let socket = bed.node(from).dial(&bed.node(to).address()).unwrap();
     socket.set_read_timeout(Some(LET_GO)).unwrap();
     socket.set_write_timeout(Some(LET_GO)).unwrap();
     socket
@@ -137,10 +142,14 @@ impl Speaker {
 
     /// Somebody with the certificate of this node.
     fn member(bed: &Bed, number: usize) -> Self {
-        let directory = bed.node(number).directory().join("cluster");
-        let credentials = Credentials::load(&directory).unwrap();
+        Self::with(&bed.node(number).directory().join("cluster"), dial(bed, 3))
+    }
+
+    /// Somebody with the certificate that is kept there.
+    fn with(directory: &Path, socket: TcpStream) -> Self {
+        let credentials = Credentials::load(directory).unwrap();
         let endpoint = Endpoint::new(&credentials, TRANSPORT_VERSION, Clock::system()).unwrap();
-        Self::over(endpoint.connect(dial(bed, 3)).unwrap())
+        Self::over(endpoint.connect(socket).unwrap())
     }
 
     fn write(&mut self, bytes: &[u8]) -> bool {

@@ -18,8 +18,7 @@ fn routes() -> Routes {
 
 /// The request of a node to join.
 fn join(name: &str, attempt: u64) -> Report {
-    let joining =
-        Joining { attempt, life: 7, parent: String::new(), depth: 2, time_error: Nanos::ZERO };
+    let joining = Joining { attempt, life: 7, depth: 2, ..Joining::default() };
     let spec = NodeSpec { name: name.into(), processors: ProcessorSet::default(), memory_bytes: 0 };
     let join = Join {
         spec,

@@ -120,6 +120,7 @@ impl Tree {
             parent: above.last().map_or_else(String::new, |parent| parent.name.clone()),
             depth: u16::try_from(above.len()).unwrap_or(u16::MAX),
             time_error: error,
+            ..Joining::default()
         };
         self.upward.report(Report { from: Origin::Joiner(joining), report: join });
     }
@@ -159,6 +160,7 @@ impl Tree {
             ToBranch::Tunnel(part) => self.on_tunnelled(Way::Up, part),
             ToBranch::Clock(reply) => self.on_clock(&reply),
             ToBranch::Gone(nodes) => self.end_streams_of(&nodes, None),
+            ToBranch::Removed { node } => self.on_removed(node),
             ToBranch::Renewed { name, certificate } => {
                 self.on_renewed(name, certificate.into_vec());
             }
@@ -217,7 +219,7 @@ impl Tree {
         for (way, order) in split.orders {
             match way {
                 Way::Here => self.heard.push(Heard::Order(order.order)),
-                Way::Down(child) => self.orders.entry(child).or_default().push(order),
+                Way::Down(child) => self.order_child(child, order),
                 Way::Up => {}
             }
         }
@@ -317,7 +319,7 @@ impl Tree {
 
 /// Whether the other end is a node of the cluster, and the one that it should be if that is known.
 fn is_node(neighbour: &Neighbour, name: &str) -> bool {
-    neighbour.link.transport().peer().is_some_and(|peer| {
+    neighbour.link.transport().peer().is_some_and(|(peer, _)| {
         peer.role == tutti_secure::Role::Node && (name.is_empty() || peer.name.as_str() == name)
     })
 }

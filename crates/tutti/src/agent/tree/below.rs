@@ -11,9 +11,11 @@ use crate::agent::routes::{Child, Way};
 use crate::link::LinkError;
 use crate::outside::time::monotonic_ns;
 use tutti_core::NodeId;
-use tutti_secure::{Member, Role};
-use tutti_wire::branch::{ClockReply, Contact, FromBranch, Place, Report, ToBranch};
-use tutti_wire::tree::FromAgent;
+use tutti_secure::{Fingerprint, Member, Role};
+use tutti_wire::branch::{
+    ClockReply, Contact, FromBranch, Order, Origin, Place, Recipients, Report, ToBranch, batches,
+};
+use tutti_wire::tree::{FromAgent, ToAgent};
 
 /// Who has come has so long to say where it listens and to be taken, and who was told to go to be gone.
 pub(super) const PATIENCE_NS: u64 = 5_000_000_000;
@@ -31,6 +33,8 @@ pub(super) struct Below {
     /// The name of its node, and whether root there is root in the cluster, as its certificate says.
     name: String,
     is_admin: bool,
+    /// The key that it has shown.
+    pub(super) key: Fingerprint,
     /// Where it listens, or empty.
     address: String,
     stage: Stage,
@@ -59,11 +63,16 @@ enum Stage {
 
 impl Below {
     /// A child that has just come.
-    pub(super) fn new(neighbour: Neighbour, member: &Member, until_ns: u64) -> Self {
+    pub(super) fn new(
+        neighbour: Neighbour,
+        (member, key): (&Member, Fingerprint),
+        until_ns: u64,
+    ) -> Self {
         Self {
             neighbour,
             name: member.name.to_string(),
             is_admin: member.role == Role::Admin,
+            key,
             address: String::new(),
             stage: Stage::New,
             until_ns: Some(until_ns),
@@ -139,17 +148,7 @@ impl Tree {
                 self.find_place(child);
             }
             (Stage::Taken, FromBranch::Reports(reports)) => {
-                for mut report in reports {
-                    if let Some((left, node)) = self.routes.has_left(&report) {
-                        let nodes = self.routes.gone(left, vec![node]);
-                        self.lose_nodes(left, nodes);
-                    }
-                    if self.routes.note_report(child, &mut report) {
-                        self.note_arrival(&report);
-                        self.passing.on_report(&report);
-                        self.upward.report(report);
-                    }
-                }
+                reports.into_iter().for_each(|report| self.on_report(child, report));
             }
             (Stage::Taken, FromBranch::Gone(nodes)) => {
                 let nodes = self.routes.gone(child, nodes);
@@ -160,8 +159,8 @@ impl Tree {
                 self.upward.times(times);
             }
             (Stage::Taken, FromBranch::Tunnel(part)) => self.on_tunnelled(Way::Down(child), part),
-            (Stage::Taken, FromBranch::Renew { name, request }) => {
-                self.on_renew(child, name, request.into_vec());
+            (Stage::Taken, FromBranch::Renew { name, request, shown, current }) => {
+                self.on_renew(child, (name, request.into_vec()), [shown, current]);
             }
             (Stage::Taken, FromBranch::Clock { asked_ns }) => {
                 below.asked_ns = Some((asked_ns, monotonic_ns()));
@@ -171,6 +170,43 @@ impl Tree {
             // Who is not part of the tree has no say; what was on its way when it was told is lost.
             (Stage::New | Stage::Waiting(_) | Stage::Taken | Stage::Leaving, _) => {}
         }
+    }
+
+    fn on_report(&mut self, child: Child, mut report: Report) {
+        if let Some(refusal) = self.refusal(child, &mut report) {
+            return self.orders.entry(child).or_default().push(refusal);
+        }
+        if let Some((left, node)) = self.routes.has_left(&report) {
+            let nodes = self.routes.gone(left, vec![node]);
+            self.lose_nodes(left, nodes);
+        }
+        if self.routes.note_report(child, &mut report) {
+            self.note_arrival(&report);
+            self.passing.on_report(&report);
+            self.upward.report(report);
+        }
+    }
+
+    /// What is answered who asks to join and can't be there; who can has his key written down, as he has shown it.
+    /// Another than the child itself has shown it to somebody in its branch, which is part of the tree only if the
+    /// child has asked to be; where all are the head's own children, there is no other.
+    fn refusal(&self, child: Child, report: &mut Report) -> Option<Order> {
+        let (Origin::Joiner(joining), FromAgent::Join(join)) = (&mut report.from, &report.report)
+        else {
+            return None;
+        };
+        let (below, name) = (self.children.get(&child)?, &join.spec.name);
+        if below.is_named(name) {
+            joining.key = *below.key.as_bytes();
+            return None;
+        }
+        if !self.is_star() && self.routes.knows(&below.name, child) {
+            return None;
+        }
+        let (name, attempt, life) = (name.clone(), joining.attempt, joining.life);
+        let reason = format!("nobody joins through node {}", below.name);
+        let to = Recipients::Joiner { name, attempt, life };
+        Some(Order { to, order: ToAgent::Refused { reason } })
     }
 
     // ------------------------------------------------------------------ who is taken
@@ -260,9 +296,11 @@ impl Tree {
     /// How many children there may be. Whoever is root on a node with children could give orders to
     /// those below: where the head does not trust them so far, all are its own children.
     fn fan_out(&self) -> usize {
-        let is_star = self.options.is_root()
-            && !self.options.membership.as_ref().is_some_and(|m| m.trusts_root);
-        if is_star { usize::MAX } else { self.fan_out }
+        if self.is_star() { usize::MAX } else { self.fan_out }
+    }
+
+    fn is_star(&self) -> bool {
+        self.options.is_root() && !self.options.membership.as_ref().is_some_and(|m| m.trusts_root)
     }
 
     pub(super) fn refuse(&mut self, child: Child, reason: String) {
@@ -331,13 +369,56 @@ impl Tree {
     pub(super) fn lose_child(&mut self, child: Child, error: &LinkError) {
         let Some(below) = self.children.remove(&child) else { return };
         self.orders.remove(&child);
+        if self.lose_branch(child) {
+            say!([OutOfReach] "tutti agent: lost the branch of {}: {}", below.name, error.whole());
+        }
+    }
+
+    /// Whether anybody was there.
+    fn lose_branch(&mut self, child: Child) -> bool {
         self.asking.remove(&child);
         self.sent_on.retain(|_, by| *by != child);
         let nodes = self.routes.lose(child);
-        if !nodes.is_empty() {
-            say!([OutOfReach] "tutti agent: lost the branch of {}: {}", below.name, error.whole());
-        }
+        let any = !nodes.is_empty();
         self.lose_nodes(child, nodes);
+        any
+    }
+
+    /// An order for a child's branch. If it says that its own node may not join, the child is none any more.
+    pub(super) fn order_child(&mut self, child: Child, order: Order) {
+        let refused = match (&order.to, &order.order) {
+            (Recipients::Joiner { name, .. }, ToAgent::Refused { reason }) => Some((name, reason)),
+            _ => None,
+        };
+        let is_own = |name: &str| self.children.get(&child).is_some_and(|it| it.is_named(name));
+        let reason = refused.filter(|(name, _)| is_own(name)).map(|(_, reason)| reason.clone());
+        self.orders.entry(child).or_default().push(order);
+        if let Some(reason) = reason {
+            self.let_go(child, reason);
+        }
+    }
+
+    /// A node was removed from the cluster: whose child it is, he lets go of it.
+    pub(super) fn on_removed(&mut self, node: NodeId) {
+        let Way::Down(child) = self.routes.way(Place::Node(node)) else { return };
+        let Some(below) = self.children.get_mut(&child) else { return };
+        if self.routes.node_of(&below.name) == Some(node) {
+            self.let_go(child, "its node was removed from the cluster".into());
+        } else {
+            below.neighbour.send(&ToBranch::Removed { node });
+        }
+    }
+
+    /// A child is none any more, and has a moment to go. It is sent what it was to be sent, and what it says counts no
+    /// more; those that have joined below it look for another parent.
+    fn let_go(&mut self, child: Child, reason: String) {
+        let orders = self.orders.remove(&child).unwrap_or_default();
+        let Some(below) = self.children.get_mut(&child) else { return };
+        for batch in batches(orders) {
+            below.neighbour.send(&ToBranch::Orders(batch));
+        }
+        below.leave(&ToBranch::Refused { reason });
+        self.lose_branch(child);
     }
 
     fn lose_nodes(&mut self, child: Child, nodes: Vec<NodeId>) {

@@ -2,7 +2,8 @@
 //! it, up the tree to the head, whose authority signs it again for the name that it has.
 //!
 //! Who asks is known by the certificate that his connection began with: a parent passes on what a child
-//! asks for itself, or for a node of its branch, which it speaks for anyway. Connections that are there go
+//! asks for itself, with the key that it has shown, or for a node of its branch, which it speaks for anyway.
+//! The head has the keys on record that a member may show, and says no to who had the name before. Connections that are there go
 //! on; those that begin from then on show the new one. When the machine's clock says nonsense, it asks too
 //! early or too late, but it goes on asking over the connection that it has.
 
@@ -10,7 +11,7 @@ use super::{Tree, monotonic_ns};
 use crate::agent::routes::Child;
 use crate::membership::Place;
 use anyhow::Context;
-use tutti_secure::{Clock, Credentials, Key};
+use tutti_secure::{Clock, Credentials, Fingerprint, Key};
 use tutti_wire::branch::{FromBranch, ToBranch};
 
 /// Into so many parts the life of a certificate is divided: at the end of each is looked whether it is time.
@@ -74,13 +75,16 @@ impl Tree {
     fn ask_for_certificate(&mut self) -> anyhow::Result<()> {
         let key = Key::generate()?;
         let (name, request) = (self.options.name.clone(), key.request()?);
+        let key_now = self.renewal.credentials.as_ref().map(Credentials::key_fingerprint);
+        let key_now = key_now.context("there was none before")?;
         self.renewal.asked = Some(key);
         if self.options.is_root() {
-            let certificate = self.options.place.sign_again(&name, &request)?;
+            let certificate = self.options.place.sign_again(&name, [key_now; 2], &request)?;
             return self.take_certificate(&certificate);
         }
         if let Some(up) = self.up.as_mut().filter(|_| self.routes.own().is_some()) {
-            up.neighbour.send(&FromBranch::Renew { name, request: request.into() });
+            let (shown, current) = ([0; Fingerprint::BYTES], *key_now.as_bytes());
+            up.neighbour.send(&FromBranch::Renew { name, request: request.into(), shown, current });
         }
         Ok(())
     }
@@ -91,26 +95,33 @@ impl Tree {
         let credentials = Credentials::new(key, certificate, before.authority_certificate())?;
         anyhow::ensure!(credentials.member() == before.member(), "it is for somebody else");
         self.options.place.keep_credentials(&credentials)?;
-        self.endpoint = Some(self.options.place.endpoint()?);
         self.renewal.credentials = Some(credentials);
         self.renewal.plan(monotonic_ns());
+        self.endpoint = Some(self.options.place.endpoint()?);
         Ok(())
     }
 
     /// A machine below asks for a new certificate.
-    pub(super) fn on_renew(&mut self, child: Child, name: String, request: Vec<u8>) {
-        let speaks = self.children.get(&child).is_some_and(|below| below.is_named(&name))
-            || self.routes.child_of(&name) == Some(child);
-        if !speaks {
+    pub(super) fn on_renew(
+        &mut self,
+        child: Child,
+        (name, request): (String, Vec<u8>),
+        [shown, current]: [[u8; Fingerprint::BYTES]; 2],
+    ) {
+        let direct = self.children.get(&child).filter(|below| below.is_named(&name));
+        if direct.is_none() && self.routes.child_of(&name) != Some(child) {
             return;
         }
+        let shown = direct.map_or(shown, |below| *below.key.as_bytes());
         if !self.options.is_root() {
             if let Some(up) = &mut self.up {
-                up.neighbour.send(&FromBranch::Renew { name, request: request.into() });
+                let request = request.into();
+                up.neighbour.send(&FromBranch::Renew { name, request, shown, current });
             }
             return;
         }
-        match self.options.place.sign_again(&name, &request) {
+        let keys = [shown, current].map(Fingerprint::from_bytes);
+        match self.options.place.sign_again(&name, keys, &request) {
             Ok(certificate) => self.on_renewed(name, certificate),
             Err(error) => {
                 say!([NotTrusted] "tutti agent: {name} gets no new certificate: {error:#}")
@@ -126,8 +137,8 @@ impl Tree {
             }
             return;
         }
-        let direct = self.children.iter().find(|(_, below)| below.is_named(&name));
-        let child = direct.map(|(&child, _)| child).or_else(|| self.routes.child_of(&name));
+        // One that was removed may still be there, and another have its name.
+        let child = self.routes.child_of(&name);
         if let Some(below) = child.and_then(|child| self.children.get_mut(&child)) {
             below.neighbour.send(&ToBranch::Renewed { name, certificate: certificate.into() });
         }

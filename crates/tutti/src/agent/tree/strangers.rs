@@ -10,7 +10,7 @@ use anyhow::Context;
 use nix::sys::socket::{Backlog, listen};
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
-use tutti_secure::Member;
+use tutti_secure::{Fingerprint, Member};
 use tutti_wire::Role;
 use tutti_wire::join::{Redeem, Redeemed};
 use tutti_wire::limits::{FRAME_BYTES_MAX, STRANGER_FRAME_BYTES_MAX};
@@ -113,7 +113,7 @@ impl Tree {
             },
             Err(error) => return self.turn_away(token, &error.whole()),
         };
-        let peer = link.transport().peer().cloned();
+        let peer = link.transport().peer().map(|(member, key)| (member.clone(), key));
         match (role, peer) {
             (Role::Newcomer, None) => match link.next::<Redeem>() {
                 Ok(Some(asked)) => self.admit(token, &asked),
@@ -121,7 +121,7 @@ impl Tree {
                 Ok(None) => drop(self.strangers.remove(&token)),
                 Err(error) => self.turn_away(token, &error.whole()),
             },
-            (Role::Agent, Some(member)) => self.adopt(token, &member),
+            (Role::Agent, Some((member, key))) => self.adopt(token, &member, key),
             _ => self.turn_away(token, "it has not the certificate for what it wants"),
         }
     }
@@ -169,21 +169,19 @@ impl Tree {
     }
 
     /// Another agent wants to be a child of this one.
-    fn adopt(&mut self, token: u64, member: &Member) {
-        let name = member.name.as_str();
-        let is_removed = self.options.is_root() && !self.members.has(member);
+    fn adopt(&mut self, token: u64, member: &Member, key: Fingerprint) {
+        let (name, role) = (member.name.as_str(), Some(member.role));
+        // Elsewhere nobody knows: there the controller has a say, when it asks to join.
+        let is_root = self.options.is_root();
+        let objection = is_root.then(|| self.members.objection(name, role, key)).flatten();
         let Some(mut stranger) = self.strangers.remove(&token) else { return };
         stranger.link.limit(FRAME_BYTES_MAX);
         let neighbour = Neighbour::new(stranger.link, token);
-        let below = Below::new(neighbour, member, monotonic_ns() + PATIENCE_NS);
+        let below = Below::new(neighbour, (member, key), monotonic_ns() + PATIENCE_NS);
         self.children.insert(token, below);
         self.estimator.hurry(self.ask_every_ns());
-        if is_removed {
-            let reason = format!(
-                "node {name} was removed from the cluster; `tutti down` there ends what is left on it, \
-                 `tutti leave` and a new token let it join again"
-            );
-            say!("tutti agent: turned away a machine at the port: {reason}");
+        if let Some(reason) = objection {
+            say_provoked!([NotTrusted] "tutti agent: turned away a machine at the port: {reason}");
             return self.refuse(token, reason);
         }
         self.on_child(token);

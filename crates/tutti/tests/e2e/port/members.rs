@@ -1,7 +1,8 @@
 //! Members that misbehave, are copied, or whose clocks are wrong.
 
 use super::{
-    Calm, LET_GO, Speaker, frame, head_says, invite, is_closed, log, memory_kib, two_and_a_stranger,
+    Calm, LET_GO, Speaker, dial, dial_to, frame, head_says, invite, is_closed, log, memory_kib,
+    two_and_a_stranger,
 };
 use crate::cluster::{Bed, switches};
 use crate::clusters::shifted_clock;
@@ -139,6 +140,92 @@ fn a_member_has_no_say_in_the_streams_of_others() {
 }
 
 #[test]
+fn who_was_removed_does_not_come_back_when_another_has_its_name() {
+    let bed = Bed::up(3, &[0]);
+    let kept = bed.node(3).directory().join("cluster");
+    let (before, after) = (bed.audit.work.join("before"), bed.audit.work.join("after"));
+    bed.tutti(3, &["down"]).expect(0);
+    std::fs::rename(&kept, &before).unwrap();
+    bed.tutti(1, &["nodes", "remove", "n3"]).expect(0);
+    bed.bed().join(bed.node(3)).unwrap();
+    bed.tutti(3, &["down"]).expect(0);
+    std::fs::rename(&kept, &after).unwrap();
+    let is_told = |reason: &str| reason.contains("another machine is that node");
+    // The head knows at once, an inner agent when the controller says so.
+    let mut removed = Speaker::with(&before, dial(&bed, 3));
+    removed.greet(Speaks::Agent);
+    let answer = to_branch(&mut removed);
+    assert!(matches!(&answer, Some(ToBranch::Refused { reason }) if is_told(reason)), "{answer:?}");
+    head_says(&bed, "by another name [T061]");
+    is_closed(removed.stream, "who was removed");
+    let mut removed = Speaker::with(&before, dial_to(&bed, 3, 2));
+    removed.greet(Speaks::Agent);
+    removed.say(&here("n3"));
+    assert!(matches!(to_branch(&mut removed), Some(ToBranch::Taken { .. })));
+    // Nor does anybody come through it.
+    removed.say(&joining("n9"));
+    assert_eq!(refusal(&mut removed), "nobody joins through node n3");
+    removed.say(&joining("n3"));
+    let reason = refusal(&mut removed);
+    assert!(is_told(&reason), "{reason}");
+    is_closed(removed.stream, "who was removed");
+    // All of the old machine.
+    std::fs::rename(&before, &kept).unwrap();
+    let old = bed.start(3, &["up"]);
+    eventually("it hears why", || is_told(&log(&bed, 3)).then_some(()));
+    drop(old);
+    bed.tutti(3, &["down"]);
+    eventually("it is gone", || (!bed.node(3).directory().join("lock").exists()).then_some(()));
+    // And the one that has the name now.
+    std::fs::remove_dir_all(&kept).unwrap();
+    std::fs::rename(&after, &kept).unwrap();
+    bed.tutti(3, &["up"]).expect(0);
+    bed.tutti(3, &["run", "-N", "3", "true"]).expect(0);
+}
+
+#[test]
+fn where_all_are_the_heads_own_children_nobody_joins_for_another() {
+    let bed = Bed::of(3, &[0]);
+    bed.tutti(1, &["up", "--listen", &bed.node(1).address(), "--name", "n1"]).expect(0);
+    for number in [2, 3] {
+        bed.bed().join(bed.node(number)).unwrap();
+        bed.tutti(number, &["down"]).expect(0);
+    }
+    let (mut member, _) = joined(&bed, 3);
+    member.say(&joining("n2"));
+    assert_eq!(refusal(&mut member), "nobody joins through node n3");
+    bed.tutti(2, &["up"]).expect(0);
+    eventually("n2 has joined itself", || (bed.states()["n2"] == "up").then_some(()));
+}
+
+#[test]
+fn who_does_not_go_when_it_is_removed_is_cut_off() {
+    let bed = Bed::up_with(3, &[0], &["lease=5s"]);
+    bed.tutti(3, &["down"]).expect(0);
+    let (mut stays, own) = joined(&bed, 3);
+    let mut client = client(&bed, 2, own, b"question");
+    assert!(matches!(part(&mut stays).part, Part::Open(_)));
+    let removing = bed.start(1, &["nodes", "remove", "n3"]);
+    let deadline = Instant::now() + 4 * LET_GO;
+    let reason = loop {
+        assert!(Instant::now() < deadline, "it is not cut off");
+        // It says that it is there, and nothing of going.
+        stays.say(&FromBranch::Clock { asked_ns: 1 });
+        match to_branch(&mut stays) {
+            Some(ToBranch::Refused { reason }) => break reason,
+            Some(_) => std::thread::sleep(Duration::from_millis(50)),
+            None => panic!("it was let go without a word"),
+        }
+    };
+    assert_eq!(reason, "its node was removed from the cluster");
+    assert_eq!(client.read(&mut [0; 9]).unwrap(), 0, "the stream goes on");
+    removing.wait().expect(0);
+    assert!(!bed.states().contains_key("n3"));
+    is_closed(stays.stream, "who was removed");
+    bed.tutti(2, &["run", "-N", "2", "true"]).expect(0);
+}
+
+#[test]
 fn a_member_that_misbehaves_is_let_go() {
     let bed = Bed::up(3, &[0]);
     bed.tutti(3, &["down"]).expect(0);
@@ -208,7 +295,7 @@ fn a_copy_of_a_node_does_not_get_its_place() {
     copy.say(&joining("n2"));
     let reason = refusal(&mut copy);
     assert!(reason.contains("a node named n2 has joined already"), "{reason}");
-    drop(copy);
+    is_closed(copy.stream, "who is refused");
     // A real one: the state of n2, taken along to another machine.
     let state = |number: usize| bed.node(number).directory().join("cluster");
     std::fs::create_dir_all(state(3)).unwrap();

@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use tutti_core::{ClockSource, Nanos, NodeSpec, Orphans, ProcessorSet, Traversal};
-use tutti_secure::{Member, Name};
+use tutti_secure::{Fingerprint, Member, Name};
 use tutti_wire::branch::{FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch};
 use tutti_wire::frame::{FrameBuffer, decode};
 use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
@@ -97,7 +97,8 @@ fn child(tree: &mut Tree, poller: &Poller, token: Child, name: &str, node: u32) 
     poller.add(&own, token, Interest::READ).expect("it can be watched");
     let named = |name: &str| Name::new(name).expect("a name");
     let member = Member { cluster: named("c"), role: tutti_secure::Role::Node, name: named(name) };
-    let below = Below::new(Neighbour::new(own, token), &member, u64::MAX);
+    let key = Fingerprint::from_bytes([0; 32]);
+    let below = Below::new(Neighbour::new(own, token), (&member, key), u64::MAX);
     tree.children.insert(token, below);
     let here =
         FromBranch::Here { name: name.into(), address: String::new(), unreachable: Vec::new() };
