@@ -110,13 +110,17 @@ impl Instance {
         self.directory.join("gate.sock")
     }
 
-    /// What outlives the instance: what the machine is in a cluster. The state directory of the
-    /// system's is gone after a restart of the machine.
-    pub(crate) fn cluster_directory(&self) -> PathBuf {
+    /// What outlives the instance. The state directory of the system's is gone after a restart of the machine.
+    fn lasting_directory(&self) -> PathBuf {
         match self.directory.file_name().filter(|_| !self.private) {
             Some(name) => Path::new("/var/lib").join(name),
-            None => self.directory.join("cluster"),
+            None => self.directory.clone(),
         }
+    }
+
+    /// What the machine is in a cluster: it is all gone when the machine leaves that.
+    pub(crate) fn cluster_directory(&self) -> PathBuf {
+        self.lasting_directory().join("cluster")
     }
 
     /// The controller's journal. Like what the machine is in a cluster, that of the system's instance
@@ -136,9 +140,7 @@ impl Instance {
 
     /// The journal, whether it is there or not.
     pub(crate) fn journal_path(&self) -> PathBuf {
-        let directory =
-            if self.private { self.directory.clone() } else { self.cluster_directory() };
-        directory.join("journal.db")
+        self.lasting_directory().join("journal.db")
     }
 
     /// How many jobs the instance that was here last has left; none where that can't be read.

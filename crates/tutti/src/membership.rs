@@ -386,6 +386,14 @@ impl Place {
     /// If it can't be made, or others could have put something there.
     pub(crate) fn make(&self) -> anyhow::Result<()> {
         self.open()?;
+        // Others may look for a journal there.
+        if let Some(lasting) = self.path.parent().filter(|_| self.within.is_none()) {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(lasting)
+                .with_context(|| format!("cannot make {}", lasting.display()))?;
+        }
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)

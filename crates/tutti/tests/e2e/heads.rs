@@ -2,7 +2,7 @@
 
 use crate::by_hand::{invitation, type_in};
 use crate::cluster::Bed;
-use crate::harness::eventually;
+use crate::harness::{Instance, eventually};
 
 fn state(bed: &Bed, job: &str) -> String {
     let job = bed.tutti(1, &["ps", "--json", job]).expect(0).json();
@@ -61,4 +61,26 @@ fn an_instance_that_can_not_become_a_head_goes_on_as_it_was() {
     invitation(&bed.tutti(1, &["up", "--listen", host]).expect(0));
     assert_eq!(state(&bed, &job), "running");
     bed.tutti(1, &["cancel", &job]).expect(0);
+}
+
+#[test]
+fn what_was_recorded_outlives_a_cluster_that_could_not_begin_and_one_that_was_left() {
+    let instance = Instance::of_the_system();
+    instance.tutti(&["up"]).expect(0);
+    instance.tutti(&["run", "-J", "kept", "true"]).expect(0);
+    let is_known = || {
+        let known = instance.tutti(&["history", "--json"]).expect(0).json();
+        assert_eq!(known[0]["name"], "kept", "{known}");
+    };
+    let elsewhere = format!(
+        "unshare -m sh -ec 'mount -t tmpfs none /mnt; cp {} /mnt/tutti; /mnt/tutti up --listen 127.0.0.1'",
+        instance.program.display()
+    );
+    instance.shell(&elsewhere).expect(1).says("cannot execute /mnt/tutti");
+    is_known();
+    for verb in [&["up", "--listen", "127.0.0.1"][..], &["down"], &["leave"], &["up"]] {
+        instance.tutti(verb).expect(0);
+    }
+    is_known();
+    instance.tutti(&["down"]).expect(0);
 }
