@@ -476,7 +476,10 @@ fn orphan(instance: &Instance, others: &[&str]) -> i32 {
     });
     // One that is killed takes connections until it has ended.
     eventually("the end of the others", || {
-        let has_ended = |pid| status_of(pid, "State").is_none_or(|state| state.starts_with('Z'));
+        // Of a process that is a zombie other threads may still be there, and with them its sockets.
+        let threads = |pid| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        let is_zombie = |pid| status_of(pid, "State").is_none_or(|state| state.starts_with('Z'));
+        let has_ended = |pid| is_zombie(pid) && threads(pid) <= 1;
         others.iter().all(|&pid| has_ended(pid)).then_some(())
     });
     keeper
