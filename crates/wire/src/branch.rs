@@ -5,6 +5,7 @@
 //! of its branch, their reports, streams between users and what is far from them, and the time. What
 //! is meant for several nodes goes over each connection once.
 
+use crate::code::Code;
 use crate::limits::{BATCH_MAX, TUNNEL_CHUNK_BYTES};
 use crate::tree::{FromAgent, ToAgent};
 use alloc::string::String;
@@ -248,9 +249,18 @@ pub struct Tunnelled {
 impl Tunnelled {
     /// What the end that it comes from is told where it can't go on.
     #[must_use]
-    pub const fn refused(&self, reason: String) -> Self {
-        Self { from: self.to, to: self.from, tunnel: self.tunnel, part: Part::End(reason) }
+    pub const fn refused(&self, refusal: Refusal) -> Self {
+        Self { from: self.to, to: self.from, tunnel: self.tunnel, part: Part::End(Some(refusal)) }
     }
+}
+
+/// Why a stream is over before it did what it was opened for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// For who opened it.
+    pub reason: String,
+    /// What kind of thing that is.
+    pub code: Code,
 }
 
 /// A part of a stream.
@@ -265,7 +275,7 @@ pub enum Part {
     Taken(u32),
     /// Nothing more will come from this end; with a reason if it is not what the daemon or its client
     /// wanted.
-    End(String),
+    End(Option<Refusal>),
 }
 
 impl Part {

@@ -20,8 +20,7 @@ use nix::unistd::geteuid;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
-use tutti_wire::branch::{Part, Place, TunnelId, Tunnelled};
-use tutti_wire::code::Code;
+use tutti_wire::branch::{Part, Place, Refusal, TunnelId, Tunnelled};
 use tutti_wire::frame::encode;
 use tutti_wire::limits::{TUNNEL_CHUNK_BYTES, TUNNEL_WINDOW_BYTES};
 use tutti_wire::local::Reply;
@@ -182,7 +181,7 @@ impl Tunnels {
         self.room.resize(TUNNEL_CHUNK_BYTES, 0);
         let most = TUNNEL_CHUNK_BYTES.min(end.credit);
         let part = match end.socket.read(&mut self.room[..most]) {
-            Ok(0) => Part::End(String::new()),
+            Ok(0) => Part::End(None),
             Ok(count) => {
                 end.credit -= count;
                 Part::Bytes(self.room[..count].to_vec().into())
@@ -193,7 +192,7 @@ impl Tunnels {
                 return;
             }
             // Whoever closes with something unread resets the connection; it ends all the same.
-            Err(_) => Part::End(String::new()),
+            Err(_) => Part::End(None),
         };
         end.read_all = matches!(part, Part::End(_));
         out.push(end.part(tunnel, part));
@@ -228,9 +227,12 @@ impl Tunnels {
             Part::Taken(bytes) => {
                 end.credit = (end.credit + bytes as usize).min(TUNNEL_WINDOW_BYTES);
             }
-            Part::End(reason) => {
-                if !reason.is_empty() && end.is_untouched && end.to == Place::Controller {
-                    end.pending = refusal(reason, Code::ControllerAway);
+            Part::End(refused) => {
+                if let Some(refused) = refused
+                    && end.is_untouched
+                    && end.to == Place::Controller
+                {
+                    end.pending = answer(refused);
                 }
                 end.got_all = true;
             }
@@ -265,7 +267,7 @@ impl Tunnels {
             }
             if end.is_cut && !end.read_all {
                 end.read_all = true;
-                out.push(end.part(tunnel, Part::End(String::new())));
+                out.push(end.part(tunnel, Part::End(None)));
             }
             let all = end.got_all && end.pending.is_empty();
             if end.taken >= TAKEN_BYTES && !end.got_all {
@@ -296,7 +298,7 @@ impl Tunnels {
 }
 
 /// What a client of the controller is told that does not reach it.
-pub(super) fn refusal(reason: String, code: Code) -> Vec<u8> {
+pub(super) fn answer(Refusal { reason, code }: Refusal) -> Vec<u8> {
     let mut answer = Hello { role: Role::Server }.to_frame().to_vec();
     // So short a message always fits.
     let _ = encode(&Reply::Failed { reason, code }, &mut answer);
@@ -367,6 +369,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
     use tutti_core::NodeId;
+    use tutti_wire::code::Code;
 
     const HERE: Place = Place::Node(NodeId(0));
     const THERE: Place = Place::Node(NodeId(1));
@@ -421,7 +424,7 @@ mod tests {
         settled(&mut tunnels, &poller);
         poller.look(&mut ready).unwrap();
         assert!(ready.is_empty(), "{ready:?}");
-        tunnels.on_part(from_there(tunnel, Part::End(String::new())));
+        tunnels.on_part(from_there(tunnel, Part::End(None)));
         settled(&mut tunnels, &poller);
         assert!(!tunnels.is_end(7));
     }
@@ -519,8 +522,9 @@ mod tests {
         let poller = Poller::new().unwrap();
         let (mut tunnels, tunnel, mut peer) = one_stream(&poller, Vec::new());
         tunnels.ends.get_mut(&tunnel).unwrap().credit = 0;
+        let cut = Refusal { reason: "cut".into(), code: Code::Other };
         for from in [Place::Controller, Place::Node(NodeId(2)), HERE] {
-            for part in [bytes(1), Part::Taken(9), Part::End("cut".into())] {
+            for part in [bytes(1), Part::Taken(9), Part::End(Some(cut.clone()))] {
                 tunnels.on_part(Tunnelled { from, to: HERE, tunnel, part });
             }
             // Nor does what is meant for another daemon of this machine reach this one.
@@ -530,7 +534,7 @@ mod tests {
         assert!(parts_of_round(&mut tunnels, &poller).is_empty());
         assert_eq!(tunnels.ends[&tunnel].credit, 0);
         tunnels.on_part(from_there(tunnel, Part::Bytes(b"theirs".to_vec().into())));
-        tunnels.on_part(from_there(tunnel, Part::End(String::new())));
+        tunnels.on_part(from_there(tunnel, Part::End(None)));
         assert!(parts_of_round(&mut tunnels, &poller).is_empty());
         let mut got = Vec::new();
         peer.read_to_end(&mut got).unwrap();

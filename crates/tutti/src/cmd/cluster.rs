@@ -1,9 +1,10 @@
 //! `tutti invite`, `tutti join`, `tutti leave`: which machines make up the cluster.
 
 use super::join_ssh::{self, SshArgs};
+use super::up::free_address;
 use crate::codes::coded;
 use crate::exit::Exit;
-use crate::instance::{Instance, host_name};
+use crate::instance::{Instance, host_name, said_cluster};
 use crate::link::FarLink;
 use crate::membership::{Membership, PORT, Place};
 use crate::output::{counted, print};
@@ -110,8 +111,11 @@ pub(super) fn address_of_this_machine() -> String {
 pub(crate) fn invitation(membership: &Membership, token: &Token, lifetime: Duration) -> String {
     let address = membership.address.as_deref().unwrap_or("ADDRESS");
     let address = address.strip_suffix(&format!(":{PORT}")).unwrap_or(address);
+    // Of several on a machine, the same one is meant there.
+    let which = said_cluster().ok().flatten();
+    let which = which.map_or_else(String::new, |name| format!("TUTTI_CLUSTER={name} "));
     format!(
-        "to add a machine, within {}, run there:\n\n    tutti join {address} {token}\n\n",
+        "to add a machine, within {}, run there:\n\n    {which}tutti join {address} {token}\n\n",
         format_seconds(lifetime.as_secs())
     )
 }
@@ -168,7 +172,11 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     };
     let name = args.name.clone().unwrap_or_else(host_name);
     Name::new(&name)?;
-    args.listen.as_deref().filter(|listen| *listen != "none").map_or(Ok(()), refuse_if_nowhere)?;
+    if let Some(listen) = args.listen.as_deref().filter(|listen| *listen != "none") {
+        refuse_if_nowhere(listen)?;
+        // It would be known by an address that it has not, and the token gone.
+        free_address(listen)?;
+    }
     let head = with_port(head);
     let (mut membership, credentials) = redeem(&head, &token, name)?;
     match args.listen.as_deref() {
@@ -185,9 +193,14 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     service::start(&instance).with_context(|| {
         format!("{} is in cluster {}, but", membership.name, membership.cluster)
     })?;
+    // Whether root of this machine is root there, the head alone knows.
+    let who = match credentials.member().role {
+        MemberRole::Node if !instance.private => ", as an ordinary user",
+        _ => "",
+    };
     print(&format!(
-        "{} is a node of cluster {}\nnext: `tutti nodes`, `tutti run -n 2 COMMAND`; `tutti down` \
-         takes it out of service, `tutti leave` out of the cluster\n",
+        "{} is a node of cluster {}\nnext{who}: `tutti nodes`, `tutti run -n 2 COMMAND`; `tutti down` \
+         takes it out of service, `tutti leave` after that out of the cluster\n",
         membership.name, membership.cluster
     ))?;
     Ok(Exit::OK)
@@ -298,9 +311,13 @@ pub(crate) fn leave(_args: &LeaveArgs) -> anyhow::Result<Exit> {
     }
     place.forget()?;
     print(&format!("this machine has left cluster {}\n", membership.cluster))?;
-    if !membership.head.is_empty() {
-        print(&format!("at the head, `tutti nodes remove {}` forgets it\n", membership.name))?;
-    }
+    let next = match membership.head.is_empty() {
+        true => "it was the head: the cluster is no more, and each of its nodes is free for another after \
+                 `tutti down` and `tutti leave` there"
+            .to_owned(),
+        false => format!("at the head, `tutti nodes remove {}` forgets it", membership.name),
+    };
+    print(&format!("{next}\n"))?;
     Ok(Exit::OK)
 }
 

@@ -2,6 +2,7 @@
 
 use super::{ask, unexpected};
 use crate::agent::limit_name;
+use crate::codes::code_of;
 use crate::exit::Exit;
 use crate::instance::Instance;
 use crate::output::{counted, fold, print, print_json, terminal_width};
@@ -17,6 +18,7 @@ use tutti_core::Nanos;
 use tutti_linux::cgroup::{Cgroup, Hierarchy, NoCgroup};
 use tutti_linux::track::ProcessEvents;
 use tutti_linux::{proc, rt};
+use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{AgentStatus, ClocksReport, SlotReport, StatusReport};
 use tutti_wire::units::{format_bytes, format_duration_short, format_seconds};
@@ -448,6 +450,10 @@ fn instance() -> Vec<Finding> {
     }
     let mut findings = match status() {
         Ok(status) => describe(&status),
+        // It is there, and well.
+        Err(error) if code_of(&error) == Code::NotAllowed => {
+            vec![Finding::fair("instance", format!("{error:#}"), "tutti doctor, as another user")]
+        }
         Err(error) => vec![Finding::bad("instance", format!("{error:#}"), "tutti down; tutti up")],
     };
     let owner = std::fs::metadata(instance.directory()).map(|it| it.uid());

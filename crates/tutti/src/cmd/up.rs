@@ -218,7 +218,7 @@ fn is_at(known: &Membership, listen: &str) -> bool {
 
 /// The address with a port that nobody has: the usual one, or one of the next if another cluster has
 /// that and none is named.
-fn free_address(listen: &str) -> anyhow::Result<String> {
+pub(super) fn free_address(listen: &str) -> anyhow::Result<String> {
     let usual = with_port(listen);
     let ports = match usual == listen {
         true => 0,

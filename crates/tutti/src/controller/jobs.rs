@@ -173,6 +173,7 @@ impl Entry {
             match ranks.as_slice() {
                 _ if self.tasks as usize == ranks.len() => lines.push(text.clone()),
                 [rank] => lines.push(format!("rank {rank}: {text}")),
+                [first, second] => lines.push(format!("ranks {first} and {second}: {text}")),
                 [first, ..] => {
                     lines.push(format!("rank {first} and {} others: {text}", ranks.len() - 1));
                 }

@@ -336,12 +336,17 @@ fn nobody_joins_without_a_good_token() {
         let lost = bed.tutti(2, &["join", &head, &token, "--name", "n2"]).expect(1).says(says);
         assert!(lost.err.trim_end().ends_with("[T062]"), "{}", lost.err);
     }
+    let nowhere = ["join", &address, &token, "--name", "n2", "--listen", "10.99.1.1"];
+    bed.tutti(2, &nowhere).expect(1).says("cannot listen at 10.99.1.1:7716").says("[T002]");
     // None of that has cost the token, but using it does.
     join(2, &token, "n2").expect(0);
     join(3, &token, "n3").expect(1).says("used already");
     // Its root is not root here unless the head says so.
-    bed.tutti(2, &["nodes"]).expect(1).says("is not root in the cluster");
-    bed.tutti(2, &["run", "true"]).expect(125).says("is not root in the cluster");
+    bed.tutti(2, &["nodes"]).expect(1).says("is not root in the cluster").says("[T020]");
+    bed.tutti(2, &["run", "true"]).expect(125).says("is not root in the cluster").says("[T020]");
+    let findings = bed.tutti(2, &["doctor"]).text();
+    assert!(findings.contains("is not root in the cluster"), "{findings}");
+    assert!(!findings.contains("tutti down"), "nothing is to be mended: {findings}");
     let short = invite(&["--for", "1s"]);
     std::thread::sleep(Duration::from_millis(1100));
     join(3, &short, "n3").expect(1).says("expired");

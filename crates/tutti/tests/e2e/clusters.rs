@@ -44,7 +44,7 @@ fn two_clusters_on_the_same_machines_do_not_disturb_each_other() {
     other.tutti(1, &["up", "--listen", "10.77.0.1:7716"]).expect(1).says("name another address");
     // At the next port, which the invitation says.
     let said = other.tutti(1, &["up", "--listen", "10.77.0.1", "--trust-root"]).expect(0).text();
-    assert!(said.contains("tutti join 10.77.0.1:7717 tutti1-"), "{said}");
+    assert!(said.contains("    TUTTI_CLUSTER=other tutti join 10.77.0.1:7717 tutti1-"), "{said}");
     let words: Vec<&str> =
         said.lines().find(|line| line.contains("tutti join")).unwrap().split(' ').collect();
     let token = words.last().unwrap();

@@ -2,7 +2,7 @@
 //! way their parts go. The connections themselves are the affair of [`crate::agent::tunnels`].
 
 use super::{DOOR, GATE, Guest, PORT, Refused, Tree, Way};
-use crate::agent::tunnels::{Opening, refusal};
+use crate::agent::tunnels::{Opening, answer};
 use crate::instance::may_run_instance;
 use crate::link::{Interest, Link, Poller};
 use crate::outside::time::monotonic_ns;
@@ -15,7 +15,7 @@ use std::os::unix::net::UnixListener;
 use tutti_core::NodeId;
 use tutti_linux::peer;
 use tutti_wire::Role;
-use tutti_wire::branch::{Part, Place, Through, TunnelId, Tunnelled, Vouch};
+use tutti_wire::branch::{Part, Place, Refusal, Through, TunnelId, Tunnelled, Vouch};
 use tutti_wire::code::Code;
 use tutti_wire::limits::NEWCOMER_FRAME_BYTES_MAX;
 
@@ -162,7 +162,7 @@ impl Tree {
         if to != Place::Controller || !self.has_room_for(uid) {
             return;
         }
-        let answer = refusal(self.out_of_reach(), Code::OutOfReach);
+        let answer = answer(refusal(self.out_of_reach(), Code::OutOfReach));
         let token = self.token();
         let told = stream
             .set_nonblocking(true)
@@ -221,42 +221,45 @@ impl Tree {
         if let Err(error) = added {
             let reason = format!("node {} cannot take it: {error}", self.options.name);
             let Opening { tunnel, from, to, .. } = opening;
-            self.tunnelled.push(Tunnelled { from, to, tunnel, part: Part::End(reason) });
+            let part = Part::End(Some(refusal(reason, Code::ControllerAway)));
+            self.tunnelled.push(Tunnelled { from, to, tunnel, part });
         }
     }
 
     /// A neighbour has passed on a part of a stream, which is taken only if it may have come that way. If not, the
     /// stream is over for who sent it, without a gap; nobody else hears of it.
     pub(super) fn on_tunnelled(&mut self, came: Way, part: Tunnelled) {
-        let Some(reason) = self.objection(came, &part) else { return self.tunnelled.push(part) };
+        let Some(refusal) = self.objection(came, &part) else { return self.tunnelled.push(part) };
         // What is said to that would be said to itself without an end.
         if !matches!(part.part, Part::End(_)) {
-            self.send_part(came, part.refused(reason));
+            self.send_part(came, part.refused(refusal));
         }
     }
 
     /// Why a part of a stream from this neighbour is not passed on, if it is not. A child speaks for its branch, the
     /// parent for all that is not below.
-    fn objection(&self, came: Way, part: &Tunnelled) -> Option<String> {
+    fn objection(&self, came: Way, part: &Tunnelled) -> Option<Refusal> {
+        let for_another = || refusal("its agent speaks for another node", Code::NotTrusted);
         if self.routes.way(part.from) != came {
-            return Some("its agent speaks for another node".into());
+            return Some(for_another());
         }
         if came == Way::Up && self.routes.way(part.to) == Way::Up {
-            return Some(NOWHERE.into());
+            return Some(refusal(NOWHERE, Code::OutOfReach));
         }
         let Part::Open(vouch) = &part.part else {
-            return (!part.part.is_proper()).then(|| "it says too much at once".into());
+            let too_much = || refusal("it says too much at once", Code::NotUnderstood);
+            return (!part.part.is_proper()).then(too_much);
         };
         let opener = part.tunnel.opener;
         if part.from != Place::Node(opener) || vouch.node != opener {
-            return Some("its agent speaks for another node".into());
+            return Some(for_another());
         }
         let is_believed = !self.options.is_root() || vouch.uid != 0 || self.trusts_node(opener);
         (!is_believed).then(|| {
-            "root of this machine is not root in the cluster: ask as another user, join by what \
-             `tutti invite --admin` prints at the head, or have that started with `tutti up --listen \
-             ADDRESS --trust-root`"
-                .into()
+            let reason = "root of this machine is not root in the cluster: ask as another user, join by what \
+                          `tutti invite --admin` prints at the head, or have that started with `tutti up --listen \
+                          ADDRESS --trust-root`";
+            refusal(reason, Code::NotAllowed)
         })
     }
 
@@ -300,9 +303,13 @@ impl Tree {
     /// A part of a stream has come to the root, and its end is out of reach: the other end should know.
     fn say_nowhere(&mut self, part: &Tunnelled) {
         if !matches!(part.part, Part::End(_)) {
-            self.tunnelled.push(part.refused(NOWHERE.into()));
+            self.tunnelled.push(part.refused(refusal(NOWHERE, Code::OutOfReach)));
         }
     }
+}
+
+fn refusal(reason: impl Into<String>, code: Code) -> Refusal {
+    Refusal { reason: reason.into(), code }
 }
 
 /// Who is at the other end, as the kernel says.

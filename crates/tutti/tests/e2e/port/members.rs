@@ -13,8 +13,9 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use tutti_core::{NodeSpec, ProcessorSet};
 use tutti_wire::branch::{
-    FromBranch, Joining, Origin, Part, Place, Report, Through, ToBranch, Tunnelled,
+    FromBranch, Joining, Origin, Part, Place, Refusal, Report, Through, ToBranch, Tunnelled,
 };
+use tutti_wire::code::Code;
 use tutti_wire::frame::decode;
 use tutti_wire::limits::FRAME_BYTES_MAX;
 use tutti_wire::tree::{FromAgent, Join, ToAgent};
@@ -113,7 +114,8 @@ fn a_member_has_no_say_in_the_streams_of_others() {
     let mut forge = |from, to, part| {
         forger.say(&FromBranch::Tunnel(Tunnelled { from, to, tunnel, part }));
     };
-    for part in [bytes(b"forged"), Part::Taken(9), Part::End("cut".into())] {
+    let cut = Refusal { reason: "cut".into(), code: Code::Other };
+    for part in [bytes(b"forged"), Part::Taken(9), Part::End(Some(cut))] {
         for from in [far_end, own, Place::Controller] {
             forge(from, near_end, part.clone());
         }
@@ -124,15 +126,16 @@ fn a_member_has_no_say_in_the_streams_of_others() {
     forge(own, Place::Controller, Part::Open(vouch.clone()));
     // So many were not its to say.
     for _ in 0..8 {
-        let Part::End(reason) = part(&mut forger).part else { panic!("it is answered") };
-        assert_eq!(reason, "its agent speaks for another node");
+        let Part::End(Some(refusal)) = part(&mut forger).part else { panic!("it is answered") };
+        assert_eq!(refusal.reason, "its agent speaks for another node");
+        assert_eq!(refusal.code, Code::NotTrusted);
     }
     client.write_all(b"more").unwrap();
     let more = std::iter::repeat_with(|| part(&mut far)).find(|it| it.from != own).unwrap();
     assert_eq!((more.from, more.part), (near_end, bytes(b"more")));
     let answer = |part| FromBranch::Tunnel(Tunnelled { from: far_end, to: near_end, tunnel, part });
     far.say(&answer(bytes(b"answer")));
-    far.say(&answer(Part::End(String::new())));
+    far.say(&answer(Part::End(None)));
     let mut answered = Vec::new();
     client.read_to_end(&mut answered).unwrap();
     assert_eq!(answered, b"answer");

@@ -183,7 +183,7 @@ fn a_part_of_a_stream_comes_from_the_side_where_its_end_is() {
         // Nor is anything sent back where it came from.
         (Way::Up, Place::Controller, ELSEWHERE, false),
     ] {
-        for part in [bytes(b"a"), Part::Taken(1), Part::End(String::new())] {
+        for part in [bytes(b"a"), Part::Taken(1), Part::End(None)] {
             let shown = format!("{part:?} from {from:?} to {to:?} over {came:?}");
             assert_eq!(bench.passes(came, from, to, part), passes, "{shown}");
         }
@@ -224,7 +224,7 @@ fn what_is_forged_of_a_stream_reaches_no_daemon_and_cuts_nobodys_but_who_sent_it
     introduction.next_frame().expect("a greeting");
     let vouch = introduction.next_frame().expect("a frame").map(decode::<Vouch>);
     assert!(matches!(vouch, Some(Ok(Vouch { uid: 1, .. }))));
-    for part in [bytes(b"forged"), Part::Taken(1), Part::End("cut".into())] {
+    for part in [bytes(b"forged"), Part::Taken(1), Part::End(Some(refusal("cut", Code::Other)))] {
         // In the other's name, and in its own; towards either end.
         bench.hear(RIGHT, of_left(part.clone()));
         let (from, to) = (ON_RIGHT, Place::Controller);
@@ -237,7 +237,7 @@ fn what_is_forged_of_a_stream_reaches_no_daemon_and_cuts_nobodys_but_who_sent_it
     assert!(sent(&mut bench.left).is_empty(), "the other hears of it");
     let answers = sent(&mut bench.right);
     assert!(answers.iter().all(|it| matches!(it.part, Part::End(_))), "{answers:?}");
-    let speaks = |it: &&Tunnelled| matches!(&it.part, Part::End(reason) if reason == "its agent speaks for another node");
+    let speaks = |it: &&Tunnelled| matches!(&it.part, Part::End(Some(it)) if it.reason == "its agent speaks for another node");
     assert_eq!(answers.iter().filter(speaks).count(), 5, "{answers:?}");
     bench.hear(LEFT, of_left(bytes(b"theirs")));
     let count = daemon.read(&mut room).expect("what was really said");
