@@ -188,11 +188,14 @@ fn keep_former_logs(instance: &Instance) {
     let _ = std::fs::rename(instance.log_file(), former_log(instance, 1));
 }
 
-/// What the daemons have said since the log had this length, in bytes.
+/// What the daemons have said since the log had this length, in bytes; what one said again and again, once.
 fn said_since(instance: &Instance, begins: u64) -> String {
     let log = std::fs::read(instance.log_file()).unwrap_or_default();
     let begins = usize::try_from(begins).unwrap_or(usize::MAX).min(log.len());
-    String::from_utf8_lossy(&log[begins..]).trim().to_owned()
+    let said = String::from_utf8_lossy(&log[begins..]);
+    let mut lines: Vec<&str> = said.trim().lines().collect();
+    lines.dedup();
+    lines.join("\n")
 }
 
 /// Up means: a job can be submitted. So there must be a controller, and a node with it.
