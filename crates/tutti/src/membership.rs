@@ -12,7 +12,7 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
@@ -26,6 +26,9 @@ use tutti_wire::limits::TRANSPORT_VERSION;
 
 /// The port that agents listen at, unless another is named.
 pub(crate) const PORT: u16 = 7716;
+
+/// The file that is locked, in the directory of all this.
+const LOCK: &str = "lock";
 
 /// What a machine is in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,9 +183,32 @@ impl Place {
         }
     }
 
-    /// Makes this machine the head of a new cluster.
-    pub(crate) fn found(&self, membership: &Membership) -> anyhow::Result<()> {
+    /// Makes this machine the head of a new cluster; false if it is one, or a member, already.
+    pub(crate) fn found(&self, membership: &Membership) -> anyhow::Result<bool> {
+        self.begin(|| self.fill(membership))
+    }
+
+    /// Fills the directory of a machine that is in no cluster, with the file that says otherwise last; false if it is in
+    /// one by now. Others may be about the same.
+    fn begin(&self, fill: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<bool> {
         self.make()?;
+        let _lock = self.lock()?;
+        if self.membership()?.is_some() {
+            return Ok(false);
+        }
+        for entry in fs::read_dir(&self.path)? {
+            let file = entry?.path();
+            // Whoever was interrupted has left it.
+            if !file.ends_with(LOCK) {
+                fs::remove_file(&file)
+                    .with_context(|| format!("cannot remove {}", file.display()))?;
+            }
+        }
+        fill()?;
+        Ok(true)
+    }
+
+    fn fill(&self, membership: &Membership) -> anyhow::Result<()> {
         let now = Clock::system().now();
         let (cluster, name) = (Name::new(&membership.cluster)?, Name::new(&membership.name)?);
         let mut authority = Authority::create(&cluster, now)?;
@@ -199,15 +225,16 @@ impl Place {
         self.keep(membership)
     }
 
-    /// Makes this machine a member.
+    /// Makes this machine a member; false if it is one, or a head, already.
     pub(crate) fn join(
         &self,
         membership: &Membership,
         credentials: &Credentials,
-    ) -> anyhow::Result<()> {
-        self.make()?;
-        credentials.save(&self.path)?;
-        self.keep(membership)
+    ) -> anyhow::Result<bool> {
+        self.begin(|| {
+            credentials.save(&self.path)?;
+            self.keep(membership)
+        })
     }
 
     /// What this machine shows to others.
@@ -368,16 +395,21 @@ impl Place {
         &self,
         change: impl FnOnce(&mut Register) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let path = self.path.join("lock");
-        let directory = self.open()?;
-        let directory = directory.with_context(|| format!("{} is gone", self.path.display()))?;
-        let file = directory.file(&path, OFlag::O_WRONLY | OFlag::O_CREAT);
-        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-        let _lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
+        let _lock = self.lock()?;
         let mut register = self.register()?;
         let result = change(&mut register)?;
         self.write("register.json", &register)?;
         Ok(result)
+    }
+
+    /// Nobody else changes what is there, as long as that is held.
+    fn lock(&self) -> anyhow::Result<Flock<File>> {
+        let path = self.path.join(LOCK);
+        let directory = self.open()?;
+        let directory = directory.with_context(|| format!("{} is gone", self.path.display()))?;
+        let file = directory.file(&path, OFlag::O_WRONLY | OFlag::O_CREAT);
+        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+        Ok(Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)?)
     }
 
     /// Makes the directory, unless it is there.

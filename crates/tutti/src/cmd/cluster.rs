@@ -189,7 +189,10 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
         }
     }
     instance.prepare()?;
-    place.join(&membership, &credentials)?;
+    if !place.join(&membership, &credentials)? {
+        let reason = "this machine has become part of a cluster just now: see `tutti nodes`";
+        return Err(coded(Code::Membership, reason));
+    }
     service::start(&instance).with_context(|| {
         format!("{} is in cluster {}, but", membership.name, membership.cluster)
     })?;

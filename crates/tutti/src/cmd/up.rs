@@ -54,16 +54,14 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
         return supervise::daemon(&instance);
     }
     instance.check_owner()?;
-    let known = Place::of(&instance).membership()?;
-    let was_alone = known.is_none();
-    let membership = args.membership(&instance, known)?;
+    let Standing { membership, is_new } = args.standing(&instance)?;
     if args.foreground {
         return supervise::foreground(&instance);
     }
     let kind = if instance.private { "private" } else { "system" };
     let directory = instance.directory().display().to_string();
     if let Some(membership) = &membership
-        && was_alone
+        && is_new
         && supervise::is_supervised(&instance)
     {
         go_on_as_head(&instance, membership)?;
@@ -132,18 +130,23 @@ fn go_on_as_head(instance: &Instance, membership: &Membership) -> anyhow::Result
     went.map(drop)
 }
 
+/// What a machine is in a cluster, and whether it has just become that.
+struct Standing {
+    membership: Option<Membership>,
+    is_new: bool,
+}
+
 /// How long the token is good for that is printed at the beginning.
 const INVITATION: Duration = Duration::from_secs(3600);
 
 impl UpArgs {
     /// What the machine is in a cluster, from now on: what it is known to be, or the head of a new one.
-    fn membership(
-        &self,
-        instance: &Instance,
-        known: Option<Membership>,
-    ) -> anyhow::Result<Option<Membership>> {
+    fn standing(&self, instance: &Instance) -> anyhow::Result<Standing> {
         let place = Place::of(instance);
-        let Some(listen) = &self.listen else { return Ok(known) };
+        let known = place.membership()?;
+        let Some(listen) = &self.listen else {
+            return Ok(Standing { membership: known, is_new: false });
+        };
         refuse_if_nowhere(listen)?;
         let address = match &known {
             Some(known) if is_at(known, listen) => known.listen.clone().unwrap_or_default(),
@@ -191,10 +194,14 @@ impl UpArgs {
                     refuse_if_up(instance)?;
                 }
                 instance.prepare()?;
-                place.found(&wanted)?;
+                if !place.found(&wanted)? {
+                    // Somebody else has done so meanwhile, and is believed.
+                    return Ok(Standing { membership: place.membership()?, is_new: false });
+                }
+                return Ok(Standing { membership: Some(wanted), is_new: true });
             }
         }
-        Ok(Some(wanted))
+        Ok(Standing { membership: Some(wanted), is_new: false })
     }
 }
 

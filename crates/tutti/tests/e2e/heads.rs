@@ -84,3 +84,24 @@ fn what_was_recorded_outlives_a_cluster_that_could_not_begin_and_one_that_was_le
     is_known();
     instance.tutti(&["down"]).expect(0);
 }
+
+#[test]
+fn one_of_several_makes_a_head_that_others_can_join_and_what_was_interrupted_is_begun_anew() {
+    let bed = Bed::of(2, &[0]);
+    let up = ["up", "--listen", bed.node(1).host()];
+    bed.tutti(1, &["up"]).expect(0);
+    // As one leaves it that is killed while it founds the cluster.
+    let cluster = bed.node(1).directory().join("cluster");
+    std::fs::create_dir(&cluster).unwrap();
+    for file in ["authority.pem", "credentials.new", "register.json"] {
+        std::fs::write(cluster.join(file), "half").unwrap();
+    }
+    let several: Vec<_> = (0..4).map(|_| bed.start(1, &up)).collect();
+    let said: Vec<String> = several.into_iter().map(|it| it.wait().expect(0).text()).collect();
+    let founded = said.iter().filter(|said| said.contains("is the head of cluster tutti now"));
+    assert_eq!(founded.count(), 1, "{said:?}");
+    let others = said.iter().filter(|said| said.contains("was up already")).count();
+    assert_eq!(others, 3, "{said:?}");
+    type_in(&bed, 2, &invitation(&bed.tutti(1, &["invite"]))).expect(0);
+    bed.tutti(1, &["run", "-N", "2", "true"]).expect(0);
+}

@@ -73,7 +73,8 @@ impl Tree {
     }
 
     fn ask_for_certificate(&mut self) -> anyhow::Result<()> {
-        let key = Key::generate()?;
+        // An answer may be under way, and is for the key that was asked for.
+        let key = self.renewal.asked.take().map_or_else(Key::generate, Ok)?;
         let (name, request) = (self.options.name.clone(), key.request()?);
         let key_now = self.renewal.credentials.as_ref().map(Credentials::key_fingerprint);
         let key_now = key_now.context("there was none before")?;
@@ -90,7 +91,8 @@ impl Tree {
     }
 
     fn take_certificate(&mut self, certificate: &[u8]) -> anyhow::Result<()> {
-        let key = self.renewal.asked.take().context("none was asked for")?;
+        // Who asks again before there is an answer has another one coming.
+        let Some(key) = self.renewal.asked.take() else { return Ok(()) };
         let before = self.renewal.credentials.as_ref().context("there was none before")?;
         let credentials = Credentials::new(key, certificate, before.authority_certificate())?;
         anyhow::ensure!(credentials.member() == before.member(), "it is for somebody else");
