@@ -168,7 +168,7 @@ pub struct Fares {
 }
 
 /// How an agent switches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// After so long a switch goes on without a process that has not stopped.
     pub freeze_deadline: Nanos,

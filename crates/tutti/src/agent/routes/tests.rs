@@ -1,7 +1,7 @@
 //! One agent's routes, told what passes.
 
 use super::*;
-use tutti_core::{ClockSource, JobId, LaunchId, Nanos, NodeSpec, Orphans, ProcessorSet, Traversal};
+use tutti_core::{JobId, LaunchId, NodeSpec, ProcessorSet};
 use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
 use tutti_wire::tree::{Join, Settings};
@@ -36,17 +36,7 @@ fn answer(name: &str, attempt: u64, order: ToAgent) -> Order {
 }
 
 fn welcome(name: &str, attempt: u64, node: u32) -> Order {
-    let settings = Settings {
-        freeze_deadline: Nanos::ZERO,
-        retry_interval: Nanos::ZERO,
-        traversal: Traversal::default(),
-        load_interval: Nanos::ZERO,
-        foreign_milli: 0,
-        orphans: Orphans::default(),
-        clock: ClockSource::default(),
-        lease: Nanos::ZERO,
-        fan_out: 2,
-    };
+    let settings = Settings { fan_out: 2, ..Settings::default() };
     let (node, clock_ahead_ns) = (NodeId(node), 0);
     answer(name, attempt, ToAgent::Welcome { node, clock_ahead_ns, settings, known: Vec::new() })
 }

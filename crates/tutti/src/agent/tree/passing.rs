@@ -72,7 +72,7 @@ impl Passing {
 #[cfg(test)]
 mod tests {
     use super::Passing;
-    use tutti_core::{ClockSource, JobId, LaunchId, Nanos, NodeId, Orphans, Traversal};
+    use tutti_core::{JobId, LaunchId, NodeId};
     use tutti_wire::branch::{Order, Origin, Recipients, Report};
     use tutti_wire::launch::Usage;
     use tutti_wire::tree::{FromAgent, Settings, ToAgent};
@@ -83,17 +83,7 @@ mod tests {
 
     /// A node of the branch has joined again, with these jobs.
     fn welcome(passing: &mut Passing, node: u32, jobs: &[u64]) {
-        let settings = Settings {
-            freeze_deadline: Nanos::ZERO,
-            retry_interval: Nanos::ZERO,
-            traversal: Traversal::default(),
-            load_interval: Nanos::ZERO,
-            foreign_milli: 0,
-            orphans: Orphans::default(),
-            clock: ClockSource::default(),
-            lease: Nanos::ZERO,
-            fan_out: 2,
-        };
+        let settings = Settings { fan_out: 2, ..Settings::default() };
         let (node, known) = (NodeId(node), launches(jobs));
         let order = ToAgent::Welcome { node, clock_ahead_ns: 0, settings, known };
         let to = Recipients::Joiner { name: "a".into(), attempt: 1, life: 1 };

@@ -12,7 +12,7 @@ use crate::membership;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use tutti_core::{ClockSource, Nanos, NodeSpec, Orphans, ProcessorSet, Traversal};
+use tutti_core::{NodeSpec, ProcessorSet};
 use tutti_secure::{Fingerprint, Member, Name};
 use tutti_wire::branch::{FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch};
 use tutti_wire::frame::{FrameBuffer, decode};
@@ -121,17 +121,7 @@ fn child(tree: &mut Tree, poller: &Poller, token: Child, name: &str, node: u32) 
 }
 
 fn welcome(tree: &mut Tree, name: &str, node: u32) {
-    let settings = Settings {
-        freeze_deadline: Nanos::ZERO,
-        retry_interval: Nanos::ZERO,
-        traversal: Traversal::default(),
-        load_interval: Nanos::ZERO,
-        foreign_milli: 0,
-        orphans: Orphans::default(),
-        clock: ClockSource::default(),
-        lease: Nanos::ZERO,
-        fan_out: 2,
-    };
+    let settings = Settings { fan_out: 2, ..Settings::default() };
     let (node, known) = (NodeId(node), Vec::new());
     let order = ToAgent::Welcome { node, clock_ahead_ns: 0, settings, known };
     let life = u64::from(name != "here");
