@@ -172,21 +172,19 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     };
     let name = args.name.clone().unwrap_or_else(host_name);
     Name::new(&name)?;
-    if let Some(listen) = args.listen.as_deref().filter(|listen| *listen != "none") {
-        refuse_if_nowhere(listen)?;
-        // It would be known by an address that it has not, and the token gone.
-        free_address(listen)?;
-    }
+    // Looked at first: otherwise it would be known by an address that it has not, and the token gone.
+    let listen = args.listen.as_deref().filter(|listen| *listen != "none");
+    let listen = listen.map(|listen| refuse_if_nowhere(listen).and_then(|()| free_address(listen)));
+    let listen = listen.transpose()?;
     let head = with_port(head);
     let (mut membership, credentials) = redeem(&head, &token, name)?;
-    match args.listen.as_deref() {
-        None => {}
-        Some("none") => membership.listen = None,
-        Some(_) if credentials.member().role == MemberRole::Admin => {}
-        Some(listen) => {
-            membership.listen = Some(with_port(listen));
+    match listen {
+        None if args.listen.is_some() => membership.listen = None,
+        Some(listen) if credentials.member().role == MemberRole::Node => {
+            membership.listen = Some(listen);
             membership.address.clone_from(&membership.listen);
         }
+        _ => {}
     }
     instance.prepare()?;
     if !place.join(&membership, &credentials)? {
