@@ -23,6 +23,7 @@ mod weight;
 pub use companion::{LimitBy, LimitSupport};
 pub use freeze::{FreezeError, freeze_all};
 pub use haste::Haste;
+pub(crate) use hierarchy::leave_cpu_group;
 pub use hierarchy::{Attempt, Hierarchy, NoCgroup};
 
 use crate::clock::Naps;

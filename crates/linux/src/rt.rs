@@ -1,10 +1,13 @@
 //! What the one thread needs that must not be late: real-time priority, memory that stays.
 
+use crate::cgroup::leave_cpu_group;
 use crate::{Error, Result};
 use std::ffi::CString;
 
 /// Bit of `CAP_IPC_LOCK` in the `Cap*` lines of `/proc/self/status`.
 const CAP_IPC_LOCK: u64 = 1 << 14;
+/// Bit of `CAP_SYS_NICE` there.
+const CAP_SYS_NICE: u64 = 1 << 23;
 
 /// Gives the calling thread `SCHED_FIFO` with `priority` (1 to 99).
 ///
@@ -19,6 +22,42 @@ pub fn become_realtime(priority: i32) -> Result<()> {
     set_policy(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)?;
     let _ = set_nice(NICE_BEST);
     Ok(())
+}
+
+/// Highest real-time priority of the kernel.
+const PRIORITY_MAX: u64 = 99;
+
+/// Highest real-time priority that this process may give its threads; 0 if none.
+///
+/// Root may use all. Other users may use what `RLIMIT_RTPRIO` allows.
+#[must_use]
+pub fn priority_max() -> i32 {
+    let limit = match has_capability(CAP_SYS_NICE) {
+        true => PRIORITY_MAX,
+        false => soft_limit(libc::RLIMIT_RTPRIO).min(PRIORITY_MAX),
+    };
+    i32::try_from(limit).unwrap_or(0)
+}
+
+/// Gives the calling thread the highest real-time priority that this process may use. Tasks must be
+/// limited to less ([`task_priority_max`]): the kernel never takes a processor from a thread for
+/// another one of the same priority.
+///
+/// The thread moves to the root group of the v1 `cpu` controller first. Any other group there has
+/// no real-time budget unless an administrator gave it one.
+///
+/// # Errors
+/// As [`become_realtime`].
+pub fn become_highest() -> Result<()> {
+    leave_cpu_group();
+    become_realtime(priority_max().max(1))
+}
+
+/// Highest real-time priority that tasks may have, so that a thread of [`become_highest`] in a process with
+/// the limits of this one takes their processor at once. A value for `RLIMIT_RTPRIO`.
+#[must_use]
+pub fn task_priority_max() -> u64 {
+    u64::try_from(priority_max()).unwrap_or(0).saturating_sub(1)
 }
 
 /// The nice value that gets a thread of the ordinary policy on first.
@@ -145,8 +184,8 @@ fn set_policy(thread: i32, policy: i32, priority: i32) -> Result<()> {
 /// [`Error::LockLimit`] where a limit is in force: locking under it would make later allocations
 /// fail, which is worse than a late page. Else what `mlockall` says.
 pub fn lock_memory() -> Result<()> {
-    if !may_lock_beyond_limit() {
-        let limit_bytes = lock_limit_bytes()?;
+    if !has_capability(CAP_IPC_LOCK) {
+        let limit_bytes = soft_limit(libc::RLIMIT_MEMLOCK);
         if limit_bytes != libc::RLIM_INFINITY {
             return Err(Error::LockLimit { limit_bytes });
         }
@@ -186,22 +225,22 @@ pub fn set_timer_slack(slack_ns: u64) {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
 }
 
-fn may_lock_beyond_limit() -> bool {
+fn has_capability(bit: u64) -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
     status
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .is_some_and(|capabilities| capabilities & CAP_IPC_LOCK != 0)
+        .is_some_and(|capabilities| capabilities & bit != 0)
 }
 
-fn lock_limit_bytes() -> Result<u64> {
+/// Soft limit of this process on a resource.
+fn soft_limit(resource: libc::__rlimit_resource_t) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit to write to.
-    match unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } {
-        0 => Ok(limit.rlim_cur),
-        _ => Err(Error::last("getrlimit")),
-    }
+    // It fails for an unknown resource only, and leaves the limit 0 then.
+    unsafe { libc::getrlimit(resource, &raw mut limit) };
+    limit.rlim_cur
 }
 
 #[cfg(test)]

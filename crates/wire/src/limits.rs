@@ -1,7 +1,7 @@
 //! Every maximum of the wire, with its reason.
 
 /// The version of the messages; peers of another version are refused with both versions named.
-pub const PROTOCOL_VERSION: u16 = 11;
+pub const PROTOCOL_VERSION: u16 = 12;
 
 /// Version of what carries messages between machines: TLS, frames, and the greeting that says which
 /// [`PROTOCOL_VERSION`] a side speaks. Machines that differ in this one can't even tell each other so.

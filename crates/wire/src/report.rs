@@ -260,18 +260,21 @@ pub struct SwitchRecord {
     pub due_ns: u64,
     /// When it began.
     pub began_ns: u64,
-    /// When the last process of what left had stopped.
+    /// When the last process of what left had stopped, or when the wait for those in `running` was given up.
     pub stopped_ns: u64,
     /// When what came was running.
     pub resumed_ns: u64,
-    /// What was suspended, or makes way.
+    /// What was asked to stop, or makes way.
     pub left: Vec<JobId>,
     /// What of it makes way: it runs on with what others leave idle.
     #[serde(default)]
     pub yields: Vec<JobId>,
     /// What was resumed.
     pub came: Vec<JobId>,
-    /// Jobs that had not stopped at the deadline.
+    /// What of `left` had not stopped at the deadline: it may have run beside what came.
+    #[serde(default)]
+    pub running: Vec<JobId>,
+    /// Number of jobs in `running`.
     pub stragglers: u32,
 }
 

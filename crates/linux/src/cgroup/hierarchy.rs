@@ -285,6 +285,13 @@ impl Mounts {
         found
     }
 
+    /// Where the v1 hierarchy of `controller` is mounted: its root group, unless this is a container.
+    fn point_v1(&self, controller: &str) -> Option<&Path> {
+        let is_it =
+            |mount: &&Mount| !mount.is_v2 && mount.options.iter().any(|it| it == controller);
+        self.mounts.iter().find(is_it).map(|mount| mount.point.as_path())
+    }
+
     pub(super) fn points(&self) -> Vec<PathBuf> {
         self.mounts.iter().map(|mount| mount.point.clone()).collect()
     }
@@ -294,6 +301,16 @@ impl Mounts {
         at("/sys/fs/cgroup")
             .or_else(|| at("/sys/fs/cgroup/unified"))
             .or_else(|| self.mounts.iter().find(|m| m.is_v2))
+    }
+}
+
+/// Moves the calling thread, and no other, to the root group of the v1 `cpu` controller, where that is
+/// mounted and may be written.
+pub(crate) fn leave_cpu_group() {
+    let mounts = Mounts::read().unwrap_or_default();
+    if let Some(root) = mounts.point_v1("cpu") {
+        // `tasks` takes threads, and 0 is the calling one. Who may not stays where it is.
+        let _ = fs::write(root.join("tasks"), "0");
     }
 }
 

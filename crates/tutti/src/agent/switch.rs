@@ -17,8 +17,9 @@
 //! 5. Every job that comes is resumed.
 //! 6. `resumed`: done; the record is written, and the thread sleeps until the next slot ends.
 //!
-//! The thread runs at real-time priority where that is permitted. Without it a machine full of busy
-//! tasks delays a switch of fifteen processes from 0.2 to some 20 ms.
+//! The thread has the highest real-time priority that it is permitted, and tasks are limited to less
+//! ([`rt::task_priority_max`]). Without it a machine full of busy tasks delays a switch of fifteen
+//! processes from 0.2 to some 20 ms.
 
 use super::bell::Bell;
 use super::clock::{ClusterClock, STEP_BACK_NS};
@@ -115,7 +116,7 @@ impl Switch {
         let thread_bell = bell.clone();
         std::thread::Builder::new().name("switch".into()).stack_size(256 << 10).spawn(
             move || {
-                let realtime = match rt::become_realtime(50) {
+                let realtime = match rt::become_highest() {
                     Ok(()) => "yes".to_owned(),
                     Err(error) => format!("no: {error}"),
                 };
@@ -523,7 +524,7 @@ impl Thread {
     }
 
     fn carry_out(&mut self, change: Change, due: ClusterTime, began: ClusterTime) {
-        let stragglers = self.suspend_all(&change.leave);
+        let running = self.suspend_all(&change.leave);
         let stopped = self.clock.now().0;
         for &(job, state) in &change.come {
             if let Some(member) = self.members.get_mut(&job) {
@@ -534,7 +535,7 @@ impl Thread {
         }
         let resumed = self.clock.now().0;
         self.report.switches += 1;
-        self.report.stragglers += u64::from(stragglers > 0);
+        self.report.stragglers += u64::from(!running.is_empty());
         let yields = |(job, state): &(JobId, State)| (*state == State::Yields).then_some(*job);
         let ids = |jobs: &[(JobId, State)]| jobs.iter().map(|&(job, _)| job).collect();
         self.record(SwitchRecord {
@@ -545,7 +546,8 @@ impl Thread {
             left: ids(&change.leave),
             yields: change.leave.iter().filter_map(yields).collect(),
             came: ids(&change.come),
-            stragglers,
+            stragglers: u32::try_from(running.len()).unwrap_or(u32::MAX),
+            running,
         });
     }
 
@@ -558,10 +560,10 @@ impl Thread {
         self.records.push_back(record);
     }
 
-    /// Suspends jobs and waits until they have stopped; gives how many had not at the deadline.
-    fn suspend_all(&mut self, leave: &[(JobId, State)]) -> u32 {
+    /// Suspends jobs and waits until they have stopped; gives those that had not at the deadline.
+    fn suspend_all(&mut self, leave: &[(JobId, State)]) -> Vec<JobId> {
         let mut groups = Vec::new();
-        let mut stragglers = 0;
+        let mut running = Vec::new();
         for (job, state) in leave {
             let Some(member) = self.members.get_mut(job) else { continue };
             member.state = *state;
@@ -571,19 +573,22 @@ impl Thread {
                     // What can't be written to has ended; the keeper will say so.
                     let _ = group.set_yielding(true);
                 }
-                Grip::Freeze(group) | Grip::Weigh(group) => groups.push(Arc::clone(group)),
+                Grip::Freeze(group) | Grip::Weigh(group) => groups.push((*job, Arc::clone(group))),
                 Grip::SignalGroup(_) | Grip::SignalTrees(_) => {
-                    stragglers += u32::from(!member.grip.suspend(self.settings));
+                    if !member.grip.suspend(self.settings) {
+                        running.push(*job);
+                    }
                 }
             }
         }
         if groups.is_empty() {
-            return stragglers;
+            return running;
         }
         let deadline = Instant::now() + Duration::from_nanos(self.settings.freeze_deadline.0);
-        let groups: Vec<&Cgroup> = groups.iter().map(AsRef::as_ref).collect();
-        let late = freeze_all(&groups, &mut self.haste, deadline).len();
-        stragglers + u32::try_from(late).unwrap_or(u32::MAX)
+        let asked: Vec<&Cgroup> = groups.iter().map(|(_, group)| group.as_ref()).collect();
+        let late = freeze_all(&asked, &mut self.haste, deadline);
+        running.extend(late.into_iter().map(|index| groups[index].0));
+        running
     }
 }
 

@@ -381,7 +381,7 @@ fn priority() -> Finding {
         Ok(Err(error)) => Finding::fair(
             "switch",
             format!("no real-time priority ({error}): a switch of busy tasks takes milliseconds"),
-            "run as root, or have it allowed: ulimit -r 50, or CAP_SYS_NICE",
+            "run as root, or have it allowed: ulimit -r 99, or CAP_SYS_NICE",
         ),
         Err(_) => Finding::fair("switch", "real-time priority could not be tried", ""),
     }

@@ -12,7 +12,8 @@ use tutti_wire::report::{SwitchRecord, SwitchReport};
 /// What the columns of a switch mean.
 const COLUMNS: &str = "\
 DUE is cluster time in seconds; the others are counted from it: when the switch BEGAN, when the \
-last process of the jobs that LEFT had STOPPED, and when the jobs that CAME were RESUMED.";
+last process of the jobs that LEFT had STOPPED, and when the jobs that CAME were RESUMED. A job that \
+LEFT and `runs on` had not stopped within freeze_deadline; STOPPED is then when the wait was given up.";
 
 /// What the column means that clusters have alone.
 const SPREAD: &str = "\
@@ -134,24 +135,29 @@ fn table(nodes: &[(String, Vec<SwitchReport>)]) -> Table {
 fn row(node: &str, report: &SwitchReport, cluster: bool) -> Vec<String> {
     let record = &report.record;
     let after = |ns: u64| format!("+{} us", ns.saturating_sub(record.due_ns) / 1000);
-    let jobs = |jobs: &[JobId]| {
-        let name = |job: &JobId| match record.yields.contains(job) {
-            true if jobs == record.left => format!("{job} (yields)"),
-            _ => job.to_string(),
-        };
-        let names: Vec<String> = jobs.iter().map(name).collect();
-        if names.is_empty() { "-".to_owned() } else { names.join(",") }
+    let names = |jobs: &[JobId], name: &dyn Fn(&JobId) -> String| match jobs {
+        [] => "-".to_owned(),
+        jobs => jobs.iter().map(name).collect::<Vec<_>>().join(","),
+    };
+    let left = |job: &JobId| match job {
+        job if record.yields.contains(job) => format!("{job} (yields)"),
+        job if record.running.contains(job) => format!("{job} (runs on)"),
+        job => job.to_string(),
+    };
+    let stopped = match record.running.len() {
+        0 => after(record.stopped_ns),
+        _ => format!(">{}", after(record.stopped_ns)),
     };
     let mut row = vec![
         node.to_owned(),
         format!("{}.{:06}", record.due_ns / 1_000_000_000, record.due_ns / 1000 % 1_000_000),
         after(record.began_ns),
-        after(record.stopped_ns),
+        stopped,
         after(record.resumed_ns),
     ];
     let spread = || report.spread_ns.map_or("-".into(), |ns| format!("{} us", ns / 1000));
     row.extend(cluster.then(spread));
-    row.extend([jobs(&record.left), jobs(&record.came)]);
+    row.extend([names(&record.left, &left), names(&record.came, &JobId::to_string)]);
     row
 }
 
@@ -170,8 +176,18 @@ mod tests {
             left: Vec::new(),
             yields: Vec::new(),
             came: came.iter().map(|&job| JobId(job)).collect(),
+            running: Vec::new(),
             stragglers: 0,
         }
+    }
+
+    #[test]
+    fn a_job_that_did_not_stop_in_time_is_not_shown_as_stopped() {
+        let stopped = SwitchRecord { left: vec![JobId(3), JobId(4)], ..switch(0, 5_000, &[7]) };
+        let late = SwitchRecord { running: vec![JobId(3)], stragglers: 1, ..stopped.clone() };
+        let cells = |record| row("n1", &SwitchReport { record, spread_ns: None }, false);
+        assert_eq!(cells(stopped)[3..], ["+5 us", "+5 us", "3,4", "7"]);
+        assert_eq!(cells(late)[3..], [">+5 us", "+5 us", "3 (runs on),4", "7"]);
     }
 
     #[test]

@@ -5,12 +5,14 @@ use super::environment;
 use super::script;
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::resource::{Resource, getrlimit};
 use serde_bytes::ByteBuf;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use tutti_core::TaskStatus;
+use tutti_core::{ControlMethod, TaskStatus};
+use tutti_linux::rt;
 use tutti_linux::spawn::{Identity, program_candidates};
 use tutti_wire::handover::HandedProgram;
 use tutti_wire::launch::{Credentials, Launch};
@@ -143,7 +145,24 @@ fn rlimits(launch: &Launch, descriptors: (u64, u64)) -> Vec<(i32, u64, u64)> {
     if !limits.iter().any(|&(resource, ..)| resource == nofile) {
         limits.push((nofile, descriptors.0, descriptors.1));
     }
+    limit_priority(&mut limits, launch.control, rt::task_priority_max());
     limits
+}
+
+/// Keeps real-time tasks below the switch thread, which must take their processor from them. A job that is
+/// switched by priority gets none: weights of groups do not count for real-time threads.
+fn limit_priority(limits: &mut Vec<(i32, u64, u64)>, control: ControlMethod, task_max: u64) {
+    let rtprio = libc::RLIMIT_RTPRIO.cast_signed();
+    let most = if control == ControlMethod::Priority { 0 } else { task_max };
+    let place = limits.iter().position(|&(resource, ..)| resource == rtprio);
+    let (soft, hard) = match place.map(|place| limits.swap_remove(place)) {
+        Some((_, soft, hard)) => (soft, hard),
+        // Inherited.
+        None => getrlimit(Resource::RLIMIT_RTPRIO).unwrap_or((0, 0)),
+    };
+    if place.is_some() || hard > most {
+        limits.push((rtprio, soft.min(most), hard.min(most)));
+    }
 }
 
 pub(super) fn without_zero_byte(what: &str, text: &[u8]) -> Result<CString, Refusal> {
@@ -154,5 +173,25 @@ fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => Errno::from_raw(number).desc().to_owned(),
         None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_have_less_real_time_priority_than_the_switch_thread() {
+        let rtprio = libc::RLIMIT_RTPRIO.cast_signed();
+        let limited = |limits: &[(i32, u64, u64)], control| {
+            let mut limits = limits.to_vec();
+            limit_priority(&mut limits, control, 98);
+            limits
+        };
+        let other = (libc::RLIMIT_CORE.cast_signed(), 1, 2);
+        let asked = [(rtprio, 30, libc::RLIM_INFINITY), other];
+        assert_eq!(limited(&asked, ControlMethod::Freeze), [other, (rtprio, 30, 98)]);
+        assert_eq!(limited(&asked, ControlMethod::Signal), [other, (rtprio, 30, 98)]);
+        assert_eq!(limited(&asked, ControlMethod::Priority), [other, (rtprio, 0, 0)]);
     }
 }

@@ -161,7 +161,7 @@ fn json_has_the_documented_keys() {
     check_keys(&params["classes"], &[&["name"][..], &CLASS_RULES].concat());
     let switches = json(&["switches", "--json"]);
     let times = ["due_ns", "began_ns", "stopped_ns", "resumed_ns", "spread_ns"];
-    let keys = [&times[..], &["left", "yields", "came", "stragglers"]].concat();
+    let keys = [&times[..], &["left", "yields", "came", "running", "stragglers"]].concat();
     check_keys(&switches[0][1], &keys);
     check_keys(&json(&["doctor", "--json"]), &["verdict", "topic", "text", "mend"]);
     for job in jobs {

@@ -719,6 +719,7 @@ pub(crate) struct Switch {
     pub(crate) left: Vec<u64>,
     pub(crate) yields: Vec<u64>,
     pub(crate) came: Vec<u64>,
+    pub(crate) running: Vec<u64>,
     pub(crate) stragglers: u64,
 }
 
@@ -736,6 +737,7 @@ impl Switch {
             left: jobs("left"),
             yields: jobs("yields"),
             came: jobs("came"),
+            running: jobs("running"),
             stragglers: number("stragglers"),
         }
     }

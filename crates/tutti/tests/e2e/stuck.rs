@@ -94,7 +94,7 @@ fn what_does_not_stop_since_it_waits_costs_the_others_no_turn() {
     eventually("turns of both", || {
         let switches = instance.switches();
         let came = |job| switches.iter().filter(|it| it.came.contains(&job)).count();
-        let waits = switches.iter().any(|it| it.left.contains(&hangs) && it.stragglers > 0);
+        let waits = switches.iter().any(|it| it.running == [hangs] && it.stragglers == 1);
         (waits && came(hangs) > 3 && came(spins) > 3).then_some(())
     });
     assert!(status_of(pid, "State").unwrap().starts_with('D'));

@@ -337,3 +337,27 @@ fn thousands_of_processes_are_suspended_resumed_and_killed() {
     running.wait().expect(143);
     assert!(!group.exists());
 }
+
+/// A real-time task never gives up its processor to a thread of the same priority or of a lower one.
+#[test]
+fn real_time_tasks_have_their_turns_and_no_more() {
+    let instance = Instance::alone().up();
+    instance.tutti(&["params", "quantum=100ms", "freeze_deadline=10s"]).expect(0);
+    let player = player().display().to_string();
+    // Ends by itself, whatever becomes of this test.
+    let real_time = ["chrt", "--fifo", "98", "timeout", "20", &player, "ticks", "1500"];
+    let submit =
+        |program: &[&str]| instance.submit(&[&["-n", "2", "-o", "t-%j-%r"], program].concat());
+    let one = submit(&real_time);
+    let other = submit(&real_time[5..]);
+    for job in [one, other] {
+        instance.tutti(&["wait", &job.to_string()]).expect(0);
+    }
+    let switches = instance.switches();
+    check_record(&switches);
+    assert!(switches.iter().all(|it| it.running.is_empty()), "{switches:?}");
+    let turns = turns(&switches, one);
+    assert!(turns.len() > 2 && median(turns) == 100_000_000, "{switches:?}");
+    let common = overlap(&stretches(&instance, one, 2), &stretches(&instance, other, 2));
+    assert_eq!(common, 0, "they ran at the same time");
+}

@@ -218,6 +218,7 @@ mod tests {
             left: Vec::new(),
             yields: Vec::new(),
             came: Vec::new(),
+            running: Vec::new(),
             stragglers: 0,
         };
         Row::of("freeze", Shape { processes, kind }, &[record], bare_us)
