@@ -101,6 +101,16 @@ impl Stepped {
         Some((self.clock.now(), error.0))
     }
 
+    /// Which cluster time it has.
+    pub(crate) fn era(&self) -> u64 {
+        self.agent.tree.era()
+    }
+
+    /// Whether anything here goes by that time: jobs run only while the lease holds.
+    pub(crate) fn holds_lease(&self) -> bool {
+        self.agent.lease.holds()
+    }
+
     /// Whether the controller knows of it.
     pub(crate) fn has_joined(&self) -> bool {
         self.agent.has_joined()

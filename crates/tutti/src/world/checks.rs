@@ -11,8 +11,9 @@ use tutti_core::{JobId, JobState, JobView, LaunchId, OnNodeLoss, Rank, check};
 /// So many rounds of the controller are between two looks at all of its state.
 const CORE_LOOKED_AT_EVERY: u64 = 4;
 
-/// After another controller has begun, which may have another time, all have heard it after so long.
-const TIME_TOLD_NS: u64 = 20_000_000_000;
+/// The longest lease of the simulated world. So long a node may go by the time of the controller's machine before it
+/// lost its power.
+const LEASE_MAX_NS: u64 = 20_000_000_000;
 
 /// Clocks here count whole nanoseconds.
 const ROUNDING_NS: u64 = 10;
@@ -166,11 +167,15 @@ impl World {
         }
     }
 
-    /// Cluster time is nowhere further off than is said there.
+    /// Cluster time is nowhere further off than is said there. A node out of reach has not heard that the controller's
+    /// machine has another time now; nothing runs by the former one when the node's lease is over.
     pub(super) fn check_time(&mut self, site: usize) {
         let known = self.agent(site).filter(|agent| agent.has_joined());
         let (Some(agent), Some(controller)) = (known, self.controller()) else { return };
-        if self.now_ns < self.time_since_ns + TIME_TOLD_NS {
+        let has_heard = self.agent(HEAD).is_some_and(|head| head.era() == agent.era());
+        let is_late = self.now_ns >= self.time_since_ns + LEASE_MAX_NS;
+        let goes_by_it = has_heard || is_late && at(site, || agent.holds_lease());
+        if !goes_by_it {
             return;
         }
         let Some((time, error_ns)) = at(site, || agent.time()) else { return };

@@ -112,7 +112,7 @@ impl Tree {
         self.attempt += 1;
         self.routes.note_own(self.attempt);
         let above = self.candidates.above();
-        let error = self.time_error(monotonic_ns()).unwrap_or(Nanos::ZERO);
+        let error = self.time_error(monotonic_ns()).unwrap_or(Nanos(u64::MAX));
         self.told_error = error;
         let joining = Joining {
             attempt: self.attempt,

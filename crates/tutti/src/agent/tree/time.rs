@@ -93,11 +93,13 @@ impl Tree {
     }
 
     /// Which cluster time is known here.
-    pub(super) fn era(&self) -> u64 {
+    pub(in crate::agent) fn era(&self) -> u64 {
         if self.options.is_root() { self.era } else { self.estimator.era() }
     }
 
-    /// How far off cluster time may be here; `None` before anybody has said what time it is.
+    /// How far off cluster time may be here; `None` before the first answer of a parent. True of the cluster time that
+    /// this node knows ([`Self::era`]). The controller's machine may have been started anew since the last answer, with
+    /// another time: that is bounded by the lease, since no job runs here once it is over.
     pub(super) fn time_error(&self, now_ns: u64) -> Option<Nanos> {
         if self.options.is_root() {
             return Some(Nanos::ZERO);

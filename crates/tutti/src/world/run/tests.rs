@@ -9,7 +9,7 @@
 use super::*;
 use crate::agent;
 use crate::world::engine::HEAD;
-use crate::world::machine::Daemon;
+use crate::world::machine::{Daemon, at};
 use crate::world::script::{
     Act, CLUSTER, FIRST_CALM, FIRST_CALM_HOURS, FIRST_THAT_CUTS_SHORT, Plan, Timed,
 };
@@ -48,7 +48,8 @@ const NEW: u64 = 200;
 /// power, and given out since the next one took that away; ends that a stopped controller had not brought to disk, and
 /// launches of which it was told too late, which the world took for being there; a launch that a keeper was given before it
 /// had said what it holds, so that the agent took it for lost; an agent that was killed between telling the keeper of
-/// a launch and holding its group, so that it ran out of its turn.
+/// a launch and holding its group, so that it ran out of its turn; an agent that was stopped below another one while the
+/// controller's machine was restarted, whose time the world took for being gone by though its lease was over.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -102,6 +103,7 @@ const FOUND: &[u64] = &[
     20_001_334,
     20_026_319,
     20_062_349,
+    90_012_811,
 ];
 
 /// The same for clusters of some size in a calm time.
@@ -269,6 +271,41 @@ fn no_node_is_lost_while_the_agent_of_the_controllers_machine_stands_still() {
     world.prepare();
     world.run_until(40 * SEC);
     assert_eq!(world.controller().unwrap().core().lost_nodes().count(), 0);
+    come_to_an_end(&mut world);
+    crate::world::machine::leave();
+    assert!(world.wrong.is_empty(), "{:#?}", world.wrong);
+}
+
+/// Agents are stopped while the controller's machine is restarted, and its time goes back. An agent below another one
+/// still has the former time when it goes on. Its lease is over, so nothing runs by that time.
+#[test]
+fn the_former_cluster_time_is_not_gone_by_after_the_lease() {
+    let stopped = |site| (5_000, Act::Stop(site, Daemon::Agent, 40 * SEC));
+    // Those that join now find that the head takes two.
+    let begins_anew = |site| (2_000, Act::Crash(site, Daemon::Agent, 10_000_000));
+    let script = told(vec![
+        begins_anew(1),
+        begins_anew(2),
+        begins_anew(3),
+        stopped(1),
+        stopped(2),
+        stopped(3),
+        (6_000, Act::PowerLoss(HEAD, 1_000_000_000)),
+    ]);
+    let params =
+        vec![("fan_out".to_owned(), "2".to_owned()), ("lease".to_owned(), "5s".to_owned())];
+    let mut world = World::new(Script { machines: 4, params, calm_ns: 60 * SEC, ..script }, false);
+    world.prepare();
+    world.run_until(5 * SEC);
+    let members = 1..4;
+    let joined = |world: &World, site| world.agent(site).is_some_and(agent::Stepped::has_joined);
+    assert!(members.clone().all(|site| joined(&world, site)), "all are in");
+    world.run_until(44 * SEC);
+    let era = |site| world.agent(site).unwrap().era();
+    for site in members {
+        assert_ne!(era(site), era(HEAD), "n{site} has not heard of the restart");
+        assert!(!at(site, || world.agent(site).unwrap().holds_lease()));
+    }
     come_to_an_end(&mut world);
     crate::world::machine::leave();
     assert!(world.wrong.is_empty(), "{:#?}", world.wrong);
