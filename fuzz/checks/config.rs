@@ -11,10 +11,13 @@ use tutti_wire::{code::Code, pattern, script, units};
 
 /// See the file.
 pub fn config(input: &[u8]) {
-    let _ = script::is_script(input);
+    assert!(!script::is_script(input) || script::check_start(input).is_ok());
+    let _ = script::interpreter(input);
     if let Ok(script) = script::parse(input) {
         let lines = input.split(|byte| *byte == b'\n').count();
         assert!(script.directives.iter().all(|directive| directive.line as usize <= lines));
+        assert!(script.problems.iter().all(|problem| problem.line as usize <= lines));
+        assert!(script.problems.len().max(script.notes.len()) <= script::PROBLEMS_MAX);
     }
     if pattern::check(input).is_ok() {
         let _ = pattern::names_rank(input);

@@ -113,6 +113,18 @@ mod at {
     pub(super) const COUNT: usize = 32;
 }
 
+/// The policies under which a parameter, or a rule of a class, has an effect; `None`: under all.
+#[must_use]
+pub fn policies_of(name: &str) -> Option<&'static [&'static str]> {
+    match name {
+        "queue" => Some(&["gang", "space"]),
+        "deadline_slack" => Some(&["deadline"]),
+        "large_job" | "large_limit" | "job_limit" | "foreign" | "priority" | "wait"
+        | "do_not_disturb" | "processors" | "jobs" | "jobs_per_user" => Some(&["classes"]),
+        _ => None,
+    }
+}
+
 /// All parameters there are.
 pub const TABLE: &[Param; at::COUNT] = &[
     Param {

@@ -61,6 +61,22 @@ impl Instance {
             .find(|other| other != self && matches!(other.open(), Ok(Some(_))) && other.answers())
     }
 
+    /// The user's own instance, if verbs do not find it because the system's is found first.
+    pub(crate) fn hidden(&self) -> Option<Self> {
+        if said_directory().is_some() || self.private {
+            return None;
+        }
+        self.beside().filter(|other| other.private)
+    }
+
+    /// How to reach an instance that verbs do not find by themselves.
+    pub(crate) fn hidden_note(&self) -> String {
+        let directory = self.directory.display();
+        format!(
+            "a private instance of yours runs as well, in {directory}; `TUTTI_DIR={directory} tutti ps` shows its jobs"
+        )
+    }
+
     /// The instance that `tutti up` starts: the system's for root, the user's own otherwise.
     pub(crate) fn to_start() -> Self {
         if let Some(directory) = said_directory() {

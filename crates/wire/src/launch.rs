@@ -194,8 +194,10 @@ impl Launch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Processor time in user mode, in microseconds.
+    #[serde(rename = "cpu_user_us")]
     pub user_us: u64,
     /// Processor time in the kernel, in microseconds.
+    #[serde(rename = "cpu_system_us")]
     pub system_us: u64,
     /// Whether that is all of it.
     pub cpu_whole: bool,

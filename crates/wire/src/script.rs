@@ -1,54 +1,106 @@
-//! Job scripts: the `#TUTTI` lines at their head, and `#SBATCH` lines as far as they mean the same.
+//! Job scripts: the `#TUTTI` and `#SBATCH` lines at their head.
 //!
-//! As for `sbatch`, only the comments before the first command count. A line gives words, quoted as
-//! in a shell but with nothing expanded; the words are options of `tutti submit` as they would be
-//! typed, and the verb's own parser reads them, so that a script and a command line can't differ.
-//! Words of `#SBATCH` lines are translated first: [`Directive::words`] has our spellings only.
-//! What can't be translated is an error: an option that is silently dropped is worse.
+//! Only comments before the first command count, as for `sbatch`. A line gives words, quoted as in
+//! a shell but with nothing expanded. The words are options of `tutti submit`, and that verb's own
+//! parser reads them: a script and a command line can't differ. Words of `#SBATCH` lines are
+//! translated first ([`sbatch`]), so [`Directive::words`] has our spellings only.
+//!
+//! Nothing is dropped silently. An option that can't change what runs is noted; any other that can't
+//! be translated is a problem. All problems of a script are reported at once.
+
+mod sbatch;
 
 use crate::limits::SCRIPT_BYTES_MAX;
-use crate::pattern::{self, PatternError};
-use crate::units::{UnitError, parse_bytes, parse_count, parse_duration, shown};
-use alloc::borrow::ToOwned;
+use crate::pattern::PatternError;
+use crate::units::UnitError;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What a script says about its job.
+/// The option lines of a script, read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
-    /// Its option lines, in their order.
+    /// Lines that hold options, in their order.
     pub directives: Vec<Directive>,
+    /// What has no effect, in the order of the lines.
+    pub notes: Vec<Note>,
+    /// What is wrong, in the order of the lines; at most [`PROBLEMS_MAX`].
+    pub problems: Vec<Problem>,
 }
 
 /// The options of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directive {
-    /// The line, counted from 1.
+    /// Number of the line, from 1.
     pub line: u32,
-    /// Options and their values, as they would be typed.
+    /// Options and their values, as typed on a command line.
     pub words: Vec<String>,
 }
 
-/// Why a script can't be taken.
+/// Something in a script that has no effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Number of the line, from 1.
+    pub line: u32,
+    /// What has no effect.
+    pub about: NoteAbout,
+}
+
+/// What has no effect in a script.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoteAbout {
+    /// An option of `sbatch` that can't change what runs.
+    #[error("{option}")]
+    Option {
+        /// The option.
+        option: String,
+    },
+    /// An option line below the first command.
+    #[error("an option line below the first command")]
+    Below,
+    /// An option line that does not begin at the left margin.
+    #[error("an indented option line is a comment")]
+    Indented,
+}
+
+/// Something wrong in a script.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct Problem {
+    /// Number of the line, from 1.
+    pub line: u32,
+    /// What is wrong with it.
+    pub problem: LineProblem,
+}
+
+/// Maximum number of problems that are kept for one script; so many notes are kept, too.
+pub const PROBLEMS_MAX: usize = 100;
+
+/// Why a file can't be read as a script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
-    /// The whole script is too long.
+    /// The script is too long.
     #[error("a script of {bytes} bytes is too long; at most {limit} are accepted")]
     TooLong {
         /// Its length.
         bytes: usize,
-        /// The most.
+        /// Maximum length.
         limit: usize,
     },
-    /// An option line is wrong.
-    #[error("line {line}: {problem}")]
-    Line {
-        /// The line, counted from 1.
+    /// A UTF-8 byte order mark comes before the `#!`, and the kernel does not see the `#!`.
+    #[error("a byte order mark precedes the first line; save the file as UTF-8 without one")]
+    ByteOrderMark,
+    /// The file is UTF-16.
+    #[error("the file is UTF-16 text; save it as UTF-8")]
+    Utf16,
+    /// Option lines, but no interpreter.
+    #[error(
+        "line {line} holds options, but the first line is no '#!' line; begin with '#!/bin/sh'"
+    )]
+    NoInterpreter {
+        /// Number of the first option line, from 1.
         line: u32,
-        /// What is wrong with it.
-        problem: LineProblem,
     },
 }
 
@@ -61,10 +113,10 @@ pub enum LineProblem {
     /// A backslash ends the line.
     #[error("a backslash at the end; an option line can't go on in the next one")]
     TrailingBackslash,
-    /// The line is no UTF-8.
+    /// The line is not UTF-8.
     #[error("not UTF-8 text")]
     NotUtf8,
-    /// The line ends as on Windows, which no shell accepts.
+    /// The line ends as on Windows; shells reject that.
     #[error("ends in a carriage return; save the script with Unix line ends (dos2unix)")]
     CarriageReturn,
     /// A word is neither an option nor the value of one.
@@ -73,7 +125,15 @@ pub enum LineProblem {
         /// The word.
         word: String,
     },
-    /// An option of `sbatch` that has no meaning here.
+    /// An option that `sbatch` does not have either.
+    #[error("sbatch has no option {option}{hint}")]
+    NoSuchOption {
+        /// The option.
+        option: String,
+        /// What may be meant, or nothing.
+        hint: String,
+    },
+    /// An option of `sbatch` without counterpart.
     #[error("tutti has nothing for sbatch's {option}; {hint}")]
     UnknownOption {
         /// The option.
@@ -87,7 +147,7 @@ pub enum LineProblem {
         /// The option.
         option: String,
     },
-    /// A value is wrong.
+    /// An invalid value.
     #[error("{option}: {reason}")]
     BadUnit {
         /// The option.
@@ -95,7 +155,7 @@ pub enum LineProblem {
         /// Why.
         reason: UnitError,
     },
-    /// A value is right for `sbatch` and can't be had here.
+    /// A value that `sbatch` accepts and that has no counterpart.
     #[error("{option}={value} can't be had here; {hint}")]
     BadValue {
         /// The option.
@@ -105,7 +165,7 @@ pub enum LineProblem {
         /// What can.
         hint: &'static str,
     },
-    /// A name of a file is wrong.
+    /// An invalid name of a file.
     #[error("{option}: {reason}")]
     BadPattern {
         /// The option.
@@ -115,61 +175,136 @@ pub enum LineProblem {
     },
 }
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Whether a file is a script, by its first bytes.
 #[must_use]
 pub fn is_script(first_bytes: &[u8]) -> bool {
     first_bytes.starts_with(b"#!")
 }
 
+/// Rejects a file that was meant as a script with options, and would run without them: one whose
+/// `#!` the kernel does not see, or that has option lines and no `#!`. `first_bytes` may be a part.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn check_start(first_bytes: &[u8]) -> Result<(), ScriptError> {
+    if is_script(first_bytes) {
+        return Ok(());
+    }
+    if let Some(text) = first_bytes.strip_prefix(BYTE_ORDER_MARK)
+        && text.starts_with(b"#")
+    {
+        return Err(ScriptError::ByteOrderMark);
+    }
+    if first_bytes.starts_with(b"\xff\xfe#\0") || first_bytes.starts_with(b"\xfe\xff\0#") {
+        return Err(ScriptError::Utf16);
+    }
+    match lines(first_bytes).find(|(_, text)| directive_of(text).is_some()) {
+        Some((line, _)) => Err(ScriptError::NoInterpreter { line }),
+        None => Ok(()),
+    }
+}
+
+/// The lines before the first command, with their numbers: comments and blank lines. `sbatch` takes
+/// an indented `#` for a comment as well.
+fn lines(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    let all = (1u32..).zip(text.split(|byte| *byte == b'\n'));
+    all.take_while(|(_, text)| {
+        let text = text.trim_ascii_start();
+        text.is_empty() || text.starts_with(b"#")
+    })
+}
+
+/// What the lines of a script come to, while they are read.
+#[derive(Default)]
+struct Reading {
+    script: Script,
+    memory: sbatch::Memory,
+}
+
+impl Reading {
+    fn problem(&mut self, line: u32, problem: LineProblem) {
+        if self.script.problems.len() < PROBLEMS_MAX {
+            self.script.problems.push(Problem { line, problem });
+        }
+    }
+
+    fn note(&mut self, line: u32, about: NoteAbout) {
+        if self.script.notes.len() < PROBLEMS_MAX {
+            self.script.notes.push(Note { line, about });
+        }
+    }
+
+    fn line(&mut self, line: u32, text: &[u8]) {
+        let Some((dialect, options)) = directive_of(text) else {
+            if directive_of(text.trim_ascii_start()).is_some() {
+                self.note(line, NoteAbout::Indented);
+            }
+            return;
+        };
+        let words = core::str::from_utf8(options)
+            .map_err(|_| LineProblem::NotUtf8)
+            .and_then(|options| split_words(options.trim_end_matches('\r')));
+        let words = match (words, dialect) {
+            (Err(problem), _) => return self.problem(line, problem),
+            (Ok(words), Dialect::Tutti) => {
+                self.memory.note_tutti(&words);
+                words
+            }
+            (Ok(words), Dialect::Slurm) => sbatch::translate(&words, line, self),
+        };
+        if !words.is_empty() {
+            self.script.directives.push(Directive { line, words });
+        }
+    }
+}
+
 /// Reads the option lines of a script.
 ///
 /// # Errors
-/// If the script is too long or an option line is wrong; the first such line is named.
+/// If the script is too long. What is wrong with its lines is in [`Script::problems`].
 pub fn parse(text: &[u8]) -> Result<Script, ScriptError> {
     if text.len() > SCRIPT_BYTES_MAX {
         return Err(ScriptError::TooLong { bytes: text.len(), limit: SCRIPT_BYTES_MAX });
     }
-    let mut script = Script::default();
-    let mut memory = SlurmMemory::default();
-    for (line, text) in (1u32..).zip(text.split(|byte| *byte == b'\n')) {
-        let is_blank = text.iter().all(u8::is_ascii_whitespace);
-        if !is_blank && !text.starts_with(b"#") {
-            break;
-        }
-        let words = line_words(text, line, &mut memory)
-            .map_err(|problem| ScriptError::Line { line, problem })?;
-        if !words.is_empty() {
-            script.directives.push(Directive { line, words });
-        }
+    let mut reading = Reading::default();
+    let mut head = 0;
+    for (line, text) in lines(text) {
+        reading.line(line, text);
+        head = line;
     }
-    if let Some(directive) = memory.directive()? {
-        // At its place among the lines: of two that ask for the same, the later one holds.
-        let place = script.directives.partition_point(|other| other.line <= directive.line);
-        script.directives.insert(place, directive);
+    // The first command's own line, too: a shell would take the carriage return for a part of it.
+    let first_lines = (1u32..).zip(text.split(|byte| *byte == b'\n')).take(head as usize + 1);
+    if let Some((line, _)) = first_lines.clone().find(|(_, text)| text.ends_with(b"\r")) {
+        reading.problem(line, LineProblem::CarriageReturn);
     }
+    match reading.memory.directive() {
+        Ok(Some(directive)) => {
+            // At its place among the lines: of two that ask for the same, the later one holds.
+            let directives = &mut reading.script.directives;
+            let place = directives.partition_point(|other| other.line <= directive.line);
+            directives.insert(place, directive);
+        }
+        Ok(None) => (),
+        Err(Problem { line, problem }) => reading.problem(line, problem),
+    }
+    if let Some(line) = option_line_below(text, head) {
+        reading.note(line, NoteAbout::Below);
+    }
+    let mut script = reading.script;
+    script.problems.sort_by_key(|problem| problem.line);
     Ok(script)
 }
 
-/// The words of one line, none if it holds no options.
-fn line_words(
-    text: &[u8],
-    line: u32,
-    memory: &mut SlurmMemory,
-) -> Result<Vec<String>, LineProblem> {
-    let Some((dialect, options)) = directive_of(text) else {
-        return Ok(Vec::new());
-    };
-    if options.ends_with(b"\r") {
-        return Err(LineProblem::CarriageReturn);
-    }
-    let words = split_words(core::str::from_utf8(options).map_err(|_| LineProblem::NotUtf8)?)?;
-    match dialect {
-        Dialect::Tutti => {
-            memory.note_tutti(&words);
-            Ok(words)
-        }
-        Dialect::Slurm => translate(&words, line, memory),
-    }
+/// The first option line below the head of a script. None behind a here-document: it may be the text
+/// of another script.
+fn option_line_below(text: &[u8], head: u32) -> Option<u32> {
+    let below = (1u32..).zip(text.split(|byte| *byte == b'\n')).skip(head as usize);
+    below
+        .take_while(|(_, text)| !text.windows(2).any(|two| two == b"<<"))
+        .find(|(_, text)| directive_of(text).is_some())
+        .map(|(line, _)| line)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,17 +313,25 @@ enum Dialect {
     Slurm,
 }
 
-/// Which kind of option line it is, and what follows the keyword. `##TUTTI`, `# TUTTI` and
-/// `#TUTTIx` are plain comments: the first is how one is switched off.
+/// The kind of an option line, and what follows the keyword. `##TUTTI`, `# TUTTI` and `#TUTTIx` are
+/// plain comments: the first is how an option line is switched off.
 fn directive_of(text: &[u8]) -> Option<(Dialect, &[u8])> {
     let (dialect, rest) = match text.strip_prefix(b"#TUTTI") {
         Some(rest) => (Dialect::Tutti, rest),
         None => (Dialect::Slurm, text.strip_prefix(b"#SBATCH")?),
     };
     match rest.first() {
-        None | Some(b' ' | b'\t' | b'\r') => Some((dialect, rest)),
+        None | Some(b' ' | b'\t' | b'\r' | b'-') => Some((dialect, rest)),
         Some(_) => None,
     }
+}
+
+/// The interpreter that a `#!` line names, and its one argument, as the kernel reads them.
+#[must_use]
+pub fn interpreter(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let line = text.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?.trim_ascii();
+    let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+    (end > 0).then(|| (&line[..end], line[end..].trim_ascii()))
 }
 
 /// Splits as a shell does: `'...'` is literal, `"..."` has the escapes `\"`, `\\`, `\$` and
@@ -241,190 +384,6 @@ fn double_quoted(chars: &mut core::str::Chars<'_>, word: &mut String) -> Result<
     }
 }
 
-/// An option of `sbatch` that has a counterpart.
-struct SlurmOption {
-    long: &'static str,
-    short: Option<char>,
-    meaning: Meaning,
-}
-
-/// What becomes of an option of `sbatch`.
-#[derive(Clone, Copy)]
-enum Meaning {
-    /// Ours of this name, with the same value.
-    Same(&'static str),
-    /// Ours of this name; the value is a count, and memory may be reckoned from it.
-    Count(&'static str, fn(&mut SlurmMemory, u32)),
-    /// Ours of this name; the value is the name of a file with `%` letters.
-    File(&'static str),
-    /// A limit of time, in minutes if it is a plain number.
-    Time,
-    /// Memory, to be reckoned when all lines are read.
-    Memory(fn(&mut SlurmMemory, u64)),
-    /// Ours of this name; neither has a value.
-    Flag(&'static str),
-    /// `append` or `truncate`.
-    OpenMode,
-    /// Only the value that is the case here anyway.
-    Only { value: &'static str, hint: &'static str },
-}
-
-const fn option(long: &'static str, short: Option<char>, meaning: Meaning) -> SlurmOption {
-    SlurmOption { long, short, meaning }
-}
-
-const SLURM_OPTIONS: [SlurmOption; 21] = [
-    option("ntasks", Some('n'), Meaning::Count("-n", |memory, n| memory.tasks = Some(n))),
-    option("cpus-per-task", Some('c'), Meaning::Count("-c", |memory, n| memory.processors = n)),
-    option("time", Some('t'), Meaning::Time),
-    option("job-name", Some('J'), Meaning::Same("--name")),
-    option("chdir", Some('D'), Meaning::Same("--directory")),
-    option("output", Some('o'), Meaning::File("--output")),
-    option("error", Some('e'), Meaning::File("--error")),
-    option("input", Some('i'), Meaning::File("--input")),
-    option("open-mode", None, Meaning::OpenMode),
-    option("mem", None, Meaning::Memory(|memory, bytes| memory.for_all = Some(bytes))),
-    option("mem-per-cpu", None, Meaning::Memory(|memory, bytes| memory.for_each = Some(bytes))),
-    option("nodes", Some('N'), Meaning::Count("-N", |memory, n| memory.nodes = Some(n))),
-    option(
-        "ntasks-per-node",
-        None,
-        Meaning::Count("--tasks-per-node", |memory, n| memory.tasks_per_node = Some(n)),
-    ),
-    option("nodelist", Some('w'), Meaning::Same("--nodes")),
-    option("exclude", Some('x'), Meaning::Same("--exclude")),
-    option("exclusive", None, Meaning::Flag("--exclusive")),
-    option("spread-job", None, Meaning::Flag("--spread")),
-    option("requeue", None, Meaning::Flag("--on-node-loss=requeue")),
-    option("no-kill", Some('k'), Meaning::Flag("--on-node-loss=notify")),
-    option(
-        "export",
-        None,
-        Meaning::Only {
-            value: "ALL",
-            hint: "a job gets the whole environment; use env in the script",
-        },
-    ),
-    option(
-        "nice",
-        None,
-        Meaning::Only { value: "0", hint: "choose a class with '#TUTTI --class NAME'" },
-    ),
-];
-
-/// What to do about options that have no counterpart but for which there is something to say.
-const HINTS: [(&str, &str); 5] = [
-    ("--partition", "choose a class with '#TUTTI --class NAME'"),
-    ("-p", "choose a class with '#TUTTI --class NAME'"),
-    ("--qos", "choose a class with '#TUTTI --class NAME'"),
-    ("--array", "submit the script once for each element"),
-    ("-a", "submit the script once for each element"),
-];
-const NO_HINT: &str = "take the option away, or use a #TUTTI line (see 'tutti submit --help')";
-
-/// Translates the words of a `#SBATCH` line.
-fn translate(
-    words: &[String],
-    line: u32,
-    memory: &mut SlurmMemory,
-) -> Result<Vec<String>, LineProblem> {
-    let mut ours = Vec::new();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let (name, known, value) = find_option(word)?;
-        if let Meaning::Flag(flag) = known.meaning {
-            if let Some(value) = value {
-                let (value, hint) = (shown(value), "write it without a value");
-                return Err(LineProblem::BadValue { option: name, value, hint });
-            }
-            ours.push(flag.into());
-            continue;
-        }
-        let value = match value {
-            Some(value) => value.to_owned(),
-            None => words.next().cloned().ok_or(LineProblem::NoValue { option: name.clone() })?,
-        };
-        ours.extend(translate_one(known.meaning, name, value, line, memory)?);
-    }
-    Ok(ours)
-}
-
-/// The option that a word names, as to be shown, and the value within the same word.
-fn find_option(word: &str) -> Result<(String, &'static SlurmOption, Option<&str>), LineProblem> {
-    let (name, value, found) = if let Some(long) = word.strip_prefix("--") {
-        let (long, value) = match long.split_once('=') {
-            Some((long, value)) => (long, Some(value)),
-            None => (long, None),
-        };
-        let found = SLURM_OPTIONS.iter().find(|option| option.long == long);
-        (format!("--{long}"), value, found)
-    } else {
-        let mut chars = word.strip_prefix('-').unwrap_or_default().chars();
-        let Some(letter) = chars.next() else {
-            return Err(LineProblem::NotAnOption { word: shown(word) });
-        };
-        let value = Some(chars.as_str()).filter(|value| !value.is_empty());
-        let found = SLURM_OPTIONS.iter().find(|option| option.short == Some(letter));
-        (format!("-{letter}"), value, found)
-    };
-    match found {
-        Some(found) => Ok((name, found, value)),
-        None => {
-            let hint =
-                HINTS.iter().find(|(known, _)| *known == name).map_or(NO_HINT, |hint| hint.1);
-            Err(LineProblem::UnknownOption { option: shown(&name), hint })
-        }
-    }
-}
-
-fn translate_one(
-    meaning: Meaning,
-    option: String,
-    value: String,
-    line: u32,
-    memory: &mut SlurmMemory,
-) -> Result<Vec<String>, LineProblem> {
-    let bad_unit = |option, reason| LineProblem::BadUnit { option, reason };
-    match meaning {
-        Meaning::Flag(ours) => Ok(vec![ours.into()]),
-        Meaning::Same(ours) => Ok(pair(ours, value)),
-        Meaning::Count(ours, note) => match parse_count(&value) {
-            Ok(count) => {
-                note(memory, count);
-                Ok(pair(ours, value))
-            }
-            Err(reason) => Err(bad_unit(option, reason)),
-        },
-        Meaning::File(ours) => match pattern::check(value.as_bytes()) {
-            Ok(()) => Ok(pair(ours, value)),
-            Err(reason) => Err(LineProblem::BadPattern { option, reason }),
-        },
-        Meaning::Time => time_limit(&value).map_err(|reason| bad_unit(option, reason)),
-        Meaning::Memory(note) => {
-            let bytes = slurm_bytes(&value).map_err(|reason| bad_unit(option.clone(), reason))?;
-            if bytes == 0 {
-                let hint = "name the memory that a task needs with '#TUTTI --memory SIZE'";
-                return Err(LineProblem::BadValue { option, value: shown(&value), hint });
-            }
-            note(memory, bytes);
-            memory.line = line;
-            Ok(Vec::new())
-        }
-        Meaning::OpenMode => match value.as_str() {
-            "append" => Ok(vec!["--append".into()]),
-            "truncate" => Ok(Vec::new()),
-            _ => {
-                let hint = "use append or truncate";
-                Err(LineProblem::BadValue { option, value: shown(&value), hint })
-            }
-        },
-        Meaning::Only { value: only, .. } if value == only => Ok(Vec::new()),
-        Meaning::Only { hint, .. } => {
-            Err(LineProblem::BadValue { option, value: shown(&value), hint })
-        }
-    }
-}
-
 /// With `=` for a long option, so that a value which begins with `-` stays one.
 fn pair(option: &str, value: String) -> Vec<String> {
     if option.starts_with("--") {
@@ -434,122 +393,24 @@ fn pair(option: &str, value: String) -> Vec<String> {
     }
 }
 
-/// `sbatch` counts a plain number in minutes, and knows no letters for units. No limit is none.
-fn time_limit(value: &str) -> Result<Vec<String>, UnitError> {
-    if value.eq_ignore_ascii_case("unlimited") || value.eq_ignore_ascii_case("infinite") {
-        return Ok(Vec::new());
-    }
-    let plain = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-    let ours = if plain { format!("{value}m") } else { value.to_owned() };
-    match parse_duration(&ours)?.0 {
-        0 => Ok(Vec::new()),
-        _ => Ok(pair("--time", ours)),
-    }
-}
-
-/// `sbatch` counts a plain number in megabytes.
-fn slurm_bytes(value: &str) -> Result<u64, UnitError> {
-    let plain = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-    if plain { parse_bytes(&format!("{value}M")) } else { parse_bytes(value) }
-}
-
-/// Slurm asks for memory by node or by processor, Tutti by task. One becomes the other when all
-/// lines are known: `--mem` is divided by the tasks on a node (all on one, unless the script says how
-/// many nodes or how many tasks on each), `--mem-per-cpu` multiplied by the processors of a task.
-#[derive(Debug)]
-struct SlurmMemory {
-    line: u32,
-    tasks: Option<u32>,
-    nodes: Option<u32>,
-    tasks_per_node: Option<u32>,
-    processors: u32,
-    for_all: Option<u64>,
-    for_each: Option<u64>,
-}
-
-impl Default for SlurmMemory {
-    fn default() -> Self {
-        let (tasks, nodes, tasks_per_node) = (None, None, None);
-        let (line, processors, for_all, for_each) = (0, 1, None, None);
-        Self { line, tasks, nodes, tasks_per_node, processors, for_all, for_each }
-    }
-}
-
-impl SlurmMemory {
-    /// A script may mix both dialects, with the counts in a `#TUTTI` line. Only what is written
-    /// plainly is seen; the verb's parser complains about what is wrong.
-    fn note_tutti(&mut self, words: &[String]) {
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let (name, value) = match word.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None if word.len() > 2 && !word.starts_with("--") && word.is_char_boundary(2) => {
-                    (&word[..2], Some(&word[2..]))
-                }
-                None => (word.as_str(), None),
-            };
-            let counts = ["-n", "--tasks", "-c", "--processors", "-N", "--node-count"];
-            if !counts.contains(&name) && name != "--tasks-per-node" {
-                continue;
-            }
-            let value = value.or_else(|| words.next().map(String::as_str));
-            let Some(count) = value.and_then(|value| parse_count(value).ok()) else { continue };
-            match name {
-                "-n" | "--tasks" => self.tasks = Some(count),
-                "-N" | "--node-count" => self.nodes = Some(count),
-                "--tasks-per-node" => self.tasks_per_node = Some(count),
-                _ => self.processors = count,
-            }
-        }
-    }
-
-    /// How many tasks share a node's memory at most.
-    fn tasks_on_a_node(&self) -> u32 {
-        let nodes = self.nodes.unwrap_or(1).max(1);
-        let even = self.tasks.map(|tasks| tasks.div_ceil(nodes));
-        match (even, self.tasks_per_node) {
-            (Some(even), Some(each)) if self.nodes.is_some() => even.min(each),
-            (_, Some(each)) => each,
-            (even, None) => even.unwrap_or(1),
-        }
-    }
-
-    /// The option that it comes to, on the line that asked for memory last.
-    fn directive(&self) -> Result<Option<Directive>, ScriptError> {
-        let line = self.line;
-        let failed = |problem| ScriptError::Line { line, problem };
-        let bytes = match (self.for_all, self.for_each) {
-            (None, None) => return Ok(None),
-            (Some(_), Some(_)) => {
-                return Err(failed(LineProblem::BadValue {
-                    option: "--mem".into(),
-                    value: "...".into(),
-                    hint: "it excludes --mem-per-cpu; keep one of them",
-                }));
-            }
-            (Some(bytes), None) => bytes / u64::from(self.tasks_on_a_node().max(1)),
-            (None, Some(bytes)) => bytes.saturating_mul(u64::from(self.processors.max(1))),
-        };
-        Ok(Some(Directive { line, words: pair("--memory", bytes.to_string()) }))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The lines with their words, as text.
+    /// The lines with their words, or the problems; then the notes.
     fn check(script: &str, expected: &str) {
-        let shown = match parse(script.as_bytes()) {
-            Err(error) => format!("{error}\n"),
-            Ok(script) => script
-                .directives
-                .iter()
-                .map(|directive| format!("{}: {}\n", directive.line, directive.words.join("|")))
-                .collect(),
-        };
-        assert_eq!(shown, expected, "{script}");
+        let read = parse(script.as_bytes()).unwrap();
+        let mut shown: Vec<String> = read
+            .directives
+            .iter()
+            .map(|directive| format!("{}: {}\n", directive.line, directive.words.join("|")))
+            .collect();
+        if !read.problems.is_empty() {
+            shown = read.problems.iter().map(|problem| format!("{problem}\n")).collect();
+        }
+        shown.extend(read.notes.iter().map(|note| format!("note {}: {}\n", note.line, note.about)));
+        assert_eq!(shown.concat(), expected, "{script}");
     }
 
     #[test]
@@ -569,11 +430,104 @@ mod tests {
              #TUTTI --kill-on-bad-exit\n",
             "3: -n|4|-c|2|--time|10m|--memory|2G\n\
              5: --class|production|--name|two words|--output|f-%j-%r\n\
-             10: --error|e#1\n",
+             10: --error|e#1\n\
+             note 12: an option line below the first command\n",
         );
         check("", "");
         check("#TUTTI --append", "1: --append\n");
-        check("echo\n#TUTTI --append", "");
+        check("#TUTTI--append", "1: --append\n");
+        check("echo\n#TUTTI --append", "note 2: an option line below the first command\n");
+        check("cat > job <<END\n#TUTTI --append\nEND\n", "");
+    }
+
+    #[test]
+    fn indented_comment_does_not_end_the_option_lines() {
+        check(
+            "#!/bin/sh\n\
+             #SBATCH -J first\n\
+             \x20 # a remark\n\
+             \t#SBATCH -n 4\n\
+             #SBATCH -o out --bogus\n\
+             echo\n",
+            "line 5: sbatch has no option --bogus\nnote 4: an indented option line is a comment\n",
+        );
+    }
+
+    #[test]
+    fn all_problems_of_a_script_are_found_at_once() {
+        check(
+            "#!/bin/sh\n\
+             #SBATCH --array 0-9 -n x --signal=USR2@60 -c 2\n\
+             #SBATCH 'x\n\
+             #SBATCH --mem=1G --gres=gpu:1 -t soon\n\
+             #SBATCH --mem-per-cpu=1G --nod=2 --mem-=2\n",
+            "line 2: tutti has nothing for sbatch's --array; submit the script once for each \
+             element\n\
+             line 2: -n: 'x' is no count; accepted is a whole number such as 4\n\
+             line 2: tutti has nothing for sbatch's --signal; take the option away, or use a #TUTTI \
+             line (see 'tutti submit --help')\n\
+             line 3: unclosed quote\n\
+             line 4: tutti has nothing for sbatch's --gres; take the option away, or use a #TUTTI \
+             line (see 'tutti submit --help')\n\
+             line 4: -t: 'soon' is no time limit; sbatch accepts minutes, M:S, H:M:S, D-H, D-H:M and \
+             D-H:M:S\n\
+             line 5: sbatch has no option --nod; --nodes or --nodelist?\n\
+             line 5: sbatch has no option --mem-; --mem-per-cpu or --mem-bind?\n\
+             line 5: --mem=... can't be had here; it excludes --mem-per-cpu; keep one of them\n",
+        );
+        let many = "#SBATCH -n x\n".repeat(2 * PROBLEMS_MAX);
+        assert_eq!(parse(many.as_bytes()).unwrap().problems.len(), PROBLEMS_MAX);
+    }
+
+    #[test]
+    fn options_that_cannot_change_what_runs_are_noted() {
+        check(
+            "#!/bin/sh\n\
+             #SBATCH --mail-type ALL --mail-user=me@example.org -A lab\n\
+             #SBATCH -p debug --qos=high --comment='a word' -n 2 --nice --no-requeue\n",
+            "3: -n|2\n\
+             note 2: --mail-type\nnote 2: --mail-user\nnote 2: -A\n\
+             note 3: -p\nnote 3: --qos\nnote 3: --comment\nnote 3: --nice\n",
+        );
+        let many = "#SBATCH -A x\n".repeat(2 * PROBLEMS_MAX);
+        assert_eq!(parse(many.as_bytes()).unwrap().notes.len(), PROBLEMS_MAX);
+    }
+
+    #[test]
+    fn long_options_of_sbatch_may_be_cut_short() {
+        check("#SBATCH --job=x --cpus-per-t 2 --part=a", "1: --name=x|-c|2\nnote 1: --partition\n");
+        check("#SBATCH --mem=2G", "1: --memory=2147483648\n");
+    }
+
+    #[test]
+    fn files_whose_options_would_not_be_seen_are_rejected() {
+        let why = |bytes: &[u8]| check_start(bytes).map_err(|error| error.to_string());
+        assert_eq!(why(b"#!/bin/sh\n#SBATCH -n 2\n"), Ok(()));
+        assert_eq!(why(b"\x7fELF\0\n#SBATCH -n 2\n"), Ok(()));
+        assert_eq!(why(b"# a remark\necho\n#SBATCH -n 2\n"), Ok(()));
+        assert_eq!(why(b""), Ok(()));
+        let says = |bytes: &[u8], what: &str| {
+            let reason = why(bytes).unwrap_err();
+            assert!(reason.contains(what), "{reason}");
+        };
+        says(b"# a remark\n\n#SBATCH -n 2\necho\n", "line 3 holds options");
+        says(b"#TUTTI -n 2\n", "line 1 holds options");
+        says(b"\xef\xbb\xbf#!/bin/sh\n", "byte order mark");
+        says(b"\xff\xfe#\0!\0", "UTF-16");
+        says(b"\xfe\xff\0#\0!", "UTF-16");
+    }
+
+    #[test]
+    fn first_line_names_the_interpreter() {
+        let check = |text: &str, expected: Option<(&str, &str)>| {
+            let expected = expected.map(|(a, b)| (a.as_bytes(), b.as_bytes()));
+            assert_eq!(interpreter(text.as_bytes()), expected, "{text:?}");
+        };
+        check("#!/bin/bash\necho", Some(("/bin/bash", "")));
+        check("#! /usr/bin/env  -S python3 -u \n", Some(("/usr/bin/env", "-S python3 -u")));
+        check("echo hello", None);
+        check("#!\n", None);
+        check("", None);
     }
 
     #[test]
@@ -588,14 +542,13 @@ mod tests {
             "#TUTTI --name \\",
             "line 1: a backslash at the end; an option line can't go on in the next one\n",
         );
-        check(
-            "#!/bin/sh\r\n#TUTTI -n 4\r\n",
-            "line 2: ends in a carriage return; save the script with Unix line ends (dos2unix)\n",
-        );
-        assert_eq!(
-            parse(b"#TUTTI \xff"),
-            Err(ScriptError::Line { line: 1, problem: LineProblem::NotUtf8 })
-        );
+        let dos = "ends in a carriage return; save the script with Unix line ends (dos2unix)\n";
+        check("#!/bin/sh\r\n#TUTTI -n 4\r\n", &format!("line 1: {dos}"));
+        check("#!/bin/sh\n#TUTTI -n 4\r\necho\n", &format!("line 2: {dos}"));
+        check("#!/bin/sh\n\necho\r\n", &format!("line 3: {dos}"));
+        check("#!/bin/sh\necho\nprintf 'a\r\n'\n", "");
+        let not_utf8 = Problem { line: 1, problem: LineProblem::NotUtf8 };
+        assert_eq!(parse(b"#TUTTI \xff").unwrap().problems, [not_utf8]);
     }
 
     #[test]
@@ -608,14 +561,27 @@ mod tests {
              #SBATCH --open-mode=append -D /data --nodes=1 --export=ALL\n\
              #SBATCH --mem-per-cpu=500\n",
             "2: -n|4|-c|2\n\
-             3: --time=90m|--name=name\n\
+             3: --time=5400s|--name=name\n\
              4: --output=out-%4j-%t.txt|--error=e %x|--input=in\n\
              5: --append|--directory=/data|-N|1\n\
              6: --memory=1048576000\n",
         );
-        check("#SBATCH -t 1-12:00:00", "1: --time=1-12:00:00\n");
-        check("#SBATCH -t 10:00", "1: --time=10:00\n");
-        check("#SBATCH -t UNLIMITED", "");
+        for (time, seconds) in [
+            ("30", 1_800),
+            ("1-12:00:00", 129_600),
+            ("2-0", 172_800),
+            ("1-12:30", 131_400),
+            ("10:00", 600),
+            ("100:00:00", 360_000),
+            ("00:00:60", 60),
+            ("10-100:00:00", 1_224_000),
+            ("0-00:04:00", 240),
+        ] {
+            check(&format!("#SBATCH -t {time}"), &format!("1: --time={seconds}s\n"));
+        }
+        for none in ["0", "UNLIMITED", "infinite"] {
+            check(&format!("#SBATCH -t {none}"), "");
+        }
         check("#SBATCH --mem=8G\n#SBATCH -n 4", "1: --memory=2147483648\n2: -n|4\n");
         check("#SBATCH --mem=8G\n#TUTTI -n4", "1: --memory=2147483648\n2: -n4\n");
         check("#SBATCH --mem=8G\n#TUTTI --tasks=2", "1: --memory=4294967296\n2: --tasks=2\n");
@@ -633,16 +599,6 @@ mod tests {
 
     #[test]
     fn what_slurm_means_and_tutti_lacks_is_named() {
-        check(
-            "#!/bin/sh\n#SBATCH -p debug",
-            "line 2: tutti has nothing for sbatch's -p; choose a class with '#TUTTI --class \
-             NAME'\n",
-        );
-        check(
-            "#SBATCH --mail-type=ALL",
-            "line 1: tutti has nothing for sbatch's --mail-type; take the option away, or use a \
-             #TUTTI line (see 'tutti submit --help')\n",
-        );
         check(
             "#SBATCH -o slurm-%A_%a.out",
             "line 1: -o: '%A' in a file name is unknown; known are %j job, %r or %t rank, %x name, \

@@ -17,10 +17,24 @@ use tutti_core::Nanos;
 pub enum UnitError {
     /// It is no length of time.
     #[error(
-        "'{text}' is no length of time; accepted are 90 or 90s, 100ms, 1.5h, 1h30m, 2d, HH:MM:SS \
+        "'{text}' is no length of time; accepted are 90s, 100ms, 1.5h, 1h30m, 2d, HH:MM:SS \
          and D-HH:MM:SS (units: ns, us, ms, s, m, h, d)"
     )]
     NotADuration {
+        /// What was given.
+        text: String,
+    },
+    /// It is no limit of time of a `#SBATCH` line.
+    #[error(
+        "'{text}' is no time limit; sbatch accepts minutes, M:S, H:M:S, D-H, D-H:M and D-H:M:S"
+    )]
+    NotASlurmTime {
+        /// What was given.
+        text: String,
+    },
+    /// It is a length of time without a unit.
+    #[error("'{text}' has no unit; write {text}s for seconds or {text}m for minutes")]
+    NoUnit {
         /// What was given.
         text: String,
     },
@@ -68,13 +82,20 @@ const DIGITS_MAX: usize = 20;
 /// A digit further behind the point is worth less than a nanosecond of a day or a byte of 1P.
 const FRACTION_DIGITS_MAX: usize = 18;
 
-/// Reads a length of time: `90` (seconds), `100ms`, `2s`, `1.5h`, `1h30m`, `HH:MM:SS`,
+/// Reads a length of time: `90s`, `100ms`, `2s`, `1.5h`, `1h30m`, `HH:MM:SS`,
 /// `D-HH:MM:SS`, and Slurm's shorter forms `MM:SS`, `D-HH`, `D-HH:MM`.
+///
+/// A number alone is rejected, except zero: `-t 30` means minutes elsewhere.
 ///
 /// # Errors
 /// If it is none of these, or more than 584 years.
 pub fn parse_duration(text: &str) -> Result<Nanos, UnitError> {
     let trimmed = text.trim();
+    if let Some((number, "")) = Number::split(trimmed)
+        && number.times(NS_PER_SECOND) > 0
+    {
+        return Err(UnitError::NoUnit { text: shown(trimmed) });
+    }
     let total_ns = if trimmed.contains([':', '-']) { clock_ns(trimmed) } else { units_ns(trimmed) };
     match total_ns {
         None => Err(UnitError::NotADuration { text: shown(text) }),
@@ -301,8 +322,9 @@ mod tests {
     fn lengths_of_time() {
         for (text, ns) in [
             ("0", 0),
-            ("90", 90 * S),
-            ("1.5", 1_500_000_000),
+            ("0.0", 0),
+            ("90s", 90 * S),
+            ("1.5s", 1_500_000_000),
             (".5s", 500_000_000),
             ("100ms", 100_000_000),
             ("2s", 2 * S),
@@ -338,13 +360,21 @@ mod tests {
             let error = parse_duration(text).unwrap_err();
             assert!(matches!(error, UnitError::NotADuration { .. }), "{text}: {error}");
         }
-        for text in ["1000000000000", "18446744073709551615d", "18446744074", "300000-00"] {
+        for text in ["90", " 1.5 ", "18446744074"] {
+            let error = parse_duration(text).unwrap_err();
+            assert!(matches!(error, UnitError::NoUnit { .. }), "{text}: {error}");
+        }
+        assert_eq!(
+            parse_duration("30").unwrap_err().to_string(),
+            "'30' has no unit; write 30s for seconds or 30m for minutes"
+        );
+        for text in ["1000000000000s", "18446744073709551615d", "18446744074s", "300000-00"] {
             let error = parse_duration(text).unwrap_err();
             assert!(matches!(error, UnitError::TooLarge { .. }), "{text}: {error}");
         }
         assert_eq!(
             parse_duration("soon").unwrap_err().to_string(),
-            "'soon' is no length of time; accepted are 90 or 90s, 100ms, 1.5h, 1h30m, 2d, HH:MM:SS \
+            "'soon' is no length of time; accepted are 90s, 100ms, 1.5h, 1h30m, 2d, HH:MM:SS \
              and D-HH:MM:SS (units: ns, us, ms, s, m, h, d)"
         );
     }

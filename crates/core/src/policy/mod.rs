@@ -249,6 +249,20 @@ pub enum WaitReason {
     },
 }
 
+/// When a job starts. No time within the last second: the jobs before it may take all of their grace.
+struct Start(Nanos);
+
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            soon if soon <= Nanos::from_secs(1) => {
+                f.write_str("next, when the jobs before it have ended")
+            }
+            within => write!(f, "within {}", Seconds(within)),
+        }
+    }
+}
+
 /// A length of time to people: whole seconds, and of what is long no more than two units.
 struct Seconds(Nanos);
 
@@ -286,13 +300,13 @@ impl fmt::Display for WaitReason {
             Self::Nodes => f.write_str("the nodes that are up are too few"),
             Self::Behind(job) => write!(f, "behind job {job}"),
             Self::Delays { job, within, limited } => {
-                write!(f, "would delay job {job}, which starts within {}", Seconds(*within))?;
+                write!(f, "would delay job {job}, which starts {}", Start(*within))?;
                 if !limited {
                     f.write_str("; a time limit (-t) could let it by")?;
                 }
                 Ok(())
             }
-            Self::Reserved { within } => write!(f, "starts within {}", Seconds(*within)),
+            Self::Reserved { within } => write!(f, "starts {}", Start(*within)),
             Self::JobLimit { limit } => {
                 write!(f, "a job may have at most {} now (job_limit)", Counted(*limit, "processor"))
             }

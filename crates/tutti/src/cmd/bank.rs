@@ -51,7 +51,24 @@ pub(crate) fn execute(args: &BankArgs) -> anyhow::Result<Exit> {
     } else {
         print_table(&table(&accounts))?;
     }
+    if args.settings.iter().any(|setting| !setting.ends_with("=none")) {
+        say_what_it_changes()?;
+    }
     Ok(Exit::OK)
+}
+
+/// What becomes of jobs whose allowance is spent depends on the policy.
+fn say_what_it_changes() -> anyhow::Result<()> {
+    let Reply::Params { params, .. } = ask(&Request::Params)? else { return unexpected() };
+    let policy = params.iter().find(|param| param.name == "policy");
+    if let Some(policy) = policy.filter(|policy| policy.value != "classes") {
+        say!(
+            "tutti: under policy={} jobs count as standby once an allowance is spent, and that changes at most \
+             their share of the time; under policy=classes they also give way to others",
+            policy.value
+        );
+    }
+    Ok(())
 }
 
 fn table(accounts: &[BankReport]) -> Table {

@@ -78,9 +78,14 @@ pub(crate) fn cancel(args: &CancelArgs) -> anyhow::Result<Exit> {
         true => targets_of(&args.targets, false)?,
         false => live_jobs(args.user.as_deref())?,
     };
-    let exit = each(&targets, |&target| order(&Request::Cancel { target, at_once: args.now }))?;
+    let mut accepted = 0u64;
+    let exit = each(&targets, |&target| {
+        order(&Request::Cancel { target, at_once: args.now })?;
+        accepted += 1;
+        Ok(())
+    })?;
     if !is_typed {
-        say!("tutti: {} to end", counted(targets.len() as u64, "job"));
+        say!("tutti: {} to end", counted(accepted, "job"));
     }
     Ok(exit)
 }

@@ -4,6 +4,7 @@ use super::several::{Several, check_found, targets_of};
 use super::{ask, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
+use crate::instance::Instance;
 use crate::output::{Align, Table, account, print_json, print_table};
 use clap::Args;
 use tutti_core::{EndReason, Nanos};
@@ -18,6 +19,7 @@ TURN     its row of the matrix and its part of the time;
          always: no other job wants its processors
 AGE      since it was handed in
 SERVICE  how much time its turns gave it
+LIMIT    its time limit, LEFT: what is left of it; if any job has one
 WHERE    node:processors, or why it waits, or how it ended";
 
 fn job_columns() -> String {
@@ -39,7 +41,7 @@ pub(crate) struct PsArgs {
     #[arg(short, long)]
     user: Option<String>,
 
-    /// As JSON
+    /// As JSON; docs/json.md has the fields
     #[arg(long)]
     json: bool,
 
@@ -77,10 +79,14 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     }
     if args.json {
         print_json(&jobs)?;
-    } else if args.long {
-        print_table(&super::history::jobs_table(&jobs))?;
-    } else {
-        print_table(&jobs_table(&jobs))?;
+        return Ok(Exit::OK);
+    }
+    match args.long {
+        true => print_table(&super::history::jobs_table(&jobs))?,
+        false => print_table(&jobs_table(&jobs))?,
+    }
+    if let Some(hidden) = Instance::locate().hidden() {
+        say!("tutti: {}", hidden.hidden_note());
     }
     Ok(Exit::OK)
 }
@@ -88,6 +94,7 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
 fn jobs_table(jobs: &[JobReport]) -> Table {
     // What most instances never use takes no room there.
     let foretold = jobs.iter().any(|job| job.deadline_s.is_some() || job.ends_s.is_some());
+    let is_limited = has_limits(jobs);
     let mut columns = vec![
         ("JOB", Align::Right),
         ("NAME", Align::Left),
@@ -99,12 +106,15 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
         ("AGE", Align::Right),
         ("SERVICE", Align::Right),
     ];
+    if is_limited {
+        columns.extend(LIMIT_COLUMNS);
+    }
     if foretold {
         columns.extend([("DUE", Align::Left), ("ENDS", Align::Left)]);
     }
     columns.push(("WHERE", Align::Left));
-    let mut table =
-        Table::new(&columns).can_spare(&["CLASS", "SERVICE", "TASKS", "USER", "AGE", "ENDS"]);
+    let mut table = Table::new(&columns)
+        .can_spare(&["CLASS", "SERVICE", "TASKS", "USER", "AGE", "LIMIT", "ENDS"]);
     for job in jobs {
         let mut row = vec![
             job.job.to_string(),
@@ -117,6 +127,9 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
             format_seconds(job.age_s),
             format_duration_short(Nanos::from_millis(job.service_ms)),
         ];
+        if is_limited {
+            row.extend(limit_cells(job));
+        }
         if foretold {
             row.extend([due(job), job.ends_s.map_or("-".into(), within)]);
         }
@@ -124,6 +137,22 @@ fn jobs_table(jobs: &[JobReport]) -> Table {
         table.row(row);
     }
     table
+}
+
+/// The columns of [`limit_cells`].
+pub(super) const LIMIT_COLUMNS: [(&str, Align); 2] =
+    [("LIMIT", Align::Right), ("LEFT", Align::Right)];
+
+/// Whether any of these jobs has a time limit: without one, tables have no columns for it.
+pub(super) fn has_limits<'a>(jobs: impl IntoIterator<Item = &'a JobReport>) -> bool {
+    jobs.into_iter().any(|job| job.time_limit_ms.is_some())
+}
+
+/// A job's time limit, and what is left of it.
+pub(super) fn limit_cells(job: &JobReport) -> [String; 2] {
+    [job.time_limit_ms, job.time_left_ms].map(|length_ms| {
+        length_ms.map_or("-".into(), |ms| format_duration_short(Nanos::from_millis(ms)))
+    })
 }
 
 /// The class, with what it was while its owner had something left to spend.

@@ -137,7 +137,10 @@ impl Verb {
 pub(crate) fn parse() -> Result<Verb, Exit> {
     try_parse().map_err(|error| {
         let code = u8::try_from(error.exit_code()).unwrap_or(2);
-        if code == 0 || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        if error.kind() == ErrorKind::DisplayVersion {
+            // Every verb has the program's version; clap would print the verb's name before it.
+            let _ = crate::output::print(concat!("tutti ", env!("CARGO_PKG_VERSION"), "\n"));
+        } else if code == 0 || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             // A broken pipe of `tutti --help | head` is no error.
             let _ = error.print();
         } else {

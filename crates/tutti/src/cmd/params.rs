@@ -90,11 +90,26 @@ pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
         print_json(&after)?;
     } else {
         print(&changes(class, &names, &before, &after))?;
+        print(&without_effect(class, &names, &after))?;
         if class.is_none() && names.iter().any(|name| name == "policy") {
             say_who_takes_turns(&after)?;
         }
     }
     Ok(Exit::OK)
+}
+
+/// Of what was set, what counts only under other policies than that in force; a line for each.
+fn without_effect(class: Option<&str>, names: &[String], after: &All) -> String {
+    let policy = after.value(None, "policy").unwrap_or_default();
+    let line = |name: &String| {
+        after.param(class, name).filter(|param| param.value != param.default)?;
+        let policies = tutti_core::params::policies_of(name)?;
+        let wanted = policies.join(" or ");
+        (!policies.contains(&policy.as_str())).then(|| {
+            format!("{name} has no effect under policy={policy}; it counts under policy={wanted}\n")
+        })
+    };
+    names.iter().filter_map(line).collect()
 }
 
 /// Policies without turns leave jobs that have begun to take theirs.
@@ -254,11 +269,15 @@ impl All {
 
     /// The value of a parameter, or of a rule of a class.
     fn value(&self, class: Option<&str>, name: &str) -> Option<String> {
+        self.param(class, name).map(|param| param.value.clone())
+    }
+
+    fn param(&self, class: Option<&str>, name: &str) -> Option<&ParamReport> {
         let params = match class {
             None => &self.params,
             Some(class) => &self.classes.iter().find(|known| known.name == class)?.rules,
         };
-        params.iter().find(|param| param.name == name).map(|param| param.value.clone())
+        params.iter().find(|param| param.name == name)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `tutti run`.
 
+use crate::codes::coded;
 use crate::exit::{self, Exit};
 use crate::front::{
     self, FILE_LETTERS, JobOptions, OutputOptions, RunOptions, job_request, parse_input,
@@ -7,8 +8,9 @@ use crate::front::{
 };
 use clap::Args;
 use std::ffi::OsString;
+use tutti_wire::code::Code;
 use tutti_wire::launch::{InputTo, Stdio};
-use tutti_wire::script;
+use tutti_wire::script::{self, LineProblem};
 
 #[derive(Args, Debug)]
 #[command(after_help = after_help())]
@@ -71,7 +73,23 @@ impl RunArgs {
 }
 
 /// The program's name if it is a script, named by its path, that was written for `submit`.
-fn script_with_options(program: &OsString) -> Option<String> {
+///
+/// # Errors
+/// If the kernel can't find the script's interpreter because of the way its first line ends.
+fn script_with_options(program: &OsString) -> anyhow::Result<Option<String>> {
+    let Some((name, head)) = script_head(program) else { return Ok(None) };
+    let first = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    if first.ends_with(b"\r") {
+        let reason = format!("{name}: line 1: {}", LineProblem::CarriageReturn);
+        return Err(coded(Code::BadScript, reason));
+    }
+    let has_options = script::parse(&head)
+        .is_ok_and(|script| !script.directives.is_empty() || !script.problems.is_empty());
+    Ok(has_options.then(|| name.to_owned()))
+}
+
+/// The name and the first bytes of a script that is named by its path.
+fn script_head(program: &OsString) -> Option<(&str, Vec<u8>)> {
     use std::io::Read;
     // Every launch pays for this look.
     let name = program.to_str().filter(|name| name.contains('/'))?;
@@ -80,12 +98,11 @@ fn script_with_options(program: &OsString) -> Option<String> {
     }
     let mut head = [0; 4096];
     let count = std::fs::File::open(name).and_then(|mut file| file.read(&mut head)).ok()?;
-    let script = script::is_script(&head).then(|| script::parse(&head[..count]))?.ok()?;
-    (!script.directives.is_empty()).then(|| name.to_owned())
+    script::is_script(&head).then(|| (name, head[..count].to_vec()))
 }
 
 pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
-    if let Some(script) = script_with_options(&args.command[0]) {
+    if let Some(script) = script_with_options(&args.command[0])? {
         say!("tutti: run does not heed the #TUTTI and #SBATCH lines of {script}; submit does");
     }
     let stdio = Stdio::FrontEnd { input: args.input };

@@ -17,7 +17,7 @@ use tutti_core::JobId;
 use tutti_wire::code::Code;
 use tutti_wire::launch::Stdio;
 use tutti_wire::local::{JobRequest, Reply, Request};
-use tutti_wire::script;
+use tutti_wire::script::{self, NoteAbout};
 
 // Options of `submit` that may stand in a script's `#TUTTI` lines as well. No doc comment: clap would
 // show it as the verb's own text.
@@ -71,7 +71,9 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
         append: options.append,
     };
     let tasks = options.job.tasks()?;
-    if let Some((line, starter)) = script.as_deref().filter(|_| tasks > 1).and_then(starter_in) {
+    if let Some((line, starter)) =
+        script.as_deref().filter(|_| tasks > 1 && !args.parsable).and_then(starter_in)
+    {
         say!(
             "tutti: line {line} of {} runs {starter}, once for each of {tasks} tasks: leave {starter} out, or hand \
              the script in with -n 1 -c {tasks}",
@@ -112,6 +114,9 @@ fn accepted(request: &JobRequest, job: JobId, waits: &str) -> String {
 }
 
 /// The text of a script, if that is what the command names by a path.
+///
+/// # Errors
+/// If the file can't be read, is too long, or has options that would be ignored.
 fn read_script(program: &OsString) -> anyhow::Result<Option<Vec<u8>>> {
     use std::io::Read;
     let path = Path::new(program);
@@ -120,22 +125,27 @@ fn read_script(program: &OsString) -> anyhow::Result<Option<Vec<u8>>> {
         return Ok(None);
     }
     let Ok(mut file) = std::fs::File::open(path) else { return Ok(None) };
+    let shown = path.display();
+    let unreadable = || format!("cannot read the script {shown}");
+    let mut text = Vec::new();
+    file.by_ref().take(START_BYTES).read_to_end(&mut text).with_context(unreadable)?;
+    script::check_start(&text)
+        .map_err(|error| coded(Code::BadScript, format!("{shown}: {error}")))?;
     // Without a slash it is a command of the PATH, unless it is a script that lies here.
-    let mut begin = [0; 2];
-    if file.read(&mut begin)? < 2 || !script::is_script(&begin) {
+    if !script::is_script(&text) {
         return Ok(None);
     }
-    let mut text = begin.to_vec();
     let limit = tutti_wire::limits::SCRIPT_BYTES_MAX;
-    file.take(limit as u64 + 1)
-        .read_to_end(&mut text)
-        .with_context(|| format!("cannot read the script {}", path.display()))?;
+    file.take(limit as u64 + 1).read_to_end(&mut text).with_context(unreadable)?;
     if text.len() > limit {
-        let reason = format!("the script {} is longer than {} MiB", path.display(), limit >> 20);
+        let reason = format!("the script {shown} is longer than {} MiB", limit >> 20);
         return Err(coded(Code::BadScript, reason));
     }
     Ok(Some(text))
 }
+
+/// How much of a file is read to see whether it is a script.
+const START_BYTES: u64 = 16 << 10;
 
 /// What starts a program once for each task elsewhere.
 const STARTERS: [&str; 5] = ["srun", "mpirun", "mpiexec", "mpiexec.hydra", "prun"];
@@ -152,29 +162,103 @@ fn starter_in(script: &[u8]) -> Option<(usize, &'static str)> {
     })
 }
 
-/// What the script says, overridden by what was typed.
+/// The script's options, overridden by those that were typed.
+///
+/// # Errors
+/// All that is wrong with the script's option lines.
 fn with_script_options(args: &SubmitArgs, text: &[u8]) -> anyhow::Result<SubmitOptions> {
-    let name = args.command[0].to_string_lossy().into_owned();
-    let script =
-        script::parse(text).map_err(|error| coded(Code::BadScript, format!("{name}: {error}")))?;
+    let name = args.command[0].to_string_lossy();
+    let failed = |what: &str| coded(Code::BadScript, format!("{name}: {what}"));
+    let script = script::parse(text).map_err(|error| failed(&error.to_string()))?;
     let command = SubmitOptions::augment_args(clap::Command::new("submit").no_binary_name(true))
         .args_override_self(true)
         .disable_help_flag(true);
-    for directive in &script.directives {
-        // Each line alone first, so that an error can name it.
-        if let Err(error) = command.clone().try_get_matches_from(&directive.words) {
-            let what = super::usage::what_is_wrong(&error, "submit");
-            let reason = format!("{name}: line {}: {what}", directive.line);
-            return Err(coded(Code::BadScript, reason));
-        }
+    let problems = problems_of(&command, &script);
+    if !problems.is_empty() {
+        return Err(failed(&all_of(&problems)));
     }
     let typed = typed_options();
     let words = script.directives.iter().flat_map(|d| d.words.iter().map(OsString::from));
-    let matches = command.try_get_matches_from(words.chain(typed)).map_err(|e| {
-        let what = super::usage::what_is_wrong(&e, "submit");
-        coded(Code::BadScript, format!("{name}: {what}"))
-    })?;
+    let matches = command
+        .try_get_matches_from(words.chain(typed))
+        .map_err(|error| failed(&super::usage::what_is_wrong(&error, "submit")))?;
+    if !args.parsable
+        && let Some(noted) = noted(&script.notes)
+    {
+        say!("tutti: {name}: {noted}");
+    }
     Ok(SubmitOptions::from_arg_matches(&matches)?)
+}
+
+/// What is wrong with a script, by its lines: what its reader has found, and what the verb's own parser
+/// finds in each option.
+fn problems_of(command: &clap::Command, script: &script::Script) -> Vec<String> {
+    let mut problems: Vec<(u32, String)> =
+        script.problems.iter().map(|problem| (problem.line, problem.to_string())).collect();
+    for directive in &script.directives {
+        for option in options_of(command, &directive.words) {
+            if let Err(error) = command.clone().try_get_matches_from(option) {
+                let what = super::usage::what_is_wrong(&error, "submit");
+                problems.push((directive.line, format!("line {}: {what}", directive.line)));
+            }
+        }
+        if problems.len() >= script::PROBLEMS_MAX {
+            break;
+        }
+    }
+    problems.sort_by_key(|(line, _)| *line);
+    problems.into_iter().map(|(_, problem)| problem).collect()
+}
+
+/// The words of a line, option by option, each with its value.
+fn options_of<'a>(command: &clap::Command, mut words: &'a [String]) -> Vec<&'a [String]> {
+    let mut options = Vec::new();
+    while let Some(word) = words.first() {
+        let count = if takes_next(command, word) { 2 } else { 1 };
+        let (option, rest) = words.split_at(count.min(words.len()));
+        options.push(option);
+        words = rest;
+    }
+    options
+}
+
+/// Whether an option's value is the word behind it.
+fn takes_next(command: &clap::Command, word: &str) -> bool {
+    let mut options = command.get_arguments();
+    let option = if let Some(long) = word.strip_prefix("--") {
+        options.find(|option| option.get_long() == Some(long))
+    } else {
+        let mut chars = word.strip_prefix('-').unwrap_or_default().chars();
+        match (chars.next(), chars.next()) {
+            (Some(letter), None) => options.find(|option| option.get_short() == Some(letter)),
+            _ => None,
+        }
+    };
+    option.is_some_and(|option| option.get_action().takes_values())
+}
+
+/// One problem in the first line of a message; several in lines of their own.
+fn all_of(problems: &[String]) -> String {
+    match problems {
+        [only] => only.clone(),
+        _ => format!("{} problems\n  {}", problems.len(), problems.join("\n  ")),
+    }
+}
+
+/// What of a script has no effect, in one line for each kind.
+fn noted(notes: &[script::Note]) -> Option<String> {
+    let mut options: Vec<String> = Vec::new();
+    let mut others = Vec::new();
+    for note in notes {
+        match &note.about {
+            NoteAbout::Option { option } => options.push(format!("{option} (line {})", note.line)),
+            about => others.push(format!("line {}: {about}, and has no effect", note.line)),
+        }
+    }
+    if !options.is_empty() {
+        others.insert(0, format!("no effect here, ignored: {}", options.join(", ")));
+    }
+    (!others.is_empty()).then(|| others.join("; "))
 }
 
 /// The options that were typed before the command, as they were typed.

@@ -6,7 +6,7 @@ use super::upgrade::go_over;
 use crate::codes::{code_of, coded, is_away};
 use crate::executable::own_path;
 use crate::exit::Exit;
-use crate::front::{duration, start_daemon};
+use crate::front::{dial, duration, start_daemon};
 use crate::instance::{Instance, host_name, said_cluster};
 use crate::membership::{Membership, PORT, Place};
 use crate::output::{counted, print};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tutti_core::Nanos;
 use tutti_secure::Role;
 use tutti_wire::code::Code;
-use tutti_wire::local::Request;
+use tutti_wire::local::{Reply, Request};
 
 #[derive(Args, Debug)]
 pub(crate) struct UpArgs {
@@ -71,7 +71,11 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
         ))?;
         return print_invitation(&instance, membership);
     }
-    if !service::start(&instance)? {
+    let started = service::start(&instance)?;
+    if let Some(hidden) = instance.hidden() {
+        say!("tutti: {}", hidden.hidden_note());
+    }
+    if !started {
         print(&format!("the {kind} instance in {directory} was up already\n"))?;
         return Ok(Exit::OK);
     }
@@ -258,10 +262,18 @@ fn cluster_name() -> anyhow::Result<String> {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct DownArgs {}
+pub(crate) struct DownArgs {
+    /// Do not ask on a terminal before jobs are ended
+    #[arg(short, long)]
+    yes: bool,
+}
 
-pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
+pub(crate) fn down(args: &DownArgs) -> anyhow::Result<Exit> {
     let instance = Instance::locate();
+    if !args.yes && !may_end(&instance)? {
+        say!("tutti: nothing was ended");
+        return Ok(Exit::FAILED);
+    }
     let exit = end(&instance)?;
     // One that failed, and is started again and again, has no socket to be found by.
     let service = Service::of(&instance).or_else(|| Service::of(&Instance::to_start()));
@@ -269,6 +281,54 @@ pub(crate) fn down(_args: &DownArgs) -> anyhow::Result<Exit> {
         service.stop()?;
     }
     Ok(exit)
+}
+
+/// Asks on a terminal whether the jobs of an instance may be ended, if it has any.
+fn may_end(instance: &Instance) -> anyhow::Result<bool> {
+    use std::io::IsTerminal;
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(true);
+    }
+    instance.open()?;
+    let jobs = jobs_of(instance);
+    let Some(what) = jobs.and_then(|jobs| jobs.named(instance.private)) else { return Ok(true) };
+    say!("tutti: this ends {what}; go on? [y/N]");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// How many jobs an instance has.
+#[derive(Clone, Copy)]
+struct Jobs {
+    /// Those that have processors.
+    resident: u32,
+    queued: u32,
+}
+
+/// The jobs of an instance, if it answers.
+fn jobs_of(instance: &Instance) -> Option<Jobs> {
+    let mut link = dial(instance).ok()?;
+    link.send(&Request::Status);
+    match link.call() {
+        Ok(Reply::Status(status)) => {
+            Some(Jobs { resident: status.resident, queued: status.queued })
+        }
+        _ => None,
+    }
+}
+
+impl Jobs {
+    /// What goes with the instance: queued jobs of the system's instance are kept.
+    fn named(self, private: bool) -> Option<String> {
+        let queued = if private { self.queued } else { 0 };
+        let counted = |count: u32, what: &str| {
+            (count > 0).then(|| counted(u64::from(count), &format!("{what} job")))
+        };
+        let all = [counted(self.resident, "running"), counted(queued, "queued")];
+        let all: Vec<String> = all.into_iter().flatten().collect();
+        (!all.is_empty()).then(|| all.join(" and "))
+    }
 }
 
 /// How long a controller that has just failed may take to be there again, if it can begin at all.
@@ -312,6 +372,7 @@ fn end(instance: &Instance) -> anyhow::Result<Exit> {
         print(&format!("the node in {} is down\n", instance.directory().display()))?;
         return Ok(Exit::OK);
     }
+    let ended = jobs_of(instance).and_then(|jobs| jobs.named(instance.private));
     let patience = Instant::now() + PATIENCE;
     loop {
         let may_begin = await_controller(instance, patience);
@@ -343,7 +404,8 @@ fn end(instance: &Instance) -> anyhow::Result<Exit> {
         std::thread::sleep(Duration::from_millis(2));
     }
     supervise::clean_up_for_dead(instance);
-    print(&format!("the instance in {} is down\n", instance.directory().display()))?;
+    let ended = ended.map_or_else(String::new, |ended| format!("; ended with it: {ended}"));
+    print(&format!("the instance in {} is down{ended}\n", instance.directory().display()))?;
     let waiting = if instance.private { 0 } else { instance.jobs_left() };
     if waiting > 0 {
         let waiting = counted(waiting, "job");

@@ -4,10 +4,11 @@
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::{Command, CommandFactory};
 use std::ffi::OsString;
+use std::num::{ParseFloatError, ParseIntError};
 
 /// What people type who come from elsewhere, and which verb it is here.
 const KNOWN_ELSEWHERE: &[(&str, &[&str])] = &[
-    ("cancel", &["kill", "scancel", "qdel", "delete", "rm", "abort"]),
+    ("cancel", &["kill", "stop", "scancel", "qdel", "delete", "rm", "abort"]),
     ("ps", &["ls", "list", "jobs", "job", "queue", "squeue", "qstat", "status", "show"]),
     ("run", &["exec", "start", "launch", "srun", "mpirun", "mpiexec"]),
     ("submit", &["sbatch", "batch", "qsub", "bsub"]),
@@ -16,7 +17,7 @@ const KNOWN_ELSEWHERE: &[(&str, &[&str])] = &[
     ("nodes", &["hosts", "sinfo", "node"]),
     ("params", &["param", "config", "set", "get", "classes", "class"]),
     ("up", &["init"]),
-    ("down", &["stop", "shutdown", "quit", "exit"]),
+    ("down", &["shutdown", "quit", "exit"]),
 ];
 
 /// The text for what was typed, the name of the program first.
@@ -24,7 +25,7 @@ pub(super) fn explain(error: &Error, words: &[OsString]) -> String {
     let cli = super::Cli::command();
     let verb = typed_verb(&cli, words);
     if error.kind() == ErrorKind::InvalidSubcommand && verb.is_empty() {
-        return format!("tutti: {}", unknown_verb(error));
+        return format!("tutti: {}", unknown_verb(&cli, error));
     }
     let (subject, command) = match verb.as_str() {
         "" => ("tutti", "tutti".to_owned()),
@@ -70,13 +71,16 @@ pub(super) fn what_is_wrong(error: &Error, verb: &str) -> String {
     }
 }
 
-fn unknown_verb(error: &Error) -> String {
+fn unknown_verb(cli: &Command, error: &Error) -> String {
     let typed = context(error, ContextKind::InvalidSubcommand).join(" ");
     let ours = KNOWN_ELSEWHERE.iter().find(|(_, others)| others.contains(&typed.as_str()));
     let meant = match ours {
         Some((ours, _)) => vec![(*ours).to_owned()],
         None => context(error, ContextKind::SuggestedSubcommand),
     };
+    let is_hidden =
+        |verb: &String| cli.find_subcommand(verb).is_some_and(|verb| verb.is_hide_set());
+    let meant: Vec<String> = meant.into_iter().filter(|verb| !is_hidden(verb)).collect();
     let hint = match meant.as_slice() {
         [] => "`tutti --help` lists the verbs".to_owned(),
         verbs => format!("did you mean `tutti {}`?", verbs.join("` or `tutti ")),
@@ -95,13 +99,18 @@ fn unknown_argument(error: &Error, verb: &str) -> String {
 }
 
 fn wrong_value(error: &Error) -> String {
-    let reason = std::error::Error::source(error).map(ToString::to_string);
+    let source = std::error::Error::source(error);
+    let no_number =
+        source.is_some_and(|source| source.is::<ParseIntError>() || source.is::<ParseFloatError>());
+    let reason = source.map(ToString::to_string);
     let value = context(error, ContextKind::InvalidValue).join(" ");
     let allowed = context(error, ContextKind::ValidValue);
     let name = named(error);
     match reason {
         // `-np 4` is `-n` with the value `p`.
         Some(_) if name == "--tasks" && value == "p" => "there is no -np; write -n N".into(),
+        // The standard library's own words name neither the value nor what would be right.
+        Some(_) if no_number => format!("{name}: {value:?} is no number that can be taken here"),
         Some(reason) => format!("{name}: {reason}"),
         None if value.is_empty() && !name.is_empty() => format!("{name} needs a value"),
         None if !allowed.is_empty() => {
@@ -157,6 +166,20 @@ mod tests {
         check("tutti ls", "did you mean `tutti ps`?");
         check("tutti runn x", "did you mean `tutti run`?");
         check("tutti frobnicate", "`tutti --help` lists the verbs");
+        check("tutti stop 3", "did you mean `tutti cancel`?");
+        for near in ["wor", "controler", "agen", "keeprs", "supervis"] {
+            let line = format!("tutti {near}");
+            let error = crate::cmd::Cli::try_parse_from(line.split(' ')).unwrap_err();
+            let text = explain(&error, &["tutti".into(), near.into()]);
+            for hidden in ["work", "controller", "agent", "keeper", "supervise"] {
+                assert!(!text.contains(&format!("`tutti {hidden}`")), "{text}");
+            }
+        }
+        check("tutti history -n x", "--last: \"x\" is no number that can be taken here");
+        check("tutti history -n 99999999999999999999", "is no number that can be taken here");
+        check("tutti run --max-processes x true", "--max-processes: 'x' is no count");
+        check("tutti run --max-processes 4194305 true", "the most is 4194304");
+        check("tutti run --max-processes 99999999999999999999 true", "the most is");
         check("tutti run", "run needs COMMAND\n");
         check("tutti run --lable x", "run has no option --lable; did you mean --label?");
         check("tutti run --raw --label x", "--raw can't go with --label");

@@ -109,6 +109,8 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
         ends_s: None,
         cpu_ms: None,
         exit_code: None,
+        time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
+        time_left_ms: left_ms(entry, view.service),
     }
 }
 
@@ -124,6 +126,11 @@ fn waited(entry: &Entry, now: ClusterTime) -> Nanos {
 fn suspended(entry: &Entry, service: Nanos, now: ClusterTime) -> Nanos {
     let resident = entry.started.map_or(Nanos::ZERO, |started| now.since(started));
     Nanos(resident.0.saturating_sub(service.0))
+}
+
+/// What a job that was given so much time has left of its time limit, in milliseconds.
+fn left_ms(entry: &Entry, service: Nanos) -> Option<u64> {
+    entry.time_limit.map(|limit| limit.0.saturating_sub(service.0) / MS)
 }
 
 /// Whole seconds until a moment, negative when it has passed.
@@ -177,6 +184,8 @@ pub(super) fn ended_job(
         ends_s: None,
         cpu_ms: Some((entry.usage.user_us + entry.usage.system_us) / 1000),
         exit_code: Some(outcome.exit_code),
+        time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
+        time_left_ms: left_ms(entry, outcome.service),
     }
 }
 

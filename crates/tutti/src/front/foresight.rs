@@ -6,14 +6,16 @@
 use crate::codes::coded;
 use anyhow::Context;
 use nix::unistd::{AccessFlags, eaccess};
-use std::ffi::{CString, OsStr};
+use std::borrow::Cow;
+use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tutti_core::{JobId, Rank};
 use tutti_linux::spawn::program_candidates;
 use tutti_wire::code::Code;
 use tutti_wire::launch::{LaunchSpec, Stdio};
 use tutti_wire::pattern::{PatternValues, expand, names_rank};
+use tutti_wire::script::interpreter;
 
 /// Checks what a launch names: its directory, its program, its files.
 ///
@@ -23,8 +25,12 @@ pub(crate) fn check_launch(launch: &LaunchSpec) -> anyhow::Result<()> {
     let directory = path_of(&launch.directory);
     let shown = directory.display();
     check_access(directory, AccessFlags::X_OK, || format!("cannot start in '{shown}'"))?;
-    if launch.script.is_none() {
-        check_program(launch, directory)?;
+    match &launch.script {
+        Some(text) => check_interpreter(&shown_program(launch), text, directory)?,
+        None => {
+            let file = check_program(launch, directory)?;
+            check_interpreter(&file.to_string_lossy(), &first_bytes(&file), directory)?;
+        }
     }
     let Stdio::Files { input, output, error, .. } = &launch.stdio else { return Ok(()) };
     if let Some(input) = input.as_ref().filter(|pattern| is_fixed(path_of(pattern))) {
@@ -38,16 +44,82 @@ pub(crate) fn check_launch(launch: &LaunchSpec) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn check_program(launch: &LaunchSpec, directory: &Path) -> anyhow::Result<()> {
-    let name = launch.argv.first().map_or(&b""[..], |name| name);
-    let shown = String::from_utf8_lossy(name);
+fn shown_program(launch: &LaunchSpec) -> Cow<'_, str> {
+    launch.argv.first().map_or("".into(), |name| String::from_utf8_lossy(name))
+}
+
+/// The files that a program's name may mean, in the order in which the kernel is asked for them.
+fn files_of(name: &CStr, directory: &Path) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH");
-    let name = CString::new(name).context("the program's name has a zero byte in it")?;
-    let candidates = program_candidates(&name, path.as_ref().map(|path| path.as_bytes()));
+    let candidates = program_candidates(name, path.as_ref().map(|path| path.as_bytes()));
     let files = candidates.iter().map(|file| directory.join(path_of(file.to_bytes())));
-    let found: Vec<_> = files.filter(|file| file.is_file()).collect();
-    if found.iter().any(|file| eaccess(file, AccessFlags::X_OK).is_ok()) {
+    files.filter(|file| file.is_file()).collect()
+}
+
+fn may_execute(file: &PathBuf) -> bool {
+    eaccess(file, AccessFlags::X_OK).is_ok()
+}
+
+/// As much as the kernel reads to find an interpreter; nothing of a file that can't be read.
+fn first_bytes(file: &Path) -> Vec<u8> {
+    use std::io::Read;
+    const FIRST_BYTES: u64 = 256;
+    let mut bytes = Vec::new();
+    if let Ok(file) = std::fs::File::open(file) {
+        let _ = file.take(FIRST_BYTES).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+/// Checks that the interpreter of a script is there, and the program that `env` looks for.
+fn check_interpreter(script: &str, text: &[u8], directory: &Path) -> anyhow::Result<()> {
+    let Some((name, argument)) = interpreter(text) else { return Ok(()) };
+    let shown = String::from_utf8_lossy(name);
+    let file = directory.join(path_of(name));
+    if !file.is_file() {
+        let reason = format!("line 1 of {script} names an interpreter that is not here: {shown}");
+        return Err(coded(Code::NotExecutable, reason));
+    }
+    if !may_execute(&file) {
+        let reason = format!("line 1 of {script}: the interpreter {shown} may not be executed");
+        return Err(coded(Code::NotExecutable, reason));
+    }
+    let Some(wanted) = wanted_of_env(name, argument) else { return Ok(()) };
+    let Ok(program) = CString::new(wanted) else { return Ok(()) };
+    if files_of(&program, directory).iter().any(may_execute) {
         return Ok(());
+    }
+    let wanted = String::from_utf8_lossy(wanted);
+    let reason = format!("line 1 of {script}: {shown} finds no program {wanted} in PATH");
+    Err(coded(Code::NotExecutable, reason))
+}
+
+/// The program that `env` starts, as far as a `#!` line says it plainly.
+fn wanted_of_env<'a>(interpreter: &[u8], argument: &'a [u8]) -> Option<&'a [u8]> {
+    if interpreter.rsplit(|&byte| byte == b'/').next() != Some(b"env") {
+        return None;
+    }
+    // Without -S all that follows is one word.
+    let Some(words) = argument.strip_prefix(b"-S") else {
+        return (!argument.is_empty() && !argument.starts_with(b"-")).then_some(argument);
+    };
+    let mut words = words.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let first = words.find(|word| !word.contains(&b'='))?;
+    (!first.starts_with(b"-") && !first.iter().any(|byte| b"$'\"\\".contains(byte)))
+        .then_some(first)
+}
+
+/// The file of a program.
+///
+/// # Errors
+/// If there is none that may be executed.
+fn check_program(launch: &LaunchSpec, directory: &Path) -> anyhow::Result<PathBuf> {
+    let shown = shown_program(launch);
+    let name = launch.argv.first().map_or(&b""[..], |name| name);
+    let name = CString::new(name).context("the program's name has a zero byte in it")?;
+    let mut found = files_of(&name, directory);
+    if let Some(place) = found.iter().position(may_execute) {
+        return Ok(found.swap_remove(place));
     }
     let is_path = name.to_bytes().contains(&b'/');
     if let Some(file) = found.first() {

@@ -75,7 +75,7 @@ pub(crate) struct JobOptions {
 
     /// The most processes that each task may have at once; the kernel makes no more, and it is said at the
     /// end if more were wanted
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = processes)]
     pub(crate) max_processes: Option<u64>,
 
     /// Starts the tasks in this directory
@@ -127,6 +127,16 @@ pub(super) fn count(text: &str) -> Result<u32, String> {
         Ok(0) => Err("the least is 1".into()),
         Ok(count) => Ok(count),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// No kernel has more processes, and none takes a larger limit (`PID_MAX_LIMIT`).
+const PROCESSES_MAX: u32 = 4 << 20;
+
+fn processes(text: &str) -> Result<u64, String> {
+    match count(text)? {
+        count if count <= PROCESSES_MAX => Ok(count.into()),
+        _ => Err(format!("{} is too much; the most is {PROCESSES_MAX}", text.trim())),
     }
 }
 

@@ -65,15 +65,9 @@ pub(super) fn remove(directory: &Path) {
 /// The kernel is not asked to do it, since state directories often lie in file systems from which
 /// nothing may be executed.
 pub(super) fn command(text: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
-    let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let mut words = Vec::new();
-    if let Some(rest) = line.strip_prefix(b"#!") {
-        let rest = rest.trim_ascii();
-        let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
-        let argument = rest[end..].trim_ascii();
-        if end > 0 {
-            words.push(rest[..end].to_vec());
-        }
+    if let Some((interpreter, argument)) = tutti_wire::script::interpreter(text) {
+        words.push(interpreter.to_vec());
         // All that follows the interpreter is one argument.
         if !argument.is_empty() {
             words.push(argument.to_vec());

@@ -28,14 +28,15 @@ fn count(whole: bool, number: Option<u64>) -> String {
 
 /// The columns of [`cells`].
 pub(crate) const COLUMNS: [&str; 8] =
-    ["USER", "SYSTEM", "MEMORY", "READ", "WRITTEN", "PROCS", "PEAK", "SWITCHES"];
+    ["CPU", "SYS", "MEMORY", "READ", "WRITTEN", "PROCS", "PEAK", "SWITCHES"];
 
 /// What the columns mean.
 pub(crate) const COLUMNS_HELP: &str = "\
 WAITED     between its acceptance and its start
 RAN        how much time its turns gave it
 SUSPENDED  since its start, while it was not its turn
-USER, SYSTEM  processor time of all its processes
+LIMIT      its time limit, LEFT: what is left of it; where a job has one
+CPU        processor time of all its processes, SYS: the part of it in the kernel
 MEMORY     the most that one task had at once; where no cgroup counts it (tutti doctor), ?
            for what never had more than the daemon that began it
 READ, WRITTEN  from and to devices
@@ -47,7 +48,7 @@ SWITCHES   how often it was suspended or resumed by turns
 pub(crate) fn cells(usage: Option<&Usage>) -> [String; 8] {
     let Some(usage) = usage else { return std::array::from_fn(|_| "-".into()) };
     [
-        least(usage.cpu_whole, micros(usage.user_us)),
+        least(usage.cpu_whole, micros(usage.user_us.saturating_add(usage.system_us))),
         least(usage.cpu_whole, micros(usage.system_us)),
         match (usage.memory_whole, usage.memory_peak_bytes) {
             (false, 0) => "?".into(),
@@ -69,9 +70,9 @@ pub(crate) fn times(job: &JobReport) -> [String; 3] {
 /// All of it in one line.
 pub(crate) fn summary(job: &JobReport) -> String {
     let [waited, ran, suspended] = times(job);
-    let [user, system, memory, read, written, processes, _, switches] = cells(job.usage.as_ref());
+    let [cpu, system, memory, read, written, processes, _, switches] = cells(job.usage.as_ref());
     format!(
-        "job {0}: {user} user, {system} system, {memory} of memory, {read} read, {written} written, \
+        "job {0}: {cpu} of processor time ({system} in the kernel), {memory} of memory, {read} read, {written} written, \
          {processes} {1}, {switches} {2}; waited {waited}, ran {ran}, suspended {suspended}",
         job.job,
         if processes == "1" { "process" } else { "processes" },

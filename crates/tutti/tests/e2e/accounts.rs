@@ -13,7 +13,7 @@ fn history(instance: &Instance, job: u64) -> Value {
 }
 
 fn cpu_us(usage: &Value) -> u64 {
-    usage["user_us"].as_u64().unwrap() + usage["system_us"].as_u64().unwrap()
+    usage["cpu_user_us"].as_u64().unwrap() + usage["cpu_system_us"].as_u64().unwrap()
 }
 
 /// The shell's own group's processor time, as its last words.

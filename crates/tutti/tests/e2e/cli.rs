@@ -153,6 +153,8 @@ fn json_has_the_documented_keys() {
             "ends_s",
             "cpu_ms",
             "exit_code",
+            "time_limit_ms",
+            "time_left_ms",
         ],
     );
     check_keys(&json(&["nodes", "--json"]), &NODE_KEYS);

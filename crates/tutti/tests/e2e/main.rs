@@ -34,6 +34,7 @@ mod heads;
 mod hostile;
 mod join_ssh;
 mod leftovers;
+mod messages;
 mod mpi;
 mod nodes;
 mod on_request;

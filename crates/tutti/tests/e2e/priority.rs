@@ -10,7 +10,7 @@ fn used_us(instance: &Instance, job: u64) -> u64 {
     let jobs = instance.tutti(&["ps", "-l", "--all", "--json"]).expect(0).json();
     let jobs = jobs.as_array().unwrap();
     let usage = &jobs.iter().find(|it| it["job"] == job).unwrap()["usage"];
-    usage["user_us"].as_u64().unwrap() + usage["system_us"].as_u64().unwrap()
+    usage["cpu_user_us"].as_u64().unwrap() + usage["cpu_system_us"].as_u64().unwrap()
 }
 
 /// Until a job has used so much more; gives how much another has used meanwhile.

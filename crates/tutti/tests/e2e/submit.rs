@@ -93,6 +93,119 @@ fn a_program_that_went_missing_is_told_in_the_file_and_in_the_listing() {
     assert_eq!(instance.job(alone)["detail"], "no such program: ./gone");
 }
 
+/// Writes a script that its test submits, and expects what is wrong with it; nothing is accepted.
+#[track_caller]
+fn rejected(instance: &Instance, bytes: &[u8], says: &[&str]) {
+    fs::write(instance.work.join("job"), bytes).unwrap();
+    let mut done = instance.tutti(&["submit", "./job"]).expect(1);
+    for what in says {
+        done = done.says(what);
+    }
+    assert_eq!(done.text(), "");
+}
+
+#[test]
+fn script_whose_options_would_be_ignored_is_rejected() {
+    let instance = Instance::new();
+    rejected(&instance, b"#SBATCH -n 2\necho\n", &["line 1 holds options", "#!/bin/sh", "T003"]);
+    rejected(&instance, b"# a remark\n#TUTTI -n 2\necho\n", &["line 2 holds options"]);
+    rejected(&instance, b"\xef\xbb\xbf#!/bin/sh\n#SBATCH -n 2\n", &["byte order mark"]);
+    let dos = "line 1: ends in a carriage return; save the script with Unix line ends";
+    rejected(&instance, b"#!/bin/sh\r\necho hi\r\n", &[dos]);
+    rejected(&instance, b"#!/bin/sh\n\n  # a remark\n#SBATCH --bogus\n", &["line 4", "--bogus"]);
+    assert!(!instance.dir.exists(), "no instance is started for a script that is rejected");
+    fs::write(instance.work.join("job"), "#!/bin/sh\r\necho hi\r\n").unwrap();
+    instance.tutti(&["run", "./job"]).expect(125).says(dos);
+}
+
+#[test]
+fn script_without_its_interpreter_is_rejected() {
+    let instance = Instance::new();
+    let missing = "line 1 of ./job names an interpreter that is not here: /opt/none/zsh";
+    rejected(&instance, b"#!/opt/none/zsh\n#SBATCH -n 1\n", &[missing, "T005"]);
+    rejected(&instance, b"#!/bin/\n", &["an interpreter that is not here: /bin/"]);
+    let of_env = "line 1 of ./job: /usr/bin/env finds no program no-such-program in PATH";
+    rejected(&instance, b"#!/usr/bin/env no-such-program\n", &[of_env]);
+    rejected(&instance, b"#!/usr/bin/env -S A=b no-such-program -u\n", &[of_env]);
+    // A program that is found in PATH may be a script, too.
+    let bin = instance.work.join("bin");
+    fs::create_dir(&bin).unwrap();
+    instance.script("bin/tool", "#!/opt/none/zsh\n");
+    let done = instance.shell("PATH=$PWD/bin:$PATH tutti submit tool").expect(1);
+    done.says("bin/tool names an interpreter that is not here: /opt/none/zsh");
+    for fine in ["#!/bin/sh\n", "#!/usr/bin/env sh\n", "#! /usr/bin/env -S A=b sh -e\n"] {
+        instance.script("job", fine);
+        instance.tutti(&["submit", "-o", "/dev/null", "./job"]).expect(0);
+    }
+}
+
+#[test]
+fn all_problems_of_a_script_are_named_at_once() {
+    let instance = Instance::new();
+    let text = "#!/bin/sh\n\
+        #SBATCH --array=0-9 --mail-type=ALL\n\
+        #TUTTI --tasks x -t 30 -c 1\n\
+        #TUTTI --no-such-option -n 2\n\
+        echo\n";
+    rejected(
+        &instance,
+        text.as_bytes(),
+        &[
+            "./job: 4 problems",
+            "line 2: tutti has nothing for sbatch's --array",
+            "line 3: --tasks: 'x' is no count",
+            "line 3: --time: '30' has no unit; write 30s for seconds or 30m for minutes",
+            "line 4: submit has no option --no-such-option",
+        ],
+    );
+}
+
+#[test]
+fn options_of_a_script_without_effect_are_noted() {
+    let instance = Instance::new().up();
+    instance.script(
+        "job",
+        "#!/bin/sh\n\
+         #SBATCH --mail-type ALL -A lab -o /dev/null\n\
+         #SBATCH --partition=debug\n\
+         true\n\
+         #SBATCH -n 7\n",
+    );
+    let noted = "./job: no effect here, ignored: --mail-type (line 2), -A (line 2), --partition (line 3); \
+                 line 5: an option line below the first command, and has no effect";
+    instance.tutti(&["submit", "./job"]).expect(0).says(noted);
+    let done = instance.tutti(&["submit", "--parsable", "./job"]).expect(0);
+    assert_eq!((done.text().as_str(), done.err.as_str()), ("2\n", ""));
+    finish(&instance, 2, 0);
+}
+
+#[test]
+fn time_limit_needs_a_unit_and_is_shown() {
+    let instance = Instance::new().up();
+    let why = "--time: '30' has no unit; write 30s for seconds or 30m for minutes";
+    instance.tutti(&["run", "-t", "30", "true"]).expect(2).says(why);
+    instance.tutti(&["submit", "-t", "30", "true"]).expect(2).says(why);
+    assert!(!instance.tutti(&["ps"]).expect(0).text().contains("LIMIT"));
+    instance.script("job", "#!/bin/sh\n#SBATCH -t 30 -o /dev/null\nsleep 1000\n");
+    let job = instance.submit(&["./job"]);
+    instance.wait_for_state(job, "running");
+    let shown = instance.job(job);
+    assert_eq!(shown["time_limit_ms"], 1_800_000);
+    let left = shown["time_left_ms"].as_u64().unwrap();
+    assert!((1_000_000..=1_800_000).contains(&left), "{left} ms of half an hour are left");
+    for table in [&["ps"][..], &["ps", "-l"], &["top", "--batch", "-n", "1"]] {
+        let text = instance.tutti(table).expect(0).text();
+        assert!(text.contains("LIMIT") && text.contains("LEFT"), "{text}");
+        assert!(text.contains("30m00s"), "{text}");
+    }
+    instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    instance.tutti(&["wait", &job.to_string()]);
+    let text = instance.tutti(&["history"]).expect(0).text();
+    assert!(text.contains("LIMIT") && text.contains("30m00s"), "{text}");
+    let text = instance.tutti(&["history", "--json"]).expect(0).text();
+    assert!(text.contains("\"time_limit_ms\": 1800000"), "{text}");
+}
+
 #[test]
 fn files_are_emptied_or_appended_to() {
     let instance = Instance::new().up();

@@ -131,10 +131,11 @@ const DRIVERS: [&str; 8] = [
 ];
 
 /// What others use of the core beside its words: tables and limits, by which they read what users say.
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 7] = [
     ("crates/tutti/src/parameter.rs", "class"),
     ("crates/tutti/src/parameter.rs", "limits"),
     ("crates/tutti/src/parameter.rs", "params"),
+    ("crates/tutti/src/cmd/params.rs", "params"),
     ("crates/tutti/src/front/weights.rs", "limits"),
     ("crates/tutti/src/calendar.rs", "parse_week"),
     ("crates/tutti/src/cmd/sim/settings.rs", "default_classes"),

@@ -2,6 +2,7 @@
 
 mod swf;
 
+use super::list::{LIMIT_COLUMNS, has_limits, limit_cells};
 use super::several::{Several, check_found};
 use super::{ask, unexpected};
 use crate::calendar::{local_time, moment_ms};
@@ -76,8 +77,9 @@ pub(crate) fn execute(args: &HistoryArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::OK);
     }
     print(&describe(&history))?;
-    let mut table = usage_table(JOB_COLUMNS.to_vec());
-    table.row(job_row(&history.job, how_it_ended(history.ending, &history.job)));
+    let is_limited = has_limits([&history.job]);
+    let mut table = usage_table(JOB_COLUMNS.to_vec(), is_limited);
+    table.row(job_row(&history.job, how_it_ended(history.ending, &history.job), is_limited));
     print_table(&table)?;
     if !history.tasks.is_empty() {
         print("\n")?;
@@ -146,9 +148,10 @@ fn matching(args: &HistoryArgs) -> anyhow::Result<Vec<EndedReport>> {
 fn ended_table(jobs: &[EndedReport]) -> Table {
     let mut columns = JOB_COLUMNS.to_vec();
     columns.insert(ENDED_AT, ("ENDED", Align::Left));
-    let mut table = usage_table(columns);
+    let is_limited = has_limits(jobs.iter().map(|ended| &ended.job));
+    let mut table = usage_table(columns, is_limited);
     for ended in jobs {
-        let mut row = job_row(&ended.job, how_it_ended(ended.ending, &ended.job));
+        let mut row = job_row(&ended.job, how_it_ended(ended.ending, &ended.job), is_limited);
         row.insert(ENDED_AT, local_time(ended.ended_ms));
         table.row(row);
     }
@@ -177,7 +180,7 @@ fn describe(history: &HistoryReport) -> String {
 const JOB_COLUMNS: [(&str, Align); 7] = [
     ("JOB", Align::Right),
     ("NAME", Align::Left),
-    ("OWNER", Align::Left),
+    ("USER", Align::Left),
     ("STATE", Align::Left),
     ("WAITED", Align::Right),
     ("RAN", Align::Right),
@@ -189,10 +192,11 @@ const ENDED_AT: usize = 4;
 
 /// The table of `tutti ps -l`.
 pub(super) fn jobs_table(jobs: &[JobReport]) -> Table {
-    let mut table = usage_table(JOB_COLUMNS.to_vec());
+    let is_limited = has_limits(jobs);
+    let mut table = usage_table(JOB_COLUMNS.to_vec(), is_limited);
     for job in jobs {
         let state = job.exit_code.map_or_else(|| job.state.clone(), |code| format!("exit {code}"));
-        table.row(job_row(job, state));
+        table.row(job_row(job, state, is_limited));
     }
     table
 }
@@ -205,24 +209,31 @@ fn how_it_ended(ending: Ending, job: &JobReport) -> String {
     }
 }
 
-fn usage_table(mut columns: Vec<(&'static str, Align)>) -> Table {
+fn usage_table(mut columns: Vec<(&'static str, Align)>, is_limited: bool) -> Table {
+    if is_limited {
+        columns.extend(LIMIT_COLUMNS);
+    }
     columns.extend(account::COLUMNS.map(|name| (name, Align::Right)));
     Table::new(&columns).can_spare(&[
         "PEAK",
         "READ",
         "WRITTEN",
-        "OWNER",
+        "USER",
         "SWITCHES",
         "WAITED",
         "SUSPENDED",
-        "SYSTEM",
+        "SYS",
+        "LIMIT",
         "ENDED",
     ])
 }
 
-fn job_row(job: &JobReport, state: String) -> Vec<String> {
+fn job_row(job: &JobReport, state: String, is_limited: bool) -> Vec<String> {
     let mut row = vec![job.job.to_string(), job.name.clone(), job.user.clone(), state];
     row.extend(account::times(job));
+    if is_limited {
+        row.extend(limit_cells(job));
+    }
     row.extend(account::cells(job.usage.as_ref()));
     row
 }

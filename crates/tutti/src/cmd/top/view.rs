@@ -111,7 +111,8 @@ impl View {
     }
 
     fn table(&self, jobs: &[&JobReport]) -> Table {
-        let mut table = Table::new(&[
+        let is_limited = list::has_limits(jobs.iter().copied());
+        let mut columns = vec![
             ("", Align::Left),
             ("JOB", Align::Right),
             ("NAME", Align::Left),
@@ -123,15 +124,19 @@ impl View {
             ("CPU", Align::Right),
             ("AGE", Align::Right),
             ("SERVICE", Align::Right),
-            ("WHERE", Align::Left),
-        ])
-        .can_spare(&["CLASS", "SERVICE", "TASKS", "AGE", "USER", "WHERE"]);
+        ];
+        if is_limited {
+            columns.extend(list::LIMIT_COLUMNS);
+        }
+        columns.push(("WHERE", Align::Left));
+        let spare = &["CLASS", "SERVICE", "TASKS", "LIMIT", "AGE", "USER", "LEFT", "WHERE"];
+        let mut table = Table::new(&columns).can_spare(spare);
         for job in jobs {
             let letter = match job.placement.is_empty() {
                 true => String::new(),
                 false => self.letters.get(job.job).to_string(),
             };
-            table.row([
+            let mut row = vec![
                 letter,
                 job.job.to_string(),
                 job.name.clone(),
@@ -143,8 +148,12 @@ impl View {
                 self.rates.get(&job.job).map_or("-".into(), |percent| format!("{percent} %")),
                 format_seconds(job.age_s),
                 format_duration_short(Nanos::from_millis(job.service_ms)),
-                list::whereabouts(job),
-            ]);
+            ];
+            if is_limited {
+                row.extend(list::limit_cells(job));
+            }
+            row.push(list::whereabouts(job));
+            table.row(row);
         }
         table
     }
@@ -271,6 +280,8 @@ pub(super) mod tests {
             ends_s: None,
             cpu_ms: None,
             exit_code: None,
+            time_limit_ms: None,
+            time_left_ms: None,
         }
     }
 
@@ -290,6 +301,17 @@ pub(super) mod tests {
             jobs,
             tasks: Vec::new(),
             remark: None,
+        }
+    }
+
+    #[test]
+    fn each_field_of_the_json_is_documented() {
+        let document = include_str!("../../../../../docs/json.md");
+        let shown = serde_json::to_value(job(1, 1, 1, &["n1:0"])).unwrap();
+        let fields = shown.as_object().unwrap();
+        let usage = fields["usage"].as_object().unwrap();
+        for field in fields.keys().chain(usage.keys()) {
+            assert!(document.contains(&format!("`{field}`")), "{field} is not in docs/json.md");
         }
     }
 
