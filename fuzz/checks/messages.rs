@@ -5,12 +5,13 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
-use tutti_wire::attach::FromFrontEnd;
+use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::frame::{FrameBuffer, decode, encode};
 use tutti_wire::handover::{FORM, FromHolder, Handover, MAGIC, ToHolder};
 use tutti_wire::keeper::{FromKeeper, ToKeeper};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::pmi::{LineBuffer, parse_line};
+use tutti_wire::writer::WriterOrder;
 
 fn again<M: Serialize + DeserializeOwned + PartialEq + Debug>(input: &[u8]) {
     let Ok(message) = decode::<M>(input) else { return };
@@ -25,6 +26,8 @@ pub fn messages(input: &[u8]) {
     again::<Request>(input);
     again::<Reply>(input);
     again::<FromFrontEnd>(input);
+    again::<ToFrontEnd>(input);
+    again::<WriterOrder>(input);
     again::<ToKeeper>(input);
     again::<FromKeeper>(input);
     again::<ToHolder>(input);

@@ -58,6 +58,21 @@ pub enum FromFrontEnd {
     },
     /// From another node: [`ToFrontEndWith::Finished`] has come, so nothing need be kept any more.
     Done,
+    /// From a writer, instead of `Attach` or after it: the files can't be written, or not any more.
+    /// Tasks that have not begun don't begin; those that run find their output closed.
+    GiveUp {
+        /// Which job.
+        job: JobId,
+        /// Why.
+        reason: String,
+    },
+    /// From a writer whose job was killed: it has written something since the last such message.
+    Progress,
+    /// From a writer: some output of other nodes did not arrive, and is not in the files.
+    OutputLost {
+        /// What, and why.
+        what: String,
+    },
 }
 
 /// One of a task's two streams.
@@ -116,6 +131,8 @@ pub enum ToFrontEndWith<D> {
         /// Which stream.
         stream: Stream,
     },
+    /// To a writer: the job was killed. Keepers that are out of reach need not be looked for much longer.
+    Killed,
 }
 
 /// The place of `Output` among the variants of [`ToFrontEndWith`].

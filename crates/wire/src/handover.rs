@@ -21,7 +21,7 @@ use serde_bytes::ByteBuf;
 use tutti_core::{JobId, Rank, TaskStatus};
 
 /// The form of what is handed over. To be counted up with every change of it; a test holds it to that.
-pub const FORM: u16 = 1;
+pub const FORM: u16 = 2;
 
 /// How what is handed over begins.
 pub const MAGIC: [u8; 8] = *b"TUTTIKEE";
@@ -213,10 +213,14 @@ pub struct HandedJob {
     pub parked: Vec<(u32, Stream)>,
     /// Its PMI server.
     pub pmi: Option<HandedPmi>,
-    /// Files that were emptied for it.
-    pub emptied: Vec<ByteBuf>,
-    /// Whether all but the first task wait for that one.
-    pub held_back: bool,
+    /// The process that writes its files.
+    pub writer: Option<HandedWriter>,
+    /// Until when the writer on another node may attach, in monotonic time.
+    pub writer_until_ns: Option<u64>,
+    /// Why its files are not written any more.
+    pub output_failure: Option<String>,
+    /// What of its output is not in its files.
+    pub lost: String,
     /// Whether its tasks were started.
     pub started: bool,
     /// Whether it was killed.
@@ -239,6 +243,21 @@ pub struct HandedJob {
     pub ipc: Option<Fd>,
     /// When it began: seconds and nanoseconds since 1970.
     pub began: (u64, u32),
+}
+
+/// The process that writes the files which tasks of a job share.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HandedWriter {
+    /// Its number, until it is reaped.
+    pub pid: Option<i32>,
+    /// Tells whether it was started.
+    pub report: Fd,
+    /// Its connection, until it has attached.
+    pub link: Option<HeldLink>,
+    /// When it counts as stuck, in monotonic time, once the job was killed.
+    pub stuck_at_ns: Option<u64>,
+    /// Whether it has written something since that moment was set.
+    pub has_written: bool,
 }
 
 /// What all tasks of a job run. No text has a zero byte in it.
@@ -294,8 +313,6 @@ pub enum HandedPhase {
         pid: i32,
         /// Tells whether its program was started.
         report: Fd,
-        /// Whether others wait for that.
-        is_awaited: bool,
         /// Set where a minder reaps what is below.
         minder: Option<HandedMinder>,
     },

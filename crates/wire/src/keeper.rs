@@ -102,6 +102,13 @@ pub enum FromKeeper {
     Lapsed,
     /// All tasks here have entered a barrier in which those of other nodes take part.
     Exchange(Exchange),
+    /// Some output of the job is not in its files, and will not be.
+    OutputLost {
+        /// Which job, and which launch of it.
+        launch: LaunchId,
+        /// What, and why.
+        what: String,
+    },
     /// All tasks here have ended, nothing of the job is left, its output has been delivered or
     /// nobody is there to take it.
     Cleared {

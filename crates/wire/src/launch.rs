@@ -3,11 +3,12 @@
 //! Text from the user's system is bytes, not `String`: file names, arguments and the environment
 //! need not be UTF-8.
 
+use crate::pattern::{names_node, names_rank};
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{ControlMethod, JobId, LaunchId, Nanos, TaskPlacement};
+use tutti_core::{ControlMethod, JobId, LaunchId, Nanos, NodeId, TaskPlacement};
 
 /// The program of a job, and what its tasks find when they start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,11 +100,35 @@ pub enum Stdio {
         output: ByteBuf,
         /// Standard error; `None`: the same as standard output.
         error: Option<ByteBuf>,
-        /// Whether files that exist are appended to instead of emptied.
-        append: bool,
+        /// What happens to files that exist.
+        mode: OpenMode,
     },
     /// What adopted processes have already.
     Kept,
+}
+
+/// What happens to an output file that exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OpenMode {
+    /// The first launch of the job empties it; a launch after a requeue appends.
+    #[default]
+    TruncateOnce,
+    /// Every launch appends.
+    Append,
+    /// Every launch empties it.
+    Truncate,
+}
+
+impl OpenMode {
+    /// Whether this launch of a job empties its files.
+    #[must_use]
+    pub const fn truncates(self, launch: LaunchId) -> bool {
+        match self {
+            Self::TruncateOnce => launch.number == 0,
+            Self::Append => false,
+            Self::Truncate => true,
+        }
+    }
 }
 
 /// Which ranks a piece of input goes to.
@@ -133,6 +158,8 @@ pub struct Credentials {
 /// A node of a job, as its tasks know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobNode {
+    /// Its number in the cluster.
+    pub node: NodeId,
     /// Its name.
     pub name: String,
     /// Where other nodes reach it: an address of the network; empty if there are none.
@@ -186,6 +213,66 @@ impl Launch {
     #[must_use]
     pub const fn id(&self) -> LaunchId {
         LaunchId { job: self.job, number: self.number }
+    }
+
+    /// Whether several tasks share this output file, so that one writer has to keep their lines whole.
+    /// `/dev/null` has no lines.
+    fn is_shared(&self, pattern: &[u8]) -> bool {
+        self.size > 1 && pattern != NULL_DEVICE && !names_rank(pattern)
+    }
+
+    /// Which streams of the tasks go to a writer, and which nodes have one. The tasks open all
+    /// other files themselves.
+    #[must_use]
+    pub fn written(&self) -> Written {
+        let Stdio::Files { output, error, .. } = &self.spec.stdio else { return Written::NONE };
+        let own_error = error.as_ref().filter(|error| *error != output);
+        let output = Some(output).filter(|pattern| self.is_shared(pattern));
+        let error = own_error.filter(|pattern| self.is_shared(pattern));
+        let by_node = [output, error].into_iter().flatten().all(|pattern| names_node(pattern));
+        let one_writer = !by_node && self.nodes.len() > 1;
+        Written {
+            output: output.is_some(),
+            error: error.is_some(),
+            is_far: one_writer && self.share.node_rank != 0,
+            serves_others: one_writer && self.share.node_rank == 0,
+        }
+    }
+}
+
+/// The output file without content.
+pub const NULL_DEVICE: &[u8] = b"/dev/null";
+
+/// What of a job's output goes to a writer, as one node of the job sees it. A writer gathers the
+/// output of tasks that share a file, and writes it line by line.
+///
+/// If a shared file has no `%N` in its name, the first node of the job writes for all nodes.
+/// Otherwise each node writes for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Standard output does.
+    pub output: bool,
+    /// Standard error does, apart from standard output.
+    pub error: bool,
+    /// The writer is on the first node of the job, and this is another one.
+    pub is_far: bool,
+    /// The writer is here, and writes for the other nodes too.
+    pub serves_others: bool,
+}
+
+impl Written {
+    const NONE: Self = Self { output: false, error: false, is_far: false, serves_others: false };
+
+    /// Whether anything goes to a writer.
+    #[must_use]
+    pub const fn any(self) -> bool {
+        self.output || self.error
+    }
+
+    /// Whether this node has a writer.
+    #[must_use]
+    pub const fn is_here(self) -> bool {
+        self.any() && !self.is_far
     }
 }
 
@@ -281,7 +368,98 @@ impl Usage {
 
 #[cfg(test)]
 mod tests {
-    use super::{Usage, cut};
+    use super::{
+        Credentials, JobNode, Launch, LaunchSpec, OpenMode, Share, Stdio, Usage, Written, cut,
+    };
+    use alloc::vec::Vec;
+    use serde_bytes::ByteBuf;
+    use tutti_core::{ControlMethod, JobId, LaunchId, Nanos, NodeId};
+
+    /// What the node of this rank sees of a job of two nodes with two tasks each.
+    fn written(node_rank: u32, output: &str, error: Option<&str>) -> Written {
+        let node = |number| JobNode {
+            node: NodeId(number),
+            name: "n".into(),
+            address: "a".into(),
+            tasks: 2,
+        };
+        let bytes = |text: &str| ByteBuf::from(text.as_bytes());
+        Launch {
+            job: JobId(1),
+            number: 0,
+            control: ControlMethod::Freeze,
+            own_ipc: false,
+            credentials: Credentials { uid: 0, gid: 0, groups: Vec::new() },
+            size: 4,
+            share: Share { tasks: Vec::new(), node_rank },
+            nodes: [0, 1].map(node).to_vec(),
+            class: "c".into(),
+            quantum: Nanos::from_millis(100),
+            processors_per_task: 1,
+            memory_per_task_bytes: None,
+            spec: LaunchSpec {
+                name: "n".into(),
+                argv: Vec::new(),
+                script: None,
+                environment: Vec::new(),
+                directory: bytes("/"),
+                umask: 0,
+                rlimits: Vec::new(),
+                stdio: Stdio::Files {
+                    input: None,
+                    output: bytes(output),
+                    error: error.map(bytes),
+                    mode: OpenMode::default(),
+                },
+                processes_max: None,
+                adopt: Vec::new(),
+            },
+        }
+        .written()
+    }
+
+    #[test]
+    fn a_file_of_several_tasks_has_one_writer() {
+        let streams = |it: Written| (it.output, it.error);
+        for (output, error, shared) in [
+            ("o", None, (true, false)),
+            ("o", Some("o"), (true, false)),
+            ("o", Some("e"), (true, true)),
+            ("o%r", Some("e"), (false, true)),
+            ("o%r", None, (false, false)),
+            ("/dev/null", Some("e%t"), (false, false)),
+            ("/dev/null", Some("o%N"), (false, true)),
+        ] {
+            assert_eq!(streams(written(0, output, error)), shared, "{output} {error:?}");
+        }
+        // The first node writes for both, unless each has files of its own.
+        for (output, error, of_all) in
+            [("o", None, true), ("o%N", Some("e"), true), ("o%N", None, false)]
+        {
+            let (first, second) = (written(0, output, error), written(1, output, error));
+            assert!(first.is_here());
+            assert_eq!(
+                (first.serves_others, second.is_far, second.is_here()),
+                (of_all, of_all, !of_all)
+            );
+        }
+        assert!(!written(0, "o%r", None).is_here());
+    }
+
+    #[test]
+    fn files_are_emptied_as_their_mode_says() {
+        let launch = |number| LaunchId { job: JobId(1), number };
+        for (mode, first, again) in [
+            (OpenMode::TruncateOnce, true, false),
+            (OpenMode::Append, false, false),
+            (OpenMode::Truncate, true, true),
+        ] {
+            assert_eq!((mode.truncates(launch(0)), mode.truncates(launch(2))), (first, again));
+        }
+        // Stored jobs of earlier versions say whether to append.
+        assert_eq!(postcard::from_bytes::<OpenMode>(&[0]), Ok(OpenMode::TruncateOnce));
+        assert_eq!(postcard::from_bytes::<OpenMode>(&[1]), Ok(OpenMode::Append));
+    }
 
     #[test]
     fn a_sum_with_something_unknown_is_not_whole() {

@@ -7,6 +7,7 @@
 //!   [`keeper`]: agent and keeper; [`attach`]: front end and keeper; [`join`]: how a machine gets into
 //!   a cluster
 //! - [`launch`]: what the tasks of a job are, as it travels from the front end to the keeper
+//! - [`writer`]: what a keeper tells the process that writes files for several tasks
 //! - [`handover`]: what a keeper leaves to the program that takes its place
 //! - [`history`]: jobs that have ended, page by page
 //! - [`code`]: the codes that errors carry
@@ -36,5 +37,6 @@ pub mod report;
 pub mod script;
 pub mod tree;
 pub mod units;
+pub mod writer;
 
 pub use frame::{DecodeError, FrameBuffer, Hello, Role, TooLong};

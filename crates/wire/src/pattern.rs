@@ -115,6 +115,12 @@ pub fn names_rank(pattern: &[u8]) -> bool {
     check(pattern).is_ok() && Pieces(pattern).any(|piece| matches!(piece, Ok(Piece::Rank { .. })))
 }
 
+/// Whether each node gets a file of its own by this pattern. False for a pattern that is wrong.
+#[must_use]
+pub fn names_node(pattern: &[u8]) -> bool {
+    check(pattern).is_ok() && Pieces(pattern).any(|piece| matches!(piece, Ok(Piece::Node)))
+}
+
 /// A part of a pattern.
 enum Piece<'a> {
     Text(&'a [u8]),

@@ -563,7 +563,7 @@ mod tests {
             "2: -n|4|-c|2\n\
              3: --time=5400s|--name=name\n\
              4: --output=out-%4j-%t.txt|--error=e %x|--input=in\n\
-             5: --append|--directory=/data|-N|1\n\
+             5: --open-mode=append|--directory=/data|-N|1\n\
              6: --memory=1048576000\n",
         );
         for (time, seconds) in [

@@ -257,6 +257,13 @@ pub enum FromAgent {
         /// The answer.
         answer: Answer,
     },
+    /// Some output of a job is not in its files, and will not be.
+    OutputLost {
+        /// Which job, and which launch of it.
+        launch: LaunchId,
+        /// What, and why.
+        what: String,
+    },
     /// The node has another keeper, with this number; what went with the one before was reported.
     Keeper(u64),
 }

@@ -573,6 +573,9 @@ impl Agent {
             let (status, detail, usage) = (*status, detail.clone(), *usage);
             messages.push(FromAgent::TaskEnded { launch, rank, status, detail, usage });
         }
+        if !job.output_lost.is_empty() {
+            messages.push(FromAgent::OutputLost { launch, what: job.output_lost.clone() });
+        }
         let exchanges = job.exchanged.iter().chain(&job.exchanges);
         messages.extend(exchanges.cloned().map(FromAgent::Exchange));
         if let Some(usage) = job.cleared {
@@ -612,6 +615,7 @@ impl Agent {
             switches: Arc::default(),
             counted: Usage::default(),
             cleared: None,
+            output_lost: String::new(),
             exchanges: Vec::new(),
             exchanged: VecDeque::new(),
             strange: false,

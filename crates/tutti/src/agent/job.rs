@@ -37,6 +37,8 @@ pub(super) struct Job {
     /// What the tasks that have ended used, as far as the agent counts it.
     pub(super) counted: Usage,
     pub(super) cleared: Option<Usage>,
+    /// What of its output is not in its files.
+    pub(super) output_lost: String,
     /// Barriers that other nodes have not completed yet, as far as is known here.
     pub(super) exchanges: Vec<Exchange>,
     /// The latest of each kind that all have completed: another node may not have heard so yet, and a controller

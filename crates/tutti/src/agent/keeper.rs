@@ -71,6 +71,12 @@ impl Agent {
                 }
                 self.tell_controller(FromAgent::Exchange(exchange));
             }
+            FromKeeper::OutputLost { launch, what } => {
+                if let Some(job) = self.launched(launch) {
+                    job.output_lost.clone_from(&what);
+                }
+                self.tell_controller(FromAgent::OutputLost { launch, what });
+            }
             FromKeeper::Cleared { launch, usage } => self.on_cleared(launch, usage),
             FromKeeper::Lapsed => self.on_keeper_lapse(),
         }
@@ -204,6 +210,7 @@ impl Agent {
             // What was before nobody has counted.
             counted: Usage::unknown(),
             cleared: held.cleared,
+            output_lost: String::new(),
             exchanges: Vec::new(),
             exchanged: VecDeque::new(),
             strange: false,

@@ -112,3 +112,8 @@ pub(crate) fn keeper(args: KeeperArgs) -> anyhow::Result<Exit> {
     }
     Ok(Exit::OK)
 }
+
+/// The process that a keeper starts for a job whose tasks share files.
+pub(crate) fn writer() -> anyhow::Result<Exit> {
+    crate::front::write()
+}

@@ -115,6 +115,8 @@ pub(crate) enum Verb {
     #[command(hide = true)]
     Keeper(daemons::KeeperArgs),
     #[command(hide = true)]
+    Writer,
+    #[command(hide = true)]
     Supervise(upgrade::SuperviseArgs),
 }
 
@@ -207,6 +209,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Controller(args) => daemons::controller(args),
         Verb::Agent(args) => daemons::agent(args),
         Verb::Keeper(args) => daemons::keeper(args),
+        Verb::Writer => daemons::writer(),
         Verb::Supervise(args) => upgrade::supervise(args),
     }
 }

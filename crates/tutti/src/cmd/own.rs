@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use tutti_core::{JobId, Outcome};
 use tutti_linux::cgroup::Hierarchy;
 use tutti_linux::proc::{ProcessStat, descendants};
-use tutti_wire::launch::Stdio;
+use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, SwitchRecord};
 
@@ -80,7 +80,8 @@ impl OwnInstance {
         argv: &[OsString],
     ) -> anyhow::Result<JobId> {
         let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
-        let stdio = Stdio::Files { input: None, output: null(), error: None, append: true };
+        let stdio =
+            Stdio::Files { input: None, output: null(), error: None, mode: OpenMode::Append };
         let request = job_request(options, "production", argv, None, stdio)?;
         match self.ask(&Request::Submit(request, crate::front::new_key()?))? {
             Reply::Accepted { job, .. } => Ok(job),

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use tutti_core::JobId;
 use tutti_wire::code::Code;
-use tutti_wire::launch::Stdio;
+use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::script::{self, NoteAbout};
 
@@ -38,9 +38,22 @@ pub(crate) struct SubmitOptions {
     #[arg(short = 'i', long, value_name = "FILE", value_parser = pattern_parser())]
     input: Option<OsString>,
 
-    /// Append to files that exist instead of emptying them
-    #[arg(long)]
+    /// What happens to files that exist: truncate (each launch of the job empties them) or append
+    /// [default: the first launch empties them, and a launch after a requeue appends]
+    #[arg(long, value_name = "MODE", value_parser = open_mode)]
+    open_mode: Option<OpenMode>,
+
+    /// The same as --open-mode append
+    #[arg(long, conflicts_with = "open_mode")]
     append: bool,
+}
+
+fn open_mode(text: &str) -> Result<OpenMode, String> {
+    match text {
+        "append" | "a" => Ok(OpenMode::Append),
+        "truncate" | "t" => Ok(OpenMode::Truncate),
+        other => Err(format!("{other:?} is none of: append, truncate")),
+    }
 }
 
 #[derive(Args, Debug)]
@@ -68,7 +81,10 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
         input: options.input.map(bytes),
         output: bytes(options.output),
         error: options.error.map(bytes),
-        append: options.append,
+        mode: match options.append {
+            true => OpenMode::Append,
+            false => options.open_mode.unwrap_or_default(),
+        },
     };
     let tasks = options.job.tasks()?;
     if let Some((line, starter)) =

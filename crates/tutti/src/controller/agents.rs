@@ -20,7 +20,8 @@ use tutti_wire::branch::{
     ClockReply, FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch, batches,
 };
 use tutti_wire::keeper::ToKeeper;
-use tutti_wire::launch::{Launch, Usage};
+use tutti_wire::launch::{Launch, Usage, cut};
+use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::report::TaskHistory;
 use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
 
@@ -281,6 +282,7 @@ impl Driver {
             // that was forgotten with a loss of power.
             FromAgent::TaskStarted { launch, .. }
             | FromAgent::TaskEnded { launch, .. }
+            | FromAgent::OutputLost { launch, .. }
             | FromAgent::Cleared { launch, .. }
                 if !self.is_latest(launch) || !self.is_launched(node, launch) => {}
             FromAgent::TaskStarted { launch, .. } => self.confirm(node, launch),
@@ -297,6 +299,11 @@ impl Driver {
                     entry.usage.add(&usage);
                 }
                 self.apply(&Event::JobCleared { job, nodes: [node].into() });
+            }
+            FromAgent::OutputLost { launch, what } => {
+                if let Some(entry) = self.jobs.get_mut(&launch.job) {
+                    entry.output_lost = cut(what, TASK_DETAIL_BYTES_MAX);
+                }
             }
             FromAgent::Exchange(exchange) => self.on_exchange(node, exchange),
             FromAgent::Leaving => self.on_leaving(node),

@@ -8,6 +8,7 @@ use super::kept::{Kept, Shelf};
 use super::memory::Memory;
 use super::problem::Problem;
 use super::report;
+use crate::exit::Exit;
 use crate::instance::{Instance, may_run_instance};
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
 use crate::membership::{Members, Place};
@@ -506,6 +507,7 @@ impl Driver {
 
     fn job_node(&self, part: &tutti_core::Part) -> JobNode {
         JobNode {
+            node: part.node,
             name: self.node_name(part.node),
             address: self.nodes.get(&part.node).map_or_else(String::new, |n| n.address.clone()),
             tasks: u32::try_from(part.placements().len()).unwrap_or(u32::MAX),
@@ -522,8 +524,12 @@ impl Driver {
         self.ask_disk_soon();
     }
 
-    fn on_ended(&mut self, job: JobId, outcome: Outcome) {
+    fn on_ended(&mut self, job: JobId, mut outcome: Outcome) {
         let Some(mut entry) = self.jobs.remove(&job) else { return };
+        // As `tutti run` says it.
+        if outcome.exit_code == 0 && !entry.output_lost.is_empty() {
+            outcome.exit_code = Exit::OUTPUT_LOST.code();
+        }
         entry.note_silent_nodes();
         let detail = entry.detail_of_end(outcome);
         let reason = match outcome.reason {

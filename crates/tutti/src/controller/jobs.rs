@@ -8,6 +8,7 @@ use tutti_core::{
     ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, PlacementView, Rank, TaskStatus,
 };
 use tutti_journal::Job;
+use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::local::SubmitKey;
@@ -59,6 +60,8 @@ pub(super) struct Entry {
     pub(super) suspended: BTreeSet<Target>,
     /// How tasks ended.
     pub(super) statuses: BTreeMap<Rank, TaskStatus>,
+    /// What of its output is not in its files.
+    pub(super) output_lost: String,
     /// Which of them ended badly.
     pub(super) failures: Failures,
     /// How often it was queued again since a node was lost.
@@ -113,6 +116,7 @@ impl Entry {
             details: BTreeMap::new(),
             suspended: BTreeSet::new(),
             statuses: BTreeMap::new(),
+            output_lost: String::new(),
             failures: Failures::default(),
             requeues: 0,
             exchanges: BTreeMap::new(),
@@ -179,6 +183,9 @@ impl Entry {
                 }
                 [] => {}
             }
+        }
+        if !self.output_lost.is_empty() {
+            lines.push(Code::OutputLost.mark(&self.output_lost));
         }
         cut(lines.join("\n"), JOB_DETAIL_BYTES_MAX)
     }

@@ -152,7 +152,7 @@ impl<T: ?Sized + Eq + Hash> Pool<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tutti_wire::launch::Stdio;
+    use tutti_wire::launch::{OpenMode, Stdio};
 
     fn launch(environment: &[&str], limit: u64) -> LaunchSpec {
         let bytes = |text: &str| text.as_bytes().to_vec().into();
@@ -164,7 +164,12 @@ mod tests {
             directory: bytes("/"),
             umask: 0o022,
             rlimits: vec![(7, limit, limit)],
-            stdio: Stdio::Files { input: None, output: bytes("out"), error: None, append: true },
+            stdio: Stdio::Files {
+                input: None,
+                output: bytes("out"),
+                error: None,
+                mode: OpenMode::Append,
+            },
             processes_max: None,
             adopt: Vec::new(),
         }

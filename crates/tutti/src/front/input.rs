@@ -1,6 +1,7 @@
 //! What the user types, on its way to the tasks.
 
 use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
 use tutti_core::Rank;
 use tutti_wire::attach::FromFrontEnd;
 use tutti_wire::launch::InputTo;
@@ -30,11 +31,13 @@ pub(super) struct Input {
     size: u32,
     partial: Vec<u8>,
     line: u64,
+    /// Ranks that have ended, and whether that was said of them.
+    ended: BTreeMap<u32, bool>,
 }
 
 impl Input {
     pub(super) fn new(to: InputTo, size: u32) -> Self {
-        Self { to, size, partial: Vec::new(), line: 0 }
+        Self { to, size, partial: Vec::new(), line: 0, ended: BTreeMap::new() }
     }
 
     /// Whether anybody wants input.
@@ -42,12 +45,33 @@ impl Input {
         self.to != InputTo::Nobody
     }
 
+    /// A task has ended: it reads nothing more.
+    pub(super) fn on_task_ended(&mut self, rank: Rank) {
+        if self.to != InputTo::Nobody {
+            self.ended.entry(rank.0).or_insert(false);
+        }
+    }
+
+    /// Complains, once for each rank, of input that is for one that has ended.
+    fn note_end_of(&mut self, rank: u32, wrong: &mut Vec<String>) {
+        if let Some(is_said) = self.ended.get_mut(&rank)
+            && !std::mem::replace(is_said, true)
+        {
+            wrong.push(format!("rank {rank} has ended; input for it is dropped"));
+        }
+    }
+
     /// What a piece of input means; empty is its end. Complaints go to `wrong`.
     pub(super) fn take(&mut self, data: &[u8], wrong: &mut Vec<String>) -> Vec<FromFrontEnd> {
         match self.to {
             InputTo::Nobody => Vec::new(),
             InputTo::All => vec![message(None, data)],
-            InputTo::Rank(rank) => vec![message(Some(rank), data)],
+            InputTo::Rank(rank) => {
+                if !data.is_empty() {
+                    self.note_end_of(rank, wrong);
+                }
+                vec![message(Some(rank), data)]
+            }
             InputTo::Tagged => self.take_tagged(data, wrong),
         }
     }
@@ -59,7 +83,8 @@ impl Input {
         while let Some(length) = memchr::memchr(b'\n', &self.partial[begin..]) {
             let end = begin + length + 1;
             self.line += 1;
-            messages.extend(self.tagged_line(&self.partial[begin..end], wrong));
+            let line = self.partial[begin..end].to_vec();
+            messages.extend(self.tagged_line(&line, wrong));
             begin = end;
         }
         self.partial.drain(..begin);
@@ -75,19 +100,21 @@ impl Input {
         messages
     }
 
-    fn tagged_line(&self, line: &[u8], wrong: &mut Vec<String>) -> Option<FromFrontEnd> {
+    fn tagged_line(&mut self, line: &[u8], wrong: &mut Vec<String>) -> Option<FromFrontEnd> {
         let parsed = memchr::memchr(b':', line).and_then(|colon| {
             let rank: u32 = std::str::from_utf8(&line[..colon]).ok()?.trim().parse().ok()?;
             let text = &line[colon + 1..];
-            (rank < self.size).then(|| message(Some(rank), text.strip_prefix(b" ").unwrap_or(text)))
+            (rank < self.size).then_some((rank, text.strip_prefix(b" ").unwrap_or(text)))
         });
-        if parsed.is_none() {
+        if let Some((rank, _)) = parsed {
+            self.note_end_of(rank, wrong);
+        } else {
             wrong.push(format!(
                 "line {} of the input names no rank; write RANK: TEXT with a rank below {}",
                 self.line, self.size
             ));
         }
-        parsed
+        parsed.map(|(rank, text)| message(Some(rank), text))
     }
 }
 
@@ -111,6 +138,21 @@ mod tests {
         assert_eq!(got, expected);
         assert_eq!(wrong.len(), 2);
         assert!(wrong[1].starts_with("line 4 "), "{wrong:?}");
+    }
+
+    #[test]
+    fn input_for_a_rank_that_has_ended_is_reported_once() {
+        let mut wrong = Vec::new();
+        for (to, text) in [(InputTo::Tagged, &b"1: a\n1: b\n0: c\n"[..]), (InputTo::Rank(1), b"x")]
+        {
+            let mut input = Input::new(to, 2);
+            input.take(text, &mut wrong);
+            assert_eq!(wrong, Vec::<String>::new());
+            input.on_task_ended(Rank(1));
+            input.take(text, &mut wrong);
+            input.take(text, &mut wrong);
+            assert_eq!(std::mem::take(&mut wrong), ["rank 1 has ended; input for it is dropped"]);
+        }
     }
 
     #[test]

@@ -158,6 +158,24 @@ impl Keeper {
         })
     }
 
+    /// One of this node, with which there is a connection.
+    pub(super) fn over(link: Link, job: JobId) -> Self {
+        let mut keeper = Self {
+            away: None,
+            link: Some(link),
+            pipes: Pipes::default(),
+            at: KeeperAt::Here(Vec::new().into()),
+            far: None,
+            attached: false,
+            finished: false,
+            received: 0,
+            counts_from: None,
+            sent: Sent::default(),
+        };
+        keeper.send(&FromFrontEnd::Attach { job, received: None });
+        keeper
+    }
+
     /// Whether something may still come from it, of a job that has ended in this way and then.
     pub(super) fn owes(&self, reason: EndReason, ended: Instant) -> bool {
         let has_begun = self.attached || began_everywhere(reason);
@@ -265,7 +283,7 @@ fn has_no_descriptor(error: &anyhow::Error) -> bool {
 }
 
 /// A connection with a keeper that has been greeted.
-fn dial(keeper: &KeeperAt) -> anyhow::Result<Link> {
+pub(super) fn dial(keeper: &KeeperAt) -> anyhow::Result<Link> {
     let mut link = match keeper {
         KeeperAt::Here(socket) => {
             let path = Path::new(OsStr::from_bytes(socket));

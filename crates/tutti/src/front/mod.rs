@@ -4,10 +4,12 @@
 //! print ([`output`]), hands on what the user types ([`input`]), and passes on signals ([`signals`]).
 //! It finds keepers on other nodes again when the way there was broken ([`keeper`]). What tasks print
 //! in bulk it reads from their pipes itself ([`pipes`], [`relay`]).
-//! It ends when the controller says that nothing of the job is left and all output has been printed.
+//! The writer of a submitted job ([`writer`]) takes output in the same way ([`intake`]), without a user.
+//! A front end ends when the controller says that nothing of the job is left and all output has been printed.
 
 mod foresight;
 mod input;
+mod intake;
 mod keeper;
 mod nodes;
 mod output;
@@ -20,6 +22,7 @@ mod start;
 mod submission;
 mod unheld;
 mod weights;
+mod writer;
 
 pub(crate) use foresight::{check_launch, output_file};
 pub(crate) use input::parse_input;
@@ -33,3 +36,4 @@ pub(crate) use start::{connect, dial, start_daemon};
 pub(crate) use submission::{new_key, submit};
 pub(crate) use unheld::Asked;
 pub(crate) use weights::weights;
+pub(crate) use writer::write;

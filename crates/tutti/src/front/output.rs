@@ -3,14 +3,19 @@
 //! Lines of different ranks are never cut into each other: of each rank and stream only whole lines
 //! are written, and what lacks its end is kept until the end comes. A job of one task has nobody to
 //! be mixed with, so its output is passed on as it comes.
+//!
+//! A progress bar writes its line again and again, each time with a carriage return instead of an end.
+//! So what ends in a carriage return is written too, when nothing has followed for a moment.
 
 use anyhow::Context;
 use nix::errno::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::{Duration, Instant};
 use tutti_core::{JobId, Rank};
 use tutti_linux::stdio::was_closed;
 use tutti_wire::attach::Stream;
@@ -18,6 +23,15 @@ use tutti_wire::pattern::{PatternValues, expand, names_rank};
 
 /// A line that is longer is written in pieces of this many bytes.
 const LINE_MAX: usize = 1 << 20;
+
+/// All lines together that lack their ends. Above that, lines are written in pieces.
+const PARTIAL_BYTES_MAX: usize = 64 << 20;
+
+/// How long what ends in a carriage return waits for the rest of its line.
+const RETURN_WAIT: Duration = Duration::from_millis(100);
+
+/// How long a full disk is waited for before a file is tried again.
+const FULL_WAIT: Duration = Duration::from_millis(500);
 
 /// How output is shown.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +60,7 @@ pub(super) struct Output {
     options: OutputOptions,
     whole_lines: bool,
     width: usize,
-    partial: BTreeMap<(Rank, Stream), Vec<u8>>,
+    partial: Partial,
     /// Where the last line written lacks its end, since its writer had no more to say. It gets one
     /// when somebody else goes on there.
     unended: BTreeMap<Option<std::ffi::OsString>, (Rank, Stream)>,
@@ -55,6 +69,61 @@ pub(super) struct Output {
     name: String,
     /// Looked up when the first file is opened: most jobs have none, and every launch would pay.
     here: Option<Here>,
+    /// Whether a full disk is waited for.
+    waits_for_room: bool,
+    /// Bytes written into files so far.
+    written: u64,
+}
+
+/// The lines that lack their ends.
+#[derive(Debug, Default)]
+struct Partial {
+    lines: BTreeMap<(Rank, Stream), Line>,
+    bytes: usize,
+    /// When to write what ends in a carriage return, in order of time. A line may be gone by then.
+    due: VecDeque<(Instant, (Rank, Stream))>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    bytes: Vec<u8>,
+    /// Behind its last carriage return, and when that is due.
+    returned: Option<(usize, Instant)>,
+}
+
+impl Partial {
+    fn take(&mut self, of: (Rank, Stream)) -> Vec<u8> {
+        let bytes = self.lines.remove(&of).unwrap_or_default().bytes;
+        self.bytes -= bytes.len();
+        bytes
+    }
+
+    fn put(&mut self, of: (Rank, Stream), bytes: Vec<u8>) {
+        self.bytes += bytes.len();
+        let returned = bytes.iter().rposition(|&byte| byte == b'\r').map(|at| {
+            let due = Instant::now() + RETURN_WAIT;
+            self.due.push_back((due, of));
+            (at + 1, due)
+        });
+        self.lines.insert(of, Line { bytes, returned });
+    }
+
+    /// The next piece that ends in a carriage return and has waited long enough.
+    fn next_returned(&mut self, now: Instant) -> Option<((Rank, Stream), Vec<u8>)> {
+        while let Some(&(due, of)) = self.due.front()
+            && due <= now
+        {
+            self.due.pop_front();
+            let Some(line) = self.lines.get_mut(&of) else { continue };
+            if let Some((end, _)) = line.returned.take_if(|(_, due)| *due <= now) {
+                let rest = line.bytes.split_off(end);
+                let piece = std::mem::replace(&mut line.bytes, rest);
+                self.bytes -= piece.len();
+                return Some((of, piece));
+            }
+        }
+        None
+    }
 }
 
 /// Files of a front end lie where it runs, and are its user's.
@@ -80,13 +149,68 @@ impl Output {
             whole_lines: !options.raw && (size > 1 || options.label),
             width: size.saturating_sub(1).to_string().len(),
             options,
-            partial: BTreeMap::new(),
+            partial: Partial::default(),
             unended: BTreeMap::new(),
             files: BTreeMap::new(),
             job,
             name,
             here: None,
+            waits_for_room: false,
+            written: 0,
         }
+    }
+
+    /// Output of a job whose tasks share these files, which are open and named by their paths. A full
+    /// disk is waited for.
+    pub(super) fn into_files(
+        [output, error]: [Option<(Vec<u8>, File)>; 2],
+        size: u32,
+        job: JobId,
+    ) -> Self {
+        let pattern = |file: &Option<(Vec<u8>, File)>| {
+            let path = &file.as_ref()?.0;
+            let literal = path.split(|&byte| byte == b'%').collect::<Vec<_>>().join(&b"%%"[..]);
+            Some(OsString::from_vec(literal))
+        };
+        let (output_pattern, error_pattern) = (pattern(&output), pattern(&error));
+        let options = OutputOptions {
+            output: output_pattern,
+            error: error_pattern,
+            ..OutputOptions::default()
+        };
+        let mut all = Self::new(options, size, job, String::new());
+        all.files.extend(output.into_iter().chain(error));
+        all.here = Some(Here { node: String::new(), user: String::new() });
+        all.waits_for_room = true;
+        all
+    }
+
+    /// How many bytes were written into files.
+    pub(super) const fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Gives the files back, for who closes them.
+    pub(super) fn into_open_files(self) -> impl Iterator<Item = (Vec<u8>, File)> {
+        self.files.into_iter()
+    }
+
+    /// How long until something is to be written though nothing comes.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        let (due, _) = self.partial.due.front()?;
+        Some(due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Writes what ends in a carriage return and has waited long enough.
+    pub(super) fn write_due(&mut self) -> Result<(), OutputError> {
+        if self.partial.due.is_empty() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        while let Some(((rank, stream), piece)) = self.partial.next_returned(now) {
+            self.emit(rank, stream, &piece)?;
+        }
+        Ok(())
     }
 
     /// Takes in a piece of output; empty is the end of the stream.
@@ -99,7 +223,7 @@ impl Output {
         if !self.needs_whole_lines(stream) {
             return self.emit(rank, stream, data);
         }
-        let mut partial = self.partial.remove(&(rank, stream)).unwrap_or_default();
+        let mut partial = self.partial.take((rank, stream));
         if data.is_empty() {
             if partial.is_empty() {
                 return Ok(());
@@ -115,10 +239,10 @@ impl Output {
         }
         let Some(end) = last_newline(data).map(|newline| newline + 1) else {
             partial.extend_from_slice(data);
-            if partial.len() >= LINE_MAX {
+            if partial.len() >= LINE_MAX || self.partial.bytes + partial.len() > PARTIAL_BYTES_MAX {
                 return self.emit(rank, stream, &partial);
             }
-            self.partial.insert((rank, stream), partial);
+            self.partial.put((rank, stream), partial);
             return Ok(());
         };
         let (whole, rest) = data.split_at(end);
@@ -129,14 +253,14 @@ impl Output {
             self.emit(rank, stream, &partial)?;
         }
         if !rest.is_empty() {
-            self.partial.insert((rank, stream), rest.to_vec());
+            self.partial.put((rank, stream), rest.to_vec());
         }
         Ok(())
     }
 
     /// Writes what still lacks its end: nothing more will come.
     pub(super) fn finish(&mut self) -> Result<(), OutputError> {
-        let open: Vec<(Rank, Stream)> = self.partial.keys().copied().collect();
+        let open: Vec<(Rank, Stream)> = self.partial.lines.keys().copied().collect();
         for (rank, stream) in open {
             self.take(rank, stream, b"")?;
         }
@@ -153,9 +277,9 @@ impl Output {
 
     /// Writes the line whose end is about to follow.
     pub(super) fn write_partial(&mut self, rank: Rank, stream: Stream) -> Result<(), OutputError> {
-        match self.partial.remove(&(rank, stream)) {
-            Some(partial) => self.emit(rank, stream, &partial),
-            None => Ok(()),
+        match self.partial.take((rank, stream)) {
+            partial if partial.is_empty() => Ok(()),
+            partial => self.emit(rank, stream, &partial),
         }
     }
 
@@ -228,8 +352,35 @@ impl Output {
                 new.insert(file)
             }
         };
-        file.write_all(data).with_context(|| format!("cannot write the output file {shown}"))
+        write_whole(file, data, self.waits_for_room, &mut self.written)
+            .with_context(|| format!("cannot write the output file {shown}"))
     }
+}
+
+/// Writes all of it, as soon as the disk has room if that is to be waited for.
+fn write_whole(
+    mut file: &File,
+    mut data: &[u8],
+    waits_for_room: bool,
+    written: &mut u64,
+) -> std::io::Result<()> {
+    while !data.is_empty() {
+        match file.write(data) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                *written += count as u64;
+                data = &data[count..];
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if waits_for_room && is_full(&error) => std::thread::sleep(FULL_WAIT),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// The last end of a line is near the end. `memchr` first asks the processor what it can do, which on a
@@ -316,6 +467,38 @@ mod tests {
     fn labels_are_as_wide_as_the_highest_rank() {
         let options = OutputOptions { label: true, ..OutputOptions::default() };
         check(options, 11, &[(3, "a\nb"), (10, "c\n")], " 3: a\n10: c\n 3: b\n");
+    }
+
+    #[test]
+    fn a_progress_bar_is_shown_though_its_line_has_no_end() {
+        let mut partial = Partial::default();
+        let (one, other) = ((Rank(0), Stream::Output), (Rank(1), Stream::Output));
+        partial.put(one, b"10%\r20%\r3".to_vec());
+        partial.put(other, b"no return".to_vec());
+        let now = Instant::now();
+        assert_eq!(partial.next_returned(now), None, "the rest of the line may follow");
+        assert_eq!(partial.next_returned(now + RETURN_WAIT), Some((one, b"10%\r20%\r".to_vec())));
+        assert_eq!(partial.next_returned(now + RETURN_WAIT), None);
+        assert_eq!(partial.take(one), b"3");
+        // A line whose end has come meanwhile is not shown twice.
+        partial.put(one, b"40%\r".to_vec());
+        assert_eq!(partial.take(one), b"40%\r");
+        assert_eq!(partial.next_returned(now + 2 * RETURN_WAIT), None);
+        assert_eq!(partial.take(other), b"no return");
+        assert_eq!(partial.bytes, 0);
+    }
+
+    #[test]
+    fn lines_without_ends_take_no_more_memory_than_all_may() {
+        let options =
+            OutputOptions { output: Some("/dev/null".into()), ..OutputOptions::default() };
+        let mut output = Output::new(options, 1000, JobId(1), String::new());
+        let piece = vec![b'x'; LINE_MAX - 1];
+        for rank in 0..100 {
+            output.take(Rank(rank), Stream::Output, &piece).unwrap();
+            assert!(output.partial.bytes <= PARTIAL_BYTES_MAX);
+        }
+        assert!(output.partial.bytes > PARTIAL_BYTES_MAX / 2);
     }
 
     #[test]

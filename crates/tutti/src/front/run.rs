@@ -1,6 +1,7 @@
 //! `tutti run`: one job, from the request to its exit code.
 
 use super::input::Input;
+use super::intake::{Intake, Trouble};
 use super::keeper::{self, Keeper};
 use super::output::{Output, OutputError, OutputOptions};
 use super::signals::{SignalTarget, hold_signals, pass_on_signals};
@@ -15,12 +16,9 @@ use crate::output::{account, ended};
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use serde_bytes::Bytes;
-use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-use tutti_core::{JobId, Outcome, Rank};
-use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
+use tutti_core::{JobId, Outcome};
 use tutti_wire::code::Code;
 use tutti_wire::launch::InputTo;
 use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request};
@@ -40,13 +38,13 @@ pub(crate) struct RunOptions {
 /// Input that waits for slow tasks before more is read.
 const INPUT_UNSENT_MAX: usize = 256 << 10;
 
-/// How long a controller that went away is looked for, and how often, in milliseconds.
+/// How long a controller that went away is looked for, and how often.
 const PATIENCE: Duration = Duration::from_secs(20);
-const RETRY_MS: u8 = 10;
+const RETRY_ALONE: Duration = Duration::from_millis(10);
 
 /// The same in a cluster, where the way to it may be broken.
 const PATIENCE_FAR: Duration = keeper::PATIENCE;
-const RETRY_FAR_MS: u8 = 100;
+const RETRY_FAR: Duration = Duration::from_millis(100);
 
 /// Room for one read of input, and for one where the first was filled.
 const INPUT_BYTES_FIRST: usize = 4 << 10;
@@ -57,13 +55,11 @@ struct Front {
     controller: Option<Link>,
     /// When it went away.
     away_since: Option<Instant>,
-    keepers: Vec<Keeper>,
+    intake: Intake,
     signals: SignalTarget,
-    output: Output,
     input: Input,
     input_open: bool,
     input_room: Vec<u8>,
-    job: JobId,
     ended: Option<(Outcome, Box<JobReport>)>,
     ended_at: Option<Instant>,
     /// What is said in the end beside what went wrong.
@@ -103,13 +99,11 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
     let front = Front {
         controller: Some(controller),
         away_since: None,
-        keepers: Vec::new(),
+        intake: Intake::new(job, Output::new(options.output, size, job, name)),
         signals: target,
-        output: Output::new(options.output, size, job, name),
         input_open: input.wanted() && may_read_terminal(),
         input_room: Vec::new(),
         input,
-        job,
         ended: None,
         ended_at: None,
         summary: None,
@@ -122,12 +116,19 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
 
 /// There is a connection for each node of the job, and a pipe for each rank: as many as may be had. What the tasks
 /// may have open is in the request already.
-fn have_descriptors() {
+pub(super) fn have_descriptors() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
     {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
+}
+
+/// The shortest of these times, rounded up to what the kernel takes.
+pub(super) fn shortest<const N: usize>(times: [Option<Duration>; N]) -> PollTimeout {
+    let Some(time) = times.into_iter().flatten().min() else { return PollTimeout::NONE };
+    let millis = time.as_micros().div_ceil(1000).min(u128::from(u16::MAX));
+    PollTimeout::from(u16::try_from(millis).unwrap_or(u16::MAX))
 }
 
 fn ask(mut controller: Link, request: &Request) -> Link {
@@ -176,35 +177,44 @@ fn may_read_terminal() -> bool {
 impl Front {
     fn serve(mut self) -> anyhow::Result<Exit> {
         loop {
-            self.send_all();
+            self.intake.send_all();
             self.on_controller()?;
-            for index in 0..self.keepers.len() {
-                self.on_pipes(index);
-                self.on_keeper(index);
-            }
+            self.take_in();
             if self.finished() {
                 break;
             }
-            self.send_all();
+            self.intake.send_all();
             self.wait()?;
         }
-        if let Err(error) = self.output.finish() {
+        if let Err(error) = self.intake.output.finish() {
             self.on_output_error(&error);
         }
         self.look_for_missed();
         Ok(self.report())
     }
 
+    fn take_in(&mut self) {
+        let mut troubles = Vec::new();
+        self.intake.take_in(self.ended_at, &mut troubles);
+        for trouble in &troubles {
+            self.on_trouble(trouble);
+        }
+        if let Err(error) = self.intake.output.write_due() {
+            self.on_output_error(&error);
+        }
+    }
+
     fn finished(&self) -> bool {
         let (Some((outcome, _)), Some(at)) = (&self.ended, self.ended_at) else { return false };
-        !self.keepers.iter().any(|keeper| keeper.owes(outcome.reason, at))
+        !self.intake.keepers.iter().any(|keeper| keeper.owes(outcome.reason, at))
     }
 
     /// A keeper that has not taken us in though its tasks have run.
     fn look_for_missed(&mut self) {
         let Some((outcome, _)) = &self.ended else { return };
-        if self.keepers.iter().any(|keeper| keeper.was_missed(outcome.reason)) {
-            let lost = format!("a node did not pass on what its tasks of job {} wrote", self.job);
+        if self.intake.keepers.iter().any(|keeper| keeper.was_missed(outcome.reason)) {
+            let lost =
+                format!("a node did not pass on what its tasks of job {} wrote", self.intake.job);
             say!("tutti: {}", Code::OutputLost.mark(&lost));
             self.output_lost = true;
         }
@@ -214,49 +224,45 @@ impl Front {
     fn wait(&mut self) -> anyhow::Result<()> {
         let stdin = std::io::stdin();
         // One that has finished takes no more of what was meant for it.
-        let listening = self.keepers.iter().filter(|keeper| !keeper.finished);
+        let keepers = &self.intake.keepers;
+        let listening = keepers.iter().filter(|keeper| !keeper.finished);
         let unsent = listening.map(Keeper::unsent).max().unwrap_or(0);
-        let read_input = self.input_open && unsent < INPUT_UNSENT_MAX && !self.keepers.is_empty();
-        let mut fds = Vec::with_capacity(2 + self.keepers.len());
+        let read_input = self.input_open && unsent < INPUT_UNSENT_MAX && !keepers.is_empty();
+        let mut fds = Vec::with_capacity(2 + keepers.len());
         if let Some(controller) = self.controller.as_ref().filter(|_| self.ended.is_none()) {
             fds.push(PollFd::new(controller.as_fd(), PollFlags::POLLIN));
         }
-        for keeper in self.keepers.iter().filter(|keeper| !keeper.finished) {
-            let Some(link) = &keeper.link else { continue };
-            let mut flags = PollFlags::POLLIN;
-            flags.set(PollFlags::POLLOUT, link.unsent() > 0);
-            fds.push(PollFd::new(link.as_fd(), flags));
-        }
+        let (links, pipes) = self.intake.poll();
+        fds.extend(links);
         let pipes_at = fds.len();
-        fds.extend(self.keepers.iter().flat_map(|keeper| keeper.pipes.poll()));
+        fds.extend(pipes);
         let input_at = fds.len();
         if read_input {
             fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
         }
-        let is_away = self.ended.is_none() && self.controller.is_none();
-        let is_missed =
-            |keeper: &Keeper| keeper.is_away() || (self.ended.is_some() && !keeper.attached);
-        let misses = self.keepers.iter().any(|keeper| is_missed(keeper) && !keeper.finished);
-        let is_new = self.away_since.is_some_and(|since| since.elapsed() < keeper::RETRY);
-        let timeout = match (is_away, misses) {
-            (true, _) if is_new => RETRY_MS.into(),
-            (false, false) => PollTimeout::NONE,
-            _ => RETRY_FAR_MS.into(),
-        };
-        match poll(&mut fds, timeout) {
+        match poll(&mut fds, self.wait_at_most()) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
         let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(true)).collect();
         drop(fds);
-        let mut of_pipes = ready[pipes_at..input_at].iter().copied();
-        for keeper in &mut self.keepers {
-            keeper.pipes.note(&mut of_pipes);
-        }
+        self.intake.note(ready[pipes_at..input_at].iter().copied());
         if ready.get(input_at) == Some(&true) {
             self.on_input();
         }
         Ok(())
+    }
+
+    fn wait_at_most(&self) -> PollTimeout {
+        let is_away = self.ended.is_none() && self.controller.is_none();
+        let is_new = self.away_since.is_some_and(|since| since.elapsed() < keeper::RETRY);
+        let of_controller = match is_away {
+            true if is_new => Some(RETRY_ALONE),
+            true => Some(RETRY_FAR),
+            false => None,
+        };
+        let of_keepers = self.intake.wait_at_most(self.ended.is_some());
+        shortest([of_controller, of_keepers, self.intake.output.due_in()])
     }
 
     fn on_input(&mut self) {
@@ -281,17 +287,8 @@ impl Front {
             say!("tutti: {line}");
         }
         for message in messages {
-            for keeper in self.keepers.iter_mut().filter(|keeper| !keeper.finished) {
+            for keeper in self.intake.keepers.iter_mut().filter(|keeper| !keeper.finished) {
                 keeper.send(&message);
-            }
-        }
-    }
-
-    fn send_all(&mut self) {
-        for keeper in &mut self.keepers {
-            let link = keeper.link.as_mut().filter(|_| !keeper.finished);
-            if link.is_some_and(|link| link.flush().is_err()) {
-                // Its end is noticed where it is read from.
             }
         }
     }
@@ -329,12 +326,14 @@ impl Front {
         self.away_since = None;
         match reply {
             // It may say so again after it was away.
-            Reply::Starting { attach, .. } if self.keepers.is_empty() => {
+            Reply::Starting { attach, .. } if self.intake.keepers.is_empty() => {
                 self.signals.set_waiting(false);
                 self.attach(&attach)?;
             }
-            Reply::Accepted { waits, .. } if !waits.is_empty() && !self.keepers.is_empty() => {
-                let job = self.job;
+            Reply::Accepted { waits, .. }
+                if !waits.is_empty() && !self.intake.keepers.is_empty() =>
+            {
+                let job = self.intake.job;
                 let reason = format!(
                     "the journal could not be written when job {job} began, and the controller after that \
                      would begin it once more; it is ended, and what became of it is not known"
@@ -348,7 +347,7 @@ impl Front {
                 self.ended_at = Some(Instant::now());
             }
             Reply::Failed { reason, code } => {
-                let job = self.job;
+                let job = self.intake.job;
                 let reason = format!("what became of job {job} is not known: {reason}");
                 return Err(coded(code, reason));
             }
@@ -372,7 +371,7 @@ impl Front {
         let in_time = self.away_since.is_some_and(|since| since.elapsed() < patience);
         match super::start::dial(&instance) {
             Ok(mut controller) if in_time => {
-                controller.send(&Request::Return { job: self.job });
+                controller.send(&Request::Return { job: self.intake.job });
                 // One that has ended meanwhile is found out when it does not answer.
                 let _ = controller.flush();
                 self.controller = Some(controller);
@@ -380,7 +379,7 @@ impl Front {
             }
             Err(_) if in_time => Ok(()),
             _ => {
-                let job = self.job;
+                let job = self.intake.job;
                 let reason = format!(
                     "the controller went away and did not come back; what became of job {job} is not \
                      known"
@@ -391,11 +390,11 @@ impl Front {
     }
 
     fn attach(&mut self, keepers: &[KeeperAt]) -> anyhow::Result<()> {
-        let attach = |keeper| Keeper::attach(keeper, self.job);
-        self.keepers = keepers.iter().map(attach).collect::<anyhow::Result<_>>()?;
+        let attach = |keeper| Keeper::attach(keeper, self.intake.job);
+        self.intake.keepers = keepers.iter().map(attach).collect::<anyhow::Result<_>>()?;
         if !self.input_open && self.input.wanted() {
             for message in self.input.take(b"", &mut Vec::new()) {
-                for keeper in &mut self.keepers {
+                for keeper in &mut self.intake.keepers {
                     keeper.send(&message);
                 }
             }
@@ -403,111 +402,34 @@ impl Front {
         Ok(())
     }
 
-    fn on_pipes(&mut self, index: usize) {
-        if let Err(error) = self.keepers[index].pipes.pass(&mut self.output) {
-            self.on_output_error(&error);
-        }
-    }
-
-    fn on_keeper(&mut self, index: usize) {
-        let keeper = &mut self.keepers[index];
-        if keeper.finished {
-            return;
-        }
-        if !keeper.look_for(self.job, self.ended_at) {
-            return self.give_up(index, &LinkError::Closed);
-        }
-        let Some(link) = &mut keeper.link else { return };
-        let received = link.receive();
-        if let Err(error) = self.read_keeper(index).and(received) {
-            let keeper = &mut self.keepers[index];
-            if !keeper.finished && !keeper.lose(&error) {
-                self.give_up(index, &error);
+    fn on_trouble(&mut self, trouble: &Trouble) {
+        let job = self.intake.job;
+        match trouble {
+            Trouble::Output(error) => self.on_output_error(error),
+            Trouble::InputLost => {
+                say!("tutti: some of the input of job {job} was lost; ending it");
+                self.failed = Some(Exit::FAILED);
+                self.cancel();
             }
-        }
-    }
-
-    /// A keeper is not to be found any more.
-    fn give_up(&mut self, index: usize, error: &LinkError) {
-        match (error, self.keepers[index].far) {
-            (_, Some(node)) if self.keepers[index].attached => {
+            Trouble::NodeLost(node) => {
                 let lost = format!(
-                    "lost the connection with node {node}: what its tasks of job {} write from now on, or \
-                     have just written, is not shown",
-                    self.job
+                    "lost the connection with node {node}: what its tasks of job {job} write from now on, or \
+                     have just written, is not shown"
                 );
                 say!("tutti: {}", Code::OutputLost.mark(&lost));
                 self.output_lost = true;
             }
-            (LinkError::Closed, _) => {}
-            _ => {
-                let lost = format!("lost the output of job {}: {error}", self.job);
+            Trouble::KeeperLost(error) => {
+                let lost = format!("lost the output of job {job}: {error}");
                 say!("tutti: {}", Code::OutputLost.mark(&lost));
             }
-        }
-        self.keepers[index].finished = true;
-        self.end_pipes(index, None);
-    }
-
-    /// Nothing more is written to the pipes of a rank, or to any.
-    fn end_pipes(&mut self, index: usize, rank: Option<Rank>) {
-        if let Err(error) = self.keepers[index].pipes.end(rank, &mut self.output) {
-            self.on_output_error(&error);
-        }
-    }
-
-    fn read_keeper(&mut self, index: usize) -> Result<(), LinkError> {
-        loop {
-            let keeper = &mut self.keepers[index];
-            let Some(link) = &mut keeper.link else { return Ok(()) };
-            let Some(message) = link.next::<ToFrontEndWith<&Bytes>>()? else {
-                return Ok(());
-            };
-            match message {
-                ToFrontEndWith::Attached { heard } => {
-                    if !keeper.on_attached(heard) {
-                        say!("tutti: some of the input of job {} was lost; ending it", self.job);
-                        self.failed = Some(Exit::FAILED);
-                        self.cancel();
-                    }
-                }
-                ToFrontEndWith::Output { rank, stream, data } => {
-                    let bytes = data.len();
-                    // After a failure what still comes is thrown away.
-                    if self.failed.is_some() {
-                        continue;
-                    }
-                    let written = self.output.take(rank, stream, data);
-                    if let Some(request) = keeper.pipes.ask(rank, stream, bytes) {
-                        keeper.send(&request);
-                    }
-                    if let Err(error) = written {
-                        self.on_output_error(&error);
-                    }
-                }
-                ToFrontEndWith::Pipe { rank, stream } => {
-                    let pipe = link.next_descriptor().filter(|_| self.failed.is_none());
-                    let answer = keeper.pipes.take(rank, stream, pipe);
-                    keeper.send(&answer);
-                }
-                // How it ended, the controller says.
-                ToFrontEndWith::TaskEnded { rank, .. } => self.end_pipes(index, Some(rank)),
-                ToFrontEndWith::Finished => {
-                    if keeper.far.is_some()
-                        && let Some(link) = &mut keeper.link
-                    {
-                        link.send(&FromFrontEnd::Done);
-                        let _ = link.flush();
-                    }
-                    keeper.finished = true;
-                }
-                ToFrontEndWith::Refused { reason } => {
-                    let lost = Code::OutputLost.mark(&format!("no output: {reason}"));
-                    say!("tutti: {lost}");
-                    self.output_lost |= keeper.attached;
-                    keeper.finished = true;
-                }
+            Trouble::Refused { reason, was_attached } => {
+                let lost = Code::OutputLost.mark(&format!("no output: {reason}"));
+                say!("tutti: {lost}");
+                self.output_lost |= was_attached;
             }
+            Trouble::TaskEnded(rank) => self.input.on_task_ended(*rank),
+            Trouble::Killed => {}
         }
     }
 
@@ -516,18 +438,12 @@ impl Front {
         self.failed = Some(match error {
             OutputError::ReaderGone => Exit::READER_GONE,
             OutputError::Failed(error) => {
-                let lost = format!("{error:#}; ending job {}", self.job);
+                let lost = format!("{error:#}; ending job {}", self.intake.job);
                 say!("tutti: {}", Code::OutputLost.mark(&lost));
                 Exit::OUTPUT_LOST
             }
         });
-        for keeper in self.keepers.iter_mut().filter(|keeper| !keeper.pipes.is_empty()) {
-            keeper.pipes.clear();
-            // It throws away then what nobody reads, so that no task waits for us.
-            if let Some(link) = &keeper.link {
-                let _ = link.stream().shutdown(Shutdown::Both);
-            }
-        }
+        self.intake.discard();
         if self.ended.is_none() {
             self.cancel();
         }
@@ -535,7 +451,7 @@ impl Front {
 
     fn cancel(&self) {
         if let Ok(mut link) = super::start::connect() {
-            link.send(&Request::Cancel { target: self.job.into(), at_once: false });
+            link.send(&Request::Cancel { target: self.intake.job.into(), at_once: false });
             // A job that has ended meanwhile needs no end.
             let _ = link.call::<Reply>();
         }

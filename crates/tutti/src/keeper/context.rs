@@ -1,5 +1,6 @@
 //! What the jobs of a keeper share: the poller, reports to be sent, who is to be reaped.
 
+use super::KeeperOptions;
 use super::scratch::Scratches;
 use super::watch::Watches;
 use crate::outside::processes::Nursery;
@@ -24,6 +25,8 @@ pub(super) struct Context {
     pub(super) touched: BTreeSet<JobId>,
     /// Which task a process is the root, or minder, of.
     pub(super) roots: HashMap<i32, (JobId, usize)>,
+    /// Of which job a process is the writer.
+    pub(super) writers: HashMap<i32, JobId>,
     /// Processes with which adopted tasks began, while any of their task's live.
     pub(super) adopted: BTreeSet<i32>,
     /// When to look again at a task of which something was left, or that was killed.
@@ -32,6 +35,8 @@ pub(super) struct Context {
     pub(super) names: Names,
     /// Room for output that nobody wants.
     pub(super) scratch: Vec<u8>,
+    /// The state directory of the instance.
+    pub(super) directory: PathBuf,
     pub(super) spool: PathBuf,
     /// Where tasks are while their programs do not run yet.
     pub(super) nursery: Nursery,
@@ -94,7 +99,7 @@ impl Room {
 }
 
 impl Context {
-    pub(super) fn new(spool: PathBuf, scratch_prefix: PathBuf) -> io::Result<Self> {
+    pub(super) fn new(options: &KeeperOptions) -> io::Result<Self> {
         let descriptors = raise_descriptor_limit()?;
         Ok(Self {
             room: Room { descriptors: descriptors.1 },
@@ -102,13 +107,15 @@ impl Context {
             reports: Vec::new(),
             touched: BTreeSet::new(),
             roots: HashMap::new(),
+            writers: HashMap::new(),
             adopted: BTreeSet::new(),
             endings: BTreeMap::new(),
             names: Names::new(),
             scratch: vec![0; 64 << 10],
-            spool,
+            directory: options.directory().to_owned(),
+            spool: options.spool.clone(),
             nursery: Nursery::new(),
-            scratches: Scratches::new(scratch_prefix),
+            scratches: Scratches::new(options.scratch.clone()),
             namespaces: Maker::new(),
             namespace_wanted: false,
             uid: nix::unistd::geteuid().as_raw(),

@@ -33,7 +33,7 @@ use tutti_core::{JobId, LaunchId, TaskStatus};
 use tutti_linux::reap::{End, ended_child, reap};
 use tutti_linux::{peer, subreaper};
 use tutti_wire::Role;
-use tutti_wire::attach::FromFrontEnd;
+use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::Vouch;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::Usage;
@@ -112,7 +112,7 @@ impl Keeper {
     fn new(options: KeeperOptions) -> anyhow::Result<Self> {
         subreaper::become_subreaper()?;
         let listener = listen(&options.socket, options.instance_uid == 0)?;
-        let context = Context::new(options.spool.clone(), options.scratch.clone())?;
+        let context = Context::new(&options)?;
         Self::over(options, listener, context)
     }
 
@@ -222,7 +222,7 @@ impl Keeper {
             }
             Some(Watch::Input(job, index)) => self.with(job, |job, c| job.on_input(index, c)),
             Some(Watch::Pmi(job, index)) => self.with(job, |job, c| job.on_pmi(index, event, c)),
-            Some(Watch::Report(job, index)) => self.with(job, |job, c| job.on_report(index, c)),
+            Some(Watch::Writer(job)) => self.with(job, Job::on_writer),
             Some(Watch::Adopted(job, index)) => self.with(job, |job, c| job.on_adopted(index, c)),
             Some(Watch::Minder(job, index)) => self.with(job, |job, c| job.on_minder(index, c)),
         }
@@ -252,9 +252,10 @@ impl Keeper {
         let endings = self.context.endings.values().copied();
         let waiting = self.newcomers.values().map(|newcomer| newcomer.until_ns);
         let lease = self.lease.due_ns().filter(|_| !self.jobs.is_empty());
-        let fronts = self.jobs.values().filter_map(|job| job.front.as_ref()?.away_until_ns());
+        let fronts = self.jobs.values().filter_map(Job::front_due_ns);
+        let writers = self.jobs.values().filter_map(Job::writer_due_ns);
         let own = [self.stop_at_ns, self.accept_again_ns, self.reports_due_ns, lease];
-        endings.chain(waiting).chain(fronts).chain(own.into_iter().flatten()).min()
+        endings.chain(waiting).chain(fronts).chain(writers).chain(own.into_iter().flatten()).min()
     }
 
     fn on_time(&mut self, now_ns: u64) {
@@ -275,6 +276,7 @@ impl Keeper {
         }
         for job in self.jobs.values_mut() {
             job.give_up_front(now_ns, &mut self.context);
+            job.look_at_writer(now_ns, &mut self.context);
         }
         self.lease.look(self.jobs.values(), &mut self.context);
     }
@@ -376,6 +378,9 @@ impl Keeper {
     }
 
     pub(super) fn on_reaped(&mut self, pid: i32, end: End, usage: &Usage) {
+        if let Some(job) = self.context.writers.remove(&pid) {
+            return self.with(job, |job, c| job.on_writer_reaped(end, c));
+        }
         if let Some((job, index)) = self.context.roots.remove(&pid) {
             self.with(job, |job, c| job.on_reaped(index, end, usage, c));
         }
@@ -499,7 +504,8 @@ impl Keeper {
     fn refuse(&mut self, number: u64, reason: &str) {
         if let Some(newcomer) = self.remove_newcomer(number) {
             let outlet = newcomer.outlet.unwrap_or_else(Outlet::new);
-            let _ = front::refuse(&newcomer.link, outlet, reason.into());
+            let refused = ToFrontEnd::Refused { reason: reason.into() };
+            let _ = front::answer(&newcomer.link, outlet, &refused);
         }
     }
 
@@ -520,11 +526,28 @@ impl Keeper {
                     let _ = outlet.flush(newcomer.link.stream());
                 }
             }
+            Ok(Some(FromFrontEnd::GiveUp { job, reason })) => self.on_give_up(number, job, reason),
             Ok(Some(_)) => self.drop_newcomer(number, "it said something before it attached"),
             Ok(None) if received.is_err() => drop(self.remove_newcomer(number)),
             // It may wait for our greeting before it says more.
             Ok(None) => drop(outlet.flush(newcomer.link.stream())),
             Err(error) => self.drop_newcomer(number, &error.to_string()),
+        }
+    }
+
+    /// The writer of a job on another node can't write, and has not attached.
+    fn on_give_up(&mut self, number: u64, id: JobId, reason: String) {
+        let Some(newcomer) = self.newcomers.get(&number) else { return };
+        let uid = newcomer.uid;
+        let is_far = |job: &&mut Job| job.launch.written().is_far;
+        let is_its = |job: &&mut Job| uid == 0 || uid == job.launch.credentials.uid;
+        let Some(job) = self.jobs.get_mut(&id).filter(is_far).filter(is_its) else {
+            return self.refuse(number, "no such job is here");
+        };
+        job.fail_output(reason, &mut self.context);
+        if let Some(newcomer) = self.remove_newcomer(number) {
+            let outlet = newcomer.outlet.unwrap_or_else(Outlet::new);
+            let _ = front::answer(&newcomer.link, outlet, &ToFrontEnd::Finished);
         }
     }
 
@@ -570,6 +593,9 @@ impl Keeper {
         for exchange in self.jobs.values().flat_map(Job::unanswered) {
             link.send(&FromKeeper::Exchange(exchange.clone()));
         }
+        for job in self.jobs.values().filter(|job| !job.lost.is_empty() && !job.forgotten) {
+            link.send(&FromKeeper::OutputLost { launch: job.launch.id(), what: job.lost.clone() });
+        }
         // All of it is in the welcome, and in what follows it.
         self.context.reports.clear();
         self.context.agent_connected = true;
@@ -614,7 +640,7 @@ impl Keeper {
         match order {
             ToKeeper::Launch { launch, cgroup } => {
                 let id = launch.job;
-                self.remove_if_over(id);
+                self.remove_if_over(launch.id());
                 if let Some(known) = self.jobs.get(&id) {
                     let (launch, known) = (launch.id(), known.launch.id());
                     say!("tutti keeper: job {launch} is not launched: {known} is known");
@@ -661,8 +687,12 @@ impl Keeper {
     }
 
     /// A job that is queued again may be launched in the same breath in which it was forgotten.
-    fn remove_if_over(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_over()) else { return };
+    /// Then no writer is left that could take the rest of the output of the launch before.
+    fn remove_if_over(&mut self, LaunchId { job: id, number }: LaunchId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if !job.is_over() && !job.is_superseded_by(number) {
+            return;
+        }
         job.settle_front(&mut self.context);
         self.let_go(id);
     }
@@ -680,6 +710,9 @@ impl Keeper {
         self.with(id, |job, c| {
             if !job.has_front_end() || job.tasks.is_empty() {
                 job.start(c);
+            } else {
+                job.await_writer();
+                job.start_writer(c);
             }
         });
         let waits = |n: &&u64| self.newcomers[n].waits == Some(id);

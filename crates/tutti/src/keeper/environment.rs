@@ -1,6 +1,7 @@
 //! What a task finds in its environment: the user's own variables, less those that an outer job or
 //! another launcher left behind, and the task's place in its job in the words of each MPI starter.
 
+use serde_bytes::ByteBuf;
 use std::ffi::CString;
 use std::path::Path;
 use tutti_wire::launch::{JobNode, Launch};
@@ -15,11 +16,14 @@ const DROPPED_PREFIXES: [&str; 6] =
 /// Exceptions: which instance a nested `tutti` talks to.
 const KEPT: [&str; 2] = ["TUTTI_DIR", "TUTTI_CLUSTER"];
 
+/// Which variables the user could have set and did not, with the values that they have instead: a job that a
+/// task starts does not take them for its user's.
+const DEFAULTS: &str = "TUTTI_DEFAULTS";
+
 /// Names that every task gets and that therefore aren't taken over.
-const REPLACED: [&str; 8] = [
+const REPLACED: [&str; 7] = [
     "MPI_LOCALNRANKS",
     "MPI_LOCALRANKID",
-    "MASTER_ADDR",
     "RANK",
     "LOCAL_RANK",
     "WORLD_SIZE",
@@ -35,16 +39,21 @@ const MASTER_PORTS: (u64, u64) = (29_500, 1_000);
 /// A variable without a name or with a zero byte in it can't exist and is left out.
 pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     let users = &launch.spec.environment;
+    let outer = value_of(launch, DEFAULTS).unwrap_or_default();
+    let is_users = |variable: &[u8]| !outer.split(|&byte| byte == b' ').any(|it| it == variable);
     let mut environment: Vec<CString> = users
         .iter()
-        .filter(|variable| name_of(variable).is_some_and(is_taken_over))
+        .filter(|variable| name_of(variable).is_some_and(is_taken_over) && is_users(variable))
         .filter(|variable| scratch.is_none() || name_of(variable) != Some(b"TMPDIR"))
         .filter_map(|variable| CString::new(variable.to_vec()).ok())
         .collect();
     if let Some(path) = scratch.and_then(Path::to_str) {
         push(&mut environment, "TMPDIR", path);
     }
-    let has = |wanted: &str| users.iter().any(|v| name_of(v) == Some(wanted.as_bytes()));
+    let defaults = defaults(launch, |name| {
+        let is_it = |v: &&ByteBuf| name_of(v) == Some(name.as_bytes()) && is_users(v);
+        users.iter().any(|variable| is_it(&variable))
+    });
     let mut set = |name: &str, value: &str| push(&mut environment, name, value);
     set("TUTTI_JOB", &launch.job.to_string());
     set("TUTTI_SIZE", &launch.size.to_string());
@@ -55,20 +64,36 @@ pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
     set("TUTTI_NODELIST", &names.join(","));
     set("TUTTI_CLASS", &launch.class);
     set("TUTTI_QUANTUM", &launch.quantum.to_string());
-    set("MASTER_ADDR", master(&launch.nodes));
     set("WORLD_SIZE", &launch.size.to_string());
     set("LOCAL_WORLD_SIZE", &launch.share.tasks.len().to_string());
     set("GROUP_RANK", &launch.share.node_rank.to_string());
     set("PMI_SIZE", &launch.size.to_string());
     set("PMI_SPAWNED", "0");
     set("MPI_LOCALNRANKS", &launch.share.tasks.len().to_string());
-    if !has("MASTER_PORT") {
-        set("MASTER_PORT", &(MASTER_PORTS.0 + launch.job.0 % MASTER_PORTS.1).to_string());
-    }
-    if !has("OMP_NUM_THREADS") {
-        set("OMP_NUM_THREADS", &launch.processors_per_task.max(1).to_string());
-    }
+    set("TUTTI_PROCESSORS_PER_TASK", &launch.processors_per_task.max(1).to_string());
+    set(DEFAULTS, &defaults.join(" "));
+    environment.extend(defaults.into_iter().filter_map(|variable| CString::new(variable).ok()));
     environment
+}
+
+/// Variables that a user may set otherwise; `has` says which are.
+///
+/// A single task may start processes and threads of its own, so it finds no number of threads: OpenMP
+/// uses the processors that the task may use, and what starts processes divides them. Several tasks share a
+/// machine that each would take for its own.
+fn defaults(launch: &Launch, has: impl Fn(&str) -> bool) -> Vec<String> {
+    let port = MASTER_PORTS.0 + launch.job.0 % MASTER_PORTS.1;
+    let mut all = vec![
+        ("MASTER_ADDR", master(&launch.nodes).to_owned()),
+        ("MASTER_PORT", port.to_string()),
+        // Otherwise Python keeps what it prints until there are some kilobytes of it.
+        ("PYTHONUNBUFFERED", "1".to_owned()),
+    ];
+    if launch.size > 1 {
+        all.push(("OMP_NUM_THREADS", launch.processors_per_task.max(1).to_string()));
+    }
+    all.retain(|(name, _)| !has(name));
+    all.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
 }
 
 /// What the task at this place among the job's tasks of this node has beside what the job has.
@@ -164,8 +189,10 @@ PMI_FD=3
 PMI_RANK=1
 PMI_SIZE=2
 PMI_SPAWNED=0
+PYTHONUNBUFFERED=1
 RANK=1
 TUTTI_CLASS=interactive
+TUTTI_DEFAULTS=MASTER_ADDR=127.0.0.1 MASTER_PORT=29507 PYTHONUNBUFFERED=1
 TUTTI_JOB=7
 TUTTI_LOCAL_RANK=1
 TUTTI_LOCAL_SIZE=2
@@ -173,6 +200,7 @@ TUTTI_NODELIST=here
 TUTTI_NODES=1
 TUTTI_NODE_RANK=0
 TUTTI_PROCESSORS=0
+TUTTI_PROCESSORS_PER_TASK=1
 TUTTI_QUANTUM=100ms
 TUTTI_RANK=1
 TUTTI_SIZE=2
@@ -211,6 +239,37 @@ WORLD_SIZE=2";
         assert_eq!(once.len(), names.len(), "a variable is set twice: {found:?}");
         for gone in ["TUTTI_PANE", "PMI_PORT", "PMIX_RANK", "HYDI_CONTROL_FD", "nonsense", ""] {
             assert!(!names.contains(&gone), "{gone} is still there");
+        }
+    }
+
+    #[test]
+    fn only_tasks_beside_others_are_told_how_many_threads_to_have() {
+        let threads = |tasks: u32, users: &[&str]| {
+            let mut launch = launch(7, tasks, &["true"]);
+            launch.processors_per_task = 4;
+            launch.spec.environment = users.iter().map(|v| ByteBuf::from(v.as_bytes())).collect();
+            let found = of_job(&launch, None).into_iter().map(|v| v.into_string().unwrap());
+            let found: Vec<String> =
+                found.filter(|v| v.starts_with("OMP_") || v.contains("PER_TASK")).collect();
+            found.join(" ")
+        };
+        let told = "TUTTI_PROCESSORS_PER_TASK=4";
+        assert_eq!(threads(1, &[]), told);
+        assert_eq!(threads(2, &[]), format!("{told} OMP_NUM_THREADS=4"));
+        assert_eq!(threads(1, &["OMP_NUM_THREADS=3"]), format!("OMP_NUM_THREADS=3 {told}"));
+    }
+
+    #[test]
+    fn what_a_user_has_set_is_kept_and_what_an_outer_job_has_set_is_not() {
+        let outer = "TUTTI_DEFAULTS=MASTER_ADDR=10.0.0.9 MASTER_PORT=29501 OMP_NUM_THREADS=1";
+        let users = [outer, "MASTER_ADDR=10.0.0.9", "MASTER_PORT=29501", "OMP_NUM_THREADS=8"];
+        let found = environment(&users, 0);
+        let has = |text: &str| found.iter().any(|it| it == text);
+        assert!(has("MASTER_ADDR=127.0.0.1") && has("MASTER_PORT=29507"), "{found:?}");
+        assert!(has("OMP_NUM_THREADS=8"), "changed in the outer job: {found:?}");
+        let found = environment(&["MASTER_ADDR=10.0.0.9", "PYTHONUNBUFFERED="], 0);
+        for kept in ["MASTER_ADDR=10.0.0.9", "PYTHONUNBUFFERED="] {
+            assert!(found.iter().any(|it| it == kept), "{found:?}");
         }
     }
 

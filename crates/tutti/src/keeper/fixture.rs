@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio as ProcessStdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use tutti_core::{ControlMethod, JobId, Nanos, ProcessorSet, Rank, TaskPlacement, TaskStatus};
+use tutti_core::{
+    ControlMethod, JobId, Nanos, NodeId, ProcessorSet, Rank, TaskPlacement, TaskStatus,
+};
 use tutti_linux::cgroup::{Cgroup, Hierarchy};
 use tutti_linux::pass;
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
@@ -36,7 +38,7 @@ pub(super) fn bytes(text: &str) -> ByteBuf {
 
 /// A node of a job, with so many of its tasks.
 pub(super) fn node(name: &str, tasks: u32) -> JobNode {
-    JobNode { name: name.into(), address: String::new(), tasks }
+    JobNode { node: NodeId(0), name: name.into(), address: String::new(), tasks }
 }
 
 /// A job of so many tasks on one node, with a front end and no input.
@@ -155,6 +157,8 @@ pub(super) struct Told {
     /// What the agent heard.
     pub(super) reported: BTreeMap<u32, (TaskStatus, String)>,
     pub(super) usage: Usage,
+    /// What of the output is not in its files.
+    pub(super) lost: String,
 }
 
 impl Told {
@@ -256,6 +260,7 @@ impl Scene {
         let launch = loop {
             match self.agent.next::<FromKeeper>().expect("the keeper left its agent") {
                 FromKeeper::TaskStarted { .. } => {}
+                FromKeeper::OutputLost { what, .. } => told.lost = what,
                 FromKeeper::TaskEnded { launch, rank, status, detail, .. }
                     if launch.job.0 == job =>
                 {

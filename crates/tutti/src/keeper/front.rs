@@ -21,6 +21,8 @@ const FILLS_PER_ROUND: u32 = 8;
 /// A front end on another node may be away for so long, and go on where it was.
 const AWAY_NS: u64 = 120_000_000_000;
 
+const UNREACHABLE: &str = "the node whose process writes the output files is out of reach";
+
 /// An attached front end.
 pub(super) struct Front {
     /// Nothing while the way to it is broken.
@@ -97,8 +99,12 @@ impl Job {
 
     /// Why a front end that has got so far can't have the job, if it can't.
     pub(super) fn objection_to_front(&self, received: Option<u64>) -> Option<&'static str> {
-        if !self.has_front_end() {
+        let written = self.launch.written();
+        if !self.has_front_end() || written.is_here() || (written.any() && received.is_none()) {
             return Some("the job writes its output to files");
+        }
+        if self.output_failure.is_some() {
+            return Some("the output of the job is closed");
         }
         match (&self.front, received) {
             (None, None | Some(0)) => None,
@@ -281,11 +287,39 @@ impl Job {
         front.away_until_ns = Some(monotonic_ns() + AWAY_NS);
     }
 
+    /// Until when the front end may be away, or the writer on another node may take to attach.
+    pub(super) fn front_due_ns(&self) -> Option<u64> {
+        match &self.front {
+            Some(front) => front.away_until_ns,
+            None => self.writer_until_ns.filter(|_| !self.started),
+        }
+    }
+
+    /// From now on a writer on another node has some time to attach.
+    pub(super) fn await_writer(&mut self) {
+        if self.launch.written().is_far {
+            self.writer_until_ns = Some(monotonic_ns() + AWAY_NS);
+        }
+    }
+
     /// A front end that has been away for too long will not come back.
     pub(super) fn give_up_front(&mut self, now_ns: u64, context: &mut Context) {
-        let until_ns = self.front.as_ref().and_then(Front::away_until_ns);
-        if until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
-            self.drop_front(context);
+        if self.front_due_ns().is_some_and(|until_ns| until_ns <= now_ns) {
+            match self.launch.written().is_far {
+                true => self.fail_output(UNREACHABLE.into(), context),
+                false => self.drop_front(context),
+            }
+        }
+    }
+
+    /// Nobody writes the output any more: tasks that write get an error.
+    pub(super) fn close_output(&mut self, context: &mut Context) {
+        self.drop_front(context);
+        for index in 0..self.tasks.len() {
+            for stream in [Stream::Output, Stream::Error] {
+                self.drop_stream(index, stream, context);
+            }
+            self.deliver_end(index, context);
         }
     }
 
@@ -373,6 +407,11 @@ impl Job {
                 Ok(Some(FromFrontEnd::Input { rank, data })) => {
                     self.feed(rank, &Rc::new(data.into_vec()), context);
                 }
+                Ok(Some(FromFrontEnd::GiveUp { reason, .. })) if self.launch.written().any() => {
+                    self.fail_output(reason, context);
+                }
+                Ok(Some(FromFrontEnd::Progress)) => self.note_progress(),
+                Ok(Some(FromFrontEnd::OutputLost { what })) => self.lose_output(what, context),
                 Ok(None) => return,
                 Ok(Some(FromFrontEnd::WantPipe { rank, stream })) => {
                     self.pass_pipe(rank, stream, context);
@@ -383,7 +422,7 @@ impl Job {
                 Ok(Some(FromFrontEnd::PipeLost { rank, stream })) => {
                     self.on_passed(rank, stream, Reader::Us, context);
                 }
-                Ok(Some(FromFrontEnd::Attach { .. })) => {
+                Ok(Some(FromFrontEnd::Attach { .. } | FromFrontEnd::GiveUp { .. })) => {
                     self.refuse_front("a connection attaches once", context);
                 }
                 Err(error) => self.refuse_front(&error.to_string(), context),
@@ -393,6 +432,9 @@ impl Job {
 
     fn refuse_front(&mut self, why: &str, context: &mut Context) {
         say!([NotUnderstood] "tutti keeper: dropped the front end of job {}: {why}", self.launch.job);
+        if self.launch.written().any() {
+            return self.fail_output(format!("the process that writes the output: {why}"), context);
+        }
         self.drop_front(context);
     }
 
@@ -428,9 +470,9 @@ fn end_of(task: &Task) -> ToFrontEnd {
     ToFrontEnd::TaskEnded { rank: task.rank, status, detail }
 }
 
-/// Answers a connection that may not have what it wants, and lets go of it.
-pub(super) fn refuse(link: &Link, mut outlet: Outlet, reason: String) -> io::Result<()> {
-    outlet.send(&ToFrontEnd::Refused { reason });
+/// The last answer to a connection.
+pub(super) fn answer(link: &Link, mut outlet: Outlet, answer: &ToFrontEnd) -> io::Result<()> {
+    outlet.send(answer);
     // So little always fits into a fresh socket.
     outlet.flush(link.stream())
 }

@@ -22,9 +22,9 @@ use super::pmi::PmiJob;
 use super::program::{Program, Refusal};
 use super::scratch;
 use super::script;
-use super::start::NULL;
 use super::stdio::{InPipe, OutPipe};
 use super::watch::Token;
+use super::writer::Writer;
 use crate::outside::groups::Cgroup;
 use crate::outside::processes::{kill, send_to_group};
 use crate::outside::time as clock;
@@ -44,7 +44,7 @@ use tutti_linux::spawn::read_number;
 use tutti_linux::{shm, signal};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
-use tutti_wire::launch::{Launch, Stdio, Usage, cut};
+use tutti_wire::launch::{Launch, NULL_DEVICE, Stdio, Usage, cut};
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::units::format_bytes;
 
@@ -74,10 +74,14 @@ pub(super) struct Job {
     /// Streams that wait for room in the front end's outlet, in turn.
     pub(super) parked: VecDeque<(usize, Stream)>,
     pub(super) pmi: Option<PmiJob>,
-    /// Files that were emptied for this job already.
-    pub(super) emptied: BTreeSet<Vec<u8>>,
-    /// Whether all but the first task wait until that has emptied the file that they share.
-    pub(super) held_back: bool,
+    /// The process that writes the files which tasks share, if that is to be on this node.
+    pub(super) writer: Option<Writer>,
+    /// Until when the writer on another node may attach.
+    pub(super) writer_until_ns: Option<u64>,
+    /// Why its files are not written, or not any more.
+    pub(super) output_failure: Option<String>,
+    /// What of its output is not in its files.
+    pub(super) lost: String,
     pub(super) started: bool,
     pub(super) killed: bool,
     /// How many tasks' ends and outputs the front end has not been told completely.
@@ -129,8 +133,6 @@ pub(super) struct Process {
     pub(super) pid: i32,
     /// Tells whether the program was started.
     pub(super) report: OwnedFd,
-    /// Set while the start of other tasks waits for the report.
-    pub(super) report_token: Option<Token>,
     pub(super) minder: Option<Minder>,
 }
 
@@ -202,8 +204,10 @@ impl Job {
             front: None,
             parked: VecDeque::new(),
             pmi: None,
-            emptied: BTreeSet::new(),
-            held_back: false,
+            writer: None,
+            writer_until_ns: None,
+            output_failure: None,
+            lost: String::new(),
             started: false,
             killed: false,
             stopped: Vec::new(),
@@ -250,9 +254,15 @@ impl Job {
         Ok(())
     }
 
-    /// Whether its output goes to a front end.
-    pub(super) const fn has_front_end(&self) -> bool {
-        matches!(self.launch.spec.stdio, Stdio::FrontEnd { .. })
+    /// Whether its output goes to a front end: that of its user, or a writer.
+    pub(super) fn has_front_end(&self) -> bool {
+        matches!(self.launch.spec.stdio, Stdio::FrontEnd { .. }) || self.launch.written().any()
+    }
+
+    /// Whether a later launch of the job takes its place: the agent has taken note of its end, and all that is
+    /// left of it is output that nobody will fetch.
+    pub(super) const fn is_superseded_by(&self, number: u32) -> bool {
+        self.cleared.is_some() && self.forgotten && self.launch.number < number
     }
 
     /// Whether nothing of it needs to be kept.
@@ -304,6 +314,7 @@ impl Job {
             return;
         }
         self.killed = true;
+        self.hurry_writer();
         self.note_shared_memory();
         if let Some(group) = &self.cgroup
             && let Err(error) = group.kill()
@@ -393,9 +404,6 @@ impl Job {
         let task = &mut self.tasks[index];
         task.usage.add(usage);
         let Phase::Running(process) = &mut task.phase else { return };
-        if let Some(token) = process.report_token.take() {
-            context.watches.remove(&process.report, token);
-        }
         if let Some(minder) = &mut process.minder {
             minder.listen();
             if let Some(token) = minder.token.take() {
@@ -413,7 +421,6 @@ impl Job {
         if let Some(input) = self.tasks[index].input.take() {
             input.close(&mut context.watches);
         }
-        self.start_rest(context);
         self.try_to_clear(index, context);
     }
 
@@ -440,12 +447,13 @@ impl Job {
             let detail = format!("more memory was used than the {limit} that --memory gives");
             return (TaskStatus::OutOfMemory, detail);
         }
-        (status, self.full_disk(index))
+        let failed = self.output_failure.clone().filter(|_| status != TaskStatus::Exited(0));
+        (status, failed.unwrap_or_else(|| self.full_disk(index)))
     }
 
     /// Says so if a file that the task wrote to lies where no byte is left.
     fn full_disk(&self, index: usize) -> String {
-        let files = self.tasks[index].files.iter().filter(|path| **path != NULL);
+        let files = self.tasks[index].files.iter().filter(|path| **path != NULL_DEVICE);
         let paths: Vec<_> = files.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
         if paths.is_empty() {
             return String::new();
@@ -554,14 +562,19 @@ impl Job {
             pmi.close(index, context);
         }
         self.deliver_end(index, context);
-        if self.tasks.iter().all(Task::has_ended) {
-            self.clear(context);
-        }
+        self.clear_if_ended(context);
     }
 
     /// As [`Job::end_task`] does after the last one.
     pub(super) fn clear_if_empty(&mut self, context: &mut Context) {
-        if self.tasks.is_empty() && self.cleared.is_none() {
+        if self.tasks.is_empty() {
+            self.clear_if_ended(context);
+        }
+    }
+
+    /// When all tasks have ended, and all that they wrote is in their files.
+    pub(super) fn clear_if_ended(&mut self, context: &mut Context) {
+        if self.cleared.is_none() && self.tasks.iter().all(Task::has_ended) && self.is_written() {
             self.clear(context);
         }
     }

@@ -11,6 +11,7 @@
 //! - [`job`]: a job and the life of its tasks; [`start`]: from a launch to processes
 //! - [`front`]: output to, and input from, a job's front end; [`outlet`]: what waits to be written
 //!   to it; [`stdio`]: the pipes
+//! - [`writer`]: the process that writes files which several tasks share
 //! - [`environment`], [`script`], [`scratch`], [`pmi`]: what tasks find; [`adopt`]: tasks that ran before
 //! - [`lease`]: until when tasks may run at all
 //! - [`watch`]: what a descriptor stands for; [`context`]: what jobs share; [`disk`]: the one thing
@@ -44,9 +45,10 @@ mod stepped;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod writer;
 
 pub(crate) use driver::{check, main, successor};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 #[cfg(test)]
 pub(crate) use stepped::Stepped;
 
@@ -64,4 +66,11 @@ pub(crate) struct KeeperOptions {
     /// The cgroup subtree of the instance, if it has one: groups of jobs that an earlier keeper
     /// left there are ended.
     pub(crate) cgroup_root: Option<PathBuf>,
+}
+
+impl KeeperOptions {
+    /// The state directory: that of the socket.
+    fn directory(&self) -> &Path {
+        self.socket.parent().unwrap_or_else(|| Path::new("/"))
+    }
 }

@@ -107,10 +107,14 @@ impl Kept {
 impl Outlet {
     /// An outlet whose first frame is our greeting.
     pub(super) fn new() -> Self {
-        let mut outlet =
-            Self { bytes: Vec::new(), begin: 0, end: 0, pipes: VecDeque::new(), kept: None };
+        let mut outlet = Self::greeted();
         outlet.extend(&Hello { role: Role::Server }.to_frame());
         outlet
+    }
+
+    /// An outlet to a peer that was greeted already.
+    pub(super) const fn greeted() -> Self {
+        Self { bytes: Vec::new(), begin: 0, end: 0, pipes: VecDeque::new(), kept: None }
     }
 
     /// How many bytes the front end has not taken yet.

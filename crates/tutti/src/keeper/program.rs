@@ -124,7 +124,7 @@ impl Program {
 }
 
 /// Root becomes whoever the job is of; others can only start their own.
-fn identity(credentials: &Credentials, uid: u32) -> Result<Option<Identity>, Refusal> {
+pub(super) fn identity(credentials: &Credentials, uid: u32) -> Result<Option<Identity>, Refusal> {
     let Credentials { uid: wanted, gid, ref groups } = *credentials;
     match uid {
         0 => Ok(Some(Identity { uid: wanted, gid, groups: groups.clone() })),

@@ -15,7 +15,6 @@ use nix::errno::Errno;
 use nix::libc;
 use std::ffi::{CString, OsStr};
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -23,11 +22,8 @@ use tutti_core::TaskStatus;
 use tutti_linux::spawn::{Child, Report, Spawn, StdioFd, Step, Unwanted, read_report};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::FromKeeper;
-use tutti_wire::launch::{InputTo, Stdio};
+use tutti_wire::launch::{InputTo, OpenMode, Stdio};
 use tutti_wire::pattern::{self, PatternValues};
-
-/// Where most output of no interest goes; there is nothing in it to lose.
-pub(super) const NULL: &[u8] = b"/dev/null";
 
 /// Permissions of output files, before the user's mask.
 const FILE_MODE: u32 = 0o666;
@@ -73,24 +69,15 @@ impl Job {
             return;
         }
         self.clear_if_empty(context);
-        self.held_back = self.must_empty_first();
-        let count = if self.held_back { 1 } else { self.tasks.len() };
-        self.start_tasks(0..count, context);
-    }
-
-    /// Starts the tasks that waited for the first one.
-    pub(super) fn start_rest(&mut self, context: &mut Context) {
-        if std::mem::take(&mut self.held_back) {
-            self.start_tasks(1..self.tasks.len(), context);
-        }
+        self.start_tasks(context);
     }
 
     /// Each as soon as it is ready: it begins on another processor while the next is made ready here.
-    fn start_tasks(&mut self, indices: Range<usize>, context: &mut Context) {
+    fn start_tasks(&mut self, context: &mut Context) {
         let unwanted = processes::unwanted();
         // Without limits of its own, a task's group has no companion but the job's: all have the same.
         let of_all = self.cgroup.as_ref().filter(|_| !is_limited(&self.launch)).map(companions_of);
-        for index in indices {
+        for index in 0..self.tasks.len() {
             if !matches!(self.tasks[index].phase, Phase::Waiting) {
                 continue;
             }
@@ -122,7 +109,7 @@ impl Job {
         child.map_err(|error| Refusal::io("cannot make a process", &error))
     }
 
-    fn refuse(&mut self, index: usize, refusal: Refusal, context: &mut Context) {
+    pub(super) fn refuse(&mut self, index: usize, refusal: Refusal, context: &mut Context) {
         self.end_unstarted(index, refusal.status, refusal.detail, context);
     }
 
@@ -183,11 +170,6 @@ impl Job {
                 say!([System] "tutti keeper: job {job}: cannot watch a new process: {error}");
             })
         };
-        let report_token = if self.held_back {
-            watch(&child.report, Watch::Report(job, index)).ok()
-        } else {
-            None
-        };
         let minder = child.status.map(|fd| {
             let token = watch(&fd, Watch::Minder(job, index)).ok();
             Minder::new(fd, token)
@@ -195,7 +177,7 @@ impl Job {
         context.roots.insert(root, (job, index));
         context.reports.push(FromKeeper::TaskStarted { launch: self.launch.id(), rank, root });
         self.tasks[index].phase =
-            Phase::Running(Process { pid: root, report: child.report, report_token, minder });
+            Phase::Running(Process { pid: root, report: child.report, minder });
     }
 
     /// What a task that can't be executed says in its file; with a front end, that says it.
@@ -222,7 +204,7 @@ impl Job {
                 self.pipes(index, wanted, context)
                     .map_err(|error| Refusal::io("cannot make pipes", &error))
             }
-            Stdio::Files { .. } => self.files(index),
+            Stdio::Files { .. } => self.files(index, context),
             Stdio::Kept => Ok([Source::Null, Source::Null, Source::Null]),
         }
     }
@@ -241,18 +223,33 @@ impl Job {
             task.input = Some(InPipe::new(ends.ours, Watch::Input(job, index)));
             input = Source::Pipe(ends.theirs);
         }
-        let mut output = |stream| {
-            let ends = output_pipe()?;
-            let watch = Watch::Output(job, index, stream);
-            *task.stream(stream) = Some(OutPipe::new(ends.ours, watch, &mut context.watches)?);
-            io::Result::Ok(Source::Pipe(ends.theirs))
-        };
-        Ok([input, output(Stream::Output)?, output(Stream::Error)?])
+        let output = self.output_pipe(index, Stream::Output, context)?;
+        Ok([input, output, self.output_pipe(index, Stream::Error, context)?])
     }
 
-    fn files(&mut self, index: usize) -> Result<[Source; 3], Refusal> {
-        let Stdio::Files { input, output, error, append } = self.launch.spec.stdio.clone() else {
+    /// A pipe that the task writes to and the keeper reads.
+    fn output_pipe(
+        &mut self,
+        index: usize,
+        stream: Stream,
+        context: &mut Context,
+    ) -> io::Result<Source> {
+        let ends = output_pipe()?;
+        let watch = Watch::Output(self.launch.job, index, stream);
+        let pipe = OutPipe::new(ends.ours, watch, &mut context.watches)?;
+        *self.tasks[index].stream(stream) = Some(pipe);
+        Ok(Source::Pipe(ends.theirs))
+    }
+
+    /// Files that tasks share are a writer's: it gets what they write by pipes.
+    fn files(&mut self, index: usize, context: &mut Context) -> Result<[Source; 3], Refusal> {
+        let Stdio::Files { input, output, error, mode } = self.launch.spec.stdio.clone() else {
             return Ok([Source::Null, Source::Null, Source::Null]);
+        };
+        let written = self.launch.written();
+        let pipe = |job: &mut Self, stream, context: &mut Context| {
+            job.output_pipe(index, stream, context)
+                .map_err(|error| Refusal::io("cannot make pipes", &error))
         };
         let input = match input {
             None => Source::Null,
@@ -261,25 +258,29 @@ impl Job {
                 flags: libc::O_RDONLY,
             },
         };
-        let output = self.file_name(index, &output)?;
+        let output_name = self.file_name(index, &output)?;
         let error = error.map(|pattern| self.file_name(index, &pattern)).transpose()?;
         let error = match error {
-            Some(error) if error != output => self.output_file(index, error, append)?,
+            _ if written.error => pipe(self, Stream::Error, context)?,
+            Some(error) if error != output_name => self.output_file(index, error, mode)?,
             _ => Source::Stdout,
         };
-        Ok([input, self.output_file(index, output, append)?, error])
+        let output = match written.output {
+            true => pipe(self, Stream::Output, context)?,
+            false => self.output_file(index, output_name, mode)?,
+        };
+        Ok([input, output, error])
     }
 
-    /// The first task to open a file empties it (see [`Job::must_empty_first`]: the others wait until
-    /// it has); all append, so that they do not overwrite each other.
+    /// A file of this task alone. It appends in any case, as others may write there too.
     fn output_file(
         &mut self,
         index: usize,
         path: Vec<u8>,
-        append: bool,
+        mode: OpenMode,
     ) -> Result<Source, Refusal> {
         let mut flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
-        if !append && self.emptied.insert(path.clone()) {
+        if mode.truncates(self.launch.id()) {
             flags |= libc::O_TRUNC;
         }
         let source = Source::File { path: without_zero_byte("a file's name", &path)?, flags };
@@ -288,7 +289,7 @@ impl Job {
     }
 
     /// The name that a pattern gives for a task, from the root.
-    fn file_name(&self, index: usize, pattern: &[u8]) -> Result<Vec<u8>, Refusal> {
+    pub(super) fn file_name(&self, index: usize, pattern: &[u8]) -> Result<Vec<u8>, Refusal> {
         let launch = &self.launch;
         // Whoever it is: asking the machine's user database could take long.
         let user = environment::value_of(launch, "USER").map(String::from_utf8_lossy);
@@ -308,30 +309,6 @@ impl Job {
         .map_err(|error| Refusal::new(error.to_string()))?;
         let path = Path::new(OsStr::from_bytes(&launch.spec.directory));
         Ok(path.join(OsStr::from_bytes(&name)).into_os_string().into_vec())
-    }
-
-    /// Whether the tasks share a file that is to be emptied. Then the first one must have opened it
-    /// before another writes: what was written before would be lost. Whether there is anything in it
-    /// is not looked at: on a file system that does not answer, that would stop all jobs.
-    fn must_empty_first(&self) -> bool {
-        let Stdio::Files { output, error, append: false, .. } = &self.launch.spec.stdio else {
-            return false;
-        };
-        self.tasks.len() > 1
-            && [Some(output), error.as_ref()]
-                .into_iter()
-                .flatten()
-                .any(|pattern| !pattern::names_rank(pattern) && pattern != NULL)
-    }
-
-    /// The first task has opened its files, or failed to: the others may begin.
-    pub(super) fn on_report(&mut self, index: usize, context: &mut Context) {
-        if let Phase::Running(process) = &mut self.tasks[index].phase
-            && let Some(token) = process.report_token.take()
-        {
-            context.watches.remove(&process.report, token);
-        }
-        self.start_rest(context);
     }
 
     /// How a task ended whose program never ran; `None` if it did.

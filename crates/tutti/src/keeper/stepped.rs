@@ -33,7 +33,7 @@ impl Stepped {
         let listener = UnixListener::from(OwnedFd::from(listener));
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = SignalFd::with_flags(&SigSet::empty(), flags)?;
-        let context = Context::new(options.spool.clone(), options.scratch.clone())?;
+        let context = Context::new(&options)?;
         let keeper = Keeper::hearing(options, listener, context, signals)?;
         keeper.remove_leftovers();
         Ok(Self { keeper, events: Vec::new(), _nobody: nobody })

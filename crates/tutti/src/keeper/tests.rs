@@ -16,7 +16,7 @@ use tutti_wire::branch::Vouch;
 use tutti_wire::frame::encode;
 use tutti_wire::handover::ToHolder;
 use tutti_wire::keeper::{FromKeeper, ToKeeper};
-use tutti_wire::launch::{InputTo, Launch, Stdio, Usage};
+use tutti_wire::launch::{InputTo, Launch, OpenMode, Stdio, Usage};
 use tutti_wire::limits::PROTOCOL_VERSION;
 use tutti_wire::{Hello, Role};
 
@@ -37,7 +37,7 @@ fn with_input(mut launch: Launch, input: InputTo) -> Launch {
 fn to_files(mut launch: Launch, directory: &std::path::Path, output: &str) -> Launch {
     launch.spec.directory = bytes(directory.to_str().unwrap());
     launch.spec.stdio =
-        Stdio::Files { input: None, output: bytes(output), error: None, append: false };
+        Stdio::Files { input: None, output: bytes(output), error: None, mode: OpenMode::default() };
     launch
 }
 
@@ -107,7 +107,7 @@ fn what_cannot_be_started_says_why() {
             input: input.map(bytes),
             output: bytes(output),
             error: error.map(bytes),
-            append: false,
+            mode: OpenMode::default(),
         };
         let why = "cannot open output file '/no/dir/x-0': No such file or directory";
         check(&|l| l.spec.stdio = files(None, "/no/dir/x-%r", None), refused, why);
@@ -534,8 +534,8 @@ fn output_goes_to_files_by_pattern() {
         assert_eq!(lines.join(""), "01234567");
         let mut job = job;
         job.job = JobId(7);
-        if let Stdio::Files { append, input, .. } = &mut job.spec.stdio {
-            *append = true;
+        if let Stdio::Files { mode, input, .. } = &mut job.spec.stdio {
+            *mode = OpenMode::Append;
             *input = Some(bytes("f-5-00"));
         }
         job.spec.argv = vec![bytes("cat")];
@@ -559,6 +559,79 @@ fn a_full_disk_is_named() {
     let expected =
         format!("the file system of '{}/out' is full: output may be cut", disk.to_str().unwrap());
     assert_eq!(told.reported[&0], (TaskStatus::Exited(1), expected));
+}
+
+/// A small file system of its own, in the scene's directory.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(scene: &Scene, options: &str) -> Self {
+        let disk = Self(scene.directory.join("disk"));
+        std::fs::create_dir(&disk.0).unwrap();
+        disk.run(&["mount", "-t", "tmpfs", "-o", options, "tmpfs"]);
+        disk
+    }
+
+    fn run(&self, words: &[&str]) {
+        let status =
+            std::process::Command::new(words[0]).args(&words[1..]).arg(&self.0).status().unwrap();
+        assert!(status.success(), "this test needs the right to mount: {words:?}");
+    }
+
+    fn is_full(&self) -> bool {
+        nix::sys::statvfs::statvfs(&self.0).unwrap().blocks_available() == 0
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        self.run(&["umount", "--lazy"]);
+    }
+}
+
+/// Two tasks that share a file and write 100,000 bytes each, in lines of 100.
+fn two_that_share(job: u64, disk: &SmallDisk) -> Launch {
+    let print = "head -c 99000 /dev/zero | tr '\\0' $RANK | fold -w 99; echo";
+    to_files(shell(job, 2, print), &disk.0, "out")
+}
+
+#[test]
+fn a_full_disk_holds_up_the_job_that_writes_there_and_no_other() {
+    let mut scene = Scene::new(Membership::Groups);
+    let disk = SmallDisk::mount(&scene, "size=64k");
+    scene.start(&two_that_share(1, &disk));
+    wait_for("the disk is full", || disk.is_full().then_some(()));
+    let mut front = {
+        scene.start(&shell(2, 1, "echo fine"));
+        scene.attached(2)
+    };
+    assert_eq!(hear_out(&mut front).stdout(0), "fine\n");
+    let mut told = Told::default();
+    // What the agent hears of the other job comes first.
+    loop {
+        if let Some(FromKeeper::Cleared { launch, .. }) = scene.agent.next() {
+            assert_eq!(launch.job, JobId(2));
+            break;
+        }
+    }
+    disk.run(&["mount", "-o", "remount,size=1m"]);
+    scene.reports(1, &mut told);
+    assert_eq!(told.lost, "");
+    let text = std::fs::read_to_string(disk.0.join("out")).unwrap();
+    let lines = |rank: &str| text.lines().filter(|line| *line == rank.repeat(99)).count();
+    assert_eq!((lines("0"), lines("1"), text.lines().count()), (1000, 1000, 2000));
+}
+
+#[test]
+fn a_job_that_is_killed_does_not_wait_for_a_full_disk() {
+    let mut scene = Scene::new(Membership::Groups);
+    let disk = SmallDisk::mount(&scene, "size=64k");
+    scene.start(&two_that_share(1, &disk));
+    wait_for("the disk is full", || disk.is_full().then_some(()));
+    scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
+    let mut told = Told::default();
+    scene.reports(1, &mut told);
+    assert_eq!(told.lost, "the output files took nothing more after the job was killed");
 }
 
 #[test]

@@ -21,14 +21,14 @@ pub(super) enum Watch {
     Agent,
     /// The front end of a job.
     Front(JobId),
+    /// The writer of a job, which has not attached.
+    Writer(JobId),
     /// What a task writes.
     Output(JobId, usize, Stream),
     /// What a task reads.
     Input(JobId, usize),
     /// A task's PMI connection.
     Pmi(JobId, usize),
-    /// Whether a task's program was started.
-    Report(JobId, usize),
     /// Whether a process that a task began with has ended.
     Adopted(JobId, usize),
     /// What a task's minder says.

@@ -181,7 +181,10 @@ impl Front {
                 self.output.entry(rank).or_default().extend_from_slice(&data);
                 self.compare(rank);
             }
-            ToFrontEnd::Output { .. } | ToFrontEnd::TaskEnded { .. } | ToFrontEnd::Pipe { .. } => {}
+            ToFrontEnd::Output { .. }
+            | ToFrontEnd::TaskEnded { .. }
+            | ToFrontEnd::Pipe { .. }
+            | ToFrontEnd::Killed => {}
             ToFrontEnd::Refused { .. } => {
                 keeper.is_over = true;
                 self.is_cut = true;

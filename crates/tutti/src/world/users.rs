@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tutti_core::{ClassName, JobId, Nanos, OnBadExit};
 use tutti_wire::Role;
-use tutti_wire::launch::{InputTo, LaunchSpec, Stdio};
+use tutti_wire::launch::{InputTo, LaunchSpec, OpenMode, Stdio};
 use tutti_wire::local::{JobRequest, NodesRequest, Reply, Request, SubmitKey};
 
 /// How long one waits who was not heard.
@@ -54,9 +54,12 @@ fn bytes(text: &str) -> serde_bytes::ByteBuf {
 fn request(plan: Plan) -> JobRequest {
     let stdio = match plan.is_attached {
         true => Stdio::FrontEnd { input: InputTo::Nobody },
-        false => {
-            Stdio::Files { input: None, output: bytes("/dev/null"), error: None, append: false }
-        }
+        false => Stdio::Files {
+            input: None,
+            output: bytes("/dev/null"),
+            error: None,
+            mode: OpenMode::default(),
+        },
     };
     JobRequest {
         class: ClassName::new(plan.class),

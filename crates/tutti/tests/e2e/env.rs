@@ -38,8 +38,11 @@ fn a_task_finds_its_place_in_its_environment() {
         assert_eq!(found.get(name).map(String::as_str), Some(value), "{name}");
     }
     assert!(found["MASTER_PORT"].parse::<u16>().is_ok());
-    let done = instance.tutti(&["run", "-c", "2", "printenv", "OMP_NUM_THREADS"]).expect(0);
-    assert_eq!(done.text(), "2\n");
+    assert_eq!(found["PYTHONUNBUFFERED"], "1");
+    // A single task divides its processors itself.
+    let print = "echo ${OMP_NUM_THREADS-unset} $TUTTI_PROCESSORS_PER_TASK";
+    let done = instance.tutti(&["run", "-c", "2", "sh", "-c", print]).expect(0);
+    assert_eq!(done.text(), "unset 2\n");
 }
 
 #[test]
@@ -47,11 +50,12 @@ fn the_users_environment_comes_along_but_not_that_of_an_outer_job() {
     let instance = Instance::new().up();
     let mut command = instance.command(&["run", "env"]);
     command.env("OWN", "an own = value").env("OMP_NUM_THREADS", "7").env("TUTTI_RANK", "99");
-    command.env("PMI_PORT", "nowhere").env("EMPTY", "");
+    command.env("PMI_PORT", "nowhere").env("EMPTY", "").env("MASTER_ADDR", "10.0.0.9");
     let found = variables(&Running::start(command).wait().expect(0).text());
     assert_eq!(found["OWN"], "an own = value");
     assert_eq!(found["OMP_NUM_THREADS"], "7");
     assert_eq!(found["TUTTI_RANK"], "0");
+    assert_eq!(found["MASTER_ADDR"], "10.0.0.9");
     assert_eq!(found["EMPTY"], "");
     assert!(!found.contains_key("PMI_PORT"));
     // A verb in a job speaks to the same instance.

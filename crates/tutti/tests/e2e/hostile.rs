@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tutti_core::{ClassName, Nanos, OnBadExit};
 use tutti_wire::frame::{FrameBuffer, decode, encode};
-use tutti_wire::launch::{InputTo, LaunchSpec, Stdio as TaskStdio};
+use tutti_wire::launch::{InputTo, LaunchSpec, OpenMode, Stdio as TaskStdio};
 use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
 use tutti_wire::local::{JobRequest, Reply, Request, SubmitKey};
 use tutti_wire::{Hello, Role};
@@ -101,7 +101,7 @@ fn request() -> JobRequest {
                 input: None,
                 output: ByteBuf::from("/dev/null"),
                 error: None,
-                append: false,
+                mode: OpenMode::default(),
             },
             processes_max: None,
             adopt: Vec::new(),

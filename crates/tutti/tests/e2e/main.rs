@@ -45,6 +45,7 @@ mod reboot;
 mod recovery;
 mod run;
 mod service;
+mod shared_files;
 mod sim;
 mod squatters;
 mod stalls;

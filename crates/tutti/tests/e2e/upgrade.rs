@@ -68,6 +68,7 @@ fn no_job_fails_and_no_byte_is_lost_or_doubled_while_all_parts_go_over_twice() {
     let slow = begun(&["run", "-n", "2", "sh", "-c", slowly]);
     let mut typed = instance.start_typing(&["run", "-n", "2", "-i", "all", "cat"]);
     let filed = instance.submit(&["-o", "numbers", "sh", "-c", slowly]);
+    let shared = instance.submit(&["-n", "2", "-o", "shared", "sh", "-c", slowly]);
     slow.wait_for("\n5\n");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -113,6 +114,11 @@ fn no_job_fails_and_no_byte_is_lost_or_doubled_while_all_parts_go_over_twice() {
     assert_eq!(filed.lines().map(str::to_owned).collect::<Vec<_>>(), {
         (0..400).map(|n| n.to_string()).collect::<Vec<_>>()
     });
+    instance.tutti(&["wait", &shared.to_string()]).expect(3);
+    let shared = std::fs::read_to_string(instance.work.join("shared")).unwrap();
+    let mut shared: Vec<String> = shared.lines().map(str::to_owned).collect();
+    shared.sort();
+    assert_eq!(shared, numbers(2));
     expect_whole_lines(&lines.wait_within(PATIENCE * 3).expect(0).text(), 2, 60000);
     for job in instance.jobs() {
         assert!(job["code"].is_null(), "{job}");
@@ -211,7 +217,7 @@ fn an_executable_that_is_no_good_is_refused_and_nothing_happens() {
         // It can take over, and what runs here would not understand it.
         (
             shell("newer", "echo protocol 999"),
-            "version 999 of the protocol, and `tutti run` of job 1",
+            "version 999 of the protocol, and what takes the output of job 1",
         ),
     ] {
         upgrade(&instance, &to).expect(1).says(says).says("[T015]");

@@ -5,7 +5,7 @@ use crate::pmi::{Barrier, BarrierGroup, ServerSpec};
 use alloc::format;
 use alloc::vec;
 use proptest::prelude::*;
-use tutti_core::{ControlMethod, LaunchId, Nanos, ProcessorSet, TaskPlacement, UserId};
+use tutti_core::{ControlMethod, LaunchId, Nanos, NodeId, ProcessorSet, TaskPlacement, UserId};
 
 fn bytes(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes())
@@ -23,7 +23,12 @@ fn launch() -> Launch {
             tasks: vec![TaskPlacement { rank: Rank(0), processors: ProcessorSet::first(2) }],
             node_rank: 0,
         },
-        nodes: vec![JobNode { name: "a1".into(), address: "10.0.0.1".into(), tasks: 4 }],
+        nodes: vec![JobNode {
+            node: NodeId(0),
+            name: "a1".into(),
+            address: "10.0.0.1".into(),
+            tasks: 4,
+        }],
         class: "interactive".into(),
         quantum: Nanos::from_millis(100),
         processors_per_task: 1,
@@ -104,8 +109,7 @@ fn task(rank: u32, phase: HandedPhase) -> HandedTask {
 fn tasks() -> Vec<HandedTask> {
     let minder =
         HandedMinder { fd: 30, root: Some(71), status: Some(256), silent: true, early: vec![2] };
-    let running =
-        HandedPhase::Running { pid: 70, report: 31, is_awaited: true, minder: Some(minder) };
+    let running = HandedPhase::Running { pid: 70, report: 31, minder: Some(minder) };
     let adopted = vec![
         HandedProcess { pid: 72, fd: 32, ended: None },
         HandedProcess { pid: 73, fd: 33, ended: Some(Some(9)) },
@@ -147,8 +151,16 @@ fn sample() -> Handover {
         }),
         parked: vec![(0, Stream::Error)],
         pmi: Some(pmi),
-        emptied: vec![bytes("/tmp/out")],
-        held_back: true,
+        writer: Some(HandedWriter {
+            pid: Some(74),
+            report: 34,
+            link: Some(link(35)),
+            stuck_at_ns: Some(5),
+            has_written: true,
+        }),
+        writer_until_ns: Some(6),
+        output_failure: Some("disk".into()),
+        lost: "lines".into(),
         started: true,
         killed: false,
         undelivered: 4,
@@ -194,7 +206,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (1, 848, "9fa83129fead19dd"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (2, 872, "92007938dfb0c0ad"));
 }
 
 #[test]
@@ -208,7 +220,7 @@ fn what_is_read_is_what_was_written_and_nothing_else_is_read() {
     let mut other = bytes.clone();
     other[8] = 9;
     assert_eq!(error(&other), HandoverError::OtherForm { theirs: 9 });
-    assert_eq!(error(&other).to_string(), "it is of form 9, this program understands form 1");
+    assert_eq!(error(&other).to_string(), "it is of form 9, this program understands form 2");
     let short = &bytes[..bytes.len() - 1];
     assert_eq!(error(short), HandoverError::Broken { bytes: short.len() });
     assert_eq!(

@@ -322,8 +322,7 @@ fn translate_one(
             Ok(Vec::new())
         }
         OpenMode => match value {
-            "append" => Ok(vec!["--append".into()]),
-            "truncate" => Ok(Vec::new()),
+            "append" | "truncate" => Ok(vec![format!("--open-mode={value}")]),
             _ => bad_value(option, "use append or truncate"),
         },
         Only { value: only, .. } if value == only => Ok(Vec::new()),

@@ -12,7 +12,7 @@ mod seeds;
 use layout::Layouts;
 use std::path::Path;
 use tutti_wire::limits::PROTOCOL_VERSION;
-use tutti_wire::{Role, attach, branch, handover, join, keeper, local};
+use tutti_wire::{Role, attach, branch, handover, join, keeper, local, writer};
 
 /// Writes the layout down, once [`PROTOCOL_VERSION`] is another.
 const WRITE: &str = "TUTTI_WRITE_MESSAGES";
@@ -31,6 +31,7 @@ fn layouts() -> Layouts {
     all.add::<keeper::FromKeeper>();
     all.add::<attach::ToFrontEnd>();
     all.add::<attach::FromFrontEnd>();
+    all.add::<writer::WriterOrder>();
     all.add::<join::Redeem>();
     all.add::<join::Redeemed>();
     all.add::<handover::ToHolder>();

@@ -14,7 +14,7 @@ use tutti_core::{
     default_classes,
 };
 use tutti_journal::{EndedJob, EndedSpan, Job, Journal, replay};
-use tutti_wire::launch::{Credentials, Stdio};
+use tutti_wire::launch::{Credentials, OpenMode, Stdio};
 use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::report::JobReport;
 
@@ -79,7 +79,7 @@ fn occupied() -> anyhow::Result<(OwnInstance, JobId)> {
 
 fn request() -> anyhow::Result<JobRequest> {
     let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
-    let stdio = Stdio::Files { input: None, output: null(), error: None, append: true };
+    let stdio = Stdio::Files { input: None, output: null(), error: None, mode: OpenMode::Append };
     let (job, argv) = (options(1, None)?, ["/bin/true".into()]);
     crate::front::job_request(&job, "production", &argv, None, stdio)
 }
@@ -226,7 +226,7 @@ fn restart(ended: u64, queued: u64) -> anyhow::Result<Duration> {
     let scratch = Scratch::new("bench-journal")?;
     let path = scratch.path("journal.db");
     let output = serde_bytes::ByteBuf::from(&b"out"[..]);
-    let stdio = Stdio::Files { input: None, output, error: None, append: true };
+    let stdio = Stdio::Files { input: None, output, error: None, mode: OpenMode::Append };
     let (job, argv) = (options(1, None)?, ["/bin/true".into()]);
     let launch = crate::front::job_request(&job, "production", &argv, None, stdio)?.launch;
     let mut controller = Lonely::at(&path)?;

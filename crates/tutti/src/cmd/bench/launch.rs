@@ -12,7 +12,7 @@ use crate::output::{Align, Table, print, print_json};
 use anyhow::{Context, bail};
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use tutti_wire::launch::Stdio;
+use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::local::{Reply, Request};
 
 /// What came out.
@@ -98,7 +98,7 @@ fn sequential(own: &OwnInstance, count: u32) -> anyhow::Result<f64> {
 /// One client, one connection: each job is handed in when the one before was accepted.
 fn submitted(own: &OwnInstance, count: u32) -> anyhow::Result<f64> {
     let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
-    let stdio = Stdio::Files { input: None, output: null(), error: None, append: true };
+    let stdio = Stdio::Files { input: None, output: null(), error: None, mode: OpenMode::Append };
     let argv = ["/bin/true".into()];
     let request = crate::front::job_request(&options(1, None)?, "production", &argv, None, stdio)?;
     let mut link = own.connect()?;

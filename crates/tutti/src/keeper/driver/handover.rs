@@ -130,7 +130,7 @@ impl Keeper {
             CString::from(c"tutti"),
             CString::from(c"keeper"),
             CString::from(c"--directory"),
-            CString::new(self.directory().as_os_str().as_bytes())?,
+            CString::new(self.options.directory().as_os_str().as_bytes())?,
             CString::from(c"--take-over"),
             CString::new(state.as_raw_fd().to_string())?,
         ];
@@ -143,11 +143,6 @@ impl Keeper {
         executed
     }
 
-    /// The state directory: that of the socket.
-    fn directory(&self) -> &Path {
-        self.options.socket.parent().unwrap_or_else(|| Path::new("/"))
-    }
-
     fn check_for_going_over(&self, protocol: u16) -> anyhow::Result<()> {
         anyhow::ensure!(self.stop_at_ns.is_none(), "the instance is ending");
         if protocol != PROTOCOL_VERSION {
@@ -155,7 +150,7 @@ impl Keeper {
             let attached: Vec<String> = attached.map(|job| job.launch.job.to_string()).collect();
             anyhow::ensure!(
                 attached.is_empty(),
-                "it speaks version {protocol} of the protocol, and `tutti run` of job {} speaks version \
+                "it speaks version {protocol} of the protocol, and what takes the output of job {} speaks version \
                  {PROTOCOL_VERSION}: wait until those jobs have ended, or cancel them",
                 attached.join(", ")
             );
@@ -186,7 +181,7 @@ impl Keeper {
         handed: Handover,
         inherited: &mut Inherited,
     ) -> anyhow::Result<Self> {
-        let mut context = Context::new(options.spool.clone(), options.scratch.clone())?;
+        let mut context = Context::new(&options)?;
         context.descriptors = handed.descriptors;
         context.names = handed.names;
         let ending = |(at, job, index): (u64, JobId, u32)| ((job, index as usize), at);

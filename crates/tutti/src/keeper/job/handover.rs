@@ -8,6 +8,7 @@ use crate::keeper::pmi::PmiJob;
 use crate::keeper::program::{Program, Refusal};
 use crate::keeper::stdio::{InPipe, OutPipe};
 use crate::keeper::watch::Watch;
+use crate::keeper::writer::Writer;
 use crate::link::Interest;
 use crate::outside::groups::Cgroup;
 use serde_bytes::ByteBuf;
@@ -38,8 +39,10 @@ impl Job {
             front: self.front.as_ref().map(Front::hand_over),
             parked: self.parked.iter().map(|&(index, stream)| (number(index), stream)).collect(),
             pmi: self.pmi.as_ref().map(PmiJob::hand_over),
-            emptied: self.emptied.iter().map(|name| ByteBuf::from(&name[..])).collect(),
-            held_back: self.held_back,
+            writer: self.writer.as_ref().map(Writer::hand_over),
+            writer_until_ns: self.writer_until_ns,
+            output_failure: self.output_failure.clone(),
+            lost: self.lost.clone(),
             started: self.started,
             killed: self.killed,
             undelivered: number(self.undelivered),
@@ -85,8 +88,13 @@ impl Job {
                 .pmi
                 .map(|pmi| PmiJob::take_over(pmi, job, context, inherited))
                 .transpose()?,
-            emptied: handed.emptied.into_iter().map(ByteBuf::into_vec).collect(),
-            held_back: handed.held_back,
+            writer: handed
+                .writer
+                .map(|writer| Writer::take_over(writer, job, context, inherited))
+                .transpose()?,
+            writer_until_ns: handed.writer_until_ns,
+            output_failure: handed.output_failure,
+            lost: handed.lost,
             started: handed.started,
             killed: handed.killed,
             undelivered: handed.undelivered as usize,
@@ -173,7 +181,6 @@ impl Phase {
             Self::Running(process) => HandedPhase::Running {
                 pid: process.pid,
                 report: process.report.as_raw_fd(),
-                is_awaited: process.report_token.is_some(),
                 minder: process.minder.as_ref().map(Minder::hand_over),
             },
             Self::Adopted(adopted) => HandedPhase::Adopted(adopted.hand_over()),
@@ -194,21 +201,14 @@ impl Phase {
     ) -> io::Result<Self> {
         Ok(match handed {
             HandedPhase::Waiting => Self::Waiting,
-            HandedPhase::Running { pid, report, is_awaited, minder } => {
+            HandedPhase::Running { pid, report, minder } => {
                 let report = inherited.take(report)?;
-                let report_token = match is_awaited {
-                    true => {
-                        let watch = Watch::Report(job, index);
-                        Some(context.watches.add(&report, watch, Interest::READ)?)
-                    }
-                    false => None,
-                };
                 let watch = Watch::Minder(job, index);
                 let minder = minder
                     .map(|minder| Minder::take_over(minder, watch, context, inherited))
                     .transpose()?;
                 context.roots.insert(pid, (job, index));
-                Self::Running(Process { pid, report, report_token, minder })
+                Self::Running(Process { pid, report, minder })
             }
             HandedPhase::Adopted(processes) => {
                 let watch = Watch::Adopted(job, index);
