@@ -13,6 +13,8 @@
 mod branch;
 #[path = "../../../fuzz/checks/config.rs"]
 mod config;
+#[path = "../../../fuzz/checks/elf.rs"]
+mod elf;
 #[path = "../../../fuzz/checks/join.rs"]
 mod join;
 #[path = "../../../fuzz/checks/journal.rs"]
@@ -31,9 +33,10 @@ use std::path::{Path, PathBuf};
 
 type Check = fn(&[u8]);
 
-const CHECKS: [(&str, Check); 8] = [
+const CHECKS: [(&str, Check); 9] = [
     ("branch", branch::branch),
     ("config", config::config),
+    ("elf", elf::elf),
     ("join", join::join),
     ("journal", journal::journal),
     ("messages", messages::messages),

@@ -61,6 +61,10 @@ codes! {
         "A directory or file that the job needs can't be used."
         "The job was not handed in, or it ended before its program began."
         "Make the directory or file, or mend its permissions for the user whose job it is.";
+    7 OpenMpi
+        "An Open MPI program was to be started as several tasks. Each would run alone, since Tutti serves no PMIx."
+        "The job was not submitted, or it was ended."
+        "Start its own mpirun in one task, as `tutti run -n 1 -c N mpirun -np N PROGRAM`, or build with MPICH; TUTTI_SINGLETONS=1 starts all tasks alone.";
     10 NoInstance
         "No instance of Tutti runs where one was looked for."
         "Nothing was done."

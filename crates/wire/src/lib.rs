@@ -22,6 +22,7 @@ extern crate alloc;
 pub mod attach;
 pub mod branch;
 pub mod code;
+pub mod elf;
 pub mod frame;
 pub mod handover;
 pub mod history;

@@ -4,7 +4,8 @@ use super::{ask, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::{
-    Asked, FILE_LETTERS, JobOptions, check_launch, job_request, output_file, pattern_parser, submit,
+    Asked, FILE_LETTERS, JobOptions, Suspect, check_launch, job_request, output_file,
+    pattern_parser, submit,
 };
 use crate::output::{plain, print};
 use anyhow::Context;
@@ -98,6 +99,9 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
     }
     let request = job_request(&options.job, "production", &args.command, script, stdio)?;
     check_launch(&request.launch)?;
+    if let Some(suspect) = Suspect::of(&request).filter(|_| request.launch.script.is_none()) {
+        suspect.check_all(request.tasks)?;
+    }
     let asked = Asked::of(&request);
     match submit(request.clone())? {
         Reply::Accepted { job, waits } => {

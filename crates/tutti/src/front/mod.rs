@@ -12,6 +12,7 @@ mod input;
 mod intake;
 mod keeper;
 mod nodes;
+mod open_mpi;
 mod output;
 mod pipes;
 mod relay;
@@ -27,6 +28,7 @@ mod writer;
 pub(crate) use foresight::{check_launch, output_file};
 pub(crate) use input::parse_input;
 pub(crate) use nodes::{list as node_list, parse_signal};
+pub(crate) use open_mpi::Suspect;
 pub(crate) use output::OutputOptions;
 pub(crate) use request::{
     FILE_LETTERS, JobOptions, duration, job_name, job_request, pattern_parser,

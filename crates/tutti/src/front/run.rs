@@ -3,6 +3,7 @@
 use super::input::Input;
 use super::intake::{Intake, Trouble};
 use super::keeper::{self, Keeper};
+use super::open_mpi::Suspect;
 use super::output::{Output, OutputError, OutputOptions};
 use super::signals::{SignalTarget, hold_signals, pass_on_signals};
 use super::start::connect_or_start;
@@ -77,6 +78,10 @@ struct Front {
 /// If there is no controller to speak with, or no more.
 pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
     hold_signals()?;
+    let suspect = Suspect::of(&request);
+    if let Some(suspect) = &suspect {
+        suspect.check(request.tasks)?;
+    }
     let (size, name) = (request.tasks, request.launch.name.clone());
     let asked = Asked::of(&request);
     let request = Request::Run(request);
@@ -95,6 +100,9 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         Err(exit) => return Ok(exit),
     };
     asked.say_unheld();
+    if let Some(suspect) = suspect {
+        suspect.watch(job, size);
+    }
     let input = Input::new(options.input, size);
     let front = Front {
         controller: Some(controller),

@@ -73,6 +73,8 @@ fn requests(instance: &Instance, provoked: &mut Provoked) {
     instance.script("bad.sh", "#!/bin/sh\n#TUTTI --tusks 3\ntrue\n");
     provoked.said("T003", &instance.tutti(&["submit", "./bad.sh"]));
     provoked.said("T004", &instance.tutti(&["submit", "nosuch"]));
+    crate::mpi::like_open_mpi(instance);
+    provoked.said("T007", &instance.tutti(&["submit", "-n", "2", "./direct"]));
     provoked.said("T004", &instance.tutti(&["run", "nosuch"]).expect(127));
     fs::write(instance.work.join("plain"), "text").unwrap();
     provoked.said("T005", &instance.tutti(&["submit", "./plain"]));

@@ -78,3 +78,60 @@ fn a_killed_rank_takes_the_job_along() {
         .expect(139)
         .says("rank 2");
 }
+
+/// Makes what looks like a program of Open MPI: one that needs its libraries, by itself (`direct`) or by a library of
+/// its own (`indirect`). It says its rank, and stays a while if told to.
+pub(crate) fn like_open_mpi(instance: &Instance) {
+    let main = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint MPI_Init(void);\n\
+        int main(int n, char **a) { MPI_Init(); puts(getenv(\"TUTTI_RANK\")); fflush(stdout); \
+        if (n > 1) sleep(atoi(a[1])); return 0; }\n";
+    for (name, text) in [
+        ("pal.c", "int opal(void) { return 0; }\n"),
+        ("mpi.c", "int opal(void); int MPI_Init(void) { return opal(); }\n"),
+        ("own.c", "int MPI_Init(void); int own(void) { return MPI_Init(); }\n"),
+        ("direct.c", main),
+        ("indirect.c", &main.replace("MPI_Init", "own")),
+    ] {
+        std::fs::write(instance.work.join(name), text).unwrap();
+    }
+    let link = "-L. -Wl,-rpath,'$ORIGIN' -Wl,--no-as-needed";
+    let line = format!(
+        "set -e; cc -shared -fPIC -Wl,-soname,libopen-pal.so.40 -o libopen-pal.so.40 pal.c; \
+         cc -shared -fPIC -Wl,-soname,libmpi.so.40 -o libmpi.so.40 mpi.c {link} -l:libopen-pal.so.40; \
+         cc -shared -fPIC -o libown.so own.c {link} -l:libmpi.so.40; \
+         cc -o direct direct.c {link} -l:libmpi.so.40; cc -o indirect indirect.c {link} -lown"
+    );
+    instance.shell(&line).expect(0);
+}
+
+/// What is said of a job whose tasks would run each alone, and what works instead.
+const ALONE: &str = "uses Open MPI, and 2 tasks of it would run each alone; what works: `tutti run -n 1 -c 2 mpirun";
+
+#[test]
+fn several_tasks_of_an_open_mpi_program_are_rejected() {
+    let instance = Instance::new();
+    like_open_mpi(&instance);
+    let done = instance.tutti(&["run", "-n", "2", "./direct"]).expect(125).says(ALONE);
+    assert_eq!(done.text(), "");
+    for program in ["./direct", "./indirect"] {
+        instance.tutti(&["submit", "-n", "2", program]).expect(1).says(ALONE).says("[T007]");
+    }
+    assert!(!instance.dir.exists(), "no instance is started for what is rejected");
+    assert_eq!(instance.tutti(&["run", "./direct"]).expect(0).text(), "0\n");
+    let done = instance.shell("TUTTI_SINGLETONS=1 tutti run -n 2 ./direct").expect(0);
+    assert_eq!(done.text().len(), "0\n1\n".len());
+}
+
+#[test]
+fn open_mpi_that_shows_only_at_run_time_ends_the_job() {
+    let instance = Instance::new().up();
+    like_open_mpi(&instance);
+    for line in ["./indirect 1000", "sh -c './direct 1000; true'"] {
+        let done = instance.shell(&format!("tutti run -n 2 {line}")).says(ALONE).says("is ended");
+        assert_ne!(done.code, 0, "{line}: {}", done.err);
+    }
+    // What an mpirun has started in a task knows its place.
+    let line = "tutti run -n 2 sh -c 'OMPI_COMM_WORLD_SIZE=1 ./direct 5; true'";
+    let done = instance.shell(line).expect(0);
+    assert!(!done.err.contains("Open MPI"), "{}", done.err);
+}
