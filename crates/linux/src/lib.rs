@@ -15,6 +15,7 @@ pub mod affinity;
 pub mod arrived;
 pub mod cgroup;
 pub mod clock;
+pub mod disposition;
 mod error;
 pub mod inherited;
 pub mod ipc_namespace;

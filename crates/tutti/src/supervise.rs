@@ -32,6 +32,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tutti_linux::disposition::is_ignored;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 
@@ -326,8 +327,14 @@ impl<'a> Supervisor<'a> {
     /// One that supervises nothing yet.
     fn over(instance: &'a Instance, lock: Flock<File>, log: Option<File>) -> anyhow::Result<Self> {
         let mut set = SigSet::empty();
-        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM] {
             set.add(signal);
+        }
+        // What is ignored at the start stays so: `nohup tutti up --foreground &`.
+        for signal in [Signal::SIGINT, Signal::SIGHUP] {
+            if !is_ignored(signal as i32) {
+                set.add(signal);
+            }
         }
         set.thread_block()?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;

@@ -2,6 +2,7 @@
 //! whoever asked for it has gone on, so all of it is owned.
 
 use super::{Identity, Spawn, StdioFd};
+use crate::disposition::is_default;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -41,18 +42,6 @@ fn shows_memory(setting: Option<&[u8]>) -> bool {
 }
 
 const SIGNALS: c_int = 64;
-
-/// Not by the C library, which spares the two signals that it uses itself.
-fn is_default(signal: c_int) -> bool {
-    // The kernel's sigaction: handler, flags, restorer (on some machines) and mask.
-    let mut now = [0_u64; 4];
-    let none: *const u64 = ptr::null();
-    // SAFETY: `now` is as long as the kernel writes.
-    let result = unsafe {
-        libc::syscall(libc::SYS_rt_sigaction, signal, none, now.as_mut_ptr(), size_of::<u64>())
-    };
-    result == 0 && now[0] == libc::SIG_DFL as u64
-}
 
 /// Where a standard stream goes, with nothing borrowed.
 #[derive(Debug)]

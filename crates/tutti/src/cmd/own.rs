@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use tutti_core::{JobId, Outcome};
 use tutti_linux::cgroup::Hierarchy;
+use tutti_linux::disposition::is_ignored;
 use tutti_linux::proc::{ProcessStat, descendants};
 use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::local::{Reply, Request};
@@ -213,7 +214,9 @@ fn end_on_signals() -> std::io::Result<()> {
         return Ok(());
     }
     let mut set = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+    let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+    // What is ignored at the start stays so.
+    for signal in signals.into_iter().filter(|&signal| !is_ignored(signal as i32)) {
         set.add(signal);
     }
     set.thread_block()?;

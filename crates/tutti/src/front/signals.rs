@@ -9,6 +9,7 @@ use nix::sys::signal::{SigSet, Signal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use tutti_core::{JobId, Rank};
+use tutti_linux::disposition::is_ignored;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::Target;
 
@@ -48,7 +49,11 @@ fn passed_on() -> SigSet {
         Signal::SIGUSR1,
         Signal::SIGUSR2,
     ] {
-        set.add(signal);
+        // What is ignored at the start stays so, as `nohup tutti run` and a shell that starts `tutti run &`
+        // want it.
+        if !is_ignored(signal as i32) {
+            set.add(signal);
+        }
     }
     set
 }

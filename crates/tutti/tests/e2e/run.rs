@@ -110,6 +110,25 @@ fn an_instance_in_the_foreground_ends_with_sigterm() {
 }
 
 #[test]
+fn a_signal_that_was_ignored_at_the_start_does_not_end_the_job() {
+    use nix::sys::signal::Signal;
+    let instance = Instance::new().up();
+    for (number, name, signal) in
+        [(0, "HUP", Signal::SIGHUP), (1, "INT", Signal::SIGINT), (2, "QUIT", Signal::SIGQUIT)]
+    {
+        let wait = format!("echo up; while ! test -e go-{number}; do sleep 0.02; done; echo done");
+        let line = format!("trap '' {name}; exec tutti run sh -c '{wait}'");
+        let running = Running::start(instance.shell_command(&line));
+        running.wait_for("up\n");
+        running.signal(signal);
+        // One that is passed on arrives before this.
+        instance.tutti(&["run", "true"]).expect(0);
+        std::fs::write(instance.work.join(format!("go-{number}")), "").unwrap();
+        assert_eq!(running.wait().expect(0).text(), "up\ndone\n", "{name}");
+    }
+}
+
+#[test]
 fn a_state_directory_that_others_can_write_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
     let instance = Instance::new();
