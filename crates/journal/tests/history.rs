@@ -44,6 +44,7 @@ fn ended(job: u64, uid: u32, ended_ms: u64, detail: &str) -> EndedJob {
             ends_s: None,
             cpu_ms: Some(1),
             exit_code: Some(0),
+            submitted: true,
             time_limit_ms: None,
             time_left_ms: None,
         },

@@ -20,9 +20,9 @@ use crate::pace::Pace;
 use crate::slots::SlotBySlot;
 use crate::uneven::Uneven;
 use tutti_core::{
-    Action, BankAccount, ClassName, Classes, ClusterTime, Core, Event, GroupId, JobId, JobSpec,
-    Nanos, NodeWish, OnBadExit, OnNodeLoss, Overrides, Params, Period, ProcessorTime, Refusal,
-    RequestId, TaskStatus, UserId, Weights, check,
+    Action, BankAccount, ClassName, Classes, ClusterTime, Core, EndReason, Event, GroupId, JobId,
+    JobSpec, JobState, Nanos, NodeWish, OnBadExit, OnNodeLoss, Overrides, Params, Period,
+    ProcessorTime, Refusal, RequestId, TaskStatus, UserId, WaitReason, Weights, check,
 };
 
 /// How a workload is simulated.
@@ -246,6 +246,9 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             let is_stuck = submit == ClusterTime::NEVER
                 && due.since(self.busy) > STUCK_AFTER
                 && self.seated == 0;
+            if is_stuck && self.settings.horizon.is_none() && self.leave_out_those_kept_out()? {
+                continue;
+            }
             if due >= horizon || is_over || is_stuck {
                 break;
             }
@@ -294,6 +297,26 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             None => {}
         }
         Ok(())
+    }
+
+    /// Reports the jobs that are left as not run, if limits keep all of them out; says whether that is so.
+    fn leave_out_those_kept_out<E>(&mut self) -> Result<bool, SimError<E>> {
+        let why = |id: JobId| match self.core.job(id, self.now).map(|view| view.state) {
+            Some(JobState::Queued { why, .. }) if is_limit(&why) => Some((id, why)),
+            _ => None,
+        };
+        let Some(kept_out) = self.jobs.ids().map(why).collect::<Option<Vec<_>>>() else {
+            return Ok(false);
+        };
+        for (id, why) in &kept_out {
+            let Some(live) = self.jobs.remove(*id) else { continue };
+            self.observer.not_run(&live.job, why);
+            self.waiting.ended(live.job.number, self.now);
+            let cancel = Event::Cancel { job: *id, reason: EndReason::Cancelled, at_once: true };
+            self.core.apply(self.now, &cancel, &mut self.actions);
+            self.settle()?;
+        }
+        Ok(!kept_out.is_empty())
     }
 
     /// Nothing happens until `to`.
@@ -560,6 +583,18 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         self.observer.ended(id, &finished)?;
         Ok(())
     }
+}
+
+/// Whether it is a limit that keeps a job out, and not another job.
+const fn is_limit(why: &WaitReason) -> bool {
+    matches!(
+        why,
+        WaitReason::JobLimit { .. }
+            | WaitReason::LargeLimit { .. }
+            | WaitReason::ClassLimit { .. }
+            | WaitReason::ClassJobs { .. }
+            | WaitReason::UserJobs { .. }
+    )
 }
 
 fn next_of<E>(

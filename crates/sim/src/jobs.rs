@@ -194,6 +194,12 @@ impl Jobs {
         self.places.get(offset).copied().filter(|&index| index != NOWHERE)
     }
 
+    /// The jobs that are in the system.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = JobId> + '_ {
+        let there = self.places.iter().filter(|&&index| index != NOWHERE);
+        there.map(|&index| self.slab[index as usize].id)
+    }
+
     pub(crate) fn get(&self, index: Index) -> &Live {
         &self.slab[index as usize]
     }

@@ -45,5 +45,5 @@ pub use observer::{Observer, Passed, Start};
 pub use order::InOrder;
 pub use policy::{POLICIES, set_policy};
 pub use sketch::Sketch;
-pub use summary::{Figures, GroupBy, Measure, Results, Summary, TAU_S};
+pub use summary::{Figures, GroupBy, Measure, REASONS_MAX, Results, Summary, TAU_S};
 pub use workload::{Deadlines, Estimates, Missing, Workload};

@@ -2,7 +2,7 @@
 
 use crate::jobs::{Finished, Job};
 use std::io;
-use tutti_core::{ClusterTime, Core, JobId};
+use tutti_core::{ClusterTime, Core, JobId, WaitReason};
 
 /// A job that got processors.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,11 @@ pub trait Observer {
     /// The core declined a job, and it is passed over.
     fn declined(&mut self, job: &Job) {
         let _ = job;
+    }
+
+    /// A job that was handed in never runs: a limit keeps it out for good.
+    fn not_run(&mut self, job: &Job, why: &WaitReason) {
+        let _ = (job, why);
     }
 
     /// The job that it was to wait for was not simulated, and it comes without waiting.
@@ -100,6 +105,11 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.1.declined(job);
     }
 
+    fn not_run(&mut self, job: &Job, why: &WaitReason) {
+        self.0.not_run(job, why);
+        self.1.not_run(job, why);
+    }
+
     fn let_alone(&mut self, job: &Job) {
         self.0.let_alone(job);
         self.1.let_alone(job);
@@ -135,6 +145,10 @@ impl<A: Observer + ?Sized> Observer for &mut A {
         (**self).declined(job);
     }
 
+    fn not_run(&mut self, job: &Job, why: &WaitReason) {
+        (**self).not_run(job, why);
+    }
+
     fn let_alone(&mut self, job: &Job) {
         (**self).let_alone(job);
     }
@@ -164,6 +178,12 @@ impl<A: Observer> Observer for Option<A> {
     fn declined(&mut self, job: &Job) {
         if let Some(observer) = self {
             observer.declined(job);
+        }
+    }
+
+    fn not_run(&mut self, job: &Job, why: &WaitReason) {
+        if let Some(observer) = self {
+            observer.not_run(job, why);
         }
     }
 

@@ -18,7 +18,12 @@ use crate::sketch::Sketch;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
-use tutti_core::{ClusterTime, JobId};
+use tutti_core::{ClusterTime, JobId, WaitReason};
+
+/// Maximum number of different reasons why jobs did not run that are kept; others are one more.
+pub const REASONS_MAX: usize = 32;
+
+const OTHERS: &str = "other limits";
 
 /// Run times below this count as this long in the bounded slowdown, in seconds.
 pub const TAU_S: u64 = 10;
@@ -79,6 +84,8 @@ pub struct Summary {
     submitted: u64,
     declined: u64,
     let_alone: u64,
+    /// Jobs that never ran, by the reason.
+    not_run: BTreeMap<String, u64>,
     in_time: u64,
     late: u64,
     first_submit: Option<ClusterTime>,
@@ -138,6 +145,7 @@ impl Summary {
             submitted: 0,
             declined: 0,
             let_alone: 0,
+            not_run: BTreeMap::new(),
             in_time: 0,
             late: 0,
             first_submit: None,
@@ -189,6 +197,12 @@ impl Summary {
     #[must_use]
     pub const fn declined(&self) -> u64 {
         self.declined
+    }
+
+    /// How many never ran, by what kept them out; no more reasons than [`REASONS_MAX`].
+    #[must_use]
+    pub const fn not_run(&self) -> &BTreeMap<String, u64> {
+        &self.not_run
     }
 
     /// How many did not wait, since the job before them was not simulated.
@@ -296,6 +310,13 @@ impl Observer for Summary {
 
     fn declined(&mut self, _: &Job) {
         self.declined += 1;
+    }
+
+    fn not_run(&mut self, _: &Job, why: &WaitReason) {
+        let why = why.to_string();
+        let is_known = self.not_run.contains_key(&why);
+        let why = if is_known || self.not_run.len() < REASONS_MAX { why } else { OTHERS.into() };
+        *self.not_run.entry(why).or_default() += 1;
     }
 
     fn let_alone(&mut self, _: &Job) {

@@ -125,6 +125,10 @@ codes! {
         "The node can't be changed so while things are as they are."
         "No node was changed."
         "The message says what to do first.";
+    29 NothingToWaitFor
+        "There is no job to wait for: no live one, and none that was submitted in this session and has ended."
+        "`tutti wait` ended at once."
+        "Name the jobs, as `tutti wait 7 8` or 7-8; `tutti history` says how jobs ended.";
     30 TooLarge
         "The job asks for more processors or tasks than the machine has."
         "The job was declined; the message has the most that would be accepted."

@@ -68,6 +68,8 @@ pub struct JobReport {
     pub cpu_ms: Option<u64>,
     /// The exit code, once it has ended.
     pub exit_code: Option<u8>,
+    /// Whether it was submitted: no front end stands for it.
+    pub submitted: bool,
     /// Its time limit, in milliseconds; `null` if it has none.
     pub time_limit_ms: Option<u64>,
     /// What is left of that: the limit less the time that its turns gave it, in milliseconds.

@@ -249,14 +249,14 @@ pub enum WaitReason {
     },
 }
 
-/// When a job starts. No time within the last second: the jobs before it may take all of their grace.
+/// When a job starts. No time within the last second: jobs that leave for it may take longer.
 struct Start(Nanos);
 
 impl fmt::Display for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             soon if soon <= Nanos::from_secs(1) => {
-                f.write_str("next, when the jobs before it have ended")
+                f.write_str("next, as soon as its processors are free")
             }
             within => write!(f, "within {}", Seconds(within)),
         }

@@ -630,7 +630,7 @@ fn time_does_not_run_backwards() {
 fn reservation_within_the_last_second_names_no_time() {
     use tutti_core::{Nanos, WaitReason};
     let says = |ms| WaitReason::Reserved { within: Nanos::from_millis(ms) }.to_string();
-    assert_eq!(says(0), "starts next, when the jobs before it have ended");
+    assert_eq!(says(0), "starts next, as soon as its processors are free");
     assert_eq!(says(1_000), says(0));
     assert_eq!(says(1_001), "starts within 2s");
 }

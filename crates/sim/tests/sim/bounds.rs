@@ -115,3 +115,16 @@ fn extreme_times_end() {
     let error = run(&settings(1, "gang"), long.into_iter().map(Ok::<_, Infallible>), &mut ());
     assert!(matches!(error, Err(SimError::Stuck { left: 1 })));
 }
+
+#[test]
+fn jobs_that_a_limit_keeps_out_are_reported_as_not_run() {
+    let mut limited = settings(8, "classes");
+    limited.params.set("job_limit", 4).unwrap();
+    let jobs = [job(0, S, 2), job(1, S, 5), job(2, S, 8), job(3, S, 4)];
+    let mut summary = Summary::new(8, None);
+    run(&limited, jobs.into_iter().map(Ok::<_, Infallible>), &mut summary).unwrap();
+    assert_eq!((summary.submitted(), summary.results().jobs), (4, 2));
+    let not_run: Vec<_> = summary.not_run().iter().collect();
+    let why = "a job may have at most 4 processors now (job_limit)".to_owned();
+    assert_eq!(not_run, [(&why, &2)]);
+}

@@ -1,23 +1,25 @@
 //! Verbs that act on jobs: `wait`, `cancel`, `signal`, `suspend`, `resume`.
 
-use super::several::{Several, live_jobs, targets_of};
+use super::several::{Several, jobs_to_wait_for, live_jobs, targets_of};
 use super::submit::order;
 use super::{ask_until_answered, unexpected};
-use crate::codes::code_of;
+use crate::codes::{code_of, coded};
 use crate::exit::Exit;
 use crate::front::parse_signal;
 use crate::output::{counted, ended};
 use clap::Args;
 use tutti_core::JobId;
+use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 
 #[derive(Args, Debug)]
 pub(crate) struct WaitArgs {
-    /// All jobs that have not ended: yours, or everybody's if you are root
+    /// All jobs that have not ended, yours, or everybody's if you are root; and those of yours that were
+    /// submitted in this session and have ended
     #[arg(short, long, conflicts_with = "jobs")]
     all: bool,
 
-    /// All jobs of this user that have not ended, by name or number
+    /// The same of one user, by name or number
     #[arg(short, long, conflicts_with_all = ["jobs", "all"])]
     user: Option<String>,
 
@@ -31,9 +33,13 @@ pub(crate) struct WaitArgs {
 
 pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
     let targets = match args.jobs.is_empty() {
-        true => live_jobs(args.user.as_deref())?,
+        true => jobs_to_wait_for(args.user.as_deref())?,
         false => targets_of(&args.jobs, true)?,
     };
+    if targets.is_empty() {
+        let reason = "no job to wait for: none is live, and none that was submitted in this session has ended";
+        return Err(coded(Code::NothingToWaitFor, reason));
+    }
     let mut highest = 0;
     for target in targets {
         highest = highest.max(end_of(target.job)?);

@@ -2,10 +2,12 @@
 
 use super::{ask, unexpected};
 use crate::codes::coded;
-use nix::unistd::{Uid, User, geteuid};
+use nix::unistd::{Pid, Uid, User, geteuid, getppid};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use tutti_core::JobId;
+use tutti_linux::clock::boottime_ns;
+use tutti_linux::proc::ProcessStat;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, Target};
@@ -115,6 +117,41 @@ pub(super) fn targets_of(several: &[Several], ended: bool) -> anyhow::Result<Vec
 /// # Errors
 /// If no instance answers.
 pub(super) fn live_jobs(user: Option<&str>) -> anyhow::Result<Vec<Target>> {
+    let theirs = of_user(jobs(false)?, user)?;
+    Ok(theirs.iter().map(|job| Target::from(job.job)).collect())
+}
+
+/// As [`live_jobs`], and those that were submitted in this session and have ended: how they ended counts, too.
+/// For everybody's, those of root alone.
+///
+/// # Errors
+/// If no instance answers.
+pub(super) fn jobs_to_wait_for(user: Option<&str>) -> anyhow::Result<Vec<Target>> {
+    let owner = user_name(geteuid());
+    let session_s = session_age_s();
+    let counts = |job: &JobReport| {
+        let is_asked_for = job.submitted && (user.is_some() || job.user == owner);
+        job.exit_code.is_none() || (is_asked_for && is_of_session(job.age_s, session_s))
+    };
+    let theirs = of_user(jobs(true)?, user)?;
+    Ok(theirs.iter().filter(|job| counts(job)).map(|job| Target::from(job.job)).collect())
+}
+
+/// Whether a job was submitted since the session began. Its age is in whole seconds: rather one too many.
+const fn is_of_session(age_s: u64, session_s: u64) -> bool {
+    age_s <= session_s
+}
+
+/// How long ago this session began, in seconds, rounded up: the caller's shell, mostly.
+fn session_age_s() -> u64 {
+    let session = nix::unistd::getsid(None).map_or(0, Pid::as_raw);
+    let leader = ProcessStat::read(session).or_else(|_| ProcessStat::read(getppid().as_raw()));
+    leader
+        .map_or(0, |leader| boottime_ns().saturating_sub(leader.born_ns()).div_ceil(1_000_000_000))
+}
+
+/// Those of a user; without one all of this user, or of everybody for root.
+fn of_user(jobs: Vec<JobReport>, user: Option<&str>) -> anyhow::Result<Vec<JobReport>> {
     let us = geteuid();
     // Reports have names, and a number where there is no name.
     let wanted = match (user, user.and_then(|user| user.parse().ok())) {
@@ -122,9 +159,8 @@ pub(super) fn live_jobs(user: Option<&str>) -> anyhow::Result<Vec<Target>> {
         (Some(name), None) => Some(name.into()),
         (None, None) => (!us.is_root()).then(|| user_name(us)),
     };
-    let jobs = jobs(false)?;
-    let theirs = jobs.iter().filter(|job| wanted.as_ref().is_none_or(|user| *user == job.user));
-    let theirs: Vec<Target> = theirs.map(|job| Target::from(job.job)).collect();
+    let is_theirs = |job: &JobReport| wanted.as_ref().is_none_or(|user| *user == job.user);
+    let theirs: Vec<JobReport> = jobs.into_iter().filter(is_theirs).collect();
     if let (Some(name), true) = (user, theirs.is_empty())
         && name.parse::<u32>().is_err()
         && !matches!(User::from_name(name), Ok(Some(_)))
@@ -149,6 +185,13 @@ fn jobs(ended: bool) -> anyhow::Result<Vec<JobReport>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jobs_of_an_earlier_session_are_not_waited_for() {
+        assert!(is_of_session(0, 0) && is_of_session(7, 7) && !is_of_session(8, 7));
+        let machine_s = boottime_ns() / 1_000_000_000;
+        assert!(session_age_s() <= machine_s + 1, "no session began before the machine");
+    }
 
     #[test]
     fn jobs_are_named_one_by_one_or_as_a_range() {

@@ -9,7 +9,7 @@ use tutti_core::{
 };
 use tutti_journal::Job;
 use tutti_wire::code::Code;
-use tutti_wire::launch::{Credentials, Usage, cut};
+use tutti_wire::launch::{Credentials, Stdio, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::local::SubmitKey;
 use tutti_wire::pmi::{Barrier, Exchange};
@@ -32,6 +32,8 @@ pub(super) struct Entry {
     pub(super) tasks: u32,
     /// How many processors it asked for; once it has some, how many these are.
     pub(super) processors: u32,
+    /// Whether no front end stands for it.
+    pub(super) submitted: bool,
     /// How long it may run.
     pub(super) time_limit: Option<Nanos>,
     /// What to run.
@@ -102,6 +104,7 @@ impl Entry {
             class: spec.class.to_string(),
             tasks: spec.tasks,
             processors: spec.tasks.saturating_mul(spec.processors_per_task.unwrap_or(1)),
+            submitted: !matches!(launch.stdio, Stdio::FrontEnd { .. }),
             time_limit: spec.time_limit,
             launch: shelf.keep(launch),
             accepted,

@@ -109,6 +109,7 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
         ends_s: None,
         cpu_ms: None,
         exit_code: None,
+        submitted: entry.submitted,
         time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
         time_left_ms: left_ms(entry, view.service),
     }
@@ -184,6 +185,7 @@ pub(super) fn ended_job(
         ends_s: None,
         cpu_ms: Some((entry.usage.user_us + entry.usage.system_us) / 1000),
         exit_code: Some(outcome.exit_code),
+        submitted: entry.submitted,
         time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
         time_left_ms: left_ms(entry, outcome.service),
     }

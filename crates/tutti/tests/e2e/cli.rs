@@ -1,6 +1,6 @@
 //! The command line itself: help, JSON, tables, messages.
 
-use crate::harness::{Instance, Running, eventually};
+use crate::harness::{Instance, Running};
 use serde_json::Value;
 
 /// All verbs, as `tutti --help` lists them.
@@ -153,6 +153,7 @@ fn json_has_the_documented_keys() {
             "ends_s",
             "cpu_ms",
             "exit_code",
+            "submitted",
             "time_limit_ms",
             "time_left_ms",
         ],
@@ -252,18 +253,19 @@ fn a_listing_shows_what_was_asked_for() {
 #[test]
 fn all_jobs_can_be_waited_for() {
     let instance = Instance::new().up();
+    instance.tutti(&["wait", "--all"]).expect(125).says("no job to wait for").says("[T029]");
     for words in [&["wait", "--all"][..], &["wait", "--user", "root"]] {
-        // One that comes too late finds nobody to wait for.
-        let waited = || {
-            let job = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
-            let waiting = instance.start(words);
-            instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
-            let done = waiting.wait();
-            (done.code != 0).then(|| done.expect(137).says(&format!("job {job} ended: cancelled")))
-        };
-        eventually("somebody waits in time", waited);
-        instance.tutti(&["wait", "--all"]).expect(0);
+        // It counts whether it ends while it is waited for, or before.
+        let job = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
+        let waiting = instance.start(words);
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+        let ended = format!("job {job} ended: cancelled");
+        waiting.wait().expect(137).says(&ended);
+        instance.tutti(words).expect(137).says(&ended);
     }
+    // What had a front end was reported by that.
+    instance.tutti(&["run", "sh", "-c", "exit 140"]).expect(140);
+    instance.tutti(&["wait", "--all"]).expect(137);
     instance.tutti(&["wait", "--all", "1"]).expect(2);
     instance.tutti(&["wait", "--user", "no-such-user"]).expect(125).says("there is no user");
 }

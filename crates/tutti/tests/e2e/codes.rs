@@ -69,6 +69,7 @@ fn each_code_is_carried_by_a_message() {
 /// What is wrong before anything is asked, or with what is asked.
 fn requests(instance: &Instance, provoked: &mut Provoked) {
     provoked.said("T001", &instance.tutti(&["runn"]));
+    provoked.said("T029", &instance.tutti(&["wait", "--all"]));
     provoked.said("T002", &instance.tutti(&["params", "quantum=7"]));
     instance.script("bad.sh", "#!/bin/sh\n#TUTTI --tusks 3\ntrue\n");
     provoked.said("T003", &instance.tutti(&["submit", "./bad.sh"]));

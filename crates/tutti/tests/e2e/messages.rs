@@ -1,7 +1,7 @@
 //! What verbs say: about slips, about settings without effect, before they end jobs.
 
-use crate::harness::{Instance, Running};
-use std::path::Path;
+use crate::harness::{Done, Instance, Running};
+use std::path::{Path, PathBuf};
 
 #[test]
 fn settings_without_effect_under_the_policy_say_so() {
@@ -61,16 +61,29 @@ fn down_asks_on_a_terminal_before_it_ends_jobs() {
 fn private_instance_that_verbs_do_not_find_is_named() {
     let instance = Instance::of_the_system();
     let name = instance.dir.file_name().unwrap().to_str().unwrap();
-    let private = Path::new("/var/tmp").join(name.replacen("tutti-", "tutti-0-", 1));
-    let at_private =
-        |words: &str| instance.shell(&format!("TUTTI_DIR={} tutti {words}", private.display()));
-    at_private("up").expect(0);
-    let note = format!("a private instance of yours runs as well, in {}", private.display());
+    let place = Path::new("/var/tmp").join(name.replacen("tutti-", "tutti-0-", 1));
+    let note = format!("a private instance of yours runs as well, in {}", place.display());
+    let private = Private(&instance, place);
+    private.shell("tutti up").expect(0);
     instance.tutti(&["up"]).expect(0).says(&note);
     instance.tutti(&["ps"]).expect(0).says(&note).says("TUTTI_DIR=");
-    at_private("down").expect(0);
+    private.shell("tutti down").expect(0);
     assert_eq!(instance.tutti(&["ps"]).expect(0).err, "");
-    std::fs::remove_dir_all(private).unwrap_or_default();
+}
+
+/// A private instance beside another, until this is dropped.
+struct Private<'a>(&'a Instance, PathBuf);
+
+impl Private<'_> {
+    fn shell(&self, line: &str) -> Done {
+        self.0.shell(&format!("export TUTTI_DIR={}; {line}", self.1.display()))
+    }
+}
+
+impl Drop for Private<'_> {
+    fn drop(&mut self) {
+        drop(self.shell("tutti down; rm -rf \"$TUTTI_DIR\""));
+    }
 }
 
 #[test]

@@ -290,6 +290,7 @@ fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
             ends_s: None,
             cpu_ms: Some(1),
             exit_code: Some(0),
+            submitted: true,
             time_limit_ms: None,
             time_left_ms: None,
         },

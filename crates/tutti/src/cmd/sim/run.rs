@@ -42,6 +42,8 @@ pub(super) struct Report {
     pub(super) submitted: u64,
     /// Those of them that had not ended at the horizon.
     pub(super) left: u64,
+    /// Those of them that a limit kept out for good.
+    pub(super) not_run: u64,
     /// Those that ended, and all that follows is about them.
     pub(super) jobs: u64,
     pub(super) wait_s: Measure,
@@ -271,6 +273,10 @@ fn report(
     if summary.declined() > 0 {
         passed_over.push(format!("{} skipped: declined", summary.declined()));
     }
+    for (why, count) in summary.not_run() {
+        passed_over.push(format!("{count} not run: {why}"));
+    }
+    let not_run = summary.not_run().values().sum();
     if summary.let_alone() > 0 {
         let alone = summary.let_alone();
         passed_over.push(format!("{alone} not held back: the job before them is not simulated"));
@@ -282,7 +288,8 @@ fn report(
         processors_per_node: settings.machine.processors_per_node(),
         processors: settings.machine.processors(),
         submitted: summary.submitted(),
-        left: summary.left(),
+        left: summary.left() - not_run,
+        not_run,
         jobs,
         wait_s,
         response_s,

@@ -42,6 +42,9 @@ pub(super) fn one(report: &Report) -> String {
     let mut others = Table::new(&[("", Align::Left), ("", Align::Right)]);
     let mut row = |name: &str, value: String| others.row([name.to_owned(), value]);
     row("jobs", jobs(report));
+    if report.not_run > 0 {
+        row("not run", report.not_run.to_string());
+    }
     if report.left > 0 {
         row("left at the horizon", report.left.to_string());
     }

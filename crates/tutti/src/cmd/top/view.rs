@@ -280,6 +280,7 @@ pub(super) mod tests {
             ends_s: None,
             cpu_ms: None,
             exit_code: None,
+            submitted: true,
             time_limit_ms: None,
             time_left_ms: None,
         }
