@@ -437,15 +437,17 @@ impl Job {
         }
         let status = task_status(end);
         let group = task.group.as_ref();
-        // A task that was not killed itself may have lost a child and said so by its status.
-        if status != TaskStatus::Exited(0)
-            && !self.killed
+        if !self.killed
             && let Some(limit) = self.launch.memory_per_task_bytes
             && group.is_some_and(|group| group.oom_kills() > 0)
         {
             let limit = format_bytes(limit);
             let detail = format!("more memory was used than the {limit} that --memory gives");
-            return (TaskStatus::OutOfMemory, detail);
+            // A task that was not killed itself may have lost a child, and reported it by its status, or not.
+            return match status {
+                TaskStatus::Exited(0) => (status, format!("a process was killed: {detail}")),
+                _ => (TaskStatus::OutOfMemory, detail),
+            };
         }
         let failed = self.output_failure.clone().filter(|_| status != TaskStatus::Exited(0));
         (status, failed.unwrap_or_else(|| self.full_disk(index)))
