@@ -222,8 +222,33 @@ fn cgroups() -> Vec<Finding> {
             Finding::good(topic, format!("{option} is held by the kernel (cgroup {by})"))
         });
     }
+    findings.extend(accounts(&hierarchy));
     let _ = hierarchy.remove();
     findings
+}
+
+/// How much of what jobs use the kernel counts: asked of a group without limits.
+fn accounts(hierarchy: &Hierarchy) -> Option<Finding> {
+    let group = hierarchy.create("accounts").ok()?;
+    let is_whole = [group.memory_peak().is_some(), group.io_bytes().is_some()];
+    let _ = group.remove();
+    let kinds = ["the memory of jobs without --memory", "what jobs read and write"];
+    let unknown: Vec<&str> = kinds
+        .into_iter()
+        .zip(is_whole)
+        .filter_map(|(kind, whole)| (!whole).then_some(kind))
+        .collect();
+    if unknown.is_empty() {
+        return Some(Finding::good("accounts", "the kernel counts all that jobs use"));
+    }
+    let text = format!(
+        "the kernel counts processor time in full, but not {}: tutti history shows what is known of single \
+         processes, with >= or ?",
+        unknown.join(" and ")
+    );
+    let mend =
+        "boot with the controllers memory and io in cgroup v2 (systemd.unified_cgroup_hierarchy=1)";
+    Some(Finding::fair("accounts", text, mend))
 }
 
 /// A user's own subtree is also that of the user's tasks.

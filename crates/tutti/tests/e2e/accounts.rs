@@ -228,3 +228,17 @@ fn memory_and_what_goes_to_a_disk_are_as_the_kernel_counted_them() {
     let written = usage["written_bytes"].as_u64().unwrap();
     assert!((told..told + (1 << 20)).contains(&written), "{told}: {usage}");
 }
+
+#[test]
+fn doctor_says_what_of_the_accounts_is_a_lower_bound() {
+    let instance = Instance::new().up();
+    instance.tutti(&["run", "true"]).expect(0);
+    let usage = instance.job(1)["usage"].clone();
+    let findings = instance.tutti(&["doctor", "--json"]).json();
+    let findings = findings.as_array().unwrap();
+    let accounts = findings.iter().find(|finding| finding["topic"] == "accounts").unwrap();
+    let text = accounts["text"].as_str().unwrap();
+    for (whole, what) in [("memory_whole", "the memory of jobs"), ("io_whole", "read and write")] {
+        assert_eq!(usage[whole] == true, !text.contains(what), "{usage} {text}");
+    }
+}
