@@ -9,6 +9,7 @@
 //! - [`Entry`]: what is appended; [`Job`] and [`Keeper`]: what is kept beside the core of jobs that have not
 //!   ended, and of nodes; [`EndedJob`]: what is kept of a job that has ended.
 //! - [`Journal`]: appends in batches, takes snapshots, and knows how much has reached the disk.
+//! - [`ReadOnly`]: what a verb reads while no controller runs.
 //! - [`replay()`]: plays it again, and says whether the core does what it did.
 //! - [`Store`]: where it all lies. [`SqliteStore`] is the one of a controller that is alone: a file.
 //!
@@ -22,6 +23,7 @@ mod disk;
 mod entry;
 mod error;
 mod journal;
+mod read_only;
 mod replay;
 mod seal;
 mod sqlite;
@@ -31,6 +33,7 @@ mod wal;
 pub use entry::{EndedJob, Entry, Job, Keeper};
 pub use error::JournalError;
 pub use journal::{History, Journal, Known};
+pub use read_only::ReadOnly;
 pub use replay::{Difference, Past, Replay, replay};
 pub use sqlite::SqliteStore;
 pub use store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};

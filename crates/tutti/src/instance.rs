@@ -159,23 +159,38 @@ impl Instance {
         self.lasting_directory().join("journal.db")
     }
 
-    /// How many jobs the instance that was here last has left; none where that can't be read.
-    pub(crate) fn jobs_left(&self) -> u64 {
+    /// Whether the journal stays when the instance ends: the system's, and the one that a user has without naming a
+    /// directory. One in a directory that its user has named leaves nothing there.
+    pub(crate) fn keeps_journal(&self) -> bool {
+        !self.private || self.directory == private_directory()
+    }
+
+    /// The journal, if there is one in a directory that others can't write.
+    pub(crate) fn left_journal(&self) -> Option<PathBuf> {
         let journal = self.journal_path();
         let directory = journal.parent().map(Directory::open);
-        if !matches!(directory, Some(Ok(Some(_)))) {
-            return 0;
-        }
+        let is_ours = matches!(directory, Some(Ok(Some(_))));
+        (is_ours && journal.exists()).then_some(journal)
+    }
+
+    /// How many jobs the instance that was here last has left; none where that can't be read.
+    pub(crate) fn jobs_left(&self) -> u64 {
+        let Some(journal) = self.left_journal() else { return 0 };
         let left = SqliteStore::open_to_read(&journal).and_then(|journal| journal.unfinished());
         left.unwrap_or(0)
+    }
+
+    /// Where a verb of this user looks for an instance, or would start one.
+    pub(crate) fn of_this_user() -> Vec<Self> {
+        let mut places = vec![Self::locate(), Self::to_start()];
+        places.dedup();
+        places
     }
 
     /// Of the places where a verb of this user looks for an instance: where one that is gone has left jobs, and how
     /// many.
     pub(crate) fn with_jobs_left() -> Option<(Self, u64)> {
-        let mut places = vec![Self::locate(), Self::to_start()];
-        places.dedup();
-        let left = places.into_iter().map(|place| {
+        let left = Self::of_this_user().into_iter().map(|place| {
             let jobs = place.jobs_left();
             (place, jobs)
         });
@@ -203,11 +218,11 @@ impl Instance {
         directory.remove(&self.reach_file());
     }
 
-    /// Where it is written how many jobs there were, for the instance after this one: their output files have their
-    /// numbers, and must not be written over. One that its user has named leaves nothing.
+    /// Where it is written how many jobs a private instance has had, for one whose journal was removed: output files
+    /// have the numbers of their jobs, and must not be written over.
     pub(crate) fn count_file(&self) -> Option<PathBuf> {
-        let is_usual = self.private && self.directory == private_directory();
-        is_usual.then(|| self.directory.join("jobs-made"))
+        let is_kept = self.private && self.keeps_journal();
+        is_kept.then(|| self.directory.join("jobs-made"))
     }
 
     /// Where the keeper puts scripts of jobs.

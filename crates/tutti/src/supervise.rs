@@ -406,8 +406,7 @@ impl<'a> Supervisor<'a> {
         if !self.has_its_directory() {
             return Ok(Exit::OK);
         }
-        if self.ended_well && self.instance.private {
-            // One of a user's own that ended as it was told to leaves nothing.
+        if self.ended_well && !self.instance.keeps_journal() {
             self.instance.remove_journal();
         }
         clean_up(self.instance);
@@ -607,18 +606,38 @@ fn refuse_beside_one_without_directory(instance: &Instance) -> anyhow::Result<()
     Err(coded(Code::NotStarted, reason))
 }
 
-/// Clears away what a supervisor that was killed has left, also what was queued in an instance of a
-/// user's own; nothing if one lives, or the keeper.
+/// Clears away what a supervisor that was killed has left, with the journal of an instance that keeps none; nothing if
+/// one lives, or the keeper.
 pub(crate) fn clean_up_for_dead(instance: &Instance) {
     if instance.lock_file().exists()
         && !has_keeper(instance)
         && let Ok(Some(_lock)) = lock(instance)
     {
-        if instance.private {
+        if !instance.keeps_journal() {
             instance.remove_journal();
         }
         clean_up(instance);
     }
+}
+
+/// Whether a part of the instance runs, or is about to be started again.
+pub(crate) fn is_alive(instance: &Instance) -> bool {
+    instance.answers() || is_supervised(instance) || has_keeper(instance)
+}
+
+/// Removes the journal of a private instance that has ended: jobs in line, history, parameters.
+///
+/// # Errors
+/// If it runs, or is another user's.
+pub(crate) fn forget(instance: &Instance) -> anyhow::Result<()> {
+    if instance.open()?.is_none() {
+        return Ok(());
+    }
+    let lock = lock(instance)?.filter(|_| !has_keeper(instance));
+    let _lock = lock.context("the instance runs; `tutti down --forget` ends it and forgets")?;
+    instance.remove_journal();
+    clean_up(instance);
+    Ok(())
 }
 
 /// Nothing stays but the logs of a system instance, if there is something in them.

@@ -2,7 +2,7 @@
 
 use super::several::{Several, jobs_to_wait_for, live_jobs, targets_of};
 use super::submit::order;
-use super::{ask_until_answered, unexpected};
+use super::{ask_journal, ask_until_answered, unexpected};
 use crate::codes::{code_of, coded};
 use crate::exit::Exit;
 use crate::front::parse_signal;
@@ -49,7 +49,8 @@ pub(crate) fn wait(args: &WaitArgs) -> anyhow::Result<Exit> {
 
 /// Waits for the end of a job, says how it was, and gives its exit code.
 fn end_of(job: JobId) -> anyhow::Result<u8> {
-    match ask_until_answered(&Request::Wait { job })? {
+    let request = Request::Wait { job };
+    match ask_until_answered(&request).or_else(|error| ask_journal(&request, error))? {
         Reply::Ended { outcome, report, .. } => {
             ended::say_how(&report, outcome);
             Ok(outcome.exit_code)

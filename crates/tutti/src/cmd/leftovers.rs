@@ -62,7 +62,7 @@ impl Leftover {
         self.removed = match self.kind {
             "instance" => {
                 supervise::clean_up_for_dead(&Instance::at(self.path.clone()));
-                let is_gone = !self.path.exists();
+                let is_gone = !has_remains(&self.path);
                 if is_gone {
                     self.text = "its daemons were gone".into();
                 }
@@ -180,9 +180,6 @@ fn group_in(name: &str) -> Option<&str> {
 
 /// Directories of instances without a supervisor, with something in them that only one makes.
 fn instances() -> Vec<Leftover> {
-    let is_one = |path: &Path| {
-        ["lock", "controller.sock", "keeper.sock"].iter().any(|name| path.join(name).exists())
-    };
     let is_dead = |path: &Path| {
         let instance = Instance::at(path.into());
         // Of others' we can't tell, and they are theirs to remove.
@@ -192,15 +189,25 @@ fn instances() -> Vec<Leftover> {
             && !instance.answers()
             && !supervise::has_keeper(&instance)
     };
-    let dead = instance::places().into_iter().filter(|path| is_dead(path) && is_one(path));
+    let dead = instance::places().into_iter().filter(|path| is_dead(path) && has_remains(path));
     let found = |path: PathBuf| {
+        let instance = Instance::at(path.clone());
+        let removed = match instance.private && instance.keeps_journal() {
+            true => "`--remove` takes away all but its journal",
+            false => "`--remove` takes that away",
+        };
         let text = format!(
-            "its daemons are gone; `{}` goes on with what it has, `--remove` takes that away",
-            Instance::at(path.clone()).up_command()
+            "its daemons are gone; `{}` goes on with what it has, {removed}",
+            instance.up_command()
         );
         Leftover::new("instance", &path, owner_of(&path), text)
     };
     dead.map(found).collect()
+}
+
+/// Whether there is something in a directory that an instance removes when it ends.
+fn has_remains(path: &Path) -> bool {
+    ["lock", "controller.sock", "keeper.sock"].iter().any(|name| path.join(name).exists())
 }
 
 fn cgroups(daemons: &Daemons) -> Vec<Leftover> {

@@ -1,7 +1,7 @@
 //! The verb `ps`.
 
 use super::several::{Several, check_found, targets_of};
-use super::{ask, unexpected};
+use super::{ask, ask_of_the_past, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::instance::Instance;
@@ -70,7 +70,8 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     }
     let ended = args.all || !args.jobs.is_empty();
     let request = if args.long { Request::JobsWithUsage } else { Request::Jobs { ended } };
-    let Reply::Jobs(mut jobs) = ask(&request)? else { return unexpected() };
+    let reply = if ended { ask_of_the_past(&request)? } else { ask(&request)? };
+    let Reply::Jobs(mut jobs) = reply else { return unexpected() };
     jobs.retain(|job| ended || job.exit_code.is_none());
     jobs.retain(|job| args.user.as_ref().is_none_or(|user| *user == job.user));
     if !args.jobs.is_empty() {

@@ -32,7 +32,7 @@ mod upgrade;
 mod usage;
 mod work;
 
-use crate::codes::{coded, is_away};
+use crate::codes::{code_of, coded, is_away};
 use crate::exit::Exit;
 use crate::instance::said_cluster;
 use clap::error::ErrorKind;
@@ -271,6 +271,36 @@ fn ask_until_answered(
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// As [`ask`]; where no instance runs, the journal of the one before answers.
+fn ask_of_the_past(
+    request: &tutti_wire::local::Request,
+) -> anyhow::Result<tutti_wire::local::Reply> {
+    ask(request).or_else(|error| ask_journal(request, error))
+}
+
+/// What the journal says, after an error of asking a controller; that error, unless it was that no instance runs.
+fn ask_journal(
+    request: &tutti_wire::local::Request,
+    error: anyhow::Error,
+) -> anyhow::Result<tutti_wire::local::Reply> {
+    use crate::instance::Instance;
+    use crate::supervise::is_alive;
+    use tutti_wire::local::Reply;
+    let is_away = matches!(code_of(&error), Code::NoInstance | Code::ControllerAway);
+    let places = Instance::of_this_user();
+    if !is_away || places.iter().any(is_alive) {
+        return Err(error);
+    }
+    for place in places {
+        match crate::controller::answer_offline(&place, request)? {
+            Some(Reply::Failed { reason, code }) => return Err(coded(code, reason)),
+            Some(reply) => return Ok(reply),
+            None => {}
+        }
+    }
+    Err(error)
 }
 
 /// A reply of a kind that does not answer the request: only a broken controller sends one.

@@ -1,8 +1,10 @@
 //! `tutti params`.
 
-use super::{ask, unexpected};
+use super::{ask, ask_of_the_past, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
+use crate::front::connect_or_start;
+use crate::instance::Instance;
 use crate::output::{Align, Table, counted, print, print_json, print_table};
 use clap::Args;
 use serde::{Serialize, Serializer};
@@ -68,6 +70,11 @@ pub(crate) fn execute(args: ParamsArgs) -> anyhow::Result<Exit> {
         let reason = format!("{name:?} sets nothing; write NAME=VALUE, such as quantum=50ms");
         return Err(coded(Code::BadValue, reason));
     }
+    let is_set = args.forget || !settings.is_empty();
+    if is_set && Instance::locate() == Instance::to_start() {
+        // Only a controller writes the journal. A private instance keeps what is set when it ends.
+        connect_or_start()?;
+    }
     let before = known()?;
     if args.forget {
         return forget(&args);
@@ -127,7 +134,7 @@ fn say_who_takes_turns(after: &All) -> anyhow::Result<()> {
 }
 
 fn known() -> anyhow::Result<All> {
-    All::from(ask(&Request::Params)?)
+    All::from(ask_of_the_past(&Request::Params)?)
 }
 
 fn forget(args: &ParamsArgs) -> anyhow::Result<Exit> {

@@ -1,6 +1,6 @@
 //! Many jobs at once, as arguments: a range of numbers, or all of a user.
 
-use super::{ask, unexpected};
+use super::{ask, ask_of_the_past, unexpected};
 use crate::codes::coded;
 use nix::unistd::{Pid, Uid, User, geteuid, getppid};
 use std::ops::RangeInclusive;
@@ -177,7 +177,9 @@ fn user_name(uid: Uid) -> String {
 }
 
 fn jobs(ended: bool) -> anyhow::Result<Vec<JobReport>> {
-    let Reply::Jobs(mut jobs) = ask(&Request::Jobs { ended })? else { return unexpected() };
+    let request = Request::Jobs { ended };
+    let reply = if ended { ask_of_the_past(&request)? } else { ask(&request)? };
+    let Reply::Jobs(mut jobs) = reply else { return unexpected() };
     jobs.sort_by_key(|job| job.job);
     Ok(jobs)
 }

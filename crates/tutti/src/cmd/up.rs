@@ -266,15 +266,30 @@ pub(crate) struct DownArgs {
     /// Do not ask on a terminal before jobs are ended
     #[arg(short, long)]
     yes: bool,
+
+    /// Forget queued jobs, history and parameters of your private instance, also of one that has ended
+    #[arg(long)]
+    forget: bool,
 }
 
 pub(crate) fn down(args: &DownArgs) -> anyhow::Result<Exit> {
     let instance = Instance::locate();
-    if !args.yes && !may_end(&instance)? {
+    if args.forget && !instance.private {
+        let reason = format!(
+            "--forget is for a private instance; the journal of this one is {}",
+            instance.journal_path().display()
+        );
+        return Err(coded(Code::NotAllowed, reason));
+    }
+    let loses_queue = args.forget || !instance.keeps_journal();
+    if !args.yes && !may_end(&instance, loses_queue)? {
         say!("tutti: nothing was ended");
         return Ok(Exit::FAILED);
     }
-    let exit = end(&instance)?;
+    let exit = end(&instance, loses_queue)?;
+    if args.forget {
+        supervise::forget(&instance)?;
+    }
     // One that failed, and is started again and again, has no socket to be found by.
     let service = Service::of(&instance).or_else(|| Service::of(&Instance::to_start()));
     if let Some(service) = service {
@@ -284,14 +299,14 @@ pub(crate) fn down(args: &DownArgs) -> anyhow::Result<Exit> {
 }
 
 /// Asks on a terminal whether the jobs of an instance may be ended, if it has any.
-fn may_end(instance: &Instance) -> anyhow::Result<bool> {
+fn may_end(instance: &Instance, loses_queue: bool) -> anyhow::Result<bool> {
     use std::io::IsTerminal;
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(true);
     }
     instance.open()?;
     let jobs = jobs_of(instance);
-    let Some(what) = jobs.and_then(|jobs| jobs.named(instance.private)) else { return Ok(true) };
+    let Some(what) = jobs.and_then(|jobs| jobs.named(loses_queue)) else { return Ok(true) };
     say!("tutti: this ends {what}; go on? [y/N]");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
@@ -319,9 +334,9 @@ fn jobs_of(instance: &Instance) -> Option<Jobs> {
 }
 
 impl Jobs {
-    /// What goes with the instance: queued jobs of the system's instance are kept.
-    fn named(self, private: bool) -> Option<String> {
-        let queued = if private { self.queued } else { 0 };
+    /// What goes with the instance: queued jobs stay in a journal that is kept.
+    fn named(self, loses_queue: bool) -> Option<String> {
+        let queued = if loses_queue { self.queued } else { 0 };
         let counted = |count: u32, what: &str| {
             (count > 0).then(|| counted(u64::from(count), &format!("{what} job")))
         };
@@ -356,7 +371,7 @@ fn end_without_controller(instance: &Instance) -> anyhow::Result<Exit> {
     Ok(Exit::OK)
 }
 
-fn end(instance: &Instance) -> anyhow::Result<Exit> {
+fn end(instance: &Instance, loses_queue: bool) -> anyhow::Result<Exit> {
     // What lies in another's directory says nothing of processes of ours.
     instance.open()?;
     if !instance.answers() {
@@ -372,7 +387,7 @@ fn end(instance: &Instance) -> anyhow::Result<Exit> {
         print(&format!("the node in {} is down\n", instance.directory().display()))?;
         return Ok(Exit::OK);
     }
-    let ended = jobs_of(instance).and_then(|jobs| jobs.named(instance.private));
+    let ended = jobs_of(instance).and_then(|jobs| jobs.named(loses_queue));
     let patience = Instant::now() + PATIENCE;
     loop {
         let may_begin = await_controller(instance, patience);
@@ -406,7 +421,7 @@ fn end(instance: &Instance) -> anyhow::Result<Exit> {
     supervise::clean_up_for_dead(instance);
     let ended = ended.map_or_else(String::new, |ended| format!("; ended with it: {ended}"));
     print(&format!("the instance in {} is down{ended}\n", instance.directory().display()))?;
-    let waiting = if instance.private { 0 } else { instance.jobs_left() };
+    let waiting = if loses_queue { 0 } else { instance.jobs_left() };
     if waiting > 0 {
         let waiting = counted(waiting, "job");
         print(&format!("{waiting} in line; `tutti up` goes on with what it has left\n"))?;

@@ -173,11 +173,12 @@ pub(crate) fn main(options: ControllerOptions) -> anyhow::Result<()> {
     driver.run(&listener)?;
     driver.memory.journal.close(&driver.core);
     if driver.instance.private {
-        // One of a user's own that ended as it was told to leaves nothing but that.
         driver.leave_count();
         let instance = driver.instance.clone();
         drop(driver);
-        instance.remove_journal();
+        if !instance.keeps_journal() {
+            instance.remove_journal();
+        }
     }
     let _ = std::fs::remove_file(&path);
     Ok(())

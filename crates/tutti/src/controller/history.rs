@@ -15,7 +15,7 @@ use tutti_wire::report::HistoryReport;
 
 /// Jobs that are looked at for one answer: reading them takes a few milliseconds, in which nobody else is
 /// answered.
-const PAGE_JOBS: usize = 500;
+pub(super) const PAGE_JOBS: usize = 500;
 
 /// How often it is looked whether jobs are too old, at least and at most; between that, ten times while a
 /// job is kept.
@@ -56,27 +56,9 @@ impl Driver {
     }
 
     fn page(&mut self, query: &EndedQuery) -> Result<Reply, Problem> {
-        let uid = query.user.as_deref().map(user_number).transpose()?;
-        let EndedQuery { since_ms, until_ms, after, .. } = *query;
-        let within = EndedSpan { uid, since_ms, until_ms, after };
-        let found = self.memory.journal.ended(&within, PAGE_JOBS);
+        let found = self.memory.journal.ended(&span_of(query)?, PAGE_JOBS);
         self.say_left_out();
-        let found = found?;
-        let whole = found.len() == PAGE_JOBS;
-        let (now_ms, mut bytes, mut next, mut jobs) = (wall_ms(), 0, None, Vec::new());
-        for ended in found {
-            let end = (ended.ended_ms, ended.report.job);
-            let ending = Ending::of(ended.outcome);
-            if query.endings.is_empty() || query.endings.contains(&ending) {
-                bytes += ended.report.bytes();
-                if bytes > ENDED_JOBS_BYTES_MAX && !jobs.is_empty() {
-                    return Ok(Reply::Past { jobs, next });
-                }
-                jobs.push(shown(ended, ending, now_ms));
-            }
-            next = Some(end);
-        }
-        Ok(Reply::Past { jobs, next: next.filter(|_| whole) })
+        Ok(page_of(found?, query, wall_ms()))
     }
 
     // ------------------------------------------------------------------ what is forgotten
@@ -120,6 +102,35 @@ impl Driver {
     }
 }
 
+/// The bounds of a query.
+///
+/// # Errors
+/// If there is no such user.
+pub(super) fn span_of(query: &EndedQuery) -> Result<EndedSpan, String> {
+    let uid = query.user.as_deref().map(user_number).transpose()?;
+    let EndedQuery { since_ms, until_ms, after, .. } = *query;
+    Ok(EndedSpan { uid, since_ms, until_ms, after })
+}
+
+/// The answer to a query, of the jobs within its bounds: at most [`PAGE_JOBS`].
+pub(super) fn page_of(found: Vec<EndedJob>, query: &EndedQuery, now_ms: u64) -> Reply {
+    let whole = found.len() == PAGE_JOBS;
+    let (mut bytes, mut next, mut jobs) = (0, None, Vec::new());
+    for ended in found {
+        let end = (ended.ended_ms, ended.report.job);
+        let ending = Ending::of(ended.outcome);
+        if query.endings.is_empty() || query.endings.contains(&ending) {
+            bytes += ended.report.bytes();
+            if bytes > ENDED_JOBS_BYTES_MAX && !jobs.is_empty() {
+                return Reply::Past { jobs, next };
+            }
+            jobs.push(shown(ended, ending, now_ms));
+        }
+        next = Some(end);
+    }
+    Reply::Past { jobs, next: next.filter(|_| whole) }
+}
+
 /// The number of a user who is named, or numbered.
 fn user_number(user: &str) -> Result<u32, String> {
     if let Ok(uid) = user.parse() {
@@ -131,7 +142,7 @@ fn user_number(user: &str) -> Result<u32, String> {
     }
 }
 
-fn told(ended: &Ended) -> HistoryReport {
+pub(super) fn told(ended: &Ended) -> HistoryReport {
     let now_ms = wall_ms();
     let age_s = now_ms.saturating_sub(ended.accepted_ms) / 1000;
     HistoryReport {

@@ -239,8 +239,7 @@ impl Driver {
         self.ask_disk_now();
     }
 
-    /// The numbers of jobs go on where those of the instance before ended, which has left nothing else; or beyond those
-    /// that were in a journal that is gone.
+    /// Job numbers go on after those of the instance before, whose journal was removed, or is gone.
     fn take_count(&mut self, is_gone: bool, jobs_known: u64) {
         let made = self.instance.count_file().and_then(|file| std::fs::read_to_string(file).ok());
         let made = made.and_then(|made| made.trim().parse().ok());

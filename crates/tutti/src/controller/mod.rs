@@ -4,7 +4,7 @@
 //! out the actions that come back. It decides nothing itself. What the core need not know stays
 //! here: programs and environments of jobs ([`jobs`], [`kept`]), who waits for an answer, how things are
 //! called. [`driver`] is the loop; [`history`] tells of jobs that have ended; [`clients`] speaks with users' verbs, [`agents`] with agents;
-//! [`report`] makes what tables and `--json` show.
+//! [`report`] makes what tables and `--json` show; [`offline`] answers while no controller runs.
 
 mod access;
 mod adopt;
@@ -22,6 +22,7 @@ mod kept;
 mod leases;
 mod memory;
 mod nodes;
+mod offline;
 mod problem;
 mod questions;
 mod removal;
@@ -36,5 +37,6 @@ mod vouched;
 #[cfg(test)]
 pub(crate) use ahead::Former;
 pub(crate) use driver::{ControllerOptions, main};
+pub(crate) use offline::answer as answer_offline;
 #[cfg(test)]
 pub(crate) use stepped::Stepped;

@@ -8,8 +8,8 @@ use tutti_core::class::RULES;
 use tutti_core::param::{Range, Shown};
 use tutti_core::params::TABLE;
 use tutti_core::{
-    ClassName, ClassSpec, ClusterTime, JobId, JobState, JobView, Nanos, NodeId, Outcome, Overrides,
-    Param, Period, Place, RowView, default_classes,
+    ClassName, ClassSpec, Classes, ClusterTime, JobId, JobState, JobView, Nanos, NodeId, Outcome,
+    Overrides, Param, Params, Period, Place, RowView, Settings, default_classes,
 };
 use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
@@ -251,9 +251,23 @@ pub(super) fn nodes(driver: &Driver, fares: &BTreeMap<NodeId, Fares>) -> Vec<Nod
         .collect()
 }
 
-/// The parameters and the classes.
+/// The parameters and the classes, as they are now.
 pub(super) fn params(driver: &Driver) -> Reply {
-    let params = driver.core.params().iter();
+    let core = &driver.core;
+    let in_force = (core.params(), core.classes(), &core.settings().periods[..]);
+    params_of(in_force, core.week(driver.now()))
+}
+
+/// The same of an instance that does not run: as they are set, and no period holds.
+pub(super) fn settings(settings: &Settings) -> Reply {
+    params_of((&settings.params, &settings.classes, &settings.periods), None)
+}
+
+fn params_of(
+    (params, classes, periods): (&Params, &Classes, &[(Period, Overrides)]),
+    week: Option<Nanos>,
+) -> Reply {
+    let params = params.iter();
     let params = params.map(|(param, value)| param_report(param, value, param.default)).collect();
     let known = default_classes();
     let class = |(name, spec): (&ClassName, &ClassSpec)| {
@@ -262,14 +276,13 @@ pub(super) fn params(driver: &Driver) -> Reply {
         let rules = rules.map(|((rule, value), (_, usual))| param_report(rule, value, usual));
         ClassReport { name: name.to_string(), rules: rules.collect() }
     };
-    let classes = driver.core.classes().iter().map(class).collect();
-    let week = driver.core.week(driver.now());
+    let classes = classes.iter().map(class).collect();
     let period = |&(period, ref overrides): &(Period, Overrides)| PeriodReport {
         period: period.to_string(),
         now: week.is_some_and(|week| period.holds(week)),
         settings: otherwise(overrides),
     };
-    let periods = driver.core.settings().periods.iter().map(period).collect();
+    let periods = periods.iter().map(period).collect();
     Reply::Params { params, classes, periods }
 }
 

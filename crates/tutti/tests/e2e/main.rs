@@ -41,6 +41,7 @@ mod on_request;
 mod partition;
 mod port;
 mod priority;
+mod private;
 mod reboot;
 mod recovery;
 mod run;

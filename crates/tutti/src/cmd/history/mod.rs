@@ -4,16 +4,18 @@ mod swf;
 
 use super::list::{LIMIT_COLUMNS, has_limits, limit_cells};
 use super::several::{Several, check_found};
-use super::{ask, unexpected};
+use super::{ask, ask_of_the_past, unexpected};
 use crate::calendar::{local_time, moment_ms};
+use crate::codes::code_of;
 use crate::exit::Exit;
 use crate::output::{Align, Table, account, counted, is_order, print, print_json, print_table};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
+use tutti_wire::code::Code;
 use tutti_wire::history::{EndedQuery, EndedReport, Ending};
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::{HistoryReport, JobReport};
+use tutti_wire::report::{HistoryReport, JobReport, NodeReport};
 use tutti_wire::units::format_seconds;
 
 const TIMES_HELP: &str = "\
@@ -69,7 +71,7 @@ pub(crate) fn execute(args: &HistoryArgs) -> anyhow::Result<Exit> {
     if args.swf.is_some() {
         return all(args);
     }
-    let Reply::History(history) = ask(&Request::History { job: target.job })? else {
+    let Reply::History(history) = ask_of_the_past(&Request::History { job: target.job })? else {
         return unexpected();
     };
     if args.json {
@@ -103,7 +105,7 @@ fn all(args: &HistoryArgs) -> anyhow::Result<Exit> {
     check_found(&args.jobs, jobs.iter().map(|ended| ended.job.job), " that has ended")?;
     jobs.retain(|it| args.jobs.is_empty() || args.jobs.iter().any(|one| one.has(it.job.job)));
     if let Some(path) = &args.swf {
-        let Reply::Nodes(nodes) = ask(&Request::Nodes)? else { return unexpected() };
+        let nodes = nodes()?;
         swf::write(path, &jobs, &nodes)?;
         say!("tutti: wrote {} to {}", counted(jobs.len() as u64, "job"), path.display());
     } else if args.json {
@@ -118,6 +120,16 @@ fn all(args: &HistoryArgs) -> anyhow::Result<Exit> {
     Ok(Exit::OK)
 }
 
+/// The nodes; none where no instance runs.
+fn nodes() -> anyhow::Result<Vec<NodeReport>> {
+    match ask(&Request::Nodes) {
+        Ok(Reply::Nodes(nodes)) => Ok(nodes),
+        Ok(_) => unexpected(),
+        Err(error) if code_of(&error) == Code::NoInstance => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
 /// The jobs that are asked for, the earliest end first.
 fn matching(args: &HistoryArgs) -> anyhow::Result<Vec<EndedReport>> {
     let most = args.last.unwrap_or(usize::MAX);
@@ -130,7 +142,7 @@ fn matching(args: &HistoryArgs) -> anyhow::Result<Vec<EndedReport>> {
     };
     let mut all = Vec::new();
     while all.len() < most {
-        let Reply::Past { jobs, next } = ask(&Request::Past(query.clone()))? else {
+        let Reply::Past { jobs, next } = ask_of_the_past(&Request::Past(query.clone()))? else {
             return unexpected();
         };
         all.extend(jobs);

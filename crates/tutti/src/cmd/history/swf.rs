@@ -105,7 +105,7 @@ fn header(nodes: &[NodeReport], records: &[Job], start_ms: u64) -> Header {
     let processors = processors.max(u64::from(widest));
     Header::of(&[
         ("Version", "2.2"),
-        ("MaxNodes", &nodes.len().to_string()),
+        ("MaxNodes", &nodes.len().max(1).to_string()),
         ("MaxProcs", &processors.to_string()),
         ("MaxJobs", &count),
         ("MaxRecords", &count),

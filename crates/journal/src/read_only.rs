@@ -1,0 +1,68 @@
+//! The journal of a controller that does not run, for a verb that only reads it.
+
+use crate::entry::EndedJob;
+use crate::journal::{bad_job, check, decode};
+use crate::replay::play;
+use crate::store::{EndedSpan, Store};
+use crate::{JournalError, SqliteStore};
+use std::path::{Path, PathBuf};
+use tutti_core::{Core, JobId};
+
+/// A journal that stays as it is.
+pub struct ReadOnly {
+    path: PathBuf,
+    store: SqliteStore,
+}
+
+impl ReadOnly {
+    /// Opens the journal at this path.
+    ///
+    /// # Errors
+    /// If there is none, or it can't be read.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        Ok(Self { path: path.into(), store: SqliteStore::open_to_read(path)? })
+    }
+
+    /// The state after the last entry; `blank` is the one before the first.
+    ///
+    /// # Errors
+    /// If it can't be read, or is damaged before its tail.
+    pub fn core(&mut self, blank: impl FnOnce() -> Core) -> Result<Core, JournalError> {
+        let loaded = self.store.load()?;
+        if let Some(what) = bad_job(&loaded) {
+            return Err(JournalError::Damaged { path: self.path.clone(), what });
+        }
+        let good = check(&self.path, &loaded)?;
+        let mut core = match &loaded.snapshot {
+            Some(state) => decode(&self.path, "the state at entry", state.number, &state.body)?,
+            None => blank(),
+        };
+        let mut actions = Vec::new();
+        for entry in &good.entries {
+            play(&mut core, entry, &mut actions);
+        }
+        Ok(core)
+    }
+
+    /// Jobs that ended within these bounds, latest first, at most so many.
+    ///
+    /// # Errors
+    /// If they can't be read.
+    pub fn ended(
+        &mut self,
+        within: &EndedSpan,
+        most: usize,
+    ) -> Result<Vec<EndedJob>, JournalError> {
+        let bodies = self.store.ended(within, most)?;
+        bodies.iter().map(|body| decode(&self.path, "a job that ended", 0, body)).collect()
+    }
+
+    /// A job that ended.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub fn ended_job(&mut self, job: JobId) -> Result<Option<EndedJob>, JournalError> {
+        let body = self.store.ended_job(job)?;
+        body.map(|body| decode(&self.path, "a job that ended", 0, &body)).transpose()
+    }
+}
