@@ -17,6 +17,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod disposition;
 mod error;
+pub mod heap;
 pub mod inherited;
 pub mod ipc_namespace;
 pub mod pass;

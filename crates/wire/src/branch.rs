@@ -7,6 +7,7 @@
 
 use crate::code::Code;
 use crate::limits::{BATCH_MAX, TUNNEL_CHUNK_BYTES};
+use crate::pmi::Exchange;
 use crate::tree::{FromAgent, ToAgent};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -93,6 +94,16 @@ pub struct Report {
     pub report: FromAgent,
 }
 
+/// A part of what nodes have stored before a barrier of a job. It goes when nothing else waits, as parts of streams do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passed {
+    /// On the way up: whose it is; of several nodes, it is a part of all that they have stored together. On the way
+    /// down: whom it is for. In ascending order.
+    pub nodes: Vec<NodeId>,
+    /// The part.
+    pub exchange: Exchange,
+}
+
 /// An agent that others may connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contact {
@@ -107,6 +118,8 @@ pub struct Contact {
 pub enum ToBranch {
     /// Orders, in their order.
     Orders(Vec<Order>),
+    /// What all nodes of a job have stored before a barrier.
+    Exchanged(Passed),
     /// Part of a stream.
     Tunnel(Tunnelled),
     /// The answer to `Clock`.
@@ -161,6 +174,8 @@ pub enum FromBranch {
     },
     /// Reports of the nodes of the branch, in the order of each node.
     Reports(Vec<Report>),
+    /// What nodes of the branch have stored before a barrier.
+    Exchange(Passed),
     /// These nodes are out of reach: their connection to the branch broke.
     Gone(Vec<NodeId>),
     /// How far off cluster time may be at these nodes, where that has changed.

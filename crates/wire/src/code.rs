@@ -201,6 +201,10 @@ codes! {
         "Nobody could say how an adopted process ended."
         "The job ended with exit code 121; nothing of it is left."
         "Look at what it was to do. From Linux 6.15 on the kernel tells how such processes end.";
+    48 TooMuchStored
+        "The tasks of a job stored more through PMI than a node, or all nodes together, keep for one job or one user."
+        "The job was ended; no other job was touched."
+        "A job may store 64 MiB, all jobs of a user 512 MiB on a node. The program may put without an end: see what it stores.";
     50 JournalUnusable
         "The journal can't be opened, read or written, or another controller has it."
         "A controller that starts does not; one that runs lets jobs go on, accepts none and sets nothing."

@@ -13,7 +13,7 @@ use crate::Role;
 use crate::attach::Stream;
 use crate::keeper::StoppedPart;
 use crate::launch::{Launch, Usage};
-use crate::pmi::{Exchange, Names, Server};
+use crate::pmi::{Names, Server};
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -404,8 +404,6 @@ pub struct HandedPmi {
     pub server: Server,
     /// Connections by the tasks' places.
     pub connections: Vec<Option<HandedPmiLink>>,
-    /// What was said of barriers that are not open yet.
-    pub unanswered: Vec<Exchange>,
 }
 
 /// A task's PMI connection.

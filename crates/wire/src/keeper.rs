@@ -51,8 +51,13 @@ pub enum ToKeeper {
         /// Which job, and which launch of it.
         launch: LaunchId,
     },
-    /// All nodes of a job have completed a barrier.
+    /// A part of what all nodes of a job have stored before a barrier that all have completed.
     Exchanged(Exchange),
+    /// The controller may have missed what this node has stored before barriers: send it, all from the beginning.
+    SendExchanges {
+        /// Which job, and which launch of it.
+        launch: LaunchId,
+    },
     /// Tasks may run until then. If no later moment is told before, all are to be suspended, and the agent
     /// is told so: it stands still, or is gone.
     Lease {
@@ -100,7 +105,8 @@ pub enum FromKeeper {
     },
     /// All tasks were suspended, since the time was over that the agent had told.
     Lapsed,
-    /// All tasks here have entered a barrier in which those of other nodes take part.
+    /// All tasks here have entered a barrier in which those of other nodes take part: a part of what they have stored
+    /// before it. It comes to no agent that has not asked for it or seen the barrier begin.
     Exchange(Exchange),
     /// Some output of the job is not in its files, and will not be.
     OutputLost {

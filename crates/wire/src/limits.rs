@@ -88,8 +88,15 @@ pub const SUSPENDED_PARTS_MAX: usize = 256;
 /// is in: a keeper tells a new agent of all of them in one message.
 pub const SUSPENDED_PROCESSES_MAX: usize = 500_000;
 
-/// What the tasks of a job may store for each other before one barrier: it travels in one message.
-pub const EXCHANGE_BYTES_MAX: usize = 12 << 20;
+/// What the nodes of a job may send each other before one barrier, all together: what the server of each node has
+/// room for ([`crate::pmi::STORE_BYTES_MAX`]). It travels in parts.
+pub const EXCHANGE_BYTES_MAX: usize = crate::pmi::STORE_BYTES_MAX;
+
+/// What the PMI servers of all jobs of one user may keep on a node: eight jobs that need all that one may have.
+pub const EXCHANGE_USER_BYTES_MAX: usize = 8 * EXCHANGE_BYTES_MAX;
+
+/// A part of it ends with the value that comes to this length; a single value is shorter than [`PMI_LINE_BYTES_MAX`].
+pub const EXCHANGE_PART_BYTES: usize = 64 << 10;
 
 /// Switch records that one answer carries.
 pub const SWITCH_RECORDS_MAX: usize = 65_536;
@@ -106,6 +113,8 @@ pub const HOST_LIST_NAMES_MAX: usize = 1 << 16;
 /// A piece of a node's name: as long as a whole one can be (RFC 1035).
 pub const HOST_NAME_BYTES_MAX: usize = 253;
 
+// A part: what ends it, and a list of ranks, which came in a line.
+const _: () = assert!(EXCHANGE_PART_BYTES + 2 * PMI_LINE_BYTES_MAX + (1 << 10) < FRAME_BYTES_MAX);
 const _: () = assert!(STDIO_CHUNK_BYTES < FRAME_BYTES_MAX);
 const _: () = assert!(SCRIPT_BYTES_MAX + (2 << 20) < JOB_REQUEST_BYTES_MAX);
 // A place: a rank, and a set of up to 128 words of which most are zero.

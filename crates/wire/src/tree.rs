@@ -1,7 +1,6 @@
 //! Messages between the controller and an agent.
 
 use crate::launch::{Launch, Share, Usage};
-use crate::pmi::Exchange;
 use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -64,8 +63,6 @@ pub enum ToAgent {
         /// Which job, and which launch of it.
         launch: LaunchId,
     },
-    /// All nodes of a job have completed a barrier.
-    Exchanged(Exchange),
     /// A question or an order about a part of a job, answered by `Answer` with the same number.
     Ask {
         /// Ties the answer to it.
@@ -242,8 +239,6 @@ pub enum FromAgent {
         /// What it used here.
         usage: Usage,
     },
-    /// All tasks of a job here have entered a barrier in which those of other nodes take part.
-    Exchange(Exchange),
     /// The node goes out of service. It ends its tasks when it is told to stop, or soon in any case.
     Leaving,
     /// How busy the node is, otherwise than when it was last told.

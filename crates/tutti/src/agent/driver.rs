@@ -21,7 +21,7 @@ use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getppid};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,7 @@ use tutti_linux::signal::Root;
 use tutti_wire::Role;
 use tutti_wire::keeper::ToKeeper;
 use tutti_wire::launch::{Launch, Usage};
+use tutti_wire::pmi::Exchange;
 use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
 
 /// What an agent is told at its start.
@@ -396,6 +397,13 @@ impl Agent {
         }
     }
 
+    /// Sends the controller a part of what was stored here before a barrier.
+    pub(super) fn exchange(&mut self, exchange: Exchange) {
+        if self.welcomed {
+            self.tree.exchange(exchange);
+        }
+    }
+
     /// Whether a controller has said what it knows of this node.
     pub(super) const fn has_joined(&self) -> bool {
         self.welcomed
@@ -413,6 +421,7 @@ impl Agent {
         for heard in all.drain(..) {
             match heard {
                 Heard::Order(order) => self.on_order(order),
+                Heard::Exchanged(exchange) => self.tell_keeper(&ToKeeper::Exchanged(exchange)),
                 Heard::Taken => self.join(),
                 Heard::JoinAgain => self.welcomed = false,
                 Heard::AskAnother => self.retry_at_ns = Some(clock::monotonic_ns()),
@@ -467,12 +476,6 @@ impl Agent {
             }
             ToAgent::Kill { launch } => self.on_kill(launch),
             ToAgent::Forget { launch } => self.on_forget(launch),
-            ToAgent::Exchanged(exchange) => {
-                if let Some(job) = self.launched(exchange.launch) {
-                    job.on_exchanged(&exchange.barrier);
-                }
-                self.tell_keeper(&ToKeeper::Exchanged(exchange));
-            }
             ToAgent::Ask { query, question } => {
                 if let Some(answer) = self.answer(query, &question) {
                     self.tell_controller(FromAgent::Answer { query, answer });
@@ -576,14 +579,14 @@ impl Agent {
         if !job.output_lost.is_empty() {
             messages.push(FromAgent::OutputLost { launch, what: job.output_lost.clone() });
         }
-        let exchanges = job.exchanged.iter().chain(&job.exchanges);
-        messages.extend(exchanges.cloned().map(FromAgent::Exchange));
         if let Some(usage) = job.cleared {
             messages.push(FromAgent::Cleared { launch, usage });
         }
         for message in messages {
             self.tell_controller(message);
         }
+        // Of what was stored before barriers the keeper knows all, also that which other nodes may still lack.
+        self.tell_keeper(&ToKeeper::SendExchanges { launch });
     }
 
     /// The order matters: the group exists and is frozen before the first process can be born into it. The keeper,
@@ -616,8 +619,6 @@ impl Agent {
             counted: Usage::default(),
             cleared: None,
             output_lost: String::new(),
-            exchanges: Vec::new(),
-            exchanged: VecDeque::new(),
             strange: false,
         };
         job.check_control(id);

@@ -193,7 +193,11 @@ impl Agent {
                     self.connect_at_ns = Some(monotonic_ns() + wait_ns);
                 }
                 Heard::Order(order) => self.on_order(order, shared),
-                Heard::JoinAgain | Heard::ClockStepped | Heard::Lease { .. } => {}
+                // It has no keeper.
+                Heard::Exchanged(_)
+                | Heard::JoinAgain
+                | Heard::ClockStepped
+                | Heard::Lease { .. } => {}
             }
         }
     }

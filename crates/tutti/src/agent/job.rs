@@ -4,17 +4,13 @@ use super::grip::Grip;
 use super::ipc::IpcBefore;
 use super::parts::Name;
 use crate::outside::groups::Cgroup;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tutti_core::{ControlMethod, JobId, LaunchId, Rank, TaskStatus};
 use tutti_linux::signal::Root;
 use tutti_wire::launch::Usage;
-use tutti_wire::pmi::{Barrier, Exchange};
 use tutti_wire::report::Target;
-
-/// Barriers of a job that are remembered when they are over: as many as a task may wait in at once.
-const EXCHANGED_MAX: usize = tutti_wire::pmi::BARRIERS_PER_TASK_MAX as usize;
 
 /// A job with tasks on this node, until the controller says that its end is known.
 pub(super) struct Job {
@@ -39,11 +35,6 @@ pub(super) struct Job {
     pub(super) cleared: Option<Usage>,
     /// What of its output is not in its files.
     pub(super) output_lost: String,
-    /// Barriers that other nodes have not completed yet, as far as is known here.
-    pub(super) exchanges: Vec<Exchange>,
-    /// The latest of each kind that all have completed: another node may not have heard so yet, and a controller
-    /// that takes over knows it only from what all of them say again.
-    pub(super) exchanged: VecDeque<Exchange>,
     /// The controller never heard of it, so nobody will say `Forget`.
     pub(super) strange: bool,
 }
@@ -56,20 +47,6 @@ impl Job {
         {
             say!([GoesWithout] "tutti agent: job {id} is frozen, since it can't yield: {error}");
             self.control = ControlMethod::Freeze;
-        }
-    }
-
-    /// All nodes have completed a barrier.
-    pub(super) fn on_exchanged(&mut self, barrier: &Barrier) {
-        let Some(place) = self.exchanges.iter().position(|it| it.barrier == *barrier) else {
-            return;
-        };
-        let exchange = self.exchanges.remove(place);
-        let is_other = |it: &Barrier| it.group != barrier.group || it.tag != barrier.tag;
-        self.exchanged.retain(|earlier| is_other(&earlier.barrier));
-        self.exchanged.push_back(exchange);
-        if self.exchanged.len() > EXCHANGED_MAX {
-            self.exchanged.pop_front();
         }
     }
 

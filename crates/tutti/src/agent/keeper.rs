@@ -6,14 +6,14 @@ use super::job::{Job, grip, group_name, remove_group};
 use super::lease::Former;
 use super::track::{self, Begun, TaskId};
 use crate::outside::groups::Cgroup;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tutti_core::{JobId, LaunchId, Rank, TaskStatus};
 use tutti_linux::signal::kill_forest;
-use tutti_wire::keeper::{FromKeeper, HeldJob};
+use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::Usage;
 use tutti_wire::tree::FromAgent;
 
@@ -63,14 +63,7 @@ impl Agent {
             FromKeeper::TaskEnded { launch, rank, status, detail, usage } => {
                 self.on_task_ended(launch, rank, (status, detail, usage));
             }
-            FromKeeper::Exchange(exchange) => {
-                if let Some(job) = self.launched(exchange.launch) {
-                    // The keeper says it again to an agent that may not have heard it.
-                    job.exchanges.retain(|known| known.barrier != exchange.barrier);
-                    job.exchanges.push(exchange.clone());
-                }
-                self.tell_controller(FromAgent::Exchange(exchange));
-            }
+            FromKeeper::Exchange(exchange) => self.exchange(exchange),
             FromKeeper::OutputLost { launch, what } => {
                 if let Some(job) = self.launched(launch) {
                     job.output_lost.clone_from(&what);
@@ -177,6 +170,12 @@ impl Agent {
         if is_another {
             self.tell_controller(FromAgent::Keeper(incarnation));
         }
+        if self.has_joined() {
+            let launches: Vec<_> = self.jobs.values().map(|job| job.launch).collect();
+            for launch in launches {
+                self.tell_keeper(&ToKeeper::SendExchanges { launch });
+            }
+        }
         if !self.tree.has_parent() {
             self.connect();
         }
@@ -211,8 +210,6 @@ impl Agent {
             counted: Usage::unknown(),
             cleared: held.cleared,
             output_lost: String::new(),
-            exchanges: Vec::new(),
-            exchanged: VecDeque::new(),
             strange: false,
         };
         if job.cleared.is_none() {

@@ -1,11 +1,12 @@
-//! A connection of the control tree: orders and reports first, then what there is of streams.
+//! A connection of the control tree: orders and reports first, then what there is of streams and of what MPI programs
+//! exchange.
 
 use super::carrier::Carrier;
 use crate::link::{Link, LinkError, Poller};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
-use tutti_wire::branch::{FromBranch, ToBranch, Tunnelled};
+use tutti_wire::branch::{FromBranch, Passed, ToBranch, Tunnelled};
 
 /// What of streams may wait for the kernel ahead of an order that may come next: a millisecond's worth on a gigabit
 /// network. What the kernel takes beside what it can send is as little.
@@ -15,17 +16,28 @@ const BULK_AHEAD_BYTES: usize = 128 << 10;
 pub(super) trait Message: Serialize {
     /// A part of a stream as such a message.
     fn tunnel(part: Tunnelled) -> Self;
+
+    /// A part of what was stored before a barrier as such a message.
+    fn exchange(part: Passed) -> Self;
 }
 
 impl Message for ToBranch {
     fn tunnel(part: Tunnelled) -> Self {
         Self::Tunnel(part)
     }
+
+    fn exchange(part: Passed) -> Self {
+        Self::Exchanged(part)
+    }
 }
 
 impl Message for FromBranch {
     fn tunnel(part: Tunnelled) -> Self {
         Self::Tunnel(part)
+    }
+
+    fn exchange(part: Passed) -> Self {
+        Self::Exchange(part)
     }
 }
 
@@ -35,12 +47,14 @@ pub(super) struct Neighbour {
     pub(super) link: Link<Carrier>,
     token: u64,
     bulk: VecDeque<Tunnelled>,
+    /// Parts of what was stored before barriers. The values of one for several neighbours are in memory once.
+    exchanges: VecDeque<Passed>,
 }
 
 impl Neighbour {
     /// Takes over a connection that is watched under this number.
     pub(super) const fn new(link: Link<Carrier>, token: u64) -> Self {
-        Self { link, token, bulk: VecDeque::new() }
+        Self { link, token, bulk: VecDeque::new(), exchanges: VecDeque::new() }
     }
 
     /// Queues a message.
@@ -51,6 +65,11 @@ impl Neighbour {
     /// Queues a part of a stream; it goes when nothing else waits.
     pub(super) fn send_bulk(&mut self, part: Tunnelled) {
         self.bulk.push_back(part);
+    }
+
+    /// Queues a part of what was stored before a barrier; it goes when nothing else waits, in turn with parts of streams.
+    pub(super) fn exchange(&mut self, part: Passed) {
+        self.exchanges.push_back(part);
     }
 
     /// Whether more parts of streams would only wait here.
@@ -68,13 +87,17 @@ impl Neighbour {
     pub(super) fn settle<M: Message>(&mut self, poller: &Poller) -> Result<(), LinkError> {
         loop {
             self.link.settle(poller, self.token)?;
-            if self.bulk.is_empty() || self.link.waits_for_room() {
+            let is_empty = self.bulk.is_empty() && self.exchanges.is_empty();
+            if is_empty || self.link.waits_for_room() {
                 return Ok(());
             }
-            while self.link.unsent() < BULK_AHEAD_BYTES
-                && let Some(part) = self.bulk.pop_front()
-            {
-                self.link.send(&M::tunnel(part));
+            while self.link.unsent() < BULK_AHEAD_BYTES {
+                let (part, exchange) = (self.bulk.pop_front(), self.exchanges.pop_front());
+                if part.is_none() && exchange.is_none() {
+                    break;
+                }
+                part.into_iter().for_each(|part| self.link.send(&M::tunnel(part)));
+                exchange.into_iter().for_each(|part| self.link.send(&M::exchange(part)));
             }
         }
     }

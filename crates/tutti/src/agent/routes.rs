@@ -159,15 +159,21 @@ impl Routes {
         }
     }
 
-    fn split_nodes(&self, nodes: Vec<NodeId>, order: ToAgent) -> Vec<(Way, Order)> {
+    /// Where something from above goes that is for these nodes, each way with its nodes.
+    pub(super) fn ways(&self, nodes: Vec<NodeId>) -> BTreeMap<Way, Vec<NodeId>> {
         let mut ways: BTreeMap<Way, Vec<NodeId>> = BTreeMap::new();
         for node in nodes {
             match self.way(Place::Node(node)) {
-                // An order comes from above: who is not below is nowhere.
+                // It comes from above: a node that is not below is nowhere.
                 Way::Up => {}
                 way => ways.entry(way).or_default().push(node),
             }
         }
+        ways
+    }
+
+    fn split_nodes(&self, nodes: Vec<NodeId>, order: ToAgent) -> Vec<(Way, Order)> {
+        let ways = self.ways(nodes);
         let mut rest = ways.len();
         let mut order = Some(order);
         let mut take = || {

@@ -46,6 +46,7 @@ use std::path::{Path, PathBuf};
 use tutti_core::{ClockSource, Nanos};
 use tutti_secure::Endpoint;
 use tutti_wire::branch::{FromBranch, Order, SystemTime, ToBranch, Tunnelled, batches};
+use tutti_wire::pmi::Exchange;
 use tutti_wire::tree::{Settings, ToAgent};
 
 /// The parent's connection.
@@ -104,6 +105,8 @@ impl TreeOptions {
 pub(super) enum Heard {
     /// Something to do.
     Order(ToAgent),
+    /// A part of what all nodes of a job have stored before a barrier.
+    Exchanged(Exchange),
     /// There is a parent, and the time is known: to be answered with [`Tree::join`].
     Taken,
     /// The parent has another place in the tree: this node has not joined until it does so again.

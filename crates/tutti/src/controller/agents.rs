@@ -1,11 +1,12 @@
 //! The controller's side of its agents.
 
 use super::driver::{Connection, Driver, Kind};
+use super::exchange::{Sending, send_parts};
 use super::jobs::TASKS_KEPT_MAX;
 use super::leases::Missed;
 use crate::link::Link;
 use serde_bytes::ByteBuf;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -81,6 +82,8 @@ pub(super) struct Branch {
     head: String,
     /// What is to be sent.
     orders: Vec<Order>,
+    /// What is to be sent of what MPI programs exchange.
+    pub(super) sending: VecDeque<Sending>,
     /// Nodes that were removed, to be said after it.
     pub(super) removed: Vec<NodeId>,
 }
@@ -157,15 +160,20 @@ impl Driver {
                 entry.unconfirmed.insert(launch.id(), Unconfirmed { launch, was_sent });
             }
         }
+        for (branch, nodes) in self.by_branch(&nodes) {
+            self.send_order(branch, Recipients::Nodes(nodes), message.clone());
+        }
+    }
+
+    /// Those of these nodes that are in reach, by the connection of their branch.
+    pub(super) fn by_branch(&self, nodes: &[NodeId]) -> BTreeMap<u64, Vec<NodeId>> {
         let mut branches: BTreeMap<u64, Vec<NodeId>> = BTreeMap::new();
-        for node in nodes {
+        for &node in nodes {
             if let Some(branch) = self.nodes.get(&node).and_then(|entry| entry.agent) {
                 branches.entry(branch).or_default().push(node);
             }
         }
-        for (branch, nodes) in branches {
-            self.send_order(branch, Recipients::Nodes(nodes), message.clone());
-        }
+        branches
     }
 
     fn send_order(&mut self, branch: u64, to: Recipients, order: ToAgent) {
@@ -186,6 +194,7 @@ impl Driver {
                 for node in std::mem::take(&mut branch.removed) {
                     connection.link.send(&ToBranch::Removed { node });
                 }
+                send_parts(&mut branch.sending, &mut connection.link);
             }
         }
     }
@@ -222,6 +231,7 @@ impl Driver {
                     self.on_report(token, from, report);
                 }
             }
+            FromBranch::Exchange(passed) => self.on_exchange(token, passed),
             FromBranch::Gone(nodes) => {
                 for node in nodes {
                     self.on_agent_gone(token, node);
@@ -305,7 +315,6 @@ impl Driver {
                     entry.output_lost = cut(what, TASK_DETAIL_BYTES_MAX);
                 }
             }
-            FromAgent::Exchange(exchange) => self.on_exchange(node, exchange),
             FromAgent::Leaving => self.on_leaving(node),
             FromAgent::Load(averages) => self.apply(&Event::NodeLoad { node, averages }),
             FromAgent::Foreign(processors) => self.on_foreign(node, processors),

@@ -3,6 +3,7 @@
 use super::agents::{Branch, NodeEntry};
 use super::ahead::{self, Former, ReachFile};
 use super::clients::Client;
+use super::exchange::send_parts;
 use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
 use super::kept::{Kept, Shelf};
 use super::memory::Memory;
@@ -25,7 +26,7 @@ use tutti_core::{
     RequestId, default_classes,
 };
 use tutti_journal::{History, Journal};
-use tutti_linux::{peer, proc};
+use tutti_linux::{heap, peer, proc};
 use tutti_wire::Role;
 use tutti_wire::branch::Vouch;
 use tutti_wire::code::Code;
@@ -65,6 +66,9 @@ const PENDING_FREE_BYTES: usize = 64 << 10;
 /// What may be queued for a client that does not read before it is cut off.
 const CLIENT_UNSENT_MAX: usize = 64 << 20;
 
+/// When so much is freed at once, it is given back to the kernel.
+const LOOSE_BYTES: usize = 1 << 20;
+
 const LISTENER: u64 = 0;
 const DISK: u64 = 1;
 
@@ -79,6 +83,21 @@ pub(super) struct Connection {
     /// Who speaks, if an agent of the cluster vouched for somebody on another node.
     pub(super) vouch: Option<Vouch>,
     pub(super) kind: Kind,
+}
+
+impl Connection {
+    /// Sends what is queued as far as the peer takes it: to an agent, after that, what MPI programs exchange.
+    fn settle(&mut self, poller: &Poller, token: u64) -> Result<(), LinkError> {
+        loop {
+            self.link.settle(poller, token)?;
+            match &mut self.kind {
+                Kind::Branch(branch) if !branch.sending.is_empty() && self.link.unsent() == 0 => {
+                    send_parts(&mut branch.sending, &mut self.link);
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
 }
 
 /// Whose connection it is.
@@ -532,6 +551,11 @@ impl Driver {
             outcome.exit_code = Exit::OUTPUT_LOST.code();
         }
         entry.note_silent_nodes();
+        let exchanges = std::mem::take(&mut entry.exchanges);
+        if exchanges.bytes() > LOOSE_BYTES {
+            drop(exchanges);
+            heap::give_back();
+        }
         let detail = entry.detail_of_end(outcome);
         let reason = match outcome.reason {
             EndReason::NodeLost(node) => format!("node {} was lost", self.node_name(node)),
@@ -821,7 +845,7 @@ impl Driver {
         };
         let waiting: Vec<u64> = self.connections.iter().filter_map(waits).collect();
         for (&token, connection) in &mut self.connections {
-            if let Err(error) = connection.link.settle(&self.poller, token) {
+            if let Err(error) = connection.settle(&self.poller, token) {
                 broken.push((token, error));
             } else if matches!(connection.kind, Kind::Client(_))
                 && connection.link.unsent() > CLIENT_UNSENT_MAX

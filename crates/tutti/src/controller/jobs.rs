@@ -1,8 +1,8 @@
 //! What the controller keeps of a job beside what the core decides on.
 
+use super::exchange::Exchanges;
 use super::failures::Failures;
 use super::kept::{Kept, Shelf};
-use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{
     ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, PlacementView, Rank, TaskStatus,
@@ -12,7 +12,6 @@ use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, Stdio, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::local::SubmitKey;
-use tutti_wire::pmi::{Barrier, Exchange};
 use tutti_wire::report::{JobReport, Target, TaskHistory};
 
 /// Jobs that ended and can still be shown; older ones are forgotten.
@@ -68,10 +67,8 @@ pub(super) struct Entry {
     pub(super) failures: Failures,
     /// How often it was queued again since a node was lost.
     pub(super) requeues: u32,
-    /// Barriers that some of its nodes have completed, and what they stored before.
-    pub(super) exchanges: BTreeMap<Barrier, Gathered>,
-    /// The latest barriers that all have completed, for nodes that have missed it.
-    pub(super) exchanged: VecDeque<Exchange>,
+    /// What its nodes have stored before barriers.
+    pub(super) exchanges: Exchanges,
     /// The nodes that it was started on.
     pub(super) started_on: Vec<NodeId>,
 }
@@ -81,14 +78,6 @@ pub(super) const TASKS_KEPT_MAX: usize = 1 << 10;
 
 /// The same of all jobs that have ended.
 const TASKS_KEPT_IN_ALL_MAX: usize = 100_000;
-
-/// What the nodes of a job have said of a barrier so far.
-#[derive(Default)]
-pub(super) struct Gathered {
-    pub(super) nodes: BTreeSet<NodeId>,
-    pub(super) stored: Vec<(ByteBuf, ByteBuf)>,
-    pub(super) bytes: usize,
-}
 
 /// Different texts about the tasks of a job; a reader learns nothing from more.
 const DETAILS_MAX: usize = 64;
@@ -122,8 +111,7 @@ impl Entry {
             output_lost: String::new(),
             failures: Failures::default(),
             requeues: 0,
-            exchanges: BTreeMap::new(),
-            exchanged: VecDeque::new(),
+            exchanges: Exchanges::default(),
             started_on: Vec::new(),
         }
     }
@@ -148,8 +136,7 @@ impl Entry {
         self.suspended.clear();
         self.statuses.clear();
         self.failures = Failures::default();
-        self.exchanges.clear();
-        self.exchanged.clear();
+        self.exchanges = Exchanges::default();
         self.started_on.clear();
     }
 

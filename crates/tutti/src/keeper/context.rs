@@ -4,7 +4,7 @@ use super::KeeperOptions;
 use super::scratch::Scratches;
 use super::watch::Watches;
 use crate::outside::processes::Nursery;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::error::Error;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -33,6 +33,10 @@ pub(super) struct Context {
     pub(super) endings: BTreeMap<(JobId, usize), u64>,
     /// Names that MPI programs published.
     pub(super) names: Names,
+    /// What the PMI servers of each user's jobs keep, in bytes.
+    pub(super) pmi_bytes: BTreeMap<u32, usize>,
+    /// Jobs of which something is to be sent of barriers, in turn.
+    pub(super) exchanging: VecDeque<JobId>,
     /// Room for output that nobody wants.
     pub(super) scratch: Vec<u8>,
     /// The state directory of the instance.
@@ -46,6 +50,8 @@ pub(super) struct Context {
     pub(super) namespaces: Maker,
     /// Whether the one that was made ahead is used up.
     pub(super) namespace_wanted: bool,
+    /// Whether much was freed that the allocator does not give back by itself.
+    pub(super) is_heap_loose: bool,
     /// Whether tasks can be started as other users.
     pub(super) uid: u32,
     /// The limit on descriptors that we were started with; ours is higher now.
@@ -111,6 +117,8 @@ impl Context {
             adopted: BTreeSet::new(),
             endings: BTreeMap::new(),
             names: Names::new(),
+            pmi_bytes: BTreeMap::new(),
+            exchanging: VecDeque::new(),
             scratch: vec![0; 64 << 10],
             directory: options.directory().to_owned(),
             spool: options.spool.clone(),
@@ -118,10 +126,20 @@ impl Context {
             scratches: Scratches::new(options.scratch.clone()),
             namespaces: Maker::new(),
             namespace_wanted: false,
+            is_heap_loose: false,
             uid: nix::unistd::geteuid().as_raw(),
             descriptors,
             agent_connected: false,
         })
+    }
+}
+
+impl Context {
+    /// Something of a job is to be sent of barriers.
+    pub(super) fn note_exchange(&mut self, job: JobId) {
+        if !self.exchanging.contains(&job) {
+            self.exchanging.push_back(job);
+        }
     }
 }
 

@@ -31,7 +31,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use tutti_core::{JobId, LaunchId, TaskStatus};
 use tutti_linux::reap::{End, ended_child, reap};
-use tutti_linux::{peer, subreaper};
+use tutti_linux::{heap, peer, subreaper};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::Vouch;
@@ -40,6 +40,7 @@ use tutti_wire::launch::Usage;
 use tutti_wire::limits::{
     FRAME_BYTES_MAX, FRONT_END_FRAME_BYTES_MAX, HELD_DETAILS_BYTES_MAX, NEWCOMER_FRAME_BYTES_MAX,
 };
+use tutti_wire::pmi::Exchange;
 
 /// How long a front end waits for the launch of its job: both are on their way at the same time.
 /// And how long a connection may take to say what it is for.
@@ -50,6 +51,9 @@ const STOP_WAIT_NS: u64 = 5_000_000_000;
 
 /// An agent that does not read so much is cut off; it hears all of it again when it comes back.
 const AGENT_UNSENT_BYTES_MAX: usize = 32 << 20;
+
+/// What of barriers' values may wait for the agent: what is said after it waits for no more than that.
+const EXCHANGE_AHEAD_BYTES: usize = 256 << 10;
 
 /// How long nobody is let in when there is no descriptor for another connection.
 const ACCEPT_PAUSE_NS: u64 = 500_000_000;
@@ -207,6 +211,9 @@ impl Keeper {
         if std::mem::take(&mut self.context.namespace_wanted) {
             self.context.namespaces.make_ahead();
         }
+        if std::mem::take(&mut self.context.is_heap_loose) {
+            heap::give_back();
+        }
     }
 
     fn on_event(&mut self, event: Event) {
@@ -296,7 +303,14 @@ impl Keeper {
         for report in &reports {
             link.send(report);
         }
-        let sent = link.flush();
+        let mut sent = link.flush();
+        while sent.is_ok()
+            && link.unsent() < EXCHANGE_AHEAD_BYTES
+            && let Some(part) = next_exchange(&mut self.jobs, &mut self.context)
+        {
+            link.send(&FromKeeper::Exchange(part));
+            sent = link.flush();
+        }
         let wanted = Interest { read: true, write: link.unsent() > 0 };
         if wanted != *interest {
             *interest = wanted;
@@ -590,12 +604,12 @@ impl Keeper {
         limit_details(&mut held);
         let (incarnation, tasks_max) = (self.incarnation, self.context.room.tasks_max());
         link.send(&FromKeeper::Welcome { incarnation, held, tasks_max });
-        for exchange in self.jobs.values().flat_map(Job::unanswered) {
-            link.send(&FromKeeper::Exchange(exchange.clone()));
-        }
         for job in self.jobs.values().filter(|job| !job.lost.is_empty() && !job.forgotten) {
             link.send(&FromKeeper::OutputLost { launch: job.launch.id(), what: job.lost.clone() });
         }
+        // The agent asks for what was stored before barriers, once it is known what the controller has.
+        self.context.exchanging.clear();
+        self.jobs.values_mut().for_each(Job::hold_exchanges);
         // All of it is in the welcome, and in what follows it.
         self.context.reports.clear();
         self.context.agent_connected = true;
@@ -672,8 +686,9 @@ impl Keeper {
                 self.with_launch(launch, |job, _| job.stopped = parts);
             }
             ToKeeper::Exchanged(exchange) => {
-                self.with_launch(exchange.launch, |job, c| job.on_exchanged(exchange, c));
+                self.with_launch(exchange.launch, |job, c| job.on_exchanged(&exchange, c));
             }
+            ToKeeper::SendExchanges { launch } => self.with_launch(launch, Job::send_exchanges),
             ToKeeper::Forget { launch } => self.with_launch(launch, |job, c| {
                 job.forgotten = true;
                 c.touched.insert(job.launch.job);
@@ -702,6 +717,7 @@ impl Keeper {
     fn let_go(&mut self, id: JobId) {
         if let Some(mut job) = self.jobs.remove(&id) {
             job.detach(&mut self.context);
+            job.drop_pmi(&mut self.context);
         }
         self.context.endings.retain(|&(job, _), _| job != id);
     }
@@ -721,6 +737,17 @@ impl Keeper {
             self.attach(number, id);
         }
     }
+}
+
+/// The next part of what is to be sent of barriers, of each job in turn.
+fn next_exchange(jobs: &mut BTreeMap<JobId, Job>, context: &mut Context) -> Option<Exchange> {
+    while let Some(id) = context.exchanging.pop_front() {
+        if let Some(part) = jobs.get_mut(&id).and_then(Job::next_exchange) {
+            context.exchanging.push_back(id);
+            return Some(part);
+        }
+    }
+    None
 }
 
 /// Leaves out texts that a frame has no room for.

@@ -590,6 +590,10 @@ impl Job {
             say!("tutti keeper: {}", chain(&error));
         }
         self.cgroup = None;
+        if self.launch.share.tasks.len() == self.launch.size as usize {
+            // Other nodes would lack what was stored here, if the answer to a barrier was lost on its way to them.
+            self.drop_pmi(context);
+        }
         context.namespace_wanted |= self.ipc.take().is_some();
         if !self.shared.is_empty() {
             let _ = shm::remove_left(&self.shared, self.launch.credentials.uid, self.began);

@@ -12,19 +12,26 @@ use crate::link::Interest;
 use crate::outside::ways::{self, Stream};
 use std::io::{self, ErrorKind, Read, Write};
 use tutti_core::{TaskPlacement, UserId};
-use tutti_wire::keeper::FromKeeper;
-use tutti_wire::launch::Launch;
-use tutti_wire::pmi::{Effect, Exchange, LineBuffer, Server, ServerSpec, process_mapping};
+use tutti_wire::code::Code;
+use tutti_wire::launch::{Launch, cut};
+use tutti_wire::limits::{EXCHANGE_USER_BYTES_MAX, TASK_DETAIL_BYTES_MAX};
+use tutti_wire::pmi::{
+    Effect, Exchange, LineBuffer, STORE_BYTES_MAX, Server, ServerSpec, process_mapping,
+};
 
-/// Answers that a task has not read. It speaks and listens in turn, so more than a few is a fault.
-const UNSENT_BYTES_MAX: usize = 1 << 20;
+/// Answers that a task has not read. It speaks and listens in turn: with more than this it is not listened to until
+/// it has read them.
+const UNSENT_BYTES_MAX: usize = 16 << 10;
+
+/// What is read of a task at once, so that one task's commands take little of the keeper's time at a time.
+const READ_BYTES_MAX: usize = 4 << 10;
 
 /// The server of a job, and its connections by the tasks' places.
 pub(super) struct PmiJob {
     server: Server,
     connections: Vec<Option<Connection>>,
-    /// What was said of barriers that are not open yet, for an agent that has not heard it.
-    unanswered: Vec<Exchange>,
+    /// What of the server's is counted for its user.
+    counted: usize,
 }
 
 struct Connection {
@@ -34,6 +41,18 @@ struct Connection {
     unsent: Vec<u8>,
     interest: Interest,
 }
+
+/// Why the job is to be ended.
+struct Abort {
+    /// The task that is to blame.
+    index: usize,
+    /// The status for it.
+    code: i32,
+    message: String,
+}
+
+/// When so much is freed at once, it is given back to the kernel.
+const LOOSE_BYTES: usize = 1 << 20;
 
 impl PmiJob {
     fn new(launch: &Launch) -> Self {
@@ -50,7 +69,7 @@ impl PmiJob {
                 attributes: Vec::new(),
             }),
             connections: launch.share.tasks.iter().map(|_| None).collect(),
-            unanswered: Vec::new(),
+            counted: 0,
         }
     }
 
@@ -61,18 +80,27 @@ impl PmiJob {
         }
     }
 
-    /// Reads what a task said; whether it will say more.
-    fn hear(&mut self, index: usize, context: &mut Context, effects: &mut Vec<Effect>) -> bool {
+    /// Reads what a task sent; whether more may come.
+    fn read(&mut self, index: usize, context: &mut Context) -> bool {
         let Some(Some(connection)) = self.connections.get_mut(index) else { return true };
-        let count = match connection.stream.read(&mut context.scratch) {
-            Ok(0) => return false,
-            Ok(count) => count,
-            Err(error) => {
-                return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+        let most = context.scratch.len().min(READ_BYTES_MAX);
+        match connection.stream.read(&mut context.scratch[..most]) {
+            Ok(0) => false,
+            Ok(count) => {
+                connection.lines.extend(&context.scratch[..count]);
+                true
             }
-        };
-        connection.lines.extend(&context.scratch[..count]);
+            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        }
+    }
+
+    /// Answers a task's commands, as many as it reads the answers of; whether it keeps to the protocol.
+    fn answer(&mut self, index: usize, context: &mut Context, effects: &mut Vec<Effect>) -> bool {
         loop {
+            let Some(Some(connection)) = self.connections.get_mut(index) else { return true };
+            if connection.is_behind() {
+                return true;
+            }
             match connection.lines.next_line() {
                 Ok(Some(line)) => self.server.handle(index, line, &mut context.names, effects),
                 Ok(None) => return true,
@@ -81,7 +109,33 @@ impl PmiJob {
                     return true;
                 }
             }
+            self.send_replies(effects, context);
         }
+    }
+
+    /// Sends the answers among what is to be done, and leaves the rest.
+    fn send_replies(&mut self, effects: &mut Vec<Effect>, context: &mut Context) {
+        let mut rest = Vec::new();
+        for effect in effects.drain(..) {
+            let Effect::Reply { task, line } = effect else {
+                rest.push(effect);
+                continue;
+            };
+            self.queue(task, &line);
+            if !self.flush(task, context) {
+                self.close(task, context);
+            }
+        }
+        *effects = rest;
+    }
+
+    /// Counts for the user what the server keeps; whether that is less than one may have.
+    fn count(&mut self, uid: u32, context: &mut Context) -> bool {
+        let bytes = self.server.bytes();
+        let of_user = context.pmi_bytes.entry(uid).or_default();
+        *of_user = *of_user - self.counted + bytes;
+        self.counted = bytes;
+        *of_user <= EXCHANGE_USER_BYTES_MAX
     }
 
     fn queue(&mut self, index: usize, line: &[u8]) {
@@ -94,7 +148,8 @@ impl PmiJob {
     fn flush(&mut self, index: usize, context: &Context) -> bool {
         let Some(Some(connection)) = self.connections.get_mut(index) else { return true };
         let useful = connection.write();
-        let interest = Interest { read: true, write: !connection.unsent.is_empty() };
+        let interest =
+            Interest { read: !connection.is_behind(), write: !connection.unsent.is_empty() };
         if useful && interest != connection.interest {
             connection.interest = interest;
             context.watches.modify(&connection.stream, connection.token, interest);
@@ -104,14 +159,17 @@ impl PmiJob {
 }
 
 impl Connection {
+    /// Whether it has left too many answers unread to get more.
+    const fn is_behind(&self) -> bool {
+        self.unsent.len() > UNSENT_BYTES_MAX
+    }
+
     fn write(&mut self) -> bool {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
                 Ok(count) => drop(self.unsent.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return self.unsent.len() <= UNSENT_BYTES_MAX;
-                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
                 Err(_) => return false,
             }
         }
@@ -145,64 +203,106 @@ impl Job {
     pub(super) fn on_pmi(&mut self, index: usize, event: Event, context: &mut Context) {
         let Some(pmi) = &mut self.pmi else { return };
         let mut effects = Vec::new();
-        let mut open = !event.read || pmi.hear(index, context, &mut effects);
-        let mut answered = vec![index];
+        // What waits for it first: then it may be listened to.
+        let mut open = pmi.flush(index, context);
+        open &= !event.read || pmi.read(index, context);
+        pmi.answer(index, context, &mut effects);
+        let mut abort = self.carry_out(effects, context);
+        let Some(pmi) = &mut self.pmi else { return };
+        if !pmi.count(self.launch.credentials.uid, context) && abort.is_none() {
+            abort = Some(too_much(index, "the jobs of its user", EXCHANGE_USER_BYTES_MAX));
+        }
+        if !open {
+            pmi.close(index, context);
+        }
+        if let Some(abort) = abort {
+            self.abort(abort, context);
+        }
+    }
+
+    /// Does what the server asks for; why the job is to be ended, if it is.
+    fn carry_out(&mut self, effects: Vec<Effect>, context: &mut Context) -> Option<Abort> {
+        let pmi = self.pmi.as_mut()?;
         let mut abort = None;
         for effect in effects {
             match effect {
                 Effect::Reply { task, line } => {
                     pmi.queue(task, &line);
-                    if !answered.contains(&task) {
-                        answered.push(task);
+                    if !pmi.flush(task, context) {
+                        pmi.close(task, context);
                     }
                 }
-                Effect::Abort { task, code, message } => abort = Some((task, code, message)),
+                Effect::Abort { task: index, code, message } => {
+                    let message = cut(message, TASK_DETAIL_BYTES_MAX);
+                    abort = Some(Abort { index, code, message });
+                }
+                Effect::Full { task } => {
+                    abort = Some(too_much(task, "the job", STORE_BYTES_MAX));
+                }
                 Effect::Close { task, error } => {
-                    say!([NotUnderstood] "tutti keeper: job {}: task at {task}: {error}", self.launch.job);
-                    open &= task != index;
+                    let job = self.launch.job;
+                    say_provoked!([NotUnderstood] "tutti keeper: job {job}: task at {task}: {error}");
+                    pmi.close(task, context);
                 }
-                Effect::BarrierComplete { barrier } => {
-                    let (launch, stored) = (self.launch.id(), pmi.server.take_stored());
-                    let exchange = Exchange { launch, barrier, stored };
-                    pmi.unanswered.push(exchange.clone());
-                    context.reports.push(FromKeeper::Exchange(exchange));
-                }
+                Effect::BarrierComplete { .. } => context.note_exchange(self.launch.job),
                 Effect::Finalized { .. } => {}
             }
         }
-        for task in answered {
-            let useful = pmi.flush(task, context);
-            if !useful || (task == index && !open) {
-                pmi.close(task, context);
-            }
-        }
-        if let Some((task, code, message)) = abort {
-            self.abort(task, code, message, context);
+        abort
+    }
+
+    /// The next part of what is to be sent of barriers.
+    pub(super) fn next_exchange(&mut self) -> Option<Exchange> {
+        self.pmi.as_mut().filter(|_| !self.killed)?.server.next_part(self.launch.id())
+    }
+
+    /// The controller may have missed what was sent of barriers.
+    pub(super) fn send_exchanges(&mut self, context: &mut Context) {
+        if let Some(pmi) = &mut self.pmi {
+            pmi.server.send_again();
+            context.note_exchange(self.launch.job);
         }
     }
 
-    /// What was said of barriers and is not answered yet.
-    pub(super) fn unanswered(&self) -> impl Iterator<Item = &Exchange> {
-        self.pmi.iter().flat_map(|pmi| &pmi.unanswered)
+    /// There is another agent: it says when it wants to have what is to be sent of barriers.
+    pub(super) fn hold_exchanges(&mut self) {
+        if let Some(pmi) = &mut self.pmi {
+            pmi.server.send_nothing();
+        }
     }
 
-    /// All nodes have completed a barrier.
-    pub(super) fn on_exchanged(&mut self, exchange: Exchange, context: &mut Context) {
+    /// A part of what all nodes have stored before a barrier.
+    pub(super) fn on_exchanged(&mut self, exchange: &Exchange, context: &mut Context) {
         let Some(pmi) = &mut self.pmi else { return };
         let mut effects = Vec::new();
-        pmi.unanswered.retain(|waiting| waiting.barrier != exchange.barrier);
-        pmi.server.release(&exchange.barrier, exchange.stored, &mut effects);
-        for effect in effects {
-            let Effect::Reply { task, line } = effect else { continue };
-            pmi.queue(task, &line);
-            if !pmi.flush(task, context) {
-                pmi.close(task, context);
-            }
+        pmi.server.hear(exchange, &mut effects);
+        let within = pmi.count(self.launch.credentials.uid, context);
+        let abort = self.carry_out(effects, context);
+        let too_much = || too_much(0, "the jobs of its user", EXCHANGE_USER_BYTES_MAX);
+        if let Some(abort) = abort.or_else(|| (!within).then(too_much)) {
+            self.abort(abort, context);
         }
     }
 
-    /// A task asked that the whole job end, with this status.
-    fn abort(&mut self, index: usize, code: i32, message: String, context: &mut Context) {
+    /// The job has ended, on this node at least: gives back what the server keeps.
+    pub(super) fn drop_pmi(&mut self, context: &mut Context) {
+        let Some(pmi) = self.pmi.take() else { return };
+        for connection in pmi.connections.into_iter().flatten() {
+            context.watches.remove(&connection.stream, connection.token);
+        }
+        let uid = self.launch.credentials.uid;
+        if let Some(of_user) = context.pmi_bytes.get_mut(&uid) {
+            *of_user -= pmi.counted;
+            if *of_user == 0 {
+                context.pmi_bytes.remove(&uid);
+            }
+        }
+        context.is_heap_loose |= pmi.counted > LOOSE_BYTES;
+    }
+
+    /// A task asked that the whole job end, or is the reason why it must.
+    fn abort(&mut self, abort: Abort, context: &mut Context) {
+        let Abort { index, code, message } = abort;
         // An abort is no success, whatever its author passed; a status has eight bits.
         let code = code.to_le_bytes()[0].max(1);
         if let Some(task) = self.tasks.get_mut(index) {
@@ -210,4 +310,11 @@ impl Job {
         }
         self.kill(context);
     }
+}
+
+/// The end of a job for which there is no room.
+fn too_much(index: usize, of: &str, most: usize) -> Abort {
+    let mib = most >> 20;
+    let message = format!("{of} made the PMI server of a node keep more than {mib} MiB");
+    Abort { index, code: 1, message: Code::TooMuchStored.mark(&message) }
 }

@@ -1,6 +1,6 @@
 //! Every code of a message, provoked; and the page that lists them.
 
-use crate::harness::{Done, Instance, NOBODY, Running, eventually, player};
+use crate::harness::{Done, Instance, NOBODY, PATIENCE, Running, eventually, player};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -143,6 +143,8 @@ fn ends(instance: &Instance, provoked: &mut Provoked) {
     let hog = player().display().to_string();
     let hog = instance.tutti(&["run", "-m", "50M", &hog, "hog", "400"]).expect(123);
     provoked.said("T042", &hog);
+    let flood = instance.start(&["run", &crate::pmi::program(), "flood"]);
+    provoked.said("T048", &flood.wait_within(PATIENCE * 3).expect(1));
     instance.tutti(&["params", "front_end_grace=0s"]).expect(0);
     let killed = run(&["-J", "killed"]);
     killed.wait_for("up");

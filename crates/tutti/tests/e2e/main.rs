@@ -39,6 +39,7 @@ mod mpi;
 mod nodes;
 mod on_request;
 mod partition;
+mod pmi;
 mod port;
 mod priority;
 mod private;

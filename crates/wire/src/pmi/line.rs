@@ -300,6 +300,9 @@ fn unknown(command: &[u8]) -> PmiError {
     PmiError::UnknownCommand { command: crate::units::shown(&String::from_utf8_lossy(command)) }
 }
 
+/// Room that is kept when all lines are taken.
+const ROOM_KEPT_BYTES: usize = 8 << 10;
+
 /// Collects the bytes of a task's connection and hands out whole lines.
 #[derive(Debug, Default)]
 pub struct LineBuffer {
@@ -320,7 +323,11 @@ impl LineBuffer {
     /// Takes in what was read from the connection. To be followed by [`Self::next_line`] until it
     /// gives nothing: that is what bounds the buffer.
     pub fn extend(&mut self, bytes: &[u8]) {
-        self.bytes.drain(..self.begin);
+        if self.begin == self.bytes.len() && self.bytes.capacity() > ROOM_KEPT_BYTES {
+            // A line was long once; thousands of tasks may have sent one.
+            self.bytes = Vec::new();
+        }
+        self.bytes.drain(..self.begin.min(self.bytes.len()));
         self.searched -= self.begin;
         self.begin = 0;
         self.bytes.extend_from_slice(bytes);

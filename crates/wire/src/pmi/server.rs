@@ -1,9 +1,15 @@
 //! The server of one job on one node: what its tasks have stored, and who waits for whom.
 //!
-//! A job on several nodes has a server on each. They meet only at barriers: when the last task of a
-//! node has entered one, [`Effect::BarrierComplete`] goes upward, with what was stored since
-//! ([`Server::take_stored`]); when all nodes have, [`Server::release`] lets the tasks go on, with
-//! what the others stored. On one node there is nobody to ask, and the barrier opens at once.
+//! A job on several nodes has a server on each. They meet only at barriers. When the last task of a node
+//! has entered one ([`Effect::BarrierComplete`]), the server sends the values that its tasks have stored
+//! since, in parts ([`Server::next_part`]). When all nodes have done so, each server gets the values of
+//! all of them, in parts too ([`Server::hear`]), and the last part opens the barrier. On one node there
+//! is no other server, and the barrier opens at once.
+//!
+//! All that tasks can make grow here is counted ([`Server::bytes`]) and has one limit, [`STORE_BYTES_MAX`].
+//! Beyond it the job is to be ended ([`Effect::Full`]).
+
+mod exchanges;
 
 use super::line::{Command, PmiError, parse_line};
 use super::names::{NameError, Names};
@@ -16,9 +22,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Bound::{Excluded, Unbounded};
+use exchanges::Sent;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
-use tutti_core::{JobId, LaunchId, Rank, UserId};
+use tutti_core::{JobId, Rank, UserId};
 
 /// What a server must know of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +76,11 @@ pub enum Effect {
         /// Which.
         barrier: Barrier,
     },
+    /// The job stores more than [`STORE_BYTES_MAX`]: it is to be ended. Comes once.
+    Full {
+        /// The task that stored the last of it; the first one if another node's values did.
+        task: usize,
+    },
     /// A task does not keep to the protocol: close its connection.
     Close {
         /// Which.
@@ -77,9 +89,6 @@ pub enum Effect {
         error: PmiError,
     },
 }
-
-/// Groups of tasks, and tags, of which it is remembered how many barriers they had.
-const GROUPS_MAX: usize = 1 << 16;
 
 /// One of the barriers that a job's tasks can wait in at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -91,18 +100,6 @@ pub struct Barrier {
     /// How often the same one has opened before: what is said once more of an earlier one, by a node that
     /// was out of reach, does not count for the next.
     pub round: u32,
-}
-
-/// What the servers of a job tell each other: that a barrier is complete on a node, or on all, and
-/// what was stored before it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exchange {
-    /// Whose.
-    pub launch: LaunchId,
-    /// Which barrier.
-    pub barrier: Barrier,
-    /// Keys and values.
-    pub stored: Vec<(ByteBuf, ByteBuf)>,
 }
 
 /// Who takes part in a barrier.
@@ -152,9 +149,16 @@ pub struct Server {
     tasks: Vec<Task>,
     spaces: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>,
     spaces_created: u64,
-    stored_bytes: usize,
-    /// What was put since the last barrier, for the other nodes.
-    fresh: Vec<(ByteBuf, ByteBuf)>,
+    /// What all that is counted takes; see [`Server::bytes`].
+    bytes: usize,
+    /// Whether [`Effect::Full`] has come.
+    is_full: bool,
+    /// Keys that were put since the last barrier and that the other nodes do not have.
+    fresh: BTreeSet<Vec<u8>>,
+    /// Barriers that this node has completed, the latest of each group and tag.
+    sent: BTreeMap<Barrier, Sent>,
+    /// Where [`Command::GetByIndex`] goes on: an index, and the key before it.
+    cursor: Option<(u32, Vec<u8>)>,
     /// The local tasks that wait.
     barriers: BTreeMap<Barrier, BTreeSet<usize>>,
     /// How often the barriers of each group and tag have opened.
@@ -184,8 +188,11 @@ impl Server {
             spaces: BTreeMap::from([(space_name.clone(), BTreeMap::new())]),
             space_name,
             spaces_created: 0,
-            stored_bytes: 0,
-            fresh: Vec::new(),
+            bytes: 0,
+            is_full: false,
+            fresh: BTreeSet::new(),
+            sent: BTreeMap::new(),
+            cursor: None,
             barriers: BTreeMap::new(),
             rounds: BTreeMap::new(),
         }
@@ -209,25 +216,11 @@ impl Server {
         self.tasks.get(task).map_or(TaskState::Silent, |task| task.state)
     }
 
-    /// Takes what was stored since the last call, for the other nodes of the job.
-    pub fn take_stored(&mut self) -> Vec<(ByteBuf, ByteBuf)> {
-        core::mem::take(&mut self.fresh)
-    }
-
-    /// Opens a barrier that all nodes have completed; what they stored before it can be found from
-    /// now on. A barrier in which nobody waits is none, and only its values are taken.
-    pub fn release(
-        &mut self,
-        barrier: &Barrier,
-        stored: Vec<(ByteBuf, ByteBuf)>,
-        out: &mut Vec<Effect>,
-    ) {
-        for (key, value) in stored {
-            // The other server has kept to the same limits; all together may exceed them here, and
-            // what finds no room is then not found.
-            let _ = self.store(None, &key, &value);
-        }
-        self.open(barrier, out);
+    /// What the job makes this server keep, about: values, and what is remembered of barriers. At most
+    /// [`STORE_BYTES_MAX`].
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn answer(
@@ -237,9 +230,6 @@ impl Server {
         names: &mut Names,
         out: &mut Vec<Effect>,
     ) {
-        if self.tasks[task].state == TaskState::Silent {
-            self.tasks[task].state = TaskState::Begun;
-        }
         let answer = match command {
             Command::Init { version, .. } => self.init(task, version),
             Command::GetMaxes => Answer::done("maxes")
@@ -251,7 +241,7 @@ impl Server {
             // Nothing can be spawned, so there is no room for more than there are.
             Command::GetUniverseSize => Answer::done("universe_size").number("size", self.size),
             Command::GetMyKvsname => Answer::done("my_kvsname").text("kvsname", &self.space_name),
-            Command::Put { space, key, value } => self.put(space, key, value),
+            Command::Put { space, key, value } => self.put(task, (space, key, value), out),
             Command::Get { space, key } => self.get(space, key),
             Command::GetByIndex { space, index } => self.get_by_index(space, index),
             Command::CreateKvs => self.create_space(),
@@ -287,29 +277,37 @@ impl Server {
         out.push(answer.to(task));
     }
 
-    /// A client may begin again after it has finalized: MPICH's sessions do.
+    /// A client may begin again after it has finalized: MPICH's sessions do, and so does the next program of a
+    /// script.
     fn init(&mut self, task: usize, version: u32) -> Answer {
-        self.tasks[task].state = TaskState::Begun;
         let answer = match version {
-            1 => Answer::done("response_to_init"),
+            1 => {
+                self.tasks[task].state = TaskState::Begun;
+                Answer::done("response_to_init")
+            }
             _ => Answer::refused("response_to_init", "only_version_1_is_spoken"),
         };
         answer.number("pmi_version", 1u32).number("pmi_subversion", 2u32)
     }
 
-    fn put(&mut self, space: Option<&[u8]>, key: &[u8], value: &[u8]) -> Answer {
+    fn put(
+        &mut self,
+        task: usize,
+        (space, key, value): (Option<&[u8]>, &[u8], &[u8]),
+        out: &mut Vec<Effect>,
+    ) -> Answer {
         if key.starts_with(b"PMI_") {
             return Answer::refused("put_result", "keys_with_PMI__are_reserved");
         }
-        match self.store(space, key, value) {
-            Ok(()) => {
-                let is_own = space.is_none_or(|space| space == self.space_name);
-                if is_own && self.ranks.len() < self.size as usize {
-                    self.fresh.push((ByteBuf::from(key), ByteBuf::from(value)));
-                }
-                Answer::done("put_result")
+        let is_own = space.is_none_or(|space| space == self.space_name);
+        let is_wanted = is_own && self.ranks.len() < self.size as usize;
+        match self.store(space, key, value, is_wanted) {
+            Ok(()) => Answer::done("put_result"),
+            Err(Unstored::Full) => {
+                self.fill(task, out);
+                Answer::refused("put_result", "no_room_for_more_keys")
             }
-            Err(reason) => Answer::refused("put_result", reason),
+            Err(Unstored::Refused(reason)) => Answer::refused("put_result", reason),
         }
     }
 
@@ -320,20 +318,33 @@ impl Server {
         space: Option<&[u8]>,
         key: &[u8],
         value: &[u8],
-    ) -> Result<(), &'static str> {
+        is_fresh: bool,
+    ) -> Result<(), Unstored> {
         if key.is_empty() {
-            return Err("key_is_empty");
+            return Err(Unstored::Refused("key_is_empty"));
         }
         let name = space.unwrap_or(&self.space_name);
-        let entries = self.spaces.get_mut(name).ok_or("kvsname_not_found")?;
+        let entries = self.spaces.get_mut(name).ok_or(Unstored::Refused("kvsname_not_found"))?;
         let freed = entries.get(key).map_or(0, |old| entry_bytes(key, old));
-        let stored_bytes = self.stored_bytes - freed + entry_bytes(key, value);
-        if stored_bytes > STORE_BYTES_MAX {
-            return Err("no_room_for_more_keys");
+        let is_fresh = is_fresh && !self.fresh.contains(key);
+        let noted = if is_fresh { key_bytes(key) } else { 0 };
+        let bytes = self.bytes - freed + entry_bytes(key, value) + noted;
+        if bytes > STORE_BYTES_MAX {
+            return Err(Unstored::Full);
         }
-        self.stored_bytes = stored_bytes;
+        self.bytes = bytes;
         entries.insert(key.to_vec(), value.to_vec());
+        if is_fresh {
+            self.fresh.insert(key.to_vec());
+        }
         Ok(())
+    }
+
+    /// There is no room for what a task asks for. Said once: what comes before the job has ended says no more.
+    fn fill(&mut self, task: usize, out: &mut Vec<Effect>) {
+        if !core::mem::replace(&mut self.is_full, true) {
+            out.push(Effect::Full { task });
+        }
     }
 
     fn get(&self, space: Option<&[u8]>, key: &[u8]) -> Answer {
@@ -365,16 +376,25 @@ impl Server {
         Some(ranks.join(",")).filter(|text| text.len() <= VALUE_BYTES_MAX)
     }
 
-    fn get_by_index(&self, space: Option<&[u8]>, index: u32) -> Answer {
+    /// Clients ask for one index after the other. The place is kept, so that each answer takes the same time.
+    fn get_by_index(&mut self, space: Option<&[u8]>, index: u32) -> Answer {
         const RESPONSE: &str = "getbyidx_results";
+        let cursor = self.cursor.take();
         let Some(entries) = self.spaces.get(space.unwrap_or(&self.space_name)) else {
             return Answer::new(RESPONSE, -1).text("reason", b"kvsname_not_found");
         };
-        match entries.iter().nth(index as usize) {
-            Some((key, value)) => Answer::new(RESPONSE, 0)
-                .number("nextidx", u64::from(index) + 1)
-                .text("key", key)
-                .text("val", value),
+        let found = match cursor.filter(|(at, _)| *at == index) {
+            Some((_, before)) => entries.range((Excluded(before), Unbounded)).next(),
+            None => entries.iter().nth(index as usize),
+        };
+        match found {
+            Some((key, value)) => {
+                self.cursor = index.checked_add(1).map(|next| (next, key.clone()));
+                Answer::new(RESPONSE, 0)
+                    .number("nextidx", u64::from(index) + 1)
+                    .text("key", key)
+                    .text("val", value)
+            }
             None => Answer::new(RESPONSE, -2).text("reason", b"no_more_keyvals"),
         }
     }
@@ -398,7 +418,7 @@ impl Server {
         match self.spaces.remove(name) {
             Some(entries) => {
                 let freed: usize = entries.iter().map(|(key, value)| entry_bytes(key, value)).sum();
-                self.stored_bytes -= freed;
+                self.bytes -= freed;
                 Answer::done("kvs_destroyed")
             }
             None => Answer::refused("kvs_destroyed", "kvsname_not_found"),
@@ -444,8 +464,8 @@ impl Server {
             BarrierGroup::World | BarrierGroup::Node => true,
             BarrierGroup::Ranks(ranks) => ranks.contains(&self.ranks[task]),
         };
-        if self.rounds.len() >= GROUPS_MAX && barrier.round == 0 {
-            out.push(Effect::Close { task, error: PmiError::TooManyBarriers });
+        if !self.knows(&barrier) {
+            self.fill(task, out);
             return;
         }
         let inside = self.barriers.entry(barrier.clone()).or_default();
@@ -464,8 +484,24 @@ impl Server {
         if here == everywhere {
             self.open(&barrier, out);
         } else {
+            self.complete(barrier.clone());
             out.push(Effect::BarrierComplete { barrier });
         }
+    }
+
+    /// Remembers a group with its tag when it is used first; whether there is room for it.
+    fn knows(&mut self, barrier: &Barrier) -> bool {
+        let key = (barrier.group.clone(), barrier.tag);
+        if self.rounds.contains_key(&key) {
+            return true;
+        }
+        let bytes = self.bytes + barrier.group.bytes();
+        if bytes > STORE_BYTES_MAX {
+            return false;
+        }
+        self.bytes = bytes;
+        self.rounds.insert(key, 0);
+        true
     }
 
     /// Lets the tasks go on that wait, in the order of their numbers.
@@ -520,10 +556,38 @@ impl Server {
     }
 }
 
-/// What an entry of a key space takes, about. The map's own part is counted, so that empty values
-/// are not free.
-const fn entry_bytes(key: &[u8], value: &[u8]) -> usize {
-    key.len() + value.len() + 64
+/// Why a value is not stored.
+enum Unstored {
+    /// There is no room for it.
+    Full,
+    /// It can't be, and the client is told why.
+    Refused(&'static str),
+}
+
+/// What maps and allocations take beside the bytes of an entry, about, so that empty values are not free.
+const ENTRY_BYTES: usize = 128;
+
+/// What an entry of a key space takes, about.
+pub(super) const fn entry_bytes(key: &[u8], value: &[u8]) -> usize {
+    key.len() + value.len() + ENTRY_BYTES
+}
+
+/// What a key takes that is remembered.
+const fn key_bytes(key: &[u8]) -> usize {
+    key.len() + ENTRY_BYTES / 2
+}
+
+impl BarrierGroup {
+    /// What it takes to remember it, about: it stands in four places while its tasks wait.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        const RANK_BYTES: usize = 8;
+        let ranks = match self {
+            Self::World | Self::Node => 0,
+            Self::Ranks(ranks) => ranks.len(),
+        };
+        4 * (ENTRY_BYTES + ranks * RANK_BYTES)
+    }
 }
 
 /// A line that is being written.

@@ -11,7 +11,10 @@ use crate::outside::ways;
 use anyhow::Context;
 use tutti_core::Nanos;
 use tutti_wire::Role;
-use tutti_wire::branch::{Contact, FromBranch, Joining, Order, Origin, Place, Report, ToBranch};
+use tutti_wire::branch::{
+    Contact, FromBranch, Joining, Order, Origin, Passed, Place, Report, ToBranch,
+};
+use tutti_wire::pmi::Exchange;
 use tutti_wire::tree::FromAgent;
 
 /// A parent that leaves questions unanswered for so long is stuck: the network may be in order, and its
@@ -134,6 +137,30 @@ impl Tree {
         }
     }
 
+    /// Queues a part of what was stored on this node before a barrier.
+    pub(in crate::agent) fn exchange(&mut self, exchange: Exchange) {
+        if let (Some(node), Some(up)) = (self.routes.own(), &mut self.up) {
+            up.neighbour.exchange(Passed { nodes: vec![node], exchange });
+        }
+    }
+
+    /// A part of what all nodes of a job have stored before a barrier: for this node, for nodes below, or both.
+    fn on_exchanged(&mut self, passed: Passed) {
+        let Passed { nodes, exchange } = passed;
+        for (way, nodes) in self.routes.ways(nodes) {
+            match way {
+                Way::Here => self.heard.push(Heard::Exchanged(exchange.clone())),
+                Way::Down(child) => {
+                    if let Some(below) = self.children.get_mut(&child) {
+                        let exchange = exchange.clone();
+                        below.neighbour.exchange(Passed { nodes, exchange });
+                    }
+                }
+                Way::Up => {}
+            }
+        }
+    }
+
     pub(super) fn on_up(&mut self) {
         let Some(up) = &mut self.up else { return };
         let received = up.neighbour.link.receive();
@@ -157,6 +184,7 @@ impl Tree {
                     self.on_order(order);
                 }
             }
+            ToBranch::Exchanged(passed) => self.on_exchanged(passed),
             ToBranch::Tunnel(part) => self.on_tunnelled(Way::Up, part),
             ToBranch::Clock(reply) => self.on_clock(&reply),
             ToBranch::Gone(nodes) => self.end_streams_of(&nodes, None),

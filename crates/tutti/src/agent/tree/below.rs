@@ -150,6 +150,12 @@ impl Tree {
             (Stage::Taken, FromBranch::Reports(reports)) => {
                 reports.into_iter().for_each(|report| self.on_report(child, report));
             }
+            (Stage::Taken, FromBranch::Exchange(mut passed)) => {
+                passed.nodes.retain(|node| self.routes.is_below(*node, child));
+                if let Some(up) = self.up.as_mut().filter(|_| !passed.nodes.is_empty()) {
+                    up.neighbour.exchange(passed);
+                }
+            }
             (Stage::Taken, FromBranch::Gone(nodes)) => {
                 let nodes = self.routes.gone(child, nodes);
                 self.lose_nodes(child, nodes);

@@ -191,6 +191,7 @@ impl Keeper {
         for job in handed.jobs {
             let job = Job::take_over(job, &mut context, inherited)?;
             context.touched.insert(job.launch.job);
+            context.note_exchange(job.launch.job);
             jobs.insert(job.launch.job, job);
         }
         let in_use: Vec<&Path> = jobs.values().filter_map(Job::scratch).collect();

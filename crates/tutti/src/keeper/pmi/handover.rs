@@ -1,6 +1,6 @@
 //! The PMI server of a job, as it goes from one program to the next.
 
-use super::{Connection, PmiJob};
+use super::{Connection, PmiJob, UNSENT_BYTES_MAX};
 use crate::keeper::context::Context;
 use crate::keeper::watch::Watch;
 use crate::link::Interest;
@@ -24,7 +24,6 @@ impl PmiJob {
         HandedPmi {
             server: Server::clone(&self.server),
             connections: self.connections.iter().map(|slot| slot.as_ref().map(link)).collect(),
-            unanswered: self.unanswered.clone(),
         }
     }
 
@@ -42,7 +41,7 @@ impl PmiJob {
                 Some(link) => Some(Connection::take_over(link, (job, index), context, inherited)?),
             });
         }
-        Ok(Self { server: handed.server, connections, unanswered: handed.unanswered })
+        Ok(Self { server: handed.server, connections, counted: 0 })
     }
 }
 
@@ -54,7 +53,9 @@ impl Connection {
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
         let stream = Stream::from(inherited.take(handed.fd)?);
-        let interest = Interest { read: true, write: !handed.unsent.is_empty() };
+        // What it says is heard as soon as it has read its answers.
+        let behind = handed.unsent.len() > UNSENT_BYTES_MAX;
+        let interest = Interest { read: !behind, write: !handed.unsent.is_empty() };
         let token = context.watches.add(&stream, Watch::Pmi(job, index), interest)?;
         let mut lines = LineBuffer::new();
         lines.extend(&handed.lines);

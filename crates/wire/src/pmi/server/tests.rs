@@ -1,8 +1,11 @@
 //! Sessions as MPICH's clients hold them: recorded from MPICH 4.0.2 and 5.0.2, shortened.
 
 use super::*;
-use crate::limits::PMI_LINE_BYTES_MAX;
+use crate::limits::{EXCHANGE_PART_BYTES, PMI_LINE_BYTES_MAX};
+use crate::pmi::{Collected, Exchange, Values, packed};
 use proptest::prelude::*;
+use serde_bytes::ByteBuf;
+use tutti_core::LaunchId;
 
 /// A job whose tasks are all here, but for those of `elsewhere`.
 fn server(job: u64, size: u32, elsewhere: u32) -> Server {
@@ -43,6 +46,7 @@ fn shown(effect: &Effect) -> String {
         Effect::Abort { task, code, message } => format!("abort {task} {code} '{message}'"),
         Effect::Finalized { task } => format!("finalized {task}"),
         Effect::BarrierComplete { barrier } => format!("complete {}", barrier.tag),
+        Effect::Full { task } => format!("full {task}"),
         Effect::Close { task, error } => format!("close {task}: {error}"),
     }
 }
@@ -89,7 +93,7 @@ fn mpich_4_with_two_tasks() {
     assert_eq!(server.state(0), TaskState::Silent);
     play(&mut server, &mut Names::new(), session);
     assert_eq!((server.state(0), server.state(9)), (TaskState::Finalized, TaskState::Silent));
-    assert_eq!(server.take_stored(), [], "there is no other node");
+    assert!(!server.has_part(), "there is no other node");
 }
 
 #[test]
@@ -248,12 +252,17 @@ fn a_greedy_task_is_told_so() {
     }
     assert_eq!(effects, [Effect::Close { task: 0, error: PmiError::TooManyBarriers }]);
     let value = "x".repeat(PMI_LINE_BYTES_MAX / 2);
-    for n in 0..STORE_BYTES_MAX / value.len() {
-        effects.clear();
-        let line = format!("cmd=put key=k{n} value={value}");
-        server.handle(1, line.as_bytes(), &mut names, &mut effects);
+    let mut answer = String::new();
+    for n in 0..=STORE_BYTES_MAX / value.len() {
+        answer = say(&mut server, 1, &format!("cmd=put key=k{n} value={value}"));
+        if answer.contains("full") {
+            break;
+        }
     }
-    assert_eq!(shown(&effects[0]), "1< cmd=put_result rc=-1 msg=no_room_for_more_keys");
+    assert_eq!(answer, "full 1\n1< cmd=put_result rc=-1 msg=no_room_for_more_keys");
+    effects.clear();
+    server.handle(1, format!("cmd=put key=z value={value}").as_bytes(), &mut names, &mut effects);
+    assert_eq!(shown(&effects[0]), "1< cmd=put_result rc=-1 msg=no_room_for_more_keys", "once");
     play(&mut server, &mut names, "1> cmd=put key=k0 value=\n1< cmd=put_result rc=0");
     for _ in 0..=SPACES_MAX {
         effects.clear();
@@ -281,24 +290,206 @@ fn a_barrier_of_several_nodes_waits_for_the_others() {
         complete 0
         ",
     );
-    assert_eq!(server.take_stored(), [(ByteBuf::from(*b"a"), ByteBuf::from(*b"1"))]);
-    assert_eq!(server.take_stored(), []);
-    let barrier = Barrier { group: BarrierGroup::World, tag: 0, round: 0 };
+    let part = server.next_part(LAUNCH).unwrap();
+    assert_eq!((part.number, part.is_last, part.bytes), (0, true, part.values.bytes()));
+    assert_eq!(part.values[..], [pair("a", "1")]);
+    assert_eq!(server.next_part(LAUNCH), None);
+    let answer = |round, values: &[(&str, &str)]| {
+        let barrier = Barrier { group: BarrierGroup::World, tag: 0, round };
+        let values: Vec<_> = values.iter().map(|(key, value)| pair(key, value)).collect();
+        let values = Values::from(values);
+        let bytes = values.bytes();
+        Exchange { launch: LAUNCH, barrier, number: 0, is_last: true, bytes, values }
+    };
     let mut effects = Vec::new();
-    server.release(&barrier, vec![(ByteBuf::from(*b"b"), ByteBuf::from(*b"2"))], &mut effects);
+    server.hear(&answer(0, &[("b", "2")]), &mut effects);
     let shown: Vec<_> = effects.iter().map(shown).collect();
     assert_eq!(shown, ["0< cmd=barrier_out rc=0 tag=0", "1< cmd=barrier_out rc=0 tag=0"]);
     play(&mut server, &mut names, "1> cmd=get key=b\n1< cmd=get_result rc=0 value=2");
     effects.clear();
-    server.release(&barrier, vec![], &mut effects);
+    server.hear(&answer(0, &[]), &mut effects);
     assert_eq!(effects, [], "nobody waits any more");
     // The next of the same name is another, which an answer to this one does not open.
     let both = "0> cmd=barrier_in\n1> cmd=barrier_in\ncomplete 0";
     play(&mut server, &mut names, both);
-    server.release(&barrier, vec![], &mut effects);
+    server.hear(&answer(0, &[]), &mut effects);
     assert_eq!(effects, [], "they wait for the next");
-    server.release(&Barrier { round: 1, ..barrier }, vec![], &mut effects);
+    server.hear(&answer(1, &[]), &mut effects);
     assert_eq!(effects.len(), 2);
+}
+
+const LAUNCH: LaunchId = LaunchId::first(JobId(7));
+
+fn pair(key: &str, value: &str) -> (ByteBuf, ByteBuf) {
+    (ByteBuf::from(key.as_bytes()), ByteBuf::from(value.as_bytes()))
+}
+
+/// Has a task say something that is answered by one line.
+fn say(server: &mut Server, task: usize, line: &str) -> String {
+    let mut effects = Vec::new();
+    server.handle(task, line.as_bytes(), &mut Names::new(), &mut effects);
+    effects.iter().map(shown).collect::<Vec<_>>().join("\n")
+}
+
+/// A server with a task on each of two nodes, for node 0 or 1.
+fn one_of_two(node: u32) -> Server {
+    Server::new(ServerSpec {
+        job: JobId(7),
+        user: UserId(1000),
+        size: 2,
+        ranks: vec![Rank(node)],
+        space_name: "kvs_7".into(),
+        process_mapping: None,
+        attributes: vec![],
+    })
+}
+
+#[test]
+fn cards_of_many_tasks_travel_in_parts_and_open_the_barrier_when_all_are_there() {
+    let mut servers = [one_of_two(0), one_of_two(1)];
+    let card = "x".repeat(1000);
+    for (node, server) in servers.iter_mut().enumerate() {
+        for n in 0..500 {
+            say(server, 0, &format!("cmd=put key=card-{node}-{n} value={card}"));
+        }
+        assert_eq!(say(server, 0, "cmd=barrier_in"), "complete 0");
+    }
+    // What the controller does with it.
+    let mut parts = Vec::new();
+    for server in &mut servers {
+        let mut collected = Collected::default();
+        while let Some(part) = server.next_part(LAUNCH) {
+            let mut frame = Vec::new();
+            crate::frame::encode(&part, &mut frame).unwrap();
+            assert!(frame.len() < 2 * EXCHANGE_PART_BYTES, "{} bytes", frame.len());
+            assert!(part.number > 0 || part.bytes > 500 * 1000);
+            collected.take_in(part);
+        }
+        assert!(collected.is_whole());
+        assert!(collected.bytes() > 500 * 1000);
+        parts.extend(collected.into_parts());
+    }
+    let parts = packed(parts);
+    assert!(parts.len() > 10);
+    let barrier = Barrier { group: BarrierGroup::World, tag: 0, round: 0 };
+    for server in &mut servers {
+        for (number, values) in (0..).zip(&parts) {
+            let is_last = number + 1 == u32::try_from(parts.len()).unwrap();
+            let part = Exchange {
+                launch: LAUNCH,
+                barrier: barrier.clone(),
+                number,
+                is_last,
+                bytes: 0,
+                values: values.clone(),
+            };
+            let mut effects = Vec::new();
+            server.hear(&part, &mut effects);
+            assert_eq!(effects.len(), usize::from(is_last), "part {number}");
+        }
+        for key in ["card-0-0", "card-0-499", "card-1-0", "card-1-499"] {
+            let answer = say(server, 0, &format!("cmd=get key={key}"));
+            assert_eq!(answer, format!("0< cmd=get_result rc=0 value={card}"));
+        }
+    }
+}
+
+#[test]
+fn parts_that_are_missed_come_again() {
+    let mut server = one_of_two(0);
+    for n in 0..200 {
+        say(&mut server, 0, &format!("cmd=put key=k{n} value={}", "x".repeat(1000)));
+    }
+    say(&mut server, 0, "cmd=barrier_in");
+    let mut collected = Collected::default();
+    collected.take_in(server.next_part(LAUNCH).unwrap());
+    drop(server.next_part(LAUNCH));
+    server.send_nothing();
+    assert!(!server.has_part());
+    server.send_again();
+    let mut parts = Vec::new();
+    while let Some(part) = server.next_part(LAUNCH) {
+        parts.push(part);
+    }
+    // One that was under way is of no use behind a gap.
+    collected.take_in(parts[2].clone());
+    for part in &parts {
+        collected.take_in(part.clone());
+    }
+    assert!(collected.is_whole());
+    let values: usize = collected.into_parts().iter().map(|values| values.len()).sum();
+    assert_eq!(values, 200);
+    // The answer, with a part that is lost and then all of it.
+    let mut effects = Vec::new();
+    let order = [0, 2, 0, 1, 2, 3];
+    for number in order {
+        server.hear(&Exchange { is_last: number == 3, ..parts[number].clone() }, &mut effects);
+    }
+    assert_eq!(effects.len(), 1, "the barrier opens once: {effects:?}");
+}
+
+#[test]
+fn a_key_that_is_put_again_and_again_takes_no_more_room() {
+    let mut server = one_of_two(0);
+    let value = "x".repeat(1000);
+    for _ in 0..2_000 {
+        say(&mut server, 0, &format!("cmd=put key=k value={value}"));
+    }
+    assert!(server.bytes() < 2_000, "{} bytes", server.bytes());
+    say(&mut server, 0, "cmd=barrier_in");
+    assert_eq!(server.next_part(LAUNCH).unwrap().values.len(), 1);
+}
+
+#[test]
+fn what_is_remembered_of_barriers_has_a_bound() {
+    let mut server = server(7, 3, 0);
+    let mut said = String::new();
+    let mut opened = 0;
+    while !said.contains("full") {
+        said = say(&mut server, 0, &format!("cmd=barrier_in group=0:{opened}"));
+        opened += 1;
+        assert!(opened < 1_000_000, "{} bytes", server.bytes());
+    }
+    assert!(opened > 10_000 && server.bytes() <= STORE_BYTES_MAX);
+    assert_eq!(say(&mut server, 0, "cmd=barrier_in group=0:7"), "0< cmd=barrier_out rc=0 tag=7");
+}
+
+#[test]
+fn values_of_other_nodes_that_find_no_room_fill_the_job() {
+    let mut server = one_of_two(0);
+    say(&mut server, 0, "cmd=barrier_in");
+    let value = "x".repeat(PMI_LINE_BYTES_MAX - 100);
+    let mut effects = Vec::new();
+    for number in 0..2_000 {
+        let barrier = Barrier { group: BarrierGroup::World, tag: 0, round: 0 };
+        let values = Values::from(vec![pair(&format!("k{number}"), &value)]);
+        let part = Exchange { launch: LAUNCH, barrier, number, is_last: false, bytes: 0, values };
+        server.hear(&part, &mut effects);
+    }
+    assert_eq!(effects, [Effect::Full { task: 0 }]);
+    assert!(server.bytes() <= STORE_BYTES_MAX);
+}
+
+#[test]
+fn a_whole_node_of_large_cards_has_room() {
+    let mut server = one_of_two(0);
+    let card = "x".repeat(1024);
+    for n in 0..4_096 * 4 {
+        let answer = say(&mut server, 0, &format!("cmd=put key=-allgather-shm-1-{n} value={card}"));
+        assert_eq!(answer, "0< cmd=put_result rc=0");
+    }
+}
+
+#[test]
+fn keys_by_index_come_in_their_order_whatever_is_asked_between() {
+    let mut server = server(7, 1, 0);
+    for key in ["a", "b", "c"] {
+        say(&mut server, 0, &format!("cmd=put key={key} value=v"));
+    }
+    for (index, key) in [(0, "a"), (1, "b"), (1, "b"), (2, "c"), (0, "a"), (2, "c")] {
+        let answer = say(&mut server, 0, &format!("cmd=getbyidx kvsname=kvs_7 idx={index}"));
+        assert!(answer.contains(&format!("key={key} ")), "{index}: {answer}");
+    }
 }
 
 /// Lines that are mostly commands, some with fields that belong to them.
@@ -325,6 +516,7 @@ proptest! {
             effects.clear();
             server.handle(task, line.as_bytes(), &mut names, &mut effects);
             prop_assert!(effects.len() <= 4, "{effects:?}");
+            prop_assert!(server.bytes() <= STORE_BYTES_MAX);
             for effect in &effects {
                 if let Effect::Reply { line, .. } = effect {
                     let end = line.iter().position(|byte| *byte == b'\n');

@@ -1,0 +1,82 @@
+//! Programs that store much through PMI, or say it badly: they work or are ended, and no other job is touched.
+
+use crate::cluster::Bed;
+use crate::harness::{Instance, compile, eventually, status_of};
+use std::path::Path;
+
+/// The program that speaks PMI.
+pub(crate) fn program() -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/pmi.c");
+    let of_test = std::thread::current().name().unwrap_or("main").replace("::", "-");
+    compile("cc", &source, &format!("pmi-{of_test}")).display().to_string()
+}
+
+/// What a process has in memory, in KiB.
+fn resident(pid: i32) -> u64 {
+    status_of(pid, "VmRSS").unwrap().trim_end_matches(" kB").trim().parse().unwrap()
+}
+
+#[test]
+fn more_than_a_frame_of_cards_reaches_the_tasks_of_other_nodes() {
+    let bed = Bed::up(3, &[]);
+    let program = program();
+    let job = ["run", "-N", "3", "-n", "3", &program, "cards", "20000"];
+    let done = bed.start(1, &job).wait_within(crate::harness::PATIENCE * 3).expect(0);
+    assert_eq!(done.sorted(), ["rank 0 has all", "rank 1 has all", "rank 2 has all"]);
+}
+
+#[test]
+fn a_job_that_stores_too_much_ends_and_no_other_job_does() {
+    let bed = Bed::up(2, &[]);
+    let program = program();
+    let other = bed.start(
+        1,
+        &[
+            "run",
+            "-N",
+            "2",
+            "-n",
+            "2",
+            "sh",
+            "-c",
+            "while [ ! -e go ]; do sleep 0.1; done; echo on",
+        ],
+    );
+    let flood = bed.start(1, &["run", "-N", "2", "-n", "2", &program, "flood"]);
+    let done = flood.wait_within(crate::harness::PATIENCE * 3).expect(1);
+    assert!(done.err.contains("rank 0") && done.err.contains("[T048]"), "{}", done.err);
+    std::fs::write(bed.audit.work.join("go"), "").unwrap();
+    assert_eq!(other.wait().expect(0).sorted(), ["on", "on"]);
+    bed.tutti(2, &["run", "-N", "2", "-n", "2", &program, "cards", "10"]).expect(0);
+}
+
+#[test]
+fn what_one_job_makes_the_keeper_keep_is_bounded_and_given_back() {
+    let instance = Instance::new().up();
+    let (program, keeper) = (program(), instance.daemon("keeper"));
+    instance.tutti(&["run", "-n", "2", &program, "cards", "10"]).expect(0);
+    let before = resident(keeper);
+    let same = instance.start(&["run", "-n", "2", &program, "same", "50000"]);
+    same.wait_for("put");
+    let grown = resident(keeper) - before;
+    assert!(grown < 16 << 10, "{grown} KiB more for one key");
+    std::fs::write(instance.work.join("listen"), "").unwrap();
+    same.wait().expect(0);
+    instance.start(&["run", "-n", "2", &program, "flood"]).wait().expect(1);
+    let is_back = || (resident(keeper) < before + (24 << 10)).then_some(());
+    eventually("its memory is given back", is_back);
+}
+
+#[test]
+fn answers_that_a_task_does_not_read_wait_for_it_in_bounds() {
+    let instance = Instance::new().up();
+    let (program, keeper) = (program(), instance.daemon("keeper"));
+    let before = resident(keeper);
+    let mute = instance.start(&["run", &program, "mute", "3000"]);
+    mute.wait_for("said");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let grown = resident(keeper).saturating_sub(before);
+    assert!(grown < 16 << 10, "{grown} KiB more of 180 MB of answers");
+    std::fs::write(instance.work.join("listen"), "").unwrap();
+    assert!(mute.wait().expect(0).text().contains("heard"));
+}
