@@ -212,11 +212,13 @@ codes! {
     51 JournalDamaged
         "The journal does not hold what was written."
         "The controller did not start, and left the files as they are; or it did, without what happened last."
-        "`tutti replay` says how far it is good. Put the right files back, or move all away: that forgets it all.";
+        "`tutti replay` says how far it is good. Put the right files back, or move all away: that forgets it all, as \
+         `tutti down --forget` does for a private instance.";
     52 JournalOfOther
         "The journal was written by another release."
         "The file was left as it is."
-        "Start that release; the message says which form it has.";
+        "Start that release; the message says which form it has. `tutti down --forget` deletes that of a private \
+         instance.";
     60 Membership
         "The machine is in a cluster already, in none, or not the one that decides."
         "Nothing was changed."
