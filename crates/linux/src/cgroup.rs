@@ -219,11 +219,23 @@ impl Cgroup {
     /// What the kernel says; on kernels before 5.14, which have no `cgroup.kill`, `ETIMEDOUT` if
     /// five seconds of signals did not end them.
     pub fn kill(&self) -> Result<()> {
+        match self.kill_at_once()? {
+            true => Ok(()),
+            false => self.kill_by_signals(),
+        }
+    }
+
+    /// As [`Cgroup::kill`], but never takes long: `false` on kernels that have no `cgroup.kill`, and nothing is
+    /// killed then.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn kill_at_once(&self) -> Result<bool> {
         let file = self.path.join("cgroup.kill");
         match fs::write(&file, "1") {
-            Ok(()) => Ok(()),
-            Err(source) if source.raw_os_error() == Some(libc::ENODEV) => Ok(()),
-            Err(source) if source.kind() == io::ErrorKind::NotFound => self.kill_by_signals(),
+            Ok(()) => Ok(true),
+            Err(source) if source.raw_os_error() == Some(libc::ENODEV) => Ok(true),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(!self.path.is_dir()),
             Err(source) => Err(Error::File { operation: "write", path: file, source }),
         }
     }

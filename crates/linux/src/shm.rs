@@ -9,15 +9,19 @@
 use crate::{Error, Result, proc};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const PLACE: &str = "/dev/shm";
 
 /// The kernel dates files by its latest tick: by as much a file may seem older than it is. A tick is 10 ms at most.
 const TICK_MAX: Duration = Duration::from_millis(10);
+
+/// Most files that [`mapped_files`] finds.
+const FILES_MAX: usize = 4096;
 
 /// A file of shared memory, or a semaphore.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,18 +60,22 @@ impl SharedFile {
     }
 }
 
-/// Those that are wanted and that nobody has open or mapped, of the processes that may be looked at.
+/// Those that are wanted and that nobody has open or mapped, of the processes that may be looked at; none if they
+/// could not all be looked at in time.
 #[must_use]
-pub fn unused(wanted: impl Fn(&SharedFile) -> bool) -> Vec<SharedFile> {
+pub fn unused(wanted: impl Fn(&SharedFile) -> bool, until: Option<Instant>) -> Vec<SharedFile> {
     let entries = fs::read_dir(PLACE).into_iter().flatten().flatten();
     let files = entries.filter_map(|entry| SharedFile::at(entry.path()));
-    unused_of(files.filter(wanted).collect())
+    unused_of(files.filter(wanted).collect(), until)
 }
 
-fn unused_of(mut files: Vec<SharedFile>) -> Vec<SharedFile> {
-    if !files.is_empty() {
-        let used = used(&files.iter().map(|file| file.name().to_owned()).collect());
-        files.retain(|file| !used.contains(&(file.device, file.inode)));
+fn unused_of(mut files: Vec<SharedFile>, until: Option<Instant>) -> Vec<SharedFile> {
+    if files.is_empty() {
+        return files;
+    }
+    match used(&files.iter().map(|file| file.name().to_owned()).collect(), until) {
+        Some(used) => files.retain(|file| !used.contains(&(file.device, file.inode))),
+        None => files.clear(),
     }
     files
 }
@@ -79,25 +87,29 @@ pub fn inodes() -> Option<BTreeSet<u64>> {
     entries.map(|entry| entry.map(|entry| entry.ino())).collect::<std::io::Result<_>>().ok()
 }
 
-/// Removes one that nobody used, unless somebody uses it now, or it is another by now. That it is gone is fine.
+/// Removes one that nobody used, unless somebody uses it now, or that can't be told in time, or it is another by now.
+/// That it is gone is fine.
 ///
 /// # Errors
 /// What the kernel says.
-pub fn remove_unused(file: &SharedFile) -> Result<()> {
+pub fn remove_unused(file: &SharedFile, until: Instant) -> Result<()> {
     let is_same = SharedFile::at(file.path.clone()).as_ref() == Some(file);
-    if !is_same || unused_of(vec![file.clone()]).is_empty() {
+    if !is_same || unused_of(vec![file.clone()], Some(until)).is_empty() {
         return Ok(());
     }
     fs::remove_file(&file.path).map_err(Error::file("remove", &file.path))
 }
 
 /// What processes have mapped, and what they have open under one of these names, as devices and numbers on them. Of
-/// other files nothing is asked: the server of one may never answer.
-fn used(names: &BTreeSet<OsString>) -> BTreeSet<(u64, u64)> {
+/// other files nothing is asked: the server of one may never answer. `None` if the time was over before all were
+/// looked at.
+fn used(names: &BTreeSet<OsString>, until: Option<Instant>) -> Option<BTreeSet<(u64, u64)>> {
     let mut used = BTreeSet::new();
     for pid in proc::all() {
-        let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-        used.extend(String::from_utf8_lossy(&maps).lines().filter_map(mapped));
+        if until.is_some_and(|until| Instant::now() >= until) {
+            return None;
+        }
+        each_mapping(pid, |line| used.extend(mapped(line)));
         for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
             let path = fs::read_link(entry.path()).unwrap_or_default();
             let is_in = [Some(Path::new("/")), Some(Path::new(PLACE))].contains(&path.parent());
@@ -109,7 +121,7 @@ fn used(names: &BTreeSet<OsString>) -> BTreeSet<(u64, u64)> {
             }
         }
     }
-    used
+    Some(used)
 }
 
 /// The device and the number of the file in a line of maps; nothing if there is none.
@@ -121,25 +133,35 @@ fn mapped(line: &str) -> Option<(u64, u64)> {
     (inode != 0).then_some((nix::sys::stat::makedev(number(major)?, number(minor)?), inode))
 }
 
-/// The shared memory files that these processes have mapped. Processes that are gone have none.
+/// The shared memory files that these processes have mapped, as far as they are found in time. Processes that are
+/// gone have none. The maps of a process that is in the middle of a change can't be read before that is over.
 #[must_use]
-pub fn mapped_files(pids: &[i32]) -> BTreeSet<PathBuf> {
+pub fn mapped_files(pids: &[i32], until: Instant) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();
-    for pid in pids {
-        collect(&PathBuf::from(format!("/proc/{pid}/maps")), &mut files);
+    for &pid in pids {
+        if Instant::now() >= until {
+            break;
+        }
+        each_mapping(pid, |line| {
+            // A file that was removed already is marked, and needs nothing.
+            if files.len() < FILES_MAX
+                && let Some(at) = line.find(PLACE)
+                && !line.ends_with(" (deleted)")
+            {
+                files.insert(PathBuf::from(&line[at..]));
+            }
+        });
     }
     files
 }
 
-fn collect(maps: &Path, files: &mut BTreeSet<PathBuf>) {
-    let Ok(text) = fs::read(maps) else { return };
-    for line in String::from_utf8_lossy(&text).lines() {
-        // A file that was removed already is marked, and needs nothing.
-        if let Some(at) = line.find(PLACE)
-            && !line.ends_with(" (deleted)")
-        {
-            files.insert(PathBuf::from(&line[at..]));
-        }
+/// Reads the maps of a process, line by line: all of them together can be hundreds of megabytes.
+fn each_mapping(pid: i32, mut act: impl FnMut(&str)) {
+    let Ok(maps) = File::open(format!("/proc/{pid}/maps")) else { return };
+    let (mut maps, mut line) = (BufReader::new(maps), Vec::new());
+    while maps.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+        act(String::from_utf8_lossy(&line).trim_end_matches('\n'));
+        line.clear();
     }
 }
 
@@ -157,7 +179,7 @@ pub fn remove_left(files: &BTreeSet<PathBuf>, uid: u32, since: SystemTime) -> Ve
             })
     };
     let left = files.iter().filter(ours).cloned().filter_map(SharedFile::at).collect();
-    let left = unused_of(left).into_iter().map(|file| file.path);
+    let left = unused_of(left, None).into_iter().map(|file| file.path);
     left.filter(|path| fs::remove_file(path).is_ok()).collect()
 }
 
@@ -187,7 +209,8 @@ mod tests {
         let path = PathBuf::from(format!("{PLACE}/sem.tutti-test-{}", std::process::id()));
         let file = fs::File::options().create_new(true).read(true).write(true).open(&path).unwrap();
         file.set_len(4096).unwrap();
-        let find = || unused(|file| file.path == path).pop();
+        let late = Instant::now() + Duration::from_secs(600);
+        let find = || unused(|file| file.path == path, None).pop();
         assert_eq!(find(), None, "it is open");
         let length = std::num::NonZeroUsize::new(4096).unwrap();
         let (protection, flags) =
@@ -199,16 +222,21 @@ mod tests {
         // SAFETY: nobody uses it.
         unsafe { nix::sys::mman::munmap(map.unwrap(), 4096).unwrap() };
         let found = find().unwrap();
+        assert_eq!(
+            unused(|file| file.path == path, Some(Instant::now())),
+            [],
+            "nothing can be told in no time"
+        );
         assert!(found.is_semaphore() && found.bytes == 4096 && found.made_s > 0);
         assert!(inodes().unwrap().contains(&found.inode));
         let open = fs::File::open(&path).unwrap();
-        remove_unused(&found).unwrap();
+        remove_unused(&found, late).unwrap();
         assert!(path.exists(), "it was opened since");
         drop(open);
         let other = SharedFile { inode: found.inode + 1, ..found.clone() };
-        remove_unused(&other).unwrap();
+        remove_unused(&other, late).unwrap();
         assert!(path.exists(), "it is another");
-        remove_unused(&found).unwrap();
+        remove_unused(&found, late).unwrap();
         assert!(!path.exists());
     }
 }

@@ -97,6 +97,13 @@ impl Root {
     pub fn below(pid: i32) -> Self {
         Self { pid, start_time: None, scope: Scope::Below }
     }
+
+    /// The same tree, of the process that has the number now and of no later one; `None` if there is none.
+    #[must_use]
+    pub fn held(self) -> Option<Self> {
+        let stat = ProcessStat::read(self.pid).ok()?;
+        Some(Self { start_time: Some(stat.start_time), ..self })
+    }
 }
 
 impl From<i32> for Root {

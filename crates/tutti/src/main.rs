@@ -28,6 +28,7 @@ mod service;
 mod sole;
 mod supervise;
 mod trusted;
+mod workers;
 #[cfg(test)]
 mod world;
 

@@ -46,9 +46,18 @@ pub struct Used {
 /// All that there are; none where the kernel has none.
 #[must_use]
 pub fn all() -> Vec<Used> {
+    those(|_| true)
+}
+
+/// All that are wanted. The users of each semaphore are asked of the kernel one by one, and anybody may have made a
+/// great many: so only those of sets that are wanted are. [`Used::users`] of a set is empty when `wanted` is asked.
+#[must_use]
+pub fn those(wanted: impl Fn(&Used) -> bool) -> Vec<Used> {
     let read = |table| read_text(Path::new(table)).unwrap_or_default();
     let mut found = parse(&read(QUEUES), queue);
-    found.extend(parse(&read(SETS), set).into_iter().map(with_users));
+    found.retain(&wanted);
+    let sets = parse(&read(SETS), set).into_iter().filter(&wanted);
+    found.extend(sets.map(with_users));
     found
 }
 
@@ -101,7 +110,7 @@ fn sorted(mut pids: Vec<i32>) -> Vec<i32> {
 /// What `msgctl` or `semctl(IPC_RMID)` says: it is gone, or another user's.
 pub fn remove(one: &Used) -> Result<()> {
     // The number may be another's by now.
-    if !all().contains(one) {
+    if !those(|it| (it.kind, it.id) == (one.kind, one.id)).contains(one) {
         return Err(gone(if one.kind == Kind::Queue { QUEUES } else { SETS }));
     }
     let (call, done) = if one.kind == Kind::Queue {

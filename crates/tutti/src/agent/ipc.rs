@@ -19,7 +19,7 @@ use std::fmt::Display;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tutti_linux::posix_queues::{self, PosixQueue};
 use tutti_linux::proc::{self, ProcessStat};
 use tutti_linux::shm::{self, SharedFile};
@@ -31,6 +31,10 @@ use tutti_wire::launch::Launch;
 
 /// The kernel has the making in whole seconds, and clocks may be set by a little.
 const TOLERANCE_S: u64 = 2;
+
+/// How long all processes of the machine may be looked at, and what is left be removed: the agent does nothing else
+/// meanwhile. What can't be told in time stays.
+const LOOK_MAX: Duration = Duration::from_millis(100);
 
 /// The POSIX queues, shared memory and semaphores that were there when a job began whose user had no other process
 /// here. Where one of them can't be seen, there is nothing of it.
@@ -50,7 +54,10 @@ impl IpcBefore {
         let is_of_the_node = nix::unistd::geteuid().is_root() && !launch.own_ipc;
         let is_new = launch.spec.adopt.is_empty();
         // Also where there is nothing yet: another process may make one, and be gone when the job ends.
-        if !is_of_the_node || !is_new || has_other_processes(launch.credentials.uid) {
+        if !is_of_the_node
+            || !is_new
+            || has_other_processes(launch.credentials.uid, Instant::now() + LOOK_MAX)
+        {
             return None;
         }
         Some(Self { queues: posix_queues::inodes(), files: shm::inodes() })
@@ -62,18 +69,21 @@ pub(super) fn remove_left(lives: &BTreeMap<i32, Life>, uid: u32, before: Option<
     if lives.is_empty() {
         return;
     }
-    let booted_s = booted_s();
-    for segment in sysvipc::segments().iter().filter(|it| is_left(it, lives, uid, booted_s)) {
+    let (booted_s, until) = (booted_s(), Instant::now() + LOOK_MAX);
+    let is_time = || Instant::now() < until;
+    let segments = sysvipc::segments();
+    let left = segments.iter().filter(|it| is_left(it, lives, uid, booted_s));
+    for segment in left.take_while(|_| is_time()) {
         tell("shared memory", segment.id, sysvipc::remove(segment));
     }
-    let mut used = used::all();
+    let mut used = used::those(|it| it.uid == uid);
     used.retain(|it| is_left_used(it, lives, uid, booted_s));
     let time = time_of(lives, booted_s);
     let queues = left_queues(before, uid, &time);
-    let files = left_files(before, uid, &time);
+    let files = left_files(before, uid, &time, until);
     let is_any = !used.is_empty() || !queues.is_empty() || !files.is_empty();
-    if is_any && !has_other_processes(uid) {
-        for one in used {
+    if is_any && !has_other_processes(uid, until) {
+        for one in used.into_iter().take_while(|_| is_time()) {
             let what = match one.kind {
                 used::Kind::Queue => "message queue",
                 used::Kind::Semaphores => "semaphores",
@@ -84,7 +94,7 @@ pub(super) fn remove_left(lives: &BTreeMap<i32, Life>, uid: u32, before: Option<
             tell("message queue", queue.name.display(), removed);
         }
         for file in files {
-            tell("shared memory", file.path.display(), shm::remove_unused(&file));
+            tell("shared memory", file.path.display(), shm::remove_unused(&file, until));
         }
     }
 }
@@ -101,9 +111,14 @@ fn left_queues(
     found.into_iter().filter(is_left).collect()
 }
 
-fn left_files(before: Option<&IpcBefore>, uid: u32, time: &RangeInclusive<u64>) -> Vec<SharedFile> {
+fn left_files(
+    before: Option<&IpcBefore>,
+    uid: u32,
+    time: &RangeInclusive<u64>,
+    until: Instant,
+) -> Vec<SharedFile> {
     let Some(before) = before.and_then(|before| before.files.as_ref()) else { return Vec::new() };
-    shm::unused(|it| is_left_file(it, before, uid, time))
+    shm::unused(|it| is_left_file(it, before, uid, time), Some(until))
 }
 
 /// Whether one may be theirs; that nobody uses it is known otherwise.
@@ -163,8 +178,8 @@ fn is_left_used(one: &Used, lives: &BTreeMap<i32, Life>, uid: u32, booted_s: u64
         && one.users.iter().all(|user| lives.contains_key(user))
 }
 
-/// Whether a user has processes here that are not of this very program.
-fn has_other_processes(uid: u32) -> bool {
+/// Whether a user has processes here that are not of this very program, as far as it can be told in time.
+fn has_other_processes(uid: u32, until: Instant) -> bool {
     let file = |path: &str| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     let own = file(RUNNING);
     let is_other = |&pid: &i32| {
@@ -172,7 +187,7 @@ fn has_other_processes(uid: u32) -> bool {
             && ProcessStat::read(pid).is_ok_and(|stat| !stat.has_ended())
             && file(&format!("/proc/{pid}/exe")) != own
     };
-    proc::all().iter().any(is_other)
+    proc::all().iter().any(|pid| Instant::now() >= until || is_other(pid))
 }
 
 /// When the machine was started, seconds since 1970.
@@ -258,7 +273,12 @@ mod tests {
 
     #[test]
     fn this_program_is_no_other_process() {
-        assert!(has_other_processes(0), "the machine has init");
-        assert!(!has_other_processes(4_000_000_000));
+        let late = Instant::now() + Duration::from_secs(60);
+        assert!(has_other_processes(0, late), "the machine has init");
+        assert!(!has_other_processes(4_000_000_000, late));
+        assert!(
+            has_other_processes(4_000_000_000, Instant::now()),
+            "nothing can be told in no time"
+        );
     }
 }

@@ -16,7 +16,9 @@ use super::job::Job;
 use super::track::TaskId;
 use crate::outside::groups::Cgroup;
 use crate::outside::time as clock;
+use crate::workers::{Bounds, Workers};
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 use std::time::Duration;
 use tutti_core::{ControlMethod, JobId, Nanos, Rank};
 use tutti_linux::proc::ProcessStat;
@@ -34,6 +36,9 @@ const LOOKS_AT_EACH: Duration = Duration::from_micros(200);
 /// The agent does nothing else meanwhile.
 const LOOKS_MAX: Duration = Duration::from_secs(2);
 
+/// Threads that kill parts of jobs. One may be busy for ten seconds with a process that hangs.
+const KILLS: Bounds = Bounds { of_user: 4, all: 32 };
+
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 const SIGSTOP: i32 = 19;
@@ -44,6 +49,8 @@ pub(super) type Name = (i32, u64);
 /// A part of a job that was asked to end, and is killed when its grace is over.
 pub(super) struct Ending {
     pub(super) due_ns: u64,
+    /// Whether it is a whole task.
+    is_task: bool,
     task: TaskId,
     processes: BTreeSet<Name>,
 }
@@ -170,7 +177,8 @@ impl Agent {
     ) -> Result<(), PartError> {
         let found = self.processes_of(target, task)?;
         let due_ns = clock::monotonic_ns().saturating_add(grace.0);
-        let ending = Ending { due_ns, task, processes: found.iter().copied().collect() };
+        let (is_task, processes) = (target.pid.is_none(), found.iter().copied().collect());
+        let ending = Ending { due_ns, is_task, task, processes };
         if grace.0 == 0 {
             return self.kill_rest(&ending);
         }
@@ -194,8 +202,16 @@ impl Agent {
         }
     }
 
-    /// Those that were there, and all that descends from them.
+    /// Those that were there, and all that descends from them. Processes that run are killed beside the loop: a user
+    /// may have made very many, which make others meanwhile.
     fn kill_rest(&mut self, ending: &Ending) -> Result<(), PartError> {
+        static WORKERS: LazyLock<Workers> = LazyLock::new(|| Workers::new(KILLS));
+        if ending.is_task
+            && let Some(group) = self.task_group(ending.task)
+            && group.kill_at_once()?
+        {
+            return Ok(());
+        }
         let mut found = BTreeSet::new();
         for &(pid, start_time) in &ending.processes {
             let members = self.tracker.subtree(ending.task, pid);
@@ -208,7 +224,14 @@ impl Agent {
             // Nobody there can make another.
             signal_forest(&found, SIGKILL)?;
         } else {
-            kill_forest(&found)?;
+            let job = ending.task.0;
+            let owner = self.jobs.get(&job).and_then(|job| job.owner).unwrap_or(u32::MAX);
+            let kill = move || {
+                if let Err(error) = kill_forest(&found) {
+                    say!([ProcessStuck] "tutti agent: cannot end a part of job {job}: {error}");
+                }
+            };
+            WORKERS.start_for_sure(owner, Box::new(kill));
         }
         Ok(())
     }
@@ -260,13 +283,15 @@ impl Agent {
         Ok(())
     }
 
+    /// The cgroup of a task, if it has one.
+    fn task_group(&self, (job, rank): TaskId) -> Option<Cgroup> {
+        let group = self.jobs.get(&job)?.group.as_ref()?;
+        Cgroup::open(&group.path().join(format!("rank-{rank}"))).ok()
+    }
+
     /// Whether the task stands still, by itself or with its job.
-    pub(super) fn is_frozen(&self, (job, rank): TaskId) -> bool {
-        let group = self.jobs.get(&job).and_then(|job| job.group.as_ref());
-        group.is_some_and(|group| {
-            let task = Cgroup::open(&group.path().join(format!("rank-{rank}")));
-            task.is_ok_and(|task| task.is_frozen().unwrap_or(false))
-        })
+    pub(super) fn is_frozen(&self, task: TaskId) -> bool {
+        self.task_group(task).is_some_and(|group| group.is_frozen().unwrap_or(false))
     }
 
     /// The part is suspended no more; the switch thread lets it go on, where it switches by signals.

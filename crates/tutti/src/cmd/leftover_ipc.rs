@@ -24,7 +24,7 @@ pub(super) fn find() -> Vec<Leftover> {
     let mut found: Vec<Leftover> = segments.map(|it| memory(&it)).collect();
     found.extend(used.map(|it| queue_or_set(&it, now_s)));
     found.extend(queues.map(|it| posix_queue(&it, now_s)));
-    found.extend(shm::unused(|it| is_seen(it.uid)).iter().map(|it| shared_file(it, now_s)));
+    found.extend(shm::unused(|it| is_seen(it.uid), None).iter().map(|it| shared_file(it, now_s)));
     found
 }
 

@@ -69,7 +69,8 @@ impl Adopted {
         Ok(self.processes.iter().any(is_above).then_some(held))
     }
 
-    fn living(&self) -> Vec<i32> {
+    /// The numbers of those that have not ended, as far as that was noticed.
+    pub(super) fn living(&self) -> Vec<i32> {
         let living = self.processes.iter().filter(|process| process.ended.is_none());
         living.map(|process| process.held.pid()).collect()
     }
@@ -102,13 +103,6 @@ impl Adopted {
             processes.push(Process { held, token, ended: process.ended });
         }
         Ok(Self { processes })
-    }
-
-    /// Ends them and what descends from them, where no cgroup does.
-    pub(super) fn kill(&self) {
-        if let Err(error) = tutti_linux::signal::kill_forest(&self.living()) {
-            say!([ProcessStuck] "tutti keeper: cannot kill what was adopted: {}", chain(&error));
-        }
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Context {
     pub(super) adopted: BTreeSet<i32>,
     /// When to look again at a task of which something was left, or that was killed.
     pub(super) endings: BTreeMap<(JobId, usize), u64>,
+    /// When to look how far threads are with what they do for a job.
+    pub(super) beside: BTreeMap<JobId, u64>,
     /// Names that MPI programs published.
     pub(super) names: Names,
     /// What the PMI servers of each user's jobs keep, in bytes.
@@ -116,6 +118,7 @@ impl Context {
             writers: HashMap::new(),
             adopted: BTreeSet::new(),
             endings: BTreeMap::new(),
+            beside: BTreeMap::new(),
             names: Names::new(),
             pmi_bytes: BTreeMap::new(),
             exchanging: VecDeque::new(),

@@ -61,6 +61,9 @@ const ACCEPT_PAUSE_NS: u64 = 500_000_000;
 /// How long the end of a task waits for those of its job's others, so that agent and controller hear of them together.
 const ENDS_WAIT_NS: u64 = 5_000_000;
 
+/// Children that are reaped at once; more wait until others had their turn.
+const REAPED_MAX: usize = 256;
+
 /// Jobs that one welcome tells of, so that it fits into a frame. More are not held, unless nobody
 /// ever takes note of their ends.
 const HELD_MAX: usize = 50_000;
@@ -94,6 +97,8 @@ pub(super) struct Keeper {
     pub(super) jobs: BTreeMap<JobId, Job>,
     lease: Lease,
     stop_at_ns: Option<u64>,
+    /// Whether more children have ended than were reaped.
+    reaps_on: bool,
     /// Who started it: the supervisor.
     parent: Pid,
     /// Who else told it to end.
@@ -159,6 +164,7 @@ impl Keeper {
             jobs: BTreeMap::new(),
             lease: Lease::default(),
             stop_at_ns: None,
+            reaps_on: false,
             parent: getppid(),
             sent_away: None,
             successor: None,
@@ -261,14 +267,25 @@ impl Keeper {
         let lease = self.lease.due_ns().filter(|_| !self.jobs.is_empty());
         let fronts = self.jobs.values().filter_map(Job::front_due_ns);
         let writers = self.jobs.values().filter_map(Job::writer_due_ns);
-        let own = [self.stop_at_ns, self.accept_again_ns, self.reports_due_ns, lease];
-        endings.chain(waiting).chain(fronts).chain(writers).chain(own.into_iter().flatten()).min()
+        let beside = self.context.beside.values().copied();
+        let reap = self.reaps_on.then_some(0);
+        let own = [self.stop_at_ns, self.accept_again_ns, self.reports_due_ns, lease, reap];
+        let jobs = endings.chain(beside).chain(fronts).chain(writers);
+        jobs.chain(waiting).chain(own.into_iter().flatten()).min()
     }
 
     fn on_time(&mut self, now_ns: u64) {
         if self.accept_again_ns.is_some_and(|at| at <= now_ns) {
             self.accept_again_ns = None;
             self.accept(Interest::READ);
+        }
+        if self.reaps_on {
+            self.reap();
+        }
+        let beside = self.context.beside.iter().filter(|&(_, &at)| at <= now_ns);
+        for job in beside.map(|(&job, _)| job).collect::<Vec<_>>() {
+            self.context.beside.remove(&job);
+            self.with(job, Job::look_beside);
         }
         let endings = self.context.endings.iter();
         let due: Vec<_> = endings.filter(|&(_, &at)| at <= now_ns).map(|(&task, _)| task).collect();
@@ -385,10 +402,13 @@ impl Keeper {
 
     /// The one place where children are reaped: tasks' roots, and orphans that fell to us.
     fn reap(&mut self) {
-        while let Some(pid) = ended_child() {
+        self.reaps_on = false;
+        for _ in 0..REAPED_MAX {
+            let Some(pid) = ended_child() else { return };
             let Some((end, usage)) = reap_one(pid) else { return };
             self.on_reaped(pid, end, &usage);
         }
+        self.reaps_on = true;
     }
 
     pub(super) fn on_reaped(&mut self, pid: i32, end: End, usage: &Usage) {
@@ -680,7 +700,7 @@ impl Keeper {
                 self.context.reports.push(FromKeeper::Cleared { launch, usage: Usage::default() });
             }
             ToKeeper::Signal { launch, ranks, signal } => {
-                self.with_launch(launch, |job, c| job.signal(&ranks, signal, c));
+                self.with_launch(launch, |job, c| job.signal(ranks, signal, c));
             }
             ToKeeper::Stopped { launch, parts } => {
                 self.with_launch(launch, |job, _| job.stopped = parts);
@@ -720,6 +740,7 @@ impl Keeper {
             job.drop_pmi(&mut self.context);
         }
         self.context.endings.retain(|&(job, _), _| job != id);
+        self.context.beside.remove(&id);
     }
 
     fn on_launched(&mut self, id: JobId) {

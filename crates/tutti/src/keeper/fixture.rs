@@ -32,6 +32,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Says to a test process that it is a keeper, and where.
 const ROLE_VARIABLE: &str = "TUTTI_TEST_KEEPER";
 
+/// In the directory of a test's keeper: while it is there, no look beside the loop ends.
+const HOLD_LOOKS: &str = "hold-looks";
+
+/// Waits, in a test's keeper, for as long as its test wants looks to take.
+pub(super) fn wait_while_looks_are_held() {
+    let directory = std::env::var_os(ROLE_VARIABLE).map(PathBuf::from);
+    while directory.as_ref().is_some_and(|directory| directory.join(HOLD_LOOKS).exists()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 pub(super) fn bytes(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes().to_vec())
 }
@@ -229,6 +240,11 @@ impl Scene {
         let (agent, _, held) = connect_agent(&self.socket());
         self.agent = agent;
         held
+    }
+
+    /// Looks beside the keeper's loop take for ever from now on.
+    pub(super) fn hold_looks(&self) {
+        std::fs::write(self.directory.join(HOLD_LOOKS), "").unwrap();
     }
 
     pub(super) fn group(&self, job: u64) -> Option<Cgroup> {

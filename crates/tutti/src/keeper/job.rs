@@ -10,8 +10,10 @@
 //! with a process in it, so trying to is the test, and it is tried again after short naps:
 //! `cgroup.events` tells of changes at most once in 10 ms.
 
+mod force;
 mod handover;
 pub(super) mod limits;
+mod sweep;
 
 use super::adopt::Adopted;
 use super::context::{Context, Room, chain};
@@ -26,10 +28,10 @@ use super::stdio::{InPipe, OutPipe};
 use super::watch::Token;
 use super::writer::Writer;
 use crate::outside::groups::Cgroup;
-use crate::outside::processes::{kill, send_to_group};
+use crate::outside::processes::send_to_group;
 use crate::outside::time as clock;
+use force::{Killer, Look, Order};
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
@@ -38,10 +40,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use sweep::Sweep;
 use tutti_core::{Rank, TaskStatus};
 use tutti_linux::reap::End;
 use tutti_linux::spawn::read_number;
-use tutti_linux::{shm, signal};
 use tutti_wire::attach::Stream;
 use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
 use tutti_wire::launch::{Launch, NULL_DEVICE, Stdio, Usage, cut};
@@ -56,11 +58,8 @@ const NAP_LONGEST_NS: u64 = 5_000_000;
 const NAPS_BEFORE_PATIENCE: u32 = 1_000;
 const NAP_PATIENT_NS: u64 = 200_000_000;
 
-/// How long what was killed may take before it is said that it hangs.
-const HANGS_AFTER_NS: u64 = 5_000_000_000;
-
-/// Processes whose maps are read before a job is ended by force.
-const PROCESSES_LOOKED_AT_MAX: usize = 256;
+/// Files of shared memory.
+type SharedFiles = BTreeSet<PathBuf>;
 
 /// A job with tasks on this node.
 pub(super) struct Job {
@@ -92,7 +91,13 @@ pub(super) struct Job {
     cleared: Option<Usage>,
     pub(super) forgotten: bool,
     /// Shared memory that its processes used when they were ended, and since when it can be theirs.
-    shared: BTreeSet<PathBuf>,
+    shared: SharedFiles,
+    /// What looks for them, and what is to be done then.
+    look: Option<Look>,
+    /// Ends what is in its group, where that can't be done at once.
+    killer: Killer,
+    /// What is removed of it before its end is reported.
+    sweep: Option<Sweep>,
     /// Where its temporary files are.
     scratch: Option<PathBuf>,
     /// The namespace of its IPC on this node, until it has ended.
@@ -116,6 +121,8 @@ pub(super) struct Task {
     pub(super) usage: Usage,
     /// Whether its end and all its output were put into the front end's outlet.
     pub(super) delivered: bool,
+    /// Ends its processes, where no group does.
+    killer: Killer,
 }
 
 /// Where a task is in its life.
@@ -151,6 +158,11 @@ pub(super) struct Minder {
 impl Minder {
     pub(super) const fn new(fd: OwnedFd, token: Option<Token>) -> Self {
         Self { fd, token, root: None, status: None, silent: false, early: Vec::new() }
+    }
+
+    /// Whether the root has ended, as far as it was heard.
+    const fn is_over(&self) -> bool {
+        self.silent || self.status.is_some()
     }
 
     /// Takes in what it said; whether there is nothing more to come.
@@ -214,7 +226,10 @@ impl Job {
             usage: Usage::default(),
             cleared: None,
             forgotten: false,
-            shared: BTreeSet::new(),
+            shared: SharedFiles::new(),
+            look: None,
+            killer: Killer::default(),
+            sweep: None,
             scratch,
             ipc,
             began: SystemTime::now(),
@@ -306,79 +321,19 @@ impl Job {
         held
     }
 
-    /// Ends every process; tasks that haven't started never will.
-    pub(super) fn kill(&mut self, context: &mut Context) {
-        if let Some(usage) = self.cleared {
-            // Whoever asks has missed the report.
-            context.reports.push(FromKeeper::Cleared { launch: self.launch.id(), usage });
-            return;
-        }
-        self.killed = true;
-        self.hurry_writer();
-        self.note_shared_memory();
-        if let Some(group) = &self.cgroup
-            && let Err(error) = group.kill()
-            && !error.is_gone()
-        {
-            say!([ProcessStuck] "tutti keeper: cannot kill job {}: {}", self.launch.job, chain(&error));
-        }
-        let hangs_ns = clock::monotonic_ns() + HANGS_AFTER_NS;
-        for index in 0..self.tasks.len() {
-            if matches!(self.tasks[index].phase, Phase::Running(_) | Phase::Adopted(_)) {
-                context.endings.insert((self.launch.job, index), hangs_ns);
-            }
-            match &self.tasks[index].phase {
-                Phase::Waiting => {
-                    self.end_unstarted(index, TaskStatus::Signaled(9), String::new(), context);
-                }
-                Phase::Running(process) if process.minder.is_some() => kill_below(process),
-                // One in a group that is its own may have left it.
-                Phase::Running(process) if context.uid != 0 => {
-                    let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
-                }
-                Phase::Adopted(adopted) if self.cgroup.is_none() => adopted.kill(),
-                _ => {}
-            }
-        }
-    }
-
-    /// What is ended by force can't remove its shared memory itself, as MPI libraries would have.
-    fn note_shared_memory(&mut self) {
-        let mut pids = Vec::new();
-        if let Some(group) = &self.cgroup {
-            pids = group.processes().unwrap_or_default();
-        } else {
-            for task in &self.tasks {
-                if let Phase::Running(process) = &task.phase {
-                    pids.extend(tutti_linux::proc::descendants(process.pid).unwrap_or_default());
-                }
-            }
-        }
-        // Ranks share their files, so some of very many tell of all.
-        pids.truncate(PROCESSES_LOOKED_AT_MAX);
-        self.shared.extend(shm::mapped_files(&pids));
-    }
-
     /// Sends a signal to the process groups of tasks' roots.
-    pub(super) fn signal(&mut self, ranks: &[Rank], number: u8, context: &mut Context) {
-        let signal = i32::from(number);
-        if ends_by_default(signal) {
-            self.note_shared_memory();
+    pub(super) fn signal(&mut self, ranks: Vec<Rank>, number: u8, context: &mut Context) {
+        let order = Order::Signal(ranks, number);
+        match ends_by_default(i32::from(number)) {
+            true => self.after_a_look(order, context),
+            false => self.in_turn(order, context),
         }
-        for index in 0..self.tasks.len() {
-            let task = &mut self.tasks[index];
-            if !ranks.is_empty() && !ranks.contains(&task.rank) {
-                continue;
-            }
-            match &mut task.phase {
-                Phase::Running(process) => signal_root(process, signal),
-                Phase::Adopted(adopted) => adopted.signal(signal),
-                Phase::Waiting if ends_by_default(signal) => {
-                    self.end_unstarted(index, TaskStatus::Signaled(number), String::new(), context);
-                }
-                _ => {}
-            }
-        }
+    }
+
+    /// Looks after what threads do for this job.
+    pub(super) fn look_beside(&mut self, context: &mut Context) {
+        self.watch_look(context);
+        self.watch_sweep(context);
     }
 
     /// A task that never had a process has ended.
@@ -413,7 +368,10 @@ impl Job {
             match of_root.and_then(|(raw, _)| End::of(raw)) {
                 Some(of_root) => end = of_root,
                 // Killed itself; the root, which it minded, is ours now and must not stay.
-                _ => kill_orphan(minder.root),
+                _ => {
+                    let root = minder.root;
+                    task.kill_orphan(root, self.launch.credentials.uid);
+                }
             }
         }
         let (status, detail) = self.judge(index, end);
@@ -481,7 +439,10 @@ impl Job {
         // Whatever the root left behind ends with it; the minder exits when all are reaped. And
         // what was to be killed before the minder had made it is there now.
         if is_over || (self.killed && !known_before) {
-            kill_below(process);
+            let task = &self.tasks[index];
+            if let Phase::Running(process) = &task.phase {
+                task.kill_below(process, self.launch.credentials.uid);
+            }
         } else if !known_before {
             for signal in std::mem::take(&mut minder.early) {
                 signal_root(process, signal);
@@ -506,17 +467,17 @@ impl Job {
             limits::note_reached(group, &self.launch, detail);
         }
         let is_limited = limits::is_limited(&self.launch);
-        let cleared = task.group.as_ref().map_or(Ok(true), |group| match is_limited {
-            true => group.remove(),
-            false => group.remove_unlimited(),
-        });
+        let cleared = match &task.group {
+            None => Ok(!task.killer.is_at_work()),
+            Some(group) if is_limited => group.remove(),
+            Some(group) => group.remove_unlimited(),
+        };
         match cleared {
             Ok(false) => {
                 if *naps == 0
-                    && let Some(Err(error)) = task.group.as_ref().map(Cgroup::kill)
-                    && !error.is_gone()
+                    && let Some(group) = &task.group
                 {
-                    say!([ProcessStuck] "tutti keeper: cannot kill what a task left: {}", chain(&error));
+                    task.killer.kill_group(self.launch.credentials.uid, group);
                 }
                 *naps = naps.saturating_add(1);
                 let at_ns = clock::monotonic_ns() + nap_ns(*naps);
@@ -595,19 +556,19 @@ impl Job {
             self.drop_pmi(context);
         }
         context.namespace_wanted |= self.ipc.take().is_some();
-        if !self.shared.is_empty() {
-            let _ = shm::remove_left(&self.shared, self.launch.credentials.uid, self.began);
-        }
-        if let Some(scratch) = self.scratch.take() {
-            context.scratches.take_back(scratch, self.launch.credentials.uid);
-        }
         context.names.forget(self.launch.job);
         if self.launch.spec.script.is_some() {
             script::remove(&script::directory(&context.spool, self.launch.job));
         }
+        self.begin_sweep(context);
+    }
+
+    /// Nothing of it is left.
+    fn report_cleared(&mut self, context: &mut Context) {
         self.cleared = Some(self.usage);
         let (launch, usage) = (self.launch.id(), self.usage);
         context.reports.push(FromKeeper::Cleared { launch, usage });
+        context.touched.insert(launch.job);
     }
 }
 
@@ -624,6 +585,7 @@ impl Task {
             aborted: None,
             usage: Usage::default(),
             delivered: false,
+            killer: Killer::default(),
         }
     }
 }
@@ -675,19 +637,16 @@ pub(super) const fn task_status(end: End) -> TaskStatus {
     }
 }
 
-fn kill_below(process: &Process) {
-    if let Err(error) = signal::kill_tree(signal::Root::below(process.pid)) {
-        say!([ProcessStuck] "tutti keeper: cannot kill what is below {}: {}", process.pid, chain(&error));
-    }
-}
-
-fn kill_orphan(root: Option<i32>) {
-    // Descendants of ours, so their numbers can't have been given to others.
-    if let Some(root) = root
-        && tutti_linux::proc::descendants(std::process::id().cast_signed())
-            .is_ok_and(|ours| ours.contains(&root))
-    {
-        let _ = signal::kill_tree(root);
+/// Sends a signal to one task.
+fn send_order(job: &mut Job, index: usize, number: u8, context: &mut Context) {
+    let signal = i32::from(number);
+    match &mut job.tasks[index].phase {
+        Phase::Running(process) => signal_root(process, signal),
+        Phase::Adopted(adopted) => adopted.signal(signal),
+        Phase::Waiting if ends_by_default(signal) => {
+            job.end_unstarted(index, TaskStatus::Signaled(number), String::new(), context);
+        }
+        _ => {}
     }
 }
 

@@ -8,7 +8,7 @@
 //! a new name for one a tenth of that: so a few of those that were left empty are kept for the next
 //! jobs of the same users.
 
-use super::removal::{Owned, Removal, Remover};
+use super::removal::{Owned, Removal, remove_beside};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::unistd::{getegid, geteuid};
 use serde_bytes::ByteBuf;
@@ -18,7 +18,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+#[cfg(test)]
 use std::time::Duration;
 use tutti_core::JobId;
 use tutti_linux::random::random_u32;
@@ -30,9 +30,6 @@ const NAMES_MAX: u32 = 16;
 
 /// For the owner alone.
 const MODE: u32 = 0o700;
-
-/// How long the end of a job waits for its files to be removed; what takes longer goes on after it.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Directories that are kept empty.
 const SPARES_MAX: usize = 8;
@@ -75,7 +72,9 @@ impl Scratches {
         let is_known = |path: &PathBuf| {
             in_use.contains(&path.as_path()) || self.spares.iter().any(|(spare, _)| spare == path)
         };
-        remove_apart(left(&self.prefix).into_iter().filter(|(path, _)| !is_known(path)).collect());
+        let mut left = left(&self.prefix);
+        left.retain(|(path, _)| !is_known(path));
+        drop(remove_beside(left));
     }
 
     /// The directory of a job, for its owner alone.
@@ -90,19 +89,19 @@ impl Scratches {
         let (spare, _) = self.spares.swap_remove(index);
         let path = with_suffix(&self.prefix, &format!("-job-{job}"));
         if !rename(&spare, &path) {
-            remove(spare, owner.0);
+            drop(remove(spare, owner.0));
             return None;
         }
         // Its owner may have done anything with it meanwhile.
         if as_new(&path) == Some(owner) {
             return Some(path);
         }
-        remove(path, owner.0);
+        drop(remove(path, owner.0));
         None
     }
 
-    /// Takes the directory of a job of this user away, with all that is in it.
-    pub(super) fn take_back(&mut self, path: PathBuf, user: u32) {
+    /// Takes the directory of a job of this user away, with all that is in it; gives what takes longer.
+    pub(super) fn take_back(&mut self, path: PathBuf, user: u32) -> Option<Removal> {
         let has_room = self.spares.len() < SPARES_MAX;
         let owner = as_new(&path).filter(|owner| has_room && owner.0 == user);
         let Some(owner) = owner else { return remove(path, user) };
@@ -111,18 +110,18 @@ impl Scratches {
         let Ok(random) = random_u32() else { return remove(path, user) };
         let name = format!("-job-none.{}.{random:08x}", self.numbers);
         let spare = with_suffix(&self.prefix, &name);
-        if rename(&path, &spare) {
-            self.spares.push((spare, owner));
-        } else {
-            remove(path, user);
+        if !rename(&path, &spare) {
+            return remove(path, user);
         }
+        self.spares.push((spare, owner));
+        None
     }
 }
 
 impl Drop for Scratches {
     fn drop(&mut self) {
         for (spare, owner) in self.spares.drain(..) {
-            remove(spare, owner.0);
+            drop(remove(spare, owner.0));
         }
     }
 }
@@ -193,26 +192,19 @@ pub(super) fn is_a_jobs(value: &[u8]) -> bool {
     name.starts_with("tutti-") && name.contains(JOB)
 }
 
-/// Removes it with all that this user has put in it.
-fn remove(path: PathBuf, user: u32) {
+/// Removes it with all that this user has put in it; gives what takes longer.
+fn remove(path: PathBuf, user: u32) -> Option<Removal> {
     match fs::remove_dir(&path) {
-        Ok(()) => return,
-        Err(error) if error.kind() == ErrorKind::NotFound => return,
+        Ok(()) => None,
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
         // There is something in it, or it is no directory any more.
-        Err(_) => {}
+        Err(_) => Some(remove_beside(vec![(path, Some(user))])),
     }
-    remove_apart(vec![(path, Some(user))]).wait(PATIENCE);
-}
-
-/// Has threads remove them; tells when that is done.
-fn remove_apart(paths: Vec<Owned>) -> Removal {
-    static REMOVER: LazyLock<Remover> = LazyLock::new(Remover::default);
-    REMOVER.remove(paths)
 }
 
 /// Removes what an earlier keeper has left. There may be much of it: nobody waits.
 pub(super) fn remove_all(prefix: &Path) -> Removal {
-    remove_apart(left(prefix))
+    remove_beside(left(prefix))
 }
 
 /// What is there; whose jobs' it was, nobody knows any more.
@@ -253,7 +245,7 @@ mod tests {
         let mut scratches = Scratches::new(base.join("t"));
         let first = scratches.make(JobId(1), None).unwrap();
         let made = inode(&first);
-        scratches.take_back(first.clone(), us());
+        assert!(scratches.take_back(first.clone(), us()).is_none());
         assert!(!first.exists());
         if geteuid().is_root() {
             let nobody = Credentials { uid: 65534, gid: 65534, groups: Vec::new() };
@@ -265,14 +257,15 @@ mod tests {
         assert_eq!((again.clone(), inode(&again)), (base.join("t-job-3"), made));
         // What is not as it was made goes: with something in it, or open to others.
         fs::write(again.join("left"), "x").unwrap();
-        scratches.take_back(again, us());
+        let removal = scratches.take_back(again, us()).unwrap();
+        assert!(removal.wait(Duration::from_secs(30)));
         let open = scratches.make(JobId(4), None).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
-        scratches.take_back(open, us());
+        assert!(scratches.take_back(open, us()).is_none());
         assert!(scratches.spares.is_empty());
         // Nor is what its owner has done to one that was kept.
         let kept = scratches.make(JobId(5), None).unwrap();
-        scratches.take_back(kept, us());
+        assert!(scratches.take_back(kept, us()).is_none());
         let spare = scratches.spares[0].0.clone();
         let name = spare.to_string_lossy().into_owned();
         let (_, unforeseen) = name.rsplit_once('.').unwrap();
@@ -280,7 +273,7 @@ mod tests {
         fs::write(spare.join("later"), "x").unwrap();
         let new = scratches.make(JobId(6), None).unwrap();
         assert!(fs::read_dir(&new).unwrap().next().is_none() && !spare.exists());
-        scratches.take_back(new, us());
+        assert!(scratches.take_back(new, us()).is_none());
         drop(scratches);
         let is_spare = |(path, _): &Owned| path.to_string_lossy().contains("-job-none");
         assert!(!left(&base.join("t")).iter().any(is_spare));
@@ -315,7 +308,7 @@ mod tests {
         assert_eq!(fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o700);
         symlink(&elsewhere, one.join("link")).unwrap();
         fs::create_dir(one.join("below")).unwrap();
-        remove(one, us());
+        assert!(remove(one, us()).unwrap().wait(Duration::from_secs(30)));
         fs::remove_dir(&other).unwrap();
         symlink(&elsewhere, &other).unwrap();
         assert_eq!(left(&prefix), [(other, None)]);

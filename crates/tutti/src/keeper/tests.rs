@@ -214,6 +214,29 @@ fn a_killed_job_ends_whole() {
 }
 
 #[test]
+fn a_look_that_never_ends_holds_up_neither_the_kill_nor_other_jobs() {
+    in_both(|scene| {
+        scene.start(&shell(1, 2, "trap 'echo told' TERM; echo up; while :; do sleep 0.01; done"));
+        let mut front = scene.attached(1);
+        for _ in 0..2 {
+            assert!(matches!(front.next(), Some(ToFrontEnd::Output { .. })));
+        }
+        scene.hold_looks();
+        let launch = LaunchId::first(JobId(1));
+        scene.agent.send(&ToKeeper::Signal { launch, ranks: Vec::new(), signal: 15 });
+        for _ in 0..2 {
+            assert!(matches!(front.next(), Some(ToFrontEnd::Output { .. })), "it is not signalled");
+        }
+        scene.agent.send(&ToKeeper::Signal { launch, ranks: Vec::new(), signal: 15 });
+        assert_eq!(scene.run(&shell(2, 1, "echo beside")).stdout(0), "beside\n");
+        scene.agent.send(&ToKeeper::Kill { launch });
+        let mut told = hear_out(&mut front);
+        scene.reports(1, &mut told);
+        assert_eq!([told.status(0), told.status(1)], [TaskStatus::Signaled(9); 2]);
+    });
+}
+
+#[test]
 fn a_job_is_killed_before_its_front_end_came() {
     let mut scene = Scene::new(Membership::Groups);
     scene.start(&shell(1, 2, "true"));

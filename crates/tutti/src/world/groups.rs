@@ -139,6 +139,13 @@ impl Cgroup {
         }
     }
 
+    pub(crate) fn kill_at_once(&self) -> Result<bool> {
+        match self {
+            Self::Real(group) => group.kill_at_once(),
+            Self::Simulated(..) => self.kill().map(|()| true),
+        }
+    }
+
     pub(crate) fn processes(&self) -> Result<Vec<i32>> {
         // Nobody looks into simulated processes: none has any memory.
         ask!(self, group => group.processes(), (_machine, _path) => Ok(Vec::new()))

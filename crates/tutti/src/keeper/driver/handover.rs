@@ -74,6 +74,9 @@ pub(crate) fn successor(options: KeeperOptions, state: i32) -> anyhow::Result<()
         .and_then(|handed| Keeper::take_over(options, handed, &mut inherited));
     drop(inherited);
     let mut keeper = taken.context("cannot take over from the keeper before")?;
+    for job in keeper.jobs.values_mut() {
+        job.begin_again(&mut keeper.context);
+    }
     keeper.reap();
     keeper.settle();
     keeper.run()
@@ -112,6 +115,9 @@ impl Keeper {
     /// Does what the supervisor has asked for. Returns if that can't be done, as if it had not been asked.
     pub(super) fn go_over(&mut self) {
         let Some(mut successor) = self.successor.take() else { return };
+        for job in self.jobs.values_mut() {
+            job.end_look(&mut self.context);
+        }
         let Err(error) = self.try_to_go_over(&successor);
         let reason = format!("{error:#}");
         say!("{}", Code::NotUpgraded.mark(&format!("tutti keeper: goes on as it was: {reason}")));

@@ -1,6 +1,6 @@
 //! A job with its tasks, as it goes from one program to the next.
 
-use super::{Job, Minder, Phase, Process, Task};
+use super::{Job, Killer, Minder, Phase, Process, Task};
 use crate::keeper::adopt::Adopted;
 use crate::keeper::context::{Context, chain};
 use crate::keeper::front::Front;
@@ -103,6 +103,9 @@ impl Job {
             cleared: handed.cleared,
             forgotten: handed.forgotten,
             shared: handed.shared.into_iter().map(path).collect(),
+            look: None,
+            killer: Killer::default(),
+            sweep: None,
             scratch: handed.scratch.map(path),
             ipc: handed.ipc.map(|fd| inherited.take(fd)).transpose()?,
             began: SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos.min(999_999_999)),
@@ -170,6 +173,7 @@ impl Task {
             aborted: handed.aborted,
             usage: handed.usage,
             delivered: handed.delivered,
+            killer: Killer::default(),
         })
     }
 }
