@@ -6,13 +6,15 @@
 //! `TUTTI_CLUSTER` keeps several instances apart.
 
 use crate::codes::coded;
+use crate::executable::runs;
 use crate::trusted::{self, Directory, open_to_others};
 use anyhow::Context;
-use nix::unistd::getppid;
+use nix::unistd::{Pid, getppid};
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use tutti_journal::SqliteStore;
 use tutti_linux::proc::{self, ProcessStat};
 use tutti_secure::Name;
@@ -339,11 +341,29 @@ pub(crate) fn is_of_the_system(pid: i32) -> bool {
     pid <= 1 || ProcessStat::read(pid).is_ok_and(|stat| stat.is_of_the_kernel())
 }
 
-/// Whether a process is one of the daemons of the instance that this one is a daemon of, or has started them.
+/// The process that has started this daemon.
+static SUPERVISOR: LazyLock<i32> = LazyLock::new(|| getppid().as_raw());
+
+/// The same. The first call is made at the start of a daemon, while its supervisor is there.
+pub(crate) fn supervisor() -> Pid {
+    Pid::from_raw(*SUPERVISOR)
+}
+
+/// Whether a process is one of the daemons of the instance that this one is a daemon of, or has started them, or
+/// descends from one.
+///
+/// When the supervisor has ended, the daemons are children of a process that has many others: they are known by their
+/// program then.
 pub(crate) fn is_of_this_instance(pid: i32) -> bool {
-    let supervisor = getppid().as_raw();
-    let own = proc::ancestors(std::process::id().cast_signed());
-    pid == supervisor || proc::ancestors(pid).contains(&supervisor) || own.contains(&pid)
+    let mut line = proc::ancestors(pid);
+    line.push(pid);
+    line.retain(|&it| it > 1);
+    let is_supervised = getppid().as_raw() == *SUPERVISOR && *SUPERVISOR > 1;
+    let is_daemon = |&it: &i32| match is_supervised {
+        true => it == *SUPERVISOR,
+        false => runs(Path::new(&format!("/proc/{it}/exe"))),
+    };
+    proc::ancestors(std::process::id().cast_signed()).contains(&pid) || line.iter().any(is_daemon)
 }
 
 /// Where instances may be: those that verbs look for, and whatever else is named like one.

@@ -10,7 +10,7 @@ use super::memory::Memory;
 use super::problem::Problem;
 use super::report;
 use crate::exit::Exit;
-use crate::instance::{Instance, may_run_instance};
+use crate::instance::{Instance, may_run_instance, supervisor};
 use crate::link::{Interest, Link, LinkError, Poller, Ready};
 use crate::membership::{Members, Place};
 use crate::outside::time as clock;
@@ -277,7 +277,7 @@ impl Driver {
             forgetting: super::forgetting::Forgetting::default(),
             told_settings: None,
             started: now,
-            parent: getppid(),
+            parent: supervisor(),
             active: now,
             stopping: None,
             stop_sent: false,

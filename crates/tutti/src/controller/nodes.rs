@@ -146,7 +146,14 @@ impl Driver {
             NodeChange::Resume => None,
             NodeChange::Remove { .. } => return self.remove_nodes(token, &nodes),
         };
-        for node in nodes {
+        // A drained node that is drained again without a reason keeps the one that it has.
+        let is_drained: BTreeSet<NodeId> = match drained.as_deref() {
+            Some("") => {
+                self.core.nodes().filter(|it| it.drained.is_some()).map(|it| it.id).collect()
+            }
+            _ => BTreeSet::new(),
+        };
+        for node in nodes.difference(&is_drained).copied() {
             self.apply(&Event::SetDrained { node, reason: drained.clone() });
         }
         self.reply_nodes(token);

@@ -12,7 +12,7 @@ use super::lease::Lease;
 use super::outlet::Outlet;
 use super::scratch;
 use super::watch::{Event, Token, Watch};
-use crate::instance::may_run_instance;
+use crate::instance::{may_run_instance, supervisor};
 use crate::link::{Interest, Link, LinkError};
 use crate::outside::groups::Hierarchy;
 use crate::outside::time::{monotonic_ns, process_id};
@@ -23,7 +23,7 @@ use anyhow::{Context as _, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::{Pid, getppid};
+use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -165,7 +165,7 @@ impl Keeper {
             lease: Lease::default(),
             stop_at_ns: None,
             reaps_on: false,
-            parent: getppid(),
+            parent: supervisor(),
             sent_away: None,
             successor: None,
         })

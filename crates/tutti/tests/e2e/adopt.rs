@@ -57,6 +57,30 @@ fn adopt(instance: &Instance, outsider: &Outsider) -> u64 {
     job
 }
 
+/// Its daemons are children of the system's first process then, as many others are.
+#[test]
+fn an_instance_that_has_lost_its_supervisor_adopts_processes_but_not_its_own_daemons() {
+    let instance = Instance::new().up();
+    let lock = std::fs::read_to_string(instance.dir.join("lock")).unwrap();
+    let supervisor: i32 = lock.trim().parse().unwrap();
+    let controller = instance.daemon("controller");
+    kill(Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
+    eventually("another parent", || {
+        let parent = status_of(controller, "PPid")?;
+        (parent != supervisor.to_string()).then_some(())
+    });
+    let keeper = instance.daemon("keeper").to_string();
+    instance.tutti(&["adopt", &keeper]).expect(1).says("belongs to tutti already");
+    let mut outsider = Outsider::start(&instance, None);
+    let job = adopt(&instance, &outsider).to_string();
+    outsider.end();
+    instance.tutti(&["wait", &job]).expect(5);
+    // What it had lost before was never the job's.
+    for left in instance.nappers() {
+        kill(Pid::from_raw(left), Signal::SIGKILL).unwrap();
+    }
+}
+
 /// The sleep that is the outsider's child.
 fn child_of(instance: &Instance, outsider: &Outsider) -> i32 {
     let parent = outsider.pid().to_string();

@@ -71,6 +71,8 @@ fn a_drained_node_takes_no_new_jobs_and_keeps_those_it_has() {
     let stays = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
     instance.wait_for_state(stays, "running");
     instance.tutti(&["nodes", "drain", &name, "--reason", "a new fan"]).expect(0);
+    // Once more without a reason: the first one stays.
+    instance.tutti(&["nodes", "drain", &name]).expect(0);
     let table = instance.tutti(&["nodes"]).expect(0).text();
     assert!(table.contains("drained") && table.contains("a new fan"), "{table}");
     let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
