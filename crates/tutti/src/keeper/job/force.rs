@@ -193,7 +193,7 @@ impl Job {
             }
             _ => {
                 self.end_look(context);
-                self.carry_out(order, context);
+                self.carry_out_order(order, context);
             }
         }
     }
@@ -202,7 +202,7 @@ impl Job {
     pub(super) fn in_turn(&mut self, order: Order, context: &mut Context) {
         match &self.look {
             Some(_) => self.after_a_look(order, context),
-            None => self.carry_out(order, context),
+            None => self.carry_out_order(order, context),
         }
     }
 
@@ -255,11 +255,11 @@ impl Job {
     pub(in crate::keeper) fn end_look(&mut self, context: &mut Context) {
         let Some(look) = self.look.take() else { return };
         for order in look.orders {
-            self.carry_out(order, context);
+            self.carry_out_order(order, context);
         }
     }
 
-    fn carry_out(&mut self, order: Order, context: &mut Context) {
+    fn carry_out_order(&mut self, order: Order, context: &mut Context) {
         match order {
             Order::Kill => self.kill_now(context),
             Order::Signal(ranks, number) => self.signal_now(&ranks, number, context),
