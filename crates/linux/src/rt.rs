@@ -197,6 +197,15 @@ pub fn lock_memory() -> Result<()> {
     }
 }
 
+/// The nice value of this thread, -20 to 19.
+#[must_use]
+pub fn nice() -> i32 {
+    // The kernel's own answer is 20 less the nice value, so that nothing it says is an error.
+    // SAFETY: takes no pointer; 0 is the calling thread.
+    let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
+    i32::try_from(answer).map_or(0, |answer| if answer > 0 { 20 - answer } else { 0 })
+}
+
 /// Gives this process `nice` (-20 to 19; lower is sooner), so that it gets through on a machine full
 /// of busy processes. What it forks has it too, unless `spawn` resets it.
 ///

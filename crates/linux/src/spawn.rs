@@ -41,6 +41,8 @@ pub struct Spawn<'a> {
     pub cwd: &'a CStr,
     /// The file mode creation mask.
     pub umask: u32,
+    /// The nice value, as far as it may be had; `None`: that of the caller, if it is no better than others'.
+    pub nice: Option<c_int>,
     /// Resource limits: the kernel's number of the resource, soft, hard.
     pub rlimits: &'a [(c_int, u64, u64)],
     /// Whom to run as; `None`: as the caller.

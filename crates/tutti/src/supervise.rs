@@ -21,8 +21,10 @@ use crate::service;
 use crate::trusted;
 use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::{Mode, umask};
 use nix::unistd::Pid;
 use process::{Ended, Process};
 use std::fs::{File, OpenOptions, Permissions};
@@ -114,6 +116,7 @@ pub(crate) fn end(instance: &Instance) -> anyhow::Result<()> {
 /// # Errors
 /// If it can't be started, or another one runs.
 pub(crate) fn foreground(instance: &Instance) -> anyhow::Result<Exit> {
+    become_independent()?;
     instance.prepare()?;
     let Some(lock) = lock(instance)? else {
         anyhow::bail!("an instance runs in {} already", instance.directory().display());
@@ -143,7 +146,50 @@ pub(crate) fn daemon(instance: &Instance) -> anyhow::Result<Exit> {
     result
 }
 
+/// Raises the soft limits that could hinder a daemon. Hard limits stay as they are: what users may ask for is
+/// measured by them (`check_limits` in `controller/clients.rs`), and root gives tasks any limit without them.
+pub(crate) fn raise_limits() {
+    for resource in [
+        Resource::RLIMIT_AS,
+        Resource::RLIMIT_CPU,
+        Resource::RLIMIT_DATA,
+        Resource::RLIMIT_FSIZE,
+        Resource::RLIMIT_MEMLOCK,
+        Resource::RLIMIT_NOFILE,
+        Resource::RLIMIT_NPROC,
+    ] {
+        if let Ok((soft, hard)) = getrlimit(resource)
+            && soft < hard
+        {
+            let _ = setrlimit(resource, hard, hard);
+        }
+    }
+}
+
+/// With fewer open files an instance could hold no task.
+const DESCRIPTORS_LEAST: u64 = 128;
+
+/// What the shell that starts an instance has set for itself is nothing to the instance.
+fn become_independent() -> anyhow::Result<()> {
+    raise_limits();
+    let (_, files) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if files < DESCRIPTORS_LEAST && !nix::unistd::geteuid().is_root() {
+        let reason = format!(
+            "this shell allows {files} open files (`ulimit -Hn`), and an instance needs {DESCRIPTORS_LEAST}: start \
+             it from another shell"
+        );
+        return Err(coded(Code::NotStarted, reason));
+    }
+    umask(Mode::from_bits_truncate(0o022));
+    // Only root may go back.
+    if tutti_linux::rt::nice() > 0 {
+        let _ = tutti_linux::rt::set_nice(0);
+    }
+    Ok(())
+}
+
 fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
+    become_independent()?;
     instance.prepare()?;
     let Some(lock) = lock(instance)? else {
         wait_until_it_answers(instance)?;

@@ -56,7 +56,7 @@ codes! {
     5 NotExecutable
         "The program is there and can't be started."
         "The job was not handed in, or it ended with exit code 126."
-        "Make it executable with `chmod +x`; a script needs a first line that names its interpreter.";
+        "By the reason in the message: `chmod +x`; a first line that names the interpreter; a file that can be written; higher `ulimit`s.";
     6 BadFile
         "A directory or file that the job needs can't be used."
         "The job was not handed in, or it ended before its program began."

@@ -34,6 +34,8 @@ pub struct LaunchSpec {
     /// Processes that run already and are to be the task, with all that descend from them, instead of
     /// a program; then `stdio` is [`Stdio::Kept`], and there is one task.
     pub adopt: Vec<AdoptedProcess>,
+    /// The nice value, -20 to 19.
+    pub nice: i32,
 }
 
 /// A process that runs already, named for good.
@@ -413,6 +415,7 @@ mod tests {
                 },
                 processes_max: None,
                 adopt: Vec::new(),
+                nice: 0,
             },
         }
         .written()

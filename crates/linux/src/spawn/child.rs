@@ -156,7 +156,7 @@ fn set_up_and_execute(plan: &mut Plan) -> Result<std::convert::Infallible, Failu
     if plan.new_session {
         check(Step::Session, call(libc::SYS_setsid, [0; 4]))?;
     }
-    reset_scheduling(plan.oom_score);
+    reset_scheduling(plan.oom_score, plan.nice);
     arrange_descriptors(plan)?;
     set_limits(&plan.rlimits)?;
     if let Some(words) = &plan.processors {
@@ -211,7 +211,7 @@ fn write_file(path: &CStr, content: &[u8]) -> Result<(), c_int> {
 
 /// The child must not profit, or suffer, from what a daemon of ours has set for itself. Failing is
 /// no reason not to run: nothing of it can be the user's loss.
-fn reset_scheduling(oom_score: bool) {
+fn reset_scheduling(oom_score: bool, wanted: Option<c_int>) {
     let policy = call(libc::SYS_sched_getscheduler, [0; 4]).unwrap_or(0);
     let policy = policy & !word(libc::SCHED_RESET_ON_FORK);
     if policy == word(libc::SCHED_FIFO) || policy == word(libc::SCHED_RR) {
@@ -220,10 +220,12 @@ fn reset_scheduling(oom_score: bool) {
         // SAFETY: `ordinary` is valid for the call.
         let _ = unsafe { raw::call(libc::SYS_sched_setscheduler, arguments) };
     }
-    // A user may have made all of his own processes nicer: that stays.
-    let nice = call(libc::SYS_getpriority, [libc::PRIO_PROCESS.cast_signed(), 0, 0, 0]);
-    if nice.is_ok_and(|nice| nice > NICE_OF_NOBODY_SPECIAL) {
-        let _ = call(libc::SYS_setpriority, [libc::PRIO_PROCESS.cast_signed(), 0, 0, 0]);
+    // A user may have made all of his own processes nicer: that stays, unless another value is wanted.
+    let process = libc::PRIO_PROCESS.cast_signed();
+    let nice = call(libc::SYS_getpriority, [process, 0, 0, 0]);
+    let wanted = wanted.or_else(|| nice.is_ok_and(|it| it > NICE_OF_NOBODY_SPECIAL).then_some(0));
+    if let Some(wanted) = wanted {
+        let _ = call(libc::SYS_setpriority, [process, 0, wanted, 0]);
     }
     let slack = call(libc::SYS_prctl, [libc::PR_GET_TIMERSLACK, 0, 0, 0]);
     if slack.is_ok_and(|slack| slack < TIMER_SLACK_NS) {

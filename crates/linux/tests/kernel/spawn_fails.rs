@@ -154,6 +154,7 @@ fn plain<'a>(program: &'a [CString], argv: &'a [CString]) -> Spawn<'a> {
         program,
         cwd: c"/",
         umask: 0,
+        nice: None,
         rlimits: &[],
         identity: None,
         cgroup: None,

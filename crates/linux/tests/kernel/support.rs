@@ -168,6 +168,7 @@ impl Launch {
                     program: &program,
                     cwd: &self.cwd,
                     umask: 0o027,
+                    nice: None,
                     rlimits: &self.rlimits,
                     identity: self.identity.clone(),
                     cgroup: group.map(Cgroup::fd),

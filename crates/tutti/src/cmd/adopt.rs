@@ -123,6 +123,7 @@ fn request(
             environment: Vec::new(),
             directory: ByteBuf::from(&b"/"[..]),
             umask: 0o022,
+            nice: 0,
             rlimits: Vec::new(),
             stdio: Stdio::Kept,
             processes_max: None,

@@ -8,6 +8,7 @@ use crate::keeper::{self, KeeperOptions};
 use crate::membership::Place;
 use crate::output::print;
 use crate::sole::Sole;
+use crate::supervise::raise_limits;
 use clap::Args;
 use std::path::PathBuf;
 use tutti_linux::cgroup::Hierarchy;
@@ -44,10 +45,12 @@ pub(crate) struct AgentArgs {
     node: Option<String>,
 }
 
-/// What every daemon needs: descriptors for many tasks, and a processor soon, also when all of them
-/// are busy with tasks. Both as far as it is allowed.
+/// What every daemon needs, as far as it is allowed: descriptors for many tasks, a processor soon, also when
+/// all of them are busy with tasks, and no limits of the shell that started the instance. Tasks get those of
+/// their own front ends.
 pub(super) fn prepare() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    raise_limits();
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // Root may go beyond the hard limit, others up to it.
         if setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, hard.max(DESCRIPTORS)).is_err() {

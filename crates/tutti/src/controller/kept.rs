@@ -172,6 +172,7 @@ mod tests {
             },
             processes_max: None,
             adopt: Vec::new(),
+            nice: 0,
         }
     }
 

@@ -196,6 +196,7 @@ pub(crate) fn job_request(
             stdio,
             processes_max: options.max_processes,
             adopt: Vec::new(),
+            nice: tutti_linux::rt::nice(),
         },
     };
     let bytes = request.launch.bytes();

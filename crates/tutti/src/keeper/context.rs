@@ -3,6 +3,7 @@
 use super::KeeperOptions;
 use super::scratch::Scratches;
 use super::watch::Watches;
+use crate::outside::hardware;
 use crate::outside::processes::Nursery;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::error::Error;
@@ -56,6 +57,8 @@ pub(super) struct Context {
     pub(super) is_heap_loose: bool,
     /// Whether tasks can be started as other users.
     pub(super) uid: u32,
+    /// The most that tasks may get of each resource, by the kernel's numbers. `None` where we may give any.
+    hard_limits: Option<Vec<u64>>,
     /// The limit on descriptors that we were started with; ours is higher now.
     pub(super) descriptors: (u64, u64),
     pub(super) room: Room,
@@ -107,6 +110,13 @@ impl Room {
 }
 
 impl Context {
+    /// The most that a task may get of a resource.
+    pub(super) fn limit_most(&self, resource: i32) -> u64 {
+        let limits = self.hard_limits.as_ref();
+        let of_it = usize::try_from(resource).ok().and_then(|it| limits?.get(it).copied());
+        of_it.unwrap_or(u64::MAX)
+    }
+
     pub(super) fn new(options: &KeeperOptions) -> io::Result<Self> {
         let descriptors = raise_descriptor_limit()?;
         Ok(Self {
@@ -131,6 +141,7 @@ impl Context {
             namespace_wanted: false,
             is_heap_loose: false,
             uid: nix::unistd::geteuid().as_raw(),
+            hard_limits: own_hard_limits(),
             descriptors,
             agent_connected: false,
         })
@@ -144,6 +155,24 @@ impl Context {
             self.exchanging.push_back(job);
         }
     }
+}
+
+/// The hard limits of this process, unless it may give more than it has: that needs a capability, which root in a
+/// container may lack.
+fn own_hard_limits() -> Option<Vec<u64>> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let may_raise = |resource| {
+        let Ok((soft, hard)) = getrlimit(resource) else { return false };
+        let is_raised = hard < u64::MAX && setrlimit(resource, soft, hard + 1).is_ok();
+        is_raised && setrlimit(resource, soft, hard).is_ok()
+    };
+    let some = [Resource::RLIMIT_CORE, Resource::RLIMIT_CPU, Resource::RLIMIT_MEMLOCK];
+    let others = [Resource::RLIMIT_NPROC, Resource::RLIMIT_DATA, Resource::RLIMIT_STACK];
+    if some.into_iter().chain(others).any(may_raise) {
+        return None;
+    }
+    let uid = nix::unistd::geteuid().as_raw();
+    hardware::hard_limits(std::process::id().cast_signed(), uid).ok()
 }
 
 /// Each task takes some six descriptors of ours, and the usual limit is 1,024. Returns the limits

@@ -87,6 +87,7 @@ pub(super) fn launch(job: u64, tasks: u32, argv: &[&str]) -> Launch {
             stdio: Stdio::FrontEnd { input: InputTo::Nobody },
             processes_max: None,
             adopt: Vec::new(),
+            nice: 0,
         },
     }
 }

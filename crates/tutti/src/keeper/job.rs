@@ -408,7 +408,36 @@ impl Job {
             };
         }
         let failed = self.output_failure.clone().filter(|_| status != TaskStatus::Exited(0));
-        (status, failed.unwrap_or_else(|| self.full_disk(index)))
+        let mut detail = failed.unwrap_or_else(|| self.full_disk(index));
+        if detail.is_empty() && status != TaskStatus::Exited(0) {
+            detail = self.lowered_limits();
+        }
+        (status, detail)
+    }
+
+    /// The nice value of its tasks. Only root's own jobs may be ahead of others.
+    pub(super) fn nice(&self) -> i32 {
+        let least = if self.launch.credentials.uid == 0 { -20 } else { 0 };
+        self.launch.spec.nice.clamp(least, 19)
+    }
+
+    /// Says which limits are lower than its user wanted, since this instance can give no more.
+    fn lowered_limits(&self) -> String {
+        let Ok(program) = &self.program else { return String::new() };
+        let is_lowered = |&&(resource, soft, _): &&(u32, u64, u64)| {
+            let given = program.rlimits.iter().find(|it| u32::try_from(it.0) == Ok(resource));
+            given.is_some_and(|given| given.1 < soft)
+        };
+        let lowered = self.launch.spec.rlimits.iter().filter(is_lowered);
+        let names: Vec<&str> = lowered.filter_map(|it| limits::resource_name(it.0)).collect();
+        match names.as_slice() {
+            [] => String::new(),
+            names => format!(
+                "its limits were lower than yours ({}): the instance was started from a shell with these; \
+                 `tutti down`, then start it from a shell with higher ones",
+                names.join(", ")
+            ),
+        }
     }
 
     /// Says so if a file that the task wrote to lies where no byte is left.

@@ -82,7 +82,7 @@ impl Program {
             candidates,
             environment: environment::of_job(launch, scratch),
             directory: without_zero_byte("the directory's name", &spec.directory)?,
-            rlimits: rlimits(launch, context.descriptors),
+            rlimits: rlimits(launch, context.descriptors, |resource| context.limit_most(resource)),
             identity,
         })
     }
@@ -135,7 +135,12 @@ pub(super) fn identity(credentials: &Credentials, uid: u32) -> Result<Option<Ide
     }
 }
 
-fn rlimits(launch: &Launch, descriptors: (u64, u64)) -> Vec<(i32, u64, u64)> {
+/// The limits of the job's front end, as far as this process can give them: `most` says how much that is.
+fn rlimits(
+    launch: &Launch,
+    descriptors: (u64, u64),
+    most: impl Fn(i32) -> u64,
+) -> Vec<(i32, u64, u64)> {
     let of_user = &launch.spec.rlimits;
     let mut limits: Vec<(i32, u64, u64)> = of_user
         .iter()
@@ -144,6 +149,10 @@ fn rlimits(launch: &Launch, descriptors: (u64, u64)) -> Vec<(i32, u64, u64)> {
     let nofile = libc::RLIMIT_NOFILE.cast_signed();
     if !limits.iter().any(|&(resource, ..)| resource == nofile) {
         limits.push((nofile, descriptors.0, descriptors.1));
+    }
+    for (resource, soft, hard) in &mut limits {
+        let most = most(*resource);
+        (*soft, *hard) = (most.min(*soft), most.min(*hard));
     }
     limit_priority(&mut limits, launch.control, rt::task_priority_max());
     limits
@@ -179,6 +188,22 @@ fn reason(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_get_no_higher_limits_than_their_keeper_can_give() {
+        let (core, files) = (libc::RLIMIT_CORE, libc::RLIMIT_NOFILE);
+        let mut launch = crate::keeper::fixture::launch(1, 1, &["true"]);
+        launch.spec.rlimits = vec![(core, 7, u64::MAX), (files, 100, 200)];
+        let limits = |most: fn(i32) -> u64| {
+            let mut limits = rlimits(&launch, (1, 2), most);
+            limits.retain(|it| it.0 != libc::RLIMIT_RTPRIO.cast_signed());
+            limits
+        };
+        let (core, files) = (core.cast_signed(), files.cast_signed());
+        assert_eq!(limits(|_| u64::MAX), [(core, 7, u64::MAX), (files, 100, 200)]);
+        assert_eq!(limits(|_| 150), [(core, 7, 150), (files, 100, 150)]);
+        assert_eq!(limits(|_| 0), [(core, 0, 0), (files, 0, 0)]);
+    }
 
     #[test]
     fn tasks_have_less_real_time_priority_than_the_switch_thread() {

@@ -148,6 +148,7 @@ impl Job {
             program: &program.candidates,
             cwd: &program.directory,
             umask: self.launch.spec.umask & 0o777,
+            nice: Some(self.nice()),
             rlimits: &program.rlimits,
             identity: program.identity.clone(),
             cgroup: group.map(Cgroup::fd),

@@ -143,6 +143,7 @@ impl Job {
                 program: &[CString::new(RUNNING).unwrap_or_default()],
                 cwd: c"/",
                 umask: self.launch.spec.umask & 0o777,
+                nice: Some(0),
                 rlimits: &[],
                 identity,
                 cgroup: None,

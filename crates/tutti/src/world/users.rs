@@ -87,6 +87,7 @@ fn request(plan: Plan) -> JobRequest {
             stdio,
             processes_max: None,
             adopt: Vec::new(),
+            nice: 0,
         },
     }
 }

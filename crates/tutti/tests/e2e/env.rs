@@ -205,3 +205,51 @@ fn a_low_limit_on_descriptors_is_the_tasks_and_not_the_front_ends() {
     running.signal(Signal::SIGTERM);
     running.wait().expect(143);
 }
+
+/// A verb from a shell that has done something before.
+fn from_shell(instance: &Instance, before: &str, args: &[&str]) -> Running {
+    let verb = instance.command(args);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &format!("{before} \"$0\" \"$@\"")]).arg(verb.get_program());
+    command.args(verb.get_args()).current_dir(&instance.work).stdin(std::process::Stdio::null());
+    for (name, value) in verb.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    Running::start(command)
+}
+
+const LOW: &str = "ulimit -c 0; ulimit -t 1000; umask 0777; exec nice -n 7";
+
+#[test]
+fn each_job_has_the_mask_and_the_nice_value_of_its_own_shell_and_not_of_the_first_one() {
+    let instance = Instance::new();
+    let shown = |before| {
+        let verb = from_shell(&instance, before, &["run", "sh", "-c", "ulimit -t; umask; nice"]);
+        verb.wait().expect(0).text()
+    };
+    assert_eq!(shown(LOW), "1000\n0777\n7\n");
+    assert_eq!(shown("ulimit -t 500; umask 027;"), "500\n0027\n0\n");
+}
+
+#[test]
+fn an_instance_that_cannot_give_higher_limits_gives_what_it_has_and_says_so() {
+    let instance = Instance::of_nobody();
+    from_shell(&instance, LOW, &["run", "true"]).wait().expect(0);
+    let run =
+        |before: &str, line: &str| from_shell(&instance, before, &["run", "sh", "-c", line]).wait();
+    let done = run("umask 027;", "ulimit -t; umask").expect(0);
+    assert_eq!((done.text().as_str(), done.err.as_str()), ("1000\n0027\n", ""));
+    run("", "exit 3").expect(3).says("its limits were lower than yours (ulimit -t");
+    let done = run("ulimit -t 500; ulimit -c 0;", "exit 3").expect(3);
+    assert!(!done.err.contains("limits"), "{}", done.err);
+}
+
+#[test]
+fn an_instance_without_descriptors_for_a_task_does_not_start() {
+    let instance = Instance::of_nobody();
+    let done = from_shell(&instance, "ulimit -n 20; exec", &["run", "true"]).wait();
+    done.expect(125).says("this shell allows 20 open files");
+}

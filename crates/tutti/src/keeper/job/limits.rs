@@ -2,6 +2,7 @@
 
 use super::super::context::chain;
 use crate::outside::groups::Cgroup;
+use nix::libc;
 use tutti_wire::launch::Launch;
 
 /// Whether the groups of its tasks have limits of their own.
@@ -38,4 +39,21 @@ pub(super) fn note_reached(group: &Cgroup, launch: &Launch, detail: &mut String)
         detail.push_str("; ");
     }
     detail.push_str(&text);
+}
+
+/// What `ulimit` calls a resource, by the kernel's number.
+pub(in crate::keeper) fn resource_name(resource: u32) -> Option<&'static str> {
+    Some(match resource {
+        libc::RLIMIT_CPU => "ulimit -t",
+        libc::RLIMIT_FSIZE => "ulimit -f",
+        libc::RLIMIT_DATA => "ulimit -d",
+        libc::RLIMIT_STACK => "ulimit -s",
+        libc::RLIMIT_CORE => "ulimit -c",
+        libc::RLIMIT_RSS => "ulimit -m",
+        libc::RLIMIT_NPROC => "ulimit -u",
+        libc::RLIMIT_NOFILE => "ulimit -n",
+        libc::RLIMIT_MEMLOCK => "ulimit -l",
+        libc::RLIMIT_AS => "ulimit -v",
+        _ => return None,
+    })
 }
