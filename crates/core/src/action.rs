@@ -71,6 +71,14 @@ pub enum Action {
         /// The signal's number.
         signal: u8,
     },
+    /// Ask the job to end on a node: SIGTERM to the process groups of the root processes of its tasks. What
+    /// is suspended of the job, by users or by itself, goes on, so that it can act on that.
+    Terminate {
+        /// Which job.
+        job: JobId,
+        /// On which node.
+        node: NodeId,
+    },
     /// End every process of the job on a node, and report `JobCleared`.
     Kill {
         /// Which job.

@@ -12,10 +12,8 @@ use crate::record::{Course, Deaths, Part, Phase};
 use crate::time::{ClusterTime, Nanos};
 use alloc::vec::Vec;
 
-/// The one signal that the core sends of its own accord.
-const SIGTERM: u8 = 15;
 /// The exit code of a job that was asked to end before it had begun.
-const ENDED_BY_TERM: u8 = 128 + SIGTERM;
+const ENDED_BY_TERM: u8 = 128 + 15;
 /// The exit code of a job that was killed before it had begun.
 pub(crate) const ENDED_BY_KILL: u8 = 128 + 9;
 
@@ -38,8 +36,7 @@ impl Core {
                     return;
                 }
                 for node in residence.nodes_left() {
-                    let (ranks, signal) = (Vec::new(), SIGTERM);
-                    actions.push(Action::Signal { job, node, ranks, signal });
+                    actions.push(Action::Terminate { job, node });
                 }
                 // It can't heed the request while it is suspended.
                 record.suspended = false;

@@ -17,10 +17,13 @@
 //! belongs to it: also those whose parent has ended, wherever they are in the tree now. Its list has numbers
 //! only, so it is read again when all on it have been looked at: who is still on it is who was seen.
 //!
+//! A process that had stopped before a walk gets no signal, and the walk says which these are: they were
+//! stopped by their own program or user, and stay so when the others are continued.
+//!
 //! What this cannot do, other than the freezer: SIGCONT from elsewhere wakes what was stopped; parents
-//! are told of it (SIGCHLD); a process that its user had stopped is continued with the rest; and
-//! without a group orphans are found only if the root, or what is walked below it, is a child
-//! subreaper.
+//! are told of it (SIGCHLD); a process that its program stops at the same moment counts as stopped by
+//! the walk; and without a group orphans are found only if the root, or what is walked below it, is a
+//! child subreaper.
 
 mod kill;
 mod resume;
@@ -35,8 +38,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 pub use kill::{kill_forest, kill_tree, signal_forest, signal_tree};
-pub use resume::{resume_forest, resume_forest_except, resume_group_except, resume_tree};
-pub use suspend::{suspend_forest, suspend_group, suspend_tree};
+pub use resume::{
+    continue_named, resume_forest, resume_forest_except, resume_group_except, resume_tree,
+    stopped_among,
+};
+pub use suspend::{Halt, halt_forest, halt_group, suspend_forest, suspend_tree};
 
 /// How many processes an error names.
 const STUCK_NAMED_MAX: usize = 16;
@@ -164,9 +170,11 @@ fn named(stuck: &[StuckProcess]) -> String {
     stuck.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A process that was signalled.
+/// A process that was signalled, or had stopped before.
 struct Known {
     start_time: u64,
+    /// It was sent a signal.
+    is_ours: bool,
     /// It has been seen stopped since: the signal has done its work.
     was_stopped: bool,
 }
@@ -284,7 +292,7 @@ impl<'a> Walker<'a> {
         if handle.send(signal)? {
             self.signals += 1;
             self.order.push(pid);
-            self.known.insert(pid, Known { start_time, was_stopped: false });
+            self.known.insert(pid, Known { start_time, is_ours: true, was_stopped: false });
         }
         Ok(())
     }

@@ -506,6 +506,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 Action::Timetable { .. }
                 | Action::Timetables { .. }
                 | Action::Signal { .. }
+                | Action::Terminate { .. }
                 | Action::Kill { .. }
                 | Action::Requeued { .. }
                 | Action::Accept { .. }

@@ -43,7 +43,7 @@ pub(crate) mod chance {
 #[cfg(not(test))]
 pub(crate) mod groups {
     pub(crate) use tutti_linux::cgroup::{Cgroup, Haste, Hierarchy, freeze_all};
-    pub(crate) use tutti_linux::signal::{resume_group_except, suspend_group};
+    pub(crate) use tutti_linux::signal::{halt_group, resume_group_except};
 }
 
 /// Making, signalling and ending processes of tasks.

@@ -53,6 +53,11 @@ pub enum ToAgent {
         /// The signal's number.
         signal: u8,
     },
+    /// Ask the job to end: SIGTERM as by `Signal`, and what is suspended of it goes on.
+    Terminate {
+        /// Which job, and which launch of it.
+        launch: LaunchId,
+    },
     /// End every process of the job.
     Kill {
         /// Which job, and which launch of it.

@@ -126,10 +126,7 @@ fn who_leaves_holds_its_processors_until_they_are_free_and_runs_on_none() {
     m.moved_in();
     assert_eq!(m.place(), Some(Place::Home));
     let ended = m.at(70);
-    assert!(
-        ended.iter().any(|a| matches!(a, Action::Signal { signal: 15, .. })),
-        "its 50 are over"
-    );
+    assert!(ended.iter().any(|a| matches!(a, Action::Terminate { .. })), "its 50 are over");
     assert_eq!(m.service(), 50);
 }
 
@@ -221,7 +218,7 @@ fn who_is_asked_to_end_on_the_way_gets_its_turns_when_it_is_back() {
     m.move_out();
     let actions =
         m.apply(&Event::Cancel { job: FIRST, reason: EndReason::Cancelled, at_once: false });
-    assert!(actions.iter().any(|a| matches!(a, Action::Signal { signal: 15, .. })));
+    assert!(actions.iter().any(|a| matches!(a, Action::Terminate { .. })));
     m.moved_out();
     m.moved_in();
     let state = m.core.job(FIRST, ClusterTime(0)).unwrap().state;

@@ -113,7 +113,7 @@ impl Scheduler for Real {
     fn started(&mut self) -> Vec<u64> {
         let launched = |action: Action| match action {
             Action::Launch { job, .. } => Some(job.0),
-            Action::Kill { .. } | Action::Signal { .. } => panic!("{action:?}"),
+            Action::Kill { .. } | Action::Terminate { .. } => panic!("{action:?}"),
             _ => None,
         };
         self.actions.drain(..).filter_map(launched).collect()

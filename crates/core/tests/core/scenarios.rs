@@ -53,7 +53,8 @@ fn kills(cluster: &Cluster, job: JobId) -> usize {
 }
 
 fn terms(cluster: &Cluster, job: JobId) -> usize {
-    let is_term = |action: &&Action| matches!(action, Action::Signal { job: of, signal: 15, .. } if *of == job);
+    let is_term =
+        |action: &&Action| matches!(action, Action::Terminate { job: of, .. } if *of == job);
     cluster.log.iter().filter(is_term).count()
 }
 

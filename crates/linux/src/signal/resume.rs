@@ -4,7 +4,7 @@ use super::{
     Handle, Place, Root, Traversal, Walk, WalkError, WalkReport, Walker, Whom, children_of,
 };
 use crate::cgroup::Cgroup;
-use crate::proc::Tree;
+use crate::proc::{ProcessStat, Tree};
 use std::collections::BTreeSet;
 
 /// Continues all descendants of `root` and then itself: children before their parents, each seen
@@ -52,6 +52,27 @@ pub fn resume_group_except(
     walk: &Walk,
 ) -> Result<WalkReport, WalkError> {
     resume(Walker::new(Whom::Group(group), walk.deadline), except, walk)
+}
+
+/// Continues exactly these processes, each named by its number and start time, those with the highest numbers
+/// first: children mostly before their parents. Takes effect at once. One that may not be signalled stays as it is.
+pub fn continue_named(names: &BTreeSet<(i32, u64)>) {
+    for &(pid, start_time) in names.iter().rev() {
+        if let Ok(Some(handle)) = Handle::open(pid)
+            && handle.stat.start_time == start_time
+        {
+            let _ = handle.send(libc::SIGCONT);
+        }
+    }
+}
+
+/// Those of the processes that a signal has stopped, each named by its number and start time.
+#[must_use]
+pub fn stopped_among<'a>(names: impl IntoIterator<Item = &'a (i32, u64)>) -> Vec<(i32, u64)> {
+    let is_stopped = |&&(pid, start_time): &&(i32, u64)| {
+        ProcessStat::read(pid).is_ok_and(|it| it.start_time == start_time && it.state == 'T')
+    };
+    names.into_iter().filter(is_stopped).copied().collect()
 }
 
 fn resume(

@@ -1,11 +1,12 @@
 //! SIGSTOP from the top down.
 
 use super::{
-    Handle, OnRefusal, Place, Root, Traversal, Walk, WalkError, WalkReport, Walker, Whom,
+    Handle, Known, OnRefusal, Place, Root, Traversal, Walk, WalkError, WalkReport, Walker, Whom,
     children_of, read_if_exists,
 };
 use crate::cgroup::Cgroup;
-use crate::proc::Tree;
+use crate::proc::{ProcessStat, Tree};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Stops `root` and all its descendants, and returns when each has been seen stopped. Nothing
@@ -28,20 +29,36 @@ pub fn suspend_forest<R: Copy + Into<Root>>(
     Walker::of_roots(roots, walk.deadline)?.stop_or_undo(walk)
 }
 
-/// As [`suspend_tree`], for all processes of a group, those included that come into it meanwhile and
+/// What became of a suspension that is not undone.
+#[derive(Debug)]
+pub struct Halt {
+    /// Whether all have stopped. After an error those that were found have been sent SIGSTOP, and stop as soon as
+    /// they can; others may run.
+    pub outcome: Result<WalkReport, WalkError>,
+    /// Processes that had stopped before, each by its number and start time.
+    pub before: BTreeSet<(i32, u64)>,
+}
+
+/// As [`suspend_forest`], but nothing is continued if it fails, and one process that may not be signalled does
+/// not keep the others running.
+pub fn halt_forest<R: Copy + Into<Root>>(roots: &[R], walk: &Walk) -> Halt {
+    match Walker::of_roots(roots, walk.deadline) {
+        Ok(walker) => walker.halt(walk),
+        Err(error) => Halt { outcome: Err(error), before: BTreeSet::new() },
+    }
+}
+
+/// As [`halt_forest`], for all processes of a group, those included that come into it meanwhile and
 /// those whose parent has ended. Its freezer is not used.
-///
-/// # Errors
-/// As [`suspend_tree`]; then all run.
-pub fn suspend_group(group: &Cgroup, walk: &Walk) -> Result<WalkReport, WalkError> {
-    Walker::new(Whom::Group(group), walk.deadline).stop_or_undo(walk)
+pub fn halt_group(group: &Cgroup, walk: &Walk) -> Halt {
+    Walker::new(Whom::Group(group), walk.deadline).halt(walk)
 }
 
 /// What one pass over the tree has met.
 #[derive(Default)]
 pub(super) struct Pass {
     found: usize,
-    /// Sent a signal in this pass.
+    /// Sent a signal in this pass, or first met in it: it may have made a child before it stopped.
     fresh: usize,
     /// Met, but not where it was expected: the tree was changing.
     moved: usize,
@@ -68,6 +85,16 @@ impl Walker<'_> {
             self.undo();
         }
         result
+    }
+
+    fn halt(mut self, walk: &Walk) -> Halt {
+        self.on_refusal = OnRefusal::GoOn;
+        let outcome = self.stop_all(walk).and_then(|report| match self.refused.take() {
+            Some(refused) => Err(refused),
+            None => Ok(report),
+        });
+        let before = self.known.iter().filter(|(_, known)| !known.is_ours);
+        Halt { outcome, before: before.map(|(&pid, known)| (pid, known.start_time)).collect() }
     }
 
     /// Passes over the tree until one finds everything stopped. Does not undo.
@@ -209,6 +236,11 @@ impl Walker<'_> {
             return Ok(Visit::Gone);
         }
         pass.found += 1;
+        if handle.stat.state == 'T' && handle.stat.is_stopped() {
+            self.meet_stopped(&handle.stat);
+            pass.fresh += 1;
+            return Ok(Visit::Stopped);
+        }
         match self.send_first(&handle, libc::SIGSTOP) {
             Err(refusal) if self.on_refusal == OnRefusal::GoOn => {
                 self.refused.get_or_insert(refusal);
@@ -222,6 +254,13 @@ impl Walker<'_> {
             return Ok(Visit::Running);
         }
         self.check_stopped(pid)
+    }
+
+    /// Its own program or user has stopped it.
+    fn meet_stopped(&mut self, stat: &ProcessStat) {
+        let known = Known { start_time: stat.start_time, is_ours: false, was_stopped: true };
+        self.order.push(stat.pid);
+        self.known.insert(stat.pid, known);
     }
 
     /// What ends during a pass may leave children to a process whose children were read before.
@@ -246,6 +285,9 @@ impl Walker<'_> {
         {
             pass.fresh += 1;
             self.signals += 1;
+            if let Some(known) = self.known.get_mut(&pid) {
+                known.is_ours = true;
+            }
         }
         Ok(())
     }
@@ -294,6 +336,7 @@ impl Walker<'_> {
         for &pid in self.order.iter().rev() {
             if let Ok(Some(handle)) = Handle::open(pid)
                 && self.is_known(&handle.stat)
+                && self.known.get(&pid).is_some_and(|known| known.is_ours)
             {
                 let _ = handle.send(libc::SIGCONT);
             }

@@ -6,7 +6,7 @@ use crate::support::{
 use std::collections::BTreeSet;
 use tutti_linux::cgroup::Cgroup;
 use tutti_linux::proc::ProcessStat;
-use tutti_linux::signal::{Traversal, resume_group_except, suspend_group};
+use tutti_linux::signal::{Traversal, halt_group, resume_group_except};
 
 const EVERY: [Traversal; 4] =
     [Traversal::DepthFirst, Traversal::BreadthFirst, Traversal::Hybrid, Traversal::AllAtOnce];
@@ -28,7 +28,7 @@ fn assert_held(pids: &[i32], what: &str) {
 fn suspend_in_every_order(group: &Cgroup, running: impl Fn() -> bool) {
     for traversal in EVERY {
         eventually("it runs", &running);
-        let report = suspend_group(group, &walk(traversal)).unwrap();
+        let report = halt_group(group, &walk(traversal)).outcome.unwrap();
         let stopped = members(group);
         assert_held(&stopped, &format!("{traversal:?}"));
         std::thread::sleep(QUIET);
@@ -87,7 +87,7 @@ fn each_process_is_signalled_once_and_who_is_spared_stays_stopped() {
     eventually("seven processes", || members(&group).len() == 7);
     let all = members(&group);
     for traversal in EVERY {
-        let report = suspend_group(&group, &walk(traversal)).unwrap();
+        let report = halt_group(&group, &walk(traversal)).outcome.unwrap();
         assert_eq!((report.processes, report.signals), (7, 7), "{traversal:?}: none twice");
         let spared = all[3];
         let name = (spared, ProcessStat::read(spared).unwrap().start_time);
@@ -95,7 +95,7 @@ fn each_process_is_signalled_once_and_who_is_spared_stays_stopped() {
         assert_eq!(report.signals, 6, "{traversal:?}");
         let stopped: Vec<i32> = all.iter().copied().filter(|&pid| state(pid) == 'T').collect();
         assert_eq!(stopped, [spared], "{traversal:?}");
-        let report = suspend_group(&group, &walk(traversal)).unwrap();
+        let report = halt_group(&group, &walk(traversal)).outcome.unwrap();
         assert_eq!(report.processes, 7, "{traversal:?}");
         resume_group_except(&group, &BTreeSet::new(), &walk(traversal)).unwrap();
     }

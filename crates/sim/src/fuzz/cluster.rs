@@ -390,7 +390,7 @@ impl Cluster {
                 }
                 assert!(held.nodes > 0, "launched nowhere");
             }
-            Action::Signal { job, node, .. } => {
+            Action::Signal { job, node, .. } | Action::Terminate { job, node } => {
                 assert!(self.held[job].tasks.contains_key(node), "signal to nobody");
             }
             Action::Kill { job, node } => {

@@ -471,9 +471,8 @@ impl Agent {
                     self.on_launch(launch);
                 }
             }
-            ToAgent::Signal { launch, ranks, signal } => {
-                self.tell_keeper(&ToKeeper::Signal { launch, ranks, signal });
-            }
+            ToAgent::Signal { launch, ranks, signal } => self.on_signal(launch, ranks, signal),
+            ToAgent::Terminate { launch } => self.on_terminate(launch),
             ToAgent::Kill { launch } => self.on_kill(launch),
             ToAgent::Forget { launch } => self.on_forget(launch),
             ToAgent::Ask { query, question } => {
@@ -614,6 +613,7 @@ impl Agent {
             ranks: launch.share.tasks.iter().map(|task| task.rank).collect(),
             adopted: launch.spec.adopt.iter().map(|process| process.pid).collect(),
             stopped: BTreeMap::new(),
+            frozen: BTreeSet::new(),
             ended: BTreeMap::new(),
             switches: Arc::default(),
             counted: Usage::default(),

@@ -27,6 +27,8 @@ pub(super) struct Job {
     pub(super) adopted: Vec<i32>,
     /// Parts that users have suspended by signals, with their processes.
     pub(super) stopped: BTreeMap<Target, BTreeSet<Name>>,
+    /// Tasks that users may have suspended by the freezer.
+    pub(super) frozen: BTreeSet<Rank>,
     pub(super) ended: BTreeMap<Rank, (TaskStatus, String, Usage)>,
     /// How often it was switched.
     pub(super) switches: Arc<AtomicU64>,

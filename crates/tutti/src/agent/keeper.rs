@@ -201,6 +201,8 @@ impl Agent {
             ipc_before: None,
             group,
             ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
+            // Any may be.
+            frozen: held.roots.iter().map(|(rank, _)| *rank).collect(),
             roots: held.roots.into_iter().collect(),
             adopted: held.adopted,
             stopped: stopped.collect(),
@@ -221,7 +223,7 @@ impl Agent {
                     let _ = group.request_thaw();
                 }
             }
-            job.switches = self.switch.adopt(launch, grip(&job));
+            job.switches = self.switch.adopt(launch, grip(&job), job.all_stopped());
             // Those that it holds have begun; who is to come it tells before long.
             self.tracker.begin(launch.job, [], &self.poller, EVENTS);
         } else {

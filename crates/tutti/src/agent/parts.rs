@@ -9,6 +9,9 @@
 //! stopped by signals. A process in a frozen cgroup does not show that it was stopped, but it will be
 //! before it does anything. In a job that is switched by signals, the switch thread is told whom it
 //! must leave alone.
+//!
+//! What a job has stopped itself stays stopped when the part around it is suspended and resumed. Where
+//! the job is to end, everything goes on, so that it can.
 
 use super::driver::Agent;
 use super::grip::walk;
@@ -20,10 +23,11 @@ use crate::workers::{Bounds, Workers};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::Duration;
-use tutti_core::{ControlMethod, JobId, Nanos, Rank};
+use tutti_core::{ControlMethod, JobId, LaunchId, Nanos, Rank};
 use tutti_linux::proc::ProcessStat;
 use tutti_linux::signal::{
-    Walk, WalkError, kill_forest, resume_forest_except, signal_forest, suspend_forest,
+    Walk, WalkError, continue_named, kill_forest, resume_forest_except, signal_forest,
+    stopped_among, suspend_forest,
 };
 use tutti_linux::track::{Member, Seen};
 use tutti_wire::keeper::{StoppedPart, ToKeeper};
@@ -42,6 +46,7 @@ const KILLS: Bounds = Bounds { of_user: 4, all: 32 };
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 const SIGSTOP: i32 = 19;
+const SIGCONT: i32 = 18;
 
 /// A process, named for good: by number and start time.
 pub(super) type Name = (i32, u64);
@@ -93,12 +98,13 @@ impl Agent {
         match self.means(target, task)? {
             Means::Freezer(group) => {
                 group.freeze(Duration::from_nanos(self.settings.freeze_deadline.0))?;
+                self.job_of(task)?.frozen.insert(task.1);
                 Ok(())
             }
             Means::Signals => {
                 let result = self.stop(target, task);
                 if result.is_err() {
-                    self.lift(target);
+                    drop(self.lift(target));
                 }
                 result
             }
@@ -109,9 +115,12 @@ impl Agent {
     /// before it is stopped.
     fn stop(&mut self, target: Target, task: TaskId) -> Result<(), PartError> {
         let mut done = BTreeSet::new();
+        let mut own = BTreeSet::new();
         let begun_ns = clock::monotonic_ns();
         loop {
-            let found = self.processes_of(target, task)?;
+            let mut found = self.processes_of(target, task)?;
+            own.extend(self.stopped_itself(task, &found, &done)?);
+            found.retain(|name| !own.contains(name));
             let all: BTreeSet<Name> = found.iter().copied().collect();
             if all.is_subset(&done) {
                 return Ok(());
@@ -138,19 +147,40 @@ impl Agent {
         }
     }
 
+    /// Those of the processes found that the job has stopped itself, since neither a user nor this order has. Where
+    /// the job is switched by signals, the switch thread keeps them apart.
+    fn stopped_itself(
+        &mut self,
+        task: TaskId,
+        found: &[Name],
+        done: &BTreeSet<Name>,
+    ) -> Result<Vec<Name>, PartError> {
+        let job = self.job_of(task)?;
+        if !job.is_frozen_at_switches() {
+            return Ok(Vec::new());
+        }
+        let by_users = job.all_stopped();
+        let others = found.iter().filter(|name| !done.contains(name) && !by_users.contains(name));
+        Ok(stopped_among(others))
+    }
+
+    /// Continues what [`Self::suspend_part`] has stopped.
     pub(super) fn resume_part(&mut self, target: Target, task: TaskId) -> Result<(), PartError> {
         match self.means(target, task)? {
-            Means::Freezer(group) => Ok(group.request_thaw()?),
+            Means::Freezer(group) => {
+                self.job_of(task)?.frozen.remove(&task.1);
+                Ok(group.request_thaw()?)
+            }
             Means::Signals => {
                 let found = self.processes_of(target, task);
                 // Also of what has ended: its number may be another's one day.
-                self.lift(target);
-                let found = found?;
+                let mut stopped = self.lift(target);
+                found?;
                 let job = self.job_of(task)?;
                 if job.is_frozen_at_switches() {
                     let others = job.all_stopped();
-                    let walk = walk_of_part(self.settings, found.len());
-                    resume_forest_except(&found, &others, &walk)?;
+                    stopped.retain(|name| !others.contains(name));
+                    continue_named(&stopped);
                 }
                 Ok(())
             }
@@ -164,8 +194,59 @@ impl Agent {
         signal: u8,
     ) -> Result<(), PartError> {
         let found = self.processes_of(target, task)?;
+        if i32::from(signal) == SIGCONT && !self.job_of(task)?.is_frozen_at_switches() {
+            // Not out of its turn.
+            self.switch.go_on(task.0, Some(found.into_iter().collect()));
+            return Ok(());
+        }
         signal_forest(&found, i32::from(signal))?;
         Ok(())
+    }
+
+    /// A signal for the process groups of tasks' roots.
+    pub(super) fn on_signal(&mut self, launch: LaunchId, ranks: Vec<Rank>, signal: u8) {
+        let is_switched_by_signals = |job: &mut Job| !job.is_frozen_at_switches();
+        if i32::from(signal) != SIGCONT
+            || !self.launched(launch).is_some_and(is_switched_by_signals)
+        {
+            return self.tell_keeper(&ToKeeper::Signal { launch, ranks, signal });
+        }
+        // Not out of its turn.
+        let mut meant = self.launched(launch).map(|job| job.ranks.clone()).unwrap_or_default();
+        meant.retain(|rank| ranks.is_empty() || ranks.contains(rank));
+        let mut names = BTreeSet::new();
+        for rank in meant {
+            names.extend(self.tracker.members((launch.job, rank)).iter().filter_map(name));
+        }
+        self.switch.go_on(launch.job, Some(names));
+    }
+
+    /// A job is asked to end: SIGTERM for its tasks, which must be able to act upon it. So nothing of it stays
+    /// suspended, whether its users have done that or the job itself.
+    pub(super) fn on_terminate(&mut self, launch: LaunchId) {
+        let (ranks, signal) = (Vec::new(), u8::try_from(SIGTERM).unwrap_or(15));
+        self.tell_keeper(&ToKeeper::Signal { launch, ranks, signal });
+        let Some(job) = self.launched(launch) else { return };
+        let stopped = std::mem::take(&mut job.stopped);
+        let frozen = std::mem::take(&mut job.frozen);
+        let is_frozen_at_switches = job.is_frozen_at_switches();
+        if let Some(group) = &job.group {
+            let groups = frozen.iter().map(|rank| group.path().join(format!("rank-{rank}")));
+            // One that is gone has ended.
+            groups
+                .filter_map(|path| Cgroup::open(&path).ok())
+                .for_each(|it| drop(it.request_thaw()));
+        }
+        if !stopped.is_empty() {
+            self.tell_of_stopped(launch.job);
+        }
+        if is_frozen_at_switches {
+            continue_named(&stopped.into_values().flatten().collect());
+            let (ranks, signal) = (Vec::new(), u8::try_from(SIGCONT).unwrap_or(18));
+            self.tell_keeper(&ToKeeper::Signal { launch, ranks, signal });
+        } else {
+            self.switch.go_on(launch.job, None);
+        }
     }
 
     /// SIGTERM, which what was suspended must be able to act upon, and SIGKILL later.
@@ -183,8 +264,32 @@ impl Agent {
             return self.kill_rest(&ending);
         }
         self.signal_part(target, task, u8::try_from(SIGTERM).unwrap_or(15))?;
-        self.resume_part(target, task)?;
+        self.continue_part(target, task, &found)?;
         self.endings.push(ending);
+        Ok(())
+    }
+
+    /// A part that is to end goes on, also what the job has stopped of it, but for other parts that users have
+    /// suspended.
+    fn continue_part(
+        &mut self,
+        target: Target,
+        task: TaskId,
+        found: &[Name],
+    ) -> Result<(), PartError> {
+        if let Means::Freezer(group) = self.means(target, task)? {
+            self.job_of(task)?.frozen.remove(&task.1);
+            group.request_thaw()?;
+        }
+        self.lift(target);
+        let job = self.job_of(task)?;
+        if job.is_frozen_at_switches() {
+            let others = job.all_stopped();
+            let walk = walk_of_part(self.settings, found.len());
+            resume_forest_except(found, &others, &walk)?;
+        } else {
+            self.switch.go_on(task.0, Some(found.iter().copied().collect()));
+        }
         Ok(())
     }
 
@@ -294,12 +399,13 @@ impl Agent {
         self.task_group(task).is_some_and(|group| group.is_frozen().unwrap_or(false))
     }
 
-    /// The part is suspended no more; the switch thread lets it go on, where it switches by signals.
-    fn lift(&mut self, target: Target) {
-        if let Some(job) = self.jobs.get_mut(&target.job) {
-            job.stopped.remove(&target);
-            self.tell_of_stopped(target.job);
-        }
+    /// The part is suspended no more; the switch thread lets it go on, where it switches by signals. Gives what was
+    /// stopped of it.
+    fn lift(&mut self, target: Target) -> BTreeSet<Name> {
+        let job = self.jobs.get_mut(&target.job);
+        let stopped = job.and_then(|job| job.stopped.remove(&target)).unwrap_or_default();
+        self.tell_of_stopped(target.job);
+        stopped
     }
 
     /// Tells the switch thread, where it matters to it, and the keeper, for an agent after us.

@@ -6,12 +6,13 @@
 //!    say who runs (see [`tutti_core::timetable`]).
 //! 3. Every job that leaves is asked to stop: one write to the freezer of its cgroup each, all writes
 //!    before the first check; one that is switched by signals gets SIGSTOP from the top down, in the
-//!    order of the parameter `traversal`.
+//!    order of the parameter `traversal`. Its own processes that have stopped already get none, and stay
+//!    stopped when it comes again.
 //! 4. `stopped`: all of them have stopped, as the kernel confirms it; until then the thread gives way to
 //!    them ([`tutti_linux::rt::give_way`]), then naps. Where others' processes have their processors, they are
-//!    hurried ([`tutti_linux::cgroup::Haste`]). A straggler at the deadline is
-//!    a process that sleeps in the kernel and uses no processor: it stays asked to stop, is counted,
-//!    and the switch goes on.
+//!    hurried ([`tutti_linux::cgroup::Haste`]). All that leave share one deadline. A straggler then is mostly
+//!    a process that sleeps in the kernel and uses no processor: it stays asked to stop, its job is named
+//!    in the record and asked again from time to time ([`Late`]), and the switch goes on.
 //!    A job that is switched by priority is not stopped but makes way, with one write, as long as it has
 //!    turns at all; without any, it is frozen.
 //! 5. Every job that comes is resumed.
@@ -23,9 +24,11 @@
 
 use super::bell::Bell;
 use super::clock::{ClusterClock, STEP_BACK_NS};
-use super::grip::{Grip, Member, State};
+use super::grip::{Grip, Late, Learns, Member, State, walk};
 use super::lease::Lease;
+use super::parts::Name;
 use crate::outside::groups::{Cgroup, Haste, freeze_all};
+use crate::outside::time::monotonic_ns;
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -34,13 +37,15 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use tutti_core::{ClusterTime, JobId, LaunchId, Timetable};
 use tutti_linux::rt;
-use tutti_linux::signal::Root;
+use tutti_linux::signal::{Root, Walk};
 use tutti_wire::limits::SWITCH_RECORD_JOBS_MAX;
 use tutti_wire::report::SwitchRecord;
 use tutti_wire::tree::Settings;
 
 #[cfg(test)]
 mod stepped;
+#[cfg(test)]
+mod tests;
 
 /// Switches that are remembered.
 const RECORDS_MAX: usize = tutti_wire::limits::SWITCH_RECORDS_MAX;
@@ -52,7 +57,7 @@ enum Order {
     Add {
         launch: LaunchId,
         grip: Grip,
-        fresh: bool,
+        begun: Begun,
         switches: Arc<AtomicU64>,
         done: SyncSender<()>,
     },
@@ -61,7 +66,10 @@ enum Order {
     /// These processes of a job, named by number and start time, stay stopped whoever's turn it is: a
     /// user has suspended them. In place of those named before; answered when the others go on, if it
     /// is the job's turn.
-    Spare { job: JobId, stopped: BTreeSet<(i32, u64)>, done: SyncSender<()> },
+    Spare { job: JobId, stopped: BTreeSet<Name>, done: SyncSender<()> },
+    /// These processes of a job that is switched by signals go on when it is its turn, or all: also those that it
+    /// has stopped itself.
+    GoOn { job: JobId, names: Option<BTreeSet<Name>> },
     /// A job is gone.
     Remove { job: JobId },
     /// The node's part of the matrix.
@@ -76,6 +84,14 @@ enum Order {
     Report { count: usize, answer: SyncSender<Report> },
     /// Thaw everything and end: the jobs are being killed.
     Stop,
+}
+
+/// Whether a job that is added has processes.
+enum Begun {
+    /// It has none yet.
+    Not,
+    /// Under an earlier agent; of these, users have suspended some.
+    Before { stopped: BTreeSet<Name> },
 }
 
 /// What the switch thread has to tell.
@@ -163,16 +179,21 @@ impl Switch {
     /// the thread before processes are born into it. Processes that are born running are waited for: others may
     /// have to stop first.
     pub(crate) fn add(&self, launch: LaunchId, grip: Grip, is_held: bool) -> Arc<AtomicU64> {
-        let (switches, added) = self.add_either(launch, grip, true);
+        let (switches, added) = self.add_either(launch, grip, Begun::Not);
         if !is_held {
             self.await_thread(&added);
         }
         switches
     }
 
-    /// Adds a job with processes, started under an earlier agent.
-    pub(crate) fn adopt(&self, launch: LaunchId, grip: Grip) -> Arc<AtomicU64> {
-        let (switches, added) = self.add_either(launch, grip, false);
+    /// Adds a job with processes, started under an earlier agent, of which users have suspended some.
+    pub(super) fn adopt(
+        &self,
+        launch: LaunchId,
+        grip: Grip,
+        stopped: BTreeSet<Name>,
+    ) -> Arc<AtomicU64> {
+        let (switches, added) = self.add_either(launch, grip, Begun::Before { stopped });
         self.await_thread(&added);
         switches
     }
@@ -183,11 +204,11 @@ impl Switch {
         &self,
         launch: LaunchId,
         grip: Grip,
-        fresh: bool,
+        begun: Begun,
     ) -> (Arc<AtomicU64>, Receiver<()>) {
         let (done, added) = sync_channel(1);
         let switches = Arc::new(AtomicU64::new(0));
-        self.order(Order::Add { launch, grip, fresh, switches: Arc::clone(&switches), done });
+        self.order(Order::Add { launch, grip, begun, switches: Arc::clone(&switches), done });
         (switches, added)
     }
 
@@ -198,10 +219,15 @@ impl Switch {
 
     /// Says which processes of a job are to stay stopped, and returns when the others go on, if it is
     /// the job's turn. Matters for jobs that are switched by signals only.
-    pub(crate) fn spare(&self, job: JobId, stopped: BTreeSet<(i32, u64)>) {
+    pub(super) fn spare(&self, job: JobId, stopped: BTreeSet<Name>) {
         let (done, wait) = sync_channel(1);
         self.order(Order::Spare { job, stopped, done });
         self.await_thread(&wait);
+    }
+
+    /// Continues these processes of a job that is switched by signals, or all, as soon as it is its turn.
+    pub(super) fn go_on(&self, job: JobId, names: Option<BTreeSet<Name>>) {
+        self.order(Order::GoOn { job, names });
     }
 
     /// Removes a job that is gone; its processors go to the next candidates at once.
@@ -334,7 +360,29 @@ impl Thread {
     /// Makes the node as it is to be now; gives until when nothing need be done, by the monotonic clock.
     fn look(&mut self) -> u64 {
         self.next = self.switch();
-        self.clock.own_ns(self.next).min(self.lease.look_again_ns())
+        let until_ns = self.clock.own_ns(self.next).min(self.lease.look_again_ns());
+        self.ask_again(until_ns)
+    }
+
+    /// Asks jobs once more to stop that had not when they left, if it is time; gives when something is to be done
+    /// next, which else would be `until_ns`.
+    fn ask_again(&mut self, until_ns: u64) -> u64 {
+        let mut next_ns = until_ns;
+        for member in self.members.values_mut() {
+            let Some(late) = member.late else { continue };
+            let now_ns = monotonic_ns();
+            if late.at_ns > now_ns {
+                next_ns = next_ns.min(late.at_ns);
+                continue;
+            }
+            // The next switch must not be late by it.
+            let part = Duration::from_nanos(until_ns.saturating_sub(now_ns) / 4);
+            let walk = Walk { deadline: part.min(ASK_AGAIN), ..walk(self.settings) };
+            let has_stopped = member.suspend(&walk, Learns::No);
+            member.late = (!has_stopped).then(|| Late::after(Some(late), monotonic_ns()));
+            next_ns = member.late.map_or(next_ns, |late| next_ns.min(late.at_ns));
+        }
+        next_ns
     }
 
     /// Does what it was told meanwhile.
@@ -347,8 +395,8 @@ impl Thread {
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Add { launch, grip, fresh, switches, done } => {
-                self.add(launch, grip, fresh, switches);
+            Order::Add { launch, grip, begun, switches, done } => {
+                self.add(launch, grip, begun, switches);
                 // Nobody may wait.
                 let _ = done.send(());
             }
@@ -359,18 +407,20 @@ impl Thread {
                     }
                     // Without a group a task is born running, whoever's turn it is.
                     if member.state != State::Runs && member.grip.is_by_signals() {
-                        member.grip.suspend(self.settings);
+                        halt(member, self.settings);
                     }
                 }
             }
             Order::Spare { job, stopped, done } => {
                 if let Some(member) = self.members.get_mut(&job) {
-                    member.stopped = stopped;
-                    if member.state == State::Runs && member.grip.is_by_signals() {
-                        member.resume(self.settings);
-                    }
+                    member.spare(stopped);
                 }
                 let _ = done.send(());
+            }
+            Order::GoOn { job, names } => {
+                if let Some(member) = self.members.get_mut(&job) {
+                    member.go_on(names.as_ref(), self.settings);
+                }
             }
             Order::Remove { job } => {
                 self.members.remove(&job);
@@ -403,11 +453,20 @@ impl Thread {
 
     /// A job without processes yet is put into its state with one write and no record: nothing is
     /// switched. One with processes (of an earlier agent) is switched like any other.
-    fn add(&mut self, launch: LaunchId, grip: Grip, fresh: bool, switches: Arc<AtomicU64>) {
+    fn add(&mut self, launch: LaunchId, grip: Grip, begun: Begun, switches: Arc<AtomicU64>) {
+        let fresh = matches!(begun, Begun::Not);
         let state = if fresh { State::Runs } else { grip.state() };
         let LaunchId { job, number } = launch;
-        self.members
-            .insert(job, Member { number, grip, state, stopped: BTreeSet::new(), switches });
+        let mut member = Member::new(number, grip, state, switches);
+        if let Begun::Before { stopped } = begun {
+            member.stopped = stopped;
+            if member.grip.is_by_signals() {
+                // Whether they are stopped, and by whom, the kernel does not say. So all are, and go on in their turn.
+                halt(&mut member, self.settings);
+                member.state = State::Stands;
+            }
+        }
+        self.members.insert(job, member);
         if fresh {
             let now = self.now();
             self.activate(now);
@@ -419,7 +478,7 @@ impl Thread {
         }
         // Who makes way for it stops first.
         self.switch();
-        if let Some(member) = self.members.get(&job).filter(|_| fresh) {
+        if let Some(member) = self.members.get_mut(&job).filter(|_| fresh) {
             member.be_born(self.settings);
         }
     }
@@ -560,10 +619,12 @@ impl Thread {
         self.records.push_back(record);
     }
 
-    /// Suspends jobs and waits until they have stopped; gives those that had not at the deadline.
+    /// Suspends jobs and waits until they have stopped, or for the time that one may take; gives those that had not
+    /// stopped then.
     fn suspend_all(&mut self, leave: &[(JobId, State)]) -> Vec<JobId> {
+        let deadline = Instant::now() + Duration::from_nanos(self.settings.freeze_deadline.0);
         let mut groups = Vec::new();
-        let mut running = Vec::new();
+        let mut by_signals = Vec::new();
         for (job, state) in leave {
             let Some(member) = self.members.get_mut(job) else { continue };
             member.state = *state;
@@ -574,23 +635,54 @@ impl Thread {
                     let _ = group.set_yielding(true);
                 }
                 Grip::Freeze(group) | Grip::Weigh(group) => groups.push((*job, Arc::clone(group))),
-                Grip::SignalGroup(_) | Grip::SignalTrees(_) => {
-                    if !member.grip.suspend(self.settings) {
-                        running.push(*job);
-                    }
-                }
+                Grip::SignalGroup(_) | Grip::SignalTrees(_) => by_signals.push(*job),
             }
         }
-        if groups.is_empty() {
-            return running;
+        let mut running = Vec::new();
+        if !by_signals.is_empty() {
+            // These stop meanwhile.
+            groups.iter().for_each(|(_, group)| drop(group.request_freeze()));
+            running = self.signal_all(&by_signals, deadline);
         }
-        let deadline = Instant::now() + Duration::from_nanos(self.settings.freeze_deadline.0);
-        let asked: Vec<&Cgroup> = groups.iter().map(|(_, group)| group.as_ref()).collect();
-        let late = freeze_all(&asked, &mut self.haste, deadline);
-        running.extend(late.into_iter().map(|index| groups[index].0));
+        if !groups.is_empty() {
+            let asked: Vec<&Cgroup> = groups.iter().map(|(_, group)| group.as_ref()).collect();
+            let late = freeze_all(&asked, &mut self.haste, deadline);
+            running.extend(late.into_iter().map(|index| groups[index].0));
+        }
+        let now_ns = monotonic_ns();
+        for job in &running {
+            if let Some(member) = self.members.get_mut(job) {
+                member.late = Some(Late::after(None, now_ns));
+            }
+        }
+        running
+    }
+
+    /// Suspends jobs by signals, one after the other. Each has an equal part of the time that is left, so that one that
+    /// does not stop leaves time for those after it.
+    fn signal_all(&mut self, jobs: &[JobId], deadline: Instant) -> Vec<JobId> {
+        let mut running = Vec::new();
+        for (index, job) in jobs.iter().enumerate() {
+            let Some(member) = self.members.get_mut(job) else { continue };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let parts = u32::try_from(jobs.len() - index).unwrap_or(u32::MAX);
+            let walk = Walk { deadline: left / parts, ..walk(self.settings) };
+            if !member.suspend(&walk, Learns::Yes) {
+                running.push(*job);
+            }
+        }
         running
     }
 }
 
+/// Stops processes that may have been stopped before; those that do not stop in time are asked again.
+fn halt(member: &mut Member, settings: Settings) {
+    let has_stopped = member.suspend(&walk(settings), Learns::No);
+    member.late = (!has_stopped).then(|| Late::after(None, monotonic_ns()));
+}
+
 /// A timetable that arrives so long after its activation counts as late.
 const LATE_NS: u64 = 1_000_000;
+
+/// How long one further attempt to stop a job may take.
+const ASK_AGAIN: Duration = Duration::from_millis(2);

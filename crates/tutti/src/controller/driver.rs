@@ -471,6 +471,10 @@ impl Driver {
                 let launch = self.latest(job);
                 self.tell_node(node, ToAgent::Signal { launch, ranks, signal });
             }
+            Action::Terminate { job, node } => {
+                let launch = self.latest(job);
+                self.tell_node(node, ToAgent::Terminate { launch });
+            }
             // Jobs are suspended in place: whoever is in no timetable leaves his processors free.
             Action::MoveOut { job } => self.follow_ups.push_back(Event::MovedOut { job }),
             Action::MoveIn { job } => self.follow_ups.push_back(Event::MovedIn { job }),

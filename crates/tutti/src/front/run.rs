@@ -83,12 +83,13 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
         suspect.check(request.tasks)?;
     }
     let (size, name) = (request.tasks, request.launch.name.clone());
+    let grace = request.grace;
     let asked = Asked::of(&request);
     let request = Request::Run(request);
     let mut controller = ask(connect_or_start()?, &request);
     // The controller is at work meanwhile.
     have_descriptors();
-    let target = pass_on_signals()?;
+    let target = pass_on_signals(grace)?;
     // Whatever one that has ended had decided ended with it, before a task was started: those wait for us.
     let first = submission::answer(&mut controller);
     let reply = until_answered(first, || {

@@ -4,14 +4,21 @@
 //! a signal gets through even while the output stands still because nobody reads it.
 
 use super::start::connect;
+use crate::outside::time::monotonic_ns;
 use anyhow::Context;
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::TimeSpec;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use tutti_core::{JobId, Rank};
+use std::time::Duration;
+use tutti_core::{JobId, Nanos, Rank};
 use tutti_linux::disposition::is_ignored;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::Target;
+use tutti_wire::units::format_duration_short;
 
 /// The job that signals go to; zero until it is accepted.
 #[derive(Clone, Debug, Default)]
@@ -66,19 +73,23 @@ pub(super) fn hold_signals() -> std::io::Result<()> {
     Ok(passed_on().thread_block()?)
 }
 
-/// Starts to pass signals on.
+/// Starts to pass signals on. A job that ignores SIGINT is asked to end after `grace`.
 ///
 /// # Errors
-/// If the thread can't be started.
-pub(super) fn pass_on_signals() -> anyhow::Result<SignalTarget> {
-    let set = passed_on();
+/// If the thread can't be started, or no descriptor is left.
+pub(super) fn pass_on_signals(grace: Nanos) -> anyhow::Result<SignalTarget> {
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    let signals = SignalFd::with_flags(&passed_on(), flags)?;
     let target = SignalTarget::default();
     let for_thread = target.clone();
     let thread = std::thread::Builder::new().name("signals".into()).stack_size(128 << 10);
     let begun = thread.spawn(move || {
-        let mut interrupts = 0;
-        while let Ok(signal) = set.wait() {
-            on_signal(&for_thread, signal, &mut interrupts);
+        let mut ladder = Ladder { interrupts: 0, due_ns: None, grace };
+        loop {
+            match next_signal(&signals, ladder.due_ns) {
+                Some(signal) => on_signal(&for_thread, signal, &mut ladder),
+                None => ladder.on_grace_over(&for_thread),
+            }
         }
     });
     begun.context(
@@ -88,9 +99,55 @@ pub(super) fn pass_on_signals() -> anyhow::Result<SignalTarget> {
     Ok(target)
 }
 
-/// What a signal means: INT is passed on the first time; asked again it ends the job, and again, at
-/// once. A job that waits is taken out of the queue. TERM and HUP end the job. What else is caught is passed on.
-fn on_signal(target: &SignalTarget, signal: Signal, interrupts: &mut u32) {
+/// How far an interrupted job is on the way to its end.
+struct Ladder {
+    /// Steps so far: SIGINT passed on, asked to end, killed.
+    interrupts: u32,
+    /// When a job that was sent SIGINT is asked to end, by the monotonic clock.
+    due_ns: Option<u64>,
+    /// How long it may take to end of SIGINT.
+    grace: Nanos,
+}
+
+impl Ladder {
+    /// The job has ignored SIGINT.
+    fn on_grace_over(&mut self, target: &SignalTarget) {
+        self.due_ns = None;
+        if self.interrupts == 1 {
+            self.interrupts = 2;
+            let job = target.job.load(Ordering::SeqCst);
+            let grace = format_duration_short(self.grace);
+            say!(
+                "tutti: job {job} did not end of SIGINT within {grace}: ending it; SIGINT kills it"
+            );
+            send(&Request::Cancel { target: JobId(job).into(), at_once: false });
+        }
+    }
+}
+
+/// The next signal; nothing if `due_ns` of the monotonic clock comes before it.
+fn next_signal(signals: &SignalFd, due_ns: Option<u64>) -> Option<Signal> {
+    loop {
+        if let Ok(Some(info)) = signals.read_signal() {
+            let number = i32::try_from(info.ssi_signo).ok();
+            if let Some(signal) = number.and_then(|number| Signal::try_from(number).ok()) {
+                return Some(signal);
+            }
+        }
+        let left_ns = due_ns.map(|due_ns| due_ns.saturating_sub(monotonic_ns()));
+        if left_ns == Some(0) {
+            return None;
+        }
+        let left = left_ns.map(|left_ns| TimeSpec::from(Duration::from_nanos(left_ns)));
+        // Interrupted or not: the next round looks.
+        let _ = ppoll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], left, None);
+    }
+}
+
+/// What a signal means: INT is passed on the first time; asked again, or when the job's grace is over, it ends the
+/// job, and again, at once. A job that waits is taken out of the queue. TERM and HUP end the job. What else is
+/// caught is passed on.
+fn on_signal(target: &SignalTarget, signal: Signal, ladder: &mut Ladder) {
     let number = signal as u8;
     target.last.store(number, Ordering::SeqCst);
     let job = target.job.load(Ordering::SeqCst);
@@ -107,14 +164,19 @@ fn on_signal(target: &SignalTarget, signal: Signal, interrupts: &mut u32) {
     };
     let request = match signal {
         Signal::SIGINT => {
-            *interrupts += 1;
-            match *interrupts {
+            ladder.interrupts += 1;
+            ladder.due_ns = None;
+            match ladder.interrupts {
                 1 if target.waits.load(Ordering::SeqCst) => {
                     say!("tutti: job {job} is taken out of the queue");
                     Request::Cancel { target: id.into(), at_once: false }
                 }
                 1 => {
-                    say!("tutti: sent SIGINT to job {job}; once more ends it");
+                    let grace = format_duration_short(ladder.grace);
+                    say!(
+                        "tutti: sent SIGINT to job {job}; it is ended after {grace}, or by SIGINT once more"
+                    );
+                    ladder.due_ns = Some(monotonic_ns().saturating_add(ladder.grace.0));
                     pass
                 }
                 2 => {
@@ -127,8 +189,12 @@ fn on_signal(target: &SignalTarget, signal: Signal, interrupts: &mut u32) {
         Signal::SIGTERM | Signal::SIGHUP => Request::Cancel { target: id.into(), at_once: false },
         _ => pass,
     };
+    send(&request);
+}
+
+fn send(request: &Request) {
     if let Ok(mut link) = connect() {
-        link.send(&request);
+        link.send(request);
         // A job that is gone meanwhile needs no signal.
         let _ = link.call::<Reply>();
     }

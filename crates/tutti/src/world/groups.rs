@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub(crate) use tutti_linux::cgroup::Haste;
 use tutti_linux::cgroup::{self, CpuUsage, FreezeError, LimitBy, LimitSupport, NoCgroup};
 use tutti_linux::pidfd::Held;
-use tutti_linux::signal::{self, Walk, WalkError};
+use tutti_linux::signal::{self, Halt, Walk, WalkError, WalkReport};
 use tutti_linux::{Error, Result};
 
 /// One group.
@@ -250,10 +250,16 @@ pub(crate) fn freeze_all(groups: &[&Cgroup], haste: &mut Haste, deadline: Instan
 }
 
 /// By signals to all processes: in a simulated world they stand still as they do in the freezer.
-pub(crate) fn suspend_group(group: &Cgroup, walk: &Walk) -> std::result::Result<(), WalkError> {
+pub(crate) fn halt_group(group: &Cgroup, walk: &Walk) -> Halt {
     match group.real() {
-        Some(group) => signal::suspend_group(group, walk).map(drop),
-        None => Ok(group.request_freeze()?),
+        Some(group) => signal::halt_group(group, walk),
+        None => Halt {
+            outcome: group
+                .request_freeze()
+                .map(|()| WalkReport::default())
+                .map_err(WalkError::from),
+            before: BTreeSet::new(),
+        },
     }
 }
 

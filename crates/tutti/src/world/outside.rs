@@ -62,7 +62,7 @@ pub(crate) mod chance {
 
 pub(crate) mod groups {
     pub(crate) use crate::world::groups::{
-        Cgroup, Haste, Hierarchy, freeze_all, resume_group_except, suspend_group,
+        Cgroup, Haste, Hierarchy, freeze_all, halt_group, resume_group_except,
     };
 }
 

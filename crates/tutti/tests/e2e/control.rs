@@ -264,3 +264,64 @@ fn who_takes_turns_goes_on_when_the_policy_has_none_and_that_is_said() {
     assert!(!said.contains("turns"), "{said}");
     instance.tutti(&["cancel", "--now", "--all"]).expect(0);
 }
+
+/// By the freezer and by signals.
+const CONTROLS: [&str; 2] = ["control=freeze", "control=signal"];
+
+/// An instance whose jobs are suspended so, and a job of these shell commands that has said `child` and a number.
+fn with_child(control: &str, line: &str) -> (Instance, crate::harness::Running, i32) {
+    let instance = Instance::new().up();
+    instance.tutti(&["params", "--class", "interactive", control]).expect(0);
+    let running = instance.start(&["run", "sh", "-c", line]);
+    running.wait_for("child ");
+    let child = eventually("its number", || {
+        running.out().lines().next()?.strip_prefix("child ")?.parse().ok()
+    });
+    (instance, running, child)
+}
+
+#[test]
+fn what_a_job_has_stopped_itself_stays_stopped() {
+    let line = "sleep $NAP & kill -STOP $!; echo child $!; while :; do sleep 0.02; done";
+    for control in CONTROLS {
+        let (instance, running, child) = with_child(control, line);
+        let is_stopped = || status_of(child, "State").unwrap_or_default().starts_with('T');
+        let root: i32 = status_of(child, "PPid").unwrap().parse().unwrap();
+        for target in ["1".to_owned(), format!("1.0/{root}"), "1.0".to_owned(), "1".to_owned()] {
+            instance.tutti(&["suspend", &target]).expect(0);
+            if target == "1" {
+                instance.wait_for_state(1, "suspended");
+            }
+            instance.tutti(&["resume", &target]).expect(0);
+            instance.wait_for_state(1, "running");
+            eventually("the root", || {
+                (!status_of(root, "State").unwrap_or_default().starts_with('T')).then_some(())
+            });
+            assert!(is_stopped(), "{control}: {target} was resumed, and {child} goes on");
+        }
+        instance.tutti(&["cancel", "--now", "1"]).expect(0);
+        running.wait().expect(137);
+    }
+}
+
+#[test]
+fn a_stopped_job_that_is_to_end_acts_on_the_signal() {
+    let line = "trap 'echo cleaned; exit 0' TERM; echo child $$; while :; do sleep 0.02; done";
+    for control in CONTROLS {
+        let ways: [&dyn Fn(i32) -> Vec<String>; 4] = [
+            &|_| ["signal", "STOP", "1"].map(str::to_owned).into(),
+            &|_| ["suspend", "1.0"].map(str::to_owned).into(),
+            &|root| vec!["suspend".to_owned(), format!("1.0/{root}")],
+            &|_| ["suspend", "1"].map(str::to_owned).into(),
+        ];
+        for way in ways {
+            let (instance, running, root) = with_child(control, line);
+            let order = way(root);
+            let order: Vec<&str> = order.iter().map(String::as_str).collect();
+            instance.tutti(&order).expect(0);
+            instance.tutti(&["cancel", "1"]).expect(0);
+            let out = running.wait().text();
+            assert!(out.contains("cleaned"), "{control}, {order:?}: {out}");
+        }
+    }
+}

@@ -18,7 +18,7 @@ fn an_interrupt_is_passed_on_to_the_job() {
 fn a_second_interrupt_ends_the_job_and_a_third_kills_it() {
     let instance = Instance::new().up();
     let line = "trap '' INT; echo up; while :; do sleep 0.05; done";
-    let running = instance.start(&["run", "sh", "-c", line]);
+    let running = instance.start(&["run", "--grace", "1h", "sh", "-c", line]);
     running.wait_for("up");
     running.signal(Signal::SIGINT);
     eventually("word of the first interrupt", || {
@@ -34,6 +34,18 @@ fn a_second_interrupt_ends_the_job_and_a_third_kills_it() {
         eventually("word of an interrupt", || running.err().contains(word).then_some(()));
     }
     running.wait().expect(137);
+}
+
+#[test]
+fn a_job_that_ignores_an_interrupt_is_ended_when_its_grace_is_over() {
+    let instance = Instance::new().up();
+    for (ignored, code) in [("INT", 143), ("INT TERM", 137)] {
+        let line = format!("trap '' {ignored}; echo up; while :; do sleep 0.05; done");
+        let running = instance.start(&["run", "--grace", "300ms", "sh", "-c", &line]);
+        running.wait_for("up");
+        running.signal(Signal::SIGINT);
+        running.wait().expect(code).says("did not end of SIGINT within 300ms");
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Processes that no signal reaches: they wait for a file system that does not answer (`stuck.c`; as root, with
 //! `/dev/fuse`).
 
-use crate::harness::{Instance, command_line, compile, eventually, processes, status_of};
+use crate::harness::{Instance, command_line, compile, eventually, player, processes, status_of};
+use crate::switch::{overlap, stretches};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -100,4 +101,56 @@ fn what_does_not_stop_since_it_waits_costs_the_others_no_turn() {
     assert!(status_of(pid, "State").unwrap().starts_with('D'));
     drop(silent);
     instance.tutti(&["cancel", "--now", &hangs.to_string(), &spins.to_string()]).expect(0);
+}
+
+/// Its other processes stand still in the turns of others, although the job as a whole never stops in time.
+#[test]
+fn by_signals_what_stops_of_a_job_stays_stopped_beside_a_process_that_waits() {
+    let instance = Instance::alone().up();
+    let silent = Silent::mount(&instance);
+    instance.tutti(&["params", "quantum=100ms", "freeze_deadline=5ms"]).expect(0);
+    instance.tutti(&["params", "--class", "production", "control=signal"]).expect(0);
+    let player = player().display().to_string();
+    let file = silent.at.join("file");
+    let line = format!("cat {} & exec {player} ticks 800", file.display());
+    let hangs = instance.submit(&["-n", "2", "-o", "t-%j-%r", "sh", "-c", &line]);
+    let pid = waiting(&silent);
+    let other = instance.submit(&["-n", "2", "-o", "t-%j-%r", &player, "ticks", "800"]);
+    instance.tutti(&["wait", &other.to_string()]).expect(0);
+    assert!(status_of(pid, "State").unwrap().starts_with('D'));
+    let switches = instance.switches();
+    let left = switches.iter().filter(|it| it.left.contains(&hangs));
+    assert!(
+        left.clone().count() > 2 && left.clone().all(|it| it.running == [hangs]),
+        "{switches:?}"
+    );
+    drop(silent);
+    instance.tutti(&["wait", &hangs.to_string()]).expect(0);
+    let common = overlap(&stretches(&instance, hangs, 2), &stretches(&instance, other, 2));
+    // Without the freezer a task runs from its birth until it is first stopped.
+    assert!(common < 20_000_000, "they ran at the same time for {common} ns");
+}
+
+#[test]
+fn by_signals_all_jobs_that_leave_share_one_deadline() {
+    let instance = Instance::new().up();
+    let silent = Silent::mount(&instance);
+    instance.tutti(&["params", "quantum=100ms", "freeze_deadline=2s"]).expect(0);
+    instance.tutti(&["params", "--class", "production", "control=signal"]).expect(0);
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let line = format!("exec cat {}", silent.at.join("file").display());
+    let hang = || instance.submit(&["-o", "/dev/null", "sh", "-c", &line]);
+    let jobs: Vec<u64> = (0..processors).map(|_| hang()).collect();
+    jobs.iter().for_each(|&job| drop(instance.wait_for_state(job, "running")));
+    waiting(&silent);
+    let spins = instance.submit_spinner(u32::try_from(processors).unwrap());
+    let switch = eventually("a switch that all leave", || {
+        instance.switches().into_iter().find(|it| it.running == jobs)
+    });
+    let took_ms = (switch.stopped - switch.began) / 1_000_000;
+    assert!((2_000..4_000).contains(&took_ms), "{switch:?}");
+    drop(silent);
+    let all: Vec<String> = jobs.iter().chain([&spins]).map(u64::to_string).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    instance.tutti(&[&["cancel", "--now"], &all[..]].concat()).expect(0);
 }

@@ -346,10 +346,17 @@ fn real_time_tasks_have_their_turns_and_no_more() {
     let player = player().display().to_string();
     // Ends by itself, whatever becomes of this test.
     let real_time = ["chrt", "--fifo", "98", "timeout", "20", &player, "ticks", "1500"];
-    let submit =
-        |program: &[&str]| instance.submit(&[&["-n", "2", "-o", "t-%j-%r"], program].concat());
+    // Real-time tasks leave daemons little time: both jobs are there before one has any.
+    let begin = ["sh", "-c", "until [ -e go ]; do sleep 0.02; done; exec \"$@\"", "sh"];
+    let submit = |program: &[&str]| {
+        instance.submit(&[&["-n", "2", "-o", "t-%j-%r"], &begin[..], program].concat())
+    };
     let one = submit(&real_time);
     let other = submit(&real_time[5..]);
+    for job in [one, other] {
+        instance.wait_for_state(job, "running");
+    }
+    std::fs::write(instance.work.join("go"), "").unwrap();
     for job in [one, other] {
         instance.tutti(&["wait", &job.to_string()]).expect(0);
     }

@@ -163,6 +163,7 @@ pub(super) fn action(action: &Action, at: ClusterTime) -> String {
         Action::Signal { job, node, ranks, signal } => {
             format!("job {job}, node {node}: signal {signal} for {}", of_ranks(ranks))
         }
+        Action::Terminate { job, node } => format!("job {job} is asked to end on node {node}"),
         Action::Kill { job, node } => format!("job {job} is killed on node {node}"),
         Action::Requeued { job } => format!("job {job} is queued again"),
         Action::Ended { job, outcome: Outcome { reason, exit_code, service } } => {

@@ -343,9 +343,7 @@ impl<'a> World<'a> {
             Action::MoveOut { job } => events.push_back(Event::MovedOut { job }),
             Action::MoveIn { job } => events.push_back(Event::MovedIn { job }),
             Action::Kill { job, .. } => self.killed(job, 9, at, events),
-            Action::Signal { job, signal, .. } if self.is_ending(job) => {
-                self.killed(job, signal, at, events);
-            }
+            Action::Terminate { job, .. } => self.killed(job, 15, at, events),
             Action::Requeued { job } => {
                 self.next_end.insert(job, 0);
                 self.clearing.remove(&job);
@@ -371,11 +369,6 @@ impl<'a> World<'a> {
         self.there.insert(job, there);
         self.next_end.insert(job, 0);
         self.fates.insert(there, Fate { submitted: at, ..Fate::default() });
-    }
-
-    fn is_ending(&self, job: JobId) -> bool {
-        let view = self.core.job(job, self.core.now());
-        view.is_some_and(|view| matches!(view.state, JobState::Ending { .. }))
     }
 
     /// Processes that are told to end do.
