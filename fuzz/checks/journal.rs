@@ -11,7 +11,7 @@ use std::path::Path;
 use tutti_core::{Core, JobId, Params, default_classes};
 use tutti_journal::{
     Append, EndedJob, EndedSize, EndedSpan, Entry, Job, Journal, JournalError, Keeper, Loaded,
-    Number, Row, Store, Sync,
+    Number, Row, Store, Sync, cut, join,
 };
 
 /// See the file. Records are their length in two bytes, their seal in four, and themselves.
@@ -27,6 +27,11 @@ pub fn journal(input: &[u8]) {
         again::<Keeper>(body);
         again::<EndedJob>(body);
         let _ = from_bytes::<Core>(body);
+        if let Ok(launch) = join([body]) {
+            let pieces = cut(&launch);
+            let again = join(pieces.iter().map(|piece| &piece.bytes[..]));
+            assert_eq!(again.expect("it was just cut"), launch);
+        }
         rows.push(Row { number: rows.len() as Number + 1, body: body.to_vec(), seal });
         rest = tail;
     }

@@ -1,10 +1,12 @@
 //! What is in a journal.
 
+use crate::chunks::Segment;
+use crate::rows::EndedRow;
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_core::{Action, ClusterTime, Event, JobId, Nanos, NodeId, Outcome};
-use tutti_wire::launch::{Credentials, LaunchSpec};
+use tutti_wire::launch::Credentials;
 use tutti_wire::local::SubmitKey;
 use tutti_wire::report::{JobReport, TaskHistory};
 
@@ -32,8 +34,10 @@ pub struct Job {
     pub key: Option<SubmitKey>,
     /// The owner's name.
     pub user: String,
-    /// What to run.
-    pub launch: LaunchSpec,
+    /// What `tutti ps` calls it.
+    pub name: String,
+    /// What to run: see [`crate::join`].
+    pub launch: Vec<Segment>,
     /// When it was accepted.
     pub accepted: ClusterTime,
     /// When people's clocks said that, in milliseconds since 1970.
@@ -59,6 +63,7 @@ pub struct Keeper {
 
 /// What is kept of a job that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "EndedRow", into = "EndedRow")]
 pub struct EndedJob {
     /// What tables show of it.
     pub report: JobReport,
@@ -114,4 +119,8 @@ impl Flavor for Fnv {
     fn finalize(self) -> postcard::Result<u64> {
         Ok(self.0)
     }
+}
+
+pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_allocvec(value).expect("what we keep has no parts that can't be written")
 }

@@ -1,12 +1,14 @@
 //! Appending, taking snapshots, and having the state again.
 
+use crate::chunks::{ChunkId, Segment};
 use crate::disk::Disk;
-use crate::entry::{EndedJob, Entry, Job, Keeper};
+use crate::entry::{EndedJob, Entry, Job, Keeper, encode};
 use crate::replay::play;
 use crate::seal::seal;
 use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
 use crate::wal::Power;
 use crate::{JournalError, SqliteStore};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use tutti_core::{Action, ClusterTime, Core, Event, JobId, NodeId};
@@ -32,6 +34,8 @@ pub struct Journal {
     /// What is not stored yet.
     gathered: Append,
     since_snapshot: u64,
+    /// The number of the next chunk.
+    next_chunk: u64,
     /// What is kept of jobs that have ended.
     ended: EndedSize,
     /// Set while the store can't be written.
@@ -55,6 +59,8 @@ pub struct History {
     pub until: ClusterTime,
     /// What is kept of jobs that have not ended, and when each was launched, if it was.
     pub jobs: Vec<(Job, Option<ClusterTime>)>,
+    /// The chunks of what they are to run, each once; all that they name are there, and are those of a launch.
+    pub chunks: BTreeMap<ChunkId, Vec<u8>>,
     /// The latest keeper of each node.
     pub keepers: Vec<Keeper>,
     /// How many entries were applied to the latest snapshot.
@@ -133,7 +139,7 @@ impl Journal {
         blank: impl FnOnce() -> Core,
         disk: fn(Box<dyn Sync>) -> std::io::Result<Disk>,
     ) -> Result<(Self, History), JournalError> {
-        let loaded = store.load()?;
+        let mut loaded = store.load()?;
         if let Some(what) = bad_job(&loaded) {
             return Err(JournalError::Damaged { path: path.into(), what });
         }
@@ -156,22 +162,13 @@ impl Journal {
                 path.display()
             ));
         }
-        let mut core = match &loaded.snapshot {
-            Some(snapshot) => decode(path, "the state at entry", snapshot.number, &snapshot.body)?,
-            None => blank(),
-        };
-        let mut actions = Vec::new();
-        let mut until = core.now();
-        let mut differs_at = None;
-        for (row, entry) in loaded.rows.iter().zip(&entries) {
-            let differs = play(&mut core, entry, &mut actions);
-            differs_at = differs_at.or(differs.map(|_| row.number));
-            until = entry.at;
-        }
-        let jobs = loaded.jobs.iter().map(|(body, launched)| {
-            Ok((decode(path, "a job", 0, body)?, launched.map(ClusterTime)))
-        });
-        let jobs = jobs.collect::<Result<_, JournalError>>()?;
+        let (core, until, differs_at) = core_of(path, &loaded, &entries, blank)?;
+        let (stored, mut chunks) =
+            (std::mem::take(&mut loaded.jobs), std::mem::take(&mut loaded.chunks));
+        let next_chunk = chunks.keys().next_back().map_or(0, |last| last.0) + 1;
+        let jobs = jobs_of(path, stored, &chunks)?;
+        let unused = unused_chunks(&jobs, &mut chunks);
+        let gathered = Append { dropped_chunks: unused, ..Append::default() };
         let replayed = entries.len() as u64;
         let ended = store.ended_size()?;
         let disk = disk(store.syncer()?).map_err(|error| {
@@ -184,8 +181,9 @@ impl Journal {
             disk,
             last,
             stored: last,
-            gathered: Append::default(),
+            gathered,
             since_snapshot: replayed,
+            next_chunk,
             ended,
             failure: None,
         };
@@ -193,8 +191,17 @@ impl Journal {
         let keepers = loaded.keepers.iter().map(|body| decode(path, "a keeper", 0, body));
         let keepers = keepers.collect::<Result<_, _>>()?;
         let bad_keepers = loaded.bad_keepers;
-        let history =
-            History { core, until, jobs, keepers, replayed, remark, bad_keepers, differs_at };
+        let history = History {
+            core,
+            until,
+            jobs,
+            chunks,
+            keepers,
+            replayed,
+            remark,
+            bad_keepers,
+            differs_at,
+        };
         Ok((journal, history))
     }
 
@@ -211,9 +218,27 @@ impl Journal {
         self.since_snapshot += 1;
     }
 
+    /// Notes a chunk that is not stored yet; before the job that has it.
+    pub fn note_chunk(&mut self, bytes: &[u8]) -> ChunkId {
+        let chunk = ChunkId(self.next_chunk);
+        self.next_chunk += 1;
+        self.gathered.chunks.push((chunk, bytes.to_vec()));
+        chunk
+    }
+
+    /// Notes that no job has this chunk any more.
+    pub fn drop_chunk(&mut self, chunk: ChunkId) {
+        self.gathered.dropped_chunks.push(chunk);
+    }
+
     /// Notes a job that was accepted.
     pub fn note_job(&mut self, job: &Job) {
         self.gathered.accepted.push((job.job, encode(job)));
+    }
+
+    /// Notes that nothing is to be kept of a job, which is not known to have been accepted.
+    pub fn drop_job(&mut self, job: JobId) {
+        self.gathered.dropped_jobs.push(job);
     }
 
     /// Notes that a job was launched at this time, or is in line again.
@@ -392,13 +417,13 @@ pub(crate) fn check(path: &Path, loaded: &Loaded) -> Result<Good, JournalError> 
     let mut bad = None;
     for row in &loaded.rows {
         let whole = row.number == last.0 + 1 && row.seal == seal(last.1, row.number, &row.body);
-        match postcard::from_bytes(&row.body) {
-            Ok(entry) if whole && bad.is_none() => {
-                entries.push(entry);
-                last = (row.number, row.seal);
-            }
-            _ => bad = bad.or(Some(row.number)),
+        if !whole || bad.is_some() {
+            bad = bad.or(Some(row.number));
+            continue;
         }
+        // It is what was written. To cut it off as if it was torn would forget what happened.
+        entries.push(decode(path, "entry", row.number, &row.body)?);
+        last = (row.number, row.seal);
     }
     // In a tail that was torn nothing fits; after damage elsewhere, rows still fit each other.
     if let Some(from) = bad {
@@ -415,6 +440,72 @@ pub(crate) fn check(path: &Path, loaded: &Loaded) -> Result<Good, JournalError> 
         }
     }
     Ok(Good { last, entries, bad })
+}
+
+/// The core after all entries, when the last one was, and the first one after which it did something else.
+fn core_of(
+    path: &Path,
+    loaded: &Loaded,
+    entries: &[Entry],
+    blank: impl FnOnce() -> Core,
+) -> Result<(Core, ClusterTime, Option<u64>), JournalError> {
+    let mut core = match &loaded.snapshot {
+        Some(snapshot) => decode(path, "the state at entry", snapshot.number, &snapshot.body)?,
+        None => blank(),
+    };
+    let mut actions = Vec::new();
+    let mut until = core.now();
+    let mut differs_at = None;
+    for (row, entry) in loaded.rows.iter().zip(entries) {
+        let differs = play(&mut core, entry, &mut actions);
+        differs_at = differs_at.or(differs.map(|_| row.number));
+        until = entry.at;
+    }
+    Ok((core, until, differs_at))
+}
+
+/// Jobs as they were stored, each of which can be launched.
+fn jobs_of(
+    path: &Path,
+    stored: Vec<(Vec<u8>, Option<u64>)>,
+    chunks: &BTreeMap<ChunkId, Vec<u8>>,
+) -> Result<Vec<(Job, Option<ClusterTime>)>, JournalError> {
+    let mut owners: BTreeMap<ChunkId, u32> = BTreeMap::new();
+    let jobs = stored.into_iter().map(|(body, launched)| {
+        let job: Job = decode(path, "a job", 0, &body)?;
+        let uid = job.credentials.uid;
+        let parts = job.launch.iter().map(|segment| match segment {
+            Segment::Own(bytes) => Some(&bytes[..]),
+            Segment::Shared(chunk) if *owners.entry(*chunk).or_insert(uid) != uid => None,
+            Segment::Shared(chunk) => chunks.get(chunk).map(|bytes| &bytes[..]),
+        });
+        let launch = parts.collect::<Option<Vec<&[u8]>>>();
+        match launch.is_some_and(|parts| crate::join(parts).is_ok()) {
+            true => Ok((job, launched.map(ClusterTime))),
+            false => {
+                let what = format!("what job {} is to run is not what was written", job.job);
+                Err(JournalError::Damaged { path: path.into(), what })
+            }
+        }
+    });
+    jobs.collect()
+}
+
+/// Takes out the chunks that no job has.
+fn unused_chunks(
+    jobs: &[(Job, Option<ClusterTime>)],
+    chunks: &mut BTreeMap<ChunkId, Vec<u8>>,
+) -> Vec<ChunkId> {
+    let segments = jobs.iter().flat_map(|(job, _)| &job.launch);
+    let used: BTreeSet<ChunkId> = segments
+        .filter_map(|segment| match segment {
+            Segment::Own(_) => None,
+            Segment::Shared(chunk) => Some(*chunk),
+        })
+        .collect();
+    let unused: Vec<ChunkId> = chunks.keys().filter(|it| !used.contains(it)).copied().collect();
+    chunks.retain(|chunk, _| used.contains(chunk));
+    unused
 }
 
 /// What is wrong with what is kept of jobs, if anything is.
@@ -447,10 +538,6 @@ fn expect_known(
         }
         _ => Ok(()),
     }
-}
-
-fn encode<T: serde::Serialize>(value: &T) -> Vec<u8> {
-    postcard::to_allocvec(value).expect("what we keep has no parts that can't be written")
 }
 
 pub(crate) fn decode<T: serde::de::DeserializeOwned>(

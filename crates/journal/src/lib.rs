@@ -8,6 +8,7 @@
 //!
 //! - [`Entry`]: what is appended; [`Job`] and [`Keeper`]: what is kept beside the core of jobs that have not
 //!   ended, and of nodes; [`EndedJob`]: what is kept of a job that has ended.
+//! - [`cut`], [`Segment`]: what a job is to run, in chunks that jobs of one user share.
 //! - [`Journal`]: appends in batches, takes snapshots, and knows how much has reached the disk.
 //! - [`ReadOnly`]: what a verb reads while no controller runs.
 //! - [`replay()`]: plays it again, and says whether the core does what it did.
@@ -19,17 +20,20 @@
 
 #![forbid(unsafe_code)]
 
+mod chunks;
 mod disk;
 mod entry;
 mod error;
 mod journal;
 mod read_only;
 mod replay;
+mod rows;
 mod seal;
 mod sqlite;
 mod store;
 mod wal;
 
+pub use chunks::{ChunkId, Piece, Segment, cut, join};
 pub use entry::{EndedJob, Entry, Job, Keeper};
 pub use error::JournalError;
 pub use journal::{History, Journal, Known};
@@ -39,4 +43,4 @@ pub use sqlite::SqliteStore;
 pub use store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
 
 /// The form of what is stored. Another one is brought to this when it is opened, or refused.
-pub const SCHEMA_VERSION: u32 = 4;
+pub const SCHEMA_VERSION: u32 = 5;

@@ -9,6 +9,9 @@
 //! A controller holds a lock on a file beside it (`-lock`) as long as it lives: two that do not know of each other would
 //! each go on from what it knows. Who only reads needs none.
 
+use crate::chunks::{ChunkId, Segment, cut};
+use crate::entry::{Job, encode};
+use crate::rows::JobRow4;
 use crate::seal::own_seal;
 use crate::store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
 use crate::wal::{self, Power};
@@ -17,11 +20,13 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use tutti_core::{JobId, NodeId};
+use tutti_wire::launch::LaunchSpec;
 
 /// How much the log may have grown when it is copied into the file, in bytes.
 const LOG_BYTES: u64 = 8 << 20;
@@ -49,6 +54,7 @@ const SCHEMA: &str = "
     CREATE TABLE job (
         job INTEGER PRIMARY KEY, launched INTEGER, body BLOB NOT NULL, own_seal INTEGER, launch_seal INTEGER
     );
+    CREATE TABLE chunk (number INTEGER PRIMARY KEY, body BLOB NOT NULL, own_seal INTEGER);
     CREATE TABLE keeper (node INTEGER PRIMARY KEY, body BLOB NOT NULL, own_seal INTEGER);
     CREATE TABLE ended (
         job INTEGER PRIMARY KEY, ended_ms INTEGER NOT NULL, uid INTEGER NOT NULL, body BLOB NOT NULL, own_seal INTEGER
@@ -75,6 +81,13 @@ const ADD_SEALS: &str = "
     ALTER TABLE ended ADD COLUMN own_seal INTEGER;
 ";
 
+/// The form in which each job had its whole launch.
+const SCHEMA_WITHOUT_CHUNKS: u32 = 4;
+
+/// Makes room for chunks.
+const ADD_CHUNKS: &str =
+    "CREATE TABLE chunk (number INTEGER PRIMARY KEY, body BLOB NOT NULL, own_seal INTEGER)";
+
 /// What is sealed by itself: in which table, and by what it is found; first by the number of its row.
 const SEALED: [(&str, &[&str]); 4] = [
     ("snapshot", &["number", "seal"]),
@@ -83,14 +96,21 @@ const SEALED: [(&str, &[&str]); 4] = [
     ("ended", &["job", "ended_ms", "uid"]),
 ];
 
+/// Free pages that the file keeps, and how many more it gives back with one write. A page has 4 KiB.
+const FREE_PAGES_KEPT: u64 = 4096;
+const FREE_PAGES_AT_ONCE: u64 = 256;
+
+/// A file of an earlier form that has at most so many pages in use is written anew, so that it can shrink later.
+const REWRITTEN_PAGES_MAX: u64 = 16_384;
+
 /// See the module.
 pub struct SqliteStore {
     path: PathBuf,
     connection: Connection,
     /// What was found out about its log.
     remark: Option<String>,
-    /// Whether all has checksums, which who only reads may not find.
-    is_sealed: bool,
+    /// Its form: another than the latest one for who only reads.
+    form: u32,
     /// Jobs that have ended and are not what was written; the first ones were told.
     bad_ended: Vec<JobId>,
     bad_told: usize,
@@ -178,9 +198,9 @@ impl SqliteStore {
         let connection = Connection::open_with_flags(path, flags);
         let connection = connection.map_err(|error| explained(path, "opened", &error))?;
         let path = path.to_owned();
-        let (remark, is_sealed, bad_ended, bad_told) = (None, true, Vec::new(), 0);
+        let (remark, form, bad_ended, bad_told) = (None, SCHEMA_VERSION, Vec::new(), 0);
         let lock = None;
-        let mut store = Self { path, connection, remark, is_sealed, bad_ended, bad_told, lock };
+        let mut store = Self { path, connection, remark, form, bad_ended, bad_told, lock };
         let writes = access.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
         let prepared = store.prepare(writes);
         store.explain("opened", prepared)??;
@@ -200,9 +220,13 @@ impl SqliteStore {
         let found: u32 = self.connection.pragma_query_value(None, "user_version", |r| r.get(0))?;
         match found {
             SCHEMA_VERSION => {}
-            0 | SCHEMA_WITHOUT_SINCE | SCHEMA_WITHOUT_SEALS if writes => self.bring_on(found)?,
-            // Who only reads does not look at keepers.
-            SCHEMA_WITHOUT_SINCE | SCHEMA_WITHOUT_SEALS => self.is_sealed = false,
+            0 | SCHEMA_WITHOUT_SINCE..=SCHEMA_WITHOUT_CHUNKS if writes => {
+                if let Err(error) = self.bring_on(found)? {
+                    return Ok(Err(error));
+                }
+            }
+            // Who only reads does not look at keepers, nor at what jobs are to run.
+            SCHEMA_WITHOUT_SINCE..=SCHEMA_WITHOUT_CHUNKS => self.form = found,
             0 => {
                 let (path, why) = (self.path.clone(), "its tables are another program's".into());
                 return Ok(Err(JournalError::NotOne { path, why }));
@@ -221,20 +245,59 @@ impl SqliteStore {
         self.connection.set_db_config(option, !it_does).map(drop)
     }
 
-    fn bring_on(&mut self, from: u32) -> rusqlite::Result<()> {
+    fn bring_on(&mut self, from: u32) -> rusqlite::Result<Result<(), JournalError>> {
+        if from == 0 {
+            // Before there is a table.
+            self.connection.pragma_update(None, "auto_vacuum", "incremental")?;
+        }
         let all = self.connection.transaction()?;
         match from {
             0 => all.execute_batch(SCHEMA)?,
             SCHEMA_WITHOUT_SINCE => all.execute_batch(ADD_SINCE)?,
             _ => {}
         }
-        if from != 0 {
+        if (1..SCHEMA_WITHOUT_CHUNKS).contains(&from) {
             all.execute_batch(ADD_SEALS)?;
             SEALED.iter().try_for_each(|(table, place)| seal_all(&all, table, place))?;
             seal_launches(&all)?;
         }
+        if (1..SCHEMA_VERSION).contains(&from) {
+            all.execute_batch(ADD_CHUNKS)?;
+            if let Some(JobId(job)) = share_launches(&all)? {
+                drop(all);
+                return Ok(Err(self.damaged(bad_job(job))));
+            }
+        }
         all.pragma_update(None, "user_version", SCHEMA_VERSION)?;
-        all.commit()
+        all.commit()?;
+        if from != 0 {
+            // Without room for that the file stays as long as it is.
+            let _ = self.rewrite();
+        }
+        Ok(Ok(()))
+    }
+
+    fn pages(&self, which: &str) -> rusqlite::Result<u64> {
+        self.connection.pragma_query_value(None, which, |row| row.get(0)).map(number)
+    }
+
+    /// Writes the file anew, as one that can give pages back.
+    fn rewrite(&self) -> rusqlite::Result<()> {
+        let used = self.pages("page_count")?.saturating_sub(self.pages("freelist_count")?);
+        if used > REWRITTEN_PAGES_MAX {
+            return Ok(());
+        }
+        self.connection.pragma_update(None, "auto_vacuum", "incremental")?;
+        self.connection.execute_batch("VACUUM")
+    }
+
+    /// Gives pages back that are free, so many at a time.
+    fn shrink(&self) -> rusqlite::Result<()> {
+        if self.pages("freelist_count")? > FREE_PAGES_KEPT {
+            self.connection
+                .execute_batch(&format!("PRAGMA incremental_vacuum({FREE_PAGES_AT_ONCE})"))?;
+        }
+        Ok(())
     }
 
     fn explain<T>(
@@ -249,14 +312,19 @@ impl SqliteStore {
         JournalError::Damaged { path: self.path.clone(), what }
     }
 
+    /// Whether all rows have checksums.
+    const fn is_sealed(&self) -> bool {
+        self.form > SCHEMA_WITHOUT_SEALS
+    }
+
     /// Whether this is the checksum of what was read.
     fn is_own(&self, seal: Option<u32>, place: &[u64], body: &[u8]) -> bool {
-        !self.is_sealed || seal == Some(own_seal(place, body))
+        !self.is_sealed() || seal == Some(own_seal(place, body))
     }
 
     /// The state that is found so, if there is one.
     fn snapshot(&self, found_so: &str) -> Result<Option<Snapshot>, JournalError> {
-        let own = if self.is_sealed { "own_seal" } else { "NULL" };
+        let own = if self.is_sealed() { "own_seal" } else { "NULL" };
         let select = format!("SELECT number, seal, body, {own} FROM snapshot {found_so}");
         let found = self.connection.query_row(&select, [], |row| {
             let (number, seal, body) = (number(row.get(0)?), row.get(1)?, row.get(2)?);
@@ -284,13 +352,30 @@ impl SqliteStore {
         })?;
         let rows = rows.collect::<rusqlite::Result<_>>()?;
         let mut loaded = Loaded { snapshot, rows, ..Loaded::default() };
+        if self.form > SCHEMA_WITHOUT_CHUNKS {
+            self.read_chunks(&mut loaded)?;
+        }
         self.read_jobs(&mut loaded)?;
         self.read_keepers(&mut loaded)?;
         Ok(loaded)
     }
 
+    /// A job that names one that is left out can't be launched, which is noticed there.
+    fn read_chunks(&self, into: &mut Loaded) -> rusqlite::Result<()> {
+        let mut chunks = self.connection.prepare("SELECT number, body, own_seal FROM chunk")?;
+        let mut chunks = chunks.query([])?;
+        while let Some(row) = chunks.next()? {
+            let chunk = number(row.get(0)?);
+            let body: Vec<u8> = row.get(1)?;
+            if self.is_own(row.get(2)?, &[chunk], &body) {
+                into.chunks.insert(ChunkId(chunk), body);
+            }
+        }
+        Ok(())
+    }
+
     fn read_jobs(&self, into: &mut Loaded) -> rusqlite::Result<()> {
-        let seals = if self.is_sealed { "own_seal, launch_seal" } else { "NULL, NULL" };
+        let seals = if self.is_sealed() { "own_seal, launch_seal" } else { "NULL, NULL" };
         let select = format!("SELECT job, launched, body, {seals} FROM job ORDER BY job");
         let mut jobs = self.connection.prepare(&select)?;
         let mut jobs = jobs.query([])?;
@@ -300,7 +385,7 @@ impl SqliteStore {
             let body: Vec<u8> = row.get(2)?;
             let launch_seal: Option<u32> = row.get(4)?;
             let is_launch =
-                !self.is_sealed || launch_seal == launched.map(|at| own_seal(&[job, at], &[]));
+                !self.is_sealed() || launch_seal == launched.map(|at| own_seal(&[job, at], &[]));
             if !(is_launch && self.is_own(row.get(3)?, &[job], &body)) {
                 into.bad_job.get_or_insert(JobId(job));
             }
@@ -310,7 +395,7 @@ impl SqliteStore {
     }
 
     fn read_keepers(&self, into: &mut Loaded) -> rusqlite::Result<()> {
-        let own = if self.is_sealed { "own_seal" } else { "NULL" };
+        let own = if self.is_sealed() { "own_seal" } else { "NULL" };
         let select = format!("SELECT node, body, {own} FROM keeper ORDER BY node");
         let mut keepers = self.connection.prepare(&select)?;
         let mut keepers = keepers.query([])?;
@@ -330,6 +415,10 @@ impl SqliteStore {
             let mut put = all.prepare_cached("INSERT INTO entry VALUES (?, ?, ?)")?;
             for row in &append.rows {
                 put.execute(params![stored(row.number), row.seal, row.body])?;
+            }
+            let mut put = all.prepare_cached("INSERT INTO chunk VALUES (?, ?, ?)")?;
+            for (chunk, body) in &append.chunks {
+                put.execute(params![stored(chunk.0), body, own_seal(&[chunk.0], body)])?;
             }
             let put = "INSERT OR REPLACE INTO job VALUES (?, NULL, ?, ?, NULL)";
             let mut put = all.prepare_cached(put)?;
@@ -353,6 +442,13 @@ impl SqliteStore {
                 let seal = own_seal(&[job.0, *ended_ms, u64::from(*uid)], body);
                 put.execute(params![stored(job.0), stored(*ended_ms), uid, body, seal])?;
                 take.execute([stored(job.0)])?;
+            }
+            for job in &append.dropped_jobs {
+                take.execute([stored(job.0)])?;
+            }
+            let mut take = all.prepare_cached("DELETE FROM chunk WHERE number = ?")?;
+            for chunk in &append.dropped_chunks {
+                take.execute([stored(chunk.0)])?;
             }
             if let Some(Snapshot { number, seal, body }) = &append.snapshot {
                 let put = "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)";
@@ -429,6 +525,58 @@ fn seal_launches(all: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Has launches of form 4 as chunks, one row at a time; gives the first job that is not what was written.
+fn share_launches(all: &Connection) -> rusqlite::Result<Option<JobId>> {
+    let jobs = all
+        .prepare("SELECT job FROM job ORDER BY job")?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<i64>>>()?;
+    let mut select = all.prepare("SELECT body, own_seal FROM job WHERE job = ?")?;
+    let mut put = all.prepare("UPDATE job SET body = ?, own_seal = ? WHERE job = ?")?;
+    let mut put_chunk = all.prepare("INSERT INTO chunk VALUES (?, ?, ?)")?;
+    let mut known: HashMap<(u32, Vec<u8>), ChunkId> = HashMap::new();
+    for row in jobs {
+        let job = number(row);
+        let read = |row: &rusqlite::Row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, u32>(1)?));
+        let former = select.query_row([row], read).ok();
+        let former = former.filter(|(body, seal)| *seal == own_seal(&[job], body));
+        let former = former.and_then(|(body, _)| postcard::from_bytes::<JobRow4>(&body).ok());
+        let Some(former) = former else { return Ok(Some(JobId(job))) };
+        let launch: LaunchSpec = former.launch.into();
+        let mut segments = Vec::new();
+        for piece in cut(&launch) {
+            if !piece.is_shared {
+                segments.push(Segment::Own(piece.bytes.into()));
+                continue;
+            }
+            let next = ChunkId(known.len() as u64 + 1);
+            let bytes = piece.bytes.clone();
+            let chunk = *known.entry((former.credentials.uid, piece.bytes)).or_insert(next);
+            if chunk == next {
+                let seal = own_seal(&[chunk.0], &bytes);
+                put_chunk.execute(params![stored(chunk.0), bytes, seal])?;
+            }
+            segments.push(Segment::Shared(chunk));
+        }
+        let body = encode(&Job {
+            job: former.job,
+            credentials: former.credentials,
+            key: former.key,
+            user: former.user,
+            name: launch.name,
+            launch: segments,
+            accepted: former.accepted,
+            accepted_ms: former.accepted_ms,
+        });
+        put.execute(params![body, own_seal(&[job], &body), row])?;
+    }
+    Ok(None)
+}
+
+fn bad_job(job: u64) -> String {
+    format!("what is kept of job {job} is not what was written")
+}
+
 impl Store for SqliteStore {
     fn remark(&self) -> Option<String> {
         self.remark.clone()
@@ -455,6 +603,10 @@ impl Store for SqliteStore {
 
     fn append(&mut self, append: &Append) -> Result<(), JournalError> {
         let written = self.write(append);
+        if written.is_ok() && !append.ended.is_empty() {
+            // All is stored; a file that is too long is shortened another time.
+            let _ = self.shrink();
+        }
         self.explain("written", written)
     }
 

@@ -1,6 +1,8 @@
 //! Where a journal lies: as little as is needed, so that it can be elsewhere than in a file.
 
 use crate::JournalError;
+use crate::chunks::ChunkId;
+use std::collections::BTreeMap;
 use tutti_core::{JobId, NodeId};
 
 /// The place of an entry in the journal, from 1, without gaps.
@@ -33,6 +35,8 @@ pub struct Snapshot {
 pub struct Append {
     /// New entries.
     pub rows: Vec<Row>,
+    /// New chunks of launches: before the jobs that have them.
+    pub chunks: Vec<(ChunkId, Vec<u8>)>,
     /// Jobs that were accepted, with what is kept of each.
     pub accepted: Vec<(JobId, Vec<u8>)>,
     /// Jobs that were launched, and when, as cluster time; `None`: they are in line again.
@@ -42,6 +46,10 @@ pub struct Append {
     /// Jobs that ended, with what is kept of each from now on: the time of its end, in milliseconds since
     /// 1970, its owner, and the rest.
     pub ended: Vec<(JobId, u64, u32, Vec<u8>)>,
+    /// Jobs of which nothing is kept any more.
+    pub dropped_jobs: Vec<JobId>,
+    /// Chunks that no job has any more.
+    pub dropped_chunks: Vec<ChunkId>,
     /// The state after all that.
     pub snapshot: Option<Snapshot>,
 }
@@ -50,9 +58,11 @@ impl Append {
     /// Whether there is nothing to store.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let Self { rows, accepted, launched, keepers, ended, snapshot } = self;
-        let jobs = accepted.is_empty() && launched.is_empty() && ended.is_empty();
-        rows.is_empty() && jobs && keepers.is_empty() && snapshot.is_none()
+        let Self { rows, chunks, accepted, launched, keepers, ended, .. } = self;
+        let Self { dropped_jobs, dropped_chunks, snapshot, .. } = self;
+        let new = accepted.is_empty() && launched.is_empty() && chunks.is_empty();
+        let gone = ended.is_empty() && dropped_jobs.is_empty() && dropped_chunks.is_empty();
+        rows.is_empty() && new && gone && keepers.is_empty() && snapshot.is_none()
     }
 }
 
@@ -63,6 +73,8 @@ pub struct Loaded {
     pub snapshot: Option<Snapshot>,
     /// All entries after it.
     pub rows: Vec<Row>,
+    /// The chunks of their launches, by number; those that are not what was written are left out.
+    pub chunks: BTreeMap<ChunkId, Vec<u8>>,
     /// What is kept of jobs that have not ended, and when each was launched, if it was.
     pub jobs: Vec<(Vec<u8>, Option<u64>)>,
     /// The latest keeper of each node.

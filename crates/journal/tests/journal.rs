@@ -10,9 +10,10 @@ use tutti_core::{
     default_classes,
 };
 use tutti_journal::{
-    Append, Difference, EndedSpan, Entry, History, Journal, JournalError, Keeper, Known, Row,
-    SqliteStore, Store, replay,
+    Append, Difference, EndedSpan, Entry, History, Job, Journal, JournalError, Keeper, Known, Row,
+    Segment, SqliteStore, Store, cut, join, replay,
 };
+use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
 
 fn blank() -> Core {
     Core::new(Params::default(), default_classes())
@@ -360,7 +361,7 @@ fn one_of_a_later_form_is_refused_with_both_numbers() {
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
     let error = Journal::open(&path, blank).err().expect("too new").to_string();
-    assert!(error.contains("99") && error.contains(" 4:"), "{error}");
+    assert!(error.contains("99") && error.contains(" 5:"), "{error}");
 }
 
 fn keeper() -> Keeper {
@@ -394,6 +395,52 @@ fn change(path: &Path, by: &str) {
     connection.execute_batch(by).unwrap();
 }
 
+/// A journal as a controller wrote it whose journal had form 4: a parameter set, jobs 1 to 6 ended, 7 running, 8 and 9
+/// queued, of which the latter has a script; a state stored at entry 18, and entries after it.
+const FORM_4: &[u8] = include_bytes!("form4.db");
+
+#[test]
+fn a_journal_of_form_4_is_read_and_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    std::fs::write(&path, FORM_4).unwrap();
+    let played = replay(&path, None, blank, |_, _, _| {}).unwrap();
+    assert_eq!((played.entries, played.damage), (29, None));
+    // At entry 5 a job was asked to end: by a signal then, by an action of its own now.
+    assert_eq!(played.difference, Some((5, Difference::Actions)));
+    let known = Known { stored: 29, seal: 0x2cac_fe34 };
+    for _ in 0..2 {
+        let (mut journal, history) = Journal::open_after(known, &path, blank).unwrap();
+        // The same again, after the state that was stored.
+        assert_eq!((history.remark, history.differs_at), (None, Some(24)));
+        assert_eq!(history.core.unwrap().digest(), played.core.digest());
+        let jobs: Vec<_> = history
+            .jobs
+            .iter()
+            .map(|(job, launched)| (job.job.0, &job.name[..], launched.is_some()))
+            .collect();
+        assert_eq!(jobs, [(7, "running", true), (8, "queued", false), (9, "job.sh", false)]);
+        let launch = |number: usize| {
+            let segments = &history.jobs[number].0.launch;
+            let parts = segments.iter().map(|segment| match segment {
+                Segment::Own(bytes) => &bytes[..],
+                Segment::Shared(chunk) => &history.chunks[chunk][..],
+            });
+            join(parts).unwrap()
+        };
+        assert_eq!(launch(0).argv, ["sleep", "1000"].map(ByteBuf::from));
+        assert!(launch(2).script.unwrap().starts_with(b"#!/bin/sh\n#TUTTI -n 1\n"));
+        assert!(launch(1).environment.contains(&ByteBuf::from("TUTTI_CLUSTER=form4")));
+        assert_eq!(launch(1).environment, launch(2).environment);
+        assert_eq!(history.keepers.len(), 1);
+        let ended = journal.ended(&EndedSpan::default(), 10).unwrap();
+        let ended: Vec<_> =
+            ended.iter().map(|job| (job.report.job.0, job.outcome.exit_code)).collect();
+        assert_eq!(ended.last(), Some(&(1, 1)));
+        assert_eq!(ended.len(), 6);
+    }
+}
+
 #[test]
 fn those_of_the_forms_before_are_brought_to_this_one() {
     let without_seals =
@@ -402,20 +449,168 @@ fn those_of_the_forms_before_are_brought_to_this_one() {
         ALTER TABLE ended DROP COLUMN own_seal; PRAGMA user_version = 3";
     let without_since =
         "UPDATE keeper SET body = substr(body, 1, length(body) - 1); PRAGMA user_version = 2";
-    for forms in [&[without_seals][..], &[without_seals, without_since]] {
+    let mut latest = None;
+    for forms in [&[][..], &[without_seals], &[without_seals, without_since]] {
         let directory = tempfile::tempdir().unwrap();
         let path = journal_in(&directory);
-        with_all_kinds(&path);
-        let before = SqliteStore::open(&path).unwrap().load().unwrap();
+        std::fs::write(&path, FORM_4).unwrap();
         forms.iter().for_each(|form| change(&path, form));
         assert!(replay(&path, None, blank, |_, _, _| {}).unwrap().damage.is_none());
         for _ in 0..2 {
             let mut store = SqliteStore::open(&path).unwrap();
-            assert_eq!(store.load().unwrap(), before);
-            assert_eq!(store.ended(&EndedSpan::default(), 9).unwrap(), [vec![4; 9], vec![3; 9]]);
-            assert_eq!(store.ended_job(JobId(3)).unwrap(), Some(vec![3; 9]));
+            let mut loaded = store.load().unwrap();
+            assert_eq!((loaded.bad_job, loaded.bad_keepers.len()), (None, 0));
+            // Form 2 did not say since when a keeper is there.
+            loaded.keepers.clear();
+            assert_eq!(latest.get_or_insert_with(|| loaded.clone()), &loaded);
+            assert_eq!(store.ended(&EndedSpan::default(), 9).unwrap().len(), 6);
             assert_eq!(store.left_out(), []);
         }
+    }
+}
+
+#[test]
+fn a_job_of_form_4_that_is_another_stops_the_controller_and_is_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    std::fs::write(&path, FORM_4).unwrap();
+    change(&path, "UPDATE job SET body = CAST(substr(body, 2) AS BLOB) WHERE job = 8");
+    for _ in 0..2 {
+        let error = Journal::open(&path, blank).err().expect("it is damaged");
+        assert!(error.to_string().contains("job 8 is not what was written"), "{error}");
+    }
+    let form = |row: &rusqlite::Row| row.get::<_, u32>(0);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    assert_eq!(connection.query_row("PRAGMA user_version", [], form).unwrap(), 4);
+}
+
+fn accept(journal: &mut Journal, number: u64, uid: u32, launch: &[Segment]) {
+    journal.note_job(&Job {
+        job: JobId(number),
+        credentials: Credentials { uid, gid: uid, groups: Vec::new() },
+        key: None,
+        user: "ada".into(),
+        name: "job".into(),
+        launch: launch.to_vec(),
+        accepted: ClusterTime(1),
+        accepted_ms: 1,
+    });
+}
+
+fn launch(script: Vec<u8>) -> LaunchSpec {
+    LaunchSpec {
+        name: "job".into(),
+        argv: vec![ByteBuf::from("true")],
+        script: Some(script.into()),
+        environment: Vec::new(),
+        directory: ByteBuf::from("/"),
+        umask: 0o022,
+        rlimits: Vec::new(),
+        stdio: Stdio::Kept,
+        processes_max: None,
+        adopt: Vec::new(),
+        nice: 0,
+    }
+}
+
+fn segments(journal: &mut Journal, launch: &LaunchSpec) -> Vec<Segment> {
+    let segment = |piece: tutti_journal::Piece| match piece.is_shared {
+        true => Segment::Shared(journal.note_chunk(&piece.bytes)),
+        false => Segment::Own(piece.bytes.into()),
+    };
+    cut(launch).into_iter().map(segment).collect()
+}
+
+#[test]
+fn what_jobs_share_is_stored_once_and_goes_with_the_last_of_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut controller, _) = Controller::at(&path);
+    controller.live(0);
+    // Some megabytes without a pattern.
+    let script = (0..300_000_u64).flat_map(|number| {
+        number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().into_iter().take(5)
+    });
+    let launch = launch(script.collect());
+    let shared = segments(&mut controller.journal, &launch);
+    for job in 1..=100 {
+        accept(&mut controller.journal, job, 1000, &shared);
+    }
+    controller.journal.store(&controller.core);
+    drop(controller);
+    let length = || std::fs::metadata(&path).unwrap().len();
+    SqliteStore::open(&path).unwrap();
+    assert!(length() < 4_000_000, "{}", length());
+    let (mut controller, history) = Controller::at(&path);
+    assert_eq!(history.jobs.len(), 100);
+    let bytes: usize = history.chunks.values().map(Vec::len).sum();
+    assert!((1_400_000..1_600_000).contains(&bytes), "{bytes}");
+    for job in 1..=99 {
+        controller.journal.drop_job(JobId(job));
+    }
+    controller.journal.store(&controller.core);
+    drop(controller);
+    // One that no job has any more goes when the next controller looks.
+    let (mut controller, history) = Controller::at(&path);
+    assert_eq!((history.jobs.len(), history.chunks.values().map(Vec::len).sum()), (1, bytes));
+    controller.journal.drop_job(JobId(100));
+    controller.journal.store(&controller.core);
+    drop(controller);
+    let (mut controller, history) = Controller::at(&path);
+    assert!(history.jobs.is_empty() && history.chunks.is_empty());
+    controller.apply(&Event::Tick);
+    controller.journal.store(&controller.core);
+    drop(controller);
+    assert!(SqliteStore::open(&path).unwrap().load().unwrap().chunks.is_empty());
+}
+
+#[test]
+fn a_chunk_that_is_another_gone_or_another_users_stops_the_next_controller() {
+    for by in [
+        "UPDATE chunk SET body = CAST(body || x'00' AS BLOB) WHERE number = 2",
+        "UPDATE chunk SET number = 99 WHERE number = 2",
+        "DELETE FROM chunk WHERE number = 2",
+        "",
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = journal_in(&directory);
+        let (mut controller, _) = Controller::at(&path);
+        controller.live(3);
+        let shared = segments(&mut controller.journal, &launch(vec![b'#'; 10_000]));
+        accept(&mut controller.journal, 2, 1000, &shared);
+        if by.is_empty() {
+            accept(&mut controller.journal, 3, 1001, &shared);
+        }
+        controller.journal.store(&controller.core);
+        drop(controller);
+        change(&path, by);
+        let error = Journal::open(&path, blank).err().expect("it is damaged").to_string();
+        let job = if by.is_empty() { 3 } else { 2 };
+        let what = format!("what job {job} is to run is not what was written");
+        assert!(error.contains(&what), "{by}: {error}");
+    }
+}
+
+#[test]
+fn an_entry_that_is_whole_and_is_not_understood_is_not_taken_for_a_torn_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    with_entries(&path);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let last = "SELECT number, seal FROM entry ORDER BY number DESC LIMIT 1";
+    let (number, before): (u32, u32) =
+        connection.query_row(last, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    // An event that is not known, as a later release may have one.
+    let body = [1, 0xff, 0x7f, 0, 0];
+    let mut hasher = crc32fast::Hasher::new_with_initial(before);
+    hasher.update(&u64::from(number + 1).to_le_bytes());
+    hasher.update(&body);
+    let row = rusqlite::params![number + 1, hasher.finalize(), &body[..]];
+    connection.execute("INSERT INTO entry VALUES (?, ?, ?)", row).unwrap();
+    drop(connection);
+    for _ in 0..2 {
+        let error = Journal::open(&path, blank).err().expect("it is not cut off").to_string();
+        assert!(error.contains(&format!("entry {} can't be read", number + 1)), "{error}");
     }
 }
 

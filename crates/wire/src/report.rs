@@ -68,7 +68,7 @@ pub struct JobReport {
     pub cpu_ms: Option<u64>,
     /// The exit code, once it has ended.
     pub exit_code: Option<u8>,
-    /// Whether it was submitted: no front end stands for it.
+    /// Whether no front end stands for it: `tutti submit` made it.
     pub submitted: bool,
     /// Its time limit, in milliseconds; `null` if it has none.
     pub time_limit_ms: Option<u64>,

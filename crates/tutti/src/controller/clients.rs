@@ -4,7 +4,7 @@ use super::adopt::CannotAdopt;
 use super::agents::ranks_of;
 use super::driver::{Connection, Driver, Kind};
 use super::jobs::Entry;
-use super::kept::{KEPT_PER_JOB_BYTES, Shelf};
+use super::kept;
 use super::problem::Problem;
 use super::report;
 use super::vouched;
@@ -50,7 +50,7 @@ impl Client {
 pub(super) struct Submission {
     token: u64,
     front: bool,
-    made: Option<(Job, JobSpec)>,
+    made: Option<(Job, JobSpec, kept::Request)>,
     accepted: Option<JobId>,
 }
 
@@ -335,21 +335,34 @@ impl Driver {
         self.waits_for_nodes || self.memory.may_repeat_numbers()
     }
 
+    /// Gives the request back if it can be decided on. If not, it is rejected, or deferred.
+    fn if_ready(
+        &mut self,
+        token: u64,
+        uid: u32,
+        request: JobRequest,
+        key: Option<SubmitKey>,
+    ) -> Option<JobRequest> {
+        if let Some(reason) = self.memory.why_it_takes_none() {
+            let reason = format!("no job is accepted at present: {reason}");
+            self.fail(token, Problem::new(Code::JournalUnusable, reason));
+            return None;
+        }
+        if self.is_early() {
+            self.early.push(Early { token, uid, request, key });
+            return None;
+        }
+        Some(request)
+    }
+
     /// A job with a key has no front end; the others have.
-    fn on_submit(&mut self, token: u64, uid: u32, mut request: JobRequest, key: Option<SubmitKey>) {
+    fn on_submit(&mut self, token: u64, uid: u32, request: JobRequest, key: Option<SubmitKey>) {
         let front = key.is_none();
         if let Some(job) = self.submitted.find(uid, key) {
             // He was told, and has not heard it.
             return self.promise(token, job);
         }
-        if let Some(reason) = self.memory.why_it_takes_none() {
-            let reason = format!("no job is accepted at present: {reason}");
-            return self.fail(token, Problem::new(Code::JournalUnusable, reason));
-        }
-        if self.is_early() {
-            self.early.push(Early { token, uid, request, key });
-            return;
-        }
+        let Some(mut request) = self.if_ready(token, uid, request, key) else { return };
         let Some(credentials) = self.credentials(token, uid) else { return };
         if let Some(problem) = self.no_access(token, &credentials) {
             return self.reply(token, &problem.declined());
@@ -367,6 +380,10 @@ impl Driver {
             Ok(nodes) => nodes,
             Err(error) => return self.reply(token, &Problem::from(error).declined()),
         };
+        let launch = kept::Request::new(request.launch);
+        if let Err(error) = self.check_room(uid, &launch) {
+            return self.fail(token, error);
+        }
         let spec = JobSpec {
             owner: UserId(uid),
             group: GroupId(credentials.gid),
@@ -392,11 +409,12 @@ impl Driver {
             credentials,
             key,
             user: self.user_name(uid),
-            launch: request.launch,
+            name: launch.name().to_owned(),
+            launch: Vec::new(),
             accepted: self.now(),
             accepted_ms: wall_ms(),
         };
-        let made = Some((job, spec.clone()));
+        let made = Some((job, spec.clone(), launch));
         self.submitting = Some(Submission { token, front, made, accepted: None });
         let request = self.next_request();
         self.apply(&Event::Submit { request, spec });
@@ -449,12 +467,18 @@ impl Driver {
         self.check_limits(token, uid, &request.launch)?;
         let client = self.connections.get(&token).filter(|connection| connection.vouch.is_none());
         super::adopt::check(request, uid, client.map(|connection| connection.pid))?;
-        let kept = self.shelves.get(&uid).map_or(0, Shelf::bytes);
-        let bytes = kept + KEPT_PER_JOB_BYTES + request.launch.bytes();
-        if bytes > KEPT_PER_USER_BYTES_MAX && self.admin(uid).is_err() {
-            return Err(Improper::TooMuch { bytes });
-        }
         Ok(())
+    }
+
+    /// Whether there is room for what another job is to run, beside what the user's other jobs have here.
+    fn check_room(&self, uid: u32, launch: &kept::Request) -> Result<(), Improper> {
+        let none = kept::Shelf::default();
+        let shelf = self.shelves.get(&uid).unwrap_or(&none);
+        let bytes = shelf.bytes() + shelf.more_with(launch);
+        match bytes > KEPT_PER_USER_BYTES_MAX && self.admin(uid).is_err() {
+            true => Err(Improper::TooMuch { bytes }),
+            false => Ok(()),
+        }
     }
 
     /// What his machine says of his limits counts only if root there is trusted.
@@ -531,13 +555,14 @@ impl Driver {
         };
         *accepted = Some(job);
         let (token, front) = (*token, *front);
-        let Some((made, spec)) = made.take() else { return };
-        let made = Job { job, ..made };
+        let Some((made, spec, launch)) = made.take() else { return };
         let uid = made.credentials.uid;
+        let shelf = self.shelves.entry(uid).or_default();
+        let launch = shelf.keep(launch, &mut self.memory.journal);
+        let made = Job { job, launch: launch.segments(), ..made };
         self.memory.journal.note_job(&made);
         self.submitted.note(uid, made.key, job);
-        let shelf = self.shelves.entry(uid).or_default();
-        let mut entry = Entry::new(made, &spec, shelf);
+        let mut entry = Entry::new(made, &spec, launch);
         entry.front = front.then_some(token);
         self.jobs.insert(job, Box::new(entry));
         self.ask_disk_soon();

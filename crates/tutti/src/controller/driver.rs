@@ -69,6 +69,9 @@ const CLIENT_UNSENT_MAX: usize = 64 << 20;
 /// When so much is freed at once, it is given back to the kernel.
 const LOOSE_BYTES: usize = 1 << 20;
 
+/// When so much was let go of, what is free goes back to the system: the allocator keeps it otherwise.
+const GIVEN_UP_BYTES: usize = 16 << 20;
+
 const LISTENER: u64 = 0;
 const DISK: u64 = 1;
 
@@ -142,6 +145,8 @@ pub(super) struct Driver {
     pub(super) submitted: super::submitted::Submitted,
     /// What the jobs of each user keep here.
     pub(super) shelves: BTreeMap<u32, Shelf>,
+    /// What has been let go of since memory was last given back, in bytes.
+    given_up_bytes: usize,
     /// The hard limits on resources that this process has.
     pub(super) hard_limits: Vec<u64>,
     pub(super) user_names: BTreeMap<u32, String>,
@@ -262,6 +267,7 @@ impl Driver {
             ended: EndedJobs::default(),
             submitted: super::submitted::Submitted::default(),
             shelves: BTreeMap::new(),
+            given_up_bytes: 0,
             hard_limits: own_hard_limits(),
             user_names: BTreeMap::new(),
             accounts: super::vouched::Accounts::default(),
@@ -519,7 +525,7 @@ impl Driver {
             quantum: self.core.params().quantum(),
             processors_per_task: view.spec.processors_per_task.unwrap_or(1),
             memory_per_task_bytes: view.spec.memory_per_task_bytes,
-            spec: entry.launch.whole(),
+            spec: entry.launch.whole()?,
         };
         let share = |(node_rank, part): (u32, &tutti_core::Part)| {
             (part.node, Share { tasks: part.placements(), node_rank })
@@ -601,12 +607,20 @@ impl Driver {
     }
 
     /// What a job was to run need not be known any more.
-    fn let_go(&mut self, uid: u32, launch: Kept) {
+    pub(super) fn let_go(&mut self, uid: u32, launch: Kept) {
         let Some(shelf) = self.shelves.get_mut(&uid) else { return };
-        shelf.let_go(launch);
+        let before = shelf.bytes();
+        shelf.let_go(launch, &mut self.memory.journal);
+        let given_up = before - shelf.bytes();
         if shelf.bytes() == 0 {
             self.shelves.remove(&uid);
         }
+        self.note_given_up(given_up);
+    }
+
+    /// So much memory is free, about.
+    pub(super) const fn note_given_up(&mut self, bytes: usize) {
+        self.given_up_bytes = self.given_up_bytes.saturating_add(bytes);
     }
 
     // ------------------------------------------------------------------ connections
@@ -861,6 +875,10 @@ impl Driver {
             self.close(token, &error);
         }
         self.unread = waiting.into_iter().filter(|&token| self.may_ask(token)).collect();
+        if self.given_up_bytes > GIVEN_UP_BYTES {
+            self.given_up_bytes = 0;
+            heap::give_back();
+        }
     }
 
     // ------------------------------------------------------------------ the end

@@ -2,14 +2,14 @@
 
 use super::exchange::Exchanges;
 use super::failures::Failures;
-use super::kept::{Kept, Shelf};
+use super::kept::Kept;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::{
     ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, PlacementView, Rank, TaskStatus,
 };
 use tutti_journal::Job;
 use tutti_wire::code::Code;
-use tutti_wire::launch::{Credentials, Stdio, Usage, cut};
+use tutti_wire::launch::{Credentials, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};
 use tutti_wire::local::SubmitKey;
 use tutti_wire::report::{JobReport, Target, TaskHistory};
@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) tasks: u32,
     /// How many processors it asked for; once it has some, how many these are.
     pub(super) processors: u32,
-    /// Whether no front end stands for it.
+    /// Whether `tutti submit` made it.
     pub(super) submitted: bool,
     /// How long it may run.
     pub(super) time_limit: Option<Nanos>,
@@ -83,19 +83,19 @@ const TASKS_KEPT_IN_ALL_MAX: usize = 100_000;
 const DETAILS_MAX: usize = 64;
 
 impl Entry {
-    /// A job of which nothing has happened yet; what it is to run is kept on its owner's shelf.
-    pub(super) fn new(job: Job, spec: &JobSpec, shelf: &mut Shelf) -> Self {
-        let Job { job: _, credentials, key, user, launch, accepted, accepted_ms } = job;
+    /// A job of which nothing has happened yet.
+    pub(super) fn new(job: Job, spec: &JobSpec, launch: Kept) -> Self {
+        let Job { credentials, key, user, accepted, accepted_ms, .. } = job;
         Self {
+            submitted: key.is_some(),
             credentials,
             key,
             user,
             class: spec.class.to_string(),
             tasks: spec.tasks,
             processors: spec.tasks.saturating_mul(spec.processors_per_task.unwrap_or(1)),
-            submitted: !matches!(launch.stdio, Stdio::FrontEnd { .. }),
             time_limit: spec.time_limit,
-            launch: shelf.keep(launch),
+            launch,
             accepted,
             accepted_ms,
             started: None,

@@ -9,6 +9,7 @@ use super::agents::NodeEntry;
 use super::ahead::{Reach, ReachFile};
 use super::driver::Driver;
 use super::jobs::{Ended, Entry};
+use super::kept;
 use super::problem::Problem;
 use super::report;
 use crate::codes::code_of_journal;
@@ -197,9 +198,14 @@ impl Driver {
         let Some(core) = history.core else { return self.take_count(lacks_something, jobs_known) };
         let ended_well = core.is_stopping();
         self.core = core;
+        let mut former = kept::Former::new(history.chunks);
         for (job, launched) in history.jobs {
-            self.remember_job(job, launched);
+            self.remember_job(job, launched, &mut former);
         }
+        for chunk in former.rest() {
+            self.memory.journal.drop_chunk(chunk);
+        }
+        self.note_given_up(self.shelves.values().map(kept::Shelf::bytes).sum());
         self.remember_nodes(history.keepers);
         for node in history.bad_keepers {
             let node = self.node_name(node);
@@ -269,11 +275,21 @@ impl Driver {
         }
     }
 
-    fn remember_job(&mut self, job: Job, launched: Option<ClusterTime>) {
+    fn remember_job(
+        &mut self,
+        mut job: Job,
+        launched: Option<ClusterTime>,
+        former: &mut kept::Former,
+    ) {
         let (id, now) = (job.job, self.now());
-        let Some(view) = self.core.job(id, now) else { return };
+        let Some(view) = self.core.job(id, now) else {
+            // Its acceptance was cut off with a torn end.
+            return self.memory.journal.drop_job(id);
+        };
         let shelf = self.shelves.entry(job.credentials.uid).or_default();
-        let mut entry = Entry::new(job, view.spec, shelf);
+        let (name, segments) = (std::mem::take(&mut job.name), std::mem::take(&mut job.launch));
+        let launch = shelf.take_over(name, segments, former);
+        let mut entry = Entry::new(job, view.spec, launch);
         entry.started = launched;
         entry.note_processors(&view.placements);
         entry.has_told_front = launched.is_some();

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tutti_core::{JobId, NodeId};
 use tutti_journal::{
-    Append, EndedSize, EndedSpan, JournalError, Loaded, Number, Row, Snapshot, Store, Sync,
+    Append, ChunkId, EndedSize, EndedSpan, JournalError, Loaded, Number, Row, Snapshot, Store, Sync,
 };
 
 /// All that lies there.
@@ -16,6 +16,7 @@ use tutti_journal::{
 struct Content {
     rows: BTreeMap<Number, Row>,
     snapshots: BTreeMap<Number, Snapshot>,
+    chunks: BTreeMap<ChunkId, Vec<u8>>,
     jobs: BTreeMap<JobId, (Vec<u8>, Option<u64>)>,
     keepers: BTreeMap<NodeId, Vec<u8>>,
     ended: BTreeMap<JobId, (u64, u32, Vec<u8>)>,
@@ -91,6 +92,7 @@ impl SimulatedDisk {
 impl Content {
     fn add(&mut self, append: &Append) {
         self.rows.extend(append.rows.iter().map(|row| (row.number, row.clone())));
+        self.chunks.extend(append.chunks.iter().cloned());
         for (job, body) in &append.accepted {
             self.jobs.insert(*job, (body.clone(), None));
         }
@@ -104,6 +106,10 @@ impl Content {
             self.jobs.remove(job);
             self.ended.insert(*job, (*ended_ms, *uid, body.clone()));
         }
+        self.jobs.retain(|job, _| !append.dropped_jobs.contains(job));
+        for chunk in &append.dropped_chunks {
+            self.chunks.remove(chunk);
+        }
         if let Some(snapshot) = &append.snapshot {
             self.snapshots.insert(snapshot.number, snapshot.clone());
         }
@@ -114,6 +120,7 @@ impl Content {
         Loaded {
             snapshot: snapshot.cloned(),
             rows: self.rows.range(after..).map(|(_, row)| row.clone()).collect(),
+            chunks: self.chunks.clone(),
             jobs: self.jobs.values().cloned().collect(),
             keepers: self.keepers.values().cloned().collect(),
             ..Loaded::default()

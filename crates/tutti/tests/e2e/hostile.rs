@@ -295,6 +295,92 @@ fn halves_of_messages_are_kept_within_limits() {
     assert_eq!(instance.daemon("controller"), controller);
 }
 
+/// What a process has in memory, in MiB.
+fn resident_mib(pid: i32) -> u64 {
+    let used = status_of(pid, "VmRSS").unwrap();
+    used.split(' ').next().unwrap().parse::<u64>().unwrap() >> 10
+}
+
+#[test]
+fn an_environment_of_many_jobs_is_kept_once_in_memory_and_in_the_journal() {
+    let instance = Instance::of_the_system().up();
+    instance.tutti(&["params", "policy=space"]).expect(0);
+    let processors = std::thread::available_parallelism().unwrap().to_string();
+    instance.tutti(&["submit", "-o", "/dev/null", "-n", &processors, "sleep", "1000"]).expect(0);
+    let mut text = String::new();
+    let mut state = 1_u64;
+    while text.len() < 100_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        text.push_str(&state.to_string());
+    }
+    let mut request = request();
+    request.class = ClassName::new("production");
+    for number in 0..17 {
+        let variable = format!("V{number}={}", &text[number * 1_000..]);
+        request.launch.environment.push(ByteBuf::from(variable));
+    }
+    let mut client = Client::connect(&instance);
+    for number in 0..150 {
+        let mut request = request.clone();
+        request.launch.environment.insert(number % 18, ByteBuf::from(format!("N={number}")));
+        let reply = client.ask(&Request::Submit(request, new_key()));
+        assert!(matches!(reply, Some(Reply::Accepted { .. })), "{reply:?}");
+    }
+    let journal = Path::new("/var/lib").join(instance.dir.file_name().unwrap());
+    let stored = || {
+        let files = fs::read_dir(&journal).unwrap().map(|file| file.unwrap().metadata().unwrap());
+        files.map(|file| file.len()).sum::<u64>() >> 20
+    };
+    // All together are 250 MiB.
+    assert!(stored() < 60, "the journal has {} MiB", stored());
+    let first = instance.daemon("controller");
+    assert!(resident_mib(first) < 100, "{} MiB", resident_mib(first));
+    send(first, Signal::SIGKILL);
+    let next = eventually("another controller", || {
+        instance.daemon_now("controller").filter(|&next| next != first)
+    });
+    assert_eq!(instance.jobs().len(), 151);
+    assert!(resident_mib(next) < 100, "{} MiB", resident_mib(next));
+    // What the next one launches is what was submitted.
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    instance.tutti(&["wait", "151"]).expect(0);
+}
+
+#[test]
+fn scripts_of_one_user_take_no_more_than_their_limit_and_equal_ones_count_once() {
+    let instance = shared_system();
+    instance.tutti(&["params", "policy=space"]).expect(0);
+    let processors = std::thread::available_parallelism().unwrap().to_string();
+    instance.tutti(&["submit", "-o", "/dev/null", "-n", &processors, "sleep", "1000"]).expect(0);
+    let line = r#"
+        directory=$(mktemp -d); cd "$directory"; trap 'rm -r "$directory"' EXIT
+        number=0
+        while [ $number -lt 100 ]; do
+            number=$((number + 1))
+            { echo '#!/bin/sh'; head -c 2800000 /dev/urandom | base64 | sed 's/^/#/'; } > "$number"
+            "$0" submit -o /dev/null "$number" || break
+        done
+        echo "refused: $number"
+        "$0" submit -o /dev/null 1 && "$0" submit -o /dev/null 2 && echo "once more"
+        "$0" cancel --now 5 6 && "$0" submit -o /dev/null "$number" && echo "room again""#;
+    let user = SOMEBODY.to_string();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "sh", "-c", line]);
+    command.arg(&instance.program).stdin(Stdio::null()).env("TUTTI_DIR", &instance.dir);
+    let done = Running::start(command).wait();
+    let out = done.text();
+    let refused = done.err.lines().find(|line| line.contains("[T")).unwrap_or_default();
+    assert!(refused.contains("scripts of your jobs would take 2"), "{out} {}", done.err);
+    let number = out.lines().find_map(|line| line.strip_prefix("refused: ")).unwrap();
+    let number: u64 = number.parse().unwrap();
+    assert!((55..75).contains(&number), "after {number}");
+    assert!(out.contains("once more") && out.contains("room again"), "{out} {}", done.err);
+    let controller = instance.daemon("controller");
+    assert!(resident_mib(controller) < 400, "{} MiB", resident_mib(controller));
+    instance.tutti(&["cancel", "--now", "--user", &user]).expect(0);
+    eventually("its memory is given back", || (resident_mib(controller) < 100).then_some(()));
+}
+
 #[test]
 fn nobody_is_taken_in_by_an_instance_of_another_user() {
     let instance = Instance::new();

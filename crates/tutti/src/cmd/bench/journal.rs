@@ -13,7 +13,7 @@ use tutti_core::{
     NodeWish, OnBadExit, OnNodeLoss, Outcome, Params, RequestId, TaskStatus, UserId,
     default_classes,
 };
-use tutti_journal::{EndedJob, EndedSpan, Job, Journal, replay};
+use tutti_journal::{EndedJob, EndedSpan, Job, Journal, Segment, cut, replay};
 use tutti_wire::launch::{Credentials, OpenMode, Stdio};
 use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::report::JobReport;
@@ -230,6 +230,14 @@ fn restart(ended: u64, queued: u64) -> anyhow::Result<Duration> {
     let (job, argv) = (options(1, None)?, ["/bin/true".into()]);
     let launch = crate::front::job_request(&job, "production", &argv, None, stdio)?.launch;
     let mut controller = Lonely::at(&path)?;
+    let name = launch.name.clone();
+    let segments: Vec<Segment> = cut(&launch)
+        .into_iter()
+        .map(|piece| match piece.is_shared {
+            true => Segment::Shared(controller.journal.note_chunk(&piece.bytes)),
+            false => Segment::Own(piece.bytes.into()),
+        })
+        .collect();
     for number in 1..=queued + 8 {
         controller.submit(number, 512);
         controller.journal.note_job(&Job {
@@ -237,7 +245,8 @@ fn restart(ended: u64, queued: u64) -> anyhow::Result<Duration> {
             job: JobId(number),
             credentials: Credentials { uid: 1000, gid: 1000, groups: Vec::new() },
             user: "ada".into(),
-            launch: launch.clone(),
+            name: name.clone(),
+            launch: segments.clone(),
             accepted: controller.at,
             accepted_ms: 0,
         });
