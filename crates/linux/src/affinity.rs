@@ -22,18 +22,70 @@ pub fn bind(pid: i32, processors: &[u32]) -> Result<()> {
             return Ok(());
         }
         for thread in new {
-            let bytes = size_of_val(words.as_slice());
-            // SAFETY: the mask is as long as said.
-            let result = unsafe { libc::sched_setaffinity(thread, bytes, words.as_ptr().cast()) };
-            if result != 0 {
-                let error = Error::last("sched_setaffinity");
-                if !error.is_gone() {
-                    return Err(error);
-                }
+            if let Err(error) = bind_thread(thread, &words)
+                && !error.is_gone()
+            {
+                return Err(error);
             }
             bound.push(thread);
         }
     }
+}
+
+/// A look at where threads of a process may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// How many threads were looked at.
+    pub threads: usize,
+    /// Whether one of them may run elsewhere than it should.
+    pub strays: bool,
+}
+
+/// Looks whether threads of a process may run on other processors than these, which are in ascending order: at
+/// `most` of them.
+#[must_use]
+pub fn look(pid: i32, processors: &[u32], most: usize) -> Look {
+    let mut look = Look::default();
+    for thread in proc::threads(pid).into_iter().take(most) {
+        look.threads += 1;
+        let mask = proc::processors_of(thread);
+        look.strays |= mask.is_some_and(|mask| !is_within(&mask, processors));
+    }
+    look
+}
+
+/// Brings threads of a process that may run elsewhere back to these processors, in ascending order: one that is
+/// bound to some of them, among others, stays there. Threads with exactly one of the masks in `stale` get all of
+/// `processors`: they were bound so for processors that the process had before. `false` if it has ended.
+///
+/// # Errors
+/// As [`bind`].
+pub fn confine(process: &Held, processors: &[u32], stale: &[Vec<u32>]) -> Result<bool> {
+    for thread in proc::threads(process.pid()) {
+        let Some(mask) = proc::processors_of(thread) else { continue };
+        let common: Vec<u32> =
+            mask.iter().copied().filter(|it| processors.binary_search(it).is_ok()).collect();
+        let is_stale = stale.contains(&mask) || common.is_empty();
+        let wanted = if is_stale { processors } else { common.as_slice() };
+        if mask != wanted
+            && let Err(error) = bind_thread(thread, &mask_of(wanted))
+            && !error.is_gone()
+        {
+            return Err(error);
+        }
+    }
+    if process.has_ended() { give_back(process).map(|()| false) } else { Ok(true) }
+}
+
+fn is_within(mask: &[u32], processors: &[u32]) -> bool {
+    mask.iter().all(|processor| processors.binary_search(processor).is_ok())
+}
+
+fn bind_thread(thread: i32, words: &[u64]) -> Result<()> {
+    // SAFETY: the mask is as long as said.
+    let result =
+        unsafe { libc::sched_setaffinity(thread, size_of_val(words), words.as_ptr().cast()) };
+    if result == 0 { Ok(()) } else { Err(Error::last("sched_setaffinity")) }
 }
 
 /// As [`bind`], for a process that is held. `false` if it has ended: who has its number then may use the
@@ -46,6 +98,11 @@ pub fn bind_held(process: &Held, processors: &[u32]) -> Result<bool> {
     if !process.has_ended() {
         return bound.map(|()| true);
     }
+    give_back(process).map(|()| false)
+}
+
+/// Has whatever has the number of a process that has ended run where its parent may.
+fn give_back(process: &Held) -> Result<()> {
     // Not reaped yet, the number is its own.
     if let Ok(other) = ProcessStat::read(process.pid())
         && !other.has_ended()
@@ -53,7 +110,7 @@ pub fn bind_held(process: &Held, processors: &[u32]) -> Result<bool> {
     {
         bind(other.pid, &processors)?;
     }
-    Ok(false)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -74,6 +131,30 @@ mod tests {
         assert!(status.lines().any(|line| line == "Cpus_allowed_list:\t0"), "{status}");
         assert_eq!(none.unwrap_err().errno(), Some(libc::EINVAL));
         bind(pid, &[0]).unwrap();
+    }
+
+    #[test]
+    fn threads_that_stray_come_back_and_those_bound_within_stay() {
+        assert!(proc::online_processors().len() > 1, "THIS TEST NEEDS TWO PROCESSORS");
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let held = Held::whoever_is(pid).unwrap();
+        let mask = || proc::processors_of(pid).unwrap();
+        bind(pid, &[0, 1]).unwrap();
+        assert_eq!(look(pid, &[0], 9), Look { threads: 1, strays: true });
+        assert!(confine(&held, &[0], &[]).unwrap());
+        assert_eq!((mask(), look(pid, &[0], 9).strays), (vec![0], false));
+        // The program's own choice within its processors stays; what others chose for it does not.
+        assert!(confine(&held, &[0, 1], &[]).unwrap());
+        assert_eq!(mask(), [0]);
+        assert!(confine(&held, &[0, 1], &[vec![0]]).unwrap());
+        assert_eq!(mask(), [0, 1]);
+        bind(pid, &[1]).unwrap();
+        assert!(confine(&held, &[0], &[]).unwrap());
+        assert_eq!(mask(), [0], "it had none of them");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!confine(&held, &[0], &[]).unwrap());
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! poll or inotify come at most once in 10 ms a file, a hundred times too slow for a switch.
 
 mod companion;
+mod cpuset;
 mod freeze;
 mod haste;
 mod hierarchy;
@@ -330,8 +331,8 @@ impl Cgroup {
         self.top.set_process_limit(&self.path, count)
     }
 
-    /// The v1 `cgroup.procs` files into which a new process must write itself ("0") before it
-    /// executes, so that the limits of this group, and of those above, hold for it.
+    /// The v1 `tasks` files into which a new process must write itself ("0") while it has one thread, so that
+    /// the limits of this group, and of those above, hold for it.
     #[must_use]
     pub fn companions(&self) -> Vec<PathBuf> {
         self.top.companions(&self.path)

@@ -524,7 +524,8 @@ pub fn online_processors() -> Vec<u32> {
 }
 
 /// As [`online_processors`], of thread `tid`, 0 for the calling one; `None` if it has ended.
-pub(crate) fn processors_of(tid: i32) -> Option<Vec<u32>> {
+#[must_use]
+pub fn processors_of(tid: i32) -> Option<Vec<u32>> {
     // In words, since the kernel wants whole ones; 1024 processors first, then more.
     let mut mask = vec![0_u64; 16];
     while mask.len() <= 16_384 {

@@ -49,7 +49,7 @@ pub struct Spawn<'a> {
     pub identity: Option<Identity>,
     /// The group to be born into (`O_PATH` or read-only descriptor of its directory).
     pub cgroup: Option<BorrowedFd<'a>>,
-    /// `cgroup.procs` files of v1 groups to join before all else.
+    /// `tasks` files of v1 groups to join before all else.
     pub companions: &'a [CString],
     /// Whether one of these groups limits memory, so that the kernel may kill for want of it.
     pub limits_memory: bool,

@@ -7,6 +7,7 @@
 
 use crate::codes::coded;
 use crate::executable::runs;
+use crate::layout::is_of_a_job;
 use crate::trusted::{self, Directory, open_to_others};
 use anyhow::Context;
 use nix::unistd::{Pid, getppid};
@@ -332,7 +333,7 @@ pub(crate) fn is_in_a_job(pid: i32) -> bool {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
     let parts: Vec<&str> = own.split('/').collect();
-    parts.windows(2).any(|two| two[0].starts_with("tutti-") && two[1].starts_with("job-"))
+    parts.windows(2).any(|two| two[0].starts_with("tutti-") && is_of_a_job(two[1]))
 }
 
 /// Whether a process is the first one, or a thread of the kernel: nobody's job.

@@ -18,6 +18,7 @@ mod exit;
 mod front;
 mod instance;
 mod keeper;
+mod layout;
 mod link;
 mod membership;
 mod output;

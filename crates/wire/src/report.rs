@@ -316,6 +316,8 @@ pub struct AgentStatus {
     pub memory_limit: String,
     /// How process limits are enforced: `v2`, `v1` or `none`.
     pub process_limit: String,
+    /// How jobs are held to their processors: `v2`, `v1` or `none`.
+    pub processors: String,
     /// Switches made since the agent started.
     pub switches: u64,
     /// Switches that went on without a straggler.

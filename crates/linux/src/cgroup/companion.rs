@@ -1,5 +1,5 @@
-//! Limits on memory and processes, and weights of processor time: in cgroup2 itself, or in companion
-//! groups of cgroup v1.
+//! Limits on memory, processes and processors, and weights of processor time: in cgroup2 itself, or in
+//! companion groups of cgroup v1. What is particular about processors: `cpuset.rs`.
 //!
 //! On the hybrid layout the controllers belong to v1. A group with a limit then gets a companion
 //! there, at the same place below a base: that of this process when the subtree was made, so that
@@ -8,7 +8,8 @@
 //!
 //! Companions for processor time all lie directly at their base, by one name with a point in it: there
 //! a group competes with everybody on the machine. Below the subtree's own companion it would only make
-//! way for its brothers, and with them have as much as any user.
+//! way for its brothers, and with them have as much as any user. Those for processors of the groups in a job's
+//! lie directly below that of the job, likewise: a step has none of its own.
 //!
 //! The bases are written on the subtree as an extended attribute: a process that takes over
 //! later may itself live elsewhere in v1, and must find the same companions.
@@ -44,12 +45,14 @@ pub struct LimitSupport {
     pub processes: LimitBy,
     /// Which kind can say how much processor time counts.
     pub weight: LimitBy,
+    /// On which processors processes may run.
+    pub processors: LimitBy,
 }
 
 #[derive(Clone, Copy)]
-struct Controller {
-    name: &'static str,
-    file_v2: &'static str,
+pub(super) struct Controller {
+    pub(super) name: &'static str,
+    pub(super) file_v2: &'static str,
     file_v1: &'static str,
 }
 
@@ -57,7 +60,9 @@ const MEMORY: Controller =
     Controller { name: "memory", file_v2: "memory.max", file_v1: "memory.limit_in_bytes" };
 const PIDS: Controller = Controller { name: "pids", file_v2: "pids.max", file_v1: "pids.max" };
 const CPU: Controller = Controller { name: "cpu", file_v2: "cpu.weight", file_v1: "cpu.shares" };
-const ALL: [Controller; 3] = [MEMORY, PIDS, CPU];
+pub(super) const CPUSET: Controller =
+    Controller { name: "cpuset", file_v2: "cpuset.cpus", file_v1: "cpuset.cpus" };
+const ALL: [Controller; 4] = [MEMORY, PIDS, CPU, CPUSET];
 
 /// The subtree of ours that a group lies in.
 #[derive(Debug)]
@@ -66,6 +71,7 @@ pub(super) struct Top {
     memory_base: Option<PathBuf>,
     pids_base: Option<PathBuf>,
     cpu_base: Option<PathBuf>,
+    cpuset_base: Option<PathBuf>,
 }
 
 impl Top {
@@ -85,6 +91,20 @@ impl Top {
             memory_base: mounts.own_v1("memory"),
             pids_base: mounts.own_v1("pids"),
             cpu_base: mounts.own_v1("cpu"),
+            cpuset_base: mounts.own_v1("cpuset"),
+        }
+    }
+
+    /// One that is taken over. A program that knew fewer controllers may have made it: the companions for the
+    /// others are where this process lives.
+    pub(super) fn taken_over(path: &Path) -> Self {
+        let (of, here) = (Self::of(path), Self::here(path));
+        Self {
+            memory_base: of.memory_base.or(here.memory_base),
+            pids_base: of.pids_base.or(here.pids_base),
+            cpu_base: of.cpu_base.or(here.cpu_base),
+            cpuset_base: of.cpuset_base.or(here.cpuset_base),
+            path: of.path,
         }
     }
 
@@ -96,6 +116,7 @@ impl Top {
             memory_base: base("memory="),
             pids_base: base("pids="),
             cpu_base: base("cpu="),
+            cpuset_base: base("cpuset="),
         }
     }
 
@@ -114,7 +135,7 @@ impl Top {
     /// Tries to hand the controllers of cgroup2 down into the subtree. Refusals are no errors: the
     /// controllers may belong to v1, or processes may live beside the subtree.
     pub(super) fn enable_controllers(&self) {
-        for controller in [MEMORY, PIDS] {
+        for controller in [MEMORY, PIDS, CPUSET] {
             let value = format!("+{}", controller.name);
             for group in self.path.parent().into_iter().chain([self.path.as_path()]) {
                 let _ = fs::write(group.join("cgroup.subtree_control"), &value);
@@ -142,7 +163,12 @@ impl Top {
                 LimitBy::None
             }
         };
-        LimitSupport { memory: by(MEMORY), processes: by(PIDS), weight: by(CPU) }
+        LimitSupport {
+            memory: by(MEMORY),
+            processes: by(PIDS),
+            weight: by(CPU),
+            processors: by(CPUSET),
+        }
     }
 
     pub(super) fn set_memory_limit(&self, group: &Path, bytes: u64) -> Result<LimitBy> {
@@ -177,7 +203,7 @@ impl Top {
     }
 
     /// Whether the controller of cgroup2 works in `group`; hands it down first where it does not.
-    fn enable_down_to(&self, group: &Path, controller: Controller) -> bool {
+    pub(super) fn enable_down_to(&self, group: &Path, controller: Controller) -> bool {
         let file = group.join(controller.file_v2);
         if file.exists() {
             return true;
@@ -215,19 +241,28 @@ impl Top {
     }
 
     /// Where the companion of a group is, if it has one.
-    fn place(&self, base: &Path, group: &Path, controller: Controller) -> Option<PathBuf> {
+    pub(super) fn place(
+        &self,
+        base: &Path,
+        group: &Path,
+        controller: Controller,
+    ) -> Option<PathBuf> {
         let relative = self.relative(group)?;
-        if controller.name != CPU.name {
-            return Some(base.join(relative));
-        }
-        Some(base.join(relative.to_str()?.replace('/', ".")))
+        // So many directories are within each other; points stand between the others.
+        let depth = match controller.name {
+            "cpu" => 1,
+            "cpuset" => 3,
+            _ => return Some(base.join(relative)),
+        };
+        Some(base.join(relative.to_str()?.splitn(depth, '/').map(pointed).collect::<PathBuf>()))
     }
 
-    /// A process belongs into the companion of the nearest group that has one.
+    /// A process belongs into the companion of the nearest group that has one. By the file for single threads: the
+    /// kernel then need not wait until no process of the machine forks.
     pub(super) fn companions(&self, group: &Path) -> Vec<PathBuf> {
         ALL.into_iter()
             .filter_map(|controller| self.nearest_companion(group, controller))
-            .map(|companion| companion.join("cgroup.procs"))
+            .map(|companion| companion.join("tasks"))
             .collect()
     }
 
@@ -302,17 +337,22 @@ impl Top {
     }
 
     /// `group` below the parent of the top: the name of the top comes first.
-    fn relative<'a>(&self, group: &'a Path) -> Option<&'a Path> {
+    pub(super) fn relative<'a>(&self, group: &'a Path) -> Option<&'a Path> {
         group.strip_prefix(self.path.parent()?).ok()
     }
 
-    fn base(&self, controller: Controller) -> Option<&Path> {
+    pub(super) fn base(&self, controller: Controller) -> Option<&Path> {
         match controller.name {
             "memory" => self.memory_base.as_deref(),
             "pids" => self.pids_base.as_deref(),
+            "cpuset" => self.cpuset_base.as_deref(),
             _ => self.cpu_base.as_deref(),
         }
     }
+}
+
+fn pointed(part: &str) -> String {
+    part.replace('/', ".")
 }
 
 /// The companions of groups below the one with this companion, where names say who is below whom.

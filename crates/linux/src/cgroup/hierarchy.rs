@@ -96,7 +96,7 @@ impl Hierarchy {
 
     fn prove(path: &Path, existed: bool) -> Result<Cgroup> {
         // One that is taken over may have its companions elsewhere.
-        let top = Arc::new(if existed { Top::of(path) } else { Top::here(path) });
+        let top = Arc::new(if existed { Top::taken_over(path) } else { Top::here(path) });
         let group = Cgroup::open_below(path, Arc::clone(&top))?;
         trial::sweep(&group);
         let trial = group.create_child(&trial::name())?;

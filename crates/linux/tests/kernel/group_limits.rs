@@ -3,7 +3,10 @@
 use crate::support::{Launch, Subtree, companions, eventually};
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 use tutti_linux::cgroup::{Cgroup, LimitBy};
+use tutti_linux::proc::online_processors;
+use tutti_linux::spawn::StdioFd;
 
 #[test]
 fn a_fork_bomb_is_bounded_and_killed() {
@@ -100,4 +103,63 @@ fn no_companion_is_left() {
         let entries = fs::read_dir(&path).into_iter().flatten().flatten();
         stack.extend(entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
     }
+}
+
+/// The line of `/proc/PID/status` that says where a process may run.
+fn allowed(pid: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap().trim().to_owned()
+}
+
+#[test]
+fn processors_are_held_whatever_a_process_asks_for() {
+    assert!(online_processors().len() > 1, "THIS TEST NEEDS TWO PROCESSORS");
+    let root_balance = || fs::read_to_string("/sys/fs/cgroup/cpuset/cpuset.sched_load_balance");
+    let balance = root_balance().ok();
+    let subtree = Subtree::new("processors");
+    let job = subtree.group("job");
+    assert_eq!(job.processors(), None);
+    let by = job.set_processors(&[0, 1]).unwrap();
+    assert_eq!(by, subtree.0.limits().processors);
+    let step = job.create_child("step").unwrap();
+    let task = step.create_child("task").unwrap();
+    task.set_processors(&[1]).unwrap();
+    assert_eq!((job.processors(), task.processors()), (Some(vec![0, 1]), Some(vec![1])));
+    // One that takes over finds the same.
+    assert_eq!(Cgroup::open(task.path()).unwrap().processors(), Some(vec![1]));
+
+    let script = "taskset -pc 0 $$ >/dev/null 2>&1; (taskset -c 0 true 2>/dev/null && echo away); \
+        taskset -pc 1 $$ >/dev/null; echo $$; read go";
+    let mut child = Launch::sh(script);
+    child.companions = companions(&task);
+    child.processors = Some(vec![1]);
+    child.stdin = StdioFd::Null;
+    let text = child.output(Some(&task));
+    assert_eq!(text.lines().count(), 1, "it has left its processors: {text}");
+
+    let mut child = Launch::sh("sleep 100 & echo $!; wait");
+    child.companions = companions(&task);
+    child.processors = Some(vec![1]);
+    let mut child = child.start(Some(&task));
+    let pid = child.read_line();
+    assert_eq!(allowed(pid.trim()), "1");
+    // Also while it stands still, and what it asked for itself then counts no more.
+    task.freeze(Duration::from_secs(10)).unwrap();
+    task.set_processors(&[0]).unwrap();
+    assert_eq!(allowed(pid.trim()), "0");
+    task.kill().unwrap();
+    child.wait();
+    assert_eq!(root_balance().ok(), balance, "the machine's load is balanced as before");
+    eventually("all have ended", || !task.is_populated().unwrap());
+    assert!(job.remove().unwrap());
+}
+
+#[test]
+fn processors_that_are_not_there_leave_no_set() {
+    let subtree = Subtree::new("absent");
+    let job = subtree.group("job");
+    job.set_processors(&[60_000]).unwrap_err();
+    assert_eq!((job.processors(), job.companions().len()), (None, 0));
+    assert!(job.remove().unwrap());
 }

@@ -1,9 +1,10 @@
 //! The agent's main thread: between the controller, the keeper and the switch thread.
 
+use super::affinity::{Affinity, processors_of};
 use super::clock::ClusterClock;
 use super::foreign::Foreign;
 use super::ipc::IpcBefore;
-use super::job::{Job, grip, group_name};
+use super::job::{Job, grip};
 use super::lease::{Former, Lease, Told};
 use super::load::LoadReports;
 use super::parts::Ending;
@@ -12,6 +13,7 @@ use super::taken::Taken;
 use super::track::Tracker;
 use super::tree::{Heard, Tree, TreeOptions};
 use super::upgrade::{GoingOver, SUPERVISOR};
+use crate::layout::{self, FIRST_STEP};
 use crate::link::{Interest, Link, Poller, Ready};
 use crate::membership::{Membership, Place};
 use crate::outside::groups::Hierarchy;
@@ -107,6 +109,7 @@ pub(super) struct Agent {
     taken: Taken,
     pub(super) foreign: Foreign,
     pub(super) tracker: Tracker,
+    pub(super) affinity: Affinity,
     pub(super) endings: Vec<Ending>,
     pub(super) tree: Tree,
     welcomed: bool,
@@ -186,6 +189,7 @@ impl Agent {
             tree: Tree::new(TreeOptions::of(&options), clock, &poller),
             poller,
             signals,
+            affinity: Affinity::new(hierarchy.as_ref()),
             hierarchy,
             no_cgroup,
             settings: first_settings(),
@@ -271,6 +275,7 @@ impl Agent {
                 self.switch.root(job, Root::whole(pid));
             }
         }
+        self.watch_affinity(now_ns);
         self.end_due(now_ns);
         self.watch_lease();
         self.watch_former();
@@ -296,6 +301,7 @@ impl Agent {
             self.load.due_ns(),
             self.taken.due_ns(),
             self.tracker.due_ns(),
+            self.affinity.due_ns(),
             self.tree.due_ns(),
             self.endings.iter().map(|ending| ending.due_ns).min(),
         ];
@@ -462,6 +468,7 @@ impl Agent {
             ToAgent::Settings(settings) => self.take_settings(settings),
             ToAgent::Timetable(timetable) => {
                 self.taken.timetable(&timetable);
+                self.follow(&timetable);
                 self.switch.timetable(timetable);
             }
             ToAgent::Launch { mut launch, shares } => {
@@ -595,7 +602,7 @@ impl Agent {
         if !self.makes_way(launch.id()) {
             return;
         }
-        let group = match self.hierarchy.as_ref().map(|h| h.create(&group_name(id))) {
+        let group = match self.hierarchy.as_ref().map(|h| h.create(&layout::group_of_job(id))) {
             Some(Ok(group)) => Some(Arc::new(group)),
             Some(Err(error)) => {
                 say!([GoesWithout] "tutti agent: job {id} goes without a cgroup: {error}");
@@ -603,11 +610,15 @@ impl Agent {
             }
             None => None,
         };
+        let processors = processors_of(&launch);
         let mut job = Job {
             launch: launch.id(),
             control: launch.control,
             owner: Some(launch.credentials.uid),
             ipc_before: IpcBefore::look(&launch),
+            step: group.as_ref().map(|it| it.path().join(FIRST_STEP)).unwrap_or_default(),
+            is_held: self.affinity.hold(id, group.as_deref(), &processors),
+            processors,
             group,
             roots: BTreeMap::new(),
             ranks: launch.share.tasks.iter().map(|task| task.rank).collect(),

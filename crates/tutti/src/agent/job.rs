@@ -3,11 +3,13 @@
 use super::grip::Grip;
 use super::ipc::IpcBefore;
 use super::parts::Name;
+use crate::layout;
 use crate::outside::groups::Cgroup;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use tutti_core::{ControlMethod, JobId, LaunchId, Rank, TaskStatus};
+use tutti_core::{ControlMethod, JobId, LaunchId, ProcessorSet, Rank, TaskStatus};
 use tutti_linux::signal::Root;
 use tutti_wire::launch::Usage;
 use tutti_wire::report::Target;
@@ -21,6 +23,12 @@ pub(super) struct Job {
     /// What there was before it, if what it leaves can be told by that.
     pub(super) ipc_before: Option<IpcBefore>,
     pub(super) group: Option<Arc<Cgroup>>,
+    /// Where the groups of its tasks are.
+    pub(super) step: PathBuf,
+    /// Where it may run; empty: not known yet.
+    pub(super) processors: ProcessorSet,
+    /// Whether its group holds it there.
+    pub(super) is_held: bool,
     pub(super) roots: BTreeMap<Rank, i32>,
     pub(super) ranks: BTreeSet<Rank>,
     /// The processes that it began with, if it was adopted.
@@ -56,6 +64,11 @@ impl Job {
         !self.adopted.is_empty()
     }
 
+    /// Where the group of one of its tasks is.
+    pub(super) fn group_of(&self, rank: Rank) -> PathBuf {
+        self.step.join(layout::group_of_task(rank))
+    }
+
     /// Whether its cgroup is all that the switch thread needs.
     pub(super) fn is_frozen_as_one(&self) -> bool {
         self.group.is_some() && self.control != ControlMethod::Signal
@@ -81,11 +94,6 @@ pub(super) fn grip(job: &Job) -> Grip {
             Grip::SignalTrees(job.roots.values().flat_map(|&root| job.trees(root)).collect())
         }
     }
-}
-
-/// What its cgroup is called.
-pub(super) fn group_name(job: JobId) -> String {
-    format!("job-{job}")
 }
 
 /// Ends what may be left in a group and removes it; what can't be removed now goes with the

@@ -2,9 +2,10 @@
 
 use super::driver::{Agent, EVENTS};
 use super::ipc;
-use super::job::{Job, grip, group_name, remove_group};
+use super::job::{Job, grip, remove_group};
 use super::lease::Former;
 use super::track::{self, Begun, TaskId};
+use crate::layout;
 use crate::outside::groups::Cgroup;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStringExt;
@@ -79,7 +80,7 @@ impl Agent {
     fn track(&mut self, id: JobId, rank: Rank, root: i32, begun: Begun) {
         let Some(job) = self.jobs.get(&id) else { return };
         let place = match &job.group {
-            Some(group) => track::Place::Group(group.path().join(format!("rank-{rank}"))),
+            Some(_) => track::Place::Group(job.group_of(rank)),
             None if !job.adopted.is_empty() => track::Place::Trees(job.adopted.clone()),
             None => track::Place::Minder(root),
         };
@@ -87,6 +88,9 @@ impl Agent {
             0 => begun,
             count => Begun::Adopted(count),
         };
+        if !job.is_held {
+            self.affinity.watch();
+        }
         self.tracker.started((id, rank), root, place, begun);
     }
 
@@ -194,12 +198,16 @@ impl Agent {
         let stopped = stopped.map(|part| (part.target, part.processes.into_iter().collect()));
         let ended = held.ended.into_iter();
         let ended = ended.map(|(rank, status, detail, usage)| (rank, (status, detail, usage)));
+        let processors = group.as_ref().and_then(|group| group.processors());
         let mut job = Job {
             launch,
             control: held.control,
             owner: None,
             ipc_before: None,
+            step: group.as_ref().map(|group| layout::step_of(group.path())).unwrap_or_default(),
             group,
+            is_held: processors.is_some(),
+            processors: processors.into_iter().flatten().collect(),
             ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
             // Any may be.
             frozen: held.roots.iter().map(|(rank, _)| *rank).collect(),
@@ -241,7 +249,7 @@ impl Agent {
 
     /// Groups of an earlier agent that died between making a group and launching into it.
     fn remove_strange_groups(&self) {
-        let known: BTreeSet<String> = self.jobs.keys().map(|&job| group_name(job)).collect();
+        let known: BTreeSet<String> = self.jobs.keys().map(layout::group_of_job).collect();
         for (name, group) in self.job_groups() {
             if !known.contains(&name) {
                 remove_group(Some(&group));
@@ -253,7 +261,7 @@ impl Agent {
     pub(super) fn job_groups(&self) -> Vec<(String, Cgroup)> {
         let Some(hierarchy) = &self.hierarchy else { return Vec::new() };
         let mut names = hierarchy.children().unwrap_or_default();
-        names.retain(|name| name.starts_with("job-"));
+        names.retain(|name| layout::is_of_a_job(name));
         let open = |name: String| {
             let group = Cgroup::open(&hierarchy.path().join(&name)).ok()?;
             Some((name, group))

@@ -9,6 +9,7 @@
 //! controller; what is suspended, from the cgroups themselves. So an agent that is killed and
 //! started again goes on where it was.
 
+mod affinity;
 mod bell;
 mod carrier;
 mod clock;

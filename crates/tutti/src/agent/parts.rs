@@ -229,11 +229,12 @@ impl Agent {
         let Some(job) = self.launched(launch) else { return };
         let stopped = std::mem::take(&mut job.stopped);
         let frozen = std::mem::take(&mut job.frozen);
+        let tasks: Vec<_> = frozen.iter().map(|&rank| job.group_of(rank)).collect();
         let is_frozen_at_switches = job.is_frozen_at_switches();
-        if let Some(group) = &job.group {
-            let groups = frozen.iter().map(|rank| group.path().join(format!("rank-{rank}")));
+        if job.group.is_some() {
             // One that is gone has ended.
-            groups
+            tasks
+                .into_iter()
                 .filter_map(|path| Cgroup::open(&path).ok())
                 .for_each(|it| drop(it.request_thaw()));
         }
@@ -348,9 +349,8 @@ impl Agent {
     fn means(&mut self, target: Target, task: TaskId) -> Result<Means, PartError> {
         let job = self.job_of(task)?;
         match (target.pid, &job.group, job.control) {
-            (None, Some(group), ControlMethod::Freeze | ControlMethod::Priority) => {
-                let path = group.path().join(format!("rank-{}", task.1));
-                Ok(Means::Freezer(Cgroup::open(&path)?))
+            (None, Some(_), ControlMethod::Freeze | ControlMethod::Priority) => {
+                Ok(Means::Freezer(Cgroup::open(&job.group_of(task.1))?))
             }
             _ => Ok(Means::Signals),
         }
@@ -390,8 +390,8 @@ impl Agent {
 
     /// The cgroup of a task, if it has one.
     fn task_group(&self, (job, rank): TaskId) -> Option<Cgroup> {
-        let group = self.jobs.get(&job)?.group.as_ref()?;
-        Cgroup::open(&group.path().join(format!("rank-{rank}"))).ok()
+        let job = self.jobs.get(&job).filter(|job| job.group.is_some())?;
+        Cgroup::open(&job.group_of(rank)).ok()
     }
 
     /// Whether the task stands still, by itself or with its job.

@@ -64,10 +64,9 @@ impl Agent {
                 }
                 None => usage.io_whole = false,
             }
-            let tasks = job.group.iter().flat_map(|group| {
-                let task = |rank: &Rank| group.path().join(format!("rank-{rank}"));
+            let tasks = job.group.iter().flat_map(|_| {
                 let groups =
-                    job.roots.keys().filter_map(move |rank| Cgroup::open(&task(rank)).ok());
+                    job.roots.keys().filter_map(|&rank| Cgroup::open(&job.group_of(rank)).ok());
                 groups.map(|group| group.memory_peak())
             });
             let peaks: Option<Vec<u64>> = tasks.collect();
@@ -158,6 +157,7 @@ impl Agent {
             memory_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.memory)).into(),
             process_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.processes))
                 .into(),
+            processors: limit_name(limits.map_or(LimitBy::None, |limits| limits.processors)).into(),
             switches: report.switches,
             stragglers: report.stragglers,
             late_timetables: report.late,

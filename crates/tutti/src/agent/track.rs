@@ -354,6 +354,19 @@ impl Tracker {
         found
     }
 
+    /// The processes of a task, in no order, without looking at each.
+    pub(super) fn processes(&self, task: TaskId) -> Vec<i32> {
+        let Some(place) = self.places.get(&task) else { return Vec::new() };
+        let mut found = match place {
+            Place::Trees(_) => place.processes(&self.forest.members(task)),
+            Place::Group(_) | Place::Minder(_) => place.processes(&[]),
+        };
+        if let Place::Minder(minder) = place {
+            found.retain(|pid| pid != minder);
+        }
+        found
+    }
+
     fn ranks(&self, job: JobId) -> Vec<Rank> {
         self.places.keys().filter(|(of, _)| *of == job).map(|&(_, rank)| rank).collect()
     }

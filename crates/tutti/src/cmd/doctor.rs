@@ -155,6 +155,7 @@ fn what_it_has(agent: &AgentStatus, several: bool, private: bool) -> Vec<Finding
         finding("tracking", agent.freezer, tracking),
         held("memory", "--memory", &agent.memory_limit),
         held("processes", "--max-processes", &agent.process_limit),
+        held_to_processors(agent.processors.as_str(), &on),
         finding("births", agent.process_events == "yes", births),
         finding("switch", agent.realtime == "yes", priority),
     ]
@@ -223,6 +224,7 @@ fn cgroups() -> Vec<Finding> {
         });
     }
     findings.extend(accounts(&hierarchy));
+    findings.push(held_to_processors(limit_name(limits.processors), ""));
     let _ = hierarchy.remove();
     findings
 }
@@ -249,6 +251,23 @@ fn accounts(hierarchy: &Hierarchy) -> Option<Finding> {
     let mend =
         "boot with the controllers memory and io in cgroup v2 (systemd.unified_cgroup_hierarchy=1)";
     Some(Finding::fair("accounts", text, mend))
+}
+
+/// Whether jobs stay on their processors, by what holds them there.
+fn held_to_processors(by: &str, on: &str) -> Finding {
+    const TOPIC: &str = "affinity";
+    if by != "none" {
+        let text = format!("jobs{on} are held to their processors by the kernel (cgroup {by})");
+        return Finding::good(TOPIC, text);
+    }
+    Finding::fair(
+        TOPIC,
+        format!(
+            "nothing holds jobs{on} to their processors: one that binds itself to others (taskset, mpirun) is brought \
+             back within a second"
+        ),
+        "have the cgroup controller cpuset mounted or delegated (systemd: Delegate=cpu cpuset io memory pids)",
+    )
 }
 
 /// A user's own subtree is also that of the user's tasks.
@@ -280,6 +299,7 @@ fn without_cgroups(reason: &NoCgroup) -> Vec<Finding> {
         Finding::fair("tracking", format!("{text}\n{reason}"), mend),
         not_held("memory", "as for tracking"),
         not_held("processes", "as for tracking"),
+        held_to_processors("none", ""),
     ]
 }
 

@@ -13,6 +13,7 @@ use super::outlet::Outlet;
 use super::scratch;
 use super::watch::{Event, Token, Watch};
 use crate::instance::{may_run_instance, supervisor};
+use crate::layout::is_of_a_job;
 use crate::link::{Interest, Link, LinkError};
 use crate::outside::groups::Hierarchy;
 use crate::outside::time::{monotonic_ns, process_id};
@@ -177,7 +178,7 @@ impl Keeper {
         let Some(root) = &self.options.cgroup_root else { return };
         let Ok(hierarchy) = Hierarchy::open(root) else { return };
         for name in hierarchy.children().unwrap_or_default() {
-            if !name.starts_with("job-") {
+            if !is_of_a_job(&name) {
                 continue;
             }
             say!([PartEnded] "tutti keeper: ending {name}, which an earlier keeper left");

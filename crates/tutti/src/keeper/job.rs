@@ -27,6 +27,7 @@ use super::script;
 use super::stdio::{InPipe, OutPipe};
 use super::watch::Token;
 use super::writer::Writer;
+use crate::layout::{self, FIRST_STEP};
 use crate::outside::groups::Cgroup;
 use crate::outside::processes::send_to_group;
 use crate::outside::time as clock;
@@ -254,17 +255,26 @@ impl Job {
         made.inspect_err(say).ok()
     }
 
-    /// Makes the group that a task is to be born into, if the job has one.
-    pub(super) fn make_group(&mut self, index: usize, room: Room) -> Result<(), Refusal> {
+    /// Makes the group that a task is to be born into, if the job has one; held to the task's own processors, if
+    /// `is_held`.
+    pub(super) fn make_group(
+        &mut self,
+        index: usize,
+        is_held: bool,
+        room: Room,
+    ) -> Result<(), Refusal> {
         let Some(cgroup) = &self.cgroup else { return Ok(()) };
         let task = &mut self.tasks[index];
         let group = cgroup
-            .create_child(&format!("rank-{}", task.rank))
+            .create_child(&format!("{FIRST_STEP}/{}", layout::group_of_task(task.rank)))
             .map_err(|error| Refusal::new(format!("no cgroup for a task: {}", chain(&error))))?;
         room.check(&group.fd()).map_err(|error| {
             Refusal::new(format!("no room for the cgroup of another task: {error}"))
         })?;
         limits::set(&group, &self.launch);
+        if is_held {
+            limits::hold(&group, &self.launch, index);
+        }
         task.group = Some(group);
         Ok(())
     }

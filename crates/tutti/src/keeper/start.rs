@@ -2,12 +2,13 @@
 
 use super::context::Context;
 use super::environment::{self, PMI_FD};
-use super::job::limits::is_limited;
+use super::job::limits::{have_own_processors, is_limited};
 use super::job::{Job, Minder, Phase, Process};
 use super::pmi;
 use super::program::{Program, Refusal, without_zero_byte};
 use super::stdio::{InPipe, OutPipe, input_pipe, output_pipe};
 use super::watch::Watch;
+use crate::layout::FIRST_STEP;
 use crate::link::Interest;
 use crate::outside::groups::Cgroup;
 use crate::outside::{processes, ways};
@@ -69,19 +70,26 @@ impl Job {
             return;
         }
         self.clear_if_empty(context);
+        if let Some(group) = self.cgroup.as_ref().filter(|_| !self.tasks.is_empty()) {
+            // Where it can't be made, no group of a task can be, which is told then.
+            let _ = group.create_child(FIRST_STEP);
+        }
         self.start_tasks(context);
     }
 
     /// Each as soon as it is ready: it begins on another processor while the next is made ready here.
     fn start_tasks(&mut self, context: &mut Context) {
         let unwanted = processes::unwanted();
-        // Without limits of its own, a task's group has no companion but the job's: all have the same.
-        let of_all = self.cgroup.as_ref().filter(|_| !is_limited(&self.launch)).map(companions_of);
+        // Without limits or processors of its own, a task's group has no companion but the job's: all have the same.
+        let own_processors = have_own_processors(&self.launch)
+            && self.cgroup.as_ref().is_some_and(|group| group.processors().is_some());
+        let is_alike = !is_limited(&self.launch) && !own_processors;
+        let of_all = self.cgroup.as_ref().filter(|_| is_alike).map(companions_of);
         for index in 0..self.tasks.len() {
             if !matches!(self.tasks[index].phase, Phase::Waiting) {
                 continue;
             }
-            if let Err(refusal) = self.make_group(index, context.room) {
+            if let Err(refusal) = self.make_group(index, own_processors, context.room) {
                 self.refuse(index, refusal, context);
                 continue;
             }

@@ -189,6 +189,17 @@ impl Cgroup {
         ask!(self, group => group.set_process_limit(count), (_machine, _path) => Ok(LimitBy::V2))
     }
 
+    pub(crate) fn set_processors(&self, processors: &[u32]) -> Result<LimitBy> {
+        ask!(self, group => group.set_processors(processors), (_machine, path) => {
+            let path = path.clone();
+            Err(Error::NoController { path, controller: "cpuset" })
+        })
+    }
+
+    pub(crate) fn processors(&self) -> Option<Vec<u32>> {
+        ask!(self, group => group.processors(), (_machine, _path) => None)
+    }
+
     pub(crate) fn companions(&self) -> Vec<PathBuf> {
         ask!(self, group => group.companions(), (_machine, _path) => Vec::new())
     }
@@ -339,7 +350,13 @@ impl Hierarchy {
         match self {
             Self::Real(hierarchy, _) => hierarchy.limits(),
             Self::Simulated(_) => {
-                LimitSupport { memory: LimitBy::V2, processes: LimitBy::V2, weight: LimitBy::None }
+                let none = LimitBy::None;
+                LimitSupport {
+                    memory: LimitBy::V2,
+                    processes: LimitBy::V2,
+                    weight: none,
+                    processors: none,
+                }
             }
         }
     }

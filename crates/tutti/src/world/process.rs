@@ -102,7 +102,7 @@ impl Process {
             }
             _ => None,
         };
-        let group = super::machine::root_group().join(format!("job-{job}/rank-{rank}"));
+        let group = super::machine::root_group().join(format!("job-{job}/step-0/rank-{rank}"));
         let process = Self {
             job,
             rank: Rank(u32::try_from(rank).unwrap_or(u32::MAX)),

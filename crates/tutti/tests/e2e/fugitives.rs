@@ -149,7 +149,7 @@ fn nobody_leaves_his_task_in_an_instance_of_the_system() {
             let group = group_of(pid);
             // One that has ended meanwhile is in no group of ours any more, and nowhere else.
             let lives = scene.fugitives().contains(&pid);
-            let is_ours = group.contains(&format!("/job-{job}/rank-0"));
+            let is_ours = group.contains(&format!("/job-{job}/step-0/rank-0"));
             assert!(is_ours || !lives, "{way}: {pid} is in {group}");
         }
         scene.suspend(way, job);
@@ -192,6 +192,51 @@ fn who_leaves_a_cgroup_that_is_his_own_is_brought_back() {
     // Also who is outside at the very moment at which his task ends.
     let (job, _) = scene.submit_whatever(WAYS[8].0, &WAYS[8].1);
     scene.end(WAYS[8].0, job);
+}
+
+/// Moves a process to the top of the hierarchy, as root or a login manager may.
+fn move_away(pid: i32) {
+    let tops = ["/sys/fs/cgroup/unified/cgroup.procs", "/sys/fs/cgroup/cgroup.procs"];
+    let moved = tops.iter().any(|top| fs::write(top, pid.to_string()).is_ok());
+    assert!(moved, "cannot move {pid}");
+}
+
+#[test]
+fn a_process_that_root_moves_out_of_its_task_is_brought_back() {
+    let instance = Instance::of_the_system_alone().up();
+    let running = instance.start(&["run", "sh", "-c", "sleep $NAP & echo $$ $! up; wait"]);
+    running.wait_for("up");
+    let out = running.out();
+    let pids: Vec<i32> = out.split(' ').filter_map(|word| word.parse().ok()).collect();
+    for &pid in &pids {
+        move_away(pid);
+    }
+    for &pid in &pids {
+        eventually("it is back", || group_of(pid).contains("/job-1/step-0/rank-0").then_some(()));
+        let said = format!("process {pid} of task 1.0 was outside of its cgroup; moved back");
+        eventually("it is reported", || instance.log().contains(&said).then_some(()));
+    }
+    instance.tutti(&["cancel", "--now", "1"]).expect(0);
+    running.wait().expect(137);
+    assert!(instance.nappers().is_empty());
+}
+
+#[test]
+fn what_root_has_moved_out_of_its_task_ends_with_it() {
+    let instance = Instance::of_the_system_alone().up();
+    for whole in [true, false] {
+        let line = "sleep $NAP & echo $$ $! up; wait";
+        let running = instance.start(&["run", "sh", "-c", line]);
+        running.wait_for("up");
+        let out = running.out();
+        let pids: Vec<i32> = out.split(' ').filter_map(|word| word.parse().ok()).collect();
+        // Its root too, or a child alone.
+        pids.iter().skip(usize::from(!whole)).for_each(|&pid| move_away(pid));
+        let job = if whole { "1" } else { "2" };
+        instance.tutti(&["cancel", "--now", job]).expect(0);
+        running.wait().expect(137);
+        assert!(instance.nappers().is_empty(), "whole: {whole}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@
 mod access;
 mod accounts;
 mod adopt;
+mod affinity;
 mod anywhere;
 mod audit;
 mod bench;

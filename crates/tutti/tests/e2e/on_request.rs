@@ -197,7 +197,7 @@ fn whom_a_service_manager_moves_is_brought_back() {
     let run = scene.ask();
     eventually("who was moved to be back", || {
         let moved = scene.sleep(4)?;
-        group_of(moved).contains("/job-1/rank-0").then_some(())
+        group_of(moved).contains("/job-1/step-0/rank-0").then_some(())
     });
     scene.expect_others_to_live_on(run);
 }

@@ -9,7 +9,7 @@ impl Fixture {
     fn new(name: &str) -> Self {
         let path =
             std::env::temp_dir().join(format!("tutti-companion-{}-{name}", std::process::id()));
-        for part in ["v2/top/a/b", "v1/memory", "v1/pids", "v1/cpu"] {
+        for part in ["v2/top/a/b", "v1/memory", "v1/pids", "v1/cpu", "v1/cpuset"] {
             fs::create_dir_all(path.join(part)).unwrap();
         }
         Self(path)
@@ -22,6 +22,7 @@ impl Fixture {
             memory_base: base("memory"),
             pids_base: base("pids"),
             cpu_base: base("cpu"),
+            cpuset_base: base("cpuset"),
         }
     }
 }
@@ -41,11 +42,11 @@ fn a_process_goes_to_the_nearest_companion() {
 
     assert_eq!(top.set_memory_limit(&a, 1000).unwrap(), LimitBy::V1);
     let v1 = fixture.0.join("v1");
-    assert_eq!(top.companions(&b), [v1.join("memory/top/a/cgroup.procs")]);
+    assert_eq!(top.companions(&b), [v1.join("memory/top/a/tasks")]);
     assert_eq!(fs::read(v1.join("memory/top/a/memory.limit_in_bytes")).unwrap(), b"1000");
 
     assert_eq!(top.set_process_limit(&b, 5).unwrap(), LimitBy::V1);
-    let expected = [v1.join("memory/top/a/cgroup.procs"), v1.join("pids/top/a/b/cgroup.procs")];
+    let expected = [v1.join("memory/top/a/tasks"), v1.join("pids/top/a/b/tasks")];
     assert_eq!(top.companions(&b), expected);
 }
 
@@ -56,7 +57,7 @@ fn weights_stand_beside_each_other_and_go_with_their_groups() {
     let (a, b) = (fixture.0.join("v2/top/a"), fixture.0.join("v2/top/a/b"));
     let cpu = fixture.0.join("v1/cpu");
     assert_eq!(top.weigh(&a).unwrap(), cpu.join("top.a"));
-    assert_eq!(top.companions(&b), [cpu.join("top.a/cgroup.procs")]);
+    assert_eq!(top.companions(&b), [cpu.join("top.a/tasks")]);
     assert_eq!(top.weigh(&b).unwrap(), cpu.join("top.a.b"));
     fs::create_dir(cpu.join("topless")).unwrap();
     fs::create_dir(cpu.join("top.ab")).unwrap();

@@ -284,8 +284,8 @@ impl Job {
                 Phase::Running(process) if process.minder.is_some() => {
                     task.kill_below(process, user);
                 }
-                // One in a group that is its own may have left it.
-                Phase::Running(process) if context.uid != 0 => {
+                // It may be outside of its group, by itself or moved by root.
+                Phase::Running(process) => {
                     let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
                 }
                 Phase::Adopted(adopted) if self.cgroup.is_none() => {

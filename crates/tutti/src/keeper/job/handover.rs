@@ -9,6 +9,7 @@ use crate::keeper::program::{Program, Refusal};
 use crate::keeper::stdio::{InPipe, OutPipe};
 use crate::keeper::watch::Watch;
 use crate::keeper::writer::Writer;
+use crate::layout;
 use crate::link::Interest;
 use crate::outside::groups::Cgroup;
 use serde_bytes::ByteBuf;
@@ -69,9 +70,10 @@ impl Job {
         let job = handed.launch.job;
         let cgroup = handed.cgroup_path.as_ref().filter(|_| handed.has_group);
         let cgroup = cgroup.and_then(|path| open_group(job, path));
+        let step = cgroup.as_ref().map(|group| layout::step_of(group.path()));
         let mut tasks = Vec::new();
         for (index, task) in handed.tasks.into_iter().enumerate() {
-            tasks.push(Task::take_over(task, (job, index), cgroup.as_ref(), context, inherited)?);
+            tasks.push(Task::take_over(task, (job, index), step.as_deref(), context, inherited)?);
         }
         let path = |bytes: ByteBuf| PathBuf::from(OsString::from_vec(bytes.into_vec()));
         let (seconds, nanos) = handed.began;
@@ -139,7 +141,7 @@ impl Task {
     fn take_over(
         handed: HandedTask,
         (job, index): (JobId, usize),
-        cgroup: Option<&Cgroup>,
+        step: Option<&Path>,
         context: &mut Context,
         inherited: &mut Inherited,
     ) -> io::Result<Self> {
@@ -159,9 +161,8 @@ impl Task {
         }
         Ok(Self {
             rank: handed.rank,
-            group: cgroup.filter(|_| handed.has_group).and_then(|group| {
-                group
-                    .create_child(&format!("rank-{}", handed.rank))
+            group: step.filter(|_| handed.has_group).and_then(|step| {
+                Cgroup::open(&step.join(layout::group_of_task(handed.rank)))
                     .inspect_err(|error| say!("tutti keeper: job {job}: {}", chain(error)))
                     .ok()
             }),

@@ -1,8 +1,9 @@
-//! What a task may use at most: the limits of its group, and what is said of those that it reached.
+//! What a task may use: the limits of its group, what is said of those that it reached, and its processors.
 
 use super::super::context::chain;
 use crate::outside::groups::Cgroup;
 use nix::libc;
+use tutti_core::ProcessorSet;
 use tutti_wire::launch::Launch;
 
 /// Whether the groups of its tasks have limits of their own.
@@ -22,6 +23,26 @@ pub(super) fn set(group: &Cgroup, launch: &Launch) {
         && let Err(error) = group.set_process_limit(most)
     {
         say!([GoesWithout] "tutti keeper: processes are not limited: {}", chain(&error));
+    }
+}
+
+/// Whether its tasks have processors of their own here: some that no other task of it has.
+pub(in crate::keeper) fn have_own_processors(launch: &Launch) -> bool {
+    let tasks = &launch.share.tasks;
+    let mut taken = ProcessorSet::new();
+    tasks.len() > 1
+        && tasks.iter().all(|task| {
+            let is_own = !task.processors.is_empty() && !task.processors.overlaps(&taken);
+            taken.union_with(&task.processors);
+            is_own
+        })
+}
+
+/// Holds a task's group to the task's own processors. Without, the job's hold it still.
+pub(super) fn hold(group: &Cgroup, launch: &Launch, index: usize) {
+    let processors: Vec<u32> = launch.share.tasks[index].processors.iter().collect();
+    if let Err(error) = group.set_processors(&processors) {
+        say!([GoesWithout] "tutti keeper: a task is not held to its processors: {}", chain(&error));
     }
 }
 

@@ -1,0 +1,168 @@
+//! Which processors the processes of a group may run on, whatever they ask for.
+//!
+//! Within these a process may bind itself as it likes. In cgroup2 the set of a group counts only as far as those
+//! above have it. In v1 a set must lie within that of the group above, and a group takes processes only once it has
+//! processors and memory nodes.
+//!
+//! In v1 the kernel looks at how the whole machine balances its load whenever a set changes that is to be
+//! balanced by itself. Ours need not be while the set around them is: that one balances all of its processors, and
+//! a thread moves only where it may run. So the flag is taken away before there is anything in the set.
+
+use super::companion::{CPUSET, LimitBy, Top};
+use super::{Cgroup, make_directory};
+use crate::text::read_text;
+use crate::{Error, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const CPUS: &str = "cpuset.cpus";
+const MEMS: &str = "cpuset.mems";
+const BALANCE: &str = "cpuset.sched_load_balance";
+const CLONE: &str = "cgroup.clone_children";
+
+impl Cgroup {
+    /// Holds all processes here and below to these processors. Where v1 does it, only those that are started
+    /// later, or taken in; and a group within a group that is held may have only processors of that.
+    ///
+    /// # Errors
+    /// [`Error::NoController`] as for [`Cgroup::set_memory_limit`]; what the kernel says of processors that are
+    /// not there, or not the group's above.
+    pub fn set_processors(&self, processors: &[u32]) -> Result<LimitBy> {
+        self.top.set_processors(&self.path, processors)
+    }
+
+    /// The processors that the group itself is held to, if it is.
+    #[must_use]
+    pub fn processors(&self) -> Option<Vec<u32>> {
+        let list = read_text(&self.top.set_of(&self.path)?.join(CPUS)).ok()?;
+        parse_list(list.trim()).filter(|processors| !processors.is_empty())
+    }
+}
+
+impl Top {
+    fn set_processors(&self, group: &Path, processors: &[u32]) -> Result<LimitBy> {
+        let list = list_of(processors);
+        if self.enable_down_to(group, CPUSET) {
+            return write(group, CPUS, &list).map(|()| LimitBy::V2);
+        }
+        let Some(set) = self.make_set(group)? else {
+            let path = group.to_owned();
+            return Err(Error::NoController { path, controller: CPUSET.name });
+        };
+        // Processors that were away do not come back by themselves.
+        let written = write(&set, CPUS, &list)
+            .or_else(|_| self.widen().and_then(|()| write(&set, CPUS, &list)));
+        if written.is_err() {
+            // One without processors would take nobody.
+            let _ = fs::remove_dir(&set);
+        }
+        written.map(|()| LimitBy::V1)
+    }
+
+    /// Where the set of a group is, if it has one of its own.
+    fn set_of(&self, group: &Path) -> Option<PathBuf> {
+        if group.join(CPUS).exists() {
+            return Some(group.to_owned());
+        }
+        let set = self.place(self.base(CPUSET)?, group, CPUSET)?;
+        (group != self.path && set.is_dir()).then_some(set)
+    }
+
+    /// Makes the set of a group in v1, without processors, and the sets around it.
+    fn make_set(&self, group: &Path) -> Result<Option<PathBuf>> {
+        let Some(base) = self.base(CPUSET).filter(|_| group != self.path) else { return Ok(None) };
+        let Some(set) = self.place(base, group, CPUSET) else { return Ok(None) };
+        if set.is_dir() {
+            return Ok(Some(set));
+        }
+        let (Some(around), Some(top)) =
+            (set.parent(), self.place(base, &self.path, CPUSET).filter(|top| *top != set))
+        else {
+            return Ok(None);
+        };
+        if !top.is_dir() {
+            make_directory(&top)?;
+            // Else what is made below has all of them at once.
+            write(&top, CLONE, "0")?;
+            write(&top, BALANCE, &own_balance(base))?;
+            self.widen()?;
+        }
+        if around != top && !around.is_dir() {
+            // A task may have a set where its job has none.
+            make_inner(around)?;
+            write(around, CPUS, &read(&top, CPUS)?)?;
+        }
+        make_inner(&set)?;
+        Ok(Some(set))
+    }
+
+    /// Gives the set around all of ours what is around it.
+    fn widen(&self) -> Result<()> {
+        let Some(base) = self.base(CPUSET) else { return Ok(()) };
+        let Some(top) = self.place(base, &self.path, CPUSET) else { return Ok(()) };
+        for file in [CPUS, MEMS] {
+            write(&top, file, &read(base, file)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn make_inner(set: &Path) -> Result<()> {
+    make_directory(set)?;
+    if let Some(above) = set.parent() {
+        write(set, BALANCE, &read(above, BALANCE)?)?;
+        write(set, MEMS, &read(above, MEMS)?)?;
+    }
+    Ok(())
+}
+
+/// What the flag is to be in sets within this one.
+fn own_balance(around: &Path) -> String {
+    let is_balanced = read(around, BALANCE).is_ok_and(|flag| flag == "1");
+    u8::from(!is_balanced).to_string()
+}
+
+fn read(set: &Path, file: &str) -> Result<String> {
+    let path = set.join(file);
+    read_text(&path).map(|text| text.trim().to_owned()).map_err(Error::file("read", &path))
+}
+
+fn write(set: &Path, file: &str, text: &str) -> Result<()> {
+    let path = set.join(file);
+    fs::write(&path, text).map_err(Error::file("write", &path))
+}
+
+fn list_of(processors: &[u32]) -> String {
+    let numbers: Vec<String> = processors.iter().map(u32::to_string).collect();
+    numbers.join(",")
+}
+
+/// A list as the kernel writes it, such as `0-3,8`.
+fn parse_list(list: &str) -> Option<Vec<u32>> {
+    /// More than any machine has: a list of the kernel's own is never longer.
+    const MOST: u32 = 1 << 20;
+    let mut found = Vec::new();
+    for part in list.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        if last >= MOST {
+            return None;
+        }
+        found.extend(first..=last);
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_as_the_kernel_writes_them() {
+        assert_eq!(parse_list("0-2,7"), Some(vec![0, 1, 2, 7]));
+        assert_eq!(parse_list(""), Some(vec![]));
+        assert_eq!(parse_list("0-4294967295"), None);
+        assert_eq!(parse_list("a"), None);
+        assert_eq!(list_of(&[0, 1, 7]), "0,1,7");
+    }
+}
