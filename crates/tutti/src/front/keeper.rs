@@ -277,9 +277,19 @@ impl Keeper {
 
 /// Whether that failed since this process may have no more files open.
 fn has_no_descriptor(error: &anyhow::Error) -> bool {
-    let number = |cause: &io::Error| cause.raw_os_error().map(Errno::from_raw);
-    let causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
-    causes.filter_map(number).any(|number| matches!(number, Errno::EMFILE | Errno::ENFILE))
+    let number = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref::<Errno>() {
+        Some(number) => Some(*number),
+        None => cause.downcast_ref::<io::Error>()?.raw_os_error().map(Errno::from_raw),
+    };
+    error.chain().filter_map(number).any(|it| matches!(it, Errno::EMFILE | Errno::ENFILE))
+}
+
+/// The same error, or what to do if it is that no more files may be open.
+pub(super) fn explained(error: anyhow::Error) -> anyhow::Error {
+    match has_no_descriptor(&error) {
+        true => coded(Code::System, TOO_FEW_DESCRIPTORS),
+        false => error,
+    }
 }
 
 /// A connection with a keeper that has been greeted.

@@ -89,7 +89,7 @@ pub(crate) fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Ex
     let mut controller = ask(connect_or_start()?, &request);
     // The controller is at work meanwhile.
     have_descriptors();
-    let target = pass_on_signals(grace)?;
+    let target = pass_on_signals(grace).map_err(keeper::explained)?;
     // Whatever one that has ended had decided ended with it, before a task was started: those wait for us.
     let first = submission::answer(&mut controller);
     let reply = until_answered(first, || {
