@@ -3,7 +3,7 @@
 //! Only comments before the first command count, as for `sbatch`. A line gives words, quoted as in
 //! a shell but with nothing expanded. The words are options of `tutti submit`, and that verb's own
 //! parser reads them: a script and a command line can't differ. Words of `#SBATCH` lines are
-//! translated first ([`sbatch`]), so [`Directive::words`] has our spellings only.
+//! translated first (`sbatch`), so [`Directive::words`] has our spellings only.
 //!
 //! Nothing is dropped silently. An option that can't change what runs is noted; any other that can't
 //! be translated is a problem. All problems of a script are reported at once.
