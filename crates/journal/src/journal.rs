@@ -351,8 +351,7 @@ impl Journal {
         within: &EndedSpan,
         most: usize,
     ) -> Result<Vec<EndedJob>, JournalError> {
-        let bodies = self.store.ended(within, most)?;
-        bodies.iter().map(|body| decode(&self.path, "a job that ended", 0, body)).collect()
+        ended_within(&mut *self.store, &self.path, within, most)
     }
 
     /// A job that ended.
@@ -360,8 +359,7 @@ impl Journal {
     /// # Errors
     /// If it can't be read.
     pub fn ended_job(&mut self, job: JobId) -> Result<Option<EndedJob>, JournalError> {
-        let body = self.store.ended_job(job)?;
-        body.map(|body| decode(&self.path, "a job that ended", 0, &body)).transpose()
+        ended_of(&mut *self.store, &self.path, job)
     }
 
     /// Jobs that have ended, and were left out, since what is kept of them is not what was written; each once.
@@ -538,6 +536,27 @@ fn expect_known(
         }
         _ => Ok(()),
     }
+}
+
+/// See [`Journal::ended`].
+pub(crate) fn ended_within(
+    store: &mut dyn Store,
+    path: &Path,
+    within: &EndedSpan,
+    most: usize,
+) -> Result<Vec<EndedJob>, JournalError> {
+    let bodies = store.ended(within, most)?;
+    bodies.iter().map(|body| decode(path, "a job that ended", 0, body)).collect()
+}
+
+/// See [`Journal::ended_job`].
+pub(crate) fn ended_of(
+    store: &mut dyn Store,
+    path: &Path,
+    job: JobId,
+) -> Result<Option<EndedJob>, JournalError> {
+    let body = store.ended_job(job)?;
+    body.map(|body| decode(path, "a job that ended", 0, &body)).transpose()
 }
 
 pub(crate) fn decode<T: serde::de::DeserializeOwned>(

@@ -1,7 +1,7 @@
 //! The journal of a controller that does not run, for a verb that only reads it.
 
 use crate::entry::EndedJob;
-use crate::journal::{bad_job, check, decode};
+use crate::journal::{bad_job, check, decode, ended_of, ended_within};
 use crate::replay::play;
 use crate::store::{EndedSpan, Store};
 use crate::{JournalError, SqliteStore};
@@ -53,8 +53,7 @@ impl ReadOnly {
         within: &EndedSpan,
         most: usize,
     ) -> Result<Vec<EndedJob>, JournalError> {
-        let bodies = self.store.ended(within, most)?;
-        bodies.iter().map(|body| decode(&self.path, "a job that ended", 0, body)).collect()
+        ended_within(&mut self.store, &self.path, within, most)
     }
 
     /// A job that ended.
@@ -62,7 +61,6 @@ impl ReadOnly {
     /// # Errors
     /// If it can't be read.
     pub fn ended_job(&mut self, job: JobId) -> Result<Option<EndedJob>, JournalError> {
-        let body = self.store.ended_job(job)?;
-        body.map(|body| decode(&self.path, "a job that ended", 0, &body)).transpose()
+        ended_of(&mut self.store, &self.path, job)
     }
 }

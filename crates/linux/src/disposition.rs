@@ -8,7 +8,7 @@ pub(crate) fn is_default(signal: c_int) -> bool {
     handler(signal) == Some(libc::SIG_DFL as u64)
 }
 
-/// Whether a signal is ignored. At the start of a program: whether whoever started it wants that, as `nohup`
+/// Whether a signal is ignored. At the start of a program: whether its starter wants that, as `nohup`
 /// does for SIGHUP, and shells for SIGINT and SIGQUIT of what they start in the background.
 #[must_use]
 pub fn is_ignored(signal: c_int) -> bool {

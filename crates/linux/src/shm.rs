@@ -60,7 +60,7 @@ impl SharedFile {
     }
 }
 
-/// Those that are wanted and that nobody has open or mapped, of the processes that may be looked at; none if they
+/// Those that are wanted and that no process has open or mapped, of the processes that may be looked at; none if they
 /// could not all be looked at in time.
 #[must_use]
 pub fn unused(wanted: impl Fn(&SharedFile) -> bool, until: Option<Instant>) -> Vec<SharedFile> {
@@ -87,7 +87,8 @@ pub fn inodes() -> Option<BTreeSet<u64>> {
     entries.map(|entry| entry.map(|entry| entry.ino())).collect::<std::io::Result<_>>().ok()
 }
 
-/// Removes one that nobody used, unless somebody uses it now, or that can't be told in time, or it is another by now.
+/// Removes one that no process used. It stays if a process uses it now, if that can't be found out in
+/// time, or if it is another one by now.
 /// That it is gone is fine.
 ///
 /// # Errors

@@ -50,7 +50,7 @@ pub trait Observer {
         let _ = job;
     }
 
-    /// A job that was handed in never runs: a limit keeps it out for good.
+    /// A submitted job never runs: a limit keeps it out for good.
     fn not_run(&mut self, job: &Job, why: &WaitReason) {
         let _ = (job, why);
     }

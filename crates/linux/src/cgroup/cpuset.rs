@@ -53,7 +53,7 @@ impl Top {
         let written = write(&set, CPUS, &list)
             .or_else(|_| self.widen().and_then(|()| write(&set, CPUS, &list)));
         if written.is_err() {
-            // One without processors would take nobody.
+            // No process can join a set without processors.
             let _ = fs::remove_dir(&set);
         }
         written.map(|()| LimitBy::V1)

@@ -220,7 +220,7 @@ fn reset_scheduling(oom_score: bool, wanted: Option<c_int>) {
         // SAFETY: `ordinary` is valid for the call.
         let _ = unsafe { raw::call(libc::SYS_sched_setscheduler, arguments) };
     }
-    // A user may have made all of his own processes nicer: that stays, unless another value is wanted.
+    // A user may have made all of their processes nicer: that stays, unless another value is wanted.
     let process = libc::PRIO_PROCESS.cast_signed();
     let nice = call(libc::SYS_getpriority, [process, 0, 0, 0]);
     let wanted = wanted.or_else(|| nice.is_ok_and(|it| it > NICE_OF_NOBODY_SPECIAL).then_some(0));

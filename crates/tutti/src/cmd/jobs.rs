@@ -14,7 +14,7 @@ use tutti_wire::local::{Reply, Request};
 
 #[derive(Args, Debug)]
 pub(crate) struct WaitArgs {
-    /// All jobs that have not ended, yours, or everybody's if you are root; and those of yours that were
+    /// All jobs that have not ended, yours, or those of all users if you are root; and those of yours that were
     /// submitted in this session and have ended
     #[arg(short, long, conflicts_with = "jobs")]
     all: bool,
@@ -65,7 +65,7 @@ pub(crate) struct CancelArgs {
     #[arg(long)]
     now: bool,
 
-    /// All jobs: yours, or everybody's if you are root
+    /// All jobs: yours, or those of all users if you are root
     #[arg(short, long, conflicts_with = "targets")]
     all: bool,
 

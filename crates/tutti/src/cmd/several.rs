@@ -122,7 +122,7 @@ pub(super) fn live_jobs(user: Option<&str>) -> anyhow::Result<Vec<Target>> {
 }
 
 /// As [`live_jobs`], and those that were submitted in this session and have ended: how they ended counts, too.
-/// For everybody's, those of root alone.
+/// For the jobs of all users, those of root alone.
 ///
 /// # Errors
 /// If no instance answers.

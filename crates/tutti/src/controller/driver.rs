@@ -66,9 +66,6 @@ const PENDING_FREE_BYTES: usize = 64 << 10;
 /// What may be queued for a client that does not read before it is cut off.
 const CLIENT_UNSENT_MAX: usize = 64 << 20;
 
-/// When so much is freed at once, it is given back to the kernel.
-const LOOSE_BYTES: usize = 1 << 20;
-
 /// When so much was let go of, what is free goes back to the system: the allocator keeps it otherwise.
 const GIVEN_UP_BYTES: usize = 16 << 20;
 
@@ -562,10 +559,8 @@ impl Driver {
         }
         entry.note_silent_nodes();
         let exchanges = std::mem::take(&mut entry.exchanges);
-        if exchanges.bytes() > LOOSE_BYTES {
-            drop(exchanges);
-            heap::give_back();
-        }
+        self.note_given_up(exchanges.bytes());
+        drop(exchanges);
         let detail = entry.detail_of_end(outcome);
         let reason = match outcome.reason {
             EndReason::NodeLost(node) => format!("node {} was lost", self.node_name(node)),

@@ -198,7 +198,7 @@ impl Intake {
         self.discards = true;
         for keeper in self.keepers.iter_mut().filter(|keeper| !keeper.pipes.is_empty()) {
             keeper.pipes.clear();
-            // It throws away then what nobody reads, so that no task waits for us.
+            // It discards unread input then, so that no task waits for us.
             if let Some(link) = &keeper.link {
                 let _ = link.stream().shutdown(Shutdown::Both);
             }

@@ -32,7 +32,7 @@ const GIVE_UP_PATIENCE: Duration = Duration::from_secs(20);
 /// How long one of them may take to answer, in milliseconds.
 const ANSWER_WAIT: u16 = 5_000;
 
-/// How often the keeper of a job that was killed is told that something was written.
+/// Shortest time between two reports to a keeper that output of a killed job was written.
 const PROGRESS: Duration = Duration::from_secs(1);
 
 /// See the head of the file.
@@ -289,7 +289,7 @@ fn close(file: File) -> nix::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    /// Not a test: what a keeper of other tests starts as its writer. Does nothing unless it is told to.
+    /// Not a test: what a keeper of other tests starts as its writer. Does nothing unless the environment asks for it.
     #[test]
     fn the_writer_itself() {
         if std::env::var_os("TUTTI_TEST_WRITER").is_some() {

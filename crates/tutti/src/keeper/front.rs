@@ -312,7 +312,7 @@ impl Job {
         }
     }
 
-    /// Nobody writes the output any more: tasks that write get an error.
+    /// No process writes the output any more: tasks that write get an error.
     pub(super) fn close_output(&mut self, context: &mut Context) {
         self.drop_front(context);
         for index in 0..self.tasks.len() {

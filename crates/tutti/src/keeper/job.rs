@@ -285,7 +285,7 @@ impl Job {
     }
 
     /// Whether a later launch of the job takes its place: the agent has taken note of its end, and all that is
-    /// left of it is output that nobody will fetch.
+    /// left of it is output that no front end will fetch.
     pub(super) const fn is_superseded_by(&self, number: u32) -> bool {
         self.cleared.is_some() && self.forgotten && self.launch.number < number
     }

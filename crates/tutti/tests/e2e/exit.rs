@@ -150,7 +150,7 @@ fn a_task_that_uses_more_memory_than_it_may_is_killed_with_the_reason() {
     // A child that is killed for it is the task's doing as well.
     let line = format!("{hog} hog 400");
     instance.tutti(&["run", "-m", "50M", "sh", "-c", &format!("{line}; exit $?")]).expect(123);
-    // One whose root does not mind says so all the same.
+    // It is reported also if the task's root exits with 0.
     let killed = "a process was killed: more memory was used than the 50M that --memory gives";
     let minds_not = ["run", "-m", "50M", "sh", "-c", &format!("{line}; exit 0")];
     instance.tutti(&minds_not).expect(0).says(killed);

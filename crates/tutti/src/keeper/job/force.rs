@@ -167,7 +167,7 @@ impl Job {
     /// Ends every process; tasks that haven't started never will.
     pub(in crate::keeper) fn kill(&mut self, context: &mut Context) {
         if let Some(usage) = self.cleared {
-            // Whoever asks has missed the report.
+            // The agent asks again only if it has missed the report.
             context.reports.push(FromKeeper::Cleared { launch: self.launch.id(), usage });
             return;
         }
