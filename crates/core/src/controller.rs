@@ -424,11 +424,10 @@ impl Core {
         let all: Vec<NodeId> =
             if nodes.is_empty() { residence.nodes_left().collect() } else { Vec::new() };
         for &node in all.iter().chain(nodes) {
-            let unaccounted = self.residence(job).and_then(|it| it.part(node)).map(|it| it.left);
-            // An end that nobody saw is no success.
-            let loss = match unaccounted {
-                Some(1..) => self.loss_on(job, node),
-                Some(0) | None => Loss::Nothing,
+            // An end that was not reported is no success.
+            let loss = match self.residence(job).is_some_and(|it| it.has_lost_on(node)) {
+                true => self.loss_on(job, node),
+                false => Loss::Nothing,
             };
             let Some(residence) = self.residence_mut(job) else { return };
             if residence.clear(node).is_none() {

@@ -3,7 +3,8 @@
 //!
 //! A node that hears nothing of the controller's machine runs its jobs for as long as a lease lasts
 //! (parameter `lease`), and then suspends them. Where the parameter was made shorter, a node may not have
-//! heard of it: what was promised before it still holds.
+//! heard of it: the longer lease counts there until it is over, or the node confirms that it goes by the
+//! shorter one.
 
 use crate::controller::Core;
 use crate::params::Params;
@@ -36,12 +37,25 @@ impl Longer {
 }
 
 impl Core {
-    /// When a node is lost that is missed at `now`, and whose agent first joined at `joined`.
+    /// When leases were last made shorter. A node confirms that it goes by that.
     #[must_use]
-    pub fn lost_at(&self, now: ClusterTime, joined: ClusterTime) -> ClusterTime {
+    pub const fn leases_shortened(&self) -> ClusterTime {
+        self.longer_leases.changed
+    }
+
+    /// When a node is lost that is missed at `now`. Its agent first joined at `joined`, and has
+    /// confirmed the change of leases at `confirmed` (see [`Self::leases_shortened`]), or zero.
+    #[must_use]
+    pub fn lost_at(
+        &self,
+        now: ClusterTime,
+        joined: ClusterTime,
+        confirmed: ClusterTime,
+    ) -> ClusterTime {
+        let Longer { changed, until } = self.longer_leases;
         let mut over = now + self.params.lease();
-        if joined <= self.longer_leases.changed {
-            over = over.max(self.longer_leases.until);
+        if joined <= changed && confirmed < changed {
+            over = over.max(until);
         }
         over + MARGIN + Nanos(over.since(now).0 / DRIFT_PART)
     }
@@ -71,17 +85,34 @@ mod tests {
         let mut core = Core::new(Params::default(), default_classes());
         let joined = at(1);
         set(&mut core, at(5), 60);
-        assert!(core.lost_at(at(10), joined) > at(72));
+        let never = ClusterTime(0);
+        assert!(core.lost_at(at(10), joined, never) > at(72));
         set(&mut core, at(20), 10);
         // What it was told at 20 holds until 80.
-        assert!(core.lost_at(at(21), joined) > at(82));
-        assert!(core.lost_at(at(79), joined) > at(91) && core.lost_at(at(79), joined) < at(92));
-        // Who has joined since then was told nothing longer.
-        assert!(core.lost_at(at(21), at(21)) < at(34));
+        assert!(core.lost_at(at(21), joined, never) > at(82));
+        assert!(core.lost_at(at(79), joined, never) > at(91));
+        assert!(core.lost_at(at(79), joined, never) < at(92));
+        // A node that has joined since then was told nothing longer.
+        assert!(core.lost_at(at(21), at(21), never) < at(34));
         set(&mut core, at(80), 30);
-        assert!(core.lost_at(at(80), joined) > at(112));
+        assert!(core.lost_at(at(80), joined, never) > at(112));
         set(&mut core, at(81), 5);
         set(&mut core, at(82), 4);
-        assert!(core.lost_at(at(83), joined) > at(113), "the longest of those before");
+        assert!(core.lost_at(at(83), joined, never) > at(113), "the longest of those before");
+    }
+
+    #[test]
+    fn a_node_that_confirms_a_shorter_lease_is_lost_by_that() {
+        let mut core = Core::new(Params::default(), default_classes());
+        let joined = at(1);
+        set(&mut core, at(5), 60);
+        set(&mut core, at(20), 10);
+        let confirmed = core.leases_shortened();
+        assert_eq!(confirmed, at(20));
+        assert!(core.lost_at(at(21), joined, confirmed) < at(34));
+        // It may not have heard of the next change, whatever it has confirmed before.
+        set(&mut core, at(22), 5);
+        assert!(core.lost_at(at(23), joined, confirmed) > at(82));
+        assert!(core.lost_at(at(23), joined, core.leases_shortened()) < at(31));
     }
 }

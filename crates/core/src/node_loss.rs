@@ -1,12 +1,13 @@
-//! What becomes of a job when one of its nodes is lost, or what held its tasks there is: as it asked
-//! ([`OnNodeLoss`]).
+//! What becomes of a job when one of its nodes is lost, or the keeper that held its tasks there: as the
+//! job asked ([`OnNodeLoss`]).
 //!
 //! By default a gang without one of its nodes can't run: it ends whole, with the reason. A job that is
 //! to be in line again ends in the same way first, and is queued anew only when every other node has
 //! said that nothing of it is left: so it never runs twice at a time. It keeps its number, and with it
 //! its place in line, and begins from the start, with all of its time limit before it. Whoever asks
 //! meanwhile that it end has it end. A job that wants to be told goes on without the tasks that were
-//! there.
+//! there. Its other tasks get the signal once for each node, when nothing of the job is left there:
+//! whether the loss of the node itself was seen, or its agent reported the tasks as lost before.
 
 use crate::action::Action;
 use crate::controller::Core;
@@ -52,11 +53,11 @@ impl Core {
         let Some(record) = self.jobs.get_mut(&job) else { return Loss::Nothing };
         let rule = record.spec.on_node_loss;
         let Phase::Resident(residence) = &mut record.phase else { return Loss::Nothing };
-        let Some(part) = residence.part(node).filter(|part| !part.cleared) else {
+        if residence.part(node).is_none_or(|part| part.cleared) {
             return Loss::Nothing;
-        };
+        }
         match rule {
-            OnNodeLoss::Notify { .. } if part.left == 0 => Loss::Nothing,
+            OnNodeLoss::Notify { .. } if !residence.has_lost_on(node) => Loss::Nothing,
             OnNodeLoss::Notify { signal } => {
                 residence.lose_tasks(node);
                 Loss::Tell(signal)

@@ -333,6 +333,14 @@ impl Residence {
         ranks.filter(|rank| !self.ended.contains_key(rank))
     }
 
+    /// Whether tasks on a node have not ended, or were reported as lost.
+    #[must_use]
+    pub fn has_lost_on(&self, node: NodeId) -> bool {
+        let Some(part) = self.part(node) else { return false };
+        let ranks = Rank(part.first)..Rank(part.first.saturating_add(part.tasks));
+        part.left > 0 || self.ended.range(ranks).any(|(_, &status)| status == TaskStatus::Lost)
+    }
+
     /// What was on a node is lost: the tasks there that had not ended count as such.
     pub fn lose_tasks(&mut self, node: NodeId) {
         let Some(part) = self.part(node).filter(|part| !part.cleared && part.left > 0) else {

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_core::{
-    ClockSource, JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans, ProcessorSet,
-    Rank, TaskStatus, Timetable, Traversal,
+    ClockSource, ClusterTime, JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans,
+    ProcessorSet, Rank, TaskStatus, Timetable, Traversal,
 };
 
 /// What a controller tells an agent.
@@ -191,6 +191,8 @@ pub struct Settings {
     pub clock: ClockSource,
     /// How long jobs run on a node that hears nothing of the controller's machine.
     pub lease: Nanos,
+    /// When that was last made shorter; zero: never. See [`FromAgent::Lease`].
+    pub lease_since: ClusterTime,
 }
 
 /// What an agent joins with.
@@ -266,4 +268,7 @@ pub enum FromAgent {
     },
     /// The node has another keeper, with this number; what went with the one before was reported.
     Keeper(u64),
+    /// No longer lease counts on the node any more, of those from before this moment of
+    /// [`Settings::lease_since`].
+    Lease(ClusterTime),
 }

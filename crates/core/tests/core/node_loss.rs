@@ -192,17 +192,55 @@ fn who_asks_that_it_end_has_it_end() {
     assert_eq!(c.outcomes[&attached].exit_code, 121);
 }
 
+/// The signals sent since then, each with its node.
+fn signals(c: &Cluster, from: usize) -> Vec<(u32, u8)> {
+    let signal = |action: &Action| match action {
+        Action::Signal { node, signal, .. } => Some((node.0, *signal)),
+        _ => None,
+    };
+    c.log[from..].iter().filter_map(signal).collect()
+}
+
+#[test]
+fn tasks_that_their_node_reports_as_lost_are_a_loss_like_that_of_the_node() {
+    let told = OnNodeLoss::Notify { signal: Some(10) };
+    // As after a new start of the machine within its lease, or the end of its keeper.
+    let mut c = Cluster::with_nodes(&[2, 2, 2]);
+    let id = c.submit(JobSpec { tasks: 6, ..spec(3, told) });
+    let from = c.log.len();
+    for rank in [2, 3] {
+        c.end_task(id, rank, TaskStatus::Lost);
+    }
+    assert_eq!(signals(&c, from), [], "something of it may be left there");
+    c.clear(id);
+    assert_eq!(signals(&c, from), [(0, 10), (2, 10)], "once, and not for each of its tasks");
+    // A node that is lost before it has reported that nothing is left.
+    c.end_task(id, 4, TaskStatus::Exited(0));
+    c.end_task(id, 5, TaskStatus::Lost);
+    c.lose(2);
+    assert_eq!(signals(&c, from)[2..], [(0, 10)]);
+    assert!(is_running(&c, id));
+    assert_eq!(c.finish(id).exit_code, 121);
+    // Tasks that have ended by themselves are no loss, whatever becomes of their node then.
+    let mut c = Cluster::with_nodes(&[1, 1, 1]);
+    let id = c.submit(spec(3, told));
+    let from = c.log.len();
+    for rank in [1, 2] {
+        c.end_task(id, rank, TaskStatus::Exited(0));
+    }
+    c.lose(1);
+    c.clear(id);
+    assert_eq!(signals(&c, from), []);
+    assert_eq!(c.finish(id).exit_code, 0);
+}
+
 #[test]
 fn others_go_on_and_are_told() {
     let mut c = Cluster::with_nodes(&[1, 1, 1]);
     let id = c.submit(spec(3, OnNodeLoss::Notify { signal: Some(10) }));
     let from = c.log.len();
     c.lose(1);
-    let told = c.log[from..].iter().filter_map(|action| match action {
-        Action::Signal { node, signal, .. } => Some((node.0, *signal)),
-        _ => None,
-    });
-    assert_eq!(told.collect::<Vec<_>>(), [(0, 10), (2, 10)]);
+    assert_eq!(signals(&c, from), [(0, 10), (2, 10)]);
     let view = c.core.job(id, tutti_core::ClusterTime(c.now)).unwrap();
     assert_eq!(view.ended, [(Rank(1), TaskStatus::Lost)]);
     assert!(is_running(&c, id));

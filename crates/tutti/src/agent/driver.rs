@@ -28,7 +28,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tutti_core::{ClockSource, JobId, LaunchId, Nanos, NodeSpec, Orphans, Traversal};
+use tutti_core::{ClockSource, ClusterTime, JobId, LaunchId, Nanos, NodeSpec, Orphans, Traversal};
 use tutti_linux::cgroup::LimitBy;
 use tutti_linux::peer::{peer_lives, peer_process};
 use tutti_linux::signal::Root;
@@ -102,6 +102,8 @@ pub(super) struct Agent {
     pub(super) lease_held: bool,
     /// What the keeper knows of it.
     pub(super) told: Told,
+    /// When leases were made shorter, to be confirmed as soon as no longer one counts here.
+    pub(super) shortened: Option<ClusterTime>,
     /// Who looks after what an earlier agent has left.
     pub(super) former: Former,
     pub(super) settings: Settings,
@@ -150,6 +152,7 @@ pub(super) fn first_settings() -> Settings {
         clock: ClockSource::default(),
         fan_out: u32::MAX,
         lease: Nanos::ZERO,
+        lease_since: ClusterTime(0),
     }
 }
 
@@ -186,6 +189,7 @@ impl Agent {
             lease,
             lease_held: false,
             told: Told::default(),
+            shortened: None,
             tree: Tree::new(TreeOptions::of(&options), clock, &poller),
             poller,
             signals,
@@ -278,6 +282,7 @@ impl Agent {
         self.watch_affinity(now_ns);
         self.end_due(now_ns);
         self.watch_lease();
+        self.confirm_lease();
         self.watch_former();
         if self.leaves_by_ns.is_some_and(|by| by <= now_ns) {
             self.close_down();
@@ -531,6 +536,9 @@ impl Agent {
     }
 
     fn take_settings(&mut self, settings: Settings) {
+        if settings.lease_since != self.settings.lease_since {
+            self.shortened = Some(settings.lease_since);
+        }
         self.settings = settings;
         self.tree.take_settings(&settings);
         self.switch.settings(settings);
@@ -544,6 +552,8 @@ impl Agent {
         self.welcomed = true;
         self.loss.clear();
         self.retry_ns = RETRY_MIN_NS;
+        // What was confirmed may be lost.
+        self.settings.lease_since = ClusterTime(0);
         self.switch.joined();
         self.load = LoadReports::default();
         self.taken.forget_told(clock::monotonic_ns());

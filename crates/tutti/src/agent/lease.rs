@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tutti_core::Nanos;
 use tutti_wire::keeper::ToKeeper;
+use tutti_wire::tree::FromAgent;
 
 /// See the head of the file. No lock: the switch thread reads it.
 #[derive(Clone, Debug)]
@@ -191,6 +192,28 @@ impl Agent {
         if self.tell_again_ns(now_ns).is_some_and(|at_ns| at_ns <= now_ns) {
             self.tell_lease();
         }
+    }
+
+    /// Tells the controller that leases are as short here as they were made, once that is so: in this
+    /// agent, its switch thread, and the keeper, which suspends tasks if the agent does not.
+    pub(super) fn confirm_lease(&mut self) {
+        let Some(since) = self.shortened.filter(|_| self.has_joined()) else { return };
+        let left_ns = |until_ns: u64| until_ns.saturating_sub(boottime_ns());
+        let until_ns = self.lease.until_ns();
+        // One without an end is that of the controller's own machine.
+        if until_ns.is_some_and(|until_ns| left_ns(until_ns) > self.settings.lease.0) {
+            return;
+        }
+        let keeper_ns = self.told.until_ns.filter(|_| !self.jobs.is_empty());
+        if keeper_ns.is_some_and(|told_ns| left_ns(told_ns) > self.settings.lease.0) {
+            return;
+        }
+        if let Some(keeper) = &mut self.keeper {
+            // It is told before the controller is.
+            let _ = keeper.flush();
+        }
+        self.shortened = None;
+        self.tell_controller(FromAgent::Lease(since));
     }
 
     /// The jobs here may run until that moment of the monotonic clock.

@@ -59,6 +59,8 @@ pub(super) struct NodeEntry {
     pub(super) keeper_since: ClusterTime,
     /// When its agent first joined, if it joined under another controller: at the beginning.
     pub(super) joined: ClusterTime,
+    /// Which change to shorter leases its agent has confirmed; zero: none.
+    pub(super) confirmed: ClusterTime,
     /// Whether it is to be forgotten as soon as nothing of ours runs there.
     pub(super) is_removed: bool,
     /// When it counts as lost, while its agent is not there.
@@ -106,6 +108,7 @@ impl NodeEntry {
             unconfirmed: BTreeMap::new(),
             remembered: BTreeSet::new(),
             joined: ClusterTime::default(),
+            confirmed: ClusterTime::default(),
             is_removed: false,
             missed: None,
             residue: None,
@@ -214,6 +217,7 @@ impl Driver {
             clock: params.clock(),
             fan_out: u32::try_from(params.fan_out()).unwrap_or(u32::MAX),
             lease: params.lease(),
+            lease_since: self.core.leases_shortened(),
         }
     }
 
@@ -325,6 +329,12 @@ impl Driver {
                     entry.note_keeper_incarnation(incarnation, now);
                 }
                 self.note_keeper(node);
+            }
+            FromAgent::Lease(since) => {
+                let is_latest = since == self.core.leases_shortened();
+                if let Some(entry) = self.nodes.get_mut(&node).filter(|_| is_latest) {
+                    entry.confirmed = since;
+                }
             }
             FromAgent::Join(_) => {
                 say!("tutti controller: node {} joined twice; ignored", self.node_name(node));

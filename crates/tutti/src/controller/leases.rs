@@ -47,7 +47,7 @@ impl Driver {
         entry.agent = None;
         let lost_at = match is_abandoned && entry.is_here {
             true => now + ABANDONED,
-            false => self.core.lost_at(now, entry.joined),
+            false => self.core.lost_at(now, entry.joined, entry.confirmed),
         };
         entry.missed = Some(Missed { away_at: now + MOMENT, lost_at });
     }
@@ -81,7 +81,8 @@ impl Driver {
         for (&node, entry) in &mut self.nodes {
             entry.is_here = node == here;
             if let Some(missed) = &mut entry.missed {
-                missed.lost_at = missed.lost_at.max(self.core.lost_at(now, entry.joined));
+                missed.lost_at =
+                    missed.lost_at.max(self.core.lost_at(now, entry.joined, entry.confirmed));
             }
         }
     }
@@ -117,7 +118,7 @@ impl Driver {
     fn wait_longer(&mut self, now: ClusterTime, node: NodeId) {
         let Some(entry) = self.nodes.get_mut(&node) else { return };
         if let Some(missed) = &mut entry.missed {
-            missed.lost_at = self.core.lost_at(now, entry.joined);
+            missed.lost_at = self.core.lost_at(now, entry.joined, entry.confirmed);
         }
     }
 

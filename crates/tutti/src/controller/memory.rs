@@ -297,7 +297,7 @@ impl Driver {
         entry.started_on = view.placements.iter().map(|part| part.node).collect();
         if view.spec.attached {
             // It may be on a node that is out of reach.
-            let until = self.core.lost_at(now, now).max(now + FRONT_PATIENCE);
+            let until = self.core.lost_at(now, now, now).max(now + FRONT_PATIENCE);
             self.memory.abandoned.insert(id, Abandoned { until, node: None });
         }
         self.submitted.note(entry.credentials.uid, entry.key, id);

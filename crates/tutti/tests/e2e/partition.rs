@@ -254,6 +254,51 @@ fn lose_and_return(bed: &Bed, name: &str, fault: Fault) {
 }
 
 #[test]
+fn tasks_are_told_of_a_node_that_starts_anew_within_its_lease_and_of_a_keeper_that_ends() {
+    let bed = Bed::up_with(3, &[0, 1000], &["lease=10m"]);
+    let power: Fault = |bed, node| {
+        bed.kill(node)?;
+        bed.heal(node)?;
+        anyhow::ensure!(node.tutti(&["up"]).status()?.success(), "the node does not come back");
+        Ok(())
+    };
+    let keeper: Fault = |_, node| node.signal("keeper", Signal::SIGKILL);
+    for (name, fault) in [("keeper", keeper), ("power", power)] {
+        let told = format!("trap 'echo $(hostname) >> {name}.heard; exit 0' USR1");
+        let program = format!("{told}; {}", Ticks::program(name));
+        let options = ["-N", "3", "--on-node-loss", "notify=USR1"];
+        let id = submit(&bed, &options, &program);
+        let ticks = Ticks::of(&bed, name);
+        eventually("all tasks run", || (ticks.lives().len() == 3).then_some(()));
+        fault(bed.bed(), bed.node(3)).unwrap();
+        bed.start(1, &["wait", &id]).wait_within(LONG).expect(121);
+        let heard = std::fs::read_to_string(bed.audit.work.join(format!("{name}.heard"))).unwrap();
+        let mut heard: Vec<&str> = heard.lines().collect();
+        heard.sort_unstable();
+        assert_eq!(heard, ["n1", "n2"], "{name}");
+        wait_for_state(&bed, "n3", "up");
+    }
+}
+
+#[test]
+fn a_shorter_lease_counts_as_soon_as_the_node_has_confirmed_it() {
+    let bed = Bed::up_with(3, &[0, 1000], &["lease=1h"]);
+    let stays = submit(&bed, &["--nodes", "n2"], &Ticks::program("stays"));
+    let gone = submit(&bed, &["--nodes", "n3"], &Ticks::program("gone"));
+    let ticks = ["stays", "gone"].map(|name| Ticks::of(&bed, name));
+    eventually("both run", || ticks.iter().all(|it| it.lives().len() == 1).then_some(()));
+    bed.tutti(1, &["params", "lease=2s"]).expect(0);
+    // It goes by that since the next time that it asks what time it is.
+    std::thread::sleep(Duration::from_secs(5));
+    bed.bed().cut(bed.node(3)).unwrap();
+    bed.start(1, &["wait", &gone]).wait_within(LONG).expect(121).says("node n3 was lost");
+    bed.bed().heal(bed.node(3)).unwrap();
+    wait_for_state(&bed, "n3", "up");
+    ticks[0].stop();
+    bed.tutti(1, &["wait", &stays]).expect(0);
+}
+
+#[test]
 fn a_node_that_is_cut_off_for_too_long_runs_nothing_beside_what_is_begun_again() {
     let bed = Bed::up_with(4, &[0, 1000], &["lease=2s", "quantum=50ms", "rows=8"]);
     lose_and_return(&bed, "cut", Testbed::cut);
