@@ -310,6 +310,7 @@ impl Core {
             classes: &self.classes,
             params: &self.params,
             rows: (self.policy().shares.rows)(&self.params).max(1),
+            external: &self.foreign,
         }
     }
 

@@ -191,8 +191,8 @@ pub enum Event {
         /// nothing is otherwise any more.
         overrides: Overrides,
     },
-    /// Processors of a node that others than our jobs use, in place of what was said before. Under
-    /// the policy `classes` no job is placed there; a job that is there already stays.
+    /// Processors of a node with external load, in place of those before. Under the policy `classes` no
+    /// job is placed there, under others last; a job that is there already stays.
     Foreign {
         /// Which node.
         node: NodeId,

@@ -119,8 +119,8 @@ pub fn policies_of(name: &str) -> Option<&'static [&'static str]> {
     match name {
         "queue" => Some(&["gang", "space"]),
         "deadline_slack" => Some(&["deadline"]),
-        "large_job" | "large_limit" | "job_limit" | "foreign" | "priority" | "wait"
-        | "do_not_disturb" | "processors" | "jobs" | "jobs_per_user" => Some(&["classes"]),
+        "large_job" | "large_limit" | "job_limit" | "priority" | "wait" | "do_not_disturb"
+        | "processors" | "jobs" | "jobs_per_user" => Some(&["classes"]),
         _ => None,
     }
 }
@@ -405,8 +405,9 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 0,
         max: SHARE_WHOLE as u64,
         default: SHARE_WHOLE as u64 / 2,
-        help: "policy=classes: a processor of which others than the cluster's jobs use so much is left \
-               to them, until they use less than half of that; 0%: none ever is.",
+        help: "How much of a processor external load must use for it to count there, until it uses less than \
+               half of that. policy=classes places no job there; every other policy places jobs there last, and \
+               also counts processors that jobs of other instances hold. 0%: external load is ignored.",
         takes: Takes::Live,
     },
 ];
@@ -512,7 +513,7 @@ impl Params {
         Nanos(self.values[at::LEASE])
     }
 
-    /// How much others must use of a processor for it to be left to them, in thousandths; 0: it never is.
+    /// How much of a processor external load must use to count, in thousandths; 0: it never counts.
     #[must_use]
     pub fn foreign_milli(&self) -> u32 {
         let milli = (self.values[at::FOREIGN] * 1000).div_ceil(u64::from(SHARE_WHOLE));

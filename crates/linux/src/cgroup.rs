@@ -18,6 +18,7 @@ mod freeze;
 mod haste;
 mod hierarchy;
 mod newcomer;
+mod others;
 mod trial;
 mod weight;
 
@@ -26,6 +27,7 @@ pub use freeze::{FreezeError, freeze_all};
 pub use haste::Haste;
 pub(crate) use hierarchy::leave_cpu_group;
 pub use hierarchy::{Attempt, Hierarchy, NoCgroup};
+pub use others::Others;
 
 use crate::clock::Naps;
 use crate::text::read_text;

@@ -193,7 +193,7 @@ pub struct NodeReport {
     /// last looked at, for a second at least: users' own programs, daemons, the jobs of other clusters. `null` where
     /// that can't be told, and of a node that does not answer.
     pub foreign_milli: Option<u32>,
-    /// The processors that are left to these, ascending (`policy=classes`).
+    /// Processors with external load, ascending: jobs get them last, under `policy=classes` not at all.
     pub foreign: Vec<u32>,
     /// Nodes that are connected through it; `null` if it does not answer.
     pub branch_nodes: Option<u32>,

@@ -180,9 +180,10 @@ pub struct Settings {
     pub traversal: Traversal,
     /// How often to say how busy the node is; zero: never.
     pub load_interval: Nanos,
-    /// Of a processor of which others than the cluster's jobs use so much, in thousandths, it is said that it is
-    /// theirs; zero: nobody looks.
+    /// How much of a processor external load must use to be reported, in thousandths; zero: the agent does not look.
     pub foreign_milli: u32,
+    /// Whether processors that jobs of other instances hold are reported too, used or not.
+    pub held_count: bool,
     /// To whom the children of a process go that has ended.
     pub orphans: Orphans,
     /// How many children an agent has in the control tree before it sends others on to them.
@@ -250,7 +251,7 @@ pub enum FromAgent {
     Leaving,
     /// How busy the node is, otherwise than when it was last told.
     Load(LoadAverages),
-    /// Processors that others than the cluster's jobs use, if they are others than those told before.
+    /// Processors with external load, if they are others than those reported before.
     Foreign(ProcessorSet),
     /// The answer to `Ask`.
     Answer {

@@ -223,17 +223,13 @@ impl Core {
         self.matrix.rows().map(|(row, _)| row).next()
     }
 
-    /// How much others must use of a processor for it to be left to them, in thousandths; 0: who uses what is of no
-    /// account.
+    /// Whether processors with external load get no job at all, rather than a job only after all others.
     #[must_use]
-    pub fn foreign_milli(&self) -> u32 {
-        match self.policy().preemption {
-            Preemption::ByClass => self.params.foreign_milli(),
-            Preemption::Nobodys(_) | Preemption::ByDeadline => 0,
-        }
+    pub fn avoids_external_load(&self) -> bool {
+        matches!(self.policy().preemption, Preemption::ByClass)
     }
 
-    /// The processors of a node that are left to others.
+    /// The processors of a node with external load.
     #[must_use]
     pub fn foreign_on(&self, node: NodeId) -> Option<&ProcessorSet> {
         self.foreign.get(&node)

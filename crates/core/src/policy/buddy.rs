@@ -94,7 +94,7 @@ fn part(node: NodeId, processors: ProcessorSet, first: u32) -> Part {
 struct Line {
     /// How many are taken in the row.
     taken: Vec<usize>,
-    /// In how many rows they are taken, added up.
+    /// In how many rows they are taken, added up; external load counts as one row.
     loads: Vec<usize>,
 }
 
@@ -102,11 +102,11 @@ impl Line {
     fn of(machine: Machine<'_>, row: Option<RowId>) -> Self {
         let (mut taken, mut loads) = (alloc::vec![0], alloc::vec![0]);
         let (mut taken_sum, mut load_sum) = (0, 0);
-        for (_, column) in machine.matrix.open_columns() {
+        for (node, column) in machine.matrix.open_columns() {
             let here = row.and_then(|row| column.cells(row)).map(|cells| &cells.taken);
             for processor in column.processors.iter() {
                 taken_sum += usize::from(here.is_some_and(|taken| taken.contains(processor)));
-                load_sum += column.load_of(processor);
+                load_sum += machine.load_of(node, column, processor);
                 taken.push(taken_sum);
                 loads.push(load_sum);
             }

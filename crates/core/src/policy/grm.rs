@@ -16,7 +16,7 @@
 use super::placement::{Lack, choose, most_tasks, share_all, shares_all, tasks_by_memory};
 use super::{Machine, Placement};
 use crate::figures::{Means, Prospect, Weights, loading};
-use crate::ids::{NodeId, RowId};
+use crate::ids::{NodeId, ProcessorSet, RowId};
 use crate::job::JobSpec;
 use crate::matrix::Column;
 use crate::record::{Binding, Part};
@@ -30,7 +30,7 @@ pub(super) struct Place {
     /// How many tasks it can take.
     pub(super) most: u32,
     prospect: Prospect,
-    /// In how many rows its processors are taken, added up.
+    /// In how many rows its processors are taken, added up; external load counts as one row.
     rows_taken: u32,
 }
 
@@ -64,7 +64,8 @@ impl Scale {
             free,
             tasks: 0,
         };
-        Some(Place { node, most, prospect, rows_taken: column.load })
+        let external = machine.external.get(&node).map_or(0, ProcessorSet::count);
+        Some(Place { node, most, prospect, rows_taken: column.load.saturating_add(external) })
     }
 }
 

@@ -29,15 +29,16 @@ use crate::action::Refusal;
 use crate::class::{ClassSpec, Classes};
 use crate::counted::Counted;
 use crate::frame::{Frame, Layout};
-use crate::ids::{ClassName, JobId, RowId};
+use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use crate::job::JobSpec;
-use crate::matrix::Matrix;
+use crate::matrix::{Column, Matrix};
 use crate::nodes::Nodes;
 use crate::params::Params;
 use crate::record::Part;
 use crate::share::Present;
 use crate::time::Nanos;
 use crate::timetable::IfAbsent;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -63,9 +64,17 @@ pub struct Machine<'a> {
     pub params: &'a Params,
     /// How many rows there may be.
     pub rows: u32,
+    /// Processors with external load, by node.
+    pub external: &'a BTreeMap<NodeId, ProcessorSet>,
 }
 
 impl Machine<'_> {
+    /// How loaded a processor is: the rows that use it, and one more for external load.
+    pub(crate) fn load_of(self, node: NodeId, column: &Column, processor: u32) -> usize {
+        let is_external = self.external.get(&node).is_some_and(|set| set.contains(processor));
+        column.load_of(processor) + usize::from(is_external)
+    }
+
     /// Whether a job of a class can join a row, and no slot of the frame gets another length.
     pub(crate) fn keeps_slots(self, row: RowId, class: &ClassName, frame: &Frame) -> bool {
         let Some(row) = self.matrix.row(row).filter(|row| !row.classes.is_empty()) else {

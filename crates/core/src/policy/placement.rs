@@ -213,7 +213,7 @@ fn packed(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>) -> Result<Ve
         let processors = choose(machine, row, node, tasks * each);
         Part { binding: Binding::Own(each), ..Part::new(node, processors, first, tasks) }
     };
-    if let Some(node) = one_node(machine, spec, index, each) {
+    if let Some(node) = one_node(machine, spec, row, index, each) {
         return Ok([part(node, spec.tasks, 0)].into());
     }
     let counts = counts(machine, spec, index, each)?;
@@ -234,11 +234,24 @@ fn room_in_memory(machine: Machine<'_>, spec: &JobSpec, node: NodeId) -> u32 {
     }
 }
 
-/// The node that takes all tasks of a job, if one does.
-fn one_node(machine: Machine<'_>, spec: &JobSpec, index: &Index, each: u32) -> Option<NodeId> {
+/// The node that takes all tasks of a job, if one does: rather one with enough processors without external load.
+fn one_node(
+    machine: Machine<'_>,
+    spec: &JobSpec,
+    row: Option<RowId>,
+    index: &Index,
+    each: u32,
+) -> Option<NodeId> {
     let width = spec.tasks.checked_mul(each)?;
     let fits = |node| room_in_memory(machine, spec, node) >= spec.tasks;
-    index.least_loaded(machine.matrix.loads(), width, fits)
+    let is_calm = |node| match machine.external.get(&node) {
+        None => true,
+        Some(external) => machine.matrix.free_on(row, node).without(external).count() >= width,
+    };
+    let loads = machine.matrix.loads();
+    let calm = (!machine.external.is_empty())
+        .then(|| index.least_loaded(loads, width, |node| is_calm(node) && fits(node)));
+    calm.flatten().or_else(|| index.least_loaded(loads, width, fits))
 }
 
 /// How many tasks go to which nodes, by node number.
@@ -272,7 +285,7 @@ fn counts(
     Err(if room >= u64::from(spec.tasks) { Lack::Memory } else { Lack::Nodes })
 }
 
-/// The least loaded free processors of a node, ties by number.
+/// The least loaded free processors of a node, ties by number. External load counts as one row.
 pub(super) fn choose(
     machine: Machine<'_>,
     row: Option<RowId>,
@@ -283,11 +296,13 @@ pub(super) fn choose(
     if free.count() == count {
         return free;
     }
-    if machine.matrix.row_count() <= usize::from(row.is_some()) {
+    let has_external_load = machine.external.contains_key(&node);
+    if machine.matrix.row_count() <= usize::from(row.is_some()) && !has_external_load {
         // No other row loads any of them.
         return free.lowest(count);
     }
-    let load = |processor| machine.matrix.column(node).map_or(0, |c| c.load_of(processor));
+    let column = machine.matrix.column(node);
+    let load = |processor| column.map_or(0, |column| machine.load_of(node, column, processor));
     let mut free: Vec<(usize, u32)> = free.iter().map(|p| (load(p), p)).collect();
     free.sort_unstable();
     free.into_iter().take(count as usize).map(|(_, processor)| processor).collect()

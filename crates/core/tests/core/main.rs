@@ -4,6 +4,7 @@
 mod banks;
 mod classes;
 mod deadlines;
+mod external_load;
 mod in_time;
 mod migration;
 mod node_loss;

@@ -83,6 +83,11 @@ impl Top {
             .unwrap_or_else(|| Self::here(group))
     }
 
+    /// Whether an instance has this group as its subtree.
+    pub(super) fn is_marked(group: &Path) -> bool {
+        read_mark(group).is_some()
+    }
+
     /// A subtree with its companions where this process lives in v1.
     pub(super) fn here(path: &Path) -> Self {
         let mounts = Mounts::read().unwrap_or_default();

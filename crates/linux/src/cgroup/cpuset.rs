@@ -34,12 +34,17 @@ impl Cgroup {
     /// The processors that the group itself is held to, if it is.
     #[must_use]
     pub fn processors(&self) -> Option<Vec<u32>> {
-        let list = read_text(&self.top.set_of(&self.path)?.join(CPUS)).ok()?;
-        parse_list(list.trim()).filter(|processors| !processors.is_empty())
+        self.top.processors_of(&self.path)
     }
 }
 
 impl Top {
+    /// The processors that a group is held to by a set of its own.
+    pub(super) fn processors_of(&self, group: &Path) -> Option<Vec<u32>> {
+        let list = read_text(&self.set_of(group)?.join(CPUS)).ok()?;
+        parse_list(list.trim()).filter(|processors| !processors.is_empty())
+    }
+
     fn set_processors(&self, group: &Path, processors: &[u32]) -> Result<LimitBy> {
         let list = list_of(processors);
         if self.enable_down_to(group, CPUSET) {

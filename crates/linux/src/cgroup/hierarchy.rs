@@ -4,6 +4,7 @@
 //! since that takes rights on the common ancestor too. So each candidate is tried: a group is
 //! made, frozen, a process is born into it, which must not run before the group is thawed.
 
+use super::Others;
 use super::companion::{LimitSupport, Top};
 use super::trial::{self, try_out};
 use super::{Cgroup, CpuUsage, make_directory, subdirectories};
@@ -145,6 +146,12 @@ impl Hierarchy {
         let groups = subdirectories(self.path())?;
         let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
         Ok(groups.into_iter().filter_map(name).collect())
+    }
+
+    /// The subtrees of other instances, where they can be seen.
+    #[must_use]
+    pub fn others(&self) -> Option<Others> {
+        Some(Others::of(self.path()))
     }
 
     /// Processor time used in the subtree, also by groups that have been removed.

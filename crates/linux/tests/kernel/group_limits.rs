@@ -1,10 +1,11 @@
 //! Limits on memory and processes, in v2 or in companion groups of v1.
 
 use crate::support::{Launch, Subtree, companions, eventually};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
-use tutti_linux::cgroup::{Cgroup, LimitBy};
+use tutti_linux::cgroup::{Cgroup, LimitBy, Others};
 use tutti_linux::proc::online_processors;
 use tutti_linux::spawn::StdioFd;
 
@@ -162,4 +163,46 @@ fn processors_that_are_not_there_leave_no_set() {
     job.set_processors(&[60_000]).unwrap_err();
     assert_eq!((job.processors(), job.companions().len()), (None, 0));
     assert!(job.remove().unwrap());
+}
+
+#[test]
+fn processors_that_jobs_of_other_instances_hold_are_seen() {
+    let (own, other) = (Subtree::new("others-own"), Subtree::new("others-other"));
+    let mut others = own.0.others().unwrap();
+    others.find();
+    let is_readable = |others: &Others| {
+        let mut fds = [PollFd::new(others.changes().unwrap(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).unwrap() == 1
+    };
+    let settle = || {
+        others.take_changes();
+        !is_readable(&others)
+    };
+    // Groups of other tests come and go beside these.
+    eventually("all changes are taken", settle);
+    let held = |others: &Others| others.held(|name| name.ends_with("-held"));
+    let before = held(&others);
+    let job = other.group("job-held");
+    assert!(is_readable(&others), "a group has appeared");
+    job.set_processors(&[1]).unwrap();
+    let mut sleeper = Launch::program(&["sleep", "1000"]);
+    sleeper.companions = companions(&job);
+    let _sleeper = sleeper.start(Some(&job));
+    assert_eq!(held(&others), [1].into(), "before: {before:?}");
+    // Where no set holds a job, its processes' masks tell.
+    let unheld = other.group("job-unheld");
+    let mut bound = Launch::sh("taskset -p -c 0 $$ > /dev/null; echo; exec sleep 1000");
+    bound.companions = companions(&unheld);
+    let _bound = bound.start(Some(&unheld));
+    let by_name = || others.held(|name| name == "job-unheld");
+    eventually("the mask is seen", || by_name() == [0].into());
+    job.kill().unwrap();
+    eventually("its processes have ended", || held(&others).is_empty());
+    // The own jobs are none of others.
+    let mine = own.group("mine-held");
+    let mut sleeper = Launch::program(&["sleep", "1000"]);
+    sleeper.companions = companions(&mine);
+    let _mine = sleeper.start(Some(&mine));
+    others.find();
+    assert!(held(&others).is_empty());
 }

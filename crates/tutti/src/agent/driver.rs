@@ -89,6 +89,8 @@ const KEEPER: u64 = 1;
 pub(super) const EVENTS: u64 = 5;
 const SIGNALS: u64 = 6;
 const KEEPER_END: u64 = 7;
+/// Groups of other instances appear or vanish.
+const OTHERS: u64 = 9;
 
 pub(super) struct Agent {
     pub(super) options: AgentOptions,
@@ -148,6 +150,7 @@ pub(super) fn first_settings() -> Settings {
         traversal: Traversal::default(),
         load_interval: Nanos::ZERO,
         foreign_milli: 0,
+        held_count: false,
         orphans: Orphans::default(),
         clock: ClockSource::default(),
         fan_out: u32::MAX,
@@ -183,6 +186,10 @@ impl Agent {
     ) -> anyhow::Result<Self> {
         let poller = Poller::new()?;
         poller.add(&signals, SIGNALS, Interest::READ)?;
+        let taken = Taken::beside(hierarchy.as_ref().and_then(Hierarchy::others));
+        if let Some(changes) = taken.changes() {
+            poller.add(changes, OTHERS, Interest::READ)?;
+        }
         Ok(Self {
             switch,
             former: Former::new(&lease),
@@ -198,7 +205,7 @@ impl Agent {
             no_cgroup,
             settings: first_settings(),
             load: LoadReports::default(),
-            taken: Taken::default(),
+            taken,
             foreign: Foreign::default(),
             tracker: Tracker::new(),
             endings: Vec::new(),
@@ -266,6 +273,7 @@ impl Agent {
                 KEEPER_END => self.on_keeper_end(),
                 SUPERVISOR => self.on_supervisor(),
                 SIGNALS => self.on_signals(),
+                OTHERS => self.taken.on_changes(began_ns),
                 EVENTS => self.tracker.on_ready(&self.poller, EVENTS),
                 token => {
                     let heard = self.tree.on_ready(token, &self.poller);
@@ -472,7 +480,7 @@ impl Agent {
             ToAgent::Refused { reason } => self.tree.lose_parent(&reason),
             ToAgent::Settings(settings) => self.take_settings(settings),
             ToAgent::Timetable(timetable) => {
-                self.taken.timetable(&timetable);
+                self.taken.timetable(&timetable, clock::monotonic_ns());
                 self.follow(&timetable);
                 self.switch.timetable(timetable);
             }
@@ -543,7 +551,8 @@ impl Agent {
         self.tree.take_settings(&settings);
         self.switch.settings(settings);
         self.load.every(settings.load_interval, clock::monotonic_ns());
-        self.taken.settings(settings.foreign_milli, clock::monotonic_ns());
+        let now_ns = clock::monotonic_ns();
+        self.taken.settings(settings.foreign_milli, settings.held_count, now_ns);
         self.tracker.set_orphans(settings.orphans);
     }
 

@@ -1,5 +1,11 @@
-//! Which processors of the node are used by what is none of the cluster's jobs, told to the controller while it wants to
-//! know: that costs a wake-up each time.
+//! Processors with external load: used by what is none of the cluster's jobs, or held by jobs of other instances on this
+//! machine. The agent reports them to the controller.
+//!
+//! Use is measured every [`INTERVAL_NS`], under the policy `classes` always, else only while the node has jobs: each look
+//! costs a wake-up. Processors that other instances' jobs hold count at once, before they are used and while they are not,
+//! but not under `classes`, which keeps jobs off a processor for its use alone. The kernel tells when groups of other
+//! instances appear ([`Others`]); what is given back counts until the next measurement, since each report may become an
+//! entry of the journal.
 //!
 //! The kernel counts what each processor was used, but what the jobs have used only in all. So how many processors
 //! others have follows from the whole: what was used less what the jobs have used. Which ones is a guess: those that
@@ -8,40 +14,91 @@
 //! that may be the jobs, whose time is not told apart so, it counts as theirs.
 
 use super::processor_time::{Reading, Used};
+use crate::layout::is_of_a_job;
 use crate::outside::groups::Hierarchy;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use tutti_core::{ProcessorSet, Timetable};
+use tutti_linux::cgroup::Others;
 
 /// How much is looked at at once: who computes for a moment leaves the processor soon.
 const INTERVAL_NS: u64 = 5_000_000_000;
 /// What a processor is ahead of others by, in thousandths of it, that has been found to be used before: processes
 /// move about, and who has none of his own is on one now and on another then.
 const KEPT_MILLI: u64 = 250;
+/// How long after a group of another instance has appeared its processors are read: they are written a little later.
+const SETTLE_NS: u64 = 20_000_000;
 
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
-    /// How much of a processor others must use; 0: nobody wants to know.
+    /// How much of a processor external load must use; 0: the controller does not want to know.
     enough_milli: u32,
+    /// Whether processors that others hold count.
+    held_count: bool,
     due_ns: Option<u64>,
+    /// When to read what others hold, before the next measurement.
+    held_due_ns: Option<u64>,
     last: Option<Reading>,
     /// Processors of the jobs.
     given: ProcessorSet,
     found: ProcessorSet,
+    /// Processors that jobs of other instances hold.
+    held: ProcessorSet,
+    others: Option<Others>,
     /// What the controller was told, if it was told anything.
     told: Option<ProcessorSet>,
 }
 
 impl Taken {
-    /// Looks now, and then again and again; not at all if `enough_milli` is zero.
-    pub(super) fn settings(&mut self, enough_milli: u32, now_ns: u64) {
-        if enough_milli != self.enough_milli {
-            self.enough_milli = enough_milli;
+    /// One that sees other instances where their groups can be seen.
+    pub(super) fn beside(others: Option<Others>) -> Self {
+        let held = others.as_ref().map(held_by).unwrap_or_default();
+        Self { others, held, ..Self::default() }
+    }
+
+    /// Readable when groups of other instances have appeared or vanished.
+    pub(super) fn changes(&self) -> Option<BorrowedFd<'_>> {
+        self.others.as_ref()?.changes()
+    }
+
+    /// Groups of other instances have appeared or vanished.
+    pub(super) fn on_changes(&mut self, now_ns: u64) {
+        if let Some(others) = &self.others {
+            others.take_changes();
+        }
+        if self.counts_held() && self.held_due_ns.is_none() {
+            self.held_due_ns = Some(now_ns + SETTLE_NS);
+        }
+    }
+
+    /// The processors that jobs of other instances hold now.
+    fn held_now(&mut self) -> ProcessorSet {
+        if let Some(others) = &mut self.others {
+            others.find();
+            self.held = held_by(others);
+        }
+        self.held.clone()
+    }
+
+    const fn counts_held(&self) -> bool {
+        self.held_count && self.enough_milli > 0
+    }
+
+    /// Measures now, and then again and again; not at all if `enough_milli` is zero.
+    pub(super) fn settings(&mut self, enough_milli: u32, held_count: bool, now_ns: u64) {
+        if (enough_milli, held_count) != (self.enough_milli, self.held_count) {
+            (self.enough_milli, self.held_count) = (enough_milli, held_count);
             self.due_ns = Some(now_ns);
             self.last = None;
             self.found = ProcessorSet::new();
         }
+    }
+
+    /// Whether use is measured again and again.
+    fn measures(&self) -> bool {
+        self.enough_milli > 0 && (!self.held_count || !self.given.is_empty())
     }
 
     /// Another controller, or one that may have forgotten: it is told anew after the next look; where nobody is to
@@ -53,27 +110,54 @@ impl Taken {
         }
     }
 
-    pub(super) fn timetable(&mut self, timetable: &Timetable) {
+    pub(super) fn timetable(&mut self, timetable: &Timetable, now_ns: u64) {
         self.given = ProcessorSet::new();
         for candidate in timetable.slots.iter().flat_map(|slot| &slot.candidates) {
             self.given.union_with(&candidate.processors);
         }
+        if self.due_ns.is_none() && self.measures() {
+            // An average over the time without jobs says little about now.
+            self.last = None;
+            self.due_ns = Some(now_ns);
+        }
     }
 
     /// When to look next.
-    pub(super) const fn due_ns(&self) -> Option<u64> {
-        self.due_ns
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        self.due_ns.into_iter().chain(self.held_due_ns).min()
     }
 
     /// What there is to tell, if it is time to look.
     pub(super) fn news(&mut self, now_ns: u64, own: Option<&Hierarchy>) -> Option<ProcessorSet> {
-        self.due_ns.filter(|&due| due <= now_ns)?;
-        self.due_ns = (self.enough_milli > 0).then_some(now_ns + INTERVAL_NS);
-        if self.enough_milli > 0 {
-            self.look(Reading::take(now_ns, own?)?)?;
+        let is_due = |due: Option<u64>| due.is_some_and(|due| due <= now_ns);
+        if is_due(self.due_ns) {
+            self.due_ns = self.measures().then_some(now_ns + INTERVAL_NS);
+            self.held_due_ns = None;
+            self.measure(now_ns, own)?;
+        } else if is_due(self.held_due_ns) {
+            self.held_due_ns = None;
+            let mut held = std::mem::take(&mut self.held);
+            held.union_with(&self.held_now());
+            self.held = held;
+        } else {
+            return None;
         }
-        let is_news = self.told.as_ref() != Some(&self.found);
-        is_news.then(|| self.told.insert(self.found.clone()).clone())
+        let mut all = self.found.clone();
+        if self.counts_held() {
+            all.union_with(&self.held);
+        }
+        let is_news = self.told.as_ref() != Some(&all);
+        is_news.then(|| self.told.insert(all).clone())
+    }
+
+    /// `None` if nothing can be said yet.
+    fn measure(&mut self, now_ns: u64, own: Option<&Hierarchy>) -> Option<()> {
+        let is_held = self.counts_held() && !self.held_now().is_empty();
+        let measured = match self.enough_milli {
+            0 => Some(()),
+            _ => own.and_then(|own| Reading::take(now_ns, own)).and_then(|now| self.look(now)),
+        };
+        measured.or(is_held.then_some(()))
     }
 
     /// Nothing can be said the first time.
@@ -115,6 +199,10 @@ impl Taken {
     }
 }
 
+fn held_by(others: &Others) -> ProcessorSet {
+    others.held(is_of_a_job).into_iter().collect()
+}
+
 /// How many processors that is: one more for each of which enough is used, one fewer once it is less than half of that.
 fn count(foreign_milli: u64, enough_milli: u64, before: u64) -> u64 {
     let most = (foreign_milli + 1000).saturating_sub(enough_milli) / 1000;
@@ -125,7 +213,9 @@ fn count(foreign_milli: u64, enough_milli: u64, before: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{INTERVAL_NS, Reading, Taken, count};
-    use tutti_core::ProcessorSet;
+    use tutti_core::{
+        Candidate, IfAbsent, JobId, LaunchId, Nanos, ProcessorSet, RowId, Slot, Timetable,
+    };
     use tutti_linux::proc::Busy;
 
     /// Looks at four processors, some of which are the jobs', every second.
@@ -140,7 +230,7 @@ mod tests {
     impl Scene {
         fn new() -> Self {
             let mut taken = Taken::default();
-            taken.settings(500, 0);
+            taken.settings(500, false, 0);
             let (busy_us, niced_us) = ([70, 60, 50, 40], [7, 6, 5, 4]);
             let mut scene = Self { taken, seconds: 0, busy_us, niced_us, own_us: 30 };
             scene.look([0; 4], 0);
@@ -210,11 +300,53 @@ mod tests {
         assert_eq!(scene.look([0, 0, 100, 900], 0), [3]);
     }
 
+    /// A timetable with a job on processor 0, or with none.
+    fn timetable(has_job: bool) -> Timetable {
+        let launch = LaunchId { job: JobId(1), number: 0 };
+        let (processors, if_absent) = (ProcessorSet::first(1), IfAbsent::Down);
+        let candidates = has_job.then_some(Candidate { launch, processors, if_absent });
+        let candidates = candidates.into_iter().collect();
+        let slot = Slot { row: RowId(1), length: Nanos::from_secs(1), candidates };
+        Timetable { slots: vec![slot], ..Timetable::default() }
+    }
+
+    #[test]
+    fn an_agent_without_jobs_does_not_wake_up_to_measure() {
+        let mut taken = Taken::default();
+        taken.settings(500, true, 10);
+        assert_eq!((taken.due_ns(), taken.news(10, None), taken.due_ns()), (Some(10), None, None));
+        taken.timetable(&timetable(true), 20);
+        assert_eq!((taken.due_ns(), taken.news(20, None)), (Some(20), None));
+        assert_eq!(taken.due_ns(), Some(20 + INTERVAL_NS));
+        taken.timetable(&timetable(false), 30);
+        assert_eq!(taken.news(20 + INTERVAL_NS, None), None);
+        assert_eq!(taken.due_ns(), None);
+    }
+
+    #[test]
+    fn processors_that_others_hold_count_at_once_and_until_the_next_measurement() {
+        let mut taken = Taken::default();
+        taken.settings(500, true, 10);
+        taken.held = ProcessorSet::first(1);
+        taken.found.insert(3);
+        taken.held_due_ns = Some(12);
+        taken.due_ns = Some(50);
+        assert_eq!(taken.news(11, None), None);
+        let told: ProcessorSet = [0, 3].into_iter().collect();
+        assert_eq!(taken.news(12, None), Some(told));
+        assert_eq!(taken.due_ns(), Some(50));
+        // Under a policy that keeps jobs off these processors, holding is not enough.
+        taken.settings(500, false, 60);
+        taken.held_due_ns = Some(70);
+        taken.due_ns = None;
+        assert_eq!(taken.news(70, None), Some(ProcessorSet::new()));
+    }
+
     #[test]
     fn what_was_told_is_told_again_to_who_has_forgotten_it() {
         let mut taken = Taken::default();
         assert_eq!((taken.due_ns(), taken.news(5, None)), (None, None), "nobody looks unasked");
-        taken.settings(500, 10);
+        taken.settings(500, false, 10);
         assert_eq!((taken.due_ns(), taken.news(10, None)), (Some(10), None));
         assert_eq!(taken.due_ns(), Some(10 + INTERVAL_NS));
         taken.found.insert(3);
@@ -223,7 +355,7 @@ mod tests {
         assert_eq!((taken.told.clone(), taken.due_ns()), (None, Some(10 + INTERVAL_NS)));
         // Who looks no more takes back what he has said.
         taken.told = Some(taken.found.clone());
-        taken.settings(0, 30);
+        taken.settings(0, false, 30);
         assert_eq!(taken.news(30, None), Some(ProcessorSet::new()));
         assert_eq!((taken.due_ns(), taken.news(40, None)), (None, None));
         // Perhaps it was an earlier agent that said something.

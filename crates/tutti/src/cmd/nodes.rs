@@ -21,8 +21,8 @@ STATE     up, drained (takes no new jobs), unreachable (its jobs go on until its
 USED      processors that some job has
 PROMISED  memory that jobs in the matrix have by --memory
 JOBS      jobs with tasks there
-FOREIGN   processors that others than this cluster's jobs have used lately; in
-          brackets those that are left to them (tutti params foreign)
+FOREIGN   processors that external load has used lately; in brackets those that
+          jobs get last, or not at all (tutti params foreign)
 BRANCH    nodes that are connected through it, and jobs with tasks there or on
           these
 PARENT    the node through which it is connected with the controller's
@@ -144,7 +144,8 @@ fn table(nodes: &[NodeReport]) -> Table {
     let sets = nodes.iter().any(|node| !node.sets.is_empty());
     let cluster = nodes.len() > 1;
     let reasons = nodes.iter().any(|node| node.drained.is_some());
-    let foreign = nodes.iter().any(|node| node.foreign_milli.is_some());
+    let has_foreign = |node: &NodeReport| node.foreign_milli.is_some() || !node.foreign.is_empty();
+    let foreign = nodes.iter().any(has_foreign);
     let is_inner = |node: &NodeReport| node.depth > Some(0) && node.branch_nodes > Some(0);
     let levels = nodes.iter().any(is_inner);
     let mut columns = vec![
@@ -194,7 +195,7 @@ fn processors(milli: u32) -> String {
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-/// How many processors others use, and which are left to them.
+/// How many processors external load uses, and those that jobs avoid for it.
 fn of_others(node: &NodeReport) -> String {
     let used = node.foreign_milli.map(processors);
     let left: ProcessorSet = node.foreign.iter().copied().collect();

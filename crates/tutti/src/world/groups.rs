@@ -322,6 +322,13 @@ impl Hierarchy {
         self.group().path()
     }
 
+    pub(crate) fn others(&self) -> Option<cgroup::Others> {
+        match self {
+            Self::Real(hierarchy, _) => hierarchy.others(),
+            Self::Simulated(_) => None,
+        }
+    }
+
     pub(crate) fn create(&self, name: &str) -> Result<Cgroup> {
         match self {
             Self::Real(hierarchy, _) => hierarchy.create(name).map(Cgroup::Real),

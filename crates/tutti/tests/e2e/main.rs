@@ -25,6 +25,7 @@ mod disk;
 mod env;
 mod escape;
 mod exit;
+mod external_load;
 mod faults;
 mod faults_by_steps;
 mod frames;
