@@ -20,6 +20,7 @@ mod hierarchy;
 mod newcomer;
 mod others;
 mod trial;
+mod unit;
 mod weight;
 
 pub use companion::{LimitBy, LimitSupport};
@@ -28,6 +29,7 @@ pub use haste::Haste;
 pub(crate) use hierarchy::leave_cpu_group;
 pub use hierarchy::{Attempt, Hierarchy, NoCgroup};
 pub use others::Others;
+pub use unit::{DAEMONS, Unit, is_systemd_here};
 
 use crate::clock::Naps;
 use crate::text::read_text;

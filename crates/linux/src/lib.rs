@@ -40,5 +40,6 @@ pub mod sysvipc;
 pub mod tcp;
 mod text;
 pub mod track;
+mod xattr;
 
 pub use error::{Error, Result};

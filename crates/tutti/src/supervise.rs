@@ -13,6 +13,7 @@ pub(crate) use upgrade::{Resumed, resume};
 use crate::codes::{code_of, coded};
 use crate::executable::own_program;
 use crate::exit::Exit;
+use crate::front::{READY, RUNNING};
 use crate::instance::Instance;
 use crate::link::Link;
 use crate::membership::{Membership, Place};
@@ -121,6 +122,9 @@ pub(crate) fn foreground(instance: &Instance) -> anyhow::Result<Exit> {
     let Some(lock) = lock(instance)? else {
         anyhow::bail!("an instance runs in {} already", instance.directory().display());
     };
+    if let Err(error) = enter_unit(instance, true) {
+        say!("tutti: {error:#}");
+    }
     let mut supervisor = Supervisor::start(instance, lock, None)?;
     supervisor.wait_until_up()?;
     say!("tutti: the instance in {} is up", instance.directory().display());
@@ -188,17 +192,27 @@ fn become_independent() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Brings this process to where its daemons belong: see [`service::enter`].
+fn enter_unit(instance: &Instance, is_service: bool) -> anyhow::Result<Option<String>> {
+    let keeper = found::keeper(instance).map(|keeper| keeper.pid());
+    service::enter(&instance.directory().display().to_string(), is_service, keeper)
+}
+
 fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     become_independent()?;
     instance.prepare()?;
     let Some(lock) = lock(instance)? else {
         wait_until_it_answers(instance)?;
-        print("running\n")?;
+        print(&format!("{RUNNING}\n"))?;
         return Ok(Exit::OK);
     };
     keep_former_logs(instance);
     let log = OpenOptions::new().create(true).append(true).open(instance.log_file())?;
     nix::unistd::setsid().context("cannot leave the session")?;
+    let unit = enter_unit(instance, false).unwrap_or_else(|error| {
+        let _ = writeln!(&log, "tutti: {error:#}");
+        None
+    });
     let begins = log.metadata().map_or(0, |log| log.len());
     let mut supervisor = Supervisor::start(instance, lock, Some(log.try_clone()?))?;
     if let Err(error) = supervisor.wait_until_up() {
@@ -210,7 +224,8 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
         return Err(if said.is_empty() { error } else { coded(Code::NotStarted, said) });
     }
     // Whoever waits for this pipe to close must not wait for the supervisor's end.
-    print("ready\n")?;
+    print(format!("{READY} {}", unit.unwrap_or_default()).trim_end())?;
+    print("\n")?;
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(&null)?;
     nix::unistd::dup2_stderr(&log)?;
@@ -373,7 +388,7 @@ impl<'a> Supervisor<'a> {
     /// One that supervises nothing yet.
     fn over(instance: &'a Instance, lock: Flock<File>, log: Option<File>) -> anyhow::Result<Self> {
         let mut set = SigSet::empty();
-        for signal in [Signal::SIGCHLD, Signal::SIGTERM] {
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM, service::STOP] {
             set.add(signal);
         }
         // What is ignored at the start stays so: `nohup tutti up --foreground &`.
@@ -488,7 +503,7 @@ impl<'a> Supervisor<'a> {
 
     fn take_signals(&mut self) {
         while let Ok(Some(signal)) = self.signals.read_signal() {
-            let ends = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]
+            let ends = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, service::STOP]
                 .iter()
                 .any(|s| *s as u32 == signal.ssi_signo);
             if ends && self.ending.is_none() {
@@ -688,7 +703,7 @@ pub(crate) fn forget(instance: &Instance) -> anyhow::Result<()> {
 
 /// Nothing stays but the logs of a system instance, if there is something in them.
 fn clean_up(instance: &Instance) {
-    if let Ok(hierarchy) = tutti_linux::cgroup::Hierarchy::find(&instance.cgroup_name()) {
+    if let Some(hierarchy) = tutti_linux::cgroup::Hierarchy::existing(&instance.cgroup_name()) {
         let _ = hierarchy.remove();
     }
     let Ok(Some(directory)) = instance.open() else { return };

@@ -15,15 +15,15 @@
 //! later may itself live elsewhere in v1, and must find the same companions.
 
 use super::hierarchy::Mounts;
+use super::unit::{CONTROLLERS, Unit, is_systemd_here};
 use super::{keyed, make_directory, remove_tree, subdirectories};
-use crate::{Error, Result};
-use std::ffi::CString;
+use crate::{Error, Result, xattr};
+use std::ffi::CStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Name of the extended attribute with the bases, on the top group.
-const MARK: &std::ffi::CStr = c"user.companions";
+const MARK: &CStr = c"user.companions";
 
 /// Which kind of cgroup enforces a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Top {
     pub(super) fn of(group: &Path) -> Self {
         group
             .ancestors()
-            .find_map(|path| Some(Self::from_mark(path, &read_mark(path)?)))
+            .find_map(|path| Some(Self::from_mark(path, &xattr::read(path, MARK)?)))
             .unwrap_or_else(|| Self::here(group))
     }
 
@@ -134,21 +134,27 @@ impl Top {
                 mark.push_str(&format!("{}={base}\n", controller.name));
             }
         }
-        write_mark(&self.path, &mark);
+        let _ = xattr::write(&self.path, MARK, &mark);
     }
 
     /// Tries to hand the controllers of cgroup2 down into the subtree. Refusals are no errors: the
-    /// controllers may belong to v1, or processes may live beside the subtree.
+    /// controllers may belong to v1, or processes may live beside the subtree. Above the subtree only where the
+    /// group there is ours too, or no service manager's.
     pub(super) fn enable_controllers(&self) {
-        for controller in [MEMORY, PIDS, CPUSET] {
-            let value = format!("+{}", controller.name);
-            for group in self.path.parent().into_iter().chain([self.path.as_path()]) {
-                let _ = fs::write(group.join("cgroup.subtree_control"), &value);
+        let above = self.path.parent().filter(|above| {
+            !is_systemd_here() || Unit::own().is_some_and(|unit| unit.group() == *above)
+        });
+        let enable = |group: &Path, controller: &str| {
+            let _ = fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"));
+        };
+        for controller in CONTROLLERS {
+            if let Some(above) = above {
+                enable(above, controller);
             }
-        }
-        // Not within: below, all jobs would be weighed, also where none makes way.
-        if let Some(above) = self.path.parent() {
-            let _ = fs::write(above.join("cgroup.subtree_control"), format!("+{}", CPU.name));
+            // Not `cpu`: below, all jobs would be weighed, also where none makes way.
+            if controller != CPU.name {
+                enable(&self.path, controller);
+            }
         }
     }
 
@@ -383,25 +389,6 @@ fn count_below(group: &Path, files: &[&str], key: &str) -> u64 {
 
 fn may_write(path: &Path) -> bool {
     nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok()
-}
-
-fn read_mark(path: &Path) -> Option<String> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    let mut value = vec![0_u8; 8192];
-    // SAFETY: both strings end in NUL and the buffer is as long as said.
-    let length = unsafe {
-        libc::getxattr(path.as_ptr(), MARK.as_ptr(), value.as_mut_ptr().cast(), value.len())
-    };
-    value.truncate(usize::try_from(length).ok()?);
-    String::from_utf8(value).ok()
-}
-
-fn write_mark(path: &Path, value: &str) {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return };
-    // SAFETY: both strings end in NUL and the value is as long as said.
-    unsafe {
-        libc::setxattr(path.as_ptr(), MARK.as_ptr(), value.as_ptr().cast(), value.len(), 0);
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use super::Others;
 use super::companion::{LimitSupport, Top};
 use super::trial::{self, try_out};
+use super::unit::Unit;
 use super::{Cgroup, CpuUsage, make_directory, subdirectories};
 use crate::clock::nap;
 use crate::{Error, Result};
@@ -64,14 +65,23 @@ impl std::error::Error for NoCgroup {}
 impl Hierarchy {
     /// Finds a place for the subtree `name` and makes it, or takes over the one that is there.
     ///
-    /// Tried in this order, each proved by a trial: the root of cgroup2, the group of this process,
-    /// the subtree of the user's service manager.
+    /// Tried in this order, each proved by a trial: where one is that has groups already, the unit of a service
+    /// manager that is delegated to this process ([`Unit`]), the root of cgroup2, the group of this process.
     ///
     /// # Errors
     /// [`NoCgroup`] tells for each place why not.
     pub fn find(name: &str) -> std::result::Result<Self, NoCgroup> {
+        let mounts = Mounts::read().unwrap_or_default();
+        let unit = Unit::own();
+        let mut candidates = mounts.candidates(unit.as_ref().map(Unit::group));
+        // An earlier release, or one that was started otherwise, may have left jobs in another place.
+        let has_groups =
+            |top: &PathBuf| subdirectories(&top.join(name)).is_ok_and(|it| !it.is_empty());
+        if let Some(index) = candidates.iter().position(has_groups) {
+            candidates[..=index].rotate_right(1);
+        }
         let mut tried = Vec::new();
-        for candidate in Mounts::read().unwrap_or_default().candidates() {
+        for candidate in candidates {
             match Self::make_in(&candidate, name) {
                 Ok(hierarchy) => return Ok(hierarchy),
                 Err(reason) => tried.push(Attempt { candidate, reason }),
@@ -106,8 +116,18 @@ impl Hierarchy {
         let _ = trial.remove();
         result?;
         top.enable_controllers();
+        top.favour_daemons();
         top.mark();
         Ok(group)
+    }
+
+    /// The subtree `name` that [`Hierarchy::find`] made earlier, wherever this process would find a place for it.
+    #[must_use]
+    pub fn existing(name: &str) -> Option<Self> {
+        let unit = Unit::own();
+        let candidates =
+            Mounts::read().unwrap_or_default().candidates(unit.as_ref().map(Unit::group));
+        candidates.iter().find_map(|candidate| Self::open(&candidate.join(name)).ok())
     }
 
     /// Opens a subtree that [`Hierarchy::find`] made earlier.
@@ -269,26 +289,23 @@ impl Mounts {
         around.max_by_key(|mount| mount.point.components().count())
     }
 
-    /// The groups below which a subtree may be allowed, best first.
-    fn candidates(&self) -> Vec<PathBuf> {
-        let Some(mount) = self.v2() else { return Vec::new() };
-        let mut found = vec![mount.point.clone()];
+    /// The group of the process in cgroup2.
+    pub(super) fn own_v2(&self) -> Option<PathBuf> {
         let own = self.own.iter().find(|(names, _)| names.is_empty());
-        let own = own.and_then(|(_, group)| mount.locate(group));
-        found.extend(own.clone());
-        let uid = nix::unistd::geteuid();
-        let manager = format!("user@{uid}.service");
-        let above =
-            own.iter().flat_map(|own| own.ancestors()).find(|path| path.ends_with(&manager));
-        let usual = format!("user.slice/user-{uid}.slice/{manager}");
-        let usual = Some(mount.point.join(usual)).filter(|path| path.is_dir());
-        found.extend(above.map(Path::to_owned).or(usual));
-        let mut unique = Vec::new();
-        found.retain(|path| {
-            let is_new = !unique.contains(path);
-            unique.push(path.clone());
-            is_new
-        });
+        own.and_then(|(_, group)| self.v2()?.locate(group))
+    }
+
+    /// The groups below which a subtree may be allowed, best first; `unit` is that of a unit delegated to us.
+    fn candidates(&self, unit: Option<&Path>) -> Vec<PathBuf> {
+        let Some(mount) = self.v2() else { return Vec::new() };
+        let mut found: Vec<PathBuf> = unit.map(Path::to_owned).into_iter().collect();
+        // What is below the unit is there for its sake, and takes no subtree of its own.
+        let own = self.own_v2().filter(|own| unit.is_none_or(|unit| !own.starts_with(unit)));
+        for place in [mount.point.clone()].into_iter().chain(own) {
+            if !found.contains(&place) {
+                found.push(place);
+            }
+        }
         found
     }
 
@@ -365,24 +382,27 @@ mod tests {
     fn the_hybrid_layout() {
         let mounts = Mounts::parse(HYBRID, "8:pids:/\n4:memory:/a/b\n0::/own\n");
         let root = PathBuf::from("/sys/fs/cgroup/unified");
-        assert_eq!(mounts.candidates()[..2], [root.clone(), root.join("own")]);
+        assert_eq!(mounts.candidates(None), [root.clone(), root.join("own")]);
         assert_eq!(mounts.own_v1("memory"), Some("/sys/fs/cgroup/memory/a/b".into()));
         assert_eq!(mounts.own_v1("pids"), Some("/sys/fs/cgroup/pids".into()));
         assert_eq!(mounts.own_v1("cpuset"), None);
     }
 
     #[test]
-    fn the_unified_layout_with_a_user_manager() {
-        let uid = nix::unistd::geteuid();
-        let own = format!("/user.slice/user-{uid}.slice/user@{uid}.service/app.slice/x.scope");
+    fn the_unified_layout_with_a_delegated_unit() {
+        let own = "/user.slice/user-7.slice/user@7.service/app.slice/tutti-1.scope/daemons";
         let mounts = Mounts::parse(
             "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
             &format!("0::{own}\n"),
         );
         let at = |path: &str| PathBuf::from(format!("/sys/fs/cgroup{path}"));
-        let manager = own.trim_end_matches("/app.slice/x.scope");
-        let candidates = mounts.candidates();
-        assert_eq!(candidates, [at(""), at(&own), at(manager)]);
+        let unit = at(own.trim_end_matches("/daemons"));
+        assert_eq!(mounts.candidates(Some(&unit)), [unit, at("")]);
+        assert_eq!(
+            mounts.candidates(None),
+            [at(""), at(own)],
+            "the manager's own groups are never touched"
+        );
     }
 
     #[test]
@@ -391,15 +411,15 @@ mod tests {
             "30 23 0:26 /docker/1 /mnt/a\\040b rw - cgroup2 cgroup2 rw\n",
             "0::/docker/1/sub\n",
         );
-        assert_eq!(mounts.candidates(), ["/mnt/a b", "/mnt/a b/sub"].map(PathBuf::from));
+        assert_eq!(mounts.candidates(None), ["/mnt/a b", "/mnt/a b/sub"].map(PathBuf::from));
         let outside = Mounts::parse("30 23 0:26 /x /m rw - cgroup2 cgroup2 rw\n", "0::/y\n");
-        assert_eq!(outside.candidates(), [PathBuf::from("/m")]);
+        assert_eq!(outside.candidates(None), [PathBuf::from("/m")]);
     }
 
     #[test]
     fn no_cgroup2_no_candidate() {
         let mounts = Mounts::parse("garbage\n1 2 - x\n", "garbage\n");
-        assert!(mounts.candidates().is_empty());
+        assert!(mounts.candidates(None).is_empty());
         let none = NoCgroup { tried: Vec::new() };
         assert_eq!(none.to_string(), "no cgroup2 hierarchy is mounted");
     }

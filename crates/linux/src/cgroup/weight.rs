@@ -1,8 +1,10 @@
 //! Groups that make way: they get the processor time that nobody else wants.
 
 use super::Cgroup;
+use super::companion::Top;
+use super::unit::DAEMONS;
 use crate::{Error, Result};
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -63,5 +65,17 @@ impl Cgroup {
         let file =
             OpenOptions::new().write(true).open(&path).map_err(Error::file("open", &path))?;
         Ok(self.weight.get_or_init(|| Weight { path, file, words }))
+    }
+}
+
+impl Top {
+    /// Has the daemons beside the subtree run before all jobs in it: whoever has no real-time priority to switch with would
+    /// wait for its turn like one of them. Only where both are in one unit: nothing of others is weighed.
+    pub(super) fn favour_daemons(&self) {
+        let daemons = self.path.parent().map(|unit| unit.join(DAEMONS)).filter(|it| it.is_dir());
+        if let Some(daemons) = daemons {
+            let _ = fs::write(daemons.join("cpu.weight"), "10000");
+            let _ = fs::write(self.path.join("cpu.weight"), "1");
+        }
     }
 }

@@ -3,10 +3,11 @@
 use crate::support::{
     Forked, LATE, Launch, QUIET, Subtree, as_nobody, busy_tree, eventually, state,
 };
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-use tutti_linux::cgroup::{Cgroup, FreezeError, Haste, Hierarchy, freeze_all};
+use tutti_linux::cgroup::{Cgroup, DAEMONS, FreezeError, Haste, Hierarchy, Unit, freeze_all};
 use tutti_linux::spawn::{Report, read_report};
 
 fn used(group: &Cgroup) -> u64 {
@@ -185,4 +186,27 @@ fn without_rights_the_reasons_are_told() {
         assert_eq!(attempt.reason.errno(), Some(libc::EACCES), "{refusal}");
     }
     assert!(refusal.to_string().contains("Permission denied"), "{refusal}");
+}
+
+#[test]
+fn the_processes_of_a_unit_go_to_its_leaf_and_the_subtree_lies_beside() {
+    let subtree = Subtree::new("unit");
+    let scope = subtree.group("tutti-test.scope");
+    let mut sleeper = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let pid = sleeper.id().cast_signed();
+    assert_ne!(Unit::of(pid).map(|unit| unit.group().to_owned()).as_deref(), Some(scope.path()));
+    fs::write(scope.path().join("cgroup.procs"), pid.to_string()).unwrap();
+    let unit = Unit::of(pid).expect("its name says that it is ours");
+    assert_eq!((unit.group(), unit.name()), (scope.path(), "tutti-test.scope"));
+    unit.settle().unwrap();
+    assert_eq!(fs::read_to_string(scope.path().join("cgroup.procs")).unwrap(), "");
+    let leaf = fs::read_to_string(scope.path().join(DAEMONS).join("cgroup.procs")).unwrap();
+    assert_eq!(leaf.trim(), pid.to_string());
+    assert_eq!(Unit::of(pid), Some(unit), "who is in the leaf is in the unit");
+    // What is no daemon's place is in nobody's unit.
+    let other = scope.create_child("other").unwrap();
+    fs::write(other.path().join("cgroup.procs"), pid.to_string()).unwrap();
+    assert_eq!(Unit::of(pid), None);
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
 }

@@ -120,3 +120,9 @@ pub(crate) fn keeper(args: KeeperArgs) -> anyhow::Result<Exit> {
 pub(crate) fn writer() -> anyhow::Result<Exit> {
     crate::front::write()
 }
+
+/// What systemd calls when the service of an instance has stopped.
+pub(crate) fn make_startable() -> anyhow::Result<Exit> {
+    crate::service::make_startable()?;
+    Ok(Exit::OK)
+}

@@ -118,6 +118,8 @@ pub(crate) enum Verb {
     Writer,
     #[command(hide = true)]
     Supervise(upgrade::SuperviseArgs),
+    #[command(hide = true)]
+    MakeStartable,
 }
 
 impl Verb {
@@ -211,6 +213,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Keeper(args) => daemons::keeper(args),
         Verb::Writer => daemons::writer(),
         Verb::Supervise(args) => upgrade::supervise(args),
+        Verb::MakeStartable => daemons::make_startable(),
     }
 }
 

@@ -4,6 +4,7 @@ use crate::codes::coded;
 use crate::front::{dial, job_request, start_daemon};
 use crate::instance::Instance;
 use crate::link::Link;
+use crate::service;
 use anyhow::{Context, bail};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
@@ -199,6 +200,10 @@ pub(crate) fn remove_on_signal(directory: &Path) -> std::io::Result<()> {
 /// If there can be none, or the thread that waits for signals can't be started.
 pub(crate) fn groups_until_signal(name: &str) -> anyhow::Result<Arc<Hierarchy>> {
     end_on_signals()?;
+    // Where a service manager runs, only below a unit of its making.
+    if let Err(error) = service::enter(name, false, None) {
+        say!("tutti: {error:#}");
+    }
     // Held meanwhile: it takes a while to make one, and a signal may come in between.
     let mut leftovers = leftovers();
     let subtree = Arc::new(Hierarchy::find(name)?);

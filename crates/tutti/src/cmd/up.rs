@@ -10,7 +10,7 @@ use crate::front::{dial, duration, start_daemon};
 use crate::instance::{Instance, host_name, said_cluster};
 use crate::membership::{Membership, PORT, Place};
 use crate::output::{counted, print};
-use crate::service::{self, Service};
+use crate::service::{self, ENDS_WITH_SESSION, Service};
 use crate::supervise;
 use clap::Args;
 use std::io::ErrorKind;
@@ -75,10 +75,10 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
     if let Some(hidden) = instance.hidden() {
         say!("tutti: {}", hidden.hidden_note());
     }
-    if !started {
+    let Some(started) = started else {
         print(&format!("the {kind} instance in {directory} was up already\n"))?;
         return Ok(Exit::OK);
-    }
+    };
     let what = match &membership {
         Some(membership) if membership.head.is_empty() => {
             format!("the head of cluster {} is up in {directory}", membership.cluster)
@@ -102,6 +102,9 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
     print(&format!(
         "{what}\nnext: `tutti run -n 2 COMMAND`, `tutti ps`, `tutti doctor`; `tutti down` ends it{others}\n"
     ))?;
+    if started.ends_with_session() {
+        print(&format!("{ENDS_WITH_SESSION}\n"))?;
+    }
     if let Some(service) = Service::of(&instance) {
         print(&format!(
             "systemd starts it with the machine; what it has to say: `{}`\n",

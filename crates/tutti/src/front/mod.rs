@@ -34,7 +34,7 @@ pub(crate) use request::{
     FILE_LETTERS, JobOptions, duration, job_name, job_request, pattern_parser,
 };
 pub(crate) use run::{RunOptions, run};
-pub(crate) use start::{connect, connect_or_start, dial, start_daemon};
+pub(crate) use start::{READY, RUNNING, Started, connect, connect_or_start, dial, start_daemon};
 pub(crate) use submission::{new_key, submit};
 pub(crate) use unheld::Asked;
 pub(crate) use weights::weights;

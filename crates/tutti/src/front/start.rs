@@ -5,6 +5,7 @@ use crate::executable::own_program;
 use crate::instance::Instance;
 use crate::link::Link;
 use crate::output::counted;
+use crate::service::{ENDS_WITH_SESSION, ends_with_session};
 use crate::supervise::{has_keeper, is_supervised};
 use crate::trusted::{self, NotOurs};
 use anyhow::Context;
@@ -122,12 +123,15 @@ pub(crate) fn connect_or_start() -> anyhow::Result<Link> {
         }
         Err(_) => {}
     }
-    if start_daemon(&instance)? {
+    if let Some(started) = start_daemon(&instance)? {
         say!(
             "tutti: started a private instance in {} (`tutti down` ends it; it ends by itself when \
              idle)",
             instance.directory().display()
         );
+        if started.ends_with_session() {
+            say!("tutti: {ENDS_WITH_SESSION}");
+        }
     }
     dial(&instance).context("the instance started, but does not answer")
 }
@@ -166,12 +170,26 @@ pub(crate) fn dial(instance: &Instance) -> anyhow::Result<Link> {
     Ok(link)
 }
 
-/// Starts the instance's supervisor in the background and waits until it takes jobs. False if
+/// An instance that was started.
+#[derive(Debug, Default)]
+pub(crate) struct Started {
+    /// The unit of the service manager in which it is, if it had one made for itself.
+    unit: Option<String>,
+}
+
+impl Started {
+    /// Whether its jobs end with the last session of this user.
+    pub(crate) fn ends_with_session(&self) -> bool {
+        self.unit.is_some() && ends_with_session()
+    }
+}
+
+/// Starts the instance's supervisor in the background and waits until it takes jobs. Nothing if
 /// another process was faster.
 ///
 /// # Errors
 /// If it can't be started; the text has what it said.
-pub(crate) fn start_daemon(instance: &Instance) -> anyhow::Result<bool> {
+pub(crate) fn start_daemon(instance: &Instance) -> anyhow::Result<Option<Started>> {
     // A lock or a pipe of the shell's that it held would stay held for as long as it lives.
     keep_all_open(false).context("cannot keep descriptors from the instance")?;
     let (mut ready, their_end) = std::io::pipe()?;
@@ -190,15 +208,22 @@ pub(crate) fn start_daemon(instance: &Instance) -> anyhow::Result<bool> {
     let mut said = String::new();
     ready.read_to_string(&mut said)?;
     let said = said.trim();
-    if said != "ready" {
+    let (word, unit) = said.split_once(' ').unwrap_or((said, ""));
+    if word != READY {
         let _ = child.wait();
     }
-    match said {
-        "ready" => Ok(true),
-        "running" => Ok(false),
-        other => {
-            let said = if other.is_empty() { "it ended without a word" } else { other };
+    match word {
+        READY => Ok(Some(Started { unit: (!unit.is_empty()).then(|| unit.to_owned()) })),
+        RUNNING if unit.is_empty() => Ok(None),
+        _ => {
+            let said = if said.is_empty() { "it ended without a word" } else { said };
             Err(coded(Code::NotStarted, format!("the instance did not start: {said}")))
         }
     }
 }
+
+/// What a supervisor says when the instance takes jobs; its unit follows, if it is in one.
+pub(crate) const READY: &str = "ready";
+
+/// What it says when another one was there before.
+pub(crate) const RUNNING: &str = "running";

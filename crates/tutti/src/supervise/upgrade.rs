@@ -33,6 +33,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tutti_linux::cgroup::Unit;
 use tutti_linux::inherited::{Inherited, keep_all_open};
 use tutti_linux::peer::{peer_credentials, peer_process};
 use tutti_linux::pidfd::has_ended;
@@ -77,6 +78,10 @@ pub(crate) fn resume(instance: &Instance, left: &Resumed) -> anyhow::Result<Exit
     let log = left.log.map(|fd| inherited.take(fd)).transpose()?.map(File::from);
     let asker = UnixStream::from(inherited.take(left.asker)?);
     drop(inherited);
+    // The supervisor before may have been in the group of its unit itself.
+    if let Err(error) = Unit::own().map_or(Ok(()), |unit| unit.settle()) {
+        say!("tutti: {error}");
+    }
     let mut supervisor = Supervisor::over(instance, lock, log)?;
     for (role, pid) in &left.daemons {
         let role = ROLES.into_iter().find(|known| known == role);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 /// What stands for `systemctl`. It starts and ends the main process of a unit.
 const SYSTEMCTL: &str = r#"#!/bin/sh
+if [ "$*" = --version ]; then echo 'systemd 252 (252.39-1)'; exit 0; fi
 echo "$*" >> calls
 unit=/etc/systemd/system/$3
 case "$*" in
@@ -90,6 +91,7 @@ fn systemd_starts_and_ends_the_instance_of_the_system() {
     for line in ["Type=notify", "Delegate=yes", "KillMode=process", "WantedBy=multi-user.target"] {
         assert!(text.lines().any(|known| known == line), "no {line} in {text}");
     }
+    assert!(text.contains("\" make-startable\n") && !text.contains("DelegateSubgroup"), "{text}");
     assert_eq!(file("verified"), "", "what systemd says of the unit");
     assert!(file("messages").contains("is up"), "messages go where systemd takes them");
     eventually("it has ended", || (!instance.dir.join("lock").exists()).then_some(()));

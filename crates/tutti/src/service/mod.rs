@@ -7,7 +7,7 @@
 
 use crate::codes::coded;
 use crate::executable::own_path;
-use crate::front::start_daemon;
+use crate::front::{Started, start_daemon};
 use crate::instance::Instance;
 use crate::supervise::is_supervised;
 use anyhow::Context;
@@ -16,10 +16,13 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tutti_linux::cgroup::{DAEMONS, Unit, is_systemd_here};
 use tutti_wire::code::Code;
 
-/// There when systemd is the machine's first process (`man sd_booted`).
-const BOOTED: &str = "/run/systemd/system";
+mod bus;
+mod scope;
+
+pub(crate) use scope::{ENDS_WITH_SESSION, STOP, ends_with_session, enter};
 
 /// Where an administrator's units are.
 const UNITS: &str = "/etc/systemd/system";
@@ -29,11 +32,6 @@ const UNITS: &str = "/etc/systemd/system";
 pub(crate) struct Service {
     unit: String,
     directory: PathBuf,
-}
-
-/// Whether systemd runs this machine.
-pub(crate) fn is_systemd_here() -> bool {
-    Path::new(BOOTED).is_dir()
 }
 
 impl Service {
@@ -64,13 +62,13 @@ impl Service {
     /// If the unit can't be written, or with what systemd says.
     pub(crate) fn start(&self) -> anyhow::Result<()> {
         let program = own_path()?;
-        let text = unit_text(&self.directory, &program)?;
+        let text = unit_text(&self.directory, &program, version().unwrap_or(0))?;
         let path = Path::new(UNITS).join(&self.unit);
         if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
         systemctl(&["daemon-reload"])?;
-        systemctl(&["enable", "--now", &self.unit]).map_err(|error| {
+        systemctl(&["enable", "--now", &self.unit]).map(drop).map_err(|error| {
             let hint = self.journal_hint();
             coded(Code::NotStarted, format!("{error:#}; `{hint}` says why"))
         })
@@ -89,18 +87,30 @@ impl Service {
 }
 
 /// Starts an instance in the background, by systemd where that runs the machine, and waits until it takes
-/// jobs. False if it was up already.
+/// jobs. Nothing if it was up already.
 ///
 /// # Errors
 /// If it can't be started; the text has the reason.
-pub(crate) fn start(instance: &Instance) -> anyhow::Result<bool> {
+pub(crate) fn start(instance: &Instance) -> anyhow::Result<Option<Started>> {
     match Service::of(instance) {
-        Some(service) if !is_supervised(instance) => service.start().map(|()| true),
+        Some(service) if !is_supervised(instance) => {
+            service.start().map(|()| Some(Started::default()))
+        }
         _ => start_daemon(instance),
     }
 }
 
-fn systemctl(args: &[&str]) -> anyhow::Result<()> {
+/// From this version on systemd starts the main process of a unit in a group below that of the unit, if told to.
+const HAS_SUBGROUPS: u32 = 254;
+
+/// Which version of systemd runs here.
+fn version() -> Option<u32> {
+    let said = systemctl(&["--version"]).ok()?;
+    said.strip_prefix("systemd ")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// What it printed.
+fn systemctl(args: &[&str]) -> anyhow::Result<String> {
     let done =
         Command::new("systemctl").args(args).output().map_err(|error| match error.kind() {
             ErrorKind::NotFound => anyhow::anyhow!("systemd runs here, but there is no systemctl"),
@@ -110,16 +120,21 @@ fn systemctl(args: &[&str]) -> anyhow::Result<()> {
         let said = String::from_utf8_lossy(&done.stderr);
         anyhow::bail!("systemctl {}: {}", args.join(" "), said.trim());
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// The unit of the instance in this directory, by this executable.
+/// The unit of the instance in this directory, by this executable, for this version of systemd.
 ///
 /// # Errors
 /// If one of the paths can't be written in a unit.
-fn unit_text(directory: &Path, program: &Path) -> anyhow::Result<String> {
+fn unit_text(directory: &Path, program: &Path, version: u32) -> anyhow::Result<String> {
     // In command lines, and only there, a dollar begins a variable.
     let (directory, program) = (quoted(directory)?, quoted(program)?.replace('$', "$$"));
+    // What can't say where the first daemon begins has it begin where it can't if jobs are left.
+    let leaf = match version >= HAS_SUBGROUPS {
+        true => format!("DelegateSubgroup={DAEMONS}"),
+        false => format!("ExecStopPost=\"{program}\" make-startable"),
+    };
     Ok(format!(
         "# Made by `tutti up`, and made again by the next one. Changes of your own belong into a drop-in:\n\
          # `systemctl edit`.\n\
@@ -144,7 +159,9 @@ fn unit_text(directory: &Path, program: &Path) -> anyhow::Result<String> {
          KillMode=process\n\
          TimeoutStartSec=60\n\
          TimeoutStopSec=90\n\
+         # All groups of processes lie within the unit's own: the daemons in a leaf, the jobs beside it.\n\
          Delegate=yes\n\
+         {leaf}\n\
          TasksMax=infinity\n\
          LimitNOFILE=524288\n\
          LimitMEMLOCK=infinity\n\
@@ -155,6 +172,14 @@ fn unit_text(directory: &Path, program: &Path) -> anyhow::Result<String> {
          [Install]\n\
          WantedBy=multi-user.target\n"
     ))
+}
+
+/// When the service has stopped, though jobs of it go on: systemd is to be able to start it again.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn make_startable() -> anyhow::Result<()> {
+    Ok(Unit::own().map_or(Ok(()), |unit| unit.make_startable())?)
 }
 
 /// A path as it is written between quotes in a unit.
@@ -202,15 +227,26 @@ mod tests {
     }
 
     #[test]
+    fn a_late_systemd_starts_the_first_daemon_in_its_leaf() {
+        let text = unit_text(Path::new("/run/tutti"), Path::new("/usr/bin/tutti"), 257).unwrap();
+        assert!(
+            text.contains("\nDelegateSubgroup=daemons\n") && !text.contains("ExecStopPost"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn a_unit_names_its_paths_as_systemd_reads_them() {
-        let text = unit_text(Path::new("/run/tutti-lab"), Path::new("/opt/a \"b\" %c$d/tutti"));
+        let text =
+            unit_text(Path::new("/run/tutti-lab"), Path::new("/opt/a \"b\" %c$d/tutti"), 252);
         let text = text.unwrap();
         for line in [
             "Environment=\"TUTTI_DIR=/run/tutti-lab\"",
             "ExecStart=\"/opt/a \\\"b\\\" %%c$$d/tutti\" up --foreground",
+            "ExecStopPost=\"/opt/a \\\"b\\\" %%c$$d/tutti\" make-startable",
         ] {
             assert!(text.lines().any(|known| known == line), "no {line} in {text}");
         }
-        assert!(unit_text(Path::new("/run/a\nExecStartPre=/bin/sh"), Path::new("/x")).is_err());
+        assert!(unit_text(Path::new("/run/a\nExecStartPre=/bin/sh"), Path::new("/x"), 0).is_err());
     }
 }
