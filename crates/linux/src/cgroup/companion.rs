@@ -85,7 +85,7 @@ impl Top {
 
     /// Whether an instance has this group as its subtree.
     pub(super) fn is_marked(group: &Path) -> bool {
-        read_mark(group).is_some()
+        xattr::read(group, MARK).is_some()
     }
 
     /// A subtree with its companions where this process lives in v1.

@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-/// How deep below the root of the hierarchy subtrees are looked for: those of a user's service manager lie at 5.
-const DEPTH_MAX: u32 = 6;
+/// How deep below the root of the hierarchy subtrees are looked for: those in units of a user's service manager lie at 6.
+const DEPTH_MAX: u32 = 7;
 /// How many groups are visited at most in a search.
 const VISITS_MAX: u32 = 4096;
 /// How many subtrees are watched at most.
