@@ -83,6 +83,10 @@ pub enum Waiting {
 /// yields: whoever is about to leave the processor does so at once, and this thread goes on. It has its priority
 /// back afterwards. Among ordinary threads it may be some milliseconds before this one goes on, if another than
 /// those that leave wants the processor; among hurried ones it waits for those that leave only.
+///
+/// Among hurried threads it stays on its processor. The kernel would move it to one where nothing of real-time
+/// priority runs, which must wake up first if it is idle: some 0.1 ms, and on a virtual machine whose host is slow to
+/// run it, milliseconds in which nothing runs at all.
 pub fn give_way(to: Waiting, rounds: u32, mut done: impl FnMut() -> bool) -> bool {
     let (policy, priority) = (policy_of(0), priority_of(0));
     let realtime = matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR);
@@ -94,6 +98,7 @@ pub fn give_way(to: Waiting, rounds: u32, mut done: impl FnMut() -> bool) -> boo
             Waiting::Hurried => set_policy(0, libc::SCHED_FIFO | reset, HURRIED),
         };
     }
+    let stay = (realtime && to == Waiting::Hurried).then(Stay::here);
     let mut is_done = false;
     for _ in 0..rounds {
         // SAFETY: takes no pointer.
@@ -107,7 +112,58 @@ pub fn give_way(to: Waiting, rounds: u32, mut done: impl FnMut() -> bool) -> boo
         // Whoever was allowed to have it is allowed to have it back.
         let _ = set_policy(0, policy, priority);
     }
+    drop(stay);
     is_done
+}
+
+/// Words of a mask of processors: more than any kernel has.
+const MASK_WORDS: usize = 128;
+
+/// Keeps the calling thread on its processor while it lives, where that can be done.
+struct Stay {
+    /// The processors of the thread before, and how many bytes of the mask are in use; none if it stays by itself.
+    before: [u64; MASK_WORDS],
+    bytes: usize,
+}
+
+impl Stay {
+    fn here() -> Self {
+        let mut before = [0; MASK_WORDS];
+        // SAFETY: the mask is as long as said; 0 is the calling thread.
+        let bytes = unsafe {
+            libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&before), before.as_mut_ptr())
+        };
+        let mut stay = Self { before, bytes: usize::try_from(bytes).unwrap_or(0) };
+        // SAFETY: takes no pointer.
+        let processor = usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(usize::MAX);
+        let mut here = [0_u64; MASK_WORDS];
+        if let Some(word) = here.get_mut(processor / 64) {
+            *word = 1 << (processor % 64);
+        }
+        // A mask without a processor is refused.
+        let is_bound = set_mask(&here, stay.bytes);
+        if !is_bound {
+            stay.bytes = 0;
+        }
+        stay
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            // Where it was allowed to run it is allowed to run again.
+            let _ = set_mask(&self.before, self.bytes);
+        }
+    }
+}
+
+/// Binds the calling thread; gives whether it is bound.
+fn set_mask(mask: &[u64; MASK_WORDS], bytes: usize) -> bool {
+    // SAFETY: no more than the mask is read; 0 is the calling thread.
+    let result =
+        unsafe { libc::sched_setaffinity(0, bytes.min(size_of_val(mask)), mask.as_ptr().cast()) };
+    result == 0
 }
 
 /// Has an ordinary thread run before all others that are ordinary, until [`calm`]; gives whether it does. One
@@ -255,6 +311,10 @@ fn soft_limit(resource: libc::__rlimit_resource_t) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::monotonic_ns;
+    use crate::proc;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn a_long_name_is_cut() {
@@ -263,6 +323,54 @@ mod tests {
             std::fs::read_to_string("/proc/thread-self/comm").unwrap()
         });
         assert_eq!(name.join().unwrap(), "a name that is \n");
+    }
+
+    fn run_on(processors: &[u32]) -> bool {
+        let mut mask = [0_u64; MASK_WORDS];
+        let numbers = processors.iter().map(|&processor| processor as usize);
+        numbers.for_each(|number| mask[number / 64] |= 1 << (number % 64));
+        set_mask(&mask, size_of_val(&mask))
+    }
+
+    /// Where it ran while a hurried thread left the processor, and its mask afterwards.
+    fn processors_while_it_gives_way() -> (Vec<i32>, Option<Vec<u32>>) {
+        let all = proc::online_processors();
+        assert!(all.len() > 1, "THIS TEST NEEDS TWO PROCESSORS");
+        let first = i32::try_from(all[0]).unwrap();
+        become_realtime(2).expect("THIS TEST NEEDS ROOT");
+        assert!(run_on(&all[..1]));
+        let (hurried, ends) = (Barrier::new(2), AtomicBool::new(false));
+        let leave = || {
+            set_policy(0, libc::SCHED_FIFO, HURRIED).unwrap();
+            hurried.wait();
+            let end = monotonic_ns() + 300_000;
+            while monotonic_ns() < end {}
+            ends.store(true, Ordering::Release);
+        };
+        let mut ran = Vec::new();
+        let mask = std::thread::scope(|scope| {
+            scope.spawn(leave);
+            hurried.wait();
+            assert!(run_on(&all));
+            give_way(Waiting::Hurried, 8, || {
+                // SAFETY: takes no pointer.
+                ran.push(unsafe { libc::sched_getcpu() } - first);
+                ends.load(Ordering::Acquire)
+            });
+            proc::processors_of(0)
+        });
+        (ran, mask)
+    }
+
+    #[test]
+    fn a_thread_that_gives_way_to_hurried_ones_stays_on_its_processor() {
+        for _ in 0..20 {
+            let all = proc::online_processors();
+            let run = std::thread::spawn(processors_while_it_gives_way);
+            let (ran, mask) = run.join().unwrap();
+            assert!(!ran.is_empty() && ran.iter().all(|&processor| processor == 0), "{ran:?}");
+            assert_eq!(mask, Some(all), "it may run where it could before");
+        }
     }
 
     #[test]
