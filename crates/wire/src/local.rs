@@ -175,6 +175,11 @@ pub enum Request {
     Status,
     /// End all jobs and the instance: `Done`, then the connection closes when all is gone.
     Down,
+    /// `Done` when a task of the job has begun, at once if one has already; `Ended` if the job ends before.
+    WaitBegun {
+        /// Which job.
+        job: JobId,
+    },
 }
 
 /// Tells a job that is handed in from all others of its user: bytes that nobody else has chosen.

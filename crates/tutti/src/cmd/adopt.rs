@@ -1,6 +1,6 @@
 //! `tutti adopt`: processes that run already become a job.
 
-use super::unexpected;
+use super::{ask_until_answered, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::{duration, job_name, submit};
@@ -9,12 +9,12 @@ use crate::output::{plain, print};
 use anyhow::Context;
 use clap::Args;
 use serde_bytes::ByteBuf;
-use tutti_core::{ClassName, Nanos, OnBadExit};
+use tutti_core::{ClassName, JobId, Nanos, OnBadExit};
 use tutti_linux::proc::{ProcessStat, ancestors, command_line};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{AdoptedProcess, LaunchSpec, Stdio, cut};
 use tutti_wire::limits::NAME_BYTES_MAX;
-use tutti_wire::local::{JobRequest, NodesRequest, Reply};
+use tutti_wire::local::{JobRequest, NodesRequest, Reply, Request};
 
 #[derive(Args, Debug)]
 pub(crate) struct AdoptArgs {
@@ -79,10 +79,17 @@ pub(crate) fn execute(args: &AdoptArgs) -> anyhow::Result<Exit> {
     let request = request(args, name, &command, adopt);
     let command = plain(&command);
     match submit(request)? {
-        Reply::Accepted { job, .. } if args.parsable => print(&format!("{job}\n"))?,
         Reply::Accepted { job, waits } if waits.is_empty() => {
-            print(&format!("job {job} adopts process {} ({command})\n", first.pid))?;
+            let end = begun(job)?;
+            match args.parsable {
+                true => print(&format!("{job}\n"))?,
+                false => print(&format!(
+                    "job {job} has adopted process {} ({command}){end}\n",
+                    first.pid
+                ))?,
+            }
         }
+        Reply::Accepted { job, .. } if args.parsable => print(&format!("{job}\n"))?,
         Reply::Accepted { job, waits } => print(&format!(
             "job {job} is queued: {waits}\nit adopts process {} ({command}) when it starts; until then \
              that goes on as before\n",
@@ -96,6 +103,24 @@ pub(crate) fn execute(args: &AdoptArgs) -> anyhow::Result<Exit> {
         _ => return unexpected(),
     }
     Ok(Exit::OK)
+}
+
+/// Waits until the keeper has taken the processes in, and gives what to say if the job has ended since.
+fn begun(job: JobId) -> anyhow::Result<&'static str> {
+    let request = Request::WaitBegun { job };
+    match ask_until_answered(&request)? {
+        Reply::Done => Ok(""),
+        Reply::Ended { report, .. } => match report.code {
+            None => Ok(", which has ended"),
+            Some(code) => {
+                let what = [&report.detail, &report.reason].into_iter().find(|it| !it.is_empty());
+                let what = what.map_or("", |text| text.lines().next().unwrap_or_default());
+                let code = if code == Code::NotExecutable { Code::CannotAdopt } else { code };
+                Err(coded(code, format!("job {job} has ended: {what}")))
+            }
+        },
+        _ => unexpected(),
+    }
 }
 
 fn request(

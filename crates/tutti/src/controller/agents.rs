@@ -300,7 +300,10 @@ impl Driver {
             | FromAgent::OutputLost { launch, .. }
             | FromAgent::Cleared { launch, .. }
                 if !self.is_latest(launch) || !self.is_launched(node, launch) => {}
-            FromAgent::TaskStarted { launch, .. } => self.confirm(node, launch),
+            FromAgent::TaskStarted { launch, .. } => {
+                self.confirm(node, launch);
+                self.note_begun(launch.job);
+            }
             FromAgent::TaskEnded { launch, rank, status, detail, usage } => {
                 self.confirm(node, launch);
                 self.on_task_ended((launch.job, rank), status, detail, &usage);

@@ -32,7 +32,7 @@ use tutti_wire::units::format_seconds;
 pub(super) struct Client {
     /// The job whose front end it is.
     front_of: Option<JobId>,
-    /// Jobs whose end it waits for.
+    /// Jobs whose end it waits for, or that a task of them begins.
     waits_for: BTreeSet<JobId>,
 }
 
@@ -157,6 +157,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Return { .. }
         | Request::Submit(..)
         | Request::Wait { .. }
+        | Request::WaitBegun { .. }
         | Request::Jobs { .. }
         | Request::JobsWithUsage
         | Request::History { .. }
@@ -190,6 +191,7 @@ impl Driver {
             Request::Return { job } => self.on_return(token, uid, job),
             Request::Submit(job, key) => self.on_submit(token, uid, job, Some(key)),
             Request::Wait { job } => self.on_wait(token, uid, job),
+            Request::WaitBegun { job } => self.on_wait_begun(token, uid, job),
             Request::Jobs { ended } => {
                 let jobs = report::jobs(self, ended, &BTreeMap::new());
                 self.reply(token, &Reply::Jobs(jobs));
@@ -664,11 +666,42 @@ impl Driver {
         }
     }
 
+    fn on_wait_begun(&mut self, token: u64, uid: u32, job: JobId) {
+        if self.is_ended_for(token, uid, job) {
+            return;
+        }
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        if entry.has_begun {
+            return self.reply(token, &Reply::Done);
+        }
+        if let Some(Connection { kind: Kind::Client(client), .. }) =
+            self.connections.get_mut(&token)
+            && client.waits_for.insert(job)
+        {
+            entry.waiting_begun.push(token);
+        }
+    }
+
+    /// A node reports that a task of the job has begun.
+    pub(super) fn note_begun(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        entry.has_begun = true;
+        for token in std::mem::take(&mut entry.waiting_begun) {
+            if let Some(Connection { kind: Kind::Client(client), .. }) =
+                self.connections.get_mut(&token)
+            {
+                client.waits_for.remove(&job);
+            }
+            self.reply(token, &Reply::Done);
+        }
+    }
+
     /// A client is gone; from another node, if one is named, and perhaps only the way there broke.
     pub(super) fn on_client_gone(&mut self, client: Client, from: Option<NodeId>) {
         for job in client.waits_for {
             if let Some(entry) = self.jobs.get_mut(&job) {
                 entry.waiting.retain(|token| self.connections.contains_key(token));
+                entry.waiting_begun.retain(|token| self.connections.contains_key(token));
             }
         }
         if let Some(job) = client.front_of {

@@ -590,7 +590,7 @@ impl Driver {
         self.forget_later(job);
         self.ended.push(ended);
         self.watch_history();
-        for token in entry.front.into_iter().chain(entry.waiting) {
+        for token in entry.front.into_iter().chain(entry.waiting).chain(entry.waiting_begun) {
             if let Some(Connection { kind: Kind::Client(client), .. }) =
                 self.connections.get_mut(&token)
             {

@@ -49,6 +49,10 @@ pub(super) struct Entry {
     pub(super) has_told_front: bool,
     /// Clients that wait for its end.
     pub(super) waiting: Vec<u64>,
+    /// Clients that wait until a task of it has begun, or for its end.
+    pub(super) waiting_begun: Vec<u64>,
+    /// Whether a task of its latest launch has begun, as far as its nodes have reported.
+    pub(super) has_begun: bool,
     /// What its nodes reported so far.
     pub(super) usage: Usage,
     /// The nodes of which that is all.
@@ -102,6 +106,8 @@ impl Entry {
             front: None,
             has_told_front: false,
             waiting: Vec::new(),
+            waiting_begun: Vec::new(),
+            has_begun: false,
             usage: Usage::default(),
             cleared: BTreeSet::new(),
             tasks_ended: Vec::new(),
@@ -130,6 +136,7 @@ impl Entry {
         self.note_silent_nodes();
         self.requeues += 1;
         self.started = None;
+        self.has_begun = false;
         self.cleared.clear();
         self.tasks_ended.clear();
         self.details.clear();
