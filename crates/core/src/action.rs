@@ -136,8 +136,6 @@ pub enum Refusal {
     },
     /// What is wished of nodes can't be had.
     Wish(WishRefusal),
-    /// All nodes are drained.
-    AllDrained,
     /// A task asks for more processors than any one node has.
     TaskTooWide {
         /// Asked for a task.
@@ -274,9 +272,6 @@ impl fmt::Display for Refusal {
                  changed (tutti params placement=high-load)"
             ),
             Self::Wish(refusal) => refusal.fmt(f),
-            Self::AllDrained => f.write_str(
-                "all nodes are drained (tutti nodes); try again when one takes jobs",
-            ),
             Self::TaskTooWide { asked, available } => write!(
                 f,
                 "{asked} processors were asked for each task and no node has more than {available}; \

@@ -4,7 +4,7 @@
 //! A drained node takes no new jobs. Those who are there run on, keep their processors through all
 //! turns, and come back to them if they were set aside; it stays drained until an administrator says
 //! otherwise, also if it is lost and joins again. So it is with a node that is out of reach, until it joins again or is
-//! lost; only that a job which would fit if it were back is accepted, and waits.
+//! lost. A job that would fit if all these nodes took jobs is accepted, and waits; it holds up no other.
 //!
 //! After a loss of power the journal may lack what happened last: a node that is out of reach may run what was
 //! launched then. So no node takes new jobs until each of those is back, and says what it has, or is lost: no
@@ -84,6 +84,8 @@ impl Core {
         self.nodes.lose(node);
         self.after_missed(now);
         self.absent.retain(|&(other, _)| other != node);
+        // More tasks than there are processors now share them.
+        self.queue.waiting.append(&mut self.queue.parked);
         self.forget_promises();
         for job in residents {
             let loss = self.loss_on(job, node);

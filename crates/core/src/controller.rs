@@ -311,6 +311,7 @@ impl Core {
             params: &self.params,
             rows: (self.policy().shares.rows)(&self.params).max(1),
             external: &self.foreign,
+            whole: false,
         }
     }
 
@@ -330,23 +331,13 @@ impl Core {
         } else if self.jobs.len() >= JOBS_MAX {
             Err(Refusal::TooManyJobs { limit: JOBS_MAX as u64 })
         } else {
-            self.may_ever_fit(spec).and_then(|()| self.circuits.admit(spec.circuit.as_ref()))
+            (self.policy().admission)(self.machine(), spec)
+                .and_then(|()| self.circuits.admit(spec.circuit.as_ref()))
         };
         actions.push(match refusal.and_then(|()| self.take_on(now, spec)) {
             Ok(job) => Action::Accept { request, job },
             Err(refusal) => Action::Decline { request, refusal },
         });
-    }
-
-    /// Whether a job can be run at some time: also on nodes that are out of reach just now.
-    fn may_ever_fit(&self, spec: &JobSpec) -> Result<(), Refusal> {
-        let admission = self.policy().admission;
-        if self.nodes.away().next().is_none() {
-            return admission(self.machine(), spec);
-        }
-        let mut matrix = self.matrix.clone();
-        self.nodes.away().for_each(|node| matrix.open(node));
-        admission(Machine { matrix: &matrix, ..self.machine() }, spec)
     }
 
     /// Takes a job on, if what it asks to be promised can be.
@@ -361,7 +352,7 @@ impl Core {
         self.update_promises(now);
         let promise = self.promise_for(now, &record)?;
         self.jobs_made = id.0;
-        self.queue.add(id, &record.spec, self.matrix.blank().free());
+        self.queue.add(id, &record.spec, self.matrix.widths());
         self.queue.newcomer = Some(id);
         self.jobs.insert(id, record);
         if let Some((sharers, promise)) = promise {
@@ -480,7 +471,7 @@ impl Core {
         match &record.phase {
             Phase::Queued { .. } => {
                 record.suspended = true;
-                self.queue.remove(job, &record.spec, self.matrix.blank().free());
+                self.queue.remove(job, &record.spec, self.matrix.widths());
                 self.queue.suspended.insert(job);
             }
             Phase::Resident(residence) if !residence.ending() => {
@@ -500,7 +491,7 @@ impl Core {
         record.suspended = false;
         match &record.phase {
             Phase::Queued { .. } => {
-                let machine = self.matrix.blank().free();
+                let machine = self.matrix.widths();
                 self.queue.remove(job, &record.spec, machine);
                 self.queue.add(job, &record.spec, machine);
                 self.queue.reconsider();

@@ -102,7 +102,7 @@ impl Core {
     ) {
         self.drop_promise(job);
         if let Some(record) = self.jobs.remove(&job) {
-            self.queue.remove(job, &record.spec, self.matrix.blank().free());
+            self.queue.remove(job, &record.spec, self.matrix.widths());
         }
         let exit_code = reason.exit_code_or(exit_code);
         let outcome = Outcome { reason, exit_code, service: Nanos::ZERO };

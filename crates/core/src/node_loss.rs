@@ -100,7 +100,7 @@ impl Core {
         if record.suspended {
             self.queue.suspended.insert(job);
         } else {
-            self.queue.add(job, &record.spec, self.matrix.blank().free());
+            self.queue.add(job, &record.spec, self.matrix.widths());
         }
         self.jobs.insert(job, record);
         // It may come before others who were promised something.

@@ -98,14 +98,6 @@ impl Nodes {
         is_there && !self.in_doubt
     }
 
-    /// The nodes that would take jobs if they, or others, were not out of reach.
-    pub fn away(&self) -> impl Iterator<Item = NodeId> {
-        let others = self.in_doubt.then(|| self.up().map(|(id, _)| id));
-        let others = others.into_iter().flatten().filter(|id| !self.away.contains(id));
-        let all = self.away.iter().copied().chain(others);
-        all.filter(|id| self.nodes.get(id).is_some_and(|node| node.drained.is_none()))
-    }
-
     /// Whether the nodes that are noted as out of reach are those that are.
     #[must_use]
     pub fn notes_away(&self) -> bool {

@@ -41,6 +41,7 @@ use crate::ids::{JobId, RowId};
 use crate::job::JobSpec;
 use crate::ledger::Opening;
 use crate::limits::BACKFILL_TRIES_MAX;
+use crate::matrix::Widths;
 use crate::ordered::{Entry, Ordered};
 use crate::params::Discipline;
 use crate::policy::{Decision, Placement, Preemption, WaitReason, after, processors};
@@ -148,7 +149,7 @@ impl Room {
 
 impl Queue {
     /// A job comes into line.
-    pub(crate) fn add(&mut self, job: JobId, spec: &JobSpec, machine: u64) {
+    pub(crate) fn add(&mut self, job: JobId, spec: &JobSpec, machine: Widths) {
         self.waiting.insert(job);
         if self.discipline.lets_by() {
             self.backlog.insert(self.entry(job, spec, machine));
@@ -156,7 +157,7 @@ impl Queue {
     }
 
     /// A job leaves the queue, from whatever place.
-    pub(crate) fn remove(&mut self, job: JobId, spec: &JobSpec, machine: u64) {
+    pub(crate) fn remove(&mut self, job: JobId, spec: &JobSpec, machine: Widths) {
         if self.waiting.first() == Some(&job) {
             self.blocked = None;
             self.promise = None;
@@ -180,7 +181,7 @@ impl Queue {
         self.promise.is_some() || !self.reservations.is_empty()
     }
 
-    fn entry(&self, job: JobId, spec: &JobSpec, machine: u64) -> Waiting {
+    fn entry(&self, job: JobId, spec: &JobSpec, machine: Widths) -> Waiting {
         let estimate = estimate(spec);
         let key = if self.discipline == Discipline::Sjbf { estimate } else { 0 };
         Waiting { key, job, processors: processors(spec, machine), estimate }
@@ -231,7 +232,7 @@ impl Core {
         self.queue.reservations.clear();
         self.queue.reconsider();
         if self.queue.discipline.lets_by() {
-            let machine = self.matrix.blank().free();
+            let machine = self.matrix.widths();
             for job in self.queue.waiting.clone() {
                 if let Some(record) = self.jobs.get(&job) {
                     self.queue.add(job, &record.spec, machine);
@@ -261,7 +262,7 @@ impl Core {
 
     pub(crate) fn park(&mut self, job: JobId) {
         let Some(record) = self.jobs.get(&job) else { return };
-        self.queue.remove(job, &record.spec, self.matrix.blank().free());
+        self.queue.remove(job, &record.spec, self.matrix.widths());
         self.queue.parked.insert(job);
     }
 
@@ -277,7 +278,7 @@ impl Core {
         if !self.queue.stale && !late {
             let entry = newcomer.and_then(|job| {
                 let spec = &self.jobs.get(&job)?.spec;
-                Some(self.queue.entry(job, spec, self.matrix.blank().free()))
+                Some(self.queue.entry(job, spec, self.matrix.widths()))
             });
             if let Some((entry, mut promise)) = entry.zip(self.queue.promise)
                 && entry.job != first
@@ -448,7 +449,7 @@ impl Core {
         row: Option<RowId>,
         parts: Vec<Part>,
     ) {
-        let machine = self.matrix.blank().free();
+        let machine = self.matrix.widths();
         let begins = self.activation(now);
         let Some(record) = self.jobs.get_mut(&job) else { return };
         self.queue.remove(job, &record.spec, machine);

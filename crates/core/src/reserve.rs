@@ -234,7 +234,7 @@ impl Core {
 
     /// Gives a reservation to those who have none, as they come.
     fn reserve_new(&mut self, profiles: &mut [Profile]) {
-        let machine = self.matrix.blank().free();
+        let machine = self.matrix.widths();
         let mut parked = Vec::new();
         let mut endless = false;
         for &job in self.queue.waiting.iter().take(RESERVATIONS_MAX) {

@@ -16,7 +16,7 @@ use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::ledger::Moved;
 use crate::matrix::{Column, Seat};
 use crate::params::Params;
-use crate::policy::WaitReason;
+use crate::policy::{Lack, WaitReason};
 use crate::record::{Course, Part, Phase, Record};
 use crate::settings::Settings;
 use crate::time::{ClusterTime, Nanos};
@@ -369,6 +369,17 @@ impl Core {
     /// Why a job has no processors under a policy that sets jobs aside.
     fn why_aside(&self, job: JobId, now: ClusterTime) -> WaitReason {
         if self.policy().plans() { self.why_planned(job, now) } else { self.why_by_class(job, now) }
+    }
+
+    /// What keeps a job in the queue out even of a row without any other job: nodes that take no jobs now, or
+    /// memory that resident jobs have, whether they run or were set aside.
+    pub(crate) fn lack_if_alone(&self, job: JobId) -> Option<WaitReason> {
+        let record = self.jobs.get(&job).filter(|record| record.residence().is_none())?;
+        match (self.policy().placement)(self.machine(), &record.spec, None) {
+            Ok(_) => None,
+            Err(Lack::Memory) => Some(WaitReason::Memory),
+            Err(Lack::Nodes) => Some(WaitReason::Nodes),
+        }
     }
 
     fn why_queued(&self, job: JobId, now: ClusterTime) -> WaitReason {

@@ -100,7 +100,7 @@ pub(crate) const fn code_of_refusal(refusal: &Refusal) -> Code {
         Refusal::TooFewNodes { .. } | Refusal::Wish(_) | Refusal::NoCircuit { .. } => {
             Code::NoSuchNodes
         }
-        Refusal::AllDrained | Refusal::NoNodes => Code::NoNodes,
+        Refusal::NoNodes => Code::NoNodes,
         Refusal::UnknownClass { .. } => Code::NoClass,
         Refusal::TooManyJobs { .. } => Code::TooManyJobs,
         Refusal::Deadline { .. } | Refusal::NoTimeForClass { .. } | Refusal::NoMemoryByDeadline => {
@@ -144,6 +144,7 @@ mod tests {
     #[test]
     fn what_is_hard_to_provoke_has_its_code() {
         assert_eq!(code_of_refusal(&Refusal::TooManyJobs { limit: 7 }), Code::TooManyJobs);
+        assert_eq!(code_of_refusal(&Refusal::NoNodes), Code::NoNodes);
         let outcome =
             Outcome { reason: EndReason::Completed, exit_code: 121, service: Nanos::ZERO };
         let statuses = [TaskStatus::Exited(3), TaskStatus::Unknown];

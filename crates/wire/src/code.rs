@@ -142,9 +142,9 @@ codes! {
         "Nothing was done, or the job was declined."
         "`tutti nodes` shows the nodes and their sets.";
     33 NoNodes
-        "No node takes jobs: none has joined, or all are drained."
+        "No node has joined yet."
         "The job was declined."
-        "`tutti nodes` says why; `tutti nodes resume NODE` lets a drained one take jobs.";
+        "`tutti nodes` lists the nodes; submit the job again when one has joined.";
     34 NoClass
         "There is no such class of jobs."
         "Nothing was done, or the job was declined."

@@ -230,7 +230,7 @@ impl Core {
             let begin = floor.partition_point(|&(node, _)| node < from);
             return lay_on(self.machine(), spec, &floor[begin..], memory);
         }
-        let machine = self.matrix.blank().free();
+        let machine = self.matrix.width();
         if spec.processors_per_task.is_none() && u64::from(spec.tasks) > machine {
             let free = |node| self.nodes.free_bytes(node);
             let parts = shared(self.machine(), spec, &free).ok()?;

@@ -68,7 +68,7 @@ impl Core {
         match &record.phase {
             _ if record.suspended => None,
             Phase::Queued { since } => {
-                let needs = processors(&record.spec, self.matrix.blank().free());
+                let needs = processors(&record.spec, self.matrix.widths());
                 self.queue.waiting.contains(&job).then(|| of(*since, needs, false))
             }
             Phase::Resident(it) if it.place == Place::Aside && it.may_come_back() => {

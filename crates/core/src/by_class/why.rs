@@ -9,7 +9,7 @@ impl Core {
     /// What keeps a job from its processors.
     pub(crate) fn why_by_class(&self, job: JobId, now: ClusterTime) -> WaitReason {
         let Some(contender) = self.contender(job) else { return WaitReason::Suspended };
-        if contender.processors > self.matrix.width() {
+        if self.lack_if_alone(job) == Some(WaitReason::Nodes) {
             return WaitReason::Nodes;
         }
         let there = self.foreign.iter().filter(|(node, _)| self.matrix.column(**node).is_some());
@@ -26,6 +26,9 @@ impl Core {
             // Who is leaving or ending says itself when it is gone.
             let until = until.filter(|&at| at < ClusterTime::NEVER).max();
             return WaitReason::Reserved { within: until.unwrap_or(now).since(now) };
+        }
+        if let Some(lack) = self.lack_if_alone(job) {
+            return lack;
         }
         match contender.candidate_from(self) {
             None => WaitReason::Rows { limit: 1 },

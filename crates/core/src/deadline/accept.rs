@@ -129,9 +129,10 @@ impl Core {
         (at(deadline - self.plans.basis.slack), at(deadline))
     }
 
-    /// Whether a job has more tasks than there are processors for it, so that some share one.
+    /// Whether a job has more tasks than there are processors for it, so that some share one; also if all
+    /// nodes took jobs.
     fn shares_processors(&self, spec: &JobSpec) -> bool {
-        let nodes = self.matrix.open_columns().filter(|&(node, _)| spec.nodes.allows(node));
+        let nodes = self.matrix.columns().filter(|&(node, _)| spec.nodes.allows(node));
         let there = || nodes.map(|(_, column)| u64::from(column.width)).sum::<u64>();
         spec.processors_per_task.is_none() && u64::from(spec.tasks) > there()
     }

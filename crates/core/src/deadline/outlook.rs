@@ -66,7 +66,7 @@ impl Core {
     pub(crate) fn why_planned(&self, job: JobId, now: ClusterTime) -> WaitReason {
         match self.begins_by(job) {
             Some(begins) => WaitReason::Reserved { within: begins.since(now) },
-            None => WaitReason::Rows { limit: 1 },
+            None => self.lack_if_alone(job).unwrap_or(WaitReason::Rows { limit: 1 }),
         }
     }
 

@@ -4,6 +4,15 @@
 use super::{Column, Matrix};
 use crate::ids::NodeId;
 
+/// Numbers of processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Widths {
+    /// Of all nodes that are up.
+    pub(crate) all: u64,
+    /// Of those that take jobs from outside.
+    pub(crate) open: u64,
+}
+
 impl Matrix {
     /// Closes a node that is up.
     pub fn close(&mut self, node: NodeId) {
@@ -57,6 +66,22 @@ impl Matrix {
     /// All nodes that are up and take jobs, by number.
     pub fn open_columns(&self) -> impl Iterator<Item = (NodeId, &Column)> {
         self.columns().filter(|&(node, _)| !self.is_closed(node))
+    }
+
+    /// Whether any node takes no jobs from outside.
+    #[must_use]
+    pub fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
+    /// The nodes that take no jobs from outside, by number.
+    pub fn closed_columns(&self) -> impl Iterator<Item = (NodeId, &Column)> {
+        self.closed.iter().filter_map(|node| Some((node, self.column(node)?)))
+    }
+
+    /// How many processors there are.
+    pub(crate) const fn widths(&self) -> Widths {
+        Widths { all: self.width(), open: self.blank.free() }
     }
 
     /// How many processors all nodes have, closed ones too.

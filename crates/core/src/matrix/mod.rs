@@ -36,6 +36,7 @@ mod row;
 mod tests;
 mod unify;
 
+pub(crate) use closed::Widths;
 pub use column::Column;
 pub use index::{Index, Loads};
 pub use node_set::NodeSet;

@@ -1,4 +1,5 @@
-//! Admission: a job is declined if it could not start even with the machine to itself.
+//! Admission: a job is declined if it could not start even with the machine to itself, and with all nodes
+//! of it that are drained or out of reach just now.
 
 use super::placement::{most_tasks, most_tasks_of_all, shares_all, tasks_by_memory};
 use super::{Machine, Placement, chosen};
@@ -12,10 +13,9 @@ use alloc::vec::Vec;
 /// See the module.
 pub(super) fn if_it_can_ever_fit(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
     check_request(machine, spec)?;
-    let blank = machine.matrix.blank();
-    if blank.free() == 0 {
-        let any = machine.matrix.columns().any(|(_, column)| column.width > 0);
-        return Err(if any { Refusal::AllDrained } else { Refusal::NoNodes });
+    let machine = machine.whole();
+    if machine.width() == 0 {
+        return Err(Refusal::NoNodes);
     }
     if !spec.nodes.is_none() {
         check_wish(machine, spec)?;
@@ -50,7 +50,7 @@ fn check_request(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
 }
 
 fn check_processors(machine: Machine<'_>, spec: &JobSpec, each: u32) -> Result<(), Refusal> {
-    let widest = machine.matrix.blank().levels().map(|(width, _)| width).max().unwrap_or(0);
+    let widest = machine.levels().last().map_or(0, |&(width, _)| width);
     if each > widest {
         return Err(Refusal::TaskTooWide { asked: each, available: widest });
     }
@@ -77,7 +77,7 @@ fn check_wish(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
             nodes => WishRefusal::MoreNodesThanTasks { nodes, tasks }.into(),
         });
     }
-    let columns = machine.matrix.open_columns().filter(|(_, column)| column.width > 0);
+    let columns = machine.columns().filter(|(_, column)| column.width > 0);
     let allowed = columns.filter(|&(node, _)| wish.allows(node));
     let widths: Vec<u32> = allowed.map(|(_, column)| column.width).collect();
     let Some(&widest) = widths.iter().max() else { return Err(WishRefusal::NoneAmong.into()) };
@@ -126,6 +126,11 @@ fn check_memory(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {
     Err(Refusal::TooMuchMemory { asked_bytes, available_bytes: fits })
 }
 
+/// Whether the nodes that count have the memory for a job that is as large as this one.
+pub(super) fn has_memory(machine: Machine<'_>, spec: &JobSpec) -> bool {
+    spec.memory_per_task_bytes.is_none_or(|bytes| bytes == 0 || fits_memory(machine, spec, bytes))
+}
+
 /// Whether all tasks would fit if each had so many bytes and nothing else ran.
 fn fits_memory(machine: Machine<'_>, spec: &JobSpec, bytes: u64) -> bool {
     let spec = JobSpec { memory_per_task_bytes: Some(bytes), ..spec.clone() };
@@ -133,17 +138,15 @@ fn fits_memory(machine: Machine<'_>, spec: &JobSpec, bytes: u64) -> bool {
         return chosen::fits(machine, &spec);
     }
     let shared = shares_all(machine, &spec);
-    let room = |(width, node): (u32, NodeId)| {
+    let room = |node: NodeId, width: u32| {
         let memory = machine.nodes.get(node).map_or(0, |node| node.spec.memory_bytes);
         let by_memory = tasks_by_memory(memory, &spec);
         let by_width = most_tasks(machine, &spec, width, width);
         u64::from(if shared { by_memory } else { by_memory.min(by_width) })
     };
     let mut left = u64::from(spec.tasks);
-    for node in
-        machine.matrix.blank().widest(machine.matrix.loads()).filter(|&(width, _)| width > 0)
-    {
-        left = left.saturating_sub(room(node));
+    for (node, column) in machine.columns().filter(|(_, column)| column.width > 0) {
+        left = left.saturating_sub(room(node, column.width));
         if left == 0 {
             return true;
         }

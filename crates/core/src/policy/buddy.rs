@@ -35,7 +35,7 @@ pub(super) fn applies(machine: Machine<'_>, spec: &JobSpec) -> bool {
     machine.params.packing() == Packing::Buddy
         && machine.params.placement() == Placement::Packed
         && is_plain(spec)
-        && u64::from(spec.tasks) <= machine.matrix.blank().free()
+        && u64::from(spec.tasks) <= machine.matrix.width()
 }
 
 impl Machine<'_> {

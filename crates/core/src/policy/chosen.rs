@@ -89,11 +89,12 @@ pub(super) fn fits(machine: Machine<'_>, spec: &JobSpec) -> bool {
     counts(machine, spec, &found).is_ok()
 }
 
-/// Whether tasks share the processors of their nodes, since there are too few even on empty ones.
+/// Whether tasks share the processors of their nodes, since there are too few even if all are empty and take
+/// jobs.
 fn shares_nodes(machine: Machine<'_>, spec: &JobSpec) -> bool {
     spec.processors_per_task.is_none()
         && machine.params.placement() != Placement::LowLoad
-        && share_out(&spec.nodes, spec.tasks, &blank_seats(machine, spec)).is_none()
+        && share_out(&spec.nodes, spec.tasks, &blank_seats(machine.whole(), spec)).is_none()
 }
 
 /// How many tasks go to which nodes, by node number.
@@ -158,7 +159,7 @@ fn places(machine: Machine<'_>, spec: &JobSpec, found: &Found<'_>, shares: bool)
         let most = by_processors.min(tasks_by_memory((found.memory)(node), spec));
         scale.place(machine, (node, column), (free, most))
     };
-    let nodes = machine.matrix.open_columns().filter(|&(node, _)| spec.nodes.allows(node));
+    let nodes = machine.columns().filter(|&(node, _)| spec.nodes.allows(node));
     let mut places: Vec<Place> = nodes.filter_map(place).collect();
     places.sort_by_cached_key(|place| key(machine, place));
     places

@@ -66,6 +66,40 @@ pub struct Machine<'a> {
     pub rows: u32,
     /// Processors with external load, by node.
     pub external: &'a BTreeMap<NodeId, ProcessorSet>,
+    /// Whether nodes that take no new jobs now, drained or out of reach, count like the others.
+    pub whole: bool,
+}
+
+impl<'a> Machine<'a> {
+    /// The same with the nodes that take no new jobs now: what a job can have at best.
+    pub(crate) const fn whole(self) -> Self {
+        Self { whole: true, ..self }
+    }
+
+    /// The nodes that count, by number.
+    pub(crate) fn columns(self) -> impl Iterator<Item = (NodeId, &'a Column)> {
+        let counts =
+            move |&(node, _): &(NodeId, &Column)| self.whole || !self.matrix.is_closed(node);
+        self.matrix.columns().filter(counts)
+    }
+
+    /// How many processors these have.
+    pub(crate) fn width(self) -> u64 {
+        if self.whole { self.matrix.width() } else { self.matrix.blank().free() }
+    }
+
+    /// How many of these nodes have how many processors, fewest first.
+    pub(crate) fn levels(self) -> Vec<(u32, u64)> {
+        let open = self.matrix.blank().levels();
+        if !self.whole || !self.matrix.has_closed() {
+            return open.collect();
+        }
+        let mut levels: BTreeMap<u32, u64> = open.collect();
+        for (_, column) in self.matrix.closed_columns() {
+            *levels.entry(column.width).or_default() += 1;
+        }
+        levels.into_iter().collect()
+    }
 }
 
 impl Machine<'_> {

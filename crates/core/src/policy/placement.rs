@@ -6,10 +6,10 @@
 //! free processors and its unpromised memory allow, and the job fits if the nodes together can take
 //! all. So what is found here is found whenever there is anything to find.
 
-use super::{Machine, WaitReason, buddy, chosen, grm};
+use super::{Machine, WaitReason, admission, buddy, chosen, grm};
 use crate::ids::{NodeId, ProcessorSet, RowId};
 use crate::job::JobSpec;
-use crate::matrix::Index;
+use crate::matrix::{Index, Widths};
 use crate::record::{Binding, Part};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ impl Machine<'_> {
         let shares = self.params.placement() == Placement::HighLoad;
         match spec.processors_per_task {
             None if shares => 1,
-            Some(_) | None => processors(spec, self.matrix.blank().free()),
+            Some(_) | None => processors(spec, self.matrix.widths()),
         }
     }
 
@@ -90,7 +90,7 @@ impl Machine<'_> {
         }
         // Its nodes may be any, and it may have all of their processors.
         let mut left = u64::from(spec.nodes.count.unwrap_or(spec.tasks));
-        let mut levels: Vec<(u32, u64)> = self.matrix.blank().levels().collect();
+        let mut levels = self.levels();
         levels.reverse();
         let widest = levels.into_iter().map(|(width, nodes)| {
             let taken = nodes.min(left);
@@ -119,12 +119,13 @@ impl Machine<'_> {
 }
 
 /// How many processors a job needs at least, on a machine of so many.
-pub(crate) fn processors(spec: &JobSpec, machine: u64) -> u64 {
+pub(crate) fn processors(spec: &JobSpec, machine: Widths) -> u64 {
     let tasks = u64::from(spec.tasks);
     match spec.processors_per_task {
         Some(each) => tasks * u64::from(each.max(1)),
         // Where there are not so many, tasks share what there is.
-        None if spec.nodes.is_none() => tasks.min(machine),
+        None if spec.nodes.is_none() && tasks > machine.all => machine.open,
+        None if spec.nodes.is_none() => tasks,
         // On the nodes that it wants there may be only few.
         None => 1,
     }
@@ -133,15 +134,26 @@ pub(crate) fn processors(spec: &JobSpec, machine: u64) -> u64 {
 /// Whether a job for which [`Machine::counts_suffice`] fits a new row.
 pub(super) fn fits_blank(machine: Machine<'_>, spec: &JobSpec) -> bool {
     let free = machine.matrix.blank().free();
-    free > 0 && processors(spec, free) <= free
+    free > 0 && processors(spec, machine.matrix.widths()) <= free
 }
 
-/// Chooses the processors by the parameters.
+/// Chooses the processors by the parameters. Memory that only a node has that takes no jobs now is a
+/// lack of nodes: no end of other jobs would help.
 pub(super) fn lay(
     machine: Machine<'_>,
     spec: &JobSpec,
     row: Option<RowId>,
 ) -> Result<Vec<Part>, Lack> {
+    let laid = lay_as_set(machine, spec, row);
+    let is_vain = |lack: &Lack| {
+        *lack == Lack::Memory
+            && machine.matrix.has_closed()
+            && !admission::has_memory(machine, spec)
+    };
+    laid.map_err(|lack| if is_vain(&lack) { Lack::Nodes } else { lack })
+}
+
+fn lay_as_set(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>) -> Result<Vec<Part>, Lack> {
     if !spec.nodes.is_none() {
         return chosen::lay(machine, spec, row);
     }
@@ -173,15 +185,16 @@ pub(super) fn most_tasks(machine: Machine<'_>, spec: &JobSpec, free: u32, width:
 
 /// How many tasks of a job all nodes can take together, with nothing else on them.
 pub(super) fn most_tasks_of_all(machine: Machine<'_>, spec: &JobSpec) -> u64 {
-    let levels = machine.matrix.blank().levels();
+    let levels = machine.levels().into_iter();
     levels.map(|(width, nodes)| u64::from(most_tasks(machine, spec, width, width)) * nodes).sum()
 }
 
-/// Whether there are so many tasks that they share all processors.
+/// Whether there are so many tasks that they share all processors: more than there would be room for if
+/// all nodes took jobs. While some do not, a job waits for its processors rather than share the others.
 pub(super) fn shares_all(machine: Machine<'_>, spec: &JobSpec) -> bool {
     spec.processors_per_task.is_none()
         && machine.params.placement() != Placement::LowLoad
-        && u64::from(spec.tasks) > most_tasks_of_all(machine, spec)
+        && u64::from(spec.tasks) > most_tasks_of_all(machine.whole(), spec)
 }
 
 /// The processors for a job that shares all of them.
@@ -203,7 +216,7 @@ fn packed(machine: Machine<'_>, spec: &JobSpec, row: Option<RowId>) -> Result<Ve
     };
     let each = spec.processors_per_task.unwrap_or(1).max(1);
     let asked = u64::from(spec.tasks) * u64::from(each);
-    if spec.processors_per_task.is_none() && asked > machine.matrix.blank().free() {
+    if spec.processors_per_task.is_none() && asked > machine.matrix.width() {
         return share_all(machine, spec, row);
     }
     if index.free() < asked {
@@ -317,7 +330,7 @@ pub(crate) fn shared(
     spec: &JobSpec,
     memory: &dyn Fn(NodeId) -> u64,
 ) -> Result<Vec<Part>, Lack> {
-    let columns = machine.matrix.open_columns();
+    let columns = machine.columns();
     let columns: Vec<_> =
         columns.filter(|&(node, c)| c.width > 0 && spec.nodes.allows(node)).collect();
     let all: u64 = columns.iter().map(|(_, column)| u64::from(column.width)).sum();

@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, job, params};
 use tutti_core::param::UNBOUNDED;
 use tutti_core::{
     CircuitName, CircuitSpec, CircuitWish, ClassName, ClusterTime, Event, JobId, JobSpec, JobState,
-    NodeId, Place, ProcessorSet, Refusal, UserId,
+    NodeId, Place, ProcessorSet, Refusal, UserId, WaitReason,
 };
 
 const MINUTE: u64 = 60;
@@ -681,4 +681,20 @@ fn the_policy_may_change_at_any_moment() {
     s.arrive();
     assert_eq!(s.c.core.rows().count(), 1);
     s.check(&[(long, "0:0-3"), (idle, "aside")]);
+}
+
+/// Ours: a job that was set aside keeps its memory, so no other job can have it by setting jobs aside.
+#[test]
+fn a_job_that_lacks_memory_is_told_so_and_not_that_processors_are_few() {
+    let memory = |bytes| JobSpec { memory_per_task_bytes: Some(bytes), ..job(2) };
+    let mut s = Scene::new(&[4]);
+    let has = s.ask("production", memory(400));
+    s.after_s(MINUTE);
+    for class in ["interactive", "standby"] {
+        let waits = s.ask(class, memory(400));
+        s.check(&[(has, "0:0-1"), (waits, "waits")]);
+        assert_eq!(crate::scenarios::why(&s.c, waits), Some(WaitReason::Memory), "{class}");
+    }
+    s.c.finish(has);
+    assert_eq!(s.c.core.jobs(ClusterTime(s.c.now)).count(), 2);
 }

@@ -167,8 +167,8 @@ fn a_drained_node_keeps_who_is_there_and_takes_nobody_new() {
     c.event(Event::Resume { job: stays });
     let others: Vec<JobId> = (0..3).map(|_| c.submit(job(2))).collect();
     assert!(others.iter().all(|&it| placed(&c, it).starts_with("1:")), "in turns, on the other");
-    assert_eq!(c.try_submit(job(4)), None);
-    assert_eq!(c.refusals, [Refusal::TooManyProcessors { asked: 4, available: 2 }]);
+    assert_eq!(c.try_submit(job(5)), None);
+    assert_eq!(c.refusals, [Refusal::TooManyProcessors { asked: 5, available: 4 }]);
     let drained = c.core.nodes().map(|node| node.drained).collect::<Vec<_>>();
     assert_eq!(drained, [Some("its fan is loud"), None]);
     // Lost and back, it is drained still.
@@ -176,11 +176,79 @@ fn a_drained_node_keeps_who_is_there_and_takes_nobody_new() {
     c.lose(0);
     c.join(0, 2);
     drain(&mut c, 1, Some(""));
-    assert_eq!(c.try_submit(job(1)), None);
-    assert_eq!(c.refusals.last(), Some(&Refusal::AllDrained));
-    drain(&mut c, 0, None);
     let comes = c.submit(job(2));
+    assert_eq!(why(&c, comes), Some(WaitReason::Nodes));
+    drain(&mut c, 0, None);
     assert_eq!(placed(&c, comes), "0:0-1");
+}
+
+/// Under each policy and each discipline of the queue.
+fn everywhere(check: impl Fn(&mut Cluster)) {
+    for (policy, queue) in (0..4).flat_map(|policy| (0..4).map(move |queue| (policy, queue))) {
+        let mut c = Cluster::with_nodes(&[2, 2, 2, 2]);
+        c.event(Event::SetParams { params: params(&[("policy", policy), ("queue", queue)]) });
+        check(&mut c);
+    }
+}
+
+#[test]
+fn a_job_waits_for_the_processors_of_a_drained_node_and_holds_up_no_other() {
+    let unbound = |tasks| JobSpec { processors_per_task: None, ..job(tasks) };
+    everywhere(|c| {
+        drain(c, 3, Some("a new fan"));
+        let wide = c.submit(unbound(8));
+        let bound = c.submit(job(8));
+        let there = c.submit(spec(1, "among 3"));
+        let spread = c.submit(JobSpec { processors_per_task: None, ..spec(8, "-N 4") });
+        // It asks for more tasks than there are processors, whatever is drained.
+        let shares = c.submit(unbound(9));
+        assert_eq!(placed(c, shares), "0:0-2* 1:3-5* 2:6-8*");
+        c.finish(shares);
+        let shares = c.submit(JobSpec { processors_per_task: None, ..spec(3, "among 0") });
+        assert_eq!(placed(c, shares), "0:0-2*");
+        c.finish(shares);
+        let small = c.submit(job(6));
+        assert_eq!(placed(c, small), "0:0-1 1:2-3 2:4-5");
+        for waits in [wide, bound, there, spread] {
+            assert_eq!(why(c, waits), Some(WaitReason::Nodes));
+        }
+        c.finish(small);
+        drain(c, 3, None);
+        for waits in [wide, bound, there, spread] {
+            c.finish(waits);
+        }
+    });
+}
+
+#[test]
+fn a_job_whose_drained_node_is_lost_shares_what_is_left() {
+    everywhere(|c| {
+        drain(c, 3, Some(""));
+        let wide = c.submit(JobSpec { processors_per_task: None, ..job(8) });
+        assert_eq!(why(c, wide), Some(WaitReason::Nodes));
+        c.lose(3);
+        assert_eq!(placed(c, wide), "0:0-2* 1:3-5* 2:6-7");
+    });
+}
+
+#[test]
+fn a_job_waits_for_the_memory_of_a_drained_node_and_holds_up_no_other() {
+    everywhere(|c| {
+        let heavy = |bytes| JobSpec { memory_per_task_bytes: Some(bytes), ..job(4) };
+        drain(c, 2, Some(""));
+        drain(c, 3, Some(""));
+        // A node has 1,000 bytes: one task fits each.
+        let waits = c.submit(heavy(600));
+        assert_eq!(why(c, waits), Some(WaitReason::Nodes));
+        assert_eq!(c.try_submit(heavy(1001)), None);
+        let light = c.submit(heavy(400));
+        assert_eq!(placed(c, light), "0:0-1 1:2-3");
+        c.finish(light);
+        drain(c, 2, None);
+        assert_eq!(why(c, waits), Some(WaitReason::Nodes));
+        drain(c, 3, None);
+        assert_eq!(placed(c, waits), "0:0-0 1:1-1 2:2-2 3:3-3");
+    });
 }
 
 #[test]

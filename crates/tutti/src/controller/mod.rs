@@ -33,6 +33,7 @@ mod stepped;
 mod submitted;
 mod upgrade;
 mod vouched;
+mod waits;
 
 #[cfg(test)]
 pub(crate) use ahead::Former;

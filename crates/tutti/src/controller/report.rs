@@ -2,6 +2,7 @@
 
 use super::driver::Driver;
 use super::jobs::Entry;
+use super::waits::Waits;
 use crate::codes::code_of_end;
 use std::collections::BTreeMap;
 use tutti_core::class::RULES;
@@ -45,10 +46,11 @@ pub(super) fn jobs(
     let rows: Vec<RowView> = driver.core.rows().filter(|row| row.length.is_some()).collect();
     let now = driver.now();
     let expected = driver.core.expected(now);
+    let waits = Waits::new(driver);
     for view in driver.core.jobs(now) {
         if let Some(entry) = driver.jobs.get(&view.id) {
             let ends = expected.get(&view.id).and_then(|expected| expected.ends);
-            let report = live_job(driver, &rows, &view, entry);
+            let report = live_job((driver, &waits), &rows, &view, entry);
             let ends_s = ends.map(|ends| ends.since(now).0.div_ceil(SECOND));
             let usage = usages.get(&view.id).copied();
             reports.push(JobReport { ends_s, usage, ..report });
@@ -58,7 +60,12 @@ pub(super) fn jobs(
     reports
 }
 
-fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) -> JobReport {
+fn live_job(
+    (driver, waits): (&Driver, &Waits<'_>),
+    rows: &[RowView],
+    view: &JobView,
+    entry: &Entry,
+) -> JobReport {
     let length = |row: &RowView| u128::from(row.length.unwrap_or(Nanos::ZERO).0);
     let row = view.row.and_then(|id| rows.iter().position(|row| row.id == id));
     let frame: u128 = rows.iter().map(length).sum();
@@ -70,7 +77,7 @@ fn live_job(driver: &Driver, rows: &[RowView], view: &JobView, entry: &Entry) ->
         u32::try_from(share).unwrap_or(100)
     });
     let (state, reason) = match view.state {
-        JobState::Queued { ref why, .. } => ("queued", why.to_string()),
+        JobState::Queued { ref why, .. } => ("queued", waits.say(view.spec, why)),
         JobState::Running { .. } if view.suspended => ("suspended", String::new()),
         JobState::Running { .. } => {
             (place_word(view.place), view.why_aside.map_or_else(String::new, |why| why.to_string()))
@@ -193,9 +200,9 @@ pub(super) fn ended_job(
 
 /// Why an accepted job is not being started; empty if it is.
 pub(super) fn why_it_waits(driver: &Driver, job: JobId) -> String {
-    match driver.core.job(job, driver.now()).map(|view| view.state) {
-        Some(JobState::Queued { why, .. }) => why.to_string(),
-        Some(JobState::Running { .. } | JobState::Ending { .. }) | None => String::new(),
+    match driver.core.job(job, driver.now()).map(|view| (view.spec, view.state)) {
+        Some((spec, JobState::Queued { why, .. })) => Waits::new(driver).say(spec, &why),
+        Some((_, JobState::Running { .. } | JobState::Ending { .. })) | None => String::new(),
     }
 }
 

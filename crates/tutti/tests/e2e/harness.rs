@@ -180,6 +180,13 @@ impl Running {
         String::from_utf8_lossy(&self.err.lock().unwrap()).into_owned()
     }
 
+    /// Waits until standard error has this text in it.
+    #[track_caller]
+    pub(crate) fn wait_for_err(&self, text: &str) {
+        let said = || self.err().contains(text).then_some(());
+        eventually(&format!("{text:?} from {}", self.what), said);
+    }
+
     /// Waits until standard output has this text in it.
     #[track_caller]
     pub(crate) fn wait_for(&self, text: &str) {

@@ -80,9 +80,15 @@ fn a_drained_node_takes_no_new_jobs_and_keeps_those_it_has() {
         (&nodes[0]["state"], &nodes[0]["drained"]),
         (&"drained".into(), &"a new fan".into())
     );
-    instance.tutti(&["run", "true"]).expect(120).says("all nodes are drained");
+    let waits = instance.start(&["run", "echo", "begun"]);
+    let why = format!("too few nodes take jobs now: {name} is drained (a new fan)");
+    waits.wait_for_err(&format!("is queued: {why}"));
+    assert_eq!(instance.job(stays + 1)["reason"], why);
     assert_eq!(instance.job(stays)["state"], "running");
+    // What no node could ever do is declined all the same.
+    instance.tutti(&["submit", "-c", "4000", "true"]).expect(120);
     instance.tutti(&["nodes", "resume", &name]).expect(0);
+    assert_eq!(waits.wait().expect(0).text(), "begun\n");
     instance.tutti(&["run", "true"]).expect(0);
     instance.tutti(&["nodes", "drain", "nowhere"]).expect(1).says("there is no node nowhere");
     instance.tutti(&["nodes", "remove", &name]).expect(1).says("`tutti down` ends it");
@@ -118,9 +124,17 @@ fn jobs_get_the_nodes_of_a_cluster_that_they_ask_for() {
     bed.tutti(1, &["run", "--nodes", "n4", "true"]).expect(120).says("the nodes are n[1-3]");
     bed.tutti(1, &["nodes", "drain", "n2"]).expect(0);
     assert_eq!(bed.states()["n2"], "drained");
-    bed.tutti(1, &["run", "-N", "3", "true"]).expect(120).says("ask for -N 2");
+    let wide = bed.start(1, &["run", "-N", "3", "hostname"]);
+    wide.wait_for_err("n2 is drained");
+    // As many tasks as there are processors wait for those of the drained node, and do not share the others.
+    let each = bed.tutti(1, &["nodes", "--json"]).expect(0).json()[0]["processors"].clone();
+    let all = (3 * each.as_u64().unwrap()).to_string();
+    let full = bed.start(1, &["run", "-n", &all, "hostname"]);
+    full.wait_for_err("n2 is drained");
     assert_eq!(hosts(&["-N", "2"]), "n1 n3");
     bed.tutti(1, &["nodes", "resume", "n2"]).expect(0);
+    assert_eq!(wide.wait().expect(0).sorted(), ["n1", "n2", "n3"]);
+    assert_eq!(full.wait().expect(0).sorted().len().to_string(), all);
     assert_eq!(hosts(&["-N", "3"]), "n1 n2 n3");
 }
 

@@ -1,0 +1,60 @@
+//! Why jobs wait, in words: the core's reason, and the nodes that take no new jobs now.
+
+use super::driver::Driver;
+use std::cell::OnceCell;
+use tutti_core::{JobSpec, NodeId, WaitReason};
+use tutti_wire::launch::cut;
+
+/// The most nodes that a reason names.
+const NAMED_MAX: usize = 3;
+
+/// The most of the reason for which a node is drained that is repeated, in bytes.
+const DRAINED_BYTES_MAX: usize = 60;
+
+/// Says why jobs wait; looks for the nodes only if a job waits for some.
+pub(super) struct Waits<'a> {
+    driver: &'a Driver,
+    closed: OnceCell<Vec<(NodeId, String)>>,
+}
+
+impl<'a> Waits<'a> {
+    pub(super) const fn new(driver: &'a Driver) -> Self {
+        Self { driver, closed: OnceCell::new() }
+    }
+
+    /// Why a job with this wish waits.
+    pub(super) fn say(&self, spec: &JobSpec, why: &WaitReason) -> String {
+        if *why != WaitReason::Nodes {
+            return why.to_string();
+        }
+        let closed = self.closed.get_or_init(|| closed_nodes(self.driver));
+        let closed = closed.iter().filter(|(node, _)| spec.nodes.allows(*node));
+        let words: Vec<&str> = closed.map(|(_, words)| words.as_str()).collect();
+        if words.is_empty() {
+            return why.to_string();
+        }
+        let named = words[..words.len().min(NAMED_MAX)].join(", ");
+        let more = match words.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(", and {more} more (see `tutti nodes`)"),
+        };
+        format!("too few nodes take jobs now: {named}{more}")
+    }
+}
+
+/// The nodes that are up and take no new jobs now, each with the reason.
+fn closed_nodes(driver: &Driver) -> Vec<(NodeId, String)> {
+    let closed = driver.core.nodes().filter(|view| view.up).filter_map(|view| {
+        let name = &view.spec.name;
+        let words = match view.drained {
+            _ if view.away => format!("{name} is unreachable"),
+            Some("") => format!("{name} is drained"),
+            Some(reason) => {
+                format!("{name} is drained ({})", cut(reason.to_owned(), DRAINED_BYTES_MAX))
+            }
+            None => return None,
+        };
+        Some((view.id, words))
+    });
+    closed.collect()
+}
