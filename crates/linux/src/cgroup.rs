@@ -17,6 +17,7 @@ mod cpuset;
 mod freeze;
 mod haste;
 mod hierarchy;
+mod layout;
 mod newcomer;
 mod others;
 mod trial;
@@ -28,6 +29,7 @@ pub use freeze::{FreezeError, freeze_all};
 pub use haste::Haste;
 pub(crate) use hierarchy::leave_cpu_group;
 pub use hierarchy::{Attempt, Hierarchy, NoCgroup};
+pub use layout::{Layout, layout, own_groups, v2_point};
 pub use others::Others;
 pub use unit::{DAEMONS, Unit, is_systemd_here};
 

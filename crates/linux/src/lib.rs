@@ -12,14 +12,17 @@
 //! Built for 64-bit Linux; needs kernel 5.7 or later for groups, 5.4 for the rest.
 
 pub mod affinity;
+pub mod allowance;
 pub mod arrived;
 pub mod cgroup;
 pub mod clock;
+pub mod container;
 pub mod disposition;
 mod error;
 pub mod heap;
 pub mod inherited;
 pub mod ipc_namespace;
+pub mod kernel;
 pub mod pass;
 pub mod peer;
 pub mod pidfd;

@@ -1,7 +1,8 @@
 //! Starting a process with everything set, straight in its group, without waiting for it.
 //!
 //! [`Nursery::spawn`] makes the child by one system call that also puts it into the group, so there is no
-//! moment at which it, or a child of it, is outside. Everything else is set in the child, in an
+//! moment at which it, or a child of it, is outside. Where that call can't be had, the child moves into the group
+//! before it does anything else. Everything else is set in the child, in an
 //! order that the comments of `child.rs` explain; whatever fails there comes back through a pipe.
 //! The child may be born frozen: nobody may wait for it, so the pipe is read when it is readable.
 //!
@@ -19,7 +20,7 @@ mod nursery;
 mod prepare;
 mod raw;
 
-pub(crate) use child::{Fork, close_all_but, fork_into, write_number};
+pub(crate) use child::{Fork, close_all_but, fork_into, has_births_into_groups, write_number};
 pub use nursery::Nursery;
 pub(crate) use prepare::words as mask_of;
 pub use prepare::{Unwanted, program_candidates};
@@ -160,10 +161,12 @@ pub enum Step {
     Execute,
     /// Entering the IPC namespace.
     Ipc,
+    /// Moving into the group, where it can't be made there.
+    Group,
 }
 
 impl Step {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Minder,
         Self::Companions,
         Self::Session,
@@ -177,6 +180,7 @@ impl Step {
         Self::Stderr,
         Self::Execute,
         Self::Ipc,
+        Self::Group,
     ];
 
     fn from_number(number: i32) -> Option<Self> {
@@ -201,6 +205,7 @@ impl std::fmt::Display for Step {
             Self::Stderr => "open the file for standard error",
             Self::Execute => "execute the program",
             Self::Ipc => "enter the namespace of its IPC",
+            Self::Group => "move into its cgroup",
         })
     }
 }
@@ -272,7 +277,7 @@ mod tests {
             assert_eq!(Step::from_number(index), Some(step));
         }
         assert_eq!(Step::from_number(0), None);
-        assert_eq!(Step::from_number(14), None);
+        assert_eq!(Step::from_number(15), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod say;
 
 mod agent;
 mod calendar;
+mod capability;
 mod cmd;
 mod codes;
 mod controller;

@@ -62,9 +62,18 @@ pub(crate) mod processes {
 /// What a machine has.
 #[cfg(not(test))]
 pub(crate) mod hardware {
-    pub(crate) use tutti_linux::proc::{
-        busy_processors, hard_limits, memory_total_bytes, online_processors,
-    };
+    use tutti_linux::allowance::Allowance;
+    pub(crate) use tutti_linux::proc::{busy_processors, hard_limits};
+
+    /// The processors that jobs may have here: not more than a quota leaves time for.
+    pub(crate) fn usable_processors() -> Vec<u32> {
+        Allowance::read().processors()
+    }
+
+    /// The memory that jobs may have here, bytes.
+    pub(crate) fn usable_memory_bytes() -> tutti_linux::Result<u64> {
+        Ok(Allowance::read().memory_of(tutti_linux::proc::memory_total_bytes()?))
+    }
 }
 
 /// Connections, and whom a daemon can begin one with.

@@ -255,6 +255,10 @@ codes! {
         "A job does not get all that it should: a directory, a limit or a namespace of its own."
         "It runs without."
         "The message has what the system refused; `tutti doctor` says how to mend it.";
+    74 OldKernel
+        "The kernel, or the filter of a container, lacks a call that Tutti can't do without."
+        "No instance was started."
+        "Use Linux 5.3 or later. In a container, allow the call that the message names.";
     99 Other
         "Something kept the command from being done."
         "Nothing more was done than the message says."

@@ -304,10 +304,30 @@ pub struct AgentStatus {
     pub pid: i32,
     /// The keeper's process.
     pub keeper_pid: i32,
+    /// The user of the daemons.
+    pub uid: u32,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The kind of container that the node is: `docker`, `podman`, `kubernetes`, `wsl`, `container`; empty: a machine.
+    pub container: String,
+    /// Whether systemd runs the node.
+    pub systemd: bool,
+    /// How many processors there are for jobs.
+    pub cpus: u32,
+    /// How much processor time a quota leaves to them, in thousandths of a processor; nothing without one.
+    pub quota_milli: Option<u32>,
+    /// Memory for jobs, in bytes.
+    pub memory_bytes: u64,
+    /// Which cgroups are mounted: `v2`, `hybrid` (both, controllers in v1), `v1` or `none`.
+    pub layout: String,
     /// The cgroup subtree, or why there is none.
     pub cgroup: String,
     /// Whether jobs are frozen rather than signalled.
     pub freezer: bool,
+    /// How a task gets into its cgroup: `clone3` or `moved`; `none` without one.
+    pub births: String,
+    /// How a cgroup is killed: `cgroup.kill` or `signals`.
+    pub kills: String,
     /// Whether the kernel tells of births and ends of processes (`yes`), or why not.
     pub process_events: String,
     /// Whether the switch thread has real-time priority, or why not.
@@ -318,6 +338,16 @@ pub struct AgentStatus {
     pub process_limit: String,
     /// How jobs are held to their processors: `v2`, `v1` or `none`.
     pub processors: String,
+    /// How jobs are given more or less processor time than others: `v2`, `v1` or `none`.
+    pub weight: String,
+    /// Whether the kernel counts the memory of every job.
+    pub memory_counted: bool,
+    /// Whether the kernel counts what every job reads and writes.
+    pub io_counted: bool,
+    /// Whether each job has an IPC namespace of its own (`yes`), or why not.
+    pub ipc: String,
+    /// Whether the daemons, and the jobs with them, end when their user has no session any more.
+    pub ends_at_logout: bool,
     /// Switches made since the agent started.
     pub switches: u64,
     /// Switches that went on without a straggler.

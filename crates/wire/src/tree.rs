@@ -2,6 +2,7 @@
 
 use crate::launch::{Launch, Share, Usage};
 use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -134,7 +135,7 @@ pub enum Answer {
     /// To `Switches`, oldest first.
     Switches(Vec<SwitchRecord>),
     /// To `Status`.
-    Status(AgentStatus),
+    Status(Box<AgentStatus>),
     /// To `Usages`, by job.
     Usages(Vec<(JobId, Usage)>),
     /// To `Fares`.

@@ -102,7 +102,7 @@ impl Helper {
         let pair = UnixStream::pair();
         let (ours, its) = pair.map_err(|source| Error::Call { call: "socketpair", source })?;
         // SAFETY: the child only enters `help`, which makes system calls and nothing else.
-        let fork = unsafe { fork_into(None, 0) };
+        let fork = unsafe { fork_into(None, 0, None) };
         match fork.map_err(|source| Error::Call { call: "clone", source })? {
             Fork::Child => help(group.fd(), its.as_raw_fd()),
             Fork::Parent { pid, pidfd } => Ok(Self { pid, pidfd, line: ours }),
@@ -138,7 +138,7 @@ impl Drop for Helper {
 fn help(group: BorrowedFd, line: RawFd) -> ! {
     close_all_but(group.as_raw_fd(), line);
     // SAFETY: the child does nothing but exit.
-    let said = match unsafe { fork_into(Some(group), 0) } {
+    let said = match unsafe { fork_into(Some(group), 0, None) } {
         // SAFETY: ends the process without running anything of whoever tries.
         Ok(Fork::Child) => unsafe { libc::_exit(0) },
         Ok(Fork::Parent { pid, .. }) => pid,

@@ -23,6 +23,7 @@ use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::OnceLock;
 
 /// What other processes have; a caller that keeps exact time may have set less.
 const TIMER_SLACK_NS: usize = 50_000;
@@ -44,14 +45,42 @@ pub(crate) enum Fork {
     },
 }
 
+/// Whether a process can be made in a group by `clone3`: from Linux 5.7 on, and where no filter of a container forbids
+/// that call. Asked of the kernel once, with a group that there can't be.
+pub(crate) fn has_births_into_groups() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        // SAFETY: all zero is a valid clone_args.
+        let mut arguments: libc::clone_args = unsafe { MaybeUninit::zeroed().assume_init() };
+        // In the memory of this process, so that none is copied before the kernel looks at the group.
+        arguments.flags = u64::from(libc::CLONE_VM.cast_unsigned()) | CLONE_INTO_CGROUP;
+        arguments.exit_signal = u64::from(libc::SIGCHLD.cast_unsigned());
+        arguments.cgroup = u64::from(NO_DESCRIPTOR.cast_unsigned());
+        // SAFETY: the structure is as long as said; no process is made, since there is no such descriptor.
+        let result = unsafe {
+            libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of::<libc::clone_args>())
+        };
+        result == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EBADF)
+    })
+}
+
+/// Above all descriptors that the kernel gives.
+const NO_DESCRIPTOR: c_int = c_int::MAX;
+
 /// Makes a process, born into `cgroup` if given, that sends `exit_signal` (0: none, and then only
-/// `__WALL` reaps it) when it ends.
+/// `__WALL` reaps it) when it ends. Where the kernel makes none in a group, the child moves there before this
+/// returns in it; if it can't, it writes [`Step::Group`] to `report` and ends.
 ///
 /// # Safety
 /// The child must do only what is async-signal-safe, and must not return into code that is not.
-pub(crate) unsafe fn fork_into(cgroup: Option<BorrowedFd>, exit_signal: c_int) -> io::Result<Fork> {
+pub(crate) unsafe fn fork_into(
+    cgroup: Option<BorrowedFd>,
+    exit_signal: c_int,
+    report: Option<RawFd>,
+) -> io::Result<Fork> {
     let mut pidfd: c_int = -1;
-    let pid = if let Some(cgroup) = cgroup {
+    let born_there = cgroup.filter(|_| has_births_into_groups());
+    let pid = if let Some(cgroup) = born_there {
         // SAFETY: all zero is a valid clone_args.
         let mut arguments: libc::clone_args = unsafe { MaybeUninit::zeroed().assume_init() };
         arguments.flags = u64::from(libc::CLONE_PIDFD.cast_unsigned()) | CLONE_INTO_CGROUP;
@@ -71,13 +100,43 @@ pub(crate) unsafe fn fork_into(cgroup: Option<BorrowedFd>, exit_signal: c_int) -
     };
     match pid {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Fork::Child),
+        0 => {
+            if let (Some(cgroup), None) = (cgroup, born_there) {
+                move_to(cgroup, report);
+            }
+            Ok(Fork::Child)
+        }
         pid => Ok(Fork::Parent {
             pid: i32::try_from(pid).expect("process numbers are at most 2^22"),
             // SAFETY: the kernel has just made it for us.
             pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
         }),
     }
+}
+
+/// Moves this process, which has one thread, to a group. If the group is frozen, the process is when this returns.
+fn move_to(group: BorrowedFd, report: Option<RawFd>) {
+    let flags = word(libc::O_WRONLY | libc::O_CLOEXEC);
+    let file = [word(group.as_raw_fd()), c"cgroup.procs".as_ptr() as usize, flags, 0, 0];
+    // SAFETY: the path is NUL-terminated.
+    let moved = unsafe { raw::call(libc::SYS_openat, file) }.and_then(|file| {
+        let moved = raw::write(raw::small(file), b"0");
+        raw::close(raw::small(file));
+        moved
+    });
+    if let Err(errno) = moved {
+        if let Some(report) = report {
+            tell(report, &Failure { step: Step::Group, errno });
+        }
+        raw::exit(EXIT_NOT_RUN)
+    }
+}
+
+fn tell(report: RawFd, failure: &Failure) {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&(failure.step as c_int).to_ne_bytes());
+    bytes[4..].copy_from_slice(&failure.errno.to_ne_bytes());
+    let _ = raw::write(report, &bytes);
 }
 
 /// The signals that this thread had blocked before all were; blocked as before when dropped.
@@ -125,10 +184,7 @@ pub(super) fn run(plan: &mut Plan) -> ! {
     if let (Step::Execute, Some(complaint)) = (failure.step, &plan.complaint) {
         complain(complaint, failure.errno);
     }
-    let mut bytes = [0; 8];
-    bytes[..4].copy_from_slice(&(failure.step as c_int).to_ne_bytes());
-    bytes[4..].copy_from_slice(&failure.errno.to_ne_bytes());
-    let _ = raw::write(plan.report, &bytes);
+    tell(plan.report, &failure);
     raw::exit(EXIT_NOT_RUN)
 }
 

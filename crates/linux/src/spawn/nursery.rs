@@ -8,6 +8,7 @@
 //! kernel clears when a process leaves a memory.
 //!
 //! Some children have a copy all the same:
+//! - those that can't be made in their group, because the kernel is older than 5.7 or a filter forbids `clone3`;
 //! - those with a minder, which never executes anything;
 //! - those that may be killed for want of memory before their program runs, because their group has
 //!   a limit: the kernel ends all processes that share a memory with the one that it picks;
@@ -16,7 +17,7 @@
 //!   could have a look at, and write to, the memory of the parent; with 2 a core dump of the child, which that
 //!   user can cause, would be one of its parent's memory.
 
-use super::child::{self, Fork, fork_into};
+use super::child::{self, Fork, fork_into, has_births_into_groups};
 use super::prepare::{Plan, Unwanted};
 use super::{Child, Spawn, raw};
 use std::io;
@@ -65,6 +66,8 @@ impl Nursery {
     /// Lends nothing yet.
     #[must_use]
     pub fn new() -> Self {
+        // Asked of the kernel now, rather than at the first start of a process.
+        has_births_into_groups();
         Self::default()
     }
 
@@ -75,8 +78,7 @@ impl Nursery {
     ///
     /// # Errors
     /// `EINVAL` for no program, an empty `argv`, `StdioFd::Stdout` where it means nothing, or targets
-    /// to pass that collide; what pipe and clone say. `EAGAIN`: too many processes. `ENOSYS` and
-    /// `EPERM` from clone3 with a group: the kernel is too old, or a filter forbids it.
+    /// to pass that collide; what pipe and clone say. `EAGAIN`: too many processes.
     pub fn spawn(&mut self, spawn: &Spawn, unwanted: &Unwanted) -> io::Result<Child> {
         self.take_back();
         let ready = Ready::new(spawn, unwanted)?;
@@ -106,10 +108,11 @@ impl Nursery {
 
     /// To be called while signals are held.
     fn fork(&mut self, mut ready: Ready) -> io::Result<Child> {
+        let report = ready.report.1.as_raw_fd();
         let (pid, pidfd) = match ready.shares_with {
             Some(group) => self.fork_sharing(ready.plan, group)?,
             // SAFETY: the child only enters `child::run`, which keeps to what is safe after a fork.
-            None => match unsafe { fork_into(ready.group, libc::SIGCHLD) }? {
+            None => match unsafe { fork_into(ready.group, libc::SIGCHLD, Some(report)) }? {
                 Fork::Child => child::run(&mut ready.plan),
                 Fork::Parent { pid, pidfd } => (pid, pidfd),
             },
@@ -223,6 +226,7 @@ impl<'a> Ready<'a> {
 /// See the module.
 fn may_share(spawn: &Spawn, unwanted: &Unwanted) -> bool {
     raw::CAN_SHARE
+        && has_births_into_groups()
         && !spawn.minder
         && !spawn.limits_memory
         && !unwanted.oom_score

@@ -29,7 +29,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tutti_core::{ClockSource, ClusterTime, JobId, LaunchId, Nanos, NodeSpec, Orphans, Traversal};
-use tutti_linux::cgroup::LimitBy;
 use tutti_linux::peer::{peer_lives, peer_process};
 use tutti_linux::signal::Root;
 use tutti_wire::Role;
@@ -377,12 +376,12 @@ impl Agent {
     }
 
     fn join(&mut self) {
-        let processors = hardware::online_processors().into_iter().collect();
+        let processors = hardware::usable_processors().into_iter().collect();
         let join = FromAgent::Join(Join {
             spec: NodeSpec {
                 name: self.options.node.clone(),
                 processors,
-                memory_bytes: hardware::memory_total_bytes().unwrap_or(0),
+                memory_bytes: hardware::usable_memory_bytes().unwrap_or(0),
             },
             held: self.jobs.values().map(|job| job.launch).collect(),
             attach: bytes_of(&self.options.keeper),
@@ -723,15 +722,6 @@ impl Agent {
     pub(super) fn retry_soon(&mut self) {
         self.retry_ns = RETRY_MIN_NS;
         self.retry_at_ns = Some(clock::monotonic_ns() + RETRY_MIN_NS);
-    }
-}
-
-/// What reports call the way in which a limit is enforced.
-pub(crate) const fn limit_name(by: LimitBy) -> &'static str {
-    match by {
-        LimitBy::V2 => "v2",
-        LimitBy::V1 => "v1",
-        LimitBy::None => "none",
     }
 }
 

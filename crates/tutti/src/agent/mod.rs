@@ -38,7 +38,7 @@ mod tree;
 mod tunnels;
 mod upgrade;
 
-pub(crate) use driver::{AgentOptions, limit_name, main};
+pub(crate) use driver::{AgentOptions, main};
 pub(crate) use hollow::{Hollow, HollowAgents};
 #[cfg(test)]
 pub(crate) use stepped::Stepped;

@@ -1,16 +1,15 @@
 //! What the controller asks: what there is, and orders about parts of jobs.
 
-use super::driver::{Agent, limit_name};
+use super::driver::Agent;
 use super::job::Job;
 use super::look::{self, Stands};
 use super::parts::PartError;
 use super::track::TaskId;
 use super::upgrade::{path_of, runs};
-use crate::outside::groups::{Cgroup, Hierarchy};
+use crate::outside::groups::Cgroup;
 use crate::outside::time::monotonic_ns;
 use std::sync::atomic::Ordering;
 use tutti_core::{JobId, Rank};
-use tutti_linux::cgroup::LimitBy;
 use tutti_linux::proc;
 use tutti_wire::limits::PROCESSES_REPORTED_MAX;
 use tutti_wire::report::{AgentStatus, Target};
@@ -25,7 +24,7 @@ impl Agent {
             Question::Switches { count } => {
                 Answer::Switches(self.switch.report(count as usize).records)
             }
-            Question::Status => Answer::Status(self.status()),
+            Question::Status => Answer::Status(Box::new(self.status())),
             Question::Usages => self.usages(),
             Question::Fares => Answer::Fares(self.fares()),
             Question::Processes(target) => self.processes(target),
@@ -142,25 +141,21 @@ impl Agent {
 
     fn status(&self) -> AgentStatus {
         let report = self.switch.report(0);
-        let limits = self.hierarchy.as_ref().map(Hierarchy::limits);
+        let own = crate::capability::of_this_process(self.hierarchy.as_ref());
         AgentStatus {
             node: self.options.node.clone(),
             pid: std::process::id().cast_signed(),
             keeper_pid: self.keeper_pid,
-            cgroup: match &self.hierarchy {
-                Some(hierarchy) => hierarchy.path().display().to_string(),
+            cgroup: match self.hierarchy {
+                Some(_) => own.cgroup,
                 None => self.no_cgroup.clone(),
             },
-            freezer: self.hierarchy.is_some(),
             process_events: self.tracker.process_events(),
             realtime: report.realtime,
-            memory_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.memory)).into(),
-            process_limit: limit_name(limits.map_or(LimitBy::None, |limits| limits.processes))
-                .into(),
-            processors: limit_name(limits.map_or(LimitBy::None, |limits| limits.processors)).into(),
             switches: report.switches,
             stragglers: report.stragglers,
             late_timetables: report.late,
+            ..own
         }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn execute(args: &DemoArgs) -> anyhow::Result<Exit> {
     let parse = |text| parse_duration(text).map_err(|error| anyhow::anyhow!("{error}"));
     let (length, quantum) = (parse(&args.length)?, parse(&args.quantum)?);
     anyhow::ensure!(length.0 > 0 && length <= Nanos::from_secs(600), "--length is 1ms to 10m");
-    let processors = tutti_linux::proc::online_processors().len();
+    let processors = tutti_linux::allowance::Allowance::read().processors().len();
     let own = OwnInstance::start("demo")?;
     own.set("quantum", &args.quantum)?;
     print(&format!(

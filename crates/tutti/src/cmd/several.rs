@@ -171,7 +171,7 @@ fn of_user(jobs: Vec<JobReport>, user: Option<&str>) -> anyhow::Result<Vec<JobRe
     Ok(theirs)
 }
 
-fn user_name(uid: Uid) -> String {
+pub(super) fn user_name(uid: Uid) -> String {
     let found = User::from_uid(uid).ok().flatten();
     found.map_or_else(|| uid.to_string(), |user| user.name)
 }

@@ -3,6 +3,7 @@
 use super::cluster::{address_of_this_machine, invitation, refuse_if_nowhere, with_port};
 use super::submit::order;
 use super::upgrade::go_over;
+use crate::capability::check_kernel;
 use crate::codes::{code_of, coded, is_away};
 use crate::executable::own_path;
 use crate::exit::Exit;
@@ -53,6 +54,7 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
     if args.daemon {
         return supervise::daemon(&instance);
     }
+    check_kernel()?;
     instance.check_owner()?;
     let Standing { membership, is_new } = args.standing(&instance)?;
     if args.foreground {

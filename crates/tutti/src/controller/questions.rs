@@ -152,7 +152,7 @@ impl Driver {
         for (node, answer) in answers {
             match answer {
                 Answer::Switches(records) => switches.push((self.node_name(node), records)),
-                Answer::Status(status) => statuses.push(status),
+                Answer::Status(status) => statuses.push(*status),
                 Answer::Tasks(found) => tasks.get_or_insert_default().extend(found),
                 Answer::Done | Answer::Usages(_) | Answer::Fares(_) => {}
                 Answer::Failed(reason) => return failure(question, reason).failed(),

@@ -1,5 +1,6 @@
 //! Finds the instance, or starts a private one.
 
+use crate::capability::check_kernel;
 use crate::codes::coded;
 use crate::executable::own_program;
 use crate::instance::Instance;
@@ -190,6 +191,7 @@ impl Started {
 /// # Errors
 /// If it can't be started; the text has what it said.
 pub(crate) fn start_daemon(instance: &Instance) -> anyhow::Result<Option<Started>> {
+    check_kernel()?;
     // A lock or a pipe of the shell's that it held would stay held for as long as it lives.
     keep_all_open(false).context("cannot keep descriptors from the instance")?;
     let (mut ready, their_end) = std::io::pipe()?;

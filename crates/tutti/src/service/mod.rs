@@ -22,7 +22,7 @@ use tutti_wire::code::Code;
 mod bus;
 mod scope;
 
-pub(crate) use scope::{ENDS_WITH_SESSION, STOP, ends_with_session, enter};
+pub(crate) use scope::{ENDS_WITH_SESSION, STOP, ends_with_session, enter, place_of_unit};
 
 /// Where an administrator's units are.
 const UNITS: &str = "/etc/systemd/system";

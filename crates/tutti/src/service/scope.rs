@@ -9,9 +9,9 @@ use super::bus::{Bus, Method};
 use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tutti_linux::cgroup::{DAEMONS, Unit};
+use tutti_linux::cgroup::{DAEMONS, Layout, Unit, layout, v2_point};
 
 /// How long the manager may take to move this process.
 const MOVED_WITHIN: Duration = Duration::from_secs(5);
@@ -99,6 +99,19 @@ fn join(unit: &Unit) -> anyhow::Result<()> {
     let (leaf, pid) = (format!("/{DAEMONS}"), std::process::id().to_string());
     bus.call(ATTACH, &[unit.name(), &leaf, "1", &pid])?;
     wait_until_in(unit.name())
+}
+
+/// The group whose controllers the unit of an instance that this user starts here would have; none where no service
+/// manager makes one, or controllers belong to v1.
+pub(crate) fn place_of_unit() -> Option<PathBuf> {
+    let bus = Bus::of_manager()?;
+    let top = v2_point().filter(|_| layout() == Layout::V2)?;
+    let uid = geteuid();
+    let place = match bus {
+        Bus::System => top,
+        Bus::User(_) => top.join(format!("user.slice/user-{uid}.slice/user@{uid}.service")),
+    };
+    Some(place).filter(|place| place.is_dir())
 }
 
 fn wait_until_in(unit: &str) -> anyhow::Result<()> {

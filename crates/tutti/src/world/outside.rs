@@ -137,12 +137,12 @@ pub(crate) mod hardware {
     use std::sync::OnceLock;
     use tutti_linux::proc::Busy;
 
-    pub(crate) fn online_processors() -> Vec<u32> {
+    pub(crate) fn usable_processors() -> Vec<u32> {
         with_here(|machine, _| (0..machine.processors).collect())
             .unwrap_or_else(tutti_linux::proc::online_processors)
     }
 
-    pub(crate) fn memory_total_bytes() -> tutti_linux::Result<u64> {
+    pub(crate) fn usable_memory_bytes() -> tutti_linux::Result<u64> {
         let simulated = with_here(|machine, _| u64::from(machine.processors) << 30);
         simulated.map_or_else(tutti_linux::proc::memory_total_bytes, Ok)
     }

@@ -235,7 +235,7 @@ fn doctor_says_what_of_the_accounts_is_a_lower_bound() {
     instance.tutti(&["run", "true"]).expect(0);
     let usage = instance.job(1)["usage"].clone();
     let findings = instance.tutti(&["doctor", "--json"]).json();
-    let findings = findings.as_array().unwrap();
+    let findings = findings["findings"].as_array().unwrap();
     let accounts = findings.iter().find(|finding| finding["topic"] == "accounts").unwrap();
     let text = accounts["text"].as_str().unwrap();
     for (whole, what) in [("memory_whole", "the memory of jobs"), ("io_whole", "read and write")] {

@@ -166,7 +166,10 @@ fn json_has_the_documented_keys() {
     let times = ["due_ns", "began_ns", "stopped_ns", "resumed_ns", "spread_ns"];
     let keys = [&times[..], &["left", "yields", "came", "running", "stragglers"]].concat();
     check_keys(&switches[0][1], &keys);
-    check_keys(&json(&["doctor", "--json"]), &["verdict", "topic", "text", "mend"]);
+    let doctor = json(&["doctor", "--json"]);
+    check_keys(&Value::from(vec![doctor.clone()]), &["verdict", "summary", "findings"]);
+    let keys = ["verdict", "topic", "nodes", "text", "detail", "fixes"];
+    check_keys(&doctor["findings"], &keys);
     for job in jobs {
         instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
     }

@@ -149,8 +149,10 @@ fn over_a_slow_way_jobs_start_and_switch_as_they_are_to() {
 /// What `tutti doctor` finds of the clocks: how that is meant, what it says, and what to do.
 fn clocks(bed: &Bed) -> Option<[String; 3]> {
     let findings = bed.tutti(1, &["doctor", "--json"]).json();
-    let finding = findings.as_array()?.iter().find(|it| it["topic"] == "clocks")?.clone();
-    Some(["verdict", "text", "mend"].map(|part| finding[part].as_str().unwrap().to_owned()))
+    let finding =
+        findings["findings"].as_array()?.iter().find(|it| it["topic"] == "clocks")?.clone();
+    let words = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Some([&finding["verdict"], &finding["text"], &finding["fixes"][0]["steps"]].map(words))
 }
 
 #[test]

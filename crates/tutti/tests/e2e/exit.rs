@@ -138,9 +138,9 @@ fn a_job_is_ended_at_its_time_limit() {
 #[test]
 fn a_task_that_uses_more_memory_than_it_may_is_killed_with_the_reason() {
     let instance = Instance::new().up();
-    let doctor = instance.tutti(&["doctor"]);
+    let doctor = instance.tutti(&["doctor", "-v"]);
     assert!(
-        doctor.text().contains("--memory is held by the kernel"),
+        doctor.text().contains("-m is enforced by the kernel"),
         "this machine enforces no memory limit; the test needs the memory controller:\n{}",
         doctor.text()
     );

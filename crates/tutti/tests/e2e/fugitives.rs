@@ -180,7 +180,7 @@ fn nor_in_one_of_his_own_without_cgroups() {
 #[test]
 fn who_leaves_a_cgroup_that_is_his_own_is_brought_back() {
     let scene = Scene::new(Instance::of_nobody_with_groups().up());
-    let doctor = scene.tutti(&["doctor"]).text();
+    let doctor = scene.tutti(&["doctor", "-v"]).text();
     assert!(doctor.contains("brought back within a second"), "{doctor}");
     for (way, need) in &WAYS {
         let (job, told) = scene.submit_whatever(way, need);

@@ -763,9 +763,15 @@ pub(crate) fn player() -> PathBuf {
 
 /// Compiles a C program, and says what to install if it can't.
 pub(crate) fn compile(compiler: &str, source: &Path, name: &str) -> PathBuf {
+    compile_with(&[], compiler, source, name)
+}
+
+/// The same with options.
+pub(crate) fn compile_with(options: &[&str], compiler: &str, source: &Path, name: &str) -> PathBuf {
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let done =
-        Command::new(compiler).args(["-O2", "-o"]).arg(&built).arg(source).arg("-lm").output();
+    let mut command = Command::new(compiler);
+    command.args(options).args(["-O2", "-o"]).arg(&built).arg(source).arg("-lm");
+    let done = command.output();
     let done = done.unwrap_or_else(|e| panic!("{compiler}: {e}; run tests/install-deps"));
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{compiler} {}: {said}", source.display());

@@ -39,6 +39,7 @@ mod leftovers;
 mod messages;
 mod mpi;
 mod nodes;
+mod old_kernels;
 mod on_request;
 mod partition;
 mod pmi;

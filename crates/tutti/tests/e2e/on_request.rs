@@ -160,8 +160,8 @@ impl Scene {
             line.is_some_and(|line| line.contains("started in job 1 and in none now"))
         });
         assert_eq!(shown, [true, false, false], "{told}");
-        let doctor = self.tutti(&["doctor"]).text();
-        assert!(doctor.contains("is a process of the daemon that starts it"), "{doctor}");
+        let doctor = self.tutti(&["doctor", "-v"]).text();
+        assert!(doctor.contains("belongs to the daemon that starts it"), "{doctor}");
     }
 }
 

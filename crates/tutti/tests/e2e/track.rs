@@ -132,12 +132,26 @@ fn without_cgroups_the_tree_is_known_too() {
 }
 
 #[test]
+fn doctor_reports_what_the_instance_has_and_not_what_its_own_shell_has() {
+    let instance = Instance::new();
+    // In another network namespace the kernel reports no process.
+    let asked = || instance.shell("unshare --net tutti doctor").expect(0).text();
+    let unreported = "the kernel does not report processes";
+    let before = asked();
+    assert!(before.contains("none runs") && before.contains(unreported), "{before}");
+    instance.tutti(&["up"]).expect(0);
+    let doctor = asked();
+    assert!(doctor.starts_with("all is well: jobs are tracked"), "{doctor}");
+    assert!(!doctor.contains(unreported), "{doctor}");
+}
+
+#[test]
 fn without_process_events_proc_is_read() {
     let instance = Instance::new();
-    // In another network namespace the kernel tells of no process.
+    // In another network namespace the kernel reports no process.
     instance.shell("unshare --net tutti up").expect(0);
-    let doctor = instance.shell("unshare --net tutti doctor").expect(0).text();
-    assert!(doctor.contains("the kernel does not tell of processes"), "{doctor}");
+    let doctor = instance.tutti(&["doctor"]).expect(0).text();
+    assert!(doctor.contains("the kernel does not report processes"), "{doctor}");
     let mut running = instance.start_typing(&["run", "sh", "-c", ORPHANS]);
     running.wait_for("up");
     let processes = tree(&instance, "1");

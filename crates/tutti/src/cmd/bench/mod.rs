@@ -159,5 +159,7 @@ fn options(tasks: u32, processors: Option<u32>) -> anyhow::Result<JobOptions> {
 
 /// How many processors this machine has for tasks.
 fn processors() -> u32 {
-    u32::try_from(tutti_linux::proc::online_processors().len()).unwrap_or(u32::MAX).max(1)
+    u32::try_from(tutti_linux::allowance::Allowance::read().processors().len())
+        .unwrap_or(u32::MAX)
+        .max(1)
 }

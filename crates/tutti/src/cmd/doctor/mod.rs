@@ -1,0 +1,73 @@
+//! `tutti doctor`: what works for the jobs of this user, what does not, and what can be done about it.
+//!
+//! Where an instance runs, its agents say what they can do. Where none runs, it is what an instance started here and
+//! now would have.
+
+mod finding;
+mod instance;
+mod node;
+mod render;
+mod site;
+
+use crate::exit::Exit;
+use crate::output::{print, print_json, terminal_width};
+use clap::Args;
+use finding::{Diagnosis, Verdict};
+use instance::Asked;
+use node::Node;
+
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Show all findings, with what they are based on
+    #[arg(short, long, conflicts_with_all = ["json", "leftovers"])]
+    verbose: bool,
+
+    /// Show what instances that are gone have left: cgroups, directories, processes, and what nobody uses
+    /// any more: shared memory, message queues, semaphores
+    #[arg(long)]
+    leftovers: bool,
+
+    /// Remove of it what is certainly theirs
+    #[arg(long, requires = "leftovers")]
+    remove: bool,
+}
+
+pub(crate) fn execute(args: &DoctorArgs) -> anyhow::Result<Exit> {
+    if args.leftovers {
+        return super::leftovers::execute(args.remove, args.json);
+    }
+    let diagnosis = diagnose();
+    if args.json {
+        print_json(&diagnosis)?;
+    } else {
+        print(&render::render(&diagnosis, args.verbose, terminal_width()))?;
+    }
+    Ok(if diagnosis.verdict == Verdict::Bad { Exit::FAILED } else { Exit::OK })
+}
+
+fn diagnose() -> Diagnosis {
+    let Asked { status, mut findings, is_running } = instance::ask_it();
+    match &status {
+        Some(status) => {
+            let several = status.agents.len() > 1;
+            for agent in &status.agents {
+                findings
+                    .extend(Node { status: agent, private: status.private, several }.findings());
+            }
+        }
+        // What another machine's instance has is not ours to know.
+        None if is_running => {}
+        None => {
+            let status = site::what_an_instance_here_would_get();
+            let private = status.uid != 0;
+            findings.extend(Node { status: &status, private, several: false }.findings());
+        }
+    }
+    findings.extend(site::on_request());
+    findings.extend(site::mpi());
+    Diagnosis::of(findings, is_running)
+}

@@ -1,0 +1,96 @@
+//! What of this machine concerns jobs, whichever instance runs them.
+
+use super::finding::{Finding, Fix};
+use crate::capability;
+use crate::outside::groups::Hierarchy;
+use crate::service::place_of_unit;
+use std::path::PathBuf;
+use tutti_linux::rt;
+use tutti_linux::track::ProcessEvents;
+use tutti_wire::report::AgentStatus;
+
+/// How many bytes of process events a trial asks for.
+const EVENTS_BYTES: i32 = 64 << 10;
+
+/// What an agent of an instance that this user starts here would report. Where a service manager makes a unit for it,
+/// nothing is tried: what the manager can hand down says it.
+pub(super) fn what_an_instance_here_would_get() -> AgentStatus {
+    let status = place_of_unit().and_then(|place| capability::of_unit_below(&place));
+    let mut status = status.unwrap_or_else(|| {
+        let name = format!("tutti-doctor-{}", std::process::id());
+        match Hierarchy::find(&name) {
+            Ok(hierarchy) => {
+                let status = capability::of_this_process(Some(&hierarchy));
+                let _ = hierarchy.remove();
+                status
+            }
+            Err(reason) => {
+                AgentStatus { cgroup: reason.to_string(), ..capability::of_this_process(None) }
+            }
+        }
+    });
+    status.realtime = realtime();
+    status.process_events = match ProcessEvents::subscribe(EVENTS_BYTES) {
+        Ok(_) => "yes".into(),
+        Err(error) => {
+            let cause = std::error::Error::source(&error);
+            format!("no: {}", cause.map_or_else(|| error.to_string(), ToString::to_string))
+        }
+    };
+    status
+}
+
+/// Whether a thread may have real-time priority. Tried in a thread of its own, so that the verb itself stays as it is.
+fn realtime() -> String {
+    match std::thread::spawn(|| rt::become_realtime(1)).join() {
+        Ok(Ok(())) => "yes".into(),
+        Ok(Err(error)) => format!("no: {error}"),
+        Err(_) => "no: it could not be tried".into(),
+    }
+}
+
+/// What ordinary users may have others start for them, with where that is refused.
+const REQUESTED_BY: [(&str, &str); 3] =
+    [("at", "/etc/at.deny"), ("crontab", "/etc/cron.deny"), ("systemd-run", "a polkit rule")];
+
+/// Daemons that start processes on request: those are no descendants of the job that asks. It is so on each machine
+/// that has them, and no loss.
+pub(super) fn on_request() -> Option<Finding> {
+    let found: Vec<_> =
+        REQUESTED_BY.iter().filter(|(program, _)| in_path(program).is_some()).collect();
+    let names = |part: fn(&(&'static str, &'static str)) -> &'static str| {
+        found.iter().map(|entry| part(entry)).collect::<Vec<_>>().join(", ")
+    };
+    (!found.is_empty()).then(|| {
+        let text = format!(
+            "what a task has started by {} belongs to the daemon that starts it, not to the task",
+            names(|entry| entry.0)
+        );
+        let detail = format!(
+            "it is not suspended, counted or ended with the task; refused to users by {}",
+            names(|entry| entry.1)
+        );
+        Finding::good("requests", text).detail(detail).implied(true)
+    })
+}
+
+pub(super) fn mpi() -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let program = |names: &[&str]| names.iter().find_map(|name| in_path(name));
+    if let Some(path) = program(&["mpiexec.hydra", "mpichversion"]) {
+        let text = "MPICH programs start under `tutti run -n N` alone";
+        findings.push(Finding::good("MPICH", text).detail(path.display().to_string()));
+    }
+    if let Some(path) = program(&["ompi_info", "prte"]) {
+        let text = "Open MPI programs need PMIx, which is not served yet";
+        let fix = Fix::you("run Open MPI programs", "tutti run -n 1 -c N mpirun ./program");
+        let finding = Finding::minor("Open MPI", text).detail(path.display().to_string());
+        findings.push(finding.fix([fix]));
+    }
+    findings
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
