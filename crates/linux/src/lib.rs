@@ -19,6 +19,7 @@ pub mod clock;
 pub mod container;
 pub mod disposition;
 mod error;
+pub mod file_locks;
 pub mod heap;
 pub mod inherited;
 pub mod ipc_namespace;

@@ -36,6 +36,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_linux::disposition::is_ignored;
+use tutti_linux::file_locks;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 
@@ -57,6 +58,10 @@ pub(crate) fn is_supervised(instance: &Instance) -> bool {
     let Ok(Some(directory)) = instance.open() else { return false };
     match directory.file(&instance.lock_file(), OFlag::O_RDONLY) {
         Ok(file) => Flock::lock(file, FlockArg::LockSharedNonblock).is_err(),
+        // Other users may not open the lock of the system's instance, but see that it is held.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            directory.inode(&instance.lock_file()).is_some_and(file_locks::is_locked)
+        }
         Err(_) => false,
     }
 }

@@ -133,6 +133,12 @@ impl Directory {
         Ok(file)
     }
 
+    /// The number of a file, also of one that may not be opened.
+    pub(crate) fn inode(&self, path: &Path) -> Option<u64> {
+        let found = fstatat(&self.descriptor, name_of(path), AtFlags::AT_SYMLINK_NOFOLLOW);
+        found.ok().map(|found| found.st_ino)
+    }
+
     /// Whether this file still has this name: one who has just ended may have removed it after it was opened
     /// here, and the next would lock another.
     pub(crate) fn has(&self, file: &File, path: &Path) -> bool {

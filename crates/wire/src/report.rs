@@ -151,7 +151,7 @@ pub struct ProcessReport {
 pub struct NodeReport {
     /// Its name.
     pub name: String,
-    /// `up`, `drained` (up, and takes no new jobs) or `lost`.
+    /// `up`, `drained` (up, and takes no new jobs), `unreachable`, `lost`, or `down` (taken out of service).
     pub state: String,
     /// Why it takes no new jobs, as an administrator said, perhaps nothing; `null` if it takes some, or
     /// will when it is up.

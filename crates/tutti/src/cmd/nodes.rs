@@ -17,7 +17,8 @@ use tutti_wire::units::{format_bytes, format_duration_short};
 /// What the columns of a node mean.
 const COLUMNS: &str = "\
 STATE     up, drained (takes no new jobs), unreachable (its jobs go on until its
-          lease is over, tutti params lease) or lost
+          lease is over, tutti params lease), lost, or down (taken out of service
+          there by tutti down)
 USED      processors that some job has
 PROMISED  memory that jobs in the matrix have by --memory
 JOBS      jobs with tasks there

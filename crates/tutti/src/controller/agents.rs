@@ -63,11 +63,35 @@ pub(super) struct NodeEntry {
     pub(super) confirmed: ClusterTime,
     /// Whether it is to be forgotten as soon as nothing of ours runs there.
     pub(super) is_removed: bool,
+    /// How it went when it was last up.
+    pub(super) gone: Gone,
     /// When it counts as lost, while its agent is not there.
     pub(super) missed: Option<Missed>,
     /// What it has, and launches of jobs that are in line again, or run elsewhere, of which it still ends
     /// what is left from before it was lost: until then it has not joined.
     pub(super) residue: Option<(NodeSpec, BTreeSet<LaunchId>)>,
+}
+
+/// How a node went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// It was out of reach for too long, or was started anew.
+    Lost,
+    /// It was taken down.
+    Down,
+    /// It was taken out of the cluster.
+    Removed,
+}
+
+impl Gone {
+    /// What happened to the node, after its name.
+    pub(super) const fn past(self) -> &'static str {
+        match self {
+            Self::Lost => "was lost",
+            Self::Down => "was taken down",
+            Self::Removed => "was removed",
+        }
+    }
 }
 
 /// A launch of which nothing was heard yet.
@@ -110,6 +134,7 @@ impl NodeEntry {
             joined: ClusterTime::default(),
             confirmed: ClusterTime::default(),
             is_removed: false,
+            gone: Gone::Lost,
             missed: None,
             residue: None,
         }
@@ -145,6 +170,20 @@ impl Driver {
         let known = self.nodes.get(&node).map(|entry| entry.name.as_str());
         let name = known.or_else(|| self.removals.name_of(node));
         name.map_or_else(|| format!("node-{node}"), str::to_owned)
+    }
+
+    /// What happened to a node on which a job has lost tasks: `node n3 was removed`. One that is up has
+    /// another keeper, or was started anew.
+    pub(super) fn how_it_went(&self, node: NodeId) -> String {
+        if self.core.timetable(node).is_some() {
+            return format!("node {} lost its tasks", self.node_name(node));
+        }
+        let gone = self.nodes.get(&node).map(|entry| entry.gone);
+        let gone = gone.unwrap_or(match self.removals.name_of(node) {
+            Some(_) => Gone::Removed,
+            None => Gone::Lost,
+        });
+        format!("node {} {}", self.node_name(node), gone.past())
     }
 
     pub(super) fn tell_node(&mut self, node: NodeId, message: ToAgent) {
@@ -620,12 +659,18 @@ impl Driver {
     }
 
     pub(super) fn on_node_lost(&mut self, node: NodeId) {
+        self.lose_node(node, Gone::Lost);
+    }
+
+    /// What was on a node is gone.
+    fn lose_node(&mut self, node: NodeId, gone: Gone) {
         if let Some(entry) = self.nodes.get_mut(&node) {
+            entry.gone = if entry.is_removed { Gone::Removed } else { gone };
             entry.missed = None;
             entry.launched.clear();
             entry.unconfirmed.clear();
             entry.remembered.clear();
-            say!([NodeLost] "tutti controller: node {} is lost", entry.name);
+            say!([NodeLost] "tutti controller: node {} {}", entry.name, entry.gone.past());
         }
         self.note_lost_tasks(node);
         self.apply(&Event::NodeLost { node });
@@ -640,7 +685,7 @@ impl Driver {
     fn on_leaving(&mut self, node: NodeId) {
         // Before it may be forgotten.
         self.tell_node(node, ToAgent::Stop);
-        self.on_node_lost(node);
+        self.lose_node(node, Gone::Down);
         if let Some(entry) = self.nodes.get_mut(&node) {
             entry.agent = None;
         }

@@ -563,7 +563,7 @@ impl Driver {
         drop(exchanges);
         let detail = entry.detail_of_end(outcome);
         let reason = match outcome.reason {
-            EndReason::NodeLost(node) => format!("node {} was lost", self.node_name(node)),
+            EndReason::NodeLost(node) => self.how_it_went(node),
             reason => reason.to_string(),
         };
         let report = report::ended_job(job, &entry, outcome, reason, self.now());

@@ -1,5 +1,6 @@
 //! What tables and `--json` show, made from the core's views and what the controller keeps beside.
 
+use super::agents::Gone;
 use super::driver::Driver;
 use super::jobs::Entry;
 use super::waits::Waits;
@@ -211,6 +212,11 @@ fn sets_of(driver: &Driver, node: NodeId) -> Vec<String> {
     sets.map(|(name, _)| name.to_string()).collect()
 }
 
+/// Whether a node was taken down. A controller that takes over does not know it of those that were before.
+fn is_down(driver: &Driver, node: NodeId) -> bool {
+    driver.nodes.get(&node).is_some_and(|entry| entry.gone == Gone::Down)
+}
+
 /// Where in the control tree a node is, while its agent is there.
 fn place_of(driver: &Driver, node: NodeId) -> Option<&Joining> {
     let entry = driver.nodes.get(&node).filter(|entry| entry.agent.is_some())?;
@@ -228,6 +234,7 @@ pub(super) fn nodes(driver: &Driver, fares: &BTreeMap<NodeId, Fares>) -> Vec<Nod
                 (true, _) if view.away => "unreachable",
                 (true, None) => "up",
                 (true, Some(_)) => "drained",
+                (false, _) if is_down(driver, view.id) => "down",
                 (false, _) => "lost",
             }
             .into(),

@@ -125,16 +125,25 @@ pub(crate) fn connect_or_start() -> anyhow::Result<Link> {
         Err(_) => {}
     }
     if let Some(started) = start_daemon(&instance)? {
-        say!(
-            "tutti: started a private instance in {} (`tutti down` ends it; it ends by itself when \
-             idle)",
-            instance.directory().display()
-        );
+        say!("tutti: {}", what_started(&instance));
         if started.ends_with_session() {
             say!("tutti: {ENDS_WITH_SESSION}");
         }
     }
     dial(&instance).context("the instance started, but does not answer")
+}
+
+/// Which instance was started for a job. Root also starts the system's anew, if its socket was left.
+fn what_started(instance: &Instance) -> String {
+    let directory = instance.directory().display();
+    match instance.private {
+        true => format!(
+            "started a private instance in {directory} (`tutti down` ends it; it ends by itself when idle)"
+        ),
+        false => format!(
+            "started the system's instance in {directory} again, which had ended (`tutti down` ends it)"
+        ),
+    }
 }
 
 /// Its supervisor starts a controller that failed again.
@@ -145,15 +154,18 @@ fn wait_for_system(instance: &Instance) -> anyhow::Result<Link> {
             Err(error) if !error.is::<NotOurs>() && Instant::now() < patience => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            result => {
-                return result.with_context(|| {
-                    format!(
-                        "the system's instance in {} does not answer; have root start it again with \
-                         `tutti down` and `tutti up`, or set TUTTI_DIR for one of your own",
+            Err(error) if !error.is::<NotOurs>() => {
+                let reason = match is_supervised(instance) {
+                    true => cannot_begin(instance),
+                    false => format!(
+                        "the system's instance in {} does not answer ({error:#}); have root start it again \
+                         with `tutti up`, or set TUTTI_DIR for one of your own",
                         instance.directory().display()
-                    )
-                });
+                    ),
+                };
+                return Err(coded(Code::NoInstance, reason));
             }
+            result => return result,
         }
     }
 }

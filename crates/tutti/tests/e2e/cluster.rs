@@ -513,8 +513,8 @@ fn a_node_goes_down_and_comes_back_and_leaves() {
         bed.tutti(1, &["ps"]).expect(0).text().contains("running").then_some(())
     });
     bed.tutti(3, &["down"]).expect(0);
-    running.wait().expect(121).says("was lost");
-    assert_eq!(bed.states()["n3"], "lost");
+    running.wait().expect(121).says("node n3 was taken down");
+    assert_eq!(bed.states()["n3"], "down");
     assert!(!bed.node(3).directory().join("lock").exists());
     bed.tutti(3, &["leave"]).expect(0);
     let other = Bed::of(1, &[0]);
@@ -559,10 +559,10 @@ fn a_node_that_is_taken_down_is_out_of_service_at_once() {
     eventually("two jobs on it", || running(2));
     let begun = std::time::Instant::now();
     bed.tutti(3, &["down"]).expect(0);
-    assert_eq!(bed.states()["n3"], "lost");
+    assert_eq!(bed.states()["n3"], "down");
     // The job is not said to have failed by what was done to its tasks there.
-    far.wait().expect(121).says("node n3 was lost");
-    bed.tutti(1, &["wait", "1"]).expect(121).says("node n3 was lost");
+    far.wait().expect(121).says("node n3 was taken down");
+    bed.tutti(1, &["wait", "1"]).expect(121).says("node n3 was taken down");
     // Long before anybody would miss it, and others are not placed there.
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     let done = bed.tutti(1, &["run", "-n", "6", "--", "hostname"]).expect(0);

@@ -162,7 +162,7 @@ fn ends(instance: &Instance, provoked: &mut Provoked) {
     lost.wait_for("up");
     let keeper = instance.daemon("keeper");
     kill(Pid::from_raw(keeper), Signal::SIGKILL).unwrap();
-    provoked.said("T040", &lost.wait().expect(121));
+    provoked.said("T040", &lost.wait().expect(121).says("lost its tasks"));
     eventually("another keeper", || instance.daemon_now("keeper").filter(|&new| new != keeper));
 }
 

@@ -197,7 +197,7 @@ fn a_node_that_is_removed_is_none_of_the_cluster() {
     bed.tutti(1, &["nodes", "remove", "n2"]).expect(1).says("has jobs: 1; have it take no more");
     bed.tutti(1, &["nodes", "remove", "n2", "--now"]).expect(0);
     // It ends when nothing of it is on the other node either, and there is no n2 any more.
-    busy.wait().expect(121).says("node n2 was lost");
+    busy.wait().expect(121).says("node n2 was removed");
     bed.tutti(3, &["down"]).expect(0);
     bed.tutti(1, &["nodes", "remove", "n3"]).expect(0);
     assert_eq!(bed.states().into_keys().collect::<Vec<_>>(), ["n1"]);

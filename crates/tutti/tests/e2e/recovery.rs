@@ -1,6 +1,6 @@
 //! What goes on, and what ends in good order, when a part is killed or stands still.
 
-use crate::harness::{Instance, eventually, player, status_of, within};
+use crate::harness::{Instance, NOBODY, Running, eventually, player, status_of, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -681,4 +681,41 @@ fn what_waits_stays_in_line_when_the_systems_instance_is_taken_down() {
     instance.tutti(&["wait", &waits.to_string()]).expect(7);
     let history = instance.tutti(&["history", &runs.to_string()]).expect(0).text();
     assert!(history.contains("shut down"), "{history}");
+}
+
+/// The verbs of a user who may not open the lock of the system's instance.
+#[test]
+fn verbs_of_other_users_wait_for_the_next_controller_of_the_system() {
+    let instance = Instance::of_the_system().up();
+    let lock = fs::read_to_string(instance.dir.join("lock")).unwrap();
+    let supervisor = Pid::from_raw(lock.trim().parse().unwrap());
+    let start = |args: &[&str]| {
+        let mut command = instance.command_as(Some(NOBODY), args);
+        command.current_dir("/");
+        Running::start(command)
+    };
+    let end_controller = || {
+        kill(supervisor, Signal::SIGSTOP).unwrap();
+        let controller = instance.daemon("controller");
+        kill(Pid::from_raw(controller), Signal::SIGKILL).unwrap();
+        eventually("it is gone", || status_of(controller, "State")?.starts_with('Z').then_some(()));
+    };
+    end_controller();
+    let asking = [start(&["ps"]), start(&["run", "true"])];
+    // Long enough to fail, if that is what they do.
+    std::thread::sleep(Duration::from_millis(500));
+    kill(supervisor, Signal::SIGCONT).unwrap();
+    for verb in asking {
+        verb.wait().expect(0);
+    }
+    // While none is started, they say what is so.
+    end_controller();
+    let told = start(&["ps"]).wait_within(Duration::from_secs(30)).expect(1);
+    told.says("can't begin, and is tried again and again").says("[T010]");
+    kill(supervisor, Signal::SIGKILL).unwrap();
+    let told = start(&["run", "true"]).wait_within(Duration::from_secs(30));
+    told.says("the system's instance in").says("have root start it again").says("[T010]");
+    // Root has it start.
+    let done = instance.tutti(&["run", "true"]).expect(0);
+    done.says("started the system's instance in").says("again");
 }

@@ -173,7 +173,7 @@ fn cut(mut lines: Vec<String>, most: usize) -> Vec<String> {
 fn head(sample: &Sample) -> Vec<String> {
     let of_nodes = |state: &str| sample.nodes.iter().filter(|node| node.state == state).count();
     let mut nodes = format!("{} up", counted(of_nodes("up") as u64, "node"));
-    for state in ["drained", "unreachable", "lost"] {
+    for state in ["drained", "unreachable", "lost", "down"] {
         if of_nodes(state) > 0 {
             nodes.push_str(&format!(", {} {state}", of_nodes(state)));
         }
@@ -182,7 +182,7 @@ fn head(sample: &Sample) -> Vec<String> {
         sample
             .nodes
             .iter()
-            .filter(|node| node.state != "lost")
+            .filter(|node| !matches!(&*node.state, "lost" | "down"))
             .map(|node| u64::from(of(node)))
             .sum::<u64>()
     };
