@@ -1,12 +1,14 @@
 //! The agent's main thread: between the controller, the keeper and the switch thread.
 
 use super::affinity::{Affinity, processors_of};
+use super::beside::Beside;
 use super::clock::ClusterClock;
 use super::foreign::Foreign;
 use super::ipc::IpcBefore;
 use super::job::{Job, grip};
 use super::lease::{Former, Lease, Told};
 use super::load::LoadReports;
+use super::orders::Order;
 use super::parts::Ending;
 use super::switch::Switch;
 use super::taken::Taken;
@@ -23,7 +25,7 @@ use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getppid};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +34,7 @@ use tutti_core::{ClockSource, ClusterTime, JobId, LaunchId, Nanos, NodeSpec, Orp
 use tutti_linux::peer::{peer_lives, peer_process};
 use tutti_linux::signal::Root;
 use tutti_wire::Role;
-use tutti_wire::keeper::ToKeeper;
+use tutti_wire::keeper::{FromKeeper, ToKeeper};
 use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::pmi::Exchange;
 use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
@@ -90,6 +92,8 @@ const SIGNALS: u64 = 6;
 const KEEPER_END: u64 = 7;
 /// Groups of other instances appear or vanish.
 const OTHERS: u64 = 9;
+/// Threads have done something.
+const DONE: u64 = 10;
 
 pub(super) struct Agent {
     pub(super) options: AgentOptions,
@@ -114,6 +118,11 @@ pub(super) struct Agent {
     pub(super) tracker: Tracker,
     pub(super) affinity: Affinity,
     pub(super) endings: Vec<Ending>,
+    pub(super) beside: Beside,
+    /// What the keeper has reported of launches of which a task's leftovers are being killed.
+    pub(super) held_back: BTreeMap<LaunchId, Vec<FromKeeper>>,
+    /// By job; the first of each is under way.
+    pub(super) orders: BTreeMap<JobId, VecDeque<Order>>,
     pub(super) tree: Tree,
     welcomed: bool,
     /// Why the parent was lost, when that was last said.
@@ -185,6 +194,7 @@ impl Agent {
     ) -> anyhow::Result<Self> {
         let poller = Poller::new()?;
         poller.add(&signals, SIGNALS, Interest::READ)?;
+        let beside = Beside::new(&poller, DONE)?;
         let taken = Taken::beside(hierarchy.as_ref().and_then(Hierarchy::others));
         if let Some(changes) = taken.changes() {
             poller.add(changes, OTHERS, Interest::READ)?;
@@ -208,6 +218,9 @@ impl Agent {
             foreign: Foreign::default(),
             tracker: Tracker::new(),
             endings: Vec::new(),
+            beside,
+            held_back: BTreeMap::new(),
+            orders: BTreeMap::new(),
             welcomed: false,
             loss: String::new(),
             keeper: None,
@@ -272,6 +285,7 @@ impl Agent {
                 KEEPER_END => self.on_keeper_end(),
                 SUPERVISOR => self.on_supervisor(),
                 SIGNALS => self.on_signals(),
+                DONE => self.on_done_beside(),
                 OTHERS => self.taken.on_changes(began_ns),
                 EVENTS => self.tracker.on_ready(&self.poller, EVENTS),
                 token => {

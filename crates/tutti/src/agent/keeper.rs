@@ -44,6 +44,11 @@ impl Agent {
     }
 
     fn on_report(&mut self, report: FromKeeper) {
+        if let FromKeeper::TaskEnded { launch, .. } | FromKeeper::Cleared { launch, .. } = &report
+            && let Some(reports) = self.held_back.get_mut(launch)
+        {
+            return reports.push(report);
+        }
         match report {
             FromKeeper::Welcome { incarnation, held, tasks_max } => {
                 self.tasks_max = tasks_max;
@@ -94,20 +99,45 @@ impl Agent {
         self.tracker.started((id, rank), root, place, begun);
     }
 
-    fn on_task_ended(
+    fn on_task_ended(&mut self, launch: LaunchId, rank: Rank, end: (TaskStatus, String, Usage)) {
+        let left = self.what_is_left((launch.job, rank));
+        if left.is_empty() {
+            return self.task_has_ended(launch, rank, end);
+        }
+        self.held_back.insert(launch, Vec::new());
+        self.beside.start(self.owner_of(launch.job), move || {
+            let killed = kill_forest(&left);
+            Box::new(move |agent: &mut Self| {
+                if let Err(error) = killed {
+                    say!([ProcessStuck] "tutti agent: cannot end what job {} has left: {error}", launch.job);
+                }
+                // Nothing where the job was lost meanwhile.
+                let Some(reports) = agent.held_back.remove(&launch) else { return };
+                agent.task_has_ended(launch, rank, end);
+                reports.into_iter().for_each(|report| agent.on_report(report));
+            })
+        });
+    }
+
+    /// What a task leaves that its keeper does not end. Without a cgroup only the genealogy knows what adopted processes
+    /// have left behind, and it knows who has left a cgroup.
+    fn what_is_left(&mut self, task: TaskId) -> Vec<i32> {
+        let strays = self.jobs.get(&task.0).is_some_and(|it| it.group.is_none() && it.is_adopted());
+        let mut left = self.tracker.runaways(task);
+        if strays {
+            left.extend(self.tracker.members(task).iter().map(|it| it.pid));
+        }
+        left
+    }
+
+    /// A task has ended, and nothing of it is left.
+    fn task_has_ended(
         &mut self,
         launch: LaunchId,
         rank: Rank,
         (status, detail, mut usage): (TaskStatus, String, Usage),
     ) {
         let (job, task) = (launch.job, (launch.job, rank));
-        let strays = self.jobs.get(&job).is_some_and(|it| it.group.is_none() && it.is_adopted());
-        if strays {
-            let left = self.tracker.members(task).iter().map(|it| it.pid).collect();
-            self.end_what_is_left(task, left);
-        }
-        let runaways = self.tracker.runaways(task);
-        self.end_what_is_left(task, runaways);
         self.tracker.end_task(task).put_into(&mut usage);
         if let Some(record) = self.jobs.get_mut(&job) {
             usage.switches = record.switches.load(Ordering::Relaxed);
@@ -116,17 +146,6 @@ impl Agent {
             record.stopped.retain(|part, _| part.rank != Some(rank));
         }
         self.tell_controller(FromAgent::TaskEnded { launch, rank, status, detail, usage });
-    }
-
-    /// Without a cgroup only the genealogy knows what adopted processes have left behind, and it knows who has
-    /// left a cgroup.
-    fn end_what_is_left(&self, task: TaskId, left: Vec<i32>) {
-        if left.is_empty() {
-            return;
-        }
-        if let Err(error) = kill_forest(&left) {
-            say!([ProcessStuck] "tutti agent: cannot end what job {} has left: {error}", task.0);
-        }
     }
 
     fn on_cleared(&mut self, launch: LaunchId, mut usage: Usage) {
@@ -285,6 +304,7 @@ impl Agent {
         self.switch.remove(id);
         self.tracker.end(id, &self.poller);
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        self.held_back.remove(&job.launch);
         remove_group(job.group.take().as_deref());
         for &rank in &job.ranks {
             job.ended.entry(rank).or_insert_with(|| {

@@ -11,6 +11,7 @@
 
 mod affinity;
 mod bell;
+mod beside;
 mod carrier;
 mod clock;
 mod driver;
@@ -24,6 +25,7 @@ mod lease;
 mod load;
 mod look;
 mod neighbour;
+mod orders;
 mod parts;
 mod processor_time;
 mod questions;

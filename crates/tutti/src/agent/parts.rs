@@ -16,14 +16,15 @@
 use super::driver::Agent;
 use super::grip::walk;
 use super::job::Job;
+use super::orders::Step;
 use super::track::TaskId;
 use crate::outside::groups::Cgroup;
 use crate::outside::time as clock;
-use crate::workers::{Bounds, Workers};
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
+use std::sync::Arc;
 use std::time::Duration;
 use tutti_core::{ControlMethod, JobId, LaunchId, Nanos, Rank};
+use tutti_linux::cgroup::FreezeError;
 use tutti_linux::proc::ProcessStat;
 use tutti_linux::signal::{
     Walk, WalkError, continue_named, kill_forest, resume_forest_except, signal_forest,
@@ -37,11 +38,8 @@ use tutti_wire::tree::Settings;
 
 /// What looking at one process a few times takes on a busy machine.
 const LOOKS_AT_EACH: Duration = Duration::from_micros(200);
-/// The agent does nothing else meanwhile.
+/// Other orders about parts of the job wait meanwhile.
 const LOOKS_MAX: Duration = Duration::from_secs(2);
-
-/// Threads that kill parts of jobs. One may be busy for ten seconds with a process that hangs.
-const KILLS: Bounds = Bounds { of_user: 4, all: 32 };
 
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
@@ -93,58 +91,90 @@ enum Means {
     Signals,
 }
 
+/// A part that is being stopped by signals.
+struct Stop {
+    target: Target,
+    task: TaskId,
+    /// The processes that were told to stop.
+    done: BTreeSet<Name>,
+    /// Those that the job had stopped itself.
+    own: BTreeSet<Name>,
+    begun_ns: u64,
+}
+
 impl Agent {
-    pub(super) fn suspend_part(&mut self, target: Target, task: TaskId) -> Result<(), PartError> {
+    pub(super) fn suspend_part(&mut self, target: Target, task: TaskId) -> Result<Step, PartError> {
         match self.means(target, task)? {
             Means::Freezer(group) => {
-                group.freeze(Duration::from_nanos(self.settings.freeze_deadline.0))?;
                 self.job_of(task)?.frozen.insert(task.1);
-                Ok(())
+                let deadline = Duration::from_nanos(self.settings.freeze_deadline.0);
+                let group = Arc::new(group);
+                let frozen = Arc::clone(&group);
+                let after = move |agent: &mut Self, result: Result<_, FreezeError>| {
+                    let job = agent.job_of(task)?;
+                    if result.is_err() {
+                        job.frozen.remove(&task.1);
+                    } else if !job.frozen.contains(&task.1) {
+                        // The job was asked to end meanwhile.
+                        group.request_thaw()?;
+                    }
+                    result?;
+                    Ok(Step::Done)
+                };
+                Ok(Step::beside(move || frozen.freeze(deadline), after))
             }
             Means::Signals => {
-                let result = self.stop(target, task);
-                if result.is_err() {
-                    drop(self.lift(target));
-                }
-                result
+                let (done, own, begun_ns) =
+                    (BTreeSet::new(), BTreeSet::new(), clock::monotonic_ns());
+                self.stop(Stop { target, task, done, own, begun_ns }, Ok(()))
             }
         }
     }
 
+    /// Goes on with a part that is being stopped, given how it went until now. One that can't be stopped is not
+    /// suspended.
+    fn stop(&mut self, stop: Stop, went: Result<(), PartError>) -> Result<Step, PartError> {
+        let Stop { target, task, .. } = stop;
+        if !stop.done.is_empty() && !self.job_of(task)?.stopped.contains_key(&target) {
+            // The job was asked to end meanwhile, so that all of it goes on.
+            return self.continue_part(
+                target,
+                task,
+                Means::Signals,
+                stop.done.into_iter().collect(),
+            );
+        }
+        let result = went.and_then(|()| self.stop_more(stop));
+        if result.is_err() {
+            drop(self.lift(target));
+        }
+        result
+    }
+
     /// Until all of it was told to stop, and nobody new is found. The switch thread knows of each
     /// before it is stopped.
-    fn stop(&mut self, target: Target, task: TaskId) -> Result<(), PartError> {
-        let mut done = BTreeSet::new();
-        let mut own = BTreeSet::new();
-        let begun_ns = clock::monotonic_ns();
-        loop {
-            let mut found = self.processes_of(target, task)?;
-            own.extend(self.stopped_itself(task, &found, &done)?);
-            found.retain(|name| !own.contains(name));
-            let all: BTreeSet<Name> = found.iter().copied().collect();
-            if all.is_subset(&done) {
-                return Ok(());
-            }
-            if let Err(error) = self.note_stopped(target, task, all.clone()) {
-                if !done.is_empty() {
-                    self.resume_part(target, task)?;
-                }
+    fn stop_more(&mut self, mut stop: Stop) -> Result<Step, PartError> {
+        let Stop { target, task, .. } = stop;
+        let mut found = self.processes_of(target, task)?;
+        stop.own.extend(self.stopped_itself(task, &found, &stop.done)?);
+        found.retain(|name| !stop.own.contains(name));
+        let all: BTreeSet<Name> = found.iter().copied().collect();
+        if all.is_subset(&stop.done) {
+            return Ok(Step::Done);
+        }
+        if let Err(error) = self.note_stopped(target, task, all.clone()) {
+            if stop.done.is_empty() {
                 return Err(error);
             }
-            self.tell_of_stopped(task.0);
-            done = all;
-            if self.is_frozen(task) {
-                signal_forest(&found, SIGSTOP)?;
-                continue;
-            }
-            let spent = Duration::from_nanos(clock::monotonic_ns().saturating_sub(begun_ns));
-            match suspend_forest(&found, &walk_of_stop(self.settings, found.len(), spent)) {
-                Err(WalkError::Timeout { .. }) if self.is_frozen(task) => {
-                    signal_forest(&found, SIGSTOP)?;
-                }
-                other => drop(other?),
-            }
+            return Ok(self.resume_part(target, task)?.then(move |_| Err(error)));
         }
+        self.tell_of_stopped(task.0);
+        stop.done = all;
+        let spent = Duration::from_nanos(clock::monotonic_ns().saturating_sub(stop.begun_ns));
+        let walk = walk_of_stop(self.settings, found.len(), spent);
+        let group = self.task_group(task);
+        let work = move || stop_found(&found, &walk, group.as_ref());
+        Ok(Step::beside(work, |agent, went| agent.stop(stop, went)))
     }
 
     /// Those of the processes found that the job has stopped itself, since neither a user nor this order has. Where
@@ -165,11 +195,12 @@ impl Agent {
     }
 
     /// Continues what [`Self::suspend_part`] has stopped.
-    pub(super) fn resume_part(&mut self, target: Target, task: TaskId) -> Result<(), PartError> {
+    pub(super) fn resume_part(&mut self, target: Target, task: TaskId) -> Result<Step, PartError> {
         match self.means(target, task)? {
             Means::Freezer(group) => {
                 self.job_of(task)?.frozen.remove(&task.1);
-                Ok(group.request_thaw()?)
+                group.request_thaw()?;
+                Ok(Step::Done)
             }
             Means::Signals => {
                 let found = self.processes_of(target, task);
@@ -177,12 +208,12 @@ impl Agent {
                 let mut stopped = self.lift(target);
                 found?;
                 let job = self.job_of(task)?;
-                if job.is_frozen_at_switches() {
-                    let others = job.all_stopped();
-                    stopped.retain(|name| !others.contains(name));
-                    continue_named(&stopped);
+                if !job.is_frozen_at_switches() {
+                    return Ok(Step::Done);
                 }
-                Ok(())
+                let others = job.all_stopped();
+                stopped.retain(|name| !others.contains(name));
+                Ok(Step::beside(move || continue_named(&stopped), |_, ()| Ok(Step::Done)))
             }
         }
     }
@@ -192,15 +223,18 @@ impl Agent {
         target: Target,
         task: TaskId,
         signal: u8,
-    ) -> Result<(), PartError> {
+    ) -> Result<Step, PartError> {
         let found = self.processes_of(target, task)?;
         if i32::from(signal) == SIGCONT && !self.job_of(task)?.is_frozen_at_switches() {
             // Not out of its turn.
             self.switch.go_on(task.0, Some(found.into_iter().collect()));
-            return Ok(());
+            return Ok(Step::Done);
         }
-        signal_forest(&found, i32::from(signal))?;
-        Ok(())
+        let work = move || signal_forest(&found, i32::from(signal));
+        Ok(Step::beside(work, |_, signalled| {
+            signalled?;
+            Ok(Step::Done)
+        }))
     }
 
     /// A signal for the process groups of tasks' roots.
@@ -256,42 +290,53 @@ impl Agent {
         target: Target,
         task: TaskId,
         grace: Nanos,
-    ) -> Result<(), PartError> {
+    ) -> Result<Step, PartError> {
         let found = self.processes_of(target, task)?;
         let due_ns = clock::monotonic_ns().saturating_add(grace.0);
         let (is_task, processes) = (target.pid.is_none(), found.iter().copied().collect());
         let ending = Ending { due_ns, is_task, task, processes };
         if grace.0 == 0 {
-            return self.kill_rest(&ending);
+            self.kill_rest(&ending)?;
+            return Ok(Step::Done);
         }
-        self.signal_part(target, task, u8::try_from(SIGTERM).unwrap_or(15))?;
-        self.continue_part(target, task, &found)?;
-        self.endings.push(ending);
-        Ok(())
+        let means = self.means(target, task)?;
+        let signalled = self.signal_part(target, task, u8::try_from(SIGTERM).unwrap_or(15))?;
+        Ok(signalled.then(move |agent| {
+            // From now on, since it may take long to have all of it go on.
+            agent.endings.push(ending);
+            agent.continue_part(target, task, means, found)
+        }))
     }
 
     /// A part that is to end goes on, also what the job has stopped of it, but for other parts that users have
-    /// suspended.
+    /// suspended. One that has ended meanwhile has nothing left that could.
     fn continue_part(
         &mut self,
         target: Target,
         task: TaskId,
-        found: &[Name],
-    ) -> Result<(), PartError> {
-        if let Means::Freezer(group) = self.means(target, task)? {
-            self.job_of(task)?.frozen.remove(&task.1);
-            group.request_thaw()?;
-        }
+        means: Means,
+        found: Vec<Name>,
+    ) -> Result<Step, PartError> {
         self.lift(target);
-        let job = self.job_of(task)?;
-        if job.is_frozen_at_switches() {
-            let others = job.all_stopped();
-            let walk = walk_of_part(self.settings, found.len());
-            resume_forest_except(found, &others, &walk)?;
-        } else {
-            self.switch.go_on(task.0, Some(found.iter().copied().collect()));
+        let Ok(job) = self.job_of(task) else { return Ok(Step::Done) };
+        if let Means::Freezer(group) = means {
+            job.frozen.remove(&task.1);
+            match group.request_thaw() {
+                Err(error) if error.is_gone() => return Ok(Step::Done),
+                result => result?,
+            }
         }
-        Ok(())
+        if !job.is_frozen_at_switches() {
+            self.switch.go_on(task.0, Some(found.into_iter().collect()));
+            return Ok(Step::Done);
+        }
+        let others = job.all_stopped();
+        let walk = walk_of_part(self.settings, found.len());
+        let work = move || resume_forest_except(&found, &others, &walk);
+        Ok(Step::beside(work, |_, resumed| {
+            resumed?;
+            Ok(Step::Done)
+        }))
     }
 
     /// Kills what should have ended by now.
@@ -308,10 +353,9 @@ impl Agent {
         }
     }
 
-    /// Those that were there, and all that descends from them. Processes that run are killed beside the loop: a user
-    /// may have made very many, which make others meanwhile.
+    /// Those that were there, and all that descends from them. Processes are killed beside the loop: a user may have
+    /// made very many, which make others meanwhile.
     fn kill_rest(&mut self, ending: &Ending) -> Result<(), PartError> {
-        static WORKERS: LazyLock<Workers> = LazyLock::new(|| Workers::new(KILLS));
         if ending.is_task
             && let Some(group) = self.task_group(ending.task)
             && group.kill_at_once()?
@@ -326,19 +370,18 @@ impl Agent {
             }
         }
         let found: Vec<Name> = found.into_iter().collect();
-        if self.is_frozen(ending.task) {
-            // Nobody there can make another.
-            signal_forest(&found, SIGKILL)?;
-        } else {
-            let job = ending.task.0;
-            let owner = self.jobs.get(&job).and_then(|job| job.owner).unwrap_or(u32::MAX);
-            let kill = move || {
-                if let Err(error) = kill_forest(&found) {
-                    say!([ProcessStuck] "tutti agent: cannot end a part of job {job}: {error}");
-                }
+        let (job, is_frozen) = (ending.task.0, self.is_frozen(ending.task));
+        self.beside.start(self.owner_of(job), move || {
+            // Nobody can make another in a group that is frozen.
+            let killed = match is_frozen {
+                true => signal_forest(&found, SIGKILL).map(drop),
+                false => kill_forest(&found).map(drop),
             };
-            WORKERS.start_for_sure(owner, Box::new(kill));
-        }
+            if let Err(error) = killed {
+                say!([ProcessStuck] "tutti agent: cannot end a part of job {job}: {error}");
+            }
+            Box::new(|_| {})
+        });
         Ok(())
     }
 
@@ -433,6 +476,21 @@ impl Job {
     pub(super) fn all_stopped(&self) -> BTreeSet<Name> {
         self.stopped.values().flatten().copied().collect()
     }
+}
+
+/// Stops processes, of which some may be in a group that stands still: there they do not show that they have stopped,
+/// and do nothing before they have.
+fn stop_found(found: &[Name], walk: &Walk, group: Option<&Cgroup>) -> Result<(), PartError> {
+    let is_frozen = || group.is_some_and(|group| group.is_frozen().unwrap_or(false));
+    if is_frozen() {
+        signal_forest(found, SIGSTOP)?;
+        return Ok(());
+    }
+    match suspend_forest(found, walk) {
+        Err(WalkError::Timeout { .. }) if is_frozen() => drop(signal_forest(found, SIGSTOP)?),
+        other => drop(other?),
+    }
+    Ok(())
 }
 
 /// A user's order may take as long as it takes to look at so many processes a few times.

@@ -3,8 +3,8 @@
 use super::driver::Agent;
 use super::job::Job;
 use super::look::{self, Stands};
+use super::orders::Kind;
 use super::parts::PartError;
-use super::track::TaskId;
 use super::upgrade::{path_of, runs};
 use crate::outside::groups::Cgroup;
 use crate::outside::time::monotonic_ns;
@@ -28,13 +28,13 @@ impl Agent {
             Question::Usages => self.usages(),
             Question::Fares => Answer::Fares(self.fares()),
             Question::Processes(target) => self.processes(target),
-            Question::SuspendPart(target) => self.part(target, |it, t| it.suspend_part(target, t)),
-            Question::ResumePart(target) => self.part(target, |it, t| it.resume_part(target, t)),
+            Question::SuspendPart(target) => return self.order(query, Kind::Suspend, target),
+            Question::ResumePart(target) => return self.order(query, Kind::Resume, target),
             Question::SignalPart { target, signal } => {
-                self.part(target, |it, task| it.signal_part(target, task, signal))
+                return self.order(query, Kind::Signal(signal), target);
             }
             Question::EndPart { target, grace } => {
-                self.part(target, |it, task| it.end_part(target, task, grace))
+                return self.order(query, Kind::End(grace), target);
             }
         })
     }
@@ -98,30 +98,6 @@ impl Agent {
             tasks.push(look::report(task, &self.options.node, &members, &stands, &mut room));
         }
         Answer::Tasks(tasks)
-    }
-
-    fn part(
-        &mut self,
-        target: Target,
-        mut act: impl FnMut(&mut Self, TaskId) -> Result<(), PartError>,
-    ) -> Answer {
-        let Some(job) = self.jobs.get(&target.job) else {
-            return Answer::Failed(format!("job {} has no task on this node", target.job));
-        };
-        let ranks: Vec<Rank> = match target.rank {
-            Some(rank) => vec![rank],
-            None => job.roots.keys().copied().collect(),
-        };
-        for rank in ranks {
-            let is_here = self.jobs.get(&target.job).is_some_and(|it| it.roots.contains_key(&rank));
-            let task = (target.job, rank);
-            let result =
-                if is_here { act(self, task) } else { Err(PartError::NoTask(target.job, rank)) };
-            if let Err(error) = result {
-                return Answer::Failed(error.to_string());
-            }
-        }
-        Answer::Done
     }
 
     fn fares(&mut self) -> Fares {

@@ -154,3 +154,41 @@ fn by_signals_all_jobs_that_leave_share_one_deadline() {
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
     instance.tutti(&[&["cancel", "--now"], &all[..]].concat()).expect(0);
 }
+
+/// Whether a process was told to stop, by a signal or with its cgroup.
+fn is_asked_to_stop(pid: i32) -> bool {
+    let pending = status_of(pid, "ShdPnd").unwrap_or_default();
+    let stop = 1 << (nix::libc::SIGSTOP - 1);
+    let by_signal = u64::from_str_radix(&pending, 16).is_ok_and(|pending| pending & stop != 0);
+    let group = crate::harness::group_of(pid);
+    let tops = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+    let files = tops.map(|top| format!("{top}{group}/cgroup.freeze"));
+    by_signal || files.iter().any(|file| fs::read_to_string(file).is_ok_and(|it| it == "1\n"))
+}
+
+/// A user's order about a part of a job waits for a process that does not stop; the node's agent does not.
+#[test]
+fn while_a_part_does_not_stop_other_jobs_start_and_end() {
+    for control in ["freeze", "signal"] {
+        let instance = Instance::new().up();
+        let silent = Silent::mount(&instance);
+        instance.tutti(&["params", "freeze_deadline=60s"]).expect(0);
+        let control = format!("control={control}");
+        instance.tutti(&["params", "--class", "production", &control]).expect(0);
+        let line = format!("exec cat {}", silent.at.join("file").display());
+        let hangs = instance.submit(&["-n", "1", "-o", "/dev/null", "sh", "-c", &line]);
+        let pid = waiting(&silent);
+        eventually("it waits", || status_of(pid, "State").filter(|it| !it.starts_with('R')));
+        let part = format!("{hangs}.0");
+        let order = instance.start(&["suspend", &part]);
+        eventually("it is asked to stop", || is_asked_to_stop(pid).then_some(()));
+        instance.tutti(&["run", "-n", "1", "true"]).expect(0);
+        assert!(is_asked_to_stop(pid), "{control}: the order has been given up already");
+        // Another order about the job comes after the first.
+        let next = instance.start(&["resume", &part]);
+        drop(silent);
+        order.wait().expect(0);
+        next.wait().expect(0);
+        eventually("it has ended", || (instance.job(hangs)["state"] == "ended").then_some(()));
+    }
+}
