@@ -44,3 +44,9 @@ pub use store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Sto
 
 /// The form of what is stored. Another one is brought to this when it is opened, or refused.
 pub const SCHEMA_VERSION: u32 = 5;
+
+/// Whether a journal of this form can be gone on with.
+#[must_use]
+pub const fn reads(form: u32) -> bool {
+    form >= 1 && form <= SCHEMA_VERSION
+}

@@ -150,7 +150,20 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     };
     let instance = Instance::to_start();
     let place = Place::of(&instance);
+    let token: Token = match token.as_str() {
+        "-" => token_of_input()?.parse()?,
+        token => token.parse()?,
+    };
     if let Some(membership) = place.membership()? {
+        if token.is_of(&place.credentials()?.authority_fingerprint()) {
+            let hint = match supervise::is_supervised(&instance) {
+                true => "",
+                false => ", and down: `tutti up` starts it",
+            };
+            let (name, cluster) = (membership.name, membership.cluster);
+            print(&format!("{name} is a node of cluster {cluster} already{hint}\n"))?;
+            return Ok(Exit::OK);
+        }
         return Err(coded(
             Code::Membership,
             format!(
@@ -166,10 +179,6 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
             "an instance runs here; end it first with `tutti down`",
         ));
     }
-    let token: Token = match token.as_str() {
-        "-" => token_of_input()?.parse()?,
-        token => token.parse()?,
-    };
     let name = args.name.clone().unwrap_or_else(host_name);
     Name::new(&name)?;
     // Looked at first: otherwise it would be known by an address that it has not, and the token gone.

@@ -33,6 +33,10 @@ pub(crate) struct KeeperArgs {
     /// Only say whether a keeper's state of this form can be taken over, and which protocol is spoken
     #[arg(long, value_name = "FORM")]
     can_take_over: Option<u16>,
+
+    /// With that: also whether the controller reads a journal of this form
+    #[arg(long, value_name = "FORM", requires = "can_take_over")]
+    reads_journal: Option<u32>,
 }
 
 #[derive(Args, Debug)]
@@ -96,6 +100,9 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
 pub(crate) fn keeper(args: KeeperArgs) -> anyhow::Result<Exit> {
     if let Some(form) = args.can_take_over {
         keeper::check(form)?;
+        if let Some(form) = args.reads_journal {
+            reads_journal(form)?;
+        }
         print(&format!("protocol {PROTOCOL_VERSION}\n"))?;
         return Ok(Exit::OK);
     }
@@ -114,6 +121,16 @@ pub(crate) fn keeper(args: KeeperArgs) -> anyhow::Result<Exit> {
         None => keeper::main(options)?,
     }
     Ok(Exit::OK)
+}
+
+/// Whether a controller of this release goes on with a journal of this form.
+fn reads_journal(form: u32) -> anyhow::Result<()> {
+    let (release, latest) = (env!("CARGO_PKG_VERSION"), tutti_journal::SCHEMA_VERSION);
+    anyhow::ensure!(
+        tutti_journal::reads(form),
+        "the journal has form {form}; tutti {release} reads forms up to {latest}"
+    );
+    Ok(())
 }
 
 /// The process that a keeper starts for a job whose tasks share files.

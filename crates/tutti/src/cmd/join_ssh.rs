@@ -133,11 +133,10 @@ impl Plan<'_> {
         let cluster = said_cluster()?;
         let cluster = cluster.map_or_else(String::new, |name| format!("TUTTI_CLUSTER={name} "));
         let line = format!("{cluster}{} join {} -", self.program, quoted(&self.head));
-        let said = self.on(host, &line, input.into()).inspect_err(|_| {
-            // It may have been seen there, and is good for whoever has it.
-            let _ = self.place.revoke(&token);
-        })?;
-        Ok(said.lines().next().unwrap_or("it has joined").to_owned())
+        let said = self.on(host, &line, input.into());
+        // It may have been seen there. If the machine has not joined, or was in the cluster already, it is still good.
+        let _ = self.place.revoke(&token);
+        Ok(said?.lines().next().unwrap_or("it has joined").to_owned())
     }
 
     /// Sees to it that there is the same executable there as here.

@@ -5,6 +5,7 @@ use crate::codes::coded;
 use crate::executable::own_program;
 use crate::instance::Instance;
 use crate::link::Link;
+use crate::membership::Place;
 use crate::output::counted;
 use crate::service::{ENDS_WITH_SESSION, ends_with_session};
 use crate::supervise::{has_keeper, is_supervised};
@@ -71,6 +72,14 @@ fn cannot_begin(instance: &Instance) -> String {
 /// That there is no instance, and what to do about it.
 fn nobody_runs(instance: &Instance) -> String {
     let directory = instance.directory().display();
+    if let Ok(Some(here)) = Place::of(instance).membership() {
+        return format!(
+            "this machine is {} of cluster {}, and is down: `{}` brings it back",
+            here.name,
+            here.cluster,
+            instance.up_command()
+        );
+    }
     let Some((place, jobs)) = Instance::with_jobs_left() else {
         return format!(
             "no instance runs in {directory}; `tutti run` and `tutti submit` start one by themselves, \

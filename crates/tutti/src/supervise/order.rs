@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tutti_journal::SCHEMA_VERSION;
 use tutti_wire::handover::FORM;
 
 /// How long an executable may take to say what it understands.
@@ -92,14 +93,16 @@ pub(crate) fn order(instance: &Instance, program: &Path) -> anyhow::Result<Strin
     }
 }
 
-/// Asks an executable whether it could take over, and which version of the protocol it speaks.
+/// Asks an executable whether it could take over from the keeper and reads the journal, and which version of the
+/// protocol it speaks.
 ///
 /// # Errors
 /// If it can't be executed, can't take over, or does not say so within five seconds.
 pub(crate) fn what_it_speaks(program: &Path, directory: &Path) -> anyhow::Result<u16> {
     let shown = program.display();
     let mut command = Command::new(program);
-    command.args(["keeper", "--can-take-over", &FORM.to_string(), "--directory"]).arg(directory);
+    command.args(["keeper", "--can-take-over", &FORM.to_string()]);
+    command.args(["--reads-journal", &SCHEMA_VERSION.to_string(), "--directory"]).arg(directory);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot execute {shown}"))?;
     let patience = Instant::now() + ANSWER_WITHIN;

@@ -3,8 +3,9 @@
 //! Whoever owns the instance names the executable at a socket of the supervisor's own, in words that stay what they
 //! are from release to release: `upgrade PATH`, and one line comes back, `done ...` or `refused ...`. Then:
 //!
-//! 1. The executable is asked what it understands (`tutti keeper --can-take-over FORM`). If it can't be executed, or does
-//!    not understand what would be handed over, nothing happens.
+//! 1. The executable is asked what it understands (`tutti keeper --can-take-over FORM --reads-journal FORM`). If it can't
+//!    be executed, or does not understand what would be handed over, nothing happens. So it is while the journal lacks
+//!    what was done since it could not be written: only the controller that runs knows that.
 //! 2. The keeper goes over to it, with all that it holds (see `keeper/driver/handover.rs`). If it can't, nothing has
 //!    happened.
 //! 3. The supervisor executes it too, in the same process: it keeps its number, its lock and its children.
@@ -134,6 +135,11 @@ impl Supervisor<'_> {
             let reason = "is being started again; try once more when it is there";
             ensure!(daemon.child.is_some(), "the {} {reason}", daemon.role);
         }
+        ensure!(
+            !self.instance.clock_gap_file().exists(),
+            "the journal can't be written and lacks what was done since, which the controller that runs alone \
+             knows; `tutti doctor` and the log say why, try again when it is written"
+        );
         let protocol = what_it_speaks(program, self.instance.directory())?;
         let jobs = tell_keeper(self.instance, program, protocol)?;
         let with = counted(jobs, "job");

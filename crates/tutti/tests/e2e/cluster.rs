@@ -516,6 +516,9 @@ fn a_node_goes_down_and_comes_back_and_leaves() {
     running.wait().expect(121).says("node n3 was taken down");
     assert_eq!(bed.states()["n3"], "down");
     assert!(!bed.node(3).directory().join("lock").exists());
+    let down =
+        bed.tutti(3, &["ps"]).expect(1).says("this machine is n3 of cluster tutti, and is down");
+    down.says(" up` brings it back").says("[T010]");
     bed.tutti(3, &["leave"]).expect(0);
     let other = Bed::of(1, &[0]);
     other.tutti(1, &["invite"]).expect(1).says("in no cluster");

@@ -234,6 +234,25 @@ fn an_executable_that_is_no_good_is_refused_and_nothing_happens() {
     instance.tutti(&["upgrade", "--no-such-option"]).expect(2);
     instance.tutti(&["run", "true"]).expect(0);
     running.wait().expect(0);
+    // The journal lacks what the controller alone knows: so a controller says that it could not write it.
+    let gap = instance.dir.join("clock.gap");
+    std::fs::write(&gap, "").unwrap();
+    let good = another(&instance, "good");
+    let pids_before = pids(&instance);
+    upgrade(&instance, &good).expect(1).says("the journal can't be written").says("[T015]");
+    assert_eq!(pids(&instance), pids_before);
+    std::fs::remove_file(&gap).unwrap();
+    // It is asked which journals it reads.
+    let handover = tutti_wire::handover::FORM.to_string();
+    let directory = instance.dir.display().to_string();
+    let reads = |form: u32| {
+        let asked = ["keeper", "--can-take-over", &handover, "--reads-journal", &form.to_string()];
+        instance.tutti(&[&asked[..], &["--directory", &directory]].concat())
+    };
+    reads(tutti_journal::SCHEMA_VERSION).expect(0);
+    reads(tutti_journal::SCHEMA_VERSION + 1).expect(1).says("reads forms up to");
+    let asks = "case \"$*\" in *--reads-journal*) exit 7;; esac; echo protocol 999";
+    upgrade(&instance, &shell("asked", asks)).expect(1).says("exit status: 7");
     // With nobody there who speaks ours, it may be.
     let line =
         "[ \"$2\" = --can-take-over ] && { echo protocol 999; exit; }\nexec \"$TUTTI\" \"$@\"";
