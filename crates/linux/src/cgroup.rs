@@ -495,6 +495,30 @@ mod tests {
         assert_eq!(parse_io_stat(""), (0, 0));
     }
 
+    /// As on kernels before 5.14.
+    #[test]
+    fn signals_end_all_of_a_group_that_makes_others_meanwhile() {
+        let top = Hierarchy::find(&format!("tutti-test-{}-by-signals", std::process::id()))
+            .expect("THIS TEST NEEDS CGROUP2");
+        let group = top.create("g").unwrap();
+        let within = group.create_child("within").unwrap();
+        let line = format!(
+            "echo $$ > {}/cgroup.procs; while :; do sleep 0.1 & sleep 0.01; done",
+            within.path().display()
+        );
+        let mut shell = std::process::Command::new("sh").args(["-c", &line]).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(20);
+        while group.processes().unwrap().len() < 3 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(group.processes().unwrap().len() >= 3);
+        group.kill_by_signals().unwrap();
+        let status = shell.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+        assert!(!group.freeze_requested().unwrap(), "what comes there next would stand still");
+        assert!(top.remove().unwrap());
+    }
+
     #[test]
     fn events_are_read_by_name() {
         let text = b"populated 1\nfrozen 0\n";

@@ -34,13 +34,36 @@ const ROLE_VARIABLE: &str = "TUTTI_TEST_KEEPER";
 
 /// In the directory of a test's keeper: while it is there, no look beside the loop ends.
 const HOLD_LOOKS: &str = "hold-looks";
+/// The same for removals.
+const HOLD_REMOVALS: &str = "hold-removals";
+/// The same: while it is there, no group can be killed at once, as on kernels before 5.14.
+const OLD_KERNEL: &str = "old-kernel";
+
+/// Whether this is a test's keeper, and its test has made a file there.
+fn is_wanted(file: &str) -> bool {
+    let directory = std::env::var_os(ROLE_VARIABLE).map(PathBuf::from);
+    directory.is_some_and(|directory| directory.join(file).exists())
+}
+
+fn wait_while(file: &str) {
+    while is_wanted(file) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
 
 /// Waits, in a test's keeper, for as long as its test wants looks to take.
 pub(super) fn wait_while_looks_are_held() {
-    let directory = std::env::var_os(ROLE_VARIABLE).map(PathBuf::from);
-    while directory.as_ref().is_some_and(|directory| directory.join(HOLD_LOOKS).exists()) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_while(HOLD_LOOKS);
+}
+
+/// Waits, in a test's keeper, for as long as its test wants removals to take.
+pub(super) fn wait_while_removals_are_held() {
+    wait_while(HOLD_REMOVALS);
+}
+
+/// Whether groups can't be killed at once, since the test of this keeper wants that.
+pub(crate) fn is_on_an_old_kernel() -> bool {
+    is_wanted(OLD_KERNEL)
 }
 
 pub(super) fn bytes(text: &str) -> ByteBuf {
@@ -246,6 +269,17 @@ impl Scene {
     /// Looks beside the keeper's loop take for ever from now on.
     pub(super) fn hold_looks(&self) {
         std::fs::write(self.directory.join(HOLD_LOOKS), "").unwrap();
+    }
+
+    /// Removals beside the keeper's loop take for ever from now on, or end.
+    pub(super) fn hold_removals(&self, hold: bool) {
+        let file = self.directory.join(HOLD_REMOVALS);
+        if hold { std::fs::write(file, "") } else { std::fs::remove_file(file) }.unwrap();
+    }
+
+    /// No group can be killed at once from now on.
+    pub(super) fn is_on_an_old_kernel(&self) {
+        std::fs::write(self.directory.join(OLD_KERNEL), "").unwrap();
     }
 
     pub(super) fn group(&self, job: u64) -> Option<Cgroup> {

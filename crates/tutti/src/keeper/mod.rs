@@ -49,6 +49,8 @@ mod watch;
 mod writer;
 
 pub(crate) use driver::{check, main, successor};
+#[cfg(test)]
+pub(crate) use fixture::is_on_an_old_kernel;
 use std::path::{Path, PathBuf};
 #[cfg(test)]
 pub(crate) use stepped::Stepped;

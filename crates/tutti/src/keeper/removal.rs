@@ -58,6 +58,8 @@ pub(super) fn remove_beside(paths: Vec<Owned>) -> Removal {
 }
 
 fn remove_now(path: &Path, owner: Option<u32>) {
+    #[cfg(test)]
+    super::fixture::wait_while_removals_are_held();
     if let Err(error) = remove_tree_of(path, owner) {
         let left = put_aside(path).unwrap_or_else(|| path.to_owned());
         let (path, left) = (path.display(), left.display());

@@ -237,6 +237,67 @@ fn a_look_that_never_ends_holds_up_neither_the_kill_nor_other_jobs() {
 }
 
 #[test]
+fn a_job_is_killed_where_the_kernel_kills_no_group_at_once() {
+    let mut scene = Scene::new(Membership::Groups);
+    scene.is_on_an_old_kernel();
+    scene.start(&shell(1, 2, "trap '' TERM INT; echo up; while :; do sleep 0.01; done"));
+    let mut front = scene.attached(1);
+    for _ in 0..2 {
+        assert!(matches!(front.next(), Some(ToFrontEnd::Output { .. })));
+    }
+    scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
+    let mut told = hear_out(&mut front);
+    scene.reports(1, &mut told);
+    assert_eq!([told.status(0), told.status(1)], [TaskStatus::Signaled(9); 2]);
+}
+
+/// Children of the keeper that have ended and are not reaped.
+fn zombies_of(keeper: i32) -> usize {
+    let stats = tutti_linux::proc::all().into_iter();
+    let stats = stats.filter_map(|pid| tutti_linux::proc::ProcessStat::read(pid).ok());
+    stats.filter(|stat| stat.ppid == keeper && stat.has_ended()).count()
+}
+
+#[test]
+fn all_orphans_are_reaped_however_many_have_ended_at_once() {
+    let mut scene = Scene::new(Membership::Groups);
+    let [go, done] = ["go", "done"].map(|name| scene.directory.join(name));
+    let line = format!(
+        "echo up; while [ ! -e {} ]; do sleep 0.01; done; i=0; \
+         while [ $i -lt 280 ]; do (sleep 0 &); i=$((i + 1)); done; : > {}; exec sleep 1000",
+        go.display(),
+        done.display()
+    );
+    scene.start(&shell(1, 1, &line));
+    let mut front = scene.attached(1);
+    assert!(matches!(front.next(), Some(ToFrontEnd::Output { .. })));
+    let keeper = scene.keeper_pid();
+    kill(Pid::from_raw(keeper), Signal::SIGSTOP).unwrap();
+    std::fs::write(&go, "").unwrap();
+    wait_for("orphans that have ended", || {
+        (done.exists() && zombies_of(keeper) >= 280).then_some(())
+    });
+    kill(Pid::from_raw(keeper), Signal::SIGCONT).unwrap();
+    wait_for("all to be reaped", || (zombies_of(keeper) == 0).then_some(()));
+    scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
+    let mut told = hear_out(&mut front);
+    scene.reports(1, &mut told);
+}
+
+#[test]
+fn a_directory_that_takes_long_to_remove_holds_up_no_end() {
+    in_both(|scene| {
+        scene.hold_removals(true);
+        let told = scene.run(&shell(1, 1, "echo x > $TMPDIR/file; echo $TMPDIR"));
+        let directory = std::path::PathBuf::from(told.stdout(0).trim());
+        let is_left = || directory.join("file").exists();
+        assert!(is_left(), "{}", directory.display());
+        scene.hold_removals(false);
+        wait_for("its removal", || (!is_left()).then_some(()));
+    });
+}
+
+#[test]
 fn a_job_is_killed_before_its_front_end_came() {
     let mut scene = Scene::new(Membership::Groups);
     scene.start(&shell(1, 2, "true"));

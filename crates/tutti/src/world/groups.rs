@@ -141,6 +141,7 @@ impl Cgroup {
 
     pub(crate) fn kill_at_once(&self) -> Result<bool> {
         match self {
+            Self::Real(_) if crate::keeper::is_on_an_old_kernel() => Ok(false),
             Self::Real(group) => group.kill_at_once(),
             Self::Simulated(..) => self.kill().map(|()| true),
         }
