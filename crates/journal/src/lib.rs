@@ -39,7 +39,7 @@ pub use error::JournalError;
 pub use journal::{History, Journal, Known};
 pub use read_only::ReadOnly;
 pub use replay::{Difference, Past, Replay, replay};
-pub use sqlite::SqliteStore;
+pub use sqlite::{SqliteStore, in_use};
 pub use store::{Append, EndedSize, EndedSpan, Loaded, Number, Row, Snapshot, Store, Sync};
 
 /// The form of what is stored. Another one is brought to this when it is opened, or refused.

@@ -776,6 +776,21 @@ fn lock(path: &Path) -> Result<Option<Flock<File>>, JournalError> {
     Ok(Some(file))
 }
 
+/// The error of a journal at this path that a controller has, also one that is not seen from here otherwise; `None` if
+/// none has it, or there is none.
+#[must_use]
+pub fn in_use(path: &Path) -> Option<JournalError> {
+    let file = File::open(wal::beside(path, "-lock")).ok()?;
+    // Shared: two that only look do not keep each other away.
+    let (file, error) = Flock::lock(file, FlockArg::LockSharedNonblock).err()?;
+    if error != Errno::EWOULDBLOCK {
+        return None;
+    }
+    let mut by = String::new();
+    let _ = file.take(LOCK_BYTES_MAX).read_to_string(&mut by);
+    Some(JournalError::InUse { path: path.into(), by })
+}
+
 /// SQLite's numbers have a sign; ours never come near where it matters.
 fn stored(number: u64) -> i64 {
     number.cast_signed()

@@ -364,6 +364,7 @@ struct Supervisor<'a> {
 impl<'a> Supervisor<'a> {
     fn start(instance: &'a Instance, lock: Flock<File>, log: Option<File>) -> anyhow::Result<Self> {
         refuse_beside_one_without_directory(instance)?;
+        refuse_journal_in_use(instance)?;
         let mut supervisor = Self::over(instance, lock, log)?;
         let roles: &[&str] = if is_member(instance)? { &ROLES_OF_MEMBER } else { &ROLES };
         for &role in roles {
@@ -639,6 +640,21 @@ impl Drop for Supervisor<'_> {
             if child.is_child() {
                 child.signal(Signal::SIGKILL);
             }
+        }
+    }
+}
+
+/// An instance that has the same journal, and so the same cgroups, but another state directory, as in another mount
+/// namespace: a keeper here would end its jobs, as those that an earlier keeper has left.
+fn refuse_journal_in_use(instance: &Instance) -> anyhow::Result<()> {
+    let is_ours = || crate::sole::holder(instance, "controller").ok().flatten().is_some();
+    // One that is about to be gone is not meant.
+    let patience = Instant::now() + Duration::from_secs(1);
+    loop {
+        match tutti_journal::in_use(&instance.journal_path()) {
+            Some(error) if !is_ours() && Instant::now() > patience => return Err(error.into()),
+            Some(_) if !is_ours() => std::thread::sleep(Duration::from_millis(10)),
+            _ => return Ok(()),
         }
     }
 }

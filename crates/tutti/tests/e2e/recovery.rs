@@ -719,3 +719,27 @@ fn verbs_of_other_users_wait_for_the_next_controller_of_the_system() {
     let done = instance.tutti(&["run", "true"]).expect(0);
     done.says("started the system's instance in").says("again");
 }
+
+#[test]
+fn a_second_instance_on_a_journal_ends_no_job_of_the_first() {
+    let instance = Instance::of_the_system().up();
+    let job = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
+    instance.wait_for_state(job, "running");
+    // It does not see the first one's directory, but has the same journal and the same cgroups.
+    let up = instance.command(&["up"]);
+    let mut words: Vec<_> = vec![up.get_program().to_owned()];
+    words.extend(up.get_args().map(ToOwned::to_owned));
+    let mut second = std::process::Command::new("unshare");
+    second.args(["--mount", "sh", "-c", "mount -t tmpfs none /run && exec \"$@\"", "sh"]);
+    second.args(words);
+    for (name, value) in up.get_envs() {
+        match value {
+            Some(value) => second.env(name, value),
+            None => second.env_remove(name),
+        };
+    }
+    Running::start(second).wait().expect(1).says("is in use by another controller").says("[T050]");
+    assert_eq!(instance.job(job)["state"], "running");
+    instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    instance.tutti(&["wait", &job.to_string()]).expect(137);
+}
