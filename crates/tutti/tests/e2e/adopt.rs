@@ -1,6 +1,8 @@
 //! Processes that ran before `tutti adopt` made them a job.
 
-use crate::harness::{Done, Instance, NOBODY, Running, eventually, player, stands, status_of};
+use crate::harness::{
+    Done, Instance, NOBODY, Running, eventually, needs_root, player, stands, status_of,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::Write;
@@ -18,6 +20,7 @@ impl Outsider {
         command.args(["sh", "-c", line]).env("NAP", &instance.nap).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         if let Some(user) = user {
+            needs_root("a process of another user");
             command.uid(user).gid(user);
         }
         let mut child = command.spawn().unwrap();

@@ -1,6 +1,6 @@
 //! A cluster: nodes with networks, host names and clocks of their own, on one machine.
 
-use crate::harness::{Done, Instance, Running, compile, eventually, status_of};
+use crate::harness::{Done, Instance, Running, compile, eventually, needs_root, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
@@ -58,6 +58,7 @@ impl Bed {
     }
 
     fn made(nodes: usize, like: impl FnOnce(Options) -> Options) -> Self {
+        needs_root("network namespaces");
         let audit = Instance::new();
         let number = BEDS.fetch_add(1, Ordering::SeqCst);
         let options = like(Options {

@@ -1,6 +1,6 @@
 //! The file system under the journal: full, read-only, lost; and the journal as a loss of power leaves it.
 
-use crate::harness::{Instance, eventually, processes, status_of, within};
+use crate::harness::{Instance, eventually, needs_root, processes, status_of, within};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -17,6 +17,7 @@ struct Mount(PathBuf);
 
 impl Mount {
     fn tmpfs(at: &Path, options: &str) -> Self {
+        needs_root("a mount");
         fs::create_dir_all(at).unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at);

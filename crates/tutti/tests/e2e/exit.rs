@@ -1,6 +1,6 @@
 //! Exit codes and messages of jobs that end badly, of `run` and of `submit` alike.
 
-use crate::harness::{Instance, eventually, player};
+use crate::harness::{Instance, eventually, needs_root, player};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -210,6 +210,7 @@ fn an_output_file_on_a_full_disk_ends_the_job_with_the_reason() {
 #[test]
 fn a_submitted_job_on_a_full_file_system_says_that_output_may_be_cut() {
     let instance = Instance::new();
+    needs_root("a mount");
     // The daemons live in the mount namespace of the shell, and end in it.
     let line = "mkdir small && mount -t tmpfs -o size=64k none small && \
         job=$(tutti submit --parsable -o small/out sh -c \

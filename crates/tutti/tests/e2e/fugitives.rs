@@ -2,7 +2,8 @@
 //! when it is suspended, and ends with it.
 
 use crate::harness::{
-    Instance, NOBODY, Running, eventually, fugitive, group_of, processes, stands, status_of,
+    Instance, NOBODY, Running, eventually, fugitive, group_of, needs_root, processes, stands,
+    status_of,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -48,6 +49,7 @@ struct Scene {
 
 impl Scene {
     fn new(instance: Instance) -> Self {
+        needs_root("a process of another user");
         let program = instance.share(&fugitive());
         let mut outsider = Command::new("sleep");
         let outsider = outsider.arg("1000").uid(NOBODY).gid(NOBODY).spawn().unwrap();

@@ -68,6 +68,11 @@ impl Drop for Hold {
     }
 }
 
+/// Ends the test unless root runs it. `tests/vm/suite` lists tests that end this way by name, apart from failures.
+pub(crate) fn needs_root(why: &str) {
+    assert!(nix::unistd::geteuid().is_root(), "not run: needs root: {why}");
+}
+
 /// Looks again and again until there is something, and fails with `what` if it does not come.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
@@ -375,7 +380,9 @@ impl Instance {
     }
 
     fn make(hold: Hold, user: Option<u32>, cluster: Option<String>) -> Self {
-        assert!(nix::unistd::geteuid().is_root(), "these tests need root");
+        if user.is_some() || cluster.is_some() {
+            needs_root("an instance of another user or of the system");
+        }
         let number = INSTANCES.fetch_add(1, Ordering::SeqCst);
         bind_to_two_processors(number as usize);
         let name = format!("te2e-{}-{number}", std::process::id());
@@ -438,6 +445,7 @@ impl Instance {
         let mut command = match user {
             None => Command::new(&self.program),
             Some(user) => {
+                needs_root("a process of another user");
                 let mut command = self.starter();
                 let user = user.to_string();
                 command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
@@ -462,6 +470,7 @@ impl Instance {
 
     /// A command that takes this directory for the one in which users' own instances are.
     pub(crate) fn command_in(&self, lasting: &Path, words: &[&str]) -> Command {
+        needs_root("a mount");
         let mut command = Command::new("unshare");
         let enter = "mount --bind \"$0\" /var/tmp && exec \"$@\"";
         command.args(["--mount", "--propagation", "private", "sh", "-c", enter]);

@@ -2,7 +2,9 @@
 //! It may cost who does it his connection or his job, and nobody else anything.
 
 use crate::cluster::Bed;
-use crate::harness::{Instance, NOBODY, Running, copy_program, eventually, player, status_of};
+use crate::harness::{
+    Instance, NOBODY, Running, copy_program, eventually, needs_root, player, status_of,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
@@ -384,6 +386,7 @@ fn scripts_of_one_user_take_no_more_than_their_limit_and_equal_ones_count_once()
 #[test]
 fn nobody_is_taken_in_by_an_instance_of_another_user() {
     let instance = Instance::new();
+    needs_root("files of another user");
     std::fs::create_dir(&instance.dir).unwrap();
     nix::unistd::chown(&instance.dir, Some(NOBODY.into()), None).unwrap();
     let player = instance.share(&player());

@@ -1,6 +1,6 @@
 //! What jobs and instances leave behind: nothing, or what `tutti doctor --leftovers` finds.
 
-use crate::harness::{Instance, eventually};
+use crate::harness::{Instance, eventually, needs_root};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -221,6 +221,7 @@ fn shared_files(name: &str) -> [String; 2] {
 
 /// Whether there is a POSIX queue of that name; not any more then.
 fn remove_posix(instance: &Instance, name: &str) -> bool {
+    needs_root("a mount");
     let place = instance.work.join("queues");
     fs::create_dir_all(&place).unwrap();
     let script = format!(
@@ -356,6 +357,7 @@ fn the_directories_of_other_users_are_left_alone() {
 #[test]
 fn root_removes_what_is_left_of_its_own_instances_whosever_their_jobs_were() {
     let instance = Instance::new();
+    needs_root("files of another user");
     let place = instance.work.join("tmp");
     let hash = format!("{:08x}", std::process::id());
     let [of_root, of_nobody] = [0, crate::harness::NOBODY].map(|owner| {

@@ -4,7 +4,7 @@
 //! All of them are the test's own, in a place apart: with a spool, a `/run` and crontabs that are not the
 //! machine's, on which nothing changes.
 
-use crate::harness::{Instance, NOBODY, Running, eventually, group_of, status_of};
+use crate::harness::{Instance, NOBODY, Running, eventually, group_of, needs_root, status_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -50,6 +50,7 @@ struct Scene {
 impl Scene {
     /// With the instance and the user's service manager, but nobody yet who reads the spool.
     fn new(instance: Instance) -> Self {
+        needs_root("a mount");
         let mut copy = Command::new("cp");
         copy.args(["-a", "/var/spool/cron", "spool"]).current_dir(&instance.work);
         assert!(copy.status().unwrap().success(), "there is no spool; run tests/install-deps");

@@ -3,7 +3,7 @@
 //! Nobody here can restart the machine: the instance is begun in a time namespace whose clock is ten hours ahead, killed
 //! whole, and begun again outside of it.
 
-use crate::harness::{Instance, Running, command_line, eventually, processes};
+use crate::harness::{Instance, Running, command_line, eventually, needs_root, processes};
 use crate::recovery::kill_daemon;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -13,6 +13,7 @@ const AHEAD_S: u64 = 36_000;
 
 /// Starts the instance where the machine's clock is ahead.
 fn up_ahead(instance: &Instance) {
+    needs_root("a time namespace");
     let verb = instance.command(&["up"]);
     let mut command = Command::new("unshare");
     let ahead = AHEAD_S.to_string();

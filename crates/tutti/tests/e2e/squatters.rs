@@ -1,7 +1,7 @@
 //! State directories that somebody else has made first, with what he likes in them: root neither
 //! writes, ends nor removes anything because of it, nor is held up.
 
-use crate::harness::{Done, Instance, NOBODY, Running};
+use crate::harness::{Done, Instance, NOBODY, Running, needs_root};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::socket::{Backlog, listen};
 use nix::sys::stat::Mode;
@@ -40,6 +40,7 @@ impl Trap {
 
     /// Hands all that is in it to the other user.
     fn set(&self) {
+        needs_root("files of another user");
         let user = NOBODY.to_string();
         let mut chown = Command::new("chown");
         assert!(chown.args(["-hR", &user]).arg(&self.directory).status().unwrap().success());

@@ -1,6 +1,8 @@
 //! Who descends from whom, as `tutti ps --tree` shows it.
 
-use crate::harness::{Instance, NOBODY, Running, eventually, player, stands, status_of};
+use crate::harness::{
+    Instance, NOBODY, Running, eventually, needs_root, player, stands, status_of,
+};
 use serde_json::Value;
 
 /// The processes of a job's only task.
@@ -134,6 +136,7 @@ fn without_cgroups_the_tree_is_known_too() {
 #[test]
 fn doctor_reports_what_the_instance_has_and_not_what_its_own_shell_has() {
     let instance = Instance::new();
+    needs_root("network namespaces");
     // In another network namespace the kernel reports no process.
     let asked = || instance.shell("unshare --net tutti doctor").expect(0).text();
     let unreported = "the kernel does not report processes";
@@ -148,6 +151,7 @@ fn doctor_reports_what_the_instance_has_and_not_what_its_own_shell_has() {
 #[test]
 fn without_process_events_proc_is_read() {
     let instance = Instance::new();
+    needs_root("network namespaces");
     // In another network namespace the kernel reports no process.
     instance.shell("unshare --net tutti up").expect(0);
     let doctor = instance.tutti(&["doctor"]).expect(0).text();
