@@ -29,6 +29,9 @@ const INTERVAL_NS: u64 = 5_000_000_000;
 const KEPT_MILLI: u64 = 250;
 /// How long after a group of another instance has appeared its processors are read: they are written a little later.
 const SETTLE_NS: u64 = 20_000_000;
+/// How often other instances are looked for where no group that is watched changes. That visits all groups of the
+/// machine.
+const FIND_NS: u64 = 60_000_000_000;
 
 /// See the head of the file.
 #[derive(Debug, Default)]
@@ -47,6 +50,8 @@ pub(super) struct Taken {
     /// Processors that jobs of other instances hold.
     held: ProcessorSet,
     others: Option<Others>,
+    /// When to look for other instances.
+    find_ns: u64,
     /// What the controller was told, if it was told anything.
     told: Option<ProcessorSet>,
 }
@@ -68,15 +73,19 @@ impl Taken {
         if let Some(others) = &self.others {
             others.take_changes();
         }
+        self.find_ns = now_ns;
         if self.counts_held() && self.held_due_ns.is_none() {
             self.held_due_ns = Some(now_ns + SETTLE_NS);
         }
     }
 
     /// The processors that jobs of other instances hold now.
-    fn held_now(&mut self) -> ProcessorSet {
+    fn held_now(&mut self, now_ns: u64) -> ProcessorSet {
         if let Some(others) = &mut self.others {
-            others.find();
+            if self.find_ns <= now_ns {
+                self.find_ns = now_ns + FIND_NS;
+                others.find();
+            }
             self.held = held_by(others);
         }
         self.held.clone()
@@ -137,7 +146,7 @@ impl Taken {
         } else if is_due(self.held_due_ns) {
             self.held_due_ns = None;
             let mut held = std::mem::take(&mut self.held);
-            held.union_with(&self.held_now());
+            held.union_with(&self.held_now(now_ns));
             self.held = held;
         } else {
             return None;
@@ -152,7 +161,7 @@ impl Taken {
 
     /// `None` if nothing can be said yet.
     fn measure(&mut self, now_ns: u64, own: Option<&Hierarchy>) -> Option<()> {
-        let is_held = self.counts_held() && !self.held_now().is_empty();
+        let is_held = self.counts_held() && !self.held_now(now_ns).is_empty();
         let measured = match self.enough_milli {
             0 => Some(()),
             _ => own.and_then(|own| Reading::take(now_ns, own)).and_then(|now| self.look(now)),
