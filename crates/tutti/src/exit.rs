@@ -39,6 +39,15 @@ impl Exit {
     }
 }
 
+/// What verbs but `run` and `wait` exit with.
+pub(crate) const OTHER: [(Exit, &str); 5] = [
+    (Exit::OK, "success"),
+    (Exit::FAILED, "failure: the message says what to do"),
+    (Exit::usage(2), "a command line that can't be understood"),
+    (Exit::DECLINED, "the job was declined: the message says what would be accepted"),
+    (Exit::READER_GONE, "the reader of the output is gone, as in `tutti ps \\| head`"),
+];
+
 /// The table, as `tutti run --help` shows it.
 pub(crate) const TABLE: &str = "\
 Exit codes of run:

@@ -1,5 +1,5 @@
 //! The codes that errors, refusals and losses carry (`T021`): one table, from which messages, JSON,
-//! `tutti explain` and `docs/errors.md` are made.
+//! `tutti explain` and `docs/reference/errors.md` are made.
 //!
 //! A code stays what it is from release to release; one that is not used any more is not given again.
 

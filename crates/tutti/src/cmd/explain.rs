@@ -13,7 +13,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
 
-    /// All of them, as docs/errors.md has them
+    /// All of them, as docs/reference/errors.md has them
     #[arg(long, hide = true, conflicts_with = "codes")]
     markdown: bool,
 
@@ -90,7 +90,7 @@ fn markdown() -> String {
          Every message about an error, a refusal or a loss ends its first line with a code. `tutti explain CODE` \
          says what is here; a job that did\nnot end by itself has its code in the JSON of `ps` and `history` \
          (`code`). Codes stay what they are. This page is made from the table in\n\
-         `crates/wire/src/code.rs`: `tutti explain --markdown > docs/errors.md`.\n",
+         `crates/wire/src/code.rs`: `tutti explain --markdown > docs/reference/errors.md`.\n",
     );
     for Entry { code, happened, did, can_do } in TABLE {
         page.push_str(&format!(

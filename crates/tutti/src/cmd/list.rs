@@ -41,7 +41,7 @@ pub(crate) struct PsArgs {
     #[arg(short, long)]
     user: Option<String>,
 
-    /// As JSON; docs/json.md has the fields
+    /// As JSON; docs/reference/json.md has the fields
     #[arg(long)]
     json: bool,
 

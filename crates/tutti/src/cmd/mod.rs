@@ -19,6 +19,7 @@ mod list;
 mod nodes;
 mod own;
 mod params;
+mod reference;
 mod replay;
 mod run;
 mod several;
@@ -106,6 +107,9 @@ pub(crate) enum Verb {
     Sim(Box<sim::SimArgs>),
     /// Measure this machine: launch, switch, overhead, stdio
     Bench(bench::BenchArgs),
+    /// Print a page of docs/reference/ that is made from code
+    #[command(hide = true)]
+    Reference(reference::ReferenceArgs),
     #[command(hide = true)]
     Work(work::WorkArgs),
     #[command(hide = true)]
@@ -207,6 +211,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Explain(args) => explain::execute(&args),
         Verb::Sim(args) => sim::execute(*args),
         Verb::Bench(args) => bench::execute(args),
+        Verb::Reference(args) => reference::execute(&args),
         Verb::Work(args) => work::execute(&args),
         Verb::Controller(args) => daemons::controller(args),
         Verb::Agent(args) => daemons::agent(args),

@@ -31,6 +31,38 @@ const REPLACED: [&str; 7] = [
     "GROUP_RANK",
 ];
 
+/// What each task finds, with what it means; docs/reference/environment.md is made of it.
+pub(crate) const VARIABLES: [(&str, &str); 28] = [
+    ("TUTTI_JOB", "Number of the job"),
+    ("TUTTI_RANK", "Rank of the task in the job, from 0"),
+    ("TUTTI_SIZE", "Number of tasks of the job"),
+    ("TUTTI_LOCAL_RANK", "Number of the task among those of its node, from 0"),
+    ("TUTTI_LOCAL_SIZE", "Number of tasks on this node"),
+    ("TUTTI_NODES", "Number of nodes of the job"),
+    ("TUTTI_NODELIST", "Names of these nodes, separated by commas"),
+    ("TUTTI_NODE_RANK", "Number of this node among them, from 0"),
+    ("TUTTI_PROCESSORS", "Processors that the task is bound to, such as 0-1"),
+    ("TUTTI_PROCESSORS_PER_TASK", "Processors for each task (`-c`)"),
+    ("TUTTI_CLASS", "Class of the job"),
+    ("TUTTI_QUANTUM", "Length of a turn at the launch, such as 100ms"),
+    ("TUTTI_DEFAULTS", "Variables that Tutti set because the submitter did not"),
+    ("TMPDIR", "Directory for temporary files of the job on this node, which ends with the job"),
+    ("OMP_NUM_THREADS", "`-c`, where the job has several tasks"),
+    ("PYTHONUNBUFFERED", "1: Python's output is not held back"),
+    ("RANK", "As `TUTTI_RANK`, for torch"),
+    ("WORLD_SIZE", "As `TUTTI_SIZE`, for torch"),
+    ("LOCAL_RANK", "As `TUTTI_LOCAL_RANK`, for torch"),
+    ("LOCAL_WORLD_SIZE", "As `TUTTI_LOCAL_SIZE`, for torch"),
+    ("GROUP_RANK", "As `TUTTI_NODE_RANK`, for torch"),
+    ("MASTER_ADDR", "Where rank 0 is reached, for torch"),
+    ("MASTER_PORT", "A port for the job's tasks to meet at, for torch"),
+    ("PMI_RANK, PMI_SIZE", "Rank and number of tasks, for MPICH"),
+    ("PMI_FD", "Descriptor of the task's PMI server, for MPICH"),
+    ("PMI_SPAWNED", "0: the job was not spawned by another, for MPICH"),
+    ("MPI_LOCALRANKID", "As `TUTTI_LOCAL_RANK`, for MPICH"),
+    ("MPI_LOCALNRANKS", "As `TUTTI_LOCAL_SIZE`, for MPICH"),
+];
+
 /// The lowest port for torch's rendezvous, and how many there are to spread jobs over.
 const MASTER_PORTS: (u64, u64) = (29_500, 1_000);
 
@@ -206,6 +238,14 @@ TUTTI_RANK=1
 TUTTI_SIZE=2
 WORLD_SIZE=2";
         assert_eq!(found.join("\n"), expected);
+
+        let mut known: Vec<&str> =
+            VARIABLES.iter().flat_map(|(names, _)| names.split(", ")).collect();
+        known.retain(|name| *name != "TMPDIR");
+        known.sort_unstable();
+        let found = found.iter().filter_map(|it| it.split('=').next());
+        let found: Vec<&str> = found.filter(|name| *name != "HOME").collect();
+        assert_eq!(known, found, "the reference lists what tasks find");
     }
 
     #[test]

@@ -49,6 +49,7 @@ mod watch;
 mod writer;
 
 pub(crate) use driver::{check, main, successor};
+pub(crate) use environment::VARIABLES;
 #[cfg(test)]
 pub(crate) use fixture::is_on_an_old_kernel;
 use std::path::{Path, PathBuf};

@@ -276,9 +276,27 @@ fn last(instance: &Instance, provoked: &mut Provoked) {
 fn the_page_of_codes_is_the_table() {
     let instance = Instance::new();
     let made = instance.tutti(&["explain", "--markdown"]).expect(0).text();
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/errors.md");
     let page = fs::read_to_string(page).unwrap();
-    assert!(made == page, "docs/errors.md is old: `tutti explain --markdown > docs/errors.md`");
+    assert!(
+        made == page,
+        "docs/reference/errors.md is old: `tutti explain --markdown > docs/reference/errors.md`"
+    );
+}
+
+#[test]
+fn pages_that_are_made_from_code_are_current() {
+    let instance = Instance::new();
+    for name in ["verbs", "parameters", "exit-codes", "environment"] {
+        let made = instance.tutti(&["reference", name]).expect(0).text();
+        let page =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/reference/{name}.md"));
+        let page = fs::read_to_string(page).unwrap();
+        assert!(
+            made == page,
+            "docs/reference/{name}.md is old: `tutti reference {name} > docs/reference/{name}.md`"
+        );
+    }
 }
 
 #[test]

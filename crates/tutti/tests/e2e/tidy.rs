@@ -133,11 +133,15 @@ const DRIVERS: [&str; 8] = [
 ];
 
 /// What others use of the core beside its words: tables and limits, by which they read what users say.
-const TABLES: [(&str, &str); 7] = [
+const TABLES: [(&str, &str); 11] = [
     ("crates/tutti/src/parameter.rs", "class"),
     ("crates/tutti/src/parameter.rs", "limits"),
     ("crates/tutti/src/parameter.rs", "params"),
     ("crates/tutti/src/cmd/params.rs", "params"),
+    ("crates/tutti/src/cmd/reference.rs", "class"),
+    ("crates/tutti/src/cmd/reference.rs", "default_classes"),
+    ("crates/tutti/src/cmd/reference.rs", "param"),
+    ("crates/tutti/src/cmd/reference.rs", "params"),
     ("crates/tutti/src/front/weights.rs", "limits"),
     ("crates/tutti/src/calendar.rs", "parse_week"),
     ("crates/tutti/src/cmd/sim/settings.rs", "default_classes"),
@@ -280,4 +284,67 @@ fn every_file_that_the_readme_and_the_map_name_exists() {
         let is_it = |path: &String| *path == word || path.ends_with(&end);
         assert!(known.iter().any(is_it), "the map names {word}");
     }
+}
+
+/// The text without blocks of code and what stands between backticks, line by line.
+fn prose_of(page: &str) -> Vec<String> {
+    let mut is_code = false;
+    let line = |line: &str| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        match is_code || is_fence {
+            true => String::new(),
+            false => line.split('`').step_by(2).collect::<Vec<_>>().join("`"),
+        }
+    };
+    page.lines().map(line).collect()
+}
+
+/// How GitHub names a heading in links.
+fn anchor_of(heading: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || " -_".contains(*c);
+    heading.trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
+}
+
+/// What a page links to in the repository: each file, and the heading in it.
+fn links_of(page: &str) -> Vec<(String, Option<String>)> {
+    let prose = prose_of(page).join("\n");
+    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let ours = targets.filter(|target| !target.contains("://"));
+    let parts = ours.map(|target| match target.split_once('#') {
+        Some((file, heading)) => (file.to_owned(), Some(heading.to_owned())),
+        None => (target.to_owned(), None),
+    });
+    parts.collect()
+}
+
+#[test]
+fn tidy_links_between_pages_lead_somewhere() {
+    let page = "[a](b.md#c) `[d](e)` [f](https://g)\n```\n[h](i)\n```\n";
+    assert_eq!(links_of(page), [("b.md".to_owned(), Some("c".to_owned()))]);
+
+    let mut known = Vec::new();
+    walk_repository(&root(), &mut known);
+    let planned = ["requirements.md", "containers.md", "benchmarks/README.md"];
+    let mut found = Vec::new();
+    for path in known.iter().filter(|path| path.ends_with(".md")) {
+        let file = root().join(path);
+        for (target, heading) in links_of(&fs::read_to_string(&file).unwrap()) {
+            if planned.iter().any(|it| target.ends_with(it)) {
+                continue;
+            }
+            let there = if target.is_empty() { file.clone() } else { file.with_file_name(&target) };
+            let Some(heading) = heading.filter(|_| there.extension().is_some_and(|it| it == "md"))
+            else {
+                found.extend((!there.exists()).then(|| format!("{path}: {target}")));
+                continue;
+            };
+            let text = fs::read_to_string(&there).unwrap_or_default();
+            let headings = text.lines().filter(|line| line.starts_with('#'));
+            let anchors = headings.map(|line| anchor_of(line.trim_start_matches('#')));
+            let is_there = anchors.into_iter().any(|anchor| anchor == heading);
+            found.extend((!is_there).then(|| format!("{path}: {target}#{heading}")));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
 }

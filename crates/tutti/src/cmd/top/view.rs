@@ -307,12 +307,15 @@ pub(super) mod tests {
 
     #[test]
     fn each_field_of_the_json_is_documented() {
-        let document = include_str!("../../../../../docs/json.md");
+        let document = include_str!("../../../../../docs/reference/json.md");
         let shown = serde_json::to_value(job(1, 1, 1, &["n1:0"])).unwrap();
         let fields = shown.as_object().unwrap();
         let usage = fields["usage"].as_object().unwrap();
         for field in fields.keys().chain(usage.keys()) {
-            assert!(document.contains(&format!("`{field}`")), "{field} is not in docs/json.md");
+            assert!(
+                document.contains(&format!("`{field}`")),
+                "{field} is not in docs/reference/json.md"
+            );
         }
     }
 
