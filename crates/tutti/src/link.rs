@@ -33,6 +33,9 @@ const BEHIND_BYTES: usize = 1 << 20;
 /// Room for messages that is kept when all have been sent.
 const ROOM_KEPT_BYTES: usize = 1 << 20;
 
+/// The same of one whose requests are taken one at a time: there may be thousands.
+const ROOM_OF_CLIENT_BYTES: usize = 16 << 10;
+
 /// Why a connection is of no more use. Closing it is all that needs to be done.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
@@ -131,6 +134,8 @@ pub(crate) struct Link<S = Stream> {
     read_size: usize,
     /// How many bytes the messages had that were taken out, with what frames them.
     taken: u64,
+    /// How many bytes the peer, or the kernel for it, has taken.
+    written: u64,
     /// Those that came with what was read; `None`: none is wanted.
     descriptors: Option<VecDeque<Option<OwnedFd>>>,
 }
@@ -242,6 +247,7 @@ impl<S: Transport> Link<S> {
             overlong: None,
             read_size: READ_SIZE,
             taken: 0,
+            written: 0,
             descriptors: None,
         }
     }
@@ -413,14 +419,21 @@ impl<S: Transport> Link<S> {
         }
         while self.sent < self.output.len() {
             match self.stream.write(&self.output[self.sent..]) {
-                Ok(count) => self.sent += count,
+                Ok(count) => {
+                    self.sent += count;
+                    self.written += count as u64;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
         }
         self.output.clear();
-        self.output.shrink_to(ROOM_KEPT_BYTES);
+        self.output.shrink_to(if self.one_at_a_time {
+            ROOM_OF_CLIENT_BYTES
+        } else {
+            ROOM_KEPT_BYTES
+        });
         self.sent = 0;
         // What the stream has taken it may still hold.
         match self.stream.flush() {
@@ -465,6 +478,12 @@ impl<S: Transport> Link<S> {
     #[must_use]
     pub(crate) const fn unsent(&self) -> usize {
         self.output.len() - self.sent
+    }
+
+    /// How many bytes were taken from what was queued, since the connection began.
+    #[must_use]
+    pub(crate) const fn written(&self) -> u64 {
+        self.written
     }
 
     /// Whether something waits until the kernel has room for it.

@@ -37,13 +37,18 @@ pub enum Request {
         /// Which job.
         job: JobId,
     },
-    /// `Jobs`.
+    /// `Jobs`: a page of them.
     Jobs {
         /// Whether jobs that ended are wanted too.
         ended: bool,
+        /// The first that may be on the page.
+        from: JobId,
     },
     /// `Jobs`, those that ended too, and with what those that run have used so far.
-    JobsWithUsage,
+    JobsWithUsage {
+        /// The first that may be on the page.
+        from: JobId,
+    },
     /// What is known of a job that has ended: `History`.
     History {
         /// Which job.
@@ -301,8 +306,13 @@ pub enum Reply {
         /// In short.
         code: Code,
     },
-    /// The jobs, by number.
-    Jobs(Vec<JobReport>),
+    /// A page of jobs, by number.
+    Jobs {
+        /// The jobs.
+        jobs: Vec<JobReport>,
+        /// Where the next page begins, if others follow.
+        next: Option<JobId>,
+    },
     /// A job that has ended, with its tasks.
     History(Box<HistoryReport>),
     /// Jobs that have ended, latest first.

@@ -1,7 +1,7 @@
 //! The verb `ps`.
 
+use super::all_jobs;
 use super::several::{Several, check_found, targets_of};
-use super::{ask, ask_of_the_past, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::instance::Instance;
@@ -9,7 +9,7 @@ use crate::output::{Align, Table, account, print_json, print_table};
 use clap::Args;
 use tutti_core::{EndReason, Nanos};
 use tutti_wire::code::Code;
-use tutti_wire::local::{Reply, Request};
+use tutti_wire::local::Request;
 use tutti_wire::report::JobReport;
 use tutti_wire::units::{format_duration_short, format_seconds};
 
@@ -69,9 +69,10 @@ pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
         return Err(coded(Code::CannotUnderstand, reason));
     }
     let ended = args.all || !args.jobs.is_empty();
-    let request = if args.long { Request::JobsWithUsage } else { Request::Jobs { ended } };
-    let reply = if ended { ask_of_the_past(&request)? } else { ask(&request)? };
-    let Reply::Jobs(mut jobs) = reply else { return unexpected() };
+    let mut jobs = all_jobs(ended, |from| match args.long {
+        true => Request::JobsWithUsage { from },
+        false => Request::Jobs { ended, from },
+    })?;
     jobs.retain(|job| ended || job.exit_code.is_none());
     jobs.retain(|job| args.user.as_ref().is_none_or(|user| *user == job.user));
     if !args.jobs.is_empty() {

@@ -281,6 +281,33 @@ fn ask_until_answered(
     }
 }
 
+/// All jobs, page by page; with those that ended, also from the journal of an instance that is gone.
+fn all_jobs(
+    ended: bool,
+    request: impl Fn(tutti_core::JobId) -> tutti_wire::local::Request,
+) -> anyhow::Result<Vec<tutti_wire::report::JobReport>> {
+    pages_of_jobs(|from| match ended {
+        true => ask_of_the_past(&request(from)),
+        false => ask(&request(from)),
+    })
+}
+
+/// The jobs of all pages, given what answers for the one that begins with a job.
+fn pages_of_jobs(
+    mut page: impl FnMut(tutti_core::JobId) -> anyhow::Result<tutti_wire::local::Reply>,
+) -> anyhow::Result<Vec<tutti_wire::report::JobReport>> {
+    let (mut all, mut from) = (Vec::new(), Some(tutti_core::JobId(0)));
+    while let Some(first) = from {
+        let tutti_wire::local::Reply::Jobs { jobs, next } = page(first)? else {
+            return unexpected();
+        };
+        all.extend(jobs);
+        // A page that begins no later would be asked for again and again.
+        from = next.filter(|next| *next > first);
+    }
+    Ok(all)
+}
+
 /// As [`ask`]; where no instance runs, the journal of the one before answers.
 fn ask_of_the_past(
     request: &tutti_wire::local::Request,

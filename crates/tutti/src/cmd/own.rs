@@ -1,5 +1,6 @@
 //! An instance of a verb's own, in a directory of its own, that goes when the verb does.
 
+use super::pages_of_jobs;
 use crate::codes::coded;
 use crate::front::{dial, job_request, start_daemon};
 use crate::instance::Instance;
@@ -104,10 +105,7 @@ impl OwnInstance {
 
     /// The jobs that have not ended.
     pub(crate) fn jobs(&self) -> anyhow::Result<Vec<JobReport>> {
-        match self.ask(&Request::Jobs { ended: false })? {
-            Reply::Jobs(jobs) => Ok(jobs),
-            _ => super::unexpected(),
-        }
+        pages_of_jobs(|from| self.ask(&Request::Jobs { ended: false, from }))
     }
 
     /// The latest switches of its one node, oldest first.

@@ -1,6 +1,6 @@
 //! `tutti params`.
 
-use super::{ask, ask_of_the_past, unexpected};
+use super::{all_jobs, ask, ask_of_the_past, unexpected};
 use crate::codes::coded;
 use crate::exit::Exit;
 use crate::front::connect_or_start;
@@ -124,7 +124,7 @@ fn say_who_takes_turns(after: &All) -> anyhow::Result<()> {
     if after.value(None, "policy").is_none_or(|policy| policy == "gang") {
         return Ok(());
     }
-    let Reply::Jobs(jobs) = ask(&Request::Jobs { ended: false })? else { return unexpected() };
+    let jobs = all_jobs(false, |from| Request::Jobs { ended: false, from })?;
     let in_turns = jobs.iter().filter(|job| job.rows > 1 && job.share_percent.is_some()).count();
     if in_turns > 0 {
         let who = counted(in_turns as u64, "job");

@@ -1,6 +1,6 @@
 //! Many jobs at once, as arguments: a range of numbers, or all of a user.
 
-use super::{ask, ask_of_the_past, unexpected};
+use super::all_jobs;
 use crate::codes::coded;
 use nix::unistd::{Pid, Uid, User, geteuid, getppid};
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use tutti_core::JobId;
 use tutti_linux::clock::boottime_ns;
 use tutti_linux::proc::ProcessStat;
 use tutti_wire::code::Code;
-use tutti_wire::local::{Reply, Request};
+use tutti_wire::local::Request;
 use tutti_wire::report::{JobReport, Target};
 
 /// A job or a part of one, or the jobs with these numbers, as far as they are there.
@@ -177,11 +177,7 @@ pub(super) fn user_name(uid: Uid) -> String {
 }
 
 fn jobs(ended: bool) -> anyhow::Result<Vec<JobReport>> {
-    let request = Request::Jobs { ended };
-    let reply = if ended { ask_of_the_past(&request)? } else { ask(&request)? };
-    let Reply::Jobs(mut jobs) = reply else { return unexpected() };
-    jobs.sort_by_key(|job| job.job);
-    Ok(jobs)
+    all_jobs(ended, |from| Request::Jobs { ended, from })
 }
 
 #[cfg(test)]

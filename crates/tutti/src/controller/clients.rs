@@ -60,7 +60,12 @@ pub(super) struct Early {
     uid: u32,
     request: JobRequest,
     key: Option<SubmitKey>,
+    /// How much memory it takes, about.
+    bytes: usize,
 }
+
+/// How much memory such requests of one user may take.
+const EARLY_PER_USER_BYTES_MAX: usize = 64 << 20;
 
 /// How long requests wait for the first node: the agent starts at the same time as the controller.
 const NODES_PATIENCE: Nanos = Nanos::from_secs(10);
@@ -159,7 +164,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Wait { .. }
         | Request::WaitBegun { .. }
         | Request::Jobs { .. }
-        | Request::JobsWithUsage
+        | Request::JobsWithUsage { .. }
         | Request::History { .. }
         | Request::Past(_)
         | Request::Processes { .. }
@@ -192,11 +197,11 @@ impl Driver {
             Request::Submit(job, key) => self.on_submit(token, uid, job, Some(key)),
             Request::Wait { job } => self.on_wait(token, uid, job),
             Request::WaitBegun { job } => self.on_wait_begun(token, uid, job),
-            Request::Jobs { ended } => {
-                let jobs = report::jobs(self, ended, &BTreeMap::new());
-                self.reply(token, &Reply::Jobs(jobs));
+            Request::Jobs { ended, from } => {
+                let page = report::jobs(self, ended, from, &BTreeMap::new());
+                self.reply(token, &page);
             }
-            Request::JobsWithUsage => self.on_jobs_with_usage(token),
+            Request::JobsWithUsage { from } => self.on_jobs_with_usage(token, from),
             Request::History { job } => self.on_history(token, uid, job),
             Request::Past(query) => self.on_past(token, &query),
             Request::Processes { target } => {
@@ -327,7 +332,7 @@ impl Driver {
 
     /// Answers what waited for the first node, or the disk, if it need not any more.
     pub(super) fn take_early(&mut self) {
-        for Early { token, uid, request, key } in std::mem::take(&mut self.early) {
+        for Early { token, uid, request, key, .. } in std::mem::take(&mut self.early) {
             self.on_submit(token, uid, request, key);
         }
     }
@@ -351,7 +356,16 @@ impl Driver {
             return None;
         }
         if self.is_early() {
-            self.early.push(Early { token, uid, request, key });
+            let bytes =
+                self.early.iter().filter(|it| it.uid == uid).map(|it| it.bytes).sum::<usize>();
+            let early = Early { token, uid, bytes: request.launch.bytes(), request, key };
+            if bytes + early.bytes > EARLY_PER_USER_BYTES_MAX {
+                let reason = "the controller has just begun, and keeps no more of your jobs until its nodes are \
+                              there; try again in a moment";
+                self.fail(token, Problem::new(Code::TooMuchAsked, reason));
+                return None;
+            }
+            self.early.push(early);
             return None;
         }
         Some(request)
@@ -845,9 +859,9 @@ impl Driver {
         nodes.map(|(&node, _)| node).collect()
     }
 
-    fn on_jobs_with_usage(&mut self, token: u64) {
+    fn on_jobs_with_usage(&mut self, token: u64, from: JobId) {
         let nodes = self.nodes_with_agents();
-        self.ask(token, &nodes, &Question::Usages);
+        self.ask_for_page(token, &nodes, &Question::Usages, from);
     }
 
     fn on_status(&mut self, token: u64) {

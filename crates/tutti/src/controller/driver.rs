@@ -66,6 +66,16 @@ const PENDING_FREE_BYTES: usize = 64 << 10;
 /// What may be queued for a client that does not read before it is cut off.
 const CLIENT_UNSENT_MAX: usize = 64 << 20;
 
+/// What may be queued for all connections of a user together before no more of that user's requests are taken, and those that
+/// do not read are cut off.
+const USER_UNSENT_MAX: usize = 32 << 20;
+
+/// How long a connection may take nothing of what is queued for it while its user has too much queued.
+const STALLED: Nanos = Nanos::from_secs(5);
+
+/// Questions to agents that may be open for one user: the answers wait here for each other.
+const QUESTIONS_PER_USER_MAX: usize = 16;
+
 /// When so much was let go of, what is free goes back to the system: the allocator keeps it otherwise.
 const GIVEN_UP_BYTES: usize = 16 << 20;
 
@@ -83,6 +93,8 @@ pub(super) struct Connection {
     /// Who speaks, if an agent of the cluster vouched for somebody on another node.
     pub(super) vouch: Option<Vouch>,
     pub(super) kind: Kind,
+    /// How much its peer had taken when it was last seen to take something, and when that was.
+    progress: (u64, ClusterTime),
 }
 
 impl Connection {
@@ -132,6 +144,10 @@ pub(super) struct Driver {
     newcomers: Vec<u64>,
     /// Clients with a message that waits for its turn.
     unread: BTreeSet<u64>,
+    /// What is queued for the clients of each user, in bytes.
+    unsent: BTreeMap<u32, usize>,
+    /// When the next connection that takes nothing may have to go.
+    stalled_due: ClusterTime,
     next_token: u64,
     pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
     /// The number of the next node that is new: none is given twice.
@@ -257,6 +273,8 @@ impl Driver {
             accept_again: ClusterTime::NEVER,
             newcomers: Vec::new(),
             unread: BTreeSet::new(),
+            unsent: BTreeMap::new(),
+            stalled_due: ClusterTime::NEVER,
             next_token: DISK + 1,
             nodes: BTreeMap::new(),
             next_node: 0,
@@ -332,7 +350,8 @@ impl Driver {
         for (token, received) in heard {
             self.take_messages(token, received);
         }
-        for token in std::mem::take(&mut self.unread) {
+        // Where a user's connections wait for those that do not read, verbs that have just been called come first.
+        for token in std::mem::take(&mut self.unread).into_iter().rev() {
             self.take_messages(token, Ok(()));
         }
         self.on_time();
@@ -354,6 +373,7 @@ impl Driver {
             return ClusterTime(0);
         }
         let mut deadline = self.wake_at.min(self.accept_again).min(self.calendar_due);
+        deadline = deadline.min(self.stalled_due);
         deadline = deadline.min(self.misses_due()).min(self.removals.due());
         deadline = deadline.min(self.history_due).min(self.time_due());
         deadline = deadline.min(self.forgetting.due()).min(self.questions.due());
@@ -658,7 +678,9 @@ impl Driver {
         self.next_token += 1;
         self.poller.add(&link, token, Interest::READ)?;
         let kind = Kind::Unknown;
-        let connection = Connection { link, uid: who.uid, pid: who.pid, vouch: None, kind };
+        let progress = (0, self.now());
+        let connection =
+            Connection { link, uid: who.uid, pid: who.pid, vouch: None, kind, progress };
         self.connections.insert(token, connection);
         self.newcomers.push(token);
         Ok(())
@@ -724,7 +746,16 @@ impl Driver {
             && !self.removals.is_open_for(token)
             && !self.memory.has_promised_enough(token)
             && !self.early.iter().any(|early| early.token == token)
-            && self.connections.get(&token).is_some_and(|connection| !connection.link.is_behind())
+            && self.connections.get(&token).is_some_and(|connection| {
+                !connection.link.is_behind() && self.has_room_for_answers(connection.uid)
+            })
+    }
+
+    /// Whether a user's connections leave room for another answer. Others' requests do not wait for that.
+    fn has_room_for_answers(&self, uid: u32) -> bool {
+        let is_theirs = |token| self.connections.get(&token).is_some_and(|it| it.uid == uid);
+        self.unsent.get(&uid).is_none_or(|bytes| *bytes <= USER_UNSENT_MAX)
+            && self.questions.open_for(is_theirs) < QUESTIONS_PER_USER_MAX
     }
 
     fn read_messages(&mut self, token: u64) -> Result<(), LinkError> {
@@ -811,6 +842,9 @@ impl Driver {
     fn close(&mut self, token: u64, error: &LinkError) {
         let Some(connection) = self.connections.remove(&token) else { return };
         self.poller.remove(&connection.link);
+        if let Some(unsent) = self.unsent.get_mut(&connection.uid) {
+            *unsent = unsent.saturating_sub(connection.link.unsent());
+        }
         if !is_end(error) {
             say_provoked!(
                 [NotUnderstood] "tutti controller: closing a connection of process {} of user {}: {:#}",
@@ -838,12 +872,50 @@ impl Driver {
     }
 
     pub(super) fn send_reply(&mut self, token: u64, reply: &Reply) {
-        if let Some(connection) = self.connections.get_mut(&token)
-            && connection.link.try_send(reply).is_err()
-        {
+        let now = self.now();
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let before = connection.link.unsent();
+        if before == 0 {
+            connection.progress = (connection.link.written(), now);
+        }
+        if connection.link.try_send(reply).is_err() {
             let reason = "the answer is too long to be sent; ask for less";
             connection.link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
         }
+        *self.unsent.entry(connection.uid).or_default() += connection.link.unsent() - before;
+    }
+
+    /// Counts what is queued for each user's clients, and lists connections of those with too much that have taken nothing
+    /// for a while.
+    fn count_unsent(&mut self) -> Vec<u64> {
+        let now = self.now();
+        self.unsent.clear();
+        self.stalled_due = ClusterTime::NEVER;
+        for connection in self.connections.values_mut() {
+            let (unsent, written) = (connection.link.unsent(), connection.link.written());
+            if unsent == 0 || !matches!(connection.kind, Kind::Client(_)) {
+                continue;
+            }
+            if connection.progress.0 != written {
+                connection.progress = (written, now);
+            }
+            *self.unsent.entry(connection.uid).or_default() += unsent;
+        }
+        self.unsent.retain(|_, bytes| *bytes > USER_UNSENT_MAX / 2);
+        let mut stalled = Vec::new();
+        for (&token, connection) in &self.connections {
+            let has_too_much =
+                self.unsent.get(&connection.uid).is_some_and(|it| *it > USER_UNSENT_MAX);
+            if has_too_much && connection.link.unsent() > 0 {
+                let until = connection.progress.1 + STALLED;
+                if until <= now {
+                    stalled.push(token);
+                } else {
+                    self.stalled_due = self.stalled_due.min(until);
+                }
+            }
+        }
+        stalled
     }
 
     /// Ends a round: what happened is stored, and only then sent.
@@ -866,6 +938,7 @@ impl Driver {
                 broken.push((token, LinkError::Closed));
             }
         }
+        broken.extend(self.count_unsent().into_iter().map(|token| (token, LinkError::Closed)));
         for (token, error) in broken {
             self.close(token, &error);
         }

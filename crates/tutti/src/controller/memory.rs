@@ -89,6 +89,16 @@ enum Promised {
     Reply(Box<Reply>),
 }
 
+impl Promised {
+    /// How much of [`PROMISES_MAX`] it takes. A whole answer may be long: no more is taken from the client until it is sent.
+    const fn weight(&self) -> usize {
+        match self {
+            Self::Job(_) => 1,
+            Self::Reply(_) => PROMISES_MAX,
+        }
+    }
+}
+
 /// What one client may have been promised before he must wait.
 const PROMISES_MAX: usize = 256;
 
@@ -136,7 +146,7 @@ impl Memory {
 
     fn promise(&mut self, token: u64, what: Promised) {
         let number = self.journal.noted();
-        *self.promised.entry(token).or_default() += 1;
+        *self.promised.entry(token).or_default() += what.weight();
         self.promises.push_back(Promise { number, token, what });
     }
 
@@ -172,7 +182,7 @@ impl Memory {
         self.promises.front().filter(|promise| promise.number <= reached)?;
         let promise = self.promises.pop_front()?;
         if let Some(count) = self.promised.get_mut(&promise.token) {
-            *count -= 1;
+            *count -= promise.what.weight();
             if *count == 0 {
                 self.promised.remove(&promise.token);
             }

@@ -47,7 +47,9 @@ impl Offline {
         let reply = match request {
             Request::Params => report::settings(self.core.settings()),
             Request::Past(query) => self.past(query)?,
-            Request::Jobs { ended: true } | Request::JobsWithUsage => self.jobs()?,
+            Request::Jobs { ended: true, from } | Request::JobsWithUsage { from } => {
+                self.jobs(*from)?
+            }
             Request::History { job } => match self.ended_job(*job)? {
                 Some(ended) => Reply::History(Box::new(told(&Ended::from(ended)))),
                 None => return Ok(self.unknown(*job)),
@@ -80,7 +82,7 @@ impl Offline {
     }
 
     /// Those that have ended, by number.
-    fn jobs(&mut self) -> Result<Reply, JournalError> {
+    fn jobs(&mut self, from: JobId) -> Result<Reply, JournalError> {
         let within = EndedSpan { since_ms: Some(self.kept_since_ms()), ..EndedSpan::default() };
         let now_ms = self.now_ms;
         let shown = |ended: EndedJob| JobReport {
@@ -90,7 +92,7 @@ impl Offline {
         let ended = self.journal.ended(&within, ENDED_MAX)?;
         let mut jobs: Vec<JobReport> = ended.into_iter().map(shown).collect();
         jobs.sort_by_key(|job| job.job);
-        Ok(Reply::Jobs(jobs))
+        Ok(report::page(jobs.into_iter().filter(|report| report.job >= from)))
     }
 
     fn ended_job(&mut self, job: JobId) -> Result<Option<EndedJob>, JournalError> {

@@ -26,6 +26,8 @@ struct Open {
     /// Nodes that have not answered.
     missing: BTreeSet<NodeId>,
     answers: Vec<(NodeId, Answer)>,
+    /// Where the page of jobs begins that is asked for.
+    from: JobId,
     /// When who has not answered is left out.
     until: ClusterTime,
 }
@@ -34,6 +36,11 @@ impl Questions {
     /// Whether this client waits for an answer.
     pub(super) fn is_open_for(&self, client: u64) -> bool {
         self.open.values().any(|open| open.client == client)
+    }
+
+    /// How many wait that are asked on behalf of these clients.
+    pub(super) fn open_for(&self, is_meant: impl Fn(u64) -> bool) -> usize {
+        self.open.values().filter(|open| is_meant(open.client)).count()
     }
 
     /// When the first is answered with what there is.
@@ -45,6 +52,17 @@ impl Questions {
 impl Driver {
     /// Asks these nodes, on behalf of a client that gets one reply when all have answered.
     pub(super) fn ask(&mut self, client: u64, nodes: &[NodeId], question: &Question) {
+        self.ask_for_page(client, nodes, question, JobId(0));
+    }
+
+    /// The same, for a page of jobs.
+    pub(super) fn ask_for_page(
+        &mut self,
+        client: u64,
+        nodes: &[NodeId],
+        question: &Question,
+        from: JobId,
+    ) {
         let query = self.questions.next;
         self.questions.next += 1;
         let (missing, answers) = (BTreeSet::new(), Vec::new());
@@ -52,7 +70,7 @@ impl Driver {
             Question::Fares => self.now() + FARES_PATIENCE,
             _ => ClusterTime::NEVER,
         };
-        let mut open = Open { client, question: question.clone(), missing, answers, until };
+        let mut open = Open { client, question: question.clone(), missing, answers, from, until };
         for &node in nodes {
             if self.nodes.get(&node).is_some_and(|entry| entry.agent.is_some()) {
                 open.missing.insert(node);
@@ -105,7 +123,7 @@ impl Driver {
             if let Some(mut open) = self.questions.open.remove(&query) {
                 open.answers.sort_by_key(|(node, _)| *node);
                 let reply = match open.question {
-                    Question::Usages => self.jobs_with(open.answers),
+                    Question::Usages => self.jobs_with(open.answers, open.from),
                     Question::Fares => self.nodes_with(open.answers),
                     _ => self.merge(&open.question, open.answers),
                 };
@@ -116,7 +134,7 @@ impl Driver {
     }
 
     /// What a node does not tell is left out, since it has no agent just now: what its jobs have used is more.
-    fn jobs_with(&self, answers: Vec<(NodeId, Answer)>) -> Reply {
+    fn jobs_with(&self, answers: Vec<(NodeId, Answer)>, from: JobId) -> Reply {
         let mut usages: BTreeMap<JobId, Usage> = BTreeMap::new();
         let mut silent: BTreeSet<NodeId> = self.nodes.keys().copied().collect();
         for (node, answer) in answers {
@@ -132,7 +150,7 @@ impl Driver {
                 usages.entry(view.id).or_default().add(&Usage::unknown());
             }
         }
-        Reply::Jobs(report::jobs(self, true, &usages))
+        report::jobs(self, true, from, &usages)
     }
 
     /// As above.

@@ -2,7 +2,7 @@
 
 use super::agents::Gone;
 use super::driver::Driver;
-use super::jobs::Entry;
+use super::jobs::{Ended, Entry};
 use super::waits::Waits;
 use crate::codes::code_of_end;
 use std::collections::BTreeMap;
@@ -29,36 +29,72 @@ pub(super) fn user_name(uid: u32) -> String {
     }
 }
 
-/// Jobs by number: those that have not ended and, if wanted, those that ended lately. `usages`: what
-/// jobs that run have used, as far as that is known.
+/// How many jobs a page has at most, and how many bytes, about: one more job may be on it.
+const PAGE_JOBS: usize = 1000;
+const PAGE_BYTES: usize = 1 << 20;
+
+/// A page of jobs by number, from this one on: those that have not ended and, if wanted, those that ended lately.
+/// `usages`: what jobs that run have used, as far as that is known.
 pub(super) fn jobs(
     driver: &Driver,
     ended: bool,
+    from: JobId,
     usages: &BTreeMap<JobId, Usage>,
-) -> Vec<JobReport> {
-    let mut reports: Vec<JobReport> = Vec::new();
-    if ended {
-        let now = driver.now();
-        reports.extend(driver.ended.iter().map(|ended| JobReport {
-            age_s: now.since(ended.accepted).0 / 1_000_000_000,
-            ..ended.report.clone()
-        }));
-    }
-    let rows: Vec<RowView> = driver.core.rows().filter(|row| row.length.is_some()).collect();
+) -> Reply {
     let now = driver.now();
+    let rows: Vec<RowView> = driver.core.rows().filter(|row| row.length.is_some()).collect();
     let expected = driver.core.expected(now);
     let waits = Waits::new(driver);
-    for view in driver.core.jobs(now) {
-        if let Some(entry) = driver.jobs.get(&view.id) {
-            let ends = expected.get(&view.id).and_then(|expected| expected.ends);
-            let report = live_job((driver, &waits), &rows, &view, entry);
-            let ends_s = ends.map(|ends| ends.since(now).0.div_ceil(SECOND));
-            let usage = usages.get(&view.id).copied();
-            reports.push(JobReport { ends_s, usage, ..report });
+    let shown = |job: JobId| {
+        let (entry, view) = (driver.jobs.get(&job)?, driver.core.job(job, now)?);
+        let ends = expected.get(&job).and_then(|expected| expected.ends);
+        let ends_s = ends.map(|ends| ends.since(now).0.div_ceil(SECOND));
+        let usage = usages.get(&job).copied();
+        Some(JobReport { ends_s, usage, ..live_job((driver, &waits), &rows, &view, entry) })
+    };
+    let mut past: Vec<&Ended> = driver.ended.iter().filter(|_| ended).collect();
+    past.retain(|ended| ended.report.job >= from);
+    past.sort_by_key(|ended| ended.report.job);
+    let past = past.into_iter().map(|ended| {
+        let age_s = now.since(ended.accepted).0 / SECOND;
+        (ended.report.job, Some(JobReport { age_s, ..ended.report.clone() }))
+    });
+    let live = driver.jobs.range(from..).map(|(&job, _)| (job, None));
+    page(by_number(past, live).filter_map(|(job, report)| report.or_else(|| shown(job))))
+}
+
+/// As many as are on one page, of jobs by number.
+pub(super) fn page(reports: impl Iterator<Item = JobReport>) -> Reply {
+    let (mut jobs, mut bytes, mut next) = (Vec::new(), 0, None);
+    for report in reports {
+        if jobs.len() >= PAGE_JOBS || bytes >= PAGE_BYTES {
+            next = Some(report.job);
+            break;
         }
+        bytes += bytes_of(&report);
+        jobs.push(report);
     }
-    reports.sort_by_key(|report| report.job);
-    reports
+    Reply::Jobs { jobs, next }
+}
+
+/// What it takes to send it, about.
+fn bytes_of(report: &JobReport) -> usize {
+    let lists = report.placement.iter().chain(&report.suspended);
+    let texts = [&report.name, &report.user, &report.reason, &report.detail];
+    size_of::<JobReport>() + lists.chain(texts).map(|text| text.len() + 1).sum::<usize>()
+}
+
+/// What both have, by number.
+fn by_number<T>(
+    one: impl Iterator<Item = (JobId, T)>,
+    other: impl Iterator<Item = (JobId, T)>,
+) -> impl Iterator<Item = (JobId, T)> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || match (one.peek(), other.peek()) {
+        (Some((first, _)), Some((second, _))) if second < first => other.next(),
+        (Some(_), _) => one.next(),
+        (None, _) => other.next(),
+    })
 }
 
 fn live_job(

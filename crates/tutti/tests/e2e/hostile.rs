@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tutti_core::{ClassName, Nanos, OnBadExit};
+use tutti_core::{ClassName, JobId, Nanos, OnBadExit};
 use tutti_wire::frame::{FrameBuffer, decode, encode};
 use tutti_wire::launch::{InputTo, LaunchSpec, OpenMode, Stdio as TaskStdio};
 use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
@@ -168,7 +168,10 @@ fn no_request_is_so_long_that_it_ends_a_daemon() {
         let reply = client.ask(&with_name("n".repeat(255)));
         assert!(matches!(reply, Some(Reply::Accepted { .. })), "{reply:?}");
     }
-    assert!(matches!(client.ask(&Request::Jobs { ended: true }), Some(Reply::Jobs(_))));
+    assert!(matches!(
+        client.ask(&Request::Jobs { ended: true, from: JobId(0) }),
+        Some(Reply::Jobs { .. })
+    ));
     expect_served(&instance, daemons);
 }
 
@@ -256,7 +259,8 @@ fn an_agent_without_descriptors_waits_for_some() {
 fn who_asks_without_end_waits_for_himself() {
     let instance = shared_system();
     let daemons = daemons_of(&instance);
-    for request in [Request::Jobs { ended: true }, Request::Status, Request::Params] {
+    for request in [Request::Jobs { ended: true, from: JobId(0) }, Request::Status, Request::Params]
+    {
         let mut client = Client::connect(&instance);
         let mut frames = Vec::new();
         for _ in 0..100_000 {
@@ -268,7 +272,7 @@ fn who_asks_without_end_waits_for_himself() {
         for _ in 0..1000 {
             let reply: Reply = client.frame(|payload| decode(payload).unwrap()).unwrap();
             match (&request, &reply) {
-                (Request::Jobs { .. }, Reply::Jobs(_))
+                (Request::Jobs { .. }, Reply::Jobs { .. })
                 | (Request::Status, Reply::Status(_))
                 | (Request::Params, Reply::Params { .. }) => {}
                 _ => panic!("{reply:?}"),
@@ -301,6 +305,60 @@ fn halves_of_messages_are_kept_within_limits() {
 fn resident_mib(pid: i32) -> u64 {
     let used = status_of(pid, "VmRSS").unwrap();
     used.split(' ').next().unwrap().parse::<u64>().unwrap() >> 10
+}
+
+#[test]
+fn answers_that_are_not_read_do_not_fill_the_controller() {
+    const JOBS: usize = 2000;
+    let instance = shared_system();
+    let daemons = daemons_of(&instance);
+    instance.tutti(&["params", "policy=space"]).expect(0);
+    let processors = std::thread::available_parallelism().unwrap().to_string();
+    instance.tutti(&["submit", "-o", "/dev/null", "-n", &processors, "sleep", "1000"]).expect(0);
+    let mut client = Client::connect(&instance);
+    let mut request = request();
+    request.class = ClassName::new("production");
+    request.launch.name = "n".repeat(255);
+    for _ in 1..JOBS {
+        let reply = client.ask(&Request::Submit(request.clone(), new_key()));
+        assert!(matches!(reply, Some(Reply::Accepted { .. })), "{reply:?}");
+    }
+    let mut frames = Vec::new();
+    for _ in 0..8 {
+        encode(&Request::Jobs { ended: true, from: JobId(0) }, &mut frames).unwrap();
+    }
+    let unread: Vec<Client> = (0..300)
+        .map(|_| {
+            let mut client = Client::connect(&instance);
+            client.write(&frames);
+            client
+        })
+        .collect();
+    let controller = daemons[0];
+    // Others do not wait for any of that.
+    let other = Running::start(instance.command_as(Some(SOMEBODY), &["ps"])).wait().expect(0);
+    assert!(other.took < Duration::from_secs(4), "took {:?}", other.took);
+    // One that reads is answered page by page, once those that don't read have lost their connections.
+    let (mut seen, mut from) = (0, Some(JobId(0)));
+    while let Some(first) = from {
+        let Some(Reply::Jobs { jobs, next }) =
+            client.ask(&Request::Jobs { ended: true, from: first })
+        else {
+            panic!("no page from {first}")
+        };
+        assert!(jobs.len() <= 1000 && jobs[0].job >= first, "{} from {first}", jobs.len());
+        (seen, from) = (seen + jobs.len(), next);
+        assert!(resident_mib(controller) < 120, "{} MiB", resident_mib(controller));
+    }
+    assert_eq!(seen, JOBS);
+    let listed = instance.tutti(&["ps", "--json"]).expect(0).text();
+    assert_eq!(listed.matches("\"job\"").count(), JOBS);
+    let mut ended = unread.into_iter().filter(|client| client.stream.peer_addr().is_ok());
+    assert!(
+        ended.any(|mut client| (0..8).any(|_| client.frame(|_| ()).is_none())),
+        "none is cut off"
+    );
+    assert_eq!(daemons_of(&instance), daemons, "a daemon has ended");
 }
 
 #[test]
@@ -369,7 +427,7 @@ fn scripts_of_one_user_take_no_more_than_their_limit_and_equal_ones_count_once()
     let mut command = Command::new("setpriv");
     command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "sh", "-c", line]);
     command.arg(&instance.program).stdin(Stdio::null()).env("TUTTI_DIR", &instance.dir);
-    let done = Running::start(command).wait();
+    let done = Running::start(command).wait_within(Duration::from_secs(120));
     let out = done.text();
     let refused = done.err.lines().find(|line| line.contains("[T")).unwrap_or_default();
     assert!(refused.contains("scripts of your jobs would take 2"), "{out} {}", done.err);

@@ -7,6 +7,7 @@ use crate::outside::time::wall_ms;
 use anyhow::Context;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
+use tutti_core::JobId;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, NodeReport, ParamReport, Target, TaskReport};
 
@@ -32,13 +33,15 @@ impl Sample {
         Self { at, wall_ms, params, nodes, jobs, tasks, remark: None }
     }
 
-    fn take(&mut self, reply: Reply) -> anyhow::Result<()> {
+    /// What is to be asked next for what lacks, if anything does.
+    fn take(&mut self, reply: Reply) -> anyhow::Result<Option<Request>> {
+        let mut more = None;
         match reply {
             Reply::Params { params, .. } => self.params = params,
             Reply::Nodes(nodes) => self.nodes = nodes,
-            Reply::Jobs(jobs) => {
-                self.jobs = jobs;
-                self.jobs.retain(|job| job.exit_code.is_none());
+            Reply::Jobs { jobs, next } => {
+                self.jobs.extend(jobs.into_iter().filter(|job| job.exit_code.is_none()));
+                more = next.map(|from| Request::JobsWithUsage { from });
                 // Usage is as of this moment.
                 (self.at, self.wall_ms) = (Instant::now(), wall_ms());
             }
@@ -47,7 +50,7 @@ impl Sample {
             Reply::Failed { reason, code } => self.remark = Some(code.mark(&reason)),
             _ => return unexpected(),
         }
-        Ok(())
+        Ok(more)
     }
 }
 
@@ -66,7 +69,7 @@ impl Feed {
     /// If there is no instance.
     pub(super) fn new(targets: &[Target]) -> anyhow::Result<Self> {
         let processes = targets.iter().map(|&target| Request::Processes { target });
-        let always = [Request::Params, Request::Nodes, Request::JobsWithUsage];
+        let always = [Request::Params, Request::Nodes, Request::JobsWithUsage { from: JobId(0) }];
         let requests = always.into_iter().chain(processes).collect();
         Ok(Self { link: Some(connect()?), requests, begun: None })
     }
@@ -79,8 +82,11 @@ impl Feed {
         let mut sample = Sample::blank();
         for request in &self.requests {
             let link = self.link.as_mut().context("there is no connection")?;
-            link.send(request);
-            sample.take(link.call().context("the controller went away")?)?;
+            let mut request = Some(request.clone());
+            while let Some(asked) = request {
+                link.send(&asked);
+                request = sample.take(link.call().context("the controller went away")?)?;
+            }
         }
         Ok(sample)
     }
@@ -120,9 +126,12 @@ impl Feed {
         let received = link.receive();
         while *lacks > 0 {
             let Some(reply) = link.next::<Reply>()? else { break };
-            sample.take(reply)?;
-            *lacks -= 1;
+            match sample.take(reply)? {
+                Some(request) => link.send(&request),
+                None => *lacks -= 1,
+            }
         }
+        link.flush()?;
         if *lacks > 0 {
             received.context("the controller went away")?;
             return Ok(None);
