@@ -109,6 +109,8 @@ pub struct SqliteStore {
     connection: Connection,
     /// What was found out about its log.
     remark: Option<String>,
+    /// Whether pages are free that are to be given back.
+    is_long: bool,
     /// Its form: another than the latest one for who only reads.
     form: u32,
     /// Jobs that have ended and are not what was written; the first ones were told.
@@ -199,8 +201,10 @@ impl SqliteStore {
         let connection = connection.map_err(|error| explained(path, "opened", &error))?;
         let path = path.to_owned();
         let (remark, form, bad_ended, bad_told) = (None, SCHEMA_VERSION, Vec::new(), 0);
+        // The first append finds out.
+        let is_long = true;
         let lock = None;
-        let mut store = Self { path, connection, remark, form, bad_ended, bad_told, lock };
+        let mut store = Self { path, connection, remark, is_long, form, bad_ended, bad_told, lock };
         let writes = access.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
         let prepared = store.prepare(writes);
         store.explain("opened", prepared)??;
@@ -212,6 +216,10 @@ impl SqliteStore {
         if writes {
             // One that is refused is left as it is, with its log.
             self.copies_back_at_the_end(false)?;
+            if self.pages("page_count")? == 0 {
+                // Before there is anything in the file: the next writes its first page.
+                self.connection.pragma_update(None, "auto_vacuum", "incremental")?;
+            }
             self.connection.pragma_update(None, "journal_mode", "wal")?;
             self.connection.pragma_update(None, "synchronous", "normal")?;
             self.connection.pragma_update(None, "wal_autocheckpoint", 0)?;
@@ -246,10 +254,6 @@ impl SqliteStore {
     }
 
     fn bring_on(&mut self, from: u32) -> rusqlite::Result<Result<(), JournalError>> {
-        if from == 0 {
-            // Before there is a table.
-            self.connection.pragma_update(None, "auto_vacuum", "incremental")?;
-        }
         let all = self.connection.transaction()?;
         match from {
             0 => all.execute_batch(SCHEMA)?,
@@ -291,13 +295,17 @@ impl SqliteStore {
         self.connection.execute_batch("VACUUM")
     }
 
-    /// Gives pages back that are free, so many at a time.
-    fn shrink(&self) -> rusqlite::Result<()> {
-        if self.pages("freelist_count")? > FREE_PAGES_KEPT {
-            self.connection
-                .execute_batch(&format!("PRAGMA incremental_vacuum({FREE_PAGES_AT_ONCE})"))?;
+    /// Gives pages back that are free, so many at a time; whether more are to be given back.
+    fn shrink(&self) -> rusqlite::Result<bool> {
+        let is_long = self.pages("freelist_count")? > FREE_PAGES_KEPT;
+        if is_long {
+            let vacuum = format!("PRAGMA incremental_vacuum({FREE_PAGES_AT_ONCE})");
+            let mut vacuum = self.connection.prepare_cached(&vacuum)?;
+            // Each step gives one page back.
+            let mut pages = vacuum.query([])?;
+            while pages.next()?.is_some() {}
         }
-        Ok(())
+        Ok(is_long)
     }
 
     fn explain<T>(
@@ -603,9 +611,11 @@ impl Store for SqliteStore {
 
     fn append(&mut self, append: &Append) -> Result<(), JournalError> {
         let written = self.write(append);
-        if written.is_ok() && !append.ended.is_empty() {
+        let frees = !append.ended.is_empty() || !append.dropped_chunks.is_empty();
+        // Jobs that end free much at once: what can't be given back with them is with what comes after.
+        if written.is_ok() && (self.is_long || frees) {
             // All is stored; a file that is too long is shortened another time.
-            let _ = self.shrink();
+            self.is_long = self.shrink().unwrap_or(false);
         }
         self.explain("written", written)
     }

@@ -565,6 +565,49 @@ fn what_jobs_share_is_stored_once_and_goes_with_the_last_of_them() {
 }
 
 #[test]
+fn the_file_shrinks_after_many_jobs_have_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = journal_in(&directory);
+    let (mut controller, _) = Controller::at(&path);
+    controller.live(0);
+    const JOBS: u64 = 40;
+    for job in 1..=JOBS {
+        let script = (0..200_000_u64).flat_map(|number| {
+            (job << 32 | number)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .to_be_bytes()
+                .into_iter()
+                .take(5)
+        });
+        let own = segments(&mut controller.journal, &launch(script.collect()));
+        accept(&mut controller.journal, job, 1000, &own);
+        controller.journal.store(&controller.core);
+    }
+    drop(controller);
+    let length = || {
+        SqliteStore::open(&path).unwrap();
+        std::fs::metadata(&path).unwrap().len()
+    };
+    let full = length();
+    assert!(full > 36_000_000, "{full}");
+    let (mut controller, _) = Controller::at(&path);
+    for job in 1..=JOBS {
+        controller.journal.drop_job(JobId(job));
+    }
+    controller.journal.store(&controller.core);
+    drop(controller);
+    let (mut controller, history) = Controller::at(&path);
+    assert!(history.jobs.is_empty());
+    // A megabyte goes with each.
+    for _ in 0..30 {
+        controller.apply(&Event::Tick);
+        controller.journal.store(&controller.core);
+    }
+    drop(controller);
+    assert!(length() < 20_000_000, "{} of {full}", length());
+}
+
+#[test]
 fn a_chunk_that_is_another_gone_or_another_users_stops_the_next_controller() {
     for by in [
         "UPDATE chunk SET body = CAST(body || x'00' AS BLOB) WHERE number = 2",
