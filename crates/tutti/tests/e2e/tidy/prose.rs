@@ -11,6 +11,7 @@ use super::{root, sources};
 /// Pages under the rules, by file or by directory.
 #[rustfmt::skip]
 const PAGES: &[&str] = &[
+    "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "docs/admin",
