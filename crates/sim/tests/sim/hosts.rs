@@ -6,7 +6,7 @@ use tutti_core::{Nanos, Weights};
 use tutti_sim::{Host, Job, Machine, Settings, parse_hosts};
 
 /// The machine of the documented comparison.
-const FORTY_SEVEN: &str = include_str!("../../../../docs/grm/hosts.txt");
+const FORTY_SEVEN: &str = include_str!("../../../../docs/benchmarks/grm/hosts.txt");
 const PLACEMENTS: [&str; 4] = ["round-robin", "spare-cycles", "low-load", "high-load"];
 const MINUTE: u64 = 60 * S;
 

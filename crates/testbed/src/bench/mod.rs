@@ -1,7 +1,7 @@
 //! `testbed bench`: what a cluster costs, measured on one that stands on this machine.
 //!
 //! All nodes share this machine's processors, so the figures say what Tutti does rather than what a network of real
-//! machines would take. Nothing in here decides whether a test passes. `docs/benchmarks.md` says what
+//! machines would take. Nothing in here decides whether a test passes. `docs/benchmarks/README.md` says what
 //! each figure means.
 
 mod launch;

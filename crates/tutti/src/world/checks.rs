@@ -1,4 +1,4 @@
-//! What must always hold in a simulated world (the numbers are those of the promises, `docs/promises.md`), and
+//! What must always hold in a simulated world (the numbers are those of the promises, `docs/internals/invariants.md`), and
 //! what must hold when all has come to an end.
 
 use super::engine::{HEAD, World};

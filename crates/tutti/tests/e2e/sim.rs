@@ -47,9 +47,13 @@ fn a_log_is_simulated_alike_each_time() {
     assert!(!instance.dir.exists(), "no instance was started");
 }
 
-/// A file of the documentation.
+/// A file of the benchmarks' documentation.
 fn document(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name).display().to_string()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/benchmarks")
+        .join(name)
+        .display()
+        .to_string()
 }
 
 #[test]
@@ -63,7 +67,7 @@ fn placements_are_compared_on_hosts_of_several_kinds() {
     let reports = instance.tutti(&args).expect(0).json();
     let time = |index: usize| reports[index]["response_s"]["mean"].as_f64().unwrap();
     assert!((0..3).all(|index| time(index) > time(index + 1)), "{reports}");
-    let text = fs::read_to_string(document("simulation.md")).unwrap();
+    let text = fs::read_to_string(document("experiments.md")).unwrap();
     for (index, placement) in
         ["round-robin", "spare-cycles", "low-load", "high-load"].iter().enumerate()
     {

@@ -278,7 +278,7 @@ fn every_file_that_the_readme_and_the_map_name_exists() {
     let of_map: Vec<String> = of_map
         .filter(|word| word.contains(['/', '.']) && word.contains(char::is_alphanumeric))
         .collect();
-    assert!(of_map.len() > 100, "{of_map:?}");
+    assert!(of_map.len() > 40, "{of_map:?}");
     for word in of_map {
         let end = format!("/{word}");
         let is_it = |path: &String| *path == word || path.ends_with(&end);
@@ -325,7 +325,7 @@ fn tidy_links_between_pages_lead_somewhere() {
 
     let mut known = Vec::new();
     walk_repository(&root(), &mut known);
-    let planned = ["requirements.md", "containers.md", "benchmarks/README.md"];
+    let planned = ["requirements.md", "containers.md"];
     let mut found = Vec::new();
     for path in known.iter().filter(|path| path.ends_with(".md")) {
         let file = root().join(path);

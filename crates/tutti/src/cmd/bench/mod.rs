@@ -1,7 +1,7 @@
 //! `tutti bench`: measures this machine, as ratios between things that run in turns.
 //!
 //! Every benchmark but `node` and `sim` starts an instance of its own, which ends with it. Nothing in here decides whether
-//! a test passes: on a busy machine times are what they are. `docs/benchmarks.md` says what each
+//! a test passes: on a busy machine times are what they are. `docs/benchmarks/README.md` says what each
 //! figure means.
 
 mod contend;

@@ -29,7 +29,7 @@ Models, with what they can be told and its default:
           a fixed set of its jobs (--feedback)
 estimates may be none, exact, or a factor: up to so many times the run time.
 
-What the figures mean: docs/simulation.md.";
+What the figures mean: docs/guide/simulation.md.";
 
 /// What all simulations can be told.
 #[derive(Args, Clone, Debug)]

@@ -6,16 +6,20 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use super::{root, sources};
+use super::{root, sources, walk_repository, words_of};
 
 /// Pages under the rules, by file or by directory.
 #[rustfmt::skip]
 const PAGES: &[&str] = &[
-    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "README.md",
     "SECURITY.md",
     "docs/admin",
+    "docs/benchmarks",
     "docs/guide",
+    "docs/internals",
     "docs/reference/glossary.md",
     "docs/reference/json.md",
 ];
@@ -207,6 +211,41 @@ fn the_prose_check_finds_what_it_is_for() {
     assert_eq!(problems("page", page), ["page:9: \"who\""]);
     let long = ["word"; SENTENCE_MAX + 1].join(" ");
     assert_eq!(problems("page", &long).len(), 3, "line, sentence and mean");
+}
+
+/// Whether a word of a page for contributors is a path in the repository, or the end of one.
+fn is_path(word: &str) -> bool {
+    let tops = ["crates", "docs", "tests", "fuzz", "core", "wire", "linux", "tutti", "sim"];
+    let tops = tops.into_iter().chain(["trace", "secure", "journal", "testbed"]);
+    [".rs", ".md", ".txt"].iter().any(|ending| word.ends_with(ending) && word.len() > 4)
+        || word.split_once('/').is_some_and(|(top, _)| tops.into_iter().any(|it| it == top))
+}
+
+#[test]
+fn pages_for_contributors_name_files_that_exist() {
+    let mut known = Vec::new();
+    walk_repository(&root(), &mut known);
+    let mut missing = Vec::new();
+    for (name, text) in
+        ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/internals"].into_iter().flat_map(pages)
+    {
+        // The rule is about names in prose and tables; blocks of code have made-up ones.
+        let mut is_code = false;
+        let prose = text.lines().filter(|line| {
+            let is_fence = line.starts_with("```");
+            is_code ^= is_fence;
+            !is_code && !is_fence
+        });
+        let words = words_of(&prose.collect::<Vec<_>>().join("\n"));
+        let words = words.iter().map(|word| word.trim_end_matches('/'));
+        for word in words.filter(|word| is_path(word) && !word.starts_with("../")) {
+            let end = format!("/{word}");
+            if !known.iter().any(|path| path == word || path.ends_with(&end)) {
+                missing.push(format!("{name} names {word}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
 }
 
 /// How many banned words the comments of a crate have.
