@@ -369,16 +369,26 @@ fn bind(words: &[u64]) -> Result<(), Failure> {
     check(Step::Processors, bound).map(|_| ())
 }
 
-/// Groups first: afterwards there is no right to set them.
+/// Groups first: afterwards there is no right to set them. In a user namespace of one user (a rootless container) there
+/// never is one: there is no other user to become either, so who is that user keeps them.
 fn become_user(identity: &Identity) -> Result<(), Failure> {
     let Identity { uid, gid, ref groups } = *identity;
     let [uid, gid] = [uid, gid].map(u32::cast_signed);
     let arguments = [groups.len(), groups.as_ptr() as usize, 0, 0, 0];
     // SAFETY: the list is as long as said.
-    check(Step::Identity, unsafe { raw::call(libc::SYS_setgroups, arguments) })?;
+    let answer = unsafe { raw::call(libc::SYS_setgroups, arguments) };
+    if answer != Err(libc::EPERM) || !is_already(uid, gid) {
+        check(Step::Identity, answer)?;
+    }
     check(Step::Identity, call(libc::SYS_setresgid, [gid, gid, gid, 0]))?;
     check(Step::Identity, call(libc::SYS_setresuid, [uid, uid, uid, 0]))?;
     Ok(())
+}
+
+/// Whether this process is of that user and group.
+fn is_already(uid: c_int, gid: c_int) -> bool {
+    let is = |number, id: c_int| call(number, [0; 4]) == Ok(word(id));
+    is(libc::SYS_geteuid, uid) && is(libc::SYS_getegid, gid)
 }
 
 fn open_streams(streams: &[Stream; 3]) -> Result<(), Failure> {

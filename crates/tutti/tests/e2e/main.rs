@@ -18,6 +18,7 @@ mod cli;
 mod cluster;
 mod clusters;
 mod codes;
+mod containers;
 mod control;
 mod deadline;
 mod demo;

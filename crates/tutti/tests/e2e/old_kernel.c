@@ -27,7 +27,9 @@ static int lacks(const char *word) {
 }
 
 static int is_hidden(const char *path) {
-    const char *name = strrchr(path, '/');
+    /* Programs ask whether there is `statx` by no path, which the header rules out: the compiler must not know. */
+    __asm__("" : "+r"(path));
+    const char *name = path ? strrchr(path, '/') : NULL;
     return name && name[1] && lacks(name + 1);
 }
 

@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 /// What kernels before 5.14 lack, or before 5.7, as far as a fall-back takes its place.
 const OF_NEWER_KERNELS: &str = "clone3,close_range,cgroup.kill,memory.peak,cpu.idle,xattr";
 
-fn library() -> PathBuf {
+/// The library that makes the kernel seem older.
+pub(crate) fn library() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT
         .get_or_init(|| {

@@ -18,7 +18,7 @@ systemctl daemon-reload    # then log in anew, `tutti down`";
 const UNIFIED: &str = "boot with systemd.unified_cgroup_hierarchy=1";
 const NO_V1: &str = "boot with cgroup_no_v1=all, and mount cgroup v2 at /sys/fs/cgroup";
 
-const CONTAINER: &str = "give the container a writable cgroup: docs/containers.md";
+const CONTAINER: &str = "give the container a writable cgroup: docs/admin/containers.md";
 
 /// What there is nothing of without cgroups.
 const NEED_CGROUPS: [&str; 5] = ["memory", "processes", "affinity", "cpu", "accounts"];
@@ -161,7 +161,7 @@ impl Node<'_> {
         }
         Some(match (container.as_str(), layout.as_str()) {
             ("" | "wsl", "v2") if *uid != 0 && *systemd => Fix::root(gives, DROP_IN),
-            (_, "hybrid" | "v1") => Fix::root(gives, self.unified()),
+            ("" | "wsl", "hybrid" | "v1") => Fix::root(gives, self.unified()),
             ("" | "wsl", _) => Fix::root(
                 gives,
                 "write +cpu +cpuset +io +memory +pids to cgroup.subtree_control above it",
