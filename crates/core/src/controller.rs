@@ -372,18 +372,21 @@ impl Core {
         let rules = Rules::of(&record.spec);
         let Phase::Resident(residence) = &mut record.phase else { return };
         let mut emptied = BTreeSet::new();
-        let mut fatal = None;
+        let (mut fatal, mut failing) = (None, false);
         let all: Vec<Rank> = if ranks.is_empty() { residence.left().collect() } else { Vec::new() };
         for &rank in all.iter().chain(ranks) {
             let (end, node) = residence.task_ended(rank, status, rules);
             emptied.extend(node);
             match end {
                 TaskEnd::Unknown | TaskEnd::Noted => {}
+                TaskEnd::Failing => failing = true,
                 TaskEnd::Fatal(reason) => fatal = fatal.or(Some(reason)),
             }
         }
         if let Some(reason) = fatal {
             self.kill_resident(now, job, (reason, Deaths::Collateral), actions);
+        } else if failing {
+            self.fail_after_grace(job);
         }
         for node in emptied {
             self.after_part_ended(job, node);

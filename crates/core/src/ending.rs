@@ -68,6 +68,34 @@ impl Core {
         }
     }
 
+    /// A task has ended, and the others may wait for it for ever: they have the job's grace to end, counted in
+    /// their own turns, since they can't end while others have the processors.
+    pub(crate) fn fail_after_grace(&mut self, job: JobId) {
+        let Some(record) = self.jobs.get_mut(&job) else { return };
+        let grace = record.spec.grace;
+        let Phase::Resident(residence) = &mut record.phase else { return };
+        if residence.present() && residence.fail() {
+            self.ledger.limit_further(job, grace);
+            self.queue.stale = true;
+            self.queue.disturbed = true;
+        }
+    }
+
+    /// A job has run as long as it may: by its own limit, or after a task left the others waiting.
+    fn on_limit(&mut self, now: ClusterTime, job: JobId, actions: &mut Vec<Action>) {
+        let limit = self.jobs.get(&job).and_then(|record| record.spec.time_limit);
+        let is_own = limit.is_some_and(|limit| self.ledger.service(job, now) >= limit);
+        let course = self.residence(job).map(|residence| residence.course);
+        match course {
+            Some(Course::Failing { .. }) if !is_own => {
+                let order = (EndReason::TaskFailed, Deaths::Collateral);
+                self.kill_resident(now, job, order, actions);
+            }
+            _ => self.end_job(now, job, EndReason::TimedOut, actions),
+        }
+        self.ledger.end(job);
+    }
+
     pub(crate) fn kill_resident(
         &mut self,
         now: ClusterTime,
@@ -155,7 +183,9 @@ impl Core {
             && at <= now
         {
             match self.residence(job).map(|residence| residence.course) {
-                Some(Course::Orphaned { kill_at }) if kill_at <= now => {
+                Some(Course::Orphaned { kill_at } | Course::Failing { kill_at })
+                    if kill_at <= now =>
+                {
                     let order = (EndReason::FrontEndLost, Deaths::Meant);
                     self.kill_resident(now, job, order, actions);
                 }
@@ -172,8 +202,7 @@ impl Core {
         while let Some((at, job)) = self.ledger.next_due()
             && (at < now || (at == now && ticks))
         {
-            self.end_job(now, job, EndReason::TimedOut, actions);
-            self.ledger.end(job);
+            self.on_limit(now, job, actions);
         }
     }
 
@@ -182,7 +211,9 @@ impl Core {
         let Some(residence) = self.residence_mut(job) else { return };
         let deadline = match residence.course {
             Course::Running | Course::Killed { .. } => ClusterTime::NEVER,
-            Course::Orphaned { kill_at } | Course::Terminating { kill_at, .. } => kill_at,
+            Course::Orphaned { kill_at }
+            | Course::Failing { kill_at }
+            | Course::Terminating { kill_at, .. } => kill_at,
         };
         let before = core::mem::replace(&mut residence.deadline, deadline);
         self.deadlines.remove(&(before, job));

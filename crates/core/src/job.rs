@@ -135,6 +135,9 @@ pub enum TaskStatus {
     Lost,
     /// It ended by itself, and nobody was told how: it was another's child when it was adopted.
     Unknown,
+    /// It returned this exit status between `MPI_Init` and `MPI_Finalize`: the other tasks may wait for
+    /// it for ever.
+    Unfinalized(u8),
 }
 
 impl TaskStatus {
@@ -142,7 +145,7 @@ impl TaskStatus {
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {
-            Self::Exited(status) | Self::Aborted(status) => status,
+            Self::Exited(status) | Self::Aborted(status) | Self::Unfinalized(status) => status,
             Self::Signaled(signal) => 128u8.saturating_add(signal),
             Self::NotFound => 127,
             Self::NotExecutable => 126,

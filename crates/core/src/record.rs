@@ -171,6 +171,12 @@ pub enum Course {
         /// How its tasks die of it.
         deaths: Deaths,
     },
+    /// A task ended without a word to the others, which may wait for it: the job is killed when they have
+    /// run for its grace. The ledger counts that, as it counts time limits.
+    Failing {
+        /// When it is killed if its front end is lost, too.
+        kill_at: ClusterTime,
+    },
 }
 
 /// Whether tasks that die of a kill speak for the job.
@@ -206,6 +212,8 @@ pub enum TaskEnd {
     Unknown,
     /// The others go on.
     Noted,
+    /// The others may wait for it: they go on for the job's grace.
+    Failing,
     /// The job is now to be killed for this reason.
     Fatal(EndReason),
 }
@@ -297,7 +305,7 @@ impl Residence {
     /// Its tasks are asked to end. Nothing new if it is ending already.
     pub fn terminate(&mut self, reason: EndReason, now: ClusterTime, kill_at: ClusterTime) -> bool {
         match self.course {
-            Course::Running | Course::Orphaned { .. } => {
+            Course::Running | Course::Orphaned { .. } | Course::Failing { .. } => {
                 self.course = Course::Terminating { reason, since: now, kill_at };
                 true
             }
@@ -309,16 +317,31 @@ impl Residence {
     pub fn orphan(&mut self, at: ClusterTime) {
         match &mut self.course {
             Course::Running => self.course = Course::Orphaned { kill_at: at },
-            Course::Terminating { kill_at, .. } => *kill_at = at.min(*kill_at),
+            Course::Terminating { kill_at, .. } | Course::Failing { kill_at } => {
+                *kill_at = at.min(*kill_at);
+            }
             Course::Orphaned { .. } | Course::Killed { .. } => {}
         }
+    }
+
+    /// A task ended, and the others may wait for it. Nothing new if the job is ending or failing already.
+    pub const fn fail(&mut self) -> bool {
+        let kill_at = match self.course {
+            Course::Running => ClusterTime::NEVER,
+            Course::Orphaned { kill_at } => kill_at,
+            Course::Failing { .. } | Course::Terminating { .. } | Course::Killed { .. } => {
+                return false;
+            }
+        };
+        self.course = Course::Failing { kill_at };
+        true
     }
 
     /// It is killed; a reason that it was ending for already stands. Nothing new if it was killed
     /// before.
     pub fn kill(&mut self, reason: EndReason, now: ClusterTime, deaths: Deaths) -> bool {
         let (reason, since) = match self.course {
-            Course::Running | Course::Orphaned { .. } => (reason, now),
+            Course::Running | Course::Orphaned { .. } | Course::Failing { .. } => (reason, now),
             Course::Terminating { reason, since, .. } => (reason, since),
             Course::Killed { .. } => return false,
         };
@@ -386,6 +409,7 @@ impl Residence {
         self.hear(status);
         match fatal(status, rules, node) {
             Some(reason) if !self.ending() => (TaskEnd::Fatal(reason), emptied),
+            None if leaves_others_waiting(status, rules) => (TaskEnd::Failing, emptied),
             _ => (TaskEnd::Noted, emptied),
         }
     }
@@ -434,10 +458,17 @@ impl Residence {
     #[must_use]
     pub const fn outcome(&self, service: Nanos) -> Outcome {
         let reason = match self.course {
-            Course::Running | Course::Orphaned { .. } => EndReason::Completed,
+            Course::Running | Course::Orphaned { .. } | Course::Failing { .. } => {
+                EndReason::Completed
+            }
             Course::Terminating { reason, .. } | Course::Killed { reason, .. } => reason,
         };
-        Outcome { reason, exit_code: reason.exit_code_or(self.exit_code), service }
+        let statuses = match (reason, self.exit_code) {
+            // The task that it waited for in vain had returned 0.
+            (EndReason::TaskFailed, 0) => 1,
+            (_, exit_code) => exit_code,
+        };
+        Outcome { reason, exit_code: reason.exit_code_or(statuses), service }
     }
 }
 
@@ -451,7 +482,8 @@ fn fatal(status: TaskStatus, rules: Rules, node: NodeId) -> Option<EndReason> {
     match status {
         TaskStatus::Exited(0) => None,
         TaskStatus::Exited(_) if rule == OnBadExit::Kill => failed,
-        TaskStatus::Exited(_) | TaskStatus::Unknown => None,
+        TaskStatus::Unfinalized(1..) if rule == OnBadExit::Kill => failed,
+        TaskStatus::Exited(_) | TaskStatus::Unfinalized(_) | TaskStatus::Unknown => None,
         // A task that never came to be leaves the others waiting for it just as a dead one does.
         TaskStatus::Signaled(_)
         | TaskStatus::Aborted(_)
@@ -464,6 +496,11 @@ fn fatal(status: TaskStatus, rules: Rules, node: NodeId) -> Option<EndReason> {
             OnNodeLoss::Kill | OnNodeLoss::Requeue => Some(EndReason::NodeLost(node)),
         },
     }
+}
+
+/// Whether the others are given the job's grace after this end, and no more.
+fn leaves_others_waiting(status: TaskStatus, rules: Rules) -> bool {
+    matches!(status, TaskStatus::Unfinalized(_)) && rules.on_bad_exit != OnBadExit::Continue
 }
 
 #[cfg(test)]

@@ -420,7 +420,9 @@ impl Core {
 
 const fn state(since: ClusterTime, course: Course) -> JobState {
     match course {
-        Course::Running | Course::Orphaned { .. } => JobState::Running { since },
+        Course::Running | Course::Orphaned { .. } | Course::Failing { .. } => {
+            JobState::Running { since }
+        }
         Course::Terminating { reason, kill_at, .. } => {
             JobState::Ending { since, reason, kill_at: Some(kill_at) }
         }

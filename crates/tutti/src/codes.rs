@@ -123,7 +123,13 @@ pub(crate) fn code_of_end<'a>(
             TaskStatus::OutOfMemory => Some(Code::OutOfMemory),
             TaskStatus::Lost => Some(Code::NodeLost),
             TaskStatus::Unknown => Some(Code::ExitUnknown),
-            TaskStatus::Exited(_) | TaskStatus::Signaled(_) | TaskStatus::Aborted(_) => None,
+            TaskStatus::Unfinalized(_) if outcome.reason == EndReason::TaskFailed => {
+                Some(Code::NotFinalized)
+            }
+            TaskStatus::Exited(_)
+            | TaskStatus::Signaled(_)
+            | TaskStatus::Aborted(_)
+            | TaskStatus::Unfinalized(_) => None,
         }),
         EndReason::Cancelled => Some(Code::Cancelled),
         EndReason::TimedOut => Some(Code::TimedOut),

@@ -205,6 +205,10 @@ codes! {
         "The tasks of a job stored more through PMI than a node, or all nodes together, keep for one job or one user."
         "The job was ended; no other job was touched."
         "A job may store 64 MiB, all jobs of a user 512 MiB on a node. The program may put without an end: see what it stores.";
+    49 NotFinalized
+        "A task ended between `MPI_Init` and `MPI_Finalize`, and the other tasks did not end."
+        "The job was killed after its grace, counted in the job's own turns."
+        "The message names the rank and its exit status: see what it printed last. `--keep-going` lets the others run on.";
     50 JournalUnusable
         "The journal can't be opened, read or written, or another controller has it."
         "A controller that starts does not; one that runs lets jobs go on, accepts none and sets nothing."

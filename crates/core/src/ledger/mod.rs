@@ -155,6 +155,17 @@ impl Ledger {
         });
     }
 
+    /// The job may run so much longer from now on, if its limit leaves it so much.
+    pub fn limit_further(&mut self, job: JobId, more: Nanos) {
+        let mut is_new = false;
+        self.change(job, |account, clock| {
+            let limit = (account.settled + (clock - account.began)).saturating_add(more.0);
+            is_new = account.limit.is_none();
+            account.limit = Some(account.limit.map_or(limit, |before| before.min(limit)));
+        });
+        self.limited += usize::from(is_new);
+    }
+
     /// A user suspends the job. It goes on running until a timetable without it activates.
     pub fn hold(&mut self, job: JobId) {
         self.change(job, |account, _| match account.standing {

@@ -424,6 +424,63 @@ fn a_limit_counts_only_the_time_of_the_jobs_turns() {
 }
 
 #[test]
+fn tasks_that_wait_for_one_that_left_mpi_have_the_grace_in_their_own_turns() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let grace = Nanos::from_millis(150);
+    let waits = c.submit(JobSpec { grace, ..job(2) });
+    let limited = JobSpec { time_limit: Some(Nanos::from_millis(20)), grace, ..job(2) };
+    let other = c.submit(job(2));
+    c.end_task(waits, 0, TaskStatus::Unfinalized(0));
+    // Turns: 0 to 100, 200 to 300 ms: the grace is over at 250.
+    c.advance_ms(249);
+    assert_eq!((terms(&c, waits), kills(&c, waits)), (0, 0));
+    c.advance_ms(1);
+    assert_eq!((terms(&c, waits), kills(&c, waits)), (0, 1));
+    c.deliver_kills();
+    let outcome = c.outcomes[&waits];
+    assert_eq!((outcome.reason, outcome.exit_code), (EndReason::TaskFailed, 1));
+    assert_eq!(kills(&c, other), 0);
+    // Its own limit is a limit still.
+    c.end_job(other, TaskStatus::Exited(0));
+    let limited = c.submit(limited);
+    c.end_task(limited, 0, TaskStatus::Unfinalized(0));
+    c.advance_ms(20);
+    assert_eq!((terms(&c, limited), kills(&c, limited)), (1, 0));
+}
+
+#[test]
+fn tasks_that_end_by_themselves_after_one_left_mpi_are_not_touched() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let well = c.submit(job(2));
+    c.end_task(well, 0, TaskStatus::Unfinalized(0));
+    c.end_task(well, 1, TaskStatus::Unfinalized(0));
+    c.clear(well);
+    let outcome = c.outcomes[&well];
+    assert_eq!((outcome.reason, outcome.exit_code), (EndReason::Completed, 0));
+    // A user who wants the others to go on in any case gets that.
+    let kept = c.submit(JobSpec { on_bad_exit: OnBadExit::Continue, ..job(2) });
+    c.end_task(kept, 0, TaskStatus::Unfinalized(0));
+    c.advance_ms(100_000);
+    assert_eq!((kills(&c, well), kills(&c, kept)), (0, 0));
+    assert!(!c.outcomes.contains_key(&kept));
+}
+
+#[test]
+fn a_front_end_that_is_lost_while_tasks_wait_in_vain_ends_the_job_sooner() {
+    let mut c = Cluster::with_nodes(&[2]);
+    let grace = Nanos::from_millis(60_000);
+    let job = c.submit(JobSpec { attached: true, grace, ..job(2) });
+    c.end_task(job, 0, TaskStatus::Unfinalized(3));
+    c.event(Event::FrontEndLost { job });
+    c.advance_ms(1_999);
+    assert_eq!(kills(&c, job), 0);
+    c.advance_ms(1);
+    assert_eq!(kills(&c, job), 1);
+    c.deliver_kills();
+    assert_eq!(c.outcomes[&job].reason, EndReason::FrontEndLost);
+}
+
+#[test]
 fn a_job_outlives_its_front_end_by_a_grace() {
     let mut c = Cluster::with_nodes(&[2]);
     let attached = c.submit(JobSpec { attached: true, ..job(1) });

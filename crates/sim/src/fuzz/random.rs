@@ -171,6 +171,8 @@ fn status(random: &mut Random) -> TaskStatus {
         TaskStatus::OutOfMemory,
         TaskStatus::Unknown,
         TaskStatus::Lost,
+        TaskStatus::Unfinalized(0),
+        TaskStatus::Unfinalized(2),
     ];
     if random.one_in(2) { well } else { *random.any(&badly) }
 }

@@ -2,28 +2,45 @@
 
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
-use tutti_core::{Rank, TaskStatus};
+use tutti_core::{EndReason, Outcome, Rank, TaskStatus};
 
 /// Of the tasks that ended badly, the first with each exit code. Those that were ended because of it
 /// come later, so the one that decided the exit code of the job is among them.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     first: BTreeMap<u8, (Rank, TaskStatus)>,
+    /// The first task that ended before `MPI_Finalize`, with its exit status.
+    unfinalized: Option<(Rank, u8)>,
 }
 
 impl Failures {
     /// Takes note of how a task ended.
     pub(super) fn note(&mut self, rank: Rank, status: TaskStatus) {
+        if let TaskStatus::Unfinalized(code) = status {
+            self.unfinalized.get_or_insert((rank, code));
+        }
         if status.exit_code() != 0 {
             self.first.entry(status.exit_code()).or_insert((rank, status));
         }
     }
 
     /// Who ended so, and how, unless the keeper has said more about it than there is to say here.
-    pub(super) fn words(&self, exit_code: u8) -> Option<String> {
-        let (rank, status) = self.first.get(&exit_code)?;
+    pub(super) fn words(&self, outcome: Outcome) -> Option<String> {
+        let first = self.first.get(&outcome.exit_code);
+        let by_itself =
+            |status| matches!(status, TaskStatus::Exited(_) | TaskStatus::Unfinalized(_));
+        if outcome.reason == EndReason::TaskFailed
+            && first.is_none_or(|&(_, status)| by_itself(status))
+            && let Some((rank, code)) = self.unfinalized
+        {
+            let what = format!("rank {rank} ended with exit status {code} before MPI_Finalize");
+            return Some(format!("{what}, and other ranks did not end"));
+        }
+        let (rank, status) = first?;
         Some(match *status {
-            TaskStatus::Exited(code) => format!("rank {rank} ended with exit status {code}"),
+            TaskStatus::Exited(code) | TaskStatus::Unfinalized(code) => {
+                format!("rank {rank} ended with exit status {code}")
+            }
             TaskStatus::Signaled(number) => {
                 let name = Signal::try_from(i32::from(number))
                     .map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().into());
@@ -44,6 +61,11 @@ impl Failures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tutti_core::Nanos;
+
+    fn outcome(reason: EndReason, exit_code: u8) -> Outcome {
+        Outcome { reason, exit_code, service: Nanos::ZERO }
+    }
 
     #[test]
     fn the_first_with_the_exit_code_of_the_job_is_named() {
@@ -63,7 +85,28 @@ mod tests {
             (127, None),
             (0, None),
         ] {
-            assert_eq!(failures.words(exit_code).as_deref(), words);
+            assert_eq!(failures.words(outcome(EndReason::Completed, exit_code)).as_deref(), words);
         }
+    }
+
+    #[test]
+    fn a_task_that_ended_before_mpi_finalize_is_named_if_others_waited_for_it() {
+        let mut failures = Failures::default();
+        let words =
+            "rank 3 ended with exit status 0 before MPI_Finalize, and other ranks did not end";
+        for (rank, status) in [
+            (3, TaskStatus::Unfinalized(0)),
+            (4, TaskStatus::Exited(1)),
+            (5, TaskStatus::Unfinalized(2)),
+        ] {
+            failures.note(Rank(rank), status);
+            let said = failures.words(outcome(EndReason::TaskFailed, 1));
+            assert_eq!(said.as_deref(), Some(words));
+        }
+        let said = failures.words(outcome(EndReason::Completed, 2));
+        assert_eq!(said.as_deref(), Some("rank 5 ended with exit status 2"));
+        failures.note(Rank(6), TaskStatus::Signaled(11));
+        let said = failures.words(outcome(EndReason::TaskFailed, 139));
+        assert_eq!(said.as_deref(), Some("rank 6 was ended by SIGSEGV"));
     }
 }

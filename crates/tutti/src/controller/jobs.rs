@@ -201,7 +201,7 @@ impl Entry {
             | EndReason::NodeLost(_)
             | EndReason::ShutDown => false,
         };
-        if let Some(words) = self.failures.words(outcome.exit_code).filter(|_| unsaid) {
+        if let Some(words) = self.failures.words(outcome).filter(|_| unsaid) {
             if !detail.is_empty() {
                 detail.push('\n');
             }

@@ -235,7 +235,9 @@ impl Keeper {
                 self.with(job, |job, c| job.on_output(index, stream, c));
             }
             Some(Watch::Input(job, index)) => self.with(job, |job, c| job.on_input(index, c)),
-            Some(Watch::Pmi(job, index)) => self.with(job, |job, c| job.on_pmi(index, event, c)),
+            Some(Watch::Pmi(job, index)) => {
+                self.with(job, |job, c| job.on_pmi(index, event.read, c))
+            }
             Some(Watch::Writer(job)) => self.with(job, Job::on_writer),
             Some(Watch::Adopted(job, index)) => self.with(job, |job, c| job.on_adopted(index, c)),
             Some(Watch::Minder(job, index)) => self.with(job, |job, c| job.on_minder(index, c)),
@@ -406,6 +408,9 @@ impl Keeper {
         self.reaps_on = false;
         for _ in 0..REAPED_MAX {
             let Some(pid) = ended_child() else { return };
+            if let Some(&(job, index)) = self.context.roots.get(&pid) {
+                self.with(job, |job, c| job.hear_last_words(index, c));
+            }
             let Some((end, usage)) = reap_one(pid) else { return };
             self.on_reaped(pid, end, &usage);
         }

@@ -403,7 +403,10 @@ impl Job {
         if let Some((code, message)) = &task.aborted {
             return (TaskStatus::Aborted(*code), message.clone());
         }
-        let status = task_status(end);
+        let status = match task_status(end) {
+            TaskStatus::Exited(code) if self.is_unfinalized(index) => TaskStatus::Unfinalized(code),
+            status => status,
+        };
         let group = task.group.as_ref();
         if !self.killed
             && let Some(limit) = self.launch.memory_per_task_bytes
@@ -413,7 +416,9 @@ impl Job {
             let detail = format!("more memory was used than the {limit} that --memory gives");
             // A task that was not killed itself may have lost a child, and reported it by its status, or not.
             return match status {
-                TaskStatus::Exited(0) => (status, format!("a process was killed: {detail}")),
+                TaskStatus::Exited(0) | TaskStatus::Unfinalized(0) => {
+                    (status, format!("a process was killed: {detail}"))
+                }
                 _ => (TaskStatus::OutOfMemory, detail),
             };
         }

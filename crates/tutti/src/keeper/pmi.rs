@@ -7,7 +7,7 @@ mod handover;
 
 use super::context::Context;
 use super::job::Job;
-use super::watch::{Event, Token, Watch};
+use super::watch::{Token, Watch};
 use crate::link::Interest;
 use crate::outside::ways::{self, Stream};
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,7 +16,7 @@ use tutti_wire::code::Code;
 use tutti_wire::launch::{Launch, cut};
 use tutti_wire::limits::{EXCHANGE_USER_BYTES_MAX, TASK_DETAIL_BYTES_MAX};
 use tutti_wire::pmi::{
-    Effect, Exchange, LineBuffer, STORE_BYTES_MAX, Server, ServerSpec, process_mapping,
+    Effect, Exchange, LineBuffer, STORE_BYTES_MAX, Server, ServerSpec, TaskState, process_mapping,
 };
 
 /// Answers that a task has not read. It speaks and listens in turn: with more than this it is not listened to until
@@ -200,12 +200,12 @@ pub(super) fn connect(job: &mut Job, index: usize, context: &mut Context) -> io:
 
 impl Job {
     /// A task spoke to its PMI server, or reads its answers.
-    pub(super) fn on_pmi(&mut self, index: usize, event: Event, context: &mut Context) {
+    pub(super) fn on_pmi(&mut self, index: usize, reads: bool, context: &mut Context) {
         let Some(pmi) = &mut self.pmi else { return };
         let mut effects = Vec::new();
         // What waits for it first: then it may be listened to.
         let mut open = pmi.flush(index, context);
-        open &= !event.read || pmi.read(index, context);
+        open &= !reads || pmi.read(index, context);
         pmi.answer(index, context, &mut effects);
         let mut abort = self.carry_out(effects, context);
         let Some(pmi) = &mut self.pmi else { return };
@@ -249,6 +249,24 @@ impl Job {
             }
         }
         abort
+    }
+
+    /// The root of a task has ended, and is not reaped yet: hears what it said last, such as that it wants the job
+    /// ended.
+    pub(super) fn hear_last_words(&mut self, index: usize, context: &mut Context) {
+        if self.has_begun_mpi(index) {
+            self.on_pmi(index, true, context);
+        }
+    }
+
+    /// Whether a task has begun MPI and not finalized it.
+    fn has_begun_mpi(&self, index: usize) -> bool {
+        self.pmi.as_ref().is_some_and(|pmi| pmi.server.state(index) == TaskState::Begun)
+    }
+
+    /// Whether other tasks of the job may wait for this one, which has ended.
+    pub(super) fn is_unfinalized(&self, index: usize) -> bool {
+        self.launch.size > 1 && self.has_begun_mpi(index)
     }
 
     /// The next part of what is to be sent of barriers.

@@ -142,6 +142,8 @@ fn ends(instance: &Instance, provoked: &mut Provoked) {
     provoked.said("T042", &hog);
     let flood = instance.start(&["run", &crate::pmi::program(), "flood"]);
     provoked.said("T048", &flood.wait_within(PATIENCE * 3).expect(1));
+    let waits = ["run", "-n", "2", "--grace", "0s", &crate::pmi::program(), "leave", "3"];
+    provoked.said("T049", &instance.tutti(&waits).expect(3));
     instance.tutti(&["params", "front_end_grace=0s"]).expect(0);
     let killed = run(&["-J", "killed"]);
     killed.wait_for("up");

@@ -2,6 +2,8 @@
  *   cards: stores COUNT values of 1,000 bytes (rank 0 alone; all others one), waits for all, and looks at those of others
  *   same:  stores under one key COUNT times, then waits for all
  *   flood: stores under one key after the other until it is ended, and reads no answer that it need not
+ *   leave: rank 0 ends with status COUNT and does not finalize; the others wait for it
+ *   all:   every rank ends with status COUNT and does not finalize
  *   mute:  asks for the longest value there can be, COUNT times, and reads no answer for a while
  */
 #include <stdio.h>
@@ -146,6 +148,10 @@ int main(int argc, char **argv)
             put(key, 'x');
             answer();
         }
+    } else if (!strcmp(argv[1], "leave") || !strcmp(argv[1], "all")) {
+        if (rank > 0 && !strcmp(argv[1], "leave"))
+            ask("cmd=barrier_in\n");
+        return count;
     } else if (!strcmp(argv[1], "mute")) {
         mute(count);
     }

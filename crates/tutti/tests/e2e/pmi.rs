@@ -80,3 +80,41 @@ fn answers_that_a_task_does_not_read_wait_for_it_in_bounds() {
     std::fs::write(instance.work.join("listen"), "").unwrap();
     assert!(mute.wait().expect(0).text().contains("heard"));
 }
+
+#[test]
+fn a_rank_that_ends_before_it_finalizes_ends_the_job_after_its_grace() {
+    let bed = Bed::up(2, &[]);
+    let program = program();
+    for (status, code) in [("0", 1), ("3", 3)] {
+        let job = ["run", "-N", "2", "-n", "4", "--grace", "300ms", &program, "leave", status];
+        let words = format!("rank 0 ended with exit status {status} before MPI_Finalize");
+        bed.tutti(1, &job).expect(code).says(&words).says("[T049]");
+    }
+    let ended = bed.tutti(1, &["ps", "-a", "--json"]).expect(0).json();
+    let ended = ended.as_array().unwrap();
+    assert!(
+        ended.iter().all(|job| job["reason"] == "a task failed" && job["code"] == "T049"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn ranks_that_all_end_before_they_finalize_are_not_touched() {
+    let instance = Instance::new().up();
+    let program = program();
+    let run = |words: &[&str]| instance.tutti(&[&["run"], words].concat());
+    let done = run(&["-n", "3", &program, "all", "0"]).expect(0);
+    assert_eq!(done.err, "");
+    let done = run(&["-n", "3", &program, "all", "5"]).expect(5);
+    assert!(!done.err.contains("MPI_Finalize"), "{}", done.err);
+    // One task waits for no other.
+    run(&["-n", "1", "--grace", "0s", &program, "all", "4"]).expect(4);
+}
+
+#[test]
+fn several_mpi_programs_of_a_task_may_follow_each_other() {
+    let instance = Instance::new().up();
+    let line =
+        format!("for i in 1 2 3; do {0} cards 2 || exit; done; sleep $TUTTI_RANK", program());
+    instance.tutti(&["run", "-n", "2", "--grace", "0s", "sh", "-c", &line]).expect(0);
+}

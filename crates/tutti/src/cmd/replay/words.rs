@@ -211,6 +211,9 @@ fn ended(status: TaskStatus) -> String {
         TaskStatus::OutOfMemory => "ran out of memory".into(),
         TaskStatus::Lost => "were lost".into(),
         TaskStatus::Unknown => "ended, nobody knows how".into(),
+        TaskStatus::Unfinalized(status) => {
+            format!("ended with exit status {status} before MPI_Finalize")
+        }
     }
 }
 
