@@ -51,8 +51,8 @@ equal() {
 # login_session USER COMMAND: runs a shell command in a login session of its own, made by PAM. The
 # session ends with the command.
 login_session() {
-    systemd-run --uid="$1" -p PAMName=login -p WorkingDirectory=~ --pipe --wait --quiet --collect \
-        bash -lc "$2" </dev/null
+    systemd-run --uid="$1" -p PAMName=login --pipe --wait --quiet --collect \
+        bash -lc "cd && $2" </dev/null
 }
 
 # Opens a session of the user that lasts until it is closed. Commands of `as` run beside it.
