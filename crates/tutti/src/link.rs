@@ -131,6 +131,8 @@ pub(crate) struct Link<S = Stream> {
     watched: Interest,
     one_at_a_time: bool,
     overlong: Option<TooLong>,
+    /// Whether this end is a user's verb, which ends with the connection.
+    is_of_a_verb: bool,
     read_size: usize,
     /// How many bytes the messages had that were taken out, with what frames them.
     taken: u64,
@@ -245,6 +247,7 @@ impl<S: Transport> Link<S> {
             watched: Interest::READ,
             one_at_a_time: false,
             overlong: None,
+            is_of_a_verb: false,
             read_size: READ_SIZE,
             taken: 0,
             written: 0,
@@ -304,6 +307,8 @@ impl<S: Transport> Link<S> {
 
     /// Queues our greeting, the first frame of a connection.
     pub(crate) fn greet(&mut self, role: Role) {
+        self.is_of_a_verb =
+            matches!(role, Role::Client | Role::FrontEnd | Role::Gate | Role::Newcomer);
         self.output.extend_from_slice(&Hello { role }.to_frame());
     }
 
@@ -394,10 +399,17 @@ impl<S: Transport> Link<S> {
         Ok(self.greeted)
     }
 
-    /// Queues a message. One that no frame holds makes the connection fail when it is next flushed.
+    /// Queues a message.
+    ///
+    /// Messages are bounded where they are made. If one is too long all the same, a user's verb fails when it next
+    /// flushes. A daemon logs the message and drops it, since its connection carries messages about all jobs.
     pub(crate) fn send<M: Serialize>(&mut self, message: &M) {
-        if let Err(error) = self.try_send(message) {
+        let Err(error) = self.try_send(message) else { return };
+        if self.is_of_a_verb {
             self.overlong = Some(error);
+        } else {
+            let name = std::any::type_name::<M>().rsplit(':').next().unwrap_or_default();
+            say!([TooMuchAsked] "dropping a message ({name}): {error}");
         }
     }
 
@@ -681,5 +693,42 @@ impl Poller {
         }
         self.armed = deadline_ns;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+    use tutti_wire::limits::FRAME_BYTES_MAX;
+
+    /// A connection, after a message that no frame holds and a short one; and its other end.
+    fn after_a_long_message(role: Role) -> (Link, Link) {
+        let (own, theirs) = UnixStream::pair().expect("two ends");
+        let link = |end: UnixStream| {
+            end.set_nonblocking(true).expect("a socket");
+            Link::over(Stream::from(end))
+        };
+        let (mut own, theirs) = (link(own), link(theirs));
+        own.greet(role);
+        own.send(&vec![0_u8; FRAME_BYTES_MAX]);
+        own.send(&7_u32);
+        (own, theirs)
+    }
+
+    #[test]
+    fn a_daemon_drops_a_message_that_no_frame_holds_and_sends_the_next() {
+        for role in [Role::Agent, Role::Server, Role::Proxy] {
+            let (mut own, mut theirs) = after_a_long_message(role);
+            own.flush().expect("the connection is of use");
+            theirs.receive().expect("the other end is there");
+            assert_eq!(theirs.next::<u32>().expect("a message"), Some(7));
+        }
+    }
+
+    #[test]
+    fn a_verb_with_a_request_that_no_frame_holds_fails() {
+        let (mut own, _theirs) = after_a_long_message(Role::Client);
+        assert!(matches!(own.flush(), Err(LinkError::TooLong(_))));
     }
 }

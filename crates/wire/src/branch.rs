@@ -6,7 +6,9 @@
 //! is meant for several nodes goes over each connection once.
 
 use crate::code::Code;
-use crate::limits::{BATCH_MAX, TUNNEL_CHUNK_BYTES};
+use crate::frame::{TooLong, encoded_len, pack, pack_by};
+use crate::launch::{Launch, Share};
+use crate::limits::{BATCH_BYTES_MAX, BATCH_MAX, ITEM_BYTES_MAX, TUNNEL_CHUNK_BYTES};
 use crate::pmi::Exchange;
 use crate::tree::{FromAgent, ToAgent};
 use alloc::string::String;
@@ -40,21 +42,29 @@ pub struct Order {
     pub order: ToAgent,
 }
 
-/// Orders in messages of moderate length: many small ones in one, and each launch, which may be as
-/// long as a message can be, by itself.
+/// Orders in messages of moderate length: many small ones in one, a long one by itself.
 #[must_use]
 pub fn batches(orders: Vec<Order>) -> Vec<Vec<Order>> {
-    let mut batches: Vec<Vec<Order>> = Vec::new();
-    let mut has_room = false;
-    for order in orders {
-        let is_launch = matches!(order.order, ToAgent::Launch { .. });
-        match batches.last_mut() {
-            Some(batch) if has_room && !is_launch && batch.len() < BATCH_MAX => batch.push(order),
-            _ => batches.push(Vec::from([order])),
-        }
-        has_room = !is_launch;
+    pack(orders, BATCH_BYTES_MAX, BATCH_MAX)
+}
+
+/// Puts the shares of a job's nodes into as few launches as hold them: each has the whole of `launch` besides.
+///
+/// # Errors
+/// If no order holds the launch with the share of one of the nodes.
+pub fn split_shares(
+    launch: &Launch,
+    shares: Vec<(NodeId, Share)>,
+) -> Result<Vec<Vec<(NodeId, Share)>>, TooLong> {
+    // Numbers of variants, and the lengths of the lists of shares and of recipients.
+    const HEADS_BYTES: usize = 64;
+    let len = |share: &(NodeId, Share)| encoded_len(share) + encoded_len(&share.0);
+    let whole = encoded_len(launch).saturating_add(HEADS_BYTES);
+    let longest = shares.iter().map(len).max().unwrap_or_default();
+    match ITEM_BYTES_MAX.checked_sub(whole) {
+        Some(room) if longest <= room => Ok(pack_by(shares, len, room, usize::MAX)),
+        _ => Err(TooLong { bytes: whole.saturating_add(longest) }),
     }
-    batches
 }
 
 /// Whose a report is.

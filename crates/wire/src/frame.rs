@@ -123,8 +123,8 @@ impl Hello {
 
 /// A message that no frame holds. Nothing of it was kept.
 ///
-/// Whoever builds messages keeps to the limits of their parts, but some have parts from several
-/// users: the list of all jobs, say. One of them must not be able to end a daemon.
+/// Lists are split by [`pack`], and what is in them is bounded where it arises. What is too long all the same must
+/// end no connection: its peer would come back, and the same would be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message of {bytes} bytes was to be sent; at most {FRAME_BYTES_MAX} are possible")]
 pub struct TooLong {
@@ -149,6 +149,50 @@ pub fn encode<M: Serialize>(message: &M, out: &mut Vec<u8>) -> Result<(), TooLon
     let prefix = u32::try_from(length).expect("the limit of a frame fits").to_le_bytes();
     out[begin..begin + 4].copy_from_slice(&prefix);
     Ok(())
+}
+
+/// The length of a message, or of a part of one, when it is encoded.
+#[must_use]
+pub fn encoded_len<M: Serialize>(message: &M) -> usize {
+    let size = postcard::ser_flavors::Size::default();
+    // A length that can't be told counts as too long.
+    postcard::serialize_with_flavor(message, size).unwrap_or(usize::MAX)
+}
+
+/// Puts items into lists that fit into frames, in their order.
+///
+/// A list has at most `count_max` items, and at most `bytes_max` bytes when it is encoded. An item that is longer
+/// alone gets a list of its own.
+#[must_use]
+pub fn pack<T: Serialize>(items: Vec<T>, bytes_max: usize, count_max: usize) -> Vec<Vec<T>> {
+    if items.len() <= 1 {
+        // The usual case is not measured.
+        return if items.is_empty() { Vec::new() } else { Vec::from([items]) };
+    }
+    pack_by(items, encoded_len, bytes_max, count_max)
+}
+
+/// As [`pack`], where an item counts as many bytes as `len` says.
+pub(crate) fn pack_by<T>(
+    items: Vec<T>,
+    len: impl Fn(&T) -> usize,
+    bytes_max: usize,
+    count_max: usize,
+) -> Vec<Vec<T>> {
+    let mut lists: Vec<Vec<T>> = Vec::new();
+    let mut bytes = 0_usize;
+    for item in items {
+        let more = len(&item);
+        bytes = bytes.saturating_add(more);
+        match lists.last_mut() {
+            Some(list) if bytes <= bytes_max && list.len() < count_max => list.push(item),
+            _ => {
+                bytes = more;
+                lists.push(Vec::from([item]));
+            }
+        }
+    }
+    lists
 }
 
 /// Reads one message from the payload of a frame; all of it must be used up.

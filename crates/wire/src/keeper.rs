@@ -8,6 +8,7 @@ use crate::pmi::Exchange;
 use crate::report::Target;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::mem::take;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_core::{ControlMethod, LaunchId, Rank, TaskStatus};
@@ -71,13 +72,11 @@ pub enum ToKeeper {
 /// What a keeper tells its agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromKeeper {
-    /// The answer to an agent's greeting: everything that the keeper holds.
+    /// The end of the answer to an agent's greeting: all that the keeper holds was sent before, in `Held`.
     Welcome {
         /// Drawn anew at each start of a keeper: another one means that the tasks of the one before
         /// are lost.
         incarnation: u64,
-        /// The jobs it holds.
-        held: Vec<HeldJob>,
         /// How many tasks it can hold at once.
         tasks_max: u32,
     },
@@ -123,6 +122,8 @@ pub enum FromKeeper {
         /// What it used.
         usage: Usage,
     },
+    /// Parts of jobs that the keeper holds, before `Welcome`. Parts of one job follow each other.
+    Held(Vec<HeldJob>),
 }
 
 /// A part of a job that its user has suspended by signals.
@@ -153,4 +154,47 @@ pub struct HeldJob {
     pub stopped: Vec<StoppedPart>,
     /// Whether nothing of it is left, and what it used.
     pub cleared: Option<Usage>,
+}
+
+/// Roots in one part of a held job.
+const ROOTS_PER_PART: usize = 4096;
+
+/// Ended tasks in one part of a held job: each has a text.
+const ENDED_PER_PART: usize = 256;
+
+impl HeldJob {
+    /// Splits the job into parts that travel, each with the job's number.
+    #[must_use]
+    pub fn into_parts(mut self) -> Vec<Self> {
+        let mut roots = take(&mut self.roots).into_iter();
+        let mut ended = take(&mut self.ended).into_iter();
+        let mut stopped = take(&mut self.stopped).into_iter();
+        let mut parts = Vec::new();
+        loop {
+            let adopted = take(&mut self.adopted);
+            parts.push(Self {
+                adopted,
+                roots: roots.by_ref().take(ROOTS_PER_PART).collect(),
+                ended: ended.by_ref().take(ENDED_PER_PART).collect(),
+                stopped: stopped.by_ref().take(1).collect(),
+                ..self.clone()
+            });
+            if roots.len() + ended.len() + stopped.len() == 0 {
+                return parts;
+            }
+        }
+    }
+
+    /// Takes in the next part of the same job; gives it back if it is of another.
+    #[must_use]
+    pub fn take_in(&mut self, part: Self) -> Option<Self> {
+        if part.launch != self.launch {
+            return Some(part);
+        }
+        self.roots.extend(part.roots);
+        self.adopted.extend(part.adopted);
+        self.ended.extend(part.ended);
+        self.stopped.extend(part.stopped);
+        None
+    }
 }

@@ -28,6 +28,10 @@ pub const TASK_DETAIL_BYTES_MAX: usize = 1 << 10;
 /// What is said of a whole job beyond its outcome: that of some of its tasks.
 pub const JOB_DETAIL_BYTES_MAX: usize = 4 << 10;
 
+/// Jobs that an agent adopts: it joins with the numbers of all, in one message. More are not held, unless no controller
+/// ever takes note of their ends.
+pub const HELD_JOBS_MAX: usize = 50_000;
+
 /// What is said of all jobs that an agent adopts: beyond that, numbers alone.
 pub const HELD_DETAILS_BYTES_MAX: usize = 4 << 20;
 
@@ -37,8 +41,8 @@ pub const ENDED_JOBS_BYTES_MAX: usize = 8 << 20;
 /// What a front end sends at once: a line of tagged input.
 pub const FRONT_END_FRAME_BYTES_MAX: usize = 2 << 20;
 
-/// What somebody who has not said yet which job he wants may send.
-pub const NEWCOMER_FRAME_BYTES_MAX: usize = 256;
+/// The first message of a connection to a keeper: the longest is a writer's report that it can't write.
+pub const NEWCOMER_FRAME_BYTES_MAX: usize = TASK_DETAIL_BYTES_MAX + 256;
 
 /// What a machine may send that nobody knows yet: a token and a request for a certificate.
 pub const STRANGER_FRAME_BYTES_MAX: usize = 8 << 10;
@@ -58,8 +62,18 @@ pub const TUNNEL_WINDOW_BYTES: usize = 1 << 20;
 /// than can be under way, which is a window and what sockets and agents hold at both ends.
 pub const KEPT_BYTES_MAX: usize = 4 << 20;
 
-/// Orders or reports that travel in one message; a launch travels alone.
+/// Orders or reports that travel in one message.
 pub const BATCH_MAX: usize = 256;
+
+/// Nodes that one report is of, where several say the same.
+pub const ORIGINS_MAX: usize = 4096;
+
+/// Bytes of a list in one message; a longer item travels alone.
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// The longest order, report, or part of a job that travels in a list: a frame without what is around the list.
+/// That of a launch is also what an agent adds for its keeper, which is the path of a group.
+pub const ITEM_BYTES_MAX: usize = FRAME_BYTES_MAX - (64 << 10);
 
 /// Places where an agent has looked for a parent in vain, as it tells the next: those of a few seconds.
 pub const UNREACHABLE_MAX: usize = 8;
@@ -116,11 +130,14 @@ pub const HOST_NAME_BYTES_MAX: usize = 253;
 // A part: what ends it, and a list of ranks, which came in a line.
 const _: () = assert!(EXCHANGE_PART_BYTES + 2 * PMI_LINE_BYTES_MAX + (1 << 10) < FRAME_BYTES_MAX);
 const _: () = assert!(STDIO_CHUNK_BYTES < FRAME_BYTES_MAX);
+const _: () = assert!(BATCH_BYTES_MAX < ITEM_BYTES_MAX);
+// A report's nodes are beside it.
+const _: () = assert!(ORIGINS_MAX * 5 + (1 << 10) < FRAME_BYTES_MAX - ITEM_BYTES_MAX);
 const _: () = assert!(SCRIPT_BYTES_MAX + (2 << 20) < JOB_REQUEST_BYTES_MAX);
 // A place: a rank, and a set of up to 128 words of which most are zero.
-const _: () = assert!(JOB_REQUEST_BYTES_MAX + TASKS_PER_NODE_MAX as usize * 150 < FRAME_BYTES_MAX);
-const _: () = assert!(SWITCH_RECORDS_MAX * 60 + SWITCH_RECORD_JOBS_MAX * 10 < FRAME_BYTES_MAX);
-const _: () = assert!(PROCESSES_REPORTED_MAX * (COMMAND_BYTES_MAX + 60) < FRAME_BYTES_MAX);
+const _: () = assert!(JOB_REQUEST_BYTES_MAX + TASKS_PER_NODE_MAX as usize * 150 < ITEM_BYTES_MAX);
+const _: () = assert!(SWITCH_RECORDS_MAX * 60 + SWITCH_RECORD_JOBS_MAX * 10 < ITEM_BYTES_MAX);
+const _: () = assert!(PROCESSES_REPORTED_MAX * (COMMAND_BYTES_MAX + 60) < ITEM_BYTES_MAX);
 // A number, a start time, and what says which parts.
-const _: () = assert!(SUSPENDED_PROCESSES_MAX * 15 + SUSPENDED_PARTS_MAX * 30 < FRAME_BYTES_MAX);
+const _: () = assert!(SUSPENDED_PROCESSES_MAX * 15 + SUSPENDED_PARTS_MAX * 30 < ITEM_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);

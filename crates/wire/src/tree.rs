@@ -1,8 +1,11 @@
 //! Messages between the controller and an agent.
 
+use crate::frame::encoded_len;
 use crate::launch::{Launch, Share, Usage};
+use crate::limits::ITEM_BYTES_MAX;
 use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport};
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -273,4 +276,19 @@ pub enum FromAgent {
     /// No longer lease counts on the node any more, of those from before this moment of
     /// [`Settings::lease_since`].
     Lease(ClusterTime),
+}
+
+impl FromAgent {
+    /// The report; an answer that no message holds becomes a failure that says so.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        let Self::Answer { query, answer } = self else { return self };
+        let answer = match encoded_len(&answer) {
+            ..=ITEM_BYTES_MAX => answer,
+            bytes => Answer::Failed(format!(
+                "the answer has {bytes} bytes, more than a message holds; ask for less"
+            )),
+        };
+        Self::Answer { query, answer }
+    }
 }

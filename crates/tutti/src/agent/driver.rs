@@ -34,7 +34,7 @@ use tutti_core::{ClockSource, ClusterTime, JobId, LaunchId, Nanos, NodeSpec, Orp
 use tutti_linux::peer::{peer_lives, peer_process};
 use tutti_linux::signal::Root;
 use tutti_wire::Role;
-use tutti_wire::keeper::{FromKeeper, ToKeeper};
+use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::pmi::Exchange;
 use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
@@ -134,6 +134,8 @@ pub(super) struct Agent {
     /// Readable when the keeper has ended.
     pub(super) keeper_process: Option<OwnedFd>,
     pub(super) keeper_incarnation: Option<u64>,
+    /// What the keeper has said so far that it holds.
+    pub(super) held: Vec<HeldJob>,
     pub(super) keeper_pid: i32,
     pub(super) tasks_max: u32,
     retry_at_ns: Option<u64>,
@@ -227,6 +229,7 @@ impl Agent {
             unsure: BTreeSet::new(),
             keeper_process: None,
             keeper_incarnation: None,
+            held: Vec::new(),
             keeper_pid: 0,
             tasks_max: 0,
             retry_at_ns: None,
@@ -425,7 +428,7 @@ impl Agent {
 
     pub(super) fn tell_controller(&mut self, message: FromAgent) {
         if self.welcomed {
-            self.tree.report(message);
+            self.tree.report(message.bounded());
         }
     }
 

@@ -50,9 +50,10 @@ impl Agent {
             return reports.push(report);
         }
         match report {
-            FromKeeper::Welcome { incarnation, held, tasks_max } => {
+            FromKeeper::Held(parts) => self.on_held(parts),
+            FromKeeper::Welcome { incarnation, tasks_max } => {
                 self.tasks_max = tasks_max;
-                self.on_keeper_welcome(incarnation, held);
+                self.on_keeper_welcome(incarnation);
             }
             FromKeeper::TaskStarted { launch, rank, root } => {
                 if let Some(record) = self.launched(launch) {
@@ -174,8 +175,20 @@ impl Agent {
         }
     }
 
+    /// Parts of what the keeper holds; its welcome comes after all of them.
+    fn on_held(&mut self, parts: Vec<HeldJob>) {
+        for part in parts {
+            let next = match self.held.last_mut() {
+                Some(job) => job.take_in(part),
+                None => Some(part),
+            };
+            self.held.extend(next);
+        }
+    }
+
     /// A keeper that was there before this agent holds jobs to adopt; one that is new has lost all.
-    fn on_keeper_welcome(&mut self, incarnation: u64, held: Vec<HeldJob>) {
+    fn on_keeper_welcome(&mut self, incarnation: u64) {
+        let held = std::mem::take(&mut self.held);
         let is_another = self.keeper_incarnation.replace(incarnation) != Some(incarnation);
         for held in &held {
             self.unsure.remove(&held.launch);
@@ -290,6 +303,7 @@ impl Agent {
 
     pub(super) fn lose_keeper(&mut self) {
         self.keeper_process = None;
+        self.held.clear();
         if self.stopping {
             self.keeper = None;
             return;

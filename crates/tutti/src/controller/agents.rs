@@ -12,19 +12,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use tutti_core::{
-    ClusterTime, Event, JobId, JobState, JobView, LaunchId, Nanos, NodeId, NodeSpec, OnNodeLoss,
-    PlacementView, ProcessorSet, Rank, TaskStatus, Timetable,
+    ClusterTime, EndReason, Event, JobId, JobState, JobView, LaunchId, Nanos, NodeId, NodeSpec,
+    OnNodeLoss, PlacementView, ProcessorSet, Rank, TaskStatus, Timetable,
 };
 use tutti_secure::Fingerprint;
-use tutti_wire::Role;
 use tutti_wire::branch::{
     ClockReply, FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch, batches,
+    split_shares,
 };
+use tutti_wire::code::Code;
 use tutti_wire::keeper::ToKeeper;
-use tutti_wire::launch::{Launch, Usage, cut};
-use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
+use tutti_wire::launch::{Launch, Share, Usage, cut};
+use tutti_wire::limits::{ITEM_BYTES_MAX, TASK_DETAIL_BYTES_MAX};
 use tutti_wire::report::TaskHistory;
 use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
+use tutti_wire::{Role, TooLong};
 
 /// How often nodes say how busy they are, where that matters: as often as the kernel counts.
 const LOAD_INTERVAL: Nanos = Nanos::from_secs(5);
@@ -204,6 +206,34 @@ impl Driver {
         }
         for (branch, nodes) in self.by_branch(&nodes) {
             self.send_order(branch, Recipients::Nodes(nodes), message.clone());
+        }
+    }
+
+    /// Starts a job on nodes, in as many orders as its shares need. A job that no order holds ends; gives whether it
+    /// goes on.
+    pub(super) fn launch_on_nodes(&mut self, launch: Launch, shares: Vec<(NodeId, Share)>) -> bool {
+        let job = launch.job;
+        match split_shares(&launch, shares) {
+            Ok(parts) => {
+                for (launch, shares) in std::iter::repeat_n(launch, parts.len()).zip(parts) {
+                    let nodes = shares.iter().map(|(node, _)| *node).collect();
+                    self.tell_nodes(nodes, ToAgent::Launch { launch, shares });
+                }
+                true
+            }
+            Err(TooLong { bytes }) => {
+                let detail = format!(
+                    "its launch on a node takes {bytes} bytes, and at most {ITEM_BYTES_MAX} are possible; use fewer \
+                     nodes or a smaller environment"
+                );
+                say!([TooMuchAsked] "tutti controller: job {job} is ended: {detail}");
+                if let Some(entry) = self.jobs.get_mut(&job) {
+                    entry.note_detail(Rank(0), Code::TooMuchAsked.mark(&detail));
+                }
+                let (reason, at_once) = (EndReason::TaskFailed, true);
+                self.follow_ups.push_back(Event::Cancel { job, reason, at_once });
+                false
+            }
         }
     }
 
@@ -568,7 +598,7 @@ impl Driver {
                 && self.core.job(job, now).is_some_and(running)
             {
                 let shares = vec![(node, launch.share.clone())];
-                self.tell_node(node, ToAgent::Launch { launch, shares });
+                self.launch_on_nodes(launch, shares);
                 continue;
             }
             let ranks: Vec<Rank> = self

@@ -193,7 +193,7 @@ pub(super) struct Driver {
     stop_sent: bool,
     actions: Vec<Action>,
     /// What the actions in progress made happen at once.
-    follow_ups: VecDeque<Event>,
+    pub(super) follow_ups: VecDeque<Event>,
 }
 
 /// Runs a controller until its instance ends.
@@ -487,8 +487,9 @@ impl Driver {
                 self.ask_disk_soon();
                 let Some((launch, shares)) = self.make_launch(job, control) else { return };
                 let nodes: Vec<NodeId> = shares.iter().map(|(node, _)| *node).collect();
-                self.tell_nodes(nodes.clone(), ToAgent::Launch { launch, shares });
-                self.tell_front_of_start(job, nodes);
+                if self.launch_on_nodes(launch, shares) {
+                    self.tell_front_of_start(job, nodes);
+                }
             }
             Action::Signal { job, node, ranks, signal } => {
                 let launch = self.latest(job);

@@ -23,6 +23,8 @@ use tutti_core::{JobId, NodeId};
 use tutti_linux::inherited::Inherited;
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
+use tutti_wire::launch::cut;
+use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
 use tutti_wire::local::KeeperAt;
 use tutti_wire::writer::{WRITER_FD, WriterOrder};
 
@@ -64,7 +66,7 @@ pub(crate) fn write() -> anyhow::Result<Exit> {
     match files {
         Ok(files) => Writer::new(order, files, link).serve(),
         Err(reason) => {
-            let job = order.job;
+            let (job, reason) = (order.job, cut(reason, TASK_DETAIL_BYTES_MAX));
             link.send(&FromFrontEnd::GiveUp { job, reason: reason.clone() });
             let _ = link.flush();
             tell_others(job, &order.nodes, &reason);
@@ -267,6 +269,7 @@ impl Writer {
             }
         }
         let Some(reason) = failure else { return Exit::OK };
+        let reason = cut(reason, TASK_DETAIL_BYTES_MAX);
         let job = self.order.job;
         if let Some(keeper) = keepers.first_mut() {
             keeper.send(&FromFrontEnd::GiveUp { job, reason: reason.clone() });

@@ -36,10 +36,12 @@ use tutti_linux::{heap, peer, subreaper};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::Vouch;
+use tutti_wire::frame::pack;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::Usage;
 use tutti_wire::limits::{
-    FRAME_BYTES_MAX, FRONT_END_FRAME_BYTES_MAX, HELD_DETAILS_BYTES_MAX, NEWCOMER_FRAME_BYTES_MAX,
+    BATCH_BYTES_MAX, BATCH_MAX, FRAME_BYTES_MAX, FRONT_END_FRAME_BYTES_MAX, HELD_DETAILS_BYTES_MAX,
+    HELD_JOBS_MAX, NEWCOMER_FRAME_BYTES_MAX,
 };
 use tutti_wire::pmi::Exchange;
 
@@ -50,7 +52,8 @@ const ATTACH_WAIT_NS: u64 = 10_000_000_000;
 /// How long a stopping keeper waits for what it killed, and for output to be read.
 const STOP_WAIT_NS: u64 = 5_000_000_000;
 
-/// An agent that does not read so much is cut off; it hears all of it again when it comes back.
+/// What an agent may leave unread beside what the keeper held when they met. Beyond it, the agent is cut off; it
+/// hears all of it again when it comes back.
 const AGENT_UNSENT_BYTES_MAX: usize = 32 << 20;
 
 /// What of barriers' values may wait for the agent: what is said after it waits for no more than that.
@@ -64,10 +67,6 @@ const ENDS_WAIT_NS: u64 = 5_000_000;
 
 /// Children that are reaped at once; more wait until others had their turn.
 const REAPED_MAX: usize = 256;
-
-/// Jobs that one welcome tells of, so that it fits into a frame. More are not held, unless nobody
-/// ever takes note of their ends.
-const HELD_MAX: usize = 50_000;
 
 /// A connection that has not said yet what it is for, or waits for the launch of its job.
 struct Newcomer {
@@ -85,6 +84,8 @@ struct Newcomer {
 pub(super) struct Keeper {
     options: KeeperOptions,
     incarnation: u64,
+    /// An agent that does not read so much is cut off.
+    agent_unsent_max: usize,
     pub(super) context: Context,
     listener: UnixListener,
     listener_token: Token,
@@ -152,6 +153,7 @@ impl Keeper {
         context.watches.add(&signals, Watch::Signals, Interest::READ)?;
         Ok(Self {
             incarnation: monotonic_ns() ^ u64::from(process_id()),
+            agent_unsent_max: AGENT_UNSENT_BYTES_MAX,
             options,
             context,
             listener,
@@ -336,7 +338,7 @@ impl Keeper {
             *interest = wanted;
             self.context.watches.modify(&*link, *token, wanted);
         }
-        if sent.is_err() || link.unsent() > AGENT_UNSENT_BYTES_MAX {
+        if sent.is_err() || link.unsent() > self.agent_unsent_max {
             self.drop_agent();
         }
     }
@@ -625,14 +627,20 @@ impl Keeper {
         link.limit(FRAME_BYTES_MAX);
         self.context.watches.rename(token, Watch::Agent);
         link.greet(Role::Server);
-        let held = self.jobs.values().filter(|job| !job.forgotten).take(HELD_MAX);
+        let held = self.jobs.values().filter(|job| !job.forgotten).take(HELD_JOBS_MAX);
         let mut held: Vec<HeldJob> = held.map(Job::held).collect();
         limit_details(&mut held);
+        let parts = held.into_iter().flat_map(HeldJob::into_parts).collect();
+        for parts in pack(parts, BATCH_BYTES_MAX, BATCH_MAX) {
+            link.send(&FromKeeper::Held(parts));
+        }
         let (incarnation, tasks_max) = (self.incarnation, self.context.room.tasks_max());
-        link.send(&FromKeeper::Welcome { incarnation, held, tasks_max });
+        link.send(&FromKeeper::Welcome { incarnation, tasks_max });
         for job in self.jobs.values().filter(|job| !job.lost.is_empty() && !job.forgotten) {
             link.send(&FromKeeper::OutputLost { launch: job.launch.id(), what: job.lost.clone() });
         }
+        // However long that is, it is no reason to cut the agent off: it would be the same the next time.
+        self.agent_unsent_max = link.unsent() + AGENT_UNSENT_BYTES_MAX;
         // The agent asks for what was stored before barriers, once it is known what the controller has.
         self.context.exchanging.clear();
         self.jobs.values_mut().for_each(Job::hold_exchanges);

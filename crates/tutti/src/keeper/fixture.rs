@@ -446,8 +446,20 @@ fn start(directory: &Path) -> (Child, Peer, u64) {
 fn connect_agent(socket: &Path) -> (Peer, u64, Vec<HeldJob>) {
     let mut agent = Peer::connect(socket, Role::Agent);
     agent.greeting();
-    match agent.next() {
-        Some(FromKeeper::Welcome { incarnation, held, .. }) => (agent, incarnation, held),
-        other => panic!("unexpected: {other:?}"),
+    let mut held: Vec<HeldJob> = Vec::new();
+    loop {
+        match agent.next() {
+            Some(FromKeeper::Held(parts)) => {
+                for part in parts {
+                    let next = match held.last_mut() {
+                        Some(job) => job.take_in(part),
+                        None => Some(part),
+                    };
+                    held.extend(next);
+                }
+            }
+            Some(FromKeeper::Welcome { incarnation, .. }) => return (agent, incarnation, held),
+            other => panic!("unexpected: {other:?}"),
+        }
     }
 }

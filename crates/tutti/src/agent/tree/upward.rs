@@ -1,9 +1,11 @@
 //! What goes up to the parent at the end of a round: in its order, in as few messages as that allows,
 //! and what several nodes have in common once.
 
+use serde::Serialize;
 use tutti_core::{Nanos, NodeId};
 use tutti_wire::branch::{FromBranch, Origin, Report};
-use tutti_wire::limits::BATCH_MAX;
+use tutti_wire::frame::pack;
+use tutti_wire::limits::{BATCH_BYTES_MAX, BATCH_MAX, ORIGINS_MAX};
 use tutti_wire::tree::FromAgent;
 
 /// So many of the latest reports are looked at for one that says the same.
@@ -38,7 +40,11 @@ impl Upward {
         })?;
         let said = &mut reports[place];
         match &mut said.from {
-            Origin::Nodes(of) if said.report == *report => Some(of),
+            Origin::Nodes(of)
+                if said.report == *report && of.len() + nodes.len() <= ORIGINS_MAX =>
+            {
+                Some(of)
+            }
             Origin::Nodes(_) | Origin::Joiner(_) => None,
         }
     }
@@ -76,15 +82,29 @@ impl Upward {
         self.0.clear();
     }
 
-    /// All of it.
+    /// All of it, in messages of which each fits into a frame.
     pub(super) fn take(&mut self) -> Vec<FromBranch> {
-        std::mem::take(&mut self.0)
+        fn split<T: Serialize>(
+            items: Vec<T>,
+            of: impl Fn(Vec<T>) -> FromBranch,
+        ) -> Vec<FromBranch> {
+            pack(items, BATCH_BYTES_MAX, usize::MAX).into_iter().map(of).collect()
+        }
+        let split = |message| match message {
+            FromBranch::Reports(reports) => split(reports, FromBranch::Reports),
+            FromBranch::Gone(nodes) => split(nodes, FromBranch::Gone),
+            FromBranch::Times(times) => split(times, FromBranch::Times),
+            other => vec![other],
+        };
+        std::mem::take(&mut self.0).into_iter().flat_map(split).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tutti_wire::frame::encoded_len;
+    use tutti_wire::limits::FRAME_BYTES_MAX;
     use tutti_wire::tree::Answer;
 
     fn done(node: u32, query: u64) -> Report {
@@ -130,5 +150,36 @@ mod tests {
         upward.report(done(3, 7));
         upward.times(vec![(NodeId(3), Nanos(5))]);
         assert_eq!(shown(&mut upward), ["7 by 1", "2 times", "2 gone", "7 by 3"]);
+    }
+
+    #[test]
+    fn long_answers_of_many_nodes_go_in_several_messages() {
+        let mut upward = Upward::default();
+        for node in 0..5 {
+            let text = node.to_string().repeat(5 << 20);
+            let report = FromAgent::Answer { query: 7, answer: Answer::Failed(text) };
+            upward.report(Report { from: Origin::Nodes(vec![NodeId(node)]), report });
+        }
+        let messages = upward.take();
+        assert_eq!(messages.len(), 5);
+        for message in messages {
+            assert!(encoded_len(&message) < FRAME_BYTES_MAX);
+        }
+    }
+
+    #[test]
+    fn a_report_is_of_no_more_nodes_than_a_frame_has_room_for() {
+        let mut upward = Upward::default();
+        let some = u32::try_from(ORIGINS_MAX / 2).expect("it is small");
+        for first in [0, some, 2 * some] {
+            let from = Origin::Nodes((first..first + some).map(NodeId).collect());
+            upward.report(Report { from, ..done(0, 7) });
+        }
+        let FromBranch::Reports(reports) = upward.take().remove(0) else { panic!("no reports") };
+        let counts = reports.iter().map(|report| match &report.from {
+            Origin::Nodes(nodes) => nodes.len(),
+            Origin::Joiner(_) => 0,
+        });
+        assert_eq!(counts.collect::<Vec<_>>(), [ORIGINS_MAX, ORIGINS_MAX / 2]);
     }
 }
