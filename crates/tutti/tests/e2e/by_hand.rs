@@ -1,17 +1,17 @@
-//! Clusters that are made by hand, on nodes that know nothing of each other, as README says.
+//! Clusters that are made by hand, on nodes that know nothing of each other, as the pages for administrators say.
 
 use crate::cluster::Bed;
 use crate::harness::{Done, Instance, Running};
 use std::path::Path;
 use std::process::Command;
 
-/// The commands of README's section on several machines: those at the head, and those of a user.
-fn told() -> [Vec<String>; 2] {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(readme).unwrap();
-    let (_, section) = readme.split_once("\n## Several machines\n").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
-    let blocks = section.split("```sh\n").skip(1);
+/// The commands of the administrator's page on clusters: the one at the head, the one of another machine, and those of a
+/// user.
+fn told() -> [Vec<String>; 3] {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin/cluster.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (making, _) = page.split_once("\n## Sets of nodes\n").unwrap();
+    let blocks = making.split("```sh\n").skip(1);
     let lines = |block: &str| {
         let (block, _) = block.split_once("```").unwrap();
         block.lines().map(str::to_owned).collect()
@@ -48,16 +48,19 @@ pub(crate) fn invitation(printed: &Done) -> String {
 }
 
 #[test]
-fn what_the_readme_says_makes_a_cluster_of_bare_nodes() {
+fn what_the_page_on_clusters_says_makes_one_of_bare_nodes() {
     let bed = Bed::of_with_processors(4, 2);
-    let [at_head, as_user] = told();
+    let [at_head, elsewhere, as_user] = told();
     let [up] = &at_head[..] else { panic!("{at_head:?}") };
-    assert!(up.contains(" 10.0.0.1"), "{up}");
-    let mut printed =
-        type_in(&bed, 1, &up.replace(" 10.0.0.1", &format!(" {}", bed.node(1).host())));
+    let [joining] = &elsewhere[..] else { panic!("{elsewhere:?}") };
+    let told_join = joining.trim_end_matches("...");
+    assert!(up.contains(" 10.77.0.1") && told_join.contains(" 10.77.0.1 "), "{up} {joining}");
+    let here = |line: &str| line.replace(" 10.77.0.1", &format!(" {}", bed.node(1).host()));
+    let mut printed = type_in(&bed, 1, &here(up));
     for number in 2..=4 {
         printed = printed.expect(0);
         let join = invitation(&printed);
+        assert!(join.starts_with(&here(told_join)), "{join}, and the page says {joining}");
         type_in(&bed, number, &join).expect(0);
         // Good for one machine.
         if number == 2 {
@@ -72,12 +75,12 @@ fn what_the_readme_says_makes_a_cluster_of_bare_nodes() {
     }
 }
 
-/// Fails unless `tutti nodes` told of four nodes, and `tutti run` of eight ranks on them.
+/// Fails unless `tutti nodes` told of four nodes, and `tutti run` of a rank on each of three.
 #[track_caller]
 fn expect_all(nodes: Done, run: Done) {
     let table = nodes.expect(0).text();
     assert_eq!(table.lines().filter(|line| line.contains(" up ")).count(), 4, "{table}");
-    let hosts: Vec<String> = (0..8).map(|rank| format!("{rank}: n{}", rank / 2 + 1)).collect();
+    let hosts: Vec<String> = (0..3).map(|rank| format!("{rank}: n{}", rank + 1)).collect();
     assert_eq!(run.expect(0).sorted(), hosts);
 }
 
