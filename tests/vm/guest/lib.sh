@@ -81,9 +81,12 @@ session_of() {
         -name 'session-*.scope' 2>/dev/null | head -n 1
 }
 
-# as USER COMMAND: runs a shell command as the user, in the open session.
+# as USER COMMAND: runs a shell command as the user, in the open session. With WITHOUT_MANAGER, the command
+# finds no socket of the user's systemd manager or bus.
 as() {
-    local scope
+    local scope wrapper=(env)
+    [[ -z ${WITHOUT_MANAGER-} ]] ||
+        wrapper=(unshare --mount sh -c "mount -t tmpfs none /run/user/$(id -u "$1") && exec \"\$@\"" sh)
     scope=$(session_of "$1")
     [[ -n $scope ]] || {
         echo "$1 has no session" >&2
@@ -91,7 +94,7 @@ as() {
     }
     (
         echo "$BASHPID" >"$scope/cgroup.procs"
-        exec setpriv --reuid="$1" --regid="$1" --init-groups --reset-env \
+        exec "${wrapper[@]}" setpriv --reuid="$1" --regid="$1" --init-groups --reset-env \
             env XDG_RUNTIME_DIR="/run/user/$(id -u "$1")" HOME="/home/$1" \
             DBUS_SESSION_BUS_ADDRESS="unix:path=/run/user/$(id -u "$1")/bus" \
             bash -c "cd; $2"
