@@ -409,7 +409,7 @@ impl<S: Transport> Link<S> {
             self.overlong = Some(error);
         } else {
             let name = std::any::type_name::<M>().rsplit(':').next().unwrap_or_default();
-            say!([TooMuchAsked] "dropping a message ({name}): {error}");
+            say_provoked!([TooMuchAsked] "dropping a message ({name}): {error}");
         }
     }
 

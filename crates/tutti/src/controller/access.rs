@@ -10,8 +10,8 @@ use tutti_wire::launch::Credentials;
 use tutti_wire::local::Reply;
 use tutti_wire::report::AccessReport;
 
-/// How everybody is written, and every machine.
-const EVERYBODY: &str = "everybody";
+/// How all users are written, and every machine.
+const EVERYBODY: &str = "all";
 const ANYWHERE: &str = "anywhere";
 
 /// So many users and groups may be listed: more are a group's affair.
@@ -80,11 +80,11 @@ impl Driver {
         let user = super::report::user_name(who.uid);
         let reason = match others.is_empty() {
             true => format!(
-                "{user} may not hand in jobs here: an administrator can allow it with `tutti access \
+                "{user} may not submit jobs here: an administrator can allow it with `tutti access \
                  {user}={ANYWHERE}`"
             ),
             false => {
-                format!("{user} may hand in jobs from {}, not from {machine}", others.join(","))
+                format!("{user} may submit jobs from {}, not from {machine}", others.join(","))
             }
         };
         Some(Problem::new(Code::NoAccess, reason))
