@@ -237,11 +237,11 @@ fn write_deadline(
     asked: Nanos,
     earliest: Option<Nanos>,
 ) -> fmt::Result {
-    write!(f, "nobody can promise that it will be done within {}", WholeSeconds(asked))?;
+    write!(f, "it can't be guaranteed to end within {}", WholeSeconds(asked))?;
     match earliest {
         Some(earliest) => {
             let earliest = WholeSeconds(earliest);
-            write!(f, "; the earliest that can be promised is --deadline {earliest}")
+            write!(f, "; the earliest possible is --deadline {earliest}")
         }
         None => f.write_str(", nor by any later time; leave out --deadline"),
     }

@@ -77,7 +77,7 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: PRIORITY_MAX,
         default: 2,
-        help: "Under the policy classes, as all that follow: who is higher comes first, and is never set aside for who is lower.",
+        help: "Under the policy classes, as all that follow: jobs of a higher class come first, and are never preempted for those of a lower one.",
         takes: Takes::Live,
     },
     Param {
@@ -86,7 +86,7 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: RULE_TIME_MAX.0,
         default: 1800 * SEC,
-        help: "After so long without processors, a job may have others set aside to get some.",
+        help: "After so long without processors, a job may preempt others to get some.",
         takes: Takes::Live,
     },
     Param {
@@ -95,7 +95,7 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: RULE_TIME_MAX.0,
         default: 10 * SEC,
-        help: "For so long, for each of its processors, a job is not set aside once it has them; never: it never is.",
+        help: "For so long, for each of its processors, a job is not preempted once it has them; never: it never is.",
         takes: Takes::Live,
     },
     Param {

@@ -196,8 +196,8 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 0,
         max: 3,
         default: 0,
-        help: "How jobs share processors: in turns, each to its end, so that who waits too long has others set \
-               aside by the rules of its class, or so that deadlines are kept. space:easy also sets the queue.",
+        help: "How jobs share processors: in turns, each to its end, so that jobs that wait too long preempt \
+               others by the rules of their class, or so that deadlines are kept. space:easy also sets the queue.",
         takes: Takes::Live,
     },
     Param {
@@ -206,8 +206,8 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 0,
         max: 3,
         default: 0,
-        help: "Who may pass the first in line: nobody, who can't delay it, so but shortest first, who \
-               delays nobody. Under the policy classes there is no line.",
+        help: "Which jobs may pass the first in line: none, those that can't delay it, these with the \
+               shortest first, or those that delay no other. Under the policy classes there is no line.",
         takes: Takes::Live,
     },
     Param {
@@ -334,7 +334,7 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 0,
         max: 1,
         default: 0,
-        help: "To whom the children of a process go that ends: to their nearest living ancestor, or to \
+        help: "Where the children of a process go that ends: to their nearest living ancestor, or to \
                the task. It decides what is below a process (tutti ps --tree, suspend JOB.RANK/PID).",
         takes: Takes::FromThenOn,
     },
@@ -365,7 +365,7 @@ pub const TABLE: &[Param; at::COUNT] = &[
         max: 3,
         default: 1,
         help: "In what order the signal method stops processes: one after the other, one level of \
-               the tree after the other, one after the other but for who is slow, or all at once, which is \
+               the tree after the other, one after the other but for slow ones, or all at once, which is \
                fastest but may let a parent see a stopped child.",
         takes: Takes::Live,
     },

@@ -56,7 +56,7 @@ Exit codes of run:
   119      the job ran, but its output could not be written
   120      declined: the message says what would be accepted
   121      a node, or what held the tasks there, was lost; or
-           nobody knows how an adopted process ended
+           how an adopted process ended is unknown
   122      the instance shut down
   123      a task used more memory than it may
   124      the time limit was reached

@@ -47,20 +47,20 @@ codes! {
         "The message says what would be taken. `tutti params` lists parameters with their ranges.";
     3 BadScript
         "A line of a job script can't be understood, or the script can't be read."
-        "The job was not handed in."
-        "Mend the line that the message names; options are those of `tutti submit --help`.";
+        "The job was not submitted."
+        "Correct the line that the message names; options are those of `tutti submit --help`.";
     4 NoProgram
         "There is no such program, or not where the task looked for it."
-        "The job was not handed in, or it ended with exit code 127."
-        "Give the path of the program, or mend PATH; programs must be at the same place on all nodes.";
+        "The job was not submitted, or it ended with exit code 127."
+        "Give the path of the program, or correct PATH; programs must be at the same place on all nodes.";
     5 NotExecutable
         "The program is there and can't be started."
-        "The job was not handed in, or it ended with exit code 126."
+        "The job was not submitted, or it ended with exit code 126."
         "By the reason in the message: `chmod +x`; a first line that names the interpreter; a file that can be written; higher `ulimit`s.";
     6 BadFile
         "A directory or file that the job needs can't be used."
-        "The job was not handed in, or it ended before its program began."
-        "Make the directory or file, or mend its permissions for the user whose job it is.";
+        "The job was not submitted, or it ended before its program began."
+        "Make the directory or file, or correct its permissions for the job's user.";
     7 OpenMpi
         "An Open MPI program was to be started as several tasks. Each would run alone, since Tutti serves no PMIx."
         "The job was not submitted, or it was ended."
@@ -86,7 +86,7 @@ codes! {
         "All of it that had started was ended."
         "The message has the reason; `tutti doctor` says what of this machine works.";
     15 NotUpgraded
-        "The instance did not go over to the other executable."
+        "The instance was not upgraded to the other executable."
         "What ran goes on as it was, or, if the message says so, was started again."
         "The message has the reason. `tutti down` and `tutti up` change the executable too, and end all jobs.";
     20 NotAllowed
@@ -154,7 +154,7 @@ codes! {
         "The job was declined."
         "Wait until some have ended.";
     36 DeadlineTooSoon
-        "Nobody can promise that the job is done by its deadline."
+        "The job can't be guaranteed to end by its deadline."
         "The job was declined; the message has the earliest deadline that would be accepted, if there is one."
         "Take a later deadline or a shorter time limit.";
     37 NoDeadlines
@@ -166,7 +166,7 @@ codes! {
         "The job was declined."
         "Hand it in again when the instance is up.";
     39 NoAccess
-        "The list of who may hand in jobs, and from which machines, does not have the user and this machine."
+        "The access list does not allow this user to submit jobs from this machine."
         "The job was declined."
         "The message says from where, if from anywhere. `tutti access` shows the list; root can change it.";
     40 NodeLost
@@ -190,15 +190,15 @@ codes! {
         "The job was ended after the parameter `front_end_grace`."
         "Use `tutti submit` for jobs that are to outlive their terminal.";
     45 Cancelled
-        "Somebody ended the job."
+        "A user ended the job."
         "Its tasks got SIGTERM, and SIGKILL after their grace."
         "It was the owner or root; nothing needs to be done.";
     46 OutputLost
         "Output of the job could not be written, or did not arrive."
-        "The job was ended if nobody could read on; the exit code is 119."
+        "The job was ended if its output could not be read any more; the exit code is 119."
         "Make room, or write to a file with `tutti submit`, and run it again.";
     47 ExitUnknown
-        "Nobody could say how an adopted process ended."
+        "How an adopted process ended is not known."
         "The job ended with exit code 121; nothing of it is left."
         "Look at what it was to do. From Linux 6.15 on the kernel tells how such processes end.";
     48 TooMuchStored
@@ -212,7 +212,7 @@ codes! {
     50 JournalUnusable
         "The journal can't be opened, read or written, or another controller has it."
         "A controller that starts does not; one that runs lets jobs go on, accepts none and sets nothing."
-        "Make room, mend its permissions, or end the other instance; jobs are accepted again by themselves.";
+        "Make room, correct its permissions, or end the other instance; jobs are accepted again by themselves.";
     51 JournalDamaged
         "The journal does not hold what was written."
         "The controller did not start, and left the files as they are; or it did, without what happened last."
@@ -240,9 +240,9 @@ codes! {
         "Its jobs were suspended, since they may run elsewhere now."
         "When it is in reach, they go on or end, as the head says. A longer `tutti params lease` bears longer breaks.";
     64 NotUnderstood
-        "Somebody at a socket or the port said what is no message, or was not his to say."
+        "A peer sent an invalid message, or one that it may not send."
         "That connection was closed; nothing else happened."
-        "The message says what it was. If it comes again and is none of yours, see who gets at the place.";
+        "The message says what it was. If it comes again from a program that is not yours, see which users can reach the socket or port.";
     70 System
         "The kernel or a file system refused what was needed."
         "Nothing more was done than the message says."
@@ -250,15 +250,15 @@ codes! {
     71 PartEnded
         "A part of Tutti ended, or was ended by force."
         "It is started again and learns what there is; with a keeper its tasks are lost, and reported so."
-        "The lines before may say why; nobody but the supervisor should end it. If it happens again, look with `tutti doctor`.";
+        "The lines before may say why; only the supervisor should end it. If it happens again, look with `tutti doctor`.";
     72 ProcessStuck
         "Processes of a job can't be ended or suspended."
         "Their processors are not given to others until they are gone; other jobs go on."
-        "`cat /proc/PID/wchan` says what one waits for: often a file system that does not answer. Mend that.";
+        "`cat /proc/PID/wchan` says what one waits for: often a file system that does not answer. Repair that.";
     73 GoesWithout
         "A job does not get all that it should: a directory, a limit or a namespace of its own."
         "It runs without."
-        "The message has what the system refused; `tutti doctor` says how to mend it.";
+        "The message has what the system refused; `tutti doctor` says how to change it.";
     74 OldKernel
         "The kernel, or the filter of a container, lacks a call that Tutti can't do without."
         "No instance was started."

@@ -147,7 +147,7 @@ pub enum Request {
     Access,
     /// Say who may hand in jobs, and from where: `Access`.
     SetAccess {
-        /// Users, groups (`@physics`) or `everybody`, and machines, as text; all are set or none.
+        /// Users, groups (`@physics`) or `all`, and machines, as text; all are set or none.
         settings: Vec<(String, String)>,
     },
     /// Say what is otherwise in some hours of the week: `Params`.

@@ -253,7 +253,7 @@ pub struct BankReport {
 /// Who may hand in jobs from where, as `tutti access` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessReport {
-    /// A user's name, a group's behind an `@`, or `everybody`; a number where there is no name.
+    /// A user's name, a group's behind an `@`, or `all`; a number where there is no name.
     pub who: String,
     /// A list of nodes and sets of nodes, or `anywhere`.
     pub from: String,

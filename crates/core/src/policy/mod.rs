@@ -281,7 +281,7 @@ pub enum WaitReason {
         /// Which one.
         job: JobId,
     },
-    /// Too few processors are free, and those who have them may not be set aside for it.
+    /// Too few processors are free, and the jobs that have them may not be preempted for it.
     Undisturbed,
     /// A user suspended it before it began.
     Suspended,
@@ -376,14 +376,14 @@ impl fmt::Display for WaitReason {
             Self::Circuit => f.write_str("the circuits that it asks for are in use"),
             Self::Patience { left } => write!(
                 f,
-                "too few processors are free; if they stay so, others are set aside in {}",
+                "too few processors are free; if they stay so, others are preempted in {}",
                 Seconds(*left)
             ),
             Self::Bumper { job } => {
-                write!(f, "too few processors are free, and job {job} has others set aside first")
+                write!(f, "too few processors are free, and job {job} preempts others first")
             }
             Self::Undisturbed => f.write_str(
-                "too few processors are free, and those who have them may not be set aside for it",
+                "too few processors are free, and the jobs that have them may not be preempted for it",
             ),
             Self::Foreign { processors } => write!(
                 f,

@@ -108,7 +108,7 @@ fn who_waited_long_enough_has_others_set_aside() {
     s.check(&[(idle, "0:0-3")]);
     assert_eq!(
         s.why(long),
-        "too few processors are free; if they stay so, others are set aside in 1s"
+        "too few processors are free; if they stay so, others are preempted in 1s"
     );
     s.after_s(1);
     s.check(&[(idle, "leaves"), (long, "waits")]);
@@ -145,7 +145,7 @@ fn the_highest_priority_goes_first_then_the_longest_wait() {
     assert!(s.why(early).starts_with("starts within"), "{}", s.why(early));
     assert_eq!(
         s.why(late),
-        format!("too few processors are free, and job {early} has others set aside first")
+        format!("too few processors are free, and job {early} preempts others first")
     );
     let quick = s.submit("interactive", 4);
     assert!(s.why(quick).starts_with("starts within"), "{}", s.why(quick));
@@ -249,7 +249,8 @@ fn nobody_has_a_higher_class_or_a_benchmark_set_aside() {
     let (long, hasty) = (s.submit("production", 2), s.submit("interactive", 3));
     s.after_s(60 * MINUTE);
     s.check(&[(quick, "0:0-1"), (bench, "0:2-3"), (long, "waits"), (hasty, "waits")]);
-    let why = "too few processors are free, and those who have them may not be set aside for it";
+    let why =
+        "too few processors are free, and the jobs that have them may not be preempted for it";
     assert_eq!((s.why(long).as_str(), s.why(hasty).as_str()), (why, why));
     // An equal one is: the first interactive job has had its 20 s.
     let equal = s.submit("interactive", 2);
@@ -298,14 +299,14 @@ fn there_is_one_bumper_and_only_a_higher_class_replaces_it() {
     assert_eq!(s.why(long), "starts within 12s");
     assert_eq!(
         s.why(other),
-        format!("too few processors are free, and job {long} has others set aside first")
+        format!("too few processors are free, and job {long} preempts others first")
     );
     s.after_s(5);
     let quick = s.submit("interactive", 8);
     assert_eq!(s.why(quick), "starts within 7s");
     assert_eq!(
         s.why(long),
-        format!("too few processors are free, and job {quick} has others set aside first")
+        format!("too few processors are free, and job {quick} preempts others first")
     );
     s.after_s(7);
     s.check(&[(first, "leaves"), (second, "leaves")]);

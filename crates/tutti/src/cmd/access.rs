@@ -11,9 +11,9 @@ use tutti_wire::report::AccessReport;
 
 /// What the words mean.
 const HELP: &str = "\
-As long as nobody is listed, everybody may hand in jobs, from every machine. Then only those who are
-listed may, and root. Who is listed more than once, by name and by groups, has all of it. Jobs that
-are there already go on. Machines are a list of nodes, as in a[1-8],b,set:login.";
+While the list is empty, all users may submit jobs, from every machine. Then only listed users may,
+and root. A user listed by name and by groups may use the machines of all these. Jobs that
+were submitted before continue. Machines are a list of nodes, as in a[1-8],b,set:login.";
 
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
@@ -22,9 +22,9 @@ pub(crate) struct AccessArgs {
     #[arg(long)]
     json: bool,
 
-    /// Who may hand in jobs from where: ada=anywhere, @physics=login[1-2] for a group,
-    /// everybody=set:login; ada=none takes her off the list; without any, all are shown
-    #[arg(value_name = "WHO=MACHINES")]
+    /// Which users may submit jobs from where: ada=anywhere, @physics=login[1-2] for a group,
+    /// all=set:login; ada=none removes a user from the list; without any, all are shown
+    #[arg(value_name = "USER=MACHINES")]
     settings: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn execute(args: &AccessArgs) -> anyhow::Result<Exit> {
     if args.json {
         print_json(&list)?;
     } else if list.is_empty() {
-        print("everybody may hand in jobs, from every machine\n")?;
+        print("all users may submit jobs, from every machine\n")?;
     } else {
         print_table(&table(&list))?;
     }

@@ -17,7 +17,7 @@ use tutti_wire::units::{format_duration_short, format_seconds};
 const JOB_COLUMNS: &str = "\
 TURN     its row of the matrix and its part of the time;
          always: no other job wants its processors
-AGE      since it was handed in
+AGE      since it was submitted
 SERVICE  how much time its turns gave it
 LIMIT    its time limit, LEFT: what is left of it; if any job has one
 WHERE    node:processors, or why it waits, or how it ended";

@@ -53,7 +53,7 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Run a parallel job and wait for it
     Run(run::RunArgs),
-    /// Hand in a job, a command or a script, and go on
+    /// Submit a job, a command or a script, and go on
     Submit(submit::SubmitArgs),
     /// Make processes that run already a job, with all that descends from them
     Adopt(adopt::AdoptArgs),
@@ -81,7 +81,7 @@ pub(crate) enum Verb {
     Params(params::ParamsArgs),
     /// Show and set how much processor time users and groups may use
     Bank(bank::BankArgs),
-    /// Show and say who may hand in jobs, and from which machines
+    /// Show and set which users may submit jobs, and from which machines
     Access(access::AccessArgs),
     /// Show the latest switches: when they were due, and when they were done
     Switches(switches::SwitchesArgs),
@@ -89,7 +89,7 @@ pub(crate) enum Verb {
     Up(up::UpArgs),
     /// End all jobs and the instance
     Down(up::DownArgs),
-    /// Have the instance go over to another executable, while jobs run
+    /// Upgrade the instance to another executable while jobs run
     Upgrade(upgrade::UpgradeArgs),
     /// Print what to run on another machine so that it joins this one's cluster
     Invite(cluster::InviteArgs),
@@ -97,7 +97,7 @@ pub(crate) enum Verb {
     Join(cluster::JoinArgs),
     /// Take this machine out of its cluster
     Leave(cluster::LeaveArgs),
-    /// Say what of this machine works for Tutti, and how to mend what does not
+    /// Report what of this machine works for Tutti, and how to fix the rest
     Doctor(doctor::DoctorArgs),
     /// See two jobs take turns, on an instance of its own that leaves nothing behind
     Demo(demo::DemoArgs),

@@ -50,7 +50,7 @@ enum Order {
         /// Which
         #[arg(value_name = "NODES", value_parser = node_list)]
         nodes: String,
-        /// Why, for those who ask
+        /// Why, shown by `tutti nodes` and to jobs that wait
         #[arg(long, value_name = "TEXT", default_value = "")]
         reason: String,
     },

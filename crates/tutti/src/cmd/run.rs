@@ -34,9 +34,9 @@ pub(crate) struct RunArgs {
     #[arg(short = 'e', long, value_name = "PATTERN", value_parser = pattern_parser())]
     error: Option<OsString>,
 
-    /// Who gets standard input: none, a rank, all (the slowest reader sets the pace), or tagged (each
+    /// Which tasks get standard input: none, a rank, all (the slowest reader sets the pace), or tagged (each
     /// line begins with RANK:)
-    #[arg(short = 'i', long, value_name = "WHO", default_value = "0", value_parser = parse_input)]
+    #[arg(short = 'i', long, value_name = "TASKS", default_value = "0", value_parser = parse_input)]
     input: InputTo,
 
     /// Say in the end what the job used, in a line on standard error

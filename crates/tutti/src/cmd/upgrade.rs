@@ -16,7 +16,7 @@ use tutti_wire::code::Code;
 
 #[derive(Args, Debug)]
 pub(crate) struct UpgradeArgs {
-    /// The executable to go over to; the one that is run here unless given
+    /// The new executable; the one that is run here unless given
     #[arg(value_name = "EXECUTABLE")]
     program: Option<PathBuf>,
 

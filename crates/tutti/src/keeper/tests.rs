@@ -202,15 +202,20 @@ fn a_daemon_ends_with_its_task() {
 fn a_killed_job_ends_whole() {
     in_both(|scene| {
         scene.start(&shell(1, 2, "trap '' TERM INT; echo up; sleep 1000 & wait; sleep 1000"));
-        let mut front = scene.attached(1);
-        for _ in 0..2 {
-            assert!(matches!(front.next(), Some(ToFrontEnd::Output { .. })));
-        }
-        scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
-        let mut told = hear_out(&mut front);
-        scene.reports(1, &mut told);
-        assert_eq!([told.status(0), told.status(1)], [TaskStatus::Signaled(9); 2]);
+        ends_whole_when_killed(scene);
     });
+}
+
+/// Job 1 has two tasks, and each says something when it can be killed.
+fn ends_whole_when_killed(scene: &mut Scene) {
+    let mut front = scene.attached(1);
+    for _ in 0..2 {
+        assert!(matches!(front.next(), Some(ToFrontEnd::Output { .. })));
+    }
+    scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
+    let mut told = hear_out(&mut front);
+    scene.reports(1, &mut told);
+    assert_eq!([told.status(0), told.status(1)], [TaskStatus::Signaled(9); 2]);
 }
 
 #[test]
@@ -241,14 +246,7 @@ fn a_job_is_killed_where_the_kernel_kills_no_group_at_once() {
     let mut scene = Scene::new(Membership::Groups);
     scene.is_on_an_old_kernel();
     scene.start(&shell(1, 2, "trap '' TERM INT; echo up; while :; do sleep 0.01; done"));
-    let mut front = scene.attached(1);
-    for _ in 0..2 {
-        assert!(matches!(front.next(), Some(ToFrontEnd::Output { .. })));
-    }
-    scene.agent.send(&ToKeeper::Kill { launch: LaunchId::first(JobId(1)) });
-    let mut told = hear_out(&mut front);
-    scene.reports(1, &mut told);
-    assert_eq!([told.status(0), told.status(1)], [TaskStatus::Signaled(9); 2]);
+    ends_whole_when_killed(&mut scene);
 }
 
 /// Children of the keeper that have ended and are not reaped.

@@ -42,7 +42,7 @@ MEMORY     the most that one task had at once; where no cgroup counts it (tutti 
 READ, WRITTEN  from and to devices
 PROCS      processes that there were, PEAK: at once in one task
 SWITCHES   how often it was suspended or resumed by turns
->= stands before what is known of some processes only, ? for what nobody knows";
+>= stands before what is known of some processes only, ? for what is unknown";
 
 /// What was used, for a table.
 pub(crate) fn cells(usage: Option<&Usage>) -> [String; 8] {

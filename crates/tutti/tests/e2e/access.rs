@@ -16,12 +16,12 @@ fn only_who_is_listed_may_hand_in_jobs_and_root() {
     let run_as = |uid| Running::start(instance.command_as(Some(uid), &["run", "true"])).wait();
     let access = |settings: &[&str]| instance.tutti(&[&["access"], settings].concat());
     let said = access(&[]).expect(0).text();
-    assert!(said.contains("everybody may hand in jobs"), "{said}");
+    assert!(said.contains("all users may submit jobs"), "{said}");
     run_as(NOBODY).expect(0);
     let list = access(&["1234=anywhere"]).expect(0).text();
     assert!(list.contains("1234") && list.contains("anywhere"), "{list}");
     run_as(SOMEBODY).expect(0);
-    run_as(NOBODY).expect(120).says("nobody may not hand in jobs here").says("[T039]");
+    run_as(NOBODY).expect(120).says("nobody may not submit jobs here").says("[T039]");
     let submit = ["submit", "-o", "/dev/null", "true"];
     let submit = Running::start(instance.command_as(Some(NOBODY), &submit)).wait();
     submit.expect(120).says("[T039]");
@@ -91,10 +91,10 @@ fn a_list_may_say_from_which_machines() {
     bed.tutti(1, &["nodes", "set", "login=n2"]).expect(0);
     bed.tutti(1, &["access", "1234=set:login"]).expect(0);
     submit(2).expect(0);
-    submit(3).expect(120).says("1234 may hand in jobs from set:login, not from n3").says("[T039]");
+    submit(3).expect(120).says("1234 may submit jobs from set:login, not from n3").says("[T039]");
     submit(1).expect(120).says("not from n1");
     // More than one rule, and a set that has others now.
-    bed.tutti(1, &["access", "everybody=n1"]).expect(0);
+    bed.tutti(1, &["access", "all=n1"]).expect(0);
     bed.tutti(1, &["nodes", "set", "login=n3"]).expect(0);
     submit(2).expect(120).says("from n1,set:login, not from n2");
     submit(1).expect(0);

@@ -44,7 +44,7 @@ fn a_declined_job_is_told_a_deadline_that_is_accepted() {
     let shown = instance.tutti(&["ps"]).expect(0).text();
     assert!(shown.contains("DUE") && shown.contains("starts "), "{shown}");
     // More has no time, and what has no deadline waits its turn.
-    submit("20m").expect(120).says("nobody can promise");
+    submit("20m").expect(120).says("can't be guaranteed to end");
     instance.tutti(&["submit", "-n", &all, "true"]).expect(0);
     instance.tutti(&["params", "policy=gang"]).expect(0);
     submit("2h").expect(120).says("policy=deadline");

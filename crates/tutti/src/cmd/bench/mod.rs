@@ -69,7 +69,7 @@ enum What {
     Track,
     /// Simulations: time and memory, and how long one decision takes on a large machine
     Sim(sim::SimArgs),
-    /// What this node can do; the running instance is told, for placements by performance
+    /// What this node can do; reported to the running instance, for placements by performance
     Node,
     /// The control tree: joining, and a message to all nodes, by nodes and fan-out
     Tree(tree::TreeArgs),

@@ -26,8 +26,8 @@ pub(crate) struct DoctorArgs {
     #[arg(short, long, conflicts_with_all = ["json", "leftovers"])]
     verbose: bool,
 
-    /// Show what instances that are gone have left: cgroups, directories, processes, and what nobody uses
-    /// any more: shared memory, message queues, semaphores
+    /// Show what instances that are gone have left: cgroups, directories, processes, and what no process
+    /// uses any more: shared memory, message queues, semaphores
     #[arg(long)]
     leftovers: bool,
 

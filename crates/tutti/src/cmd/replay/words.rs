@@ -132,13 +132,13 @@ fn of_users(event: &Event) -> Option<String> {
         }
         Event::SetAccess { grantee, origin } => {
             let who = match grantee {
-                Grantee::Everybody => "everybody".into(),
+                Grantee::Everybody => "all users".into(),
                 Grantee::User(user) => format!("user {user}"),
                 Grantee::Group(group) => format!("group {group}"),
             };
             match origin {
-                Some(Origin::Anywhere) => format!("{who} may hand in jobs from anywhere"),
-                Some(Origin::Machines(list)) => format!("{who} may hand in jobs from {list}"),
+                Some(Origin::Anywhere) => format!("{who} may submit jobs from anywhere"),
+                Some(Origin::Machines(list)) => format!("{who} may submit jobs from {list}"),
                 None => format!("{who} is not listed any more"),
             }
         }
@@ -210,7 +210,7 @@ fn ended(status: TaskStatus) -> String {
         TaskStatus::NotExecutable => "had a program that can't be executed".into(),
         TaskStatus::OutOfMemory => "ran out of memory".into(),
         TaskStatus::Lost => "were lost".into(),
-        TaskStatus::Unknown => "ended, nobody knows how".into(),
+        TaskStatus::Unknown => "ended, how is unknown".into(),
         TaskStatus::Unfinalized(status) => {
             format!("ended with exit status {status} before MPI_Finalize")
         }

@@ -11,20 +11,20 @@ pub(super) const HELP: &str = "\
 Policies:
   gang                 jobs take turns
   space:fcfs           each runs to its end, first come first served
-  space:easy           whoever can't delay the first in line may pass it
+  space:easy           jobs that can't delay the first in line may pass it
   space:sjbf           so, but the shortest first
-  space:conservative   whoever delays nobody may pass
-  classes              who waits too long has others set aside, by the rules of classes (--class)
+  space:conservative   jobs that delay no other may pass
+  classes              jobs that wait too long preempt others, by the rules of classes (--class)
   deadline             jobs are declined that could not be done in time (--deadlines)
-Who takes turns may have a queue too: gang:easy.
+A policy with turns may have a queue too: gang:easy.
 
-Models, with what they can be told and its default:
+Models, with their settings and defaults:
   lublin:types=both|none|batch|interactive,estimates=none,processors=(the machine's)
   poisson:load=0.7|arrival=TIME,service=exponential|constant|hyper,mean=10m,scv=4,
           size=powers|N|N-M,estimates=exact
   t3d     a machine of 256 processors with the classes of the Cray T3D at LLNL
   t3d-users:interactive=8,production=6,benchmark=2,standby=2,think=1h
-          its people, who wait for their results (--feedback)
+          its users, with think times after results (--feedback)
   t3d-benchmark
           a fixed set of its jobs (--feedback)
 estimates may be none, exact, or a factor: up to so many times the run time.
@@ -67,7 +67,7 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Workload")]
     pub(super) feedback: bool,
 
-    /// Those who had to wait for a result hand in more in these hours only, such as
+    /// Users that waited for a result submit more in these hours only, such as
     /// "mon-fri 08:00-18:00"
     #[arg(long, value_name = "HOURS", requires = "feedback", help_heading = "Workload")]
     pub(super) feedback_hours: Option<Period>,
@@ -76,7 +76,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "F", help_heading = "Workload")]
     pub(super) stretch: Option<f64>,
 
-    /// What the scheduler is told that jobs take: trace (the requested time), exact (the run time),
+    /// How long jobs take, as the scheduler knows it: trace (the requested time), exact (the run time),
     /// or factor:F (so many times the requested time)
     #[arg(
         long, value_name = "WHAT", default_value = "trace", value_parser = estimates,
@@ -89,7 +89,7 @@ pub(super) struct Options {
     pub(super) as_class: Vec<String>,
 
     /// By when jobs must be done, or be declined, under the policy deadline: factor:F (so many times
-    /// what the scheduler is told that they take, after their submission); traces do not tell
+    /// what the scheduler takes them to need, after their submission); traces do not tell
     #[arg(long, value_name = "RULE", value_parser = deadlines, help_heading = "Workload")]
     pub(super) deadlines: Option<Deadlines>,
 
@@ -109,7 +109,7 @@ pub(super) struct Options {
     )]
     pub(super) hosts: Option<PathBuf>,
 
-    /// What jobs compute with, and the scheduler is told: such as int=1,double=3; with --hosts
+    /// What jobs compute with, as the scheduler knows it: such as int=1,double=3; with --hosts
     #[arg(
         long, value_name = "FIGURE=N,...", value_parser = crate::front::weights, requires = "hosts",
         help_heading = "Workload"
@@ -135,7 +135,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "DAY HH:MM", help_heading = "Scheduler")]
     pub(super) begins: Option<String>,
     /// Give a user, or a group as @N, an allowance of processor time, such as 7=100h: whose is spent,
-    /// his jobs count as standby
+    /// the jobs count as standby
     #[arg(long = "bank", value_name = "ACCOUNT=TIME", help_heading = "Scheduler")]
     pub(super) bank: Vec<String>,
 
@@ -146,7 +146,7 @@ pub(super) struct Options {
     )]
     pub(super) switch_cost: Nanos,
 
-    /// How long it takes a job to leave its processors when it is set aside, and again to come back
+    /// How long it takes a job to leave its processors when it is preempted, and again to come back
     #[arg(
         long, value_name = "TIME", default_value = "0s", value_parser = duration,
         help_heading = "Scheduler"
@@ -160,7 +160,7 @@ pub(super) struct Options {
     )]
     pub(super) move_cost_each: Nanos,
 
-    /// Jobs that were set aside may come back on other processors, and migrate if migration=on
+    /// Preempted jobs may come back on other processors, and migrate if migration=on
     #[arg(long, help_heading = "Scheduler")]
     pub(super) movable: bool,
 
@@ -188,7 +188,7 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     pub(super) json: bool,
 
-    /// Draw a picture, as .svg or .png: utilisation=FILE, waits=FILE, gantt=FILE (who ran where and
+    /// Draw a picture, as .svg or .png: utilisation=FILE, waits=FILE, gantt=FILE (which job ran where and
     /// when, of one run), compare=FILE (runs side by side)
     #[arg(long = "plot", value_name = "WHAT=FILE", help_heading = "Results")]
     pub(super) plots: Vec<String>,

@@ -198,6 +198,20 @@ fn pages_follow_the_rules_for_prose() {
     assert!(found.is_empty(), "CONTRIBUTING.md has the rules for prose; against them:\n{found:#?}");
 }
 
+/// The pages that are made from help texts and tables of the code.
+const MADE_PAGES: &str = "docs/reference";
+
+#[test]
+fn what_users_are_shown_has_no_banned_word() {
+    let mut found = Vec::new();
+    for (name, text) in pages(MADE_PAGES) {
+        for (number, line) in (1..).zip(text.lines()) {
+            found.extend(banned(line).iter().map(|word| format!("{name}:{number}: \"{word}\"")));
+        }
+    }
+    assert!(found.is_empty(), "change the help or the table that they are made from: {found:#?}");
+}
+
 #[test]
 fn the_prose_check_finds_what_it_is_for() {
     assert_eq!(
