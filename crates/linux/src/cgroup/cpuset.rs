@@ -77,7 +77,7 @@ impl Top {
     fn make_set(&self, group: &Path) -> Result<Option<PathBuf>> {
         let Some(base) = self.base(CPUSET).filter(|_| group != self.path) else { return Ok(None) };
         let Some(set) = self.place(base, group, CPUSET) else { return Ok(None) };
-        if set.is_dir() {
+        if has(&set, MEMS) {
             return Ok(Some(set));
         }
         let (Some(around), Some(top)) =
@@ -85,14 +85,14 @@ impl Top {
         else {
             return Ok(None);
         };
-        if !top.is_dir() {
+        if !has(&top, MEMS) {
             make_directory(&top)?;
             // Else what is made below has all of them at once.
             write(&top, CLONE, "0")?;
             write(&top, BALANCE, &own_balance(base))?;
             self.widen()?;
         }
-        if around != top && !around.is_dir() {
+        if around != top && !has(around, CPUS) {
             // A task may have a set where its job has none.
             make_inner(around)?;
             write(around, CPUS, &read(&top, CPUS)?)?;
@@ -119,6 +119,12 @@ fn make_inner(set: &Path) -> Result<()> {
         write(set, MEMS, &read(above, MEMS)?)?;
     }
     Ok(())
+}
+
+/// Whether a set has this. The file that is asked for is the last that is written: a maker that was killed on the way
+/// leaves a set that takes no process.
+fn has(set: &Path, file: &str) -> bool {
+    read(set, file).is_ok_and(|list| !list.is_empty())
 }
 
 /// What the flag is to be in sets within this one.

@@ -157,6 +157,31 @@ fn processors_are_held_whatever_a_process_asks_for() {
 }
 
 #[test]
+fn sets_that_a_killed_maker_left_half_made_are_completed() {
+    let subtree = Subtree::new("half");
+    let job = subtree.group("job");
+    if job.set_processors(&[0]).unwrap() == LimitBy::V2 {
+        // The kernel makes them whole there.
+        return;
+    }
+    let set = job.companions()[0].parent().unwrap().to_owned();
+    let top = set.parent().unwrap().to_owned();
+    assert!(job.remove().unwrap());
+    // The set around all jobs, and that of a job.
+    fs::remove_dir(&top).unwrap();
+    for half in [top, set] {
+        fs::create_dir(&half).unwrap();
+        let job = subtree.group("job");
+        job.set_processors(&[0]).unwrap();
+        let mut child = Launch::sh("echo it runs");
+        child.companions = companions(&job);
+        assert_eq!(child.output(Some(&job)), "it runs\n");
+        eventually("it has ended", || !job.is_populated().unwrap());
+        assert!(job.remove().unwrap());
+    }
+}
+
+#[test]
 fn processors_that_are_not_there_leave_no_set() {
     let subtree = Subtree::new("absent");
     let job = subtree.group("job");
