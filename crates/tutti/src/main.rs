@@ -6,33 +6,10 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
-mod say;
+extern crate tutti_node;
 
-mod agent;
-mod calendar;
-mod capability;
 mod cmd;
-mod codes;
-mod controller;
-mod executable;
-mod exit;
-mod front;
-mod instance;
-mod keeper;
-mod layout;
-mod link;
-mod membership;
-mod output;
-mod outside;
-mod parameter;
-mod sender;
-mod service;
-mod sole;
 mod supervise;
-mod trusted;
-mod workers;
-#[cfg(test)]
-mod world;
 
 /// Where the C library begins. The standard library's own beginning would read through a file of the kernel's
 /// for the bounds of the stack, which takes a tenth of the time in which a front end is ready: only to name
@@ -63,9 +40,9 @@ fn run() -> u8 {
         Ok(exit) => exit.code(),
         Err(error) => {
             if broken_pipe(&error) {
-                return exit::Exit::READER_GONE.code();
+                return tutti_node::exit::Exit::READER_GONE.code();
             }
-            say!("tutti: {}", codes::code_of(&error).mark(&format!("{error:#}")));
+            say!("tutti: {}", tutti_node::codes::code_of(&error).mark(&format!("{error:#}")));
             fails_with.code()
         }
     }
@@ -78,5 +55,6 @@ fn broken_pipe(error: &anyhow::Error) -> bool {
             .downcast_ref::<std::io::Error>()
             .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
     };
-    !error.chain().any(|cause| cause.is::<link::LinkError>()) && error.chain().any(of_output)
+    !error.chain().any(|cause| cause.is::<tutti_node::link::LinkError>())
+        && error.chain().any(of_output)
 }

@@ -2,24 +2,13 @@
 //! whichever of them fails, and ends when the controller has ended in good order.
 
 mod found;
-mod order;
 mod process;
+mod successor;
 mod upgrade;
 
-pub(crate) use found::has_keeper;
-pub(crate) use order::{Order, order, what_it_speaks};
+pub(crate) use successor::what_it_speaks;
 pub(crate) use upgrade::{Resumed, resume};
 
-use crate::codes::{code_of, coded};
-use crate::executable::own_program;
-use crate::exit::Exit;
-use crate::front::{READY, RUNNING};
-use crate::instance::Instance;
-use crate::link::Link;
-use crate::membership::{Membership, Place};
-use crate::output::print;
-use crate::service;
-use crate::trusted;
 use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -35,8 +24,18 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tutti_client::output::print;
+use tutti_client::{READY, RUNNING};
 use tutti_linux::disposition::is_ignored;
-use tutti_linux::file_locks;
+use tutti_node::codes::{code_of, coded};
+use tutti_node::executable::own_program;
+use tutti_node::exit::Exit;
+use tutti_node::instance::Instance;
+use tutti_node::link::Link;
+use tutti_node::membership::{Membership, Place};
+use tutti_node::presence::{has_keeper, is_supervised};
+use tutti_node::service;
+use tutti_node::trusted;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 
@@ -51,20 +50,6 @@ const LAST_PATIENCE: Duration = Duration::from_secs(7);
 
 /// Failures in a row after which the supervisor waits before another start.
 const FAILURES_AT_ONCE: u32 = 3;
-
-/// Whether a supervisor holds the instance.
-pub(crate) fn is_supervised(instance: &Instance) -> bool {
-    // In another's directory anybody may have put the lock.
-    let Ok(Some(directory)) = instance.open() else { return false };
-    match directory.file(&instance.lock_file(), OFlag::O_RDONLY) {
-        Ok(file) => Flock::lock(file, FlockArg::LockSharedNonblock).is_err(),
-        // Other users may not open the lock of the system's instance, but see that it is held.
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            directory.inode(&instance.lock_file()).is_some_and(file_locks::is_locked)
-        }
-        Err(_) => false,
-    }
-}
 
 fn lock(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
     let path = instance.lock_file();
@@ -156,7 +141,7 @@ pub(crate) fn daemon(instance: &Instance) -> anyhow::Result<Exit> {
 }
 
 /// Raises the soft limits that could hinder a daemon. Hard limits stay as they are: what users may ask for is
-/// measured by them (`check_limits` in `controller/clients.rs`), and root gives tasks any limit without them.
+/// measured by them (`check_limits` in `controller/src/clients.rs`), and root gives tasks any limit without them.
 pub(crate) fn raise_limits() {
     for resource in [
         Resource::RLIMIT_AS,
@@ -647,7 +632,7 @@ impl Drop for Supervisor<'_> {
 /// An instance that has the same journal, and so the same cgroups, but another state directory, as in another mount
 /// namespace: a keeper here would end its jobs, as those that an earlier keeper has left.
 fn refuse_journal_in_use(instance: &Instance) -> anyhow::Result<()> {
-    let is_ours = || crate::sole::holder(instance, "controller").ok().flatten().is_some();
+    let is_ours = || tutti_node::sole::holder(instance, "controller").ok().flatten().is_some();
     // One that is about to be gone is not meant.
     let patience = Instant::now() + Duration::from_secs(1);
     loop {
@@ -700,11 +685,6 @@ pub(crate) fn clean_up_for_dead(instance: &Instance) {
         }
         clean_up(instance);
     }
-}
-
-/// Whether a part of the instance runs, or is about to be started again.
-pub(crate) fn is_alive(instance: &Instance) -> bool {
-    instance.answers() || is_supervised(instance) || has_keeper(instance)
 }
 
 /// Removes the journal of a private instance that has ended: jobs in line, history, parameters.

@@ -12,7 +12,7 @@
 //! - [`history`]: jobs that have ended, page by page
 //! - [`code`]: the codes that errors carry
 //! - [`report`]: the structs behind every table and every `--json`: what users rely on
-//! - [`units`], [`script`], [`pattern`], [`pmi`]: lengths and sizes, job scripts, names of output
+//! - [`units`], [`parameter`], [`script`], [`pattern`], [`pmi`]: lengths and sizes, job scripts, names of output
 //!   files, the process management interface of MPI libraries
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -32,6 +32,7 @@ pub mod keeper;
 pub mod launch;
 pub mod limits;
 pub mod local;
+pub mod parameter;
 pub mod pattern;
 pub mod pmi;
 pub mod report;

@@ -1,10 +1,10 @@
 //! `tutti access`.
 
 use super::{ask, unexpected};
-use crate::codes::coded;
-use crate::exit::Exit;
-use crate::output::{Align, Table, print, print_json, print_table};
 use clap::Args;
+use tutti_client::output::{Align, Table, print, print_json, print_table};
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::AccessReport;

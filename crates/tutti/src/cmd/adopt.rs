@@ -1,16 +1,16 @@
 //! `tutti adopt`: processes that run already become a job.
 
 use super::{ask_until_answered, unexpected};
-use crate::codes::coded;
-use crate::exit::Exit;
-use crate::front::{duration, job_name, submit};
-use crate::instance::is_of_the_system;
-use crate::output::{plain, print};
 use anyhow::Context;
 use clap::Args;
 use serde_bytes::ByteBuf;
+use tutti_client::output::{plain, print};
+use tutti_client::{duration, job_name, submit};
 use tutti_core::{ClassName, JobId, Nanos, OnBadExit};
 use tutti_linux::proc::{ProcessStat, ancestors, command_line};
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
+use tutti_node::instance::is_of_the_system;
 use tutti_wire::code::Code;
 use tutti_wire::launch::{AdoptedProcess, LaunchSpec, Stdio, cut};
 use tutti_wire::limits::NAME_BYTES_MAX;

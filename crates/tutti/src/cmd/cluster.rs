@@ -2,20 +2,19 @@
 
 use super::join_ssh::{self, SshArgs};
 use super::up::free_address;
-use crate::codes::coded;
-use crate::exit::Exit;
-use crate::instance::{Instance, host_name, said_cluster};
-use crate::link::FarLink;
-use crate::membership::{Membership, PORT, Place};
-use crate::output::{counted, print};
-use crate::service;
-use crate::supervise;
 use anyhow::Context;
 use clap::Args;
 use nix::net::if_::InterfaceFlags;
 use std::io::{BufRead, ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
+use tutti_client::output::{counted, print};
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
+use tutti_node::instance::{Instance, host_name, said_cluster};
+use tutti_node::link::FarLink;
+use tutti_node::membership::{Membership, PORT, Place};
+use tutti_node::presence;
 use tutti_secure::{Clock, Credentials, Key, Name, Newcomer, Role as MemberRole, Token};
 use tutti_wire::Role;
 use tutti_wire::code::Code;
@@ -156,7 +155,7 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     };
     if let Some(membership) = place.membership()? {
         if token.is_of(&place.credentials()?.authority_fingerprint()) {
-            let hint = match supervise::is_supervised(&instance) {
+            let hint = match presence::is_supervised(&instance) {
                 true => "",
                 false => ", and down: `tutti up` starts it",
             };
@@ -173,7 +172,7 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
             ),
         ));
     }
-    if supervise::is_supervised(&instance) {
+    if presence::is_supervised(&instance) {
         return Err(coded(
             Code::Membership,
             "an instance runs here; end it first with `tutti down`",
@@ -200,7 +199,7 @@ pub(crate) fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
         let reason = "this machine has become part of a cluster just now: see `tutti nodes`";
         return Err(coded(Code::Membership, reason));
     }
-    service::start(&instance).with_context(|| {
+    tutti_client::start(&instance).with_context(|| {
         format!("{} is in cluster {}, but", membership.name, membership.cluster)
     })?;
     // Whether root of this machine is root there, the head alone knows.
@@ -316,7 +315,7 @@ pub(crate) fn leave(_args: &LeaveArgs) -> anyhow::Result<Exit> {
     let Some(membership) = place.membership()? else {
         return Err(coded(Code::Membership, "this machine is in no cluster"));
     };
-    if supervise::is_supervised(&instance) || supervise::has_keeper(&instance) {
+    if presence::is_supervised(&instance) || presence::has_keeper(&instance) {
         return Err(coded(Code::Membership, "the instance runs; end it first with `tutti down`"));
     }
     place.forget()?;

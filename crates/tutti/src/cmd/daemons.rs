@@ -1,17 +1,17 @@
 //! The daemons' own verbs, started by the supervisor or a systemd unit, not by users.
 
-use crate::agent::{self, AgentOptions};
-use crate::controller::{self, ControllerOptions};
-use crate::exit::Exit;
-use crate::instance::Instance;
-use crate::keeper::{self, KeeperOptions};
-use crate::membership::Place;
-use crate::output::print;
-use crate::sole::Sole;
 use crate::supervise::raise_limits;
 use clap::Args;
 use std::path::PathBuf;
+use tutti_agent::AgentOptions;
+use tutti_client::output::print;
+use tutti_controller::ControllerOptions;
+use tutti_keeper::KeeperOptions;
 use tutti_linux::cgroup::Hierarchy;
+use tutti_node::exit::Exit;
+use tutti_node::instance::Instance;
+use tutti_node::membership::Place;
+use tutti_node::sole::Sole;
 use tutti_wire::limits::PROTOCOL_VERSION;
 
 #[derive(Args, Debug)]
@@ -62,7 +62,7 @@ pub(super) fn prepare() {
         }
     }
     let _ = tutti_linux::rt::set_nice(-10);
-    crate::say::limit_lines();
+    tutti_node::say::limit_lines();
 }
 
 /// Three for each cgroup, some for each task's pipes: enough for tens of thousands of tasks.
@@ -72,7 +72,7 @@ pub(crate) fn controller(args: DaemonArgs) -> anyhow::Result<Exit> {
     prepare();
     let instance = Instance::at(args.directory);
     let _sole = Sole::claim(&instance, "controller")?;
-    controller::main(ControllerOptions { instance })?;
+    tutti_controller::main(ControllerOptions { instance })?;
     Ok(Exit::OK)
 }
 
@@ -83,13 +83,13 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
     let place = Place::of(&instance);
     let membership = place.membership()?;
     let member = membership.as_ref().map(|membership| membership.name.clone());
-    agent::main(AgentOptions {
+    tutti_agent::main(AgentOptions {
         controller: instance.controller_socket(),
         keeper: instance.keeper_socket(),
         gate: instance.gate_socket(),
         supervisor: instance.supervisor_socket(),
         cgroup_name: instance.cgroup_name(),
-        node: args.node.or(member).unwrap_or_else(crate::instance::host_name),
+        node: args.node.or(member).unwrap_or_else(tutti_node::instance::host_name),
         private: instance.private,
         membership,
         place,
@@ -99,7 +99,7 @@ pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
 
 pub(crate) fn keeper(args: KeeperArgs) -> anyhow::Result<Exit> {
     if let Some(form) = args.can_take_over {
-        keeper::check(form)?;
+        tutti_keeper::check(form)?;
         if let Some(form) = args.reads_journal {
             reads_journal(form)?;
         }
@@ -117,8 +117,8 @@ pub(crate) fn keeper(args: KeeperArgs) -> anyhow::Result<Exit> {
         cgroup_root,
     };
     match args.take_over {
-        Some(state) => keeper::successor(options, state)?,
-        None => keeper::main(options)?,
+        Some(state) => tutti_keeper::successor(options, state)?,
+        None => tutti_keeper::main(options)?,
     }
     Ok(Exit::OK)
 }
@@ -135,11 +135,11 @@ fn reads_journal(form: u32) -> anyhow::Result<()> {
 
 /// The process that a keeper starts for a job whose tasks share files.
 pub(crate) fn writer() -> anyhow::Result<Exit> {
-    crate::front::write()
+    tutti_client::write()
 }
 
 /// What systemd calls when the service of an instance has stopped.
 pub(crate) fn make_startable() -> anyhow::Result<Exit> {
-    crate::service::make_startable()?;
+    tutti_node::service::make_startable()?;
     Ok(Exit::OK)
 }

@@ -2,16 +2,16 @@
 
 use super::own::{OwnInstance, percentile};
 use super::work::rounds_for;
-use crate::exit::Exit;
-use crate::front::JobOptions;
-use crate::output::{Align, Table, counted, print, terminal_width};
 use clap::{Args, Parser};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+use tutti_client::JobOptions;
+use tutti_client::output::{Align, Table, counted, print, terminal_width};
 use tutti_core::{JobId, Nanos, Outcome};
+use tutti_node::exit::Exit;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::SwitchRecord;
 use tutti_wire::units::parse_duration;

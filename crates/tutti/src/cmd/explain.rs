@@ -1,10 +1,10 @@
 //! `tutti explain`: what the codes of messages mean.
 
-use crate::codes::coded;
-use crate::exit::Exit;
-use crate::output::{fold, print, print_json, terminal_width};
 use clap::Args;
 use serde::Serialize;
+use tutti_client::output::{fold, print, print_json, terminal_width};
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
 use tutti_wire::code::{Code, Entry, TABLE};
 
 #[derive(Args, Debug)]

@@ -3,12 +3,12 @@
 use super::several::{Several, jobs_to_wait_for, live_jobs, targets_of};
 use super::submit::order;
 use super::{ask_journal, ask_until_answered, unexpected};
-use crate::codes::{code_of, coded};
-use crate::exit::Exit;
-use crate::front::parse_signal;
-use crate::output::{counted, ended};
 use clap::Args;
+use tutti_client::output::{counted, ended};
+use tutti_client::parse_signal;
 use tutti_core::JobId;
+use tutti_node::codes::{code_of, coded};
+use tutti_node::exit::Exit;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 

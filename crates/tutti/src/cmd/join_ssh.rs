@@ -3,12 +3,6 @@
 //! Each machine gets a token of its own, on its standard input: nobody sees it in a list of processes.
 
 use super::cluster::membership_of_head;
-use crate::codes::coded;
-use crate::executable::{RUNNING, own_path};
-use crate::exit::Exit;
-use crate::instance::{Instance, said_cluster};
-use crate::membership::{Membership, Place};
-use crate::output::print;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use std::fs::File;
@@ -17,6 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
+use tutti_client::output::print;
+use tutti_node::codes::coded;
+use tutti_node::executable::{RUNNING, own_path};
+use tutti_node::exit::Exit;
+use tutti_node::instance::{Instance, said_cluster};
+use tutti_node::membership::{Membership, Place};
 use tutti_secure::Role;
 use tutti_wire::code::Code;
 use tutti_wire::host_list::{HostItem, parse_host_list};
@@ -101,7 +101,7 @@ fn join_all(plan: &Plan<'_>, hosts: &[String], at_once: usize) -> anyhow::Result
                 match plan.join(host) {
                     Ok(said) => print(&format!("{host}: {said}\n"))?,
                     Err(error) => {
-                        let code = crate::codes::code_of(&error);
+                        let code = tutti_node::codes::code_of(&error);
                         say!("{host}: {}", code.mark(&format!("{error:#}")));
                         if let Ok(mut failed) = failed.lock() {
                             *failed += 1;

@@ -6,9 +6,6 @@
 //! All else is shown ([`super::leftover_ipc`]: shared memory, queues and semaphores).
 
 use super::leftover_ipc;
-use crate::exit::Exit;
-use crate::instance::{self, Instance, is_in_a_job};
-use crate::output::{counted, fold, plain, print, print_json, terminal_width};
 use crate::supervise;
 use nix::unistd::geteuid;
 use serde::Serialize;
@@ -16,9 +13,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use tutti_client::output::{counted, fold, plain, print, print_json, terminal_width};
 use tutti_linux::cgroup::{mount_points, processes_of};
 use tutti_linux::proc::{self, ProcessStat, command_line};
 use tutti_linux::remove_tree::remove_tree_of;
+use tutti_node::exit::Exit;
+use tutti_node::instance::{self, Instance, is_in_a_job};
+use tutti_node::presence;
 
 /// How deep below a mount point a cgroup of ours can be: that of a user's service manager, and more.
 const DEPTH_MAX: u32 = 8;
@@ -185,9 +186,9 @@ fn instances() -> Vec<Leftover> {
         // Of others' we can't tell, and they are theirs to remove.
         let own = instance.open().ok().flatten();
         own.is_some_and(|own| own.is_own())
-            && !supervise::is_supervised(&instance)
+            && !presence::is_supervised(&instance)
             && !instance.answers()
-            && !supervise::has_keeper(&instance)
+            && !presence::has_keeper(&instance)
     };
     let dead = instance::places().into_iter().filter(|path| is_dead(path) && has_remains(path));
     let found = |path: PathBuf| {

@@ -2,12 +2,12 @@
 
 use super::all_jobs;
 use super::several::{Several, check_found, targets_of};
-use crate::codes::coded;
-use crate::exit::Exit;
-use crate::instance::Instance;
-use crate::output::{Align, Table, account, print_json, print_table};
 use clap::Args;
+use tutti_client::output::{Align, Table, account, print_json, print_table};
 use tutti_core::{EndReason, Nanos};
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
+use tutti_node::instance::Instance;
 use tutti_wire::code::Code;
 use tutti_wire::local::Request;
 use tutti_wire::report::JobReport;

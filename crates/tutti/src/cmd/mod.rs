@@ -33,11 +33,11 @@ mod upgrade;
 mod usage;
 mod work;
 
-use crate::codes::{code_of, coded, is_away};
-use crate::exit::Exit;
-use crate::instance::said_cluster;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use tutti_node::codes::{code_of, coded, is_away};
+use tutti_node::exit::Exit;
+use tutti_node::instance::said_cluster;
 use tutti_wire::code::Code;
 
 /// A gang scheduler: parallel jobs share machines in space and in time.
@@ -147,7 +147,7 @@ pub(crate) fn parse() -> Result<Verb, Exit> {
         let code = u8::try_from(error.exit_code()).unwrap_or(2);
         if error.kind() == ErrorKind::DisplayVersion {
             // Every verb has the program's version; clap would print the verb's name before it.
-            let _ = crate::output::print(concat!("tutti ", env!("CARGO_PKG_VERSION"), "\n"));
+            let _ = tutti_client::output::print(concat!("tutti ", env!("CARGO_PKG_VERSION"), "\n"));
         } else if code == 0 || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             // A broken pipe of `tutti --help | head` is no error.
             let _ = error.print();
@@ -226,7 +226,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
 fn ask(request: &tutti_wire::local::Request) -> anyhow::Result<tutti_wire::local::Reply> {
     use anyhow::Context;
     use tutti_wire::local::Reply;
-    let mut link = crate::front::connect()?;
+    let mut link = tutti_client::connect()?;
     link.send(request);
     match link.call().context("the controller went away")? {
         Reply::Failed { reason, code } => Err(coded(code, reason)),
@@ -239,15 +239,15 @@ fn ask(request: &tutti_wire::local::Request) -> anyhow::Result<tutti_wire::local
 fn ask_until_answered(
     request: &tutti_wire::local::Request,
 ) -> anyhow::Result<tutti_wire::local::Reply> {
-    use crate::link::LinkError;
     use std::time::{Duration, Instant};
+    use tutti_node::link::LinkError;
     use tutti_wire::local::Reply;
     const PATIENCE: Duration = Duration::from_secs(20);
     const PAUSE: Duration = Duration::from_millis(10);
     let mut away_since: Option<Instant> = None;
     loop {
         let mut why = None;
-        let connected = crate::front::connect();
+        let connected = tutti_client::connect();
         let is_away = match connected {
             Err(error) => away_since.is_none().then_some(error),
             Ok(mut link) => {
@@ -320,8 +320,8 @@ fn ask_journal(
     request: &tutti_wire::local::Request,
     error: anyhow::Error,
 ) -> anyhow::Result<tutti_wire::local::Reply> {
-    use crate::instance::Instance;
-    use crate::supervise::is_alive;
+    use tutti_node::instance::Instance;
+    use tutti_node::presence::is_alive;
     use tutti_wire::local::Reply;
     let is_away = matches!(code_of(&error), Code::NoInstance | Code::ControllerAway);
     let places = Instance::of_this_user();
@@ -329,7 +329,7 @@ fn ask_journal(
         return Err(error);
     }
     for place in places {
-        match crate::controller::answer_offline(&place, request)? {
+        match tutti_controller::answer_offline(&place, request)? {
             Some(Reply::Failed { reason, code }) => return Err(coded(code, reason)),
             Some(reply) => return Ok(reply),
             None => {}

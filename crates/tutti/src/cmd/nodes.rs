@@ -1,13 +1,13 @@
 //! `tutti nodes`: which there are, which take jobs, and sets of them.
 
 use super::{ask, unexpected};
-use crate::codes::coded;
-use crate::exit::Exit;
-use crate::front::node_list;
-use crate::output::{Align, Table, counted, print_json, print_table};
 use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
+use tutti_client::node_list;
+use tutti_client::output::{Align, Table, counted, print_json, print_table};
 use tutti_core::{Nanos, ProcessorSet};
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
 use tutti_wire::code::Code;
 use tutti_wire::host_list::format_host_list;
 use tutti_wire::local::{NodeChange, Reply, Request};

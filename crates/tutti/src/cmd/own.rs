@@ -1,11 +1,6 @@
 //! An instance of a verb's own, in a directory of its own, that goes when the verb does.
 
 use super::pages_of_jobs;
-use crate::codes::coded;
-use crate::front::{dial, job_request, start_daemon};
-use crate::instance::Instance;
-use crate::link::Link;
-use crate::service;
 use anyhow::{Context, bail};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
@@ -13,10 +8,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use tutti_client::{dial, job_request, start_daemon};
 use tutti_core::{JobId, Outcome};
 use tutti_linux::cgroup::Hierarchy;
 use tutti_linux::disposition::is_ignored;
 use tutti_linux::proc::{ProcessStat, descendants};
+use tutti_node::codes::coded;
+use tutti_node::instance::Instance;
+use tutti_node::link::Link;
+use tutti_node::service;
 use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, SwitchRecord};
@@ -79,14 +79,14 @@ impl OwnInstance {
     /// Submits a job whose output goes nowhere.
     pub(crate) fn submit(
         &self,
-        options: &crate::front::JobOptions,
+        options: &tutti_client::JobOptions,
         argv: &[OsString],
     ) -> anyhow::Result<JobId> {
         let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
         let stdio =
             Stdio::Files { input: None, output: null(), error: None, mode: OpenMode::Append };
         let request = job_request(options, "production", argv, None, stdio)?;
-        match self.ask(&Request::Submit(request, crate::front::new_key()?))? {
+        match self.ask(&Request::Submit(request, tutti_client::new_key()?))? {
             Reply::Accepted { job, .. } => Ok(job),
             _ => super::unexpected(),
         }
@@ -130,7 +130,7 @@ impl OwnInstance {
 }
 
 fn wait_until_gone(instance: &Instance) {
-    while instance.lock_file().exists() && crate::supervise::is_supervised(instance) {
+    while instance.lock_file().exists() && tutti_node::presence::is_supervised(instance) {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
 }

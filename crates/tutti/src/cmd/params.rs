@@ -1,15 +1,15 @@
 //! `tutti params`.
 
 use super::{all_jobs, ask, ask_of_the_past, unexpected};
-use crate::codes::coded;
-use crate::exit::Exit;
-use crate::front::connect_or_start;
-use crate::instance::Instance;
-use crate::output::{Align, Table, counted, print, print_json, print_table};
 use clap::Args;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
+use tutti_client::connect_or_start;
+use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
 use tutti_core::ClassName;
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
+use tutti_node::instance::Instance;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{ClassReport, ParamReport, PeriodReport};

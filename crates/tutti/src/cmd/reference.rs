@@ -1,14 +1,14 @@
 //! `tutti reference`: the pages of `docs/reference/` that are made from code.
 
 use super::Cli;
-use crate::exit::{self, Exit};
-use crate::keeper::VARIABLES;
-use crate::output::{fold, print};
 use clap::{Args, Command, CommandFactory, ValueEnum};
+use tutti_client::output::{fold, print};
 use tutti_core::class::RULES;
 use tutti_core::param::{Range, Shown};
 use tutti_core::params::{TABLE, policies_of};
 use tutti_core::{Param, default_classes};
+use tutti_keeper::VARIABLES;
+use tutti_node::exit::{self, Exit};
 
 /// Columns of a page.
 const WIDTH: usize = 100;

@@ -1,13 +1,13 @@
 //! `tutti run`.
 
-use crate::codes::coded;
-use crate::exit::{self, Exit};
-use crate::front::{
+use clap::Args;
+use std::ffi::OsString;
+use tutti_client::{
     self, FILE_LETTERS, JobOptions, OutputOptions, RunOptions, job_request, parse_input,
     pattern_parser,
 };
-use clap::Args;
-use std::ffi::OsString;
+use tutti_node::codes::coded;
+use tutti_node::exit::{self, Exit};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{InputTo, Stdio};
 use tutti_wire::script::{self, LineProblem};
@@ -109,5 +109,5 @@ pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     let request = job_request(&args.job, "interactive", &args.command, None, stdio)?;
     let output =
         OutputOptions { label: args.label, raw: args.raw, output: args.output, error: args.error };
-    front::run(request, RunOptions { output, input: args.input, summary: args.summary })
+    tutti_client::run(request, RunOptions { output, input: args.input, summary: args.summary })
 }

@@ -1,13 +1,13 @@
 //! Many jobs at once, as arguments: a range of numbers, or all of a user.
 
 use super::all_jobs;
-use crate::codes::coded;
 use nix::unistd::{Pid, Uid, User, geteuid, getppid};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use tutti_core::JobId;
 use tutti_linux::clock::boottime_ns;
 use tutti_linux::proc::ProcessStat;
+use tutti_node::codes::coded;
 use tutti_wire::code::Code;
 use tutti_wire::local::Request;
 use tutti_wire::report::{JobReport, Target};

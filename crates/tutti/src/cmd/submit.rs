@@ -1,20 +1,20 @@
 //! `tutti submit`.
 
 use super::{ask, unexpected};
-use crate::codes::coded;
-use crate::exit::Exit;
-use crate::front::{
-    Asked, FILE_LETTERS, JobOptions, Suspect, check_launch, job_request, output_file,
-    pattern_parser, submit,
-};
-use crate::output::{plain, print};
 use anyhow::Context;
 use clap::{Args, FromArgMatches};
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+use tutti_client::output::{plain, print};
+use tutti_client::{
+    Asked, FILE_LETTERS, JobOptions, Suspect, check_launch, job_request, output_file,
+    pattern_parser, submit,
+};
 use tutti_core::JobId;
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
 use tutti_wire::code::Code;
 use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::local::{JobRequest, Reply, Request};

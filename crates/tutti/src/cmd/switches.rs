@@ -1,11 +1,11 @@
 //! The verb `switches`: what the nodes' switch threads recorded, and how far apart nodes were.
 
 use super::{ask, unexpected};
-use crate::exit::Exit;
-use crate::output::{Align, Table, fold, print, print_json, print_table, terminal_width};
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
+use tutti_client::output::{Align, Table, fold, print, print_json, print_table, terminal_width};
 use tutti_core::JobId;
+use tutti_node::exit::Exit;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{SwitchRecord, SwitchReport};
 

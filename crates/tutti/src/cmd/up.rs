@@ -3,21 +3,22 @@
 use super::cluster::{address_of_this_machine, invitation, refuse_if_nowhere, with_port};
 use super::submit::order;
 use super::upgrade::go_over;
-use crate::capability::check_kernel;
-use crate::codes::{code_of, coded, is_away};
-use crate::executable::own_path;
-use crate::exit::Exit;
-use crate::front::{dial, duration, start_daemon};
-use crate::instance::{Instance, host_name, said_cluster};
-use crate::membership::{Membership, PORT, Place};
-use crate::output::{counted, print};
-use crate::service::{self, ENDS_WITH_SESSION, Service};
 use crate::supervise;
 use clap::Args;
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use tutti_client::output::{counted, print};
+use tutti_client::{dial, duration, start_daemon};
 use tutti_core::Nanos;
+use tutti_node::capability::check_kernel;
+use tutti_node::codes::{code_of, coded, is_away};
+use tutti_node::executable::own_path;
+use tutti_node::exit::Exit;
+use tutti_node::instance::{Instance, host_name, said_cluster};
+use tutti_node::membership::{Membership, PORT, Place};
+use tutti_node::presence;
+use tutti_node::service::{ENDS_WITH_SESSION, Service};
 use tutti_secure::Role;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
@@ -64,7 +65,7 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
     let directory = instance.directory().display().to_string();
     if let Some(membership) = &membership
         && is_new
-        && supervise::is_supervised(&instance)
+        && presence::is_supervised(&instance)
     {
         go_on_as_head(&instance, membership)?;
         print(&format!(
@@ -73,7 +74,7 @@ pub(crate) fn up(args: &UpArgs) -> anyhow::Result<Exit> {
         ))?;
         return print_invitation(&instance, membership);
     }
-    let started = service::start(&instance)?;
+    let started = tutti_client::start(&instance)?;
     if let Some(hidden) = instance.hidden() {
         say!("tutti: {}", hidden.hidden_note());
     }
@@ -216,7 +217,7 @@ impl UpArgs {
 
 /// An instance that runs goes on as it began: what it is to be from now on would be true of none.
 fn refuse_if_up(instance: &Instance) -> anyhow::Result<()> {
-    if supervise::is_supervised(instance) {
+    if presence::is_supervised(instance) {
         let reason = "the instance runs, and not as that says; end it first with `tutti down`";
         return Err(coded(Code::Membership, reason));
     }
@@ -356,7 +357,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Waits for a controller that has just failed, if somebody starts it again; false if he still tries by then.
 fn await_controller(instance: &Instance, patience: Instant) -> bool {
-    while !instance.answers() && supervise::is_supervised(instance) {
+    while !instance.answers() && presence::is_supervised(instance) {
         if Instant::now() >= patience {
             return false;
         }
@@ -384,7 +385,7 @@ fn end(instance: &Instance, loses_queue: bool) -> anyhow::Result<Exit> {
     }
     if Place::of(instance).membership()?.is_some_and(|membership| !membership.head.is_empty()) {
         await_controller(instance, Instant::now() + PATIENCE);
-        if !supervise::is_supervised(instance) && supervise::has_keeper(instance) {
+        if !presence::is_supervised(instance) && presence::has_keeper(instance) {
             // Somebody must end what a supervisor that failed has left.
             start_daemon(instance)?;
         }
@@ -399,7 +400,7 @@ fn end(instance: &Instance, loses_queue: bool) -> anyhow::Result<Exit> {
         if !may_begin {
             return end_without_controller(instance);
         }
-        if !instance.answers() && supervise::has_keeper(instance) {
+        if !instance.answers() && presence::has_keeper(instance) {
             // Its jobs are to end as in any other.
             start_daemon(instance)?;
         }
@@ -419,7 +420,7 @@ fn end(instance: &Instance, loses_queue: bool) -> anyhow::Result<Exit> {
     }
     // The supervisor holds the lock until everything is gone.
     let patience = Instant::now() + Duration::from_secs(20);
-    while supervise::is_supervised(instance) {
+    while presence::is_supervised(instance) {
         anyhow::ensure!(Instant::now() < patience, "the jobs are gone, but a daemon still runs");
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -2,16 +2,18 @@
 
 mod all;
 
-use crate::codes::coded;
-use crate::executable::own_path;
-use crate::exit::Exit;
-use crate::instance::Instance;
-use crate::output::print;
 use crate::supervise::{self, Resumed};
-use crate::trusted::NotOurs;
 use clap::Args;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use tutti_client::output::print;
+use tutti_node::codes::coded;
+use tutti_node::executable::own_path;
+use tutti_node::exit::Exit;
+use tutti_node::instance::Instance;
+use tutti_node::order;
+use tutti_node::presence;
+use tutti_node::trusted::NotOurs;
 use tutti_wire::code::Code;
 
 #[derive(Args, Debug)]
@@ -44,14 +46,14 @@ pub(crate) fn execute(args: &UpgradeArgs) -> anyhow::Result<Exit> {
 /// Has the instance of this machine go over; what its supervisor says.
 pub(super) fn go_over(instance: &Instance, program: &Path) -> anyhow::Result<String> {
     let directory = instance.directory().display();
-    supervise::order(instance, program).map_err(|error| {
+    order::order(instance, program).map_err(|error| {
         match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
             _ if error.is::<NotOurs>() => error,
             Some(ErrorKind::PermissionDenied) => coded(
                 Code::NotAllowed,
                 "only root, or whose instance it is, may have it go over to another executable",
             ),
-            Some(ErrorKind::NotFound) if !supervise::is_supervised(instance) => {
+            Some(ErrorKind::NotFound) if !presence::is_supervised(instance) => {
                 coded(Code::NoInstance, format!("no instance runs in {directory}"))
             }
             Some(ErrorKind::NotFound) => coded(

@@ -1,12 +1,12 @@
 //! A hidden verb that does nothing useful for an exact amount of work: what `demo` and `bench` run.
 
-use crate::exit::Exit;
 use anyhow::Context;
 use clap::Args;
 use std::hint::black_box;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+use tutti_node::exit::Exit;
 
 #[derive(Args, Debug)]
 pub(crate) struct WorkArgs {

@@ -6,29 +6,17 @@
 
 use super::ROLES;
 use super::process::Process;
-use crate::instance::Instance;
-use crate::sole;
-use crate::trusted;
 use nix::unistd::geteuid;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use tutti_linux::peer::{peer_credentials, peer_lives, peer_process};
 use tutti_linux::proc;
+use tutti_node::instance::Instance;
+use tutti_node::{presence, sole};
 
 /// The keeper, if it lives.
 pub(super) fn keeper(instance: &Instance) -> Option<Process> {
-    let stream = trusted::connect(&instance.keeper_socket()).ok()?;
-    if !peer_lives(&stream) {
-        return None;
-    }
-    let pid = peer_credentials(&stream).ok()?.pid;
-    Some(Process::held(pid, peer_process(&stream).ok()?))
-}
-
-/// Whether tasks may run that nobody supervises, and that a controller may not know.
-pub(crate) fn has_keeper(instance: &Instance) -> bool {
-    keeper(instance).is_some()
+    presence::keeper(instance).map(|(pid, process)| Process::held(pid, process))
 }
 
 /// Ends the daemon of this role, if it lives.

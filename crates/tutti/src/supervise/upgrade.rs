@@ -6,20 +6,15 @@
 //! 1. The executable is asked what it understands (`tutti keeper --can-take-over FORM --reads-journal FORM`). If it can't
 //!    be executed, or does not understand what would be handed over, nothing happens. So it is while the journal lacks
 //!    what was done since it could not be written: only the controller that runs knows that.
-//! 2. The keeper goes over to it, with all that it holds (see `keeper/driver/handover.rs`). If it can't, nothing has
+//! 2. The keeper goes over to it, with all that it holds (see `keeper/src/driver/handover.rs`). If it can't, nothing has
 //!    happened.
 //! 3. The supervisor executes it too, in the same process: it keeps its number, its lock and its children.
 //! 4. The controller is killed and started anew, then the agent: both are made to be, and learn what they must know
 //!    from the journal, and from the keeper.
 
-use super::order::what_it_speaks;
 use super::process::Process;
+use super::successor::what_it_speaks;
 use super::{Daemon, ROLES, Supervisor, ask_for_nodes, is_member};
-use crate::exit::Exit;
-use crate::instance::{Instance, may_run_instance};
-use crate::link::Link;
-use crate::membership::Place;
-use crate::output::counted;
 use anyhow::{Context, bail, ensure};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -34,10 +29,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tutti_client::output::counted;
 use tutti_linux::cgroup::Unit;
 use tutti_linux::inherited::{Inherited, keep_all_open};
 use tutti_linux::peer::{peer_credentials, peer_process};
 use tutti_linux::pidfd::has_ended;
+use tutti_node::exit::Exit;
+use tutti_node::instance::{Instance, may_run_instance};
+use tutti_node::link::Link;
+use tutti_node::membership::Place;
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::handover::{FromHolder, ToHolder};

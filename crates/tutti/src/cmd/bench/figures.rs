@@ -1,7 +1,7 @@
 //! The table of figures: what was measured, what it must reach, and whether it does.
 
-use crate::output::{Align, Table, print_json, print_table};
 use serde::Serialize;
+use tutti_client::output::{Align, Table, print_json, print_table};
 
 /// One line of the table.
 #[derive(Clone, Debug, Serialize)]

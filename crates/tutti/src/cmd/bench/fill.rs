@@ -9,10 +9,10 @@ use super::figures::Figure;
 use super::{Bench, options, processors, progress};
 use crate::cmd::own::OwnInstance;
 use crate::cmd::work::rounds_for;
-use crate::output::{Align, Table, print, print_json};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
+use tutti_client::output::{Align, Table, print, print_json};
 use tutti_core::ClassName;
 use tutti_wire::local::Request;
 

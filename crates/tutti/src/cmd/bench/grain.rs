@@ -12,9 +12,9 @@ use super::scratch::Scratch;
 use super::work::Work;
 use super::{Bench, processors, progress};
 use crate::cmd::own::OwnInstance;
-use crate::output::{Align, Table, print, print_json};
 use serde::Serialize;
 use std::time::Duration;
+use tutti_client::output::{Align, Table, print, print_json};
 
 const QUANTUM: &str = "100ms";
 

@@ -3,11 +3,11 @@
 use super::figures::Figure;
 use super::{Bench, options, progress};
 use crate::cmd::own::OwnInstance;
-use crate::output::{Align, Table, print, print_json};
 use anyhow::{Context, bail};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tutti_client::output::{Align, Table, print, print_json};
 use tutti_wire::local::{Reply, Request};
 
 /// What came out.

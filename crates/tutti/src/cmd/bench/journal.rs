@@ -81,7 +81,7 @@ fn request() -> anyhow::Result<JobRequest> {
     let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
     let stdio = Stdio::Files { input: None, output: null(), error: None, mode: OpenMode::Append };
     let (job, argv) = (options(1, None)?, ["/bin/true".into()]);
-    crate::front::job_request(&job, "production", &argv, None, stdio)
+    tutti_client::job_request(&job, "production", &argv, None, stdio)
 }
 
 fn by_all_clients(act: impl Fn(u32) -> anyhow::Result<()> + Sync) -> anyhow::Result<()> {
@@ -136,7 +136,7 @@ fn submit(
 ) -> anyhow::Result<()> {
     let mut link = own.connect()?;
     for number in 0..count {
-        link.send(&Request::Submit(request(number), crate::front::new_key()?));
+        link.send(&Request::Submit(request(number), tutti_client::new_key()?));
         match link.call()? {
             Reply::Accepted { .. } => {}
             Reply::Failed { reason, .. } | Reply::Declined { reason, .. } => bail!("{reason}"),
@@ -228,7 +228,7 @@ fn restart(ended: u64, queued: u64) -> anyhow::Result<Duration> {
     let output = serde_bytes::ByteBuf::from(&b"out"[..]);
     let stdio = Stdio::Files { input: None, output, error: None, mode: OpenMode::Append };
     let (job, argv) = (options(1, None)?, ["/bin/true".into()]);
-    let launch = crate::front::job_request(&job, "production", &argv, None, stdio)?.launch;
+    let launch = tutti_client::job_request(&job, "production", &argv, None, stdio)?.launch;
     let mut controller = Lonely::at(&path)?;
     let name = launch.name.clone();
     let segments: Vec<Segment> = cut(&launch)

@@ -8,10 +8,10 @@ use super::mpi::{self, HYDRA};
 use super::scratch::Scratch;
 use super::{Bench, options, progress};
 use crate::cmd::own::OwnInstance;
-use crate::output::{Align, Table, print, print_json};
 use anyhow::{Context, bail};
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use tutti_client::output::{Align, Table, print, print_json};
 use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::local::{Reply, Request};
 
@@ -100,7 +100,7 @@ fn submitted(own: &OwnInstance, count: u32) -> anyhow::Result<f64> {
     let null = || serde_bytes::ByteBuf::from(&b"/dev/null"[..]);
     let stdio = Stdio::Files { input: None, output: null(), error: None, mode: OpenMode::Append };
     let argv = ["/bin/true".into()];
-    let request = crate::front::job_request(&options(1, None)?, "production", &argv, None, stdio)?;
+    let request = tutti_client::job_request(&options(1, None)?, "production", &argv, None, stdio)?;
     let mut link = own.connect()?;
     let begin = Instant::now();
     let mut jobs = Vec::new();
@@ -108,7 +108,7 @@ fn submitted(own: &OwnInstance, count: u32) -> anyhow::Result<f64> {
     while jobs.len() < count as usize {
         // Each is answered when it is on disk; whoever has many does not wait for each.
         while sent < count && (sent as usize) < jobs.len() + IN_FLIGHT {
-            link.send(&Request::Submit(request.clone(), crate::front::new_key()?));
+            link.send(&Request::Submit(request.clone(), tutti_client::new_key()?));
             sent += 1;
         }
         match link.call()? {

@@ -7,9 +7,9 @@ use super::progress;
 use super::scratch::Scratch;
 use super::work::{self, Work};
 use crate::cmd::own::OwnInstance;
-use crate::output::{Align, Table};
 use serde::Serialize;
 use std::time::Duration;
+use tutti_client::output::{Align, Table};
 
 /// A line of the table.
 #[derive(Debug, Serialize)]

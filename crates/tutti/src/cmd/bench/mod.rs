@@ -25,10 +25,10 @@ mod track;
 mod tree;
 mod work;
 
-use crate::exit::Exit;
-use crate::front::JobOptions;
 use clap::{Args, Parser, Subcommand};
 use figures::Figure;
+use tutti_client::JobOptions;
+use tutti_node::exit::Exit;
 
 /// What `tutti bench` can be told.
 #[derive(Args, Debug)]

@@ -7,9 +7,9 @@
 
 use super::{Bench, progress};
 use crate::cmd::{ask, unexpected};
-use crate::output::{Align, Table, print, print_json};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
+use tutti_client::output::{Align, Table, print, print_json};
 use tutti_core::Figures;
 use tutti_wire::local::{Reply, Request};
 

@@ -11,11 +11,11 @@ use super::scratch::Scratch;
 use super::work::{self, Work};
 use super::{Bench, processors, progress};
 use crate::cmd::own::OwnInstance;
-use crate::output::{Align, Table, print, print_json};
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::time::Duration;
+use tutti_client::output::{Align, Table, print, print_json};
 
 #[derive(Args, Debug)]
 pub(super) struct OverheadArgs {

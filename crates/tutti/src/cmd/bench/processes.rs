@@ -5,7 +5,6 @@
 //! but the root waits on its standard input, a pipe that the root closes when it has read one byte
 //! from each of them through the pipe that is their standard output.
 
-use crate::exit::Exit;
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -15,6 +14,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_linux::clock::monotonic_ns;
+use tutti_node::exit::Exit;
 
 /// What the processes do once all are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]

@@ -6,9 +6,9 @@ use super::mpi::HYDRA;
 use super::{Bench, progress};
 use crate::cmd::own::OwnInstance;
 use crate::cmd::work::BLOCK_BYTES;
-use crate::output::{Align, Table, print, print_json};
 use serde::Serialize;
 use std::ffi::OsString;
+use tutti_client::output::{Align, Table, print, print_json};
 
 /// Ranks that write at once.
 const RANKS: u64 = 8;

@@ -4,10 +4,10 @@ use super::figures::Figure;
 use super::{Bench, options, processors, progress};
 use crate::cmd::own::OwnInstance;
 use crate::cmd::unexpected;
-use crate::output::{print, print_json};
 use anyhow::{Context, bail};
 use serde::Serialize;
 use std::time::Instant;
+use tutti_client::output::{print, print_json};
 use tutti_linux::proc::ProcessStat;
 use tutti_wire::local::{Reply, Request};
 

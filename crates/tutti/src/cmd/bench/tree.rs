@@ -2,7 +2,7 @@
 //!
 //! The head is an instance of the benchmark's own, with its controller and agent. The other nodes are
 //! agents in this process that have nothing but their places in the tree, over TLS like all others
-//! (`agent/hollow.rs`). A message to all is a question that the controller asks every node; it counts as
+//! (`agent/src/hollow.rs`). A message to all is a question that the controller asks every node; it counts as
 //! done when the last answer is with who has asked.
 //!
 //! With `--star` the head trusts no member's root, as heads do unless they are told to, and so all are its own children.
@@ -12,11 +12,7 @@
 
 use super::figures::{self, Figure};
 use super::{Bench, progress};
-use crate::agent::{Hollow, HollowAgents};
 use crate::cmd::own::{OwnInstance, remove_on_signal};
-use crate::instance::Instance;
-use crate::membership::{Membership, Place};
-use crate::output::{Align, Table, print_json, print_table};
 use anyhow::{Context, ensure};
 use clap::Args;
 use nix::sys::resource::{Resource, getrlimit};
@@ -26,7 +22,11 @@ use serde::Serialize;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use tutti_agent::{Hollow, HollowAgents};
+use tutti_client::output::{Align, Table, print_json, print_table};
 use tutti_core::{Nanos, Params};
+use tutti_node::instance::Instance;
+use tutti_node::membership::{Membership, Place};
 use tutti_secure::{Credentials, Key};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::units::{format_bytes, format_duration_short};
@@ -139,7 +139,7 @@ impl Report {
         if goals.is_empty() {
             return Ok(());
         }
-        crate::output::print("\n")?;
+        tutti_client::output::print("\n")?;
         figures::show(&goals, false)
     }
 

@@ -5,11 +5,11 @@ use super::options;
 use super::scratch::Scratch;
 use crate::cmd::own::OwnInstance;
 use crate::cmd::work::rounds_for;
-use crate::front::JobOptions;
 use anyhow::{Context, ensure};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tutti_client::JobOptions;
 use tutti_wire::script::split_words;
 
 /// A job that uses all processors for some time.

@@ -1,7 +1,7 @@
 //! What a diagnosis consists of.
 
-use crate::output::counted;
 use serde::Serialize;
+use tutti_client::output::counted;
 
 /// How a finding is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -2,12 +2,12 @@
 
 use super::super::{ask, unexpected};
 use super::finding::{Finding, Fix};
-use crate::codes::code_of;
-use crate::instance::Instance;
-use crate::output::counted;
-use crate::supervise::{has_keeper, is_supervised};
 use std::os::unix::fs::MetadataExt;
+use tutti_client::output::counted;
 use tutti_core::Nanos;
+use tutti_node::codes::code_of;
+use tutti_node::instance::Instance;
+use tutti_node::presence::{has_keeper, is_supervised};
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{AgentStatus, ClocksReport, SlotReport, StatusReport};

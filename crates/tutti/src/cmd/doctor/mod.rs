@@ -9,12 +9,12 @@ mod node;
 mod render;
 mod site;
 
-use crate::exit::Exit;
-use crate::output::{print, print_json, terminal_width};
 use clap::Args;
 use finding::{Diagnosis, Verdict};
 use instance::Asked;
 use node::Node;
+use tutti_client::output::{print, print_json, terminal_width};
+use tutti_node::exit::Exit;
 
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {

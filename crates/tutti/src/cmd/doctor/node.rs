@@ -2,8 +2,8 @@
 
 use super::finding::{Finding, Fix};
 use crate::cmd::several::user_name;
-use crate::output::counted;
 use nix::unistd::Uid;
+use tutti_client::output::counted;
 use tutti_wire::report::AgentStatus;
 use tutti_wire::units::format_bytes;
 

@@ -1,7 +1,7 @@
 //! A diagnosis as text: short, or with all that is known.
 
 use super::finding::{By, Diagnosis, Finding, Fix, Verdict, nodes_named};
-use crate::output::fold;
+use tutti_client::output::fold;
 
 /// Facts that come first, whatever their verdict.
 const FACTS: [&str; 2] = ["instance", "machine"];

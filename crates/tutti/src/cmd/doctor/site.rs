@@ -1,12 +1,12 @@
 //! What of this machine concerns jobs, whichever instance runs them.
 
 use super::finding::{Finding, Fix};
-use crate::capability;
-use crate::outside::groups::Hierarchy;
-use crate::service::place_of_unit;
 use std::path::PathBuf;
 use tutti_linux::rt;
 use tutti_linux::track::ProcessEvents;
+use tutti_node::capability;
+use tutti_node::platform::groups::Hierarchy;
+use tutti_node::service::place_of_unit;
 use tutti_wire::report::AgentStatus;
 
 /// How many bytes of process events a trial asks for.

@@ -1,15 +1,15 @@
 //! `tutti replay --what-if`: how jobs fared, and how they would have with other parameters.
 
 use super::world::{Fate, Known, Was, World};
-use crate::codes::coded;
-use crate::exit::Exit;
-use crate::output::{Align, Table, counted, print, print_json, print_table};
-use crate::parameter::set_param;
 use serde::Serialize;
 use std::path::Path;
+use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
 use tutti_core::{ClusterTime, Core, JobId, Nanos, Params, default_classes};
 use tutti_journal::{Entry, Past};
+use tutti_node::codes::coded;
+use tutti_node::exit::Exit;
 use tutti_wire::code::Code;
+use tutti_wire::parameter::set_param;
 use tutti_wire::units::format_duration_short;
 
 const COLUMNS_HELP: &str = "\

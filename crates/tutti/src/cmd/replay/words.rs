@@ -1,6 +1,6 @@
 //! The entries of a journal in words.
 
-use crate::output::{counted, plain};
+use tutti_client::output::{counted, plain};
 use tutti_core::class::RULES;
 use tutti_core::param::Shown;
 use tutti_core::params::TABLE;

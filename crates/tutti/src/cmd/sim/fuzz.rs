@@ -1,11 +1,11 @@
 //! `tutti sim fuzz` and `tutti sim replay`: whether the scheduler keeps its rules, whatever happens.
 
-use crate::exit::Exit;
-use crate::output::print;
 use anyhow::{Context, ensure};
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
+use tutti_client::output::print;
+use tutti_node::exit::Exit;
 use tutti_sim::fuzz::{Failure, Script, Who, play, shrink};
 
 /// More steps than this are never needed, and make no better scripts.

@@ -19,8 +19,6 @@ mod source;
 mod t3d;
 mod table;
 
-use crate::exit::Exit;
-use crate::output::{print, print_json, print_table};
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use options::{Options, Outputs};
@@ -28,6 +26,8 @@ use pictures::Plots;
 use run::{Report, Setup, simulate};
 use source::Origin;
 use std::path::PathBuf;
+use tutti_client::output::{print, print_json, print_table};
+use tutti_node::exit::Exit;
 
 /// What `tutti sim` can be told.
 #[derive(Args, Debug)]

@@ -111,7 +111,7 @@ pub(super) struct Options {
 
     /// What jobs compute with, as the scheduler knows it: such as int=1,double=3; with --hosts
     #[arg(
-        long, value_name = "FIGURE=N,...", value_parser = crate::front::weights, requires = "hosts",
+        long, value_name = "FIGURE=N,...", value_parser = tutti_client::weights, requires = "hosts",
         help_heading = "Workload"
     )]
     pub(super) weights: Option<Weights>,

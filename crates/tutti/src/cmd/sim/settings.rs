@@ -1,11 +1,11 @@
 //! What is set on the command line: parameters and rules of classes, always or in some hours.
 
-use crate::parameter::{override_param, override_rule, set_param, set_rule};
 use anyhow::{anyhow, bail};
 use tutti_core::{
     BankAccount, ClassName, Classes, GroupId, Overrides, Params, Period, ProcessorTime, UserId,
     default_classes,
 };
+use tutti_wire::parameter::{override_param, override_rule, set_param, set_rule};
 use tutti_wire::units::parse_duration;
 
 /// The core's parameters under a policy such as `gang,rows=5`. What is set for all policies comes

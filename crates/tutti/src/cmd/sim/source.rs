@@ -5,13 +5,13 @@ use super::model::Model;
 use super::options::Options;
 use super::passed_over::PassedOver;
 use super::progress::{Counted, Progress};
-use crate::calendar;
 use anyhow::{Context, anyhow, bail};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tutti_core::{ClusterTime, Nanos};
+use tutti_node::calendar;
 use tutti_sim::Machine;
 use tutti_trace::{
     Arrival, CleanJob, FIELDS, Header, Job as Record, Order, ReadOptions, Reader, Stretch, Summary,

@@ -2,7 +2,7 @@
 
 use super::options::By;
 use super::run::{Deadlines, Report};
-use crate::output::{Align, Table, counted};
+use tutti_client::output::{Align, Table, counted};
 use tutti_core::Nanos;
 use tutti_sim::Measure;
 use tutti_wire::units::format_duration_short;

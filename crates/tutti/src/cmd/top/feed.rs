@@ -1,13 +1,13 @@
 //! What the pictures of `tutti top` are made from: asked of the controller, look by look.
 
 use crate::cmd::unexpected;
-use crate::front::connect;
-use crate::link::Link;
-use crate::outside::time::wall_ms;
 use anyhow::Context;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
+use tutti_client::connect;
 use tutti_core::JobId;
+use tutti_node::link::Link;
+use tutti_node::platform::time::wall_ms;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, NodeReport, ParamReport, Target, TaskReport};
 

@@ -6,15 +6,15 @@ mod matrix;
 mod screen;
 mod view;
 
-use crate::exit::Exit;
-use crate::output::{print, said_width, terminal_width, without_orders};
 use clap::Args;
 use feed::{Feed, Sample};
 use screen::{Key, Screen};
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
+use tutti_client::output::{print, said_width, terminal_width, without_orders};
 use tutti_core::Nanos;
+use tutti_node::exit::Exit;
 use tutti_wire::report::{JobReport, NodeReport, Target, TaskReport};
 use view::{Room, View};
 
@@ -62,7 +62,7 @@ space looks again at once.";
 const DELAY_MIN: Nanos = Nanos::from_millis(100);
 
 fn delay(text: &str) -> Result<Nanos, String> {
-    let delay = crate::front::duration(text)?;
+    let delay = tutti_client::duration(text)?;
     if delay < DELAY_MIN { Err(format!("the least is {DELAY_MIN}")) } else { Ok(delay) }
 }
 

@@ -1,8 +1,5 @@
 //! The terminal while it is a screen that is painted over and over.
 
-use crate::exit::Exit;
-use crate::output::print;
-use crate::output::terminal_size;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, raise};
@@ -11,6 +8,9 @@ use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::tcgetpgrp;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
+use tutti_client::output::print;
+use tutti_client::output::terminal_size;
+use tutti_node::exit::Exit;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

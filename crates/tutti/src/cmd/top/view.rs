@@ -3,12 +3,12 @@
 use super::feed::Sample;
 use super::letters::Letters;
 use super::matrix;
-use crate::calendar::local_clock;
 use crate::cmd::{list, tree};
-use crate::output::{Align, Table, counted};
 use std::collections::BTreeMap;
 use std::time::Instant;
+use tutti_client::output::{Align, Table, counted};
 use tutti_core::{JobId, Nanos};
+use tutti_node::calendar::local_clock;
 use tutti_wire::report::{JobReport, NodeReport};
 use tutti_wire::units::{format_duration_short, format_seconds};
 

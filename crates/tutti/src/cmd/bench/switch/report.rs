@@ -6,9 +6,9 @@ use super::curves::Curves;
 use super::gaps::Gaps;
 use super::rows::{self, Missing, Row};
 use crate::cmd::own::OwnInstance;
-use crate::output::{print, print_json};
 use anyhow::bail;
 use serde::Serialize;
+use tutti_client::output::{print, print_json};
 use tutti_wire::local::{Reply, Request};
 
 /// What came out.

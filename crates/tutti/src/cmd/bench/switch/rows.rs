@@ -5,8 +5,8 @@ use super::super::figures::Figure;
 use super::super::processes::Kind;
 use super::trees::Shape;
 use crate::cmd::own::percentile;
-use crate::output::{Align, Table};
 use serde::Serialize;
+use tutti_client::output::{Align, Table};
 use tutti_wire::report::SwitchRecord;
 
 #[derive(Debug, Serialize)]

@@ -7,7 +7,7 @@
 use super::super::model::Model;
 use super::super::options::Options;
 use super::{Run, Side};
-use crate::output::{Align, Table};
+use tutti_client::output::{Align, Table};
 use tutti_trace::model::T3D_BENCHMARK_BATCH;
 
 /// Before and after: the batch jobs alone, then with the others.

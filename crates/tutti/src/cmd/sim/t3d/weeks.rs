@@ -4,7 +4,7 @@ use super::super::model::Model;
 use super::super::options::Options;
 use super::super::run::Report;
 use super::{Run, Side, shown};
-use crate::output::{Align, Table};
+use tutti_client::output::{Align, Table};
 use tutti_core::Nanos;
 use tutti_sim::Results;
 use tutti_trace::model::T3dUsers;

@@ -1,0 +1,748 @@
+//! The agent's main thread: between the controller, the keeper and the switch thread.
+
+use super::affinity::{Affinity, processors_of};
+use super::beside::Beside;
+use super::clock::ClusterClock;
+use super::foreign::Foreign;
+use super::ipc::IpcBefore;
+use super::job::{Job, grip};
+use super::lease::{Former, Lease, Told};
+use super::load::LoadReports;
+use super::orders::Order;
+use super::parts::Ending;
+use super::switch::Switch;
+use super::taken::Taken;
+use super::track::Tracker;
+use super::tree::{Heard, Tree, TreeOptions};
+use super::upgrade::{GoingOver, SUPERVISOR};
+use anyhow::Context;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{Pid, getppid};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tutti_core::{ClockSource, ClusterTime, JobId, LaunchId, Nanos, NodeSpec, Orphans, Traversal};
+use tutti_linux::peer::{peer_lives, peer_process};
+use tutti_linux::signal::Root;
+use tutti_node::layout::{self, FIRST_STEP};
+use tutti_node::link::{Interest, Link, Poller, Ready};
+use tutti_node::membership::{Membership, Place};
+use tutti_node::platform::groups::Hierarchy;
+use tutti_node::platform::{hardware, time as clock, ways};
+use tutti_node::sender::answers_for;
+use tutti_wire::Role;
+use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
+use tutti_wire::launch::{Launch, Usage};
+use tutti_wire::pmi::Exchange;
+use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
+
+/// What an agent is told at its start.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// Where the controller is reached.
+    pub controller: PathBuf,
+    /// Where this node's keeper is reached.
+    pub keeper: PathBuf,
+    /// Where clients here find the way to other nodes.
+    pub gate: PathBuf,
+    /// Where the supervisor is told to go over to another executable.
+    pub supervisor: PathBuf,
+    /// Whether the instance is one user's own.
+    pub private: bool,
+    /// What the machine is in its cluster, if it is in one.
+    pub membership: Option<Membership>,
+    /// The directory of that.
+    pub place: Place,
+    /// The name of the cgroup subtree.
+    pub cgroup_name: String,
+    /// The name that the node joins under.
+    pub node: String,
+}
+
+/// SIGTERM, to be read when it comes.
+fn signals() -> anyhow::Result<SignalFd> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTERM);
+    set.thread_block()?;
+    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+}
+
+impl AgentOptions {
+    /// Where tasks of other nodes reach those of this one: the address without the agent's port.
+    fn address(&self) -> String {
+        let address = self.membership.as_ref().and_then(|membership| membership.address.as_ref());
+        let host = address.and_then(|address| Some(address.rsplit_once(':')?.0));
+        host.unwrap_or_default().trim_matches(['[', ']']).to_owned()
+    }
+}
+
+/// How long to wait before another attempt to reach the controller or the keeper: soon at first,
+/// since at the start of an instance they are only milliseconds behind, then twice as long each time.
+const RETRY_MIN_NS: u64 = 2_000_000;
+const RETRY_MAX_NS: u64 = 1_000_000_000;
+
+/// The longest that a node which goes out of service waits for the controller to know.
+const LEAVE_NS: u64 = 2_000_000_000;
+
+const KEEPER: u64 = 1;
+pub(super) const EVENTS: u64 = 5;
+const SIGNALS: u64 = 6;
+const KEEPER_END: u64 = 7;
+/// Groups of other instances appear or vanish.
+const OTHERS: u64 = 9;
+/// Threads have done something.
+const DONE: u64 = 10;
+
+pub(super) struct Agent {
+    pub(super) options: AgentOptions,
+    pub(super) poller: Poller,
+    signals: SignalFd,
+    pub(super) hierarchy: Option<Hierarchy>,
+    pub(super) no_cgroup: String,
+    pub(super) switch: Switch,
+    pub(super) lease: Lease,
+    /// Whether it held when that was last looked at.
+    pub(super) lease_held: bool,
+    /// What the keeper knows of it.
+    pub(super) told: Told,
+    /// When leases were made shorter, to be confirmed as soon as no longer one counts here.
+    pub(super) shortened: Option<ClusterTime>,
+    /// Who looks after what an earlier agent has left.
+    pub(super) former: Former,
+    pub(super) settings: Settings,
+    load: LoadReports,
+    taken: Taken,
+    pub(super) foreign: Foreign,
+    pub(super) tracker: Tracker,
+    pub(super) affinity: Affinity,
+    pub(super) endings: Vec<Ending>,
+    pub(super) beside: Beside,
+    /// What the keeper has reported of launches of which a task's leftovers are being killed.
+    pub(super) held_back: BTreeMap<LaunchId, Vec<FromKeeper>>,
+    /// By job; the first of each is under way.
+    pub(super) orders: BTreeMap<JobId, VecDeque<Order>>,
+    pub(super) tree: Tree,
+    welcomed: bool,
+    /// Why the parent was lost, when that was last said.
+    loss: String,
+    pub(super) keeper: Option<Link>,
+    /// Launches that were known when it was connected with: its welcome says which of them it holds. What was sent
+    /// there since then it has not looked at before it wrote that.
+    pub(super) unsure: BTreeSet<LaunchId>,
+    /// Readable when the keeper has ended.
+    pub(super) keeper_process: Option<OwnedFd>,
+    pub(super) keeper_incarnation: Option<u64>,
+    /// What the keeper has said so far that it holds.
+    pub(super) held: Vec<HeldJob>,
+    pub(super) keeper_pid: i32,
+    pub(super) tasks_max: u32,
+    retry_at_ns: Option<u64>,
+    retry_ns: u64,
+    pub(super) jobs: BTreeMap<JobId, Job>,
+    pub(super) stopping: bool,
+    /// Until when it waits to be told that the controller knows of its leaving.
+    leaves_by_ns: Option<u64>,
+    /// Who started it: the supervisor.
+    parent: Pid,
+    /// Who else told it to end.
+    sent_away: Option<u32>,
+    /// The order to go over to another executable that the supervisor has not answered.
+    pub(super) going_over: Option<GoingOver>,
+}
+
+/// How to switch, until the controller says.
+pub(super) fn first_settings() -> Settings {
+    Settings {
+        freeze_deadline: Nanos::from_millis(100),
+        retry_interval: Nanos::from_millis(1),
+        traversal: Traversal::default(),
+        load_interval: Nanos::ZERO,
+        foreign_milli: 0,
+        held_count: false,
+        orphans: Orphans::default(),
+        clock: ClockSource::default(),
+        fan_out: u32::MAX,
+        lease: Nanos::ZERO,
+        lease_since: ClusterTime(0),
+    }
+}
+
+/// Runs an agent until it is told to stop.
+///
+/// # Errors
+/// If it can't even begin: no descriptor, no thread.
+pub fn main(options: AgentOptions) -> anyhow::Result<()> {
+    let groups = match Hierarchy::find(&options.cgroup_name) {
+        Ok(hierarchy) => (Some(hierarchy), String::new()),
+        Err(reason) => (None, reason.to_string()),
+    };
+    let clock = ClusterClock::default();
+    let lease = Lease::new(TreeOptions::of(&options).is_root());
+    let switch = Switch::start(first_settings(), clock.clone(), lease.clone());
+    let switch = switch.context("cannot start the switch thread")?;
+    let mut agent = Agent::new(options, groups, (switch, clock, lease), signals()?)?;
+    agent.run()
+}
+
+impl Agent {
+    /// One that knows nobody yet.
+    pub(super) fn new(
+        options: AgentOptions,
+        (hierarchy, no_cgroup): (Option<Hierarchy>, String),
+        (switch, clock, lease): (Switch, ClusterClock, Lease),
+        signals: SignalFd,
+    ) -> anyhow::Result<Self> {
+        let poller = Poller::new()?;
+        poller.add(&signals, SIGNALS, Interest::READ)?;
+        let beside = Beside::new(&poller, DONE)?;
+        let taken = Taken::beside(hierarchy.as_ref().and_then(Hierarchy::others));
+        if let Some(changes) = taken.changes() {
+            poller.add(changes, OTHERS, Interest::READ)?;
+        }
+        Ok(Self {
+            switch,
+            former: Former::new(&lease),
+            lease,
+            lease_held: false,
+            told: Told::default(),
+            shortened: None,
+            tree: Tree::new(TreeOptions::of(&options), clock, &poller),
+            poller,
+            signals,
+            affinity: Affinity::new(hierarchy.as_ref()),
+            hierarchy,
+            no_cgroup,
+            settings: first_settings(),
+            load: LoadReports::default(),
+            taken,
+            foreign: Foreign::default(),
+            tracker: Tracker::new(),
+            endings: Vec::new(),
+            beside,
+            held_back: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            welcomed: false,
+            loss: String::new(),
+            keeper: None,
+            unsure: BTreeSet::new(),
+            keeper_process: None,
+            keeper_incarnation: None,
+            held: Vec::new(),
+            keeper_pid: 0,
+            tasks_max: 0,
+            retry_at_ns: None,
+            retry_ns: RETRY_MIN_NS,
+            jobs: BTreeMap::new(),
+            stopping: false,
+            leaves_by_ns: None,
+            parent: getppid(),
+            sent_away: None,
+            going_over: None,
+            options,
+        })
+    }
+
+    fn run(&mut self) -> anyhow::Result<()> {
+        let mut ready: Vec<Ready> = Vec::new();
+        self.connect();
+        while !self.has_ended() {
+            self.poller.wait(self.due_ns(), &mut ready)?;
+            self.round(&ready)?;
+        }
+        self.switch.stop();
+        self.tree.close();
+        if let Some(hierarchy) = &self.hierarchy {
+            let _ = hierarchy.remove();
+        }
+        Ok(())
+    }
+
+    /// Whether it was told to end, and the keeper has.
+    pub(super) const fn has_ended(&self) -> bool {
+        self.stopping && self.keeper.is_none()
+    }
+
+    /// Does what is due, and what has happened asks for.
+    ///
+    /// # Errors
+    /// If it was told to end by somebody who has no say in it.
+    pub(super) fn round(&mut self, ready: &[Ready]) -> anyhow::Result<()> {
+        let began_ns = clock::monotonic_ns();
+        if self.retry_at_ns.is_some_and(|at| at <= began_ns) {
+            self.connect();
+        }
+        if let Some(averages) = self.load.news(began_ns) {
+            self.tell_controller(FromAgent::Load(averages));
+        }
+        if let Some(taken) = self.taken.news(began_ns, self.hierarchy.as_ref()) {
+            self.tell_controller(FromAgent::Foreign(taken));
+        }
+        self.foreign.now_and_then(began_ns, self.hierarchy.as_ref());
+        let heard = self.tree.on_time(clock::monotonic_ns());
+        self.on_heard(heard);
+        for event in ready {
+            match event.token {
+                KEEPER => self.on_keeper(),
+                KEEPER_END => self.on_keeper_end(),
+                SUPERVISOR => self.on_supervisor(),
+                SIGNALS => self.on_signals(),
+                DONE => self.on_done_beside(),
+                OTHERS => self.taken.on_changes(began_ns),
+                EVENTS => self.tracker.on_ready(&self.poller, EVENTS),
+                token => {
+                    let heard = self.tree.on_ready(token, &self.poller);
+                    self.on_heard(heard);
+                }
+            }
+        }
+        let now_ns = clock::monotonic_ns();
+        if self.tracker.on_time(now_ns, &self.poller, EVENTS) {
+            for ((job, _), pid) in self.tracker.new_strays() {
+                self.switch.root(job, Root::whole(pid));
+            }
+        }
+        self.watch_affinity(now_ns);
+        self.end_due(now_ns);
+        self.watch_lease();
+        self.confirm_lease();
+        self.watch_former();
+        if self.leaves_by_ns.is_some_and(|by| by <= now_ns) {
+            self.close_down();
+        }
+        self.flush();
+        if let Some(sender) = self.sent_away {
+            anyhow::bail!(
+                "told to end by process {sender}; jobs go on, and another agent is started"
+            );
+        }
+        Ok(())
+    }
+
+    /// When something is to be done though nothing happens.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        let due = [
+            self.retry_at_ns,
+            self.leaves_by_ns,
+            self.lease_due_ns(),
+            self.former.due_ns(),
+            self.load.due_ns(),
+            self.taken.due_ns(),
+            self.tracker.due_ns(),
+            self.affinity.due_ns(),
+            self.tree.due_ns(),
+            self.endings.iter().map(|ending| ending.due_ns).min(),
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    /// Connects to whoever is not connected. The keeper comes first: what it holds is what the
+    /// controller is told at joining.
+    pub(super) fn connect(&mut self) {
+        self.retry_at_ns = None;
+        if self.keeper.is_none() {
+            self.keeper = self.dial(&self.options.keeper.clone(), KEEPER);
+            self.told = Told::default();
+            self.unsure = self.jobs.values().map(|job| job.launch).collect();
+            if let Some(keeper) = &self.keeper {
+                self.keeper_process = self.watch_end(keeper);
+                self.keeper_pid = tutti_linux::peer::peer_credentials(keeper.stream())
+                    .map_or(0, |credentials| credentials.pid);
+            }
+        }
+        if self.keeper.is_none() && getppid() != self.parent {
+            // The controller ends the rest when it misses us, so that another instance can be started.
+            say!(
+                [PartEnded] "tutti agent: the keeper is gone, and the supervisor that would start another; ending"
+            );
+            self.stopping = true;
+            return;
+        }
+        if !self.tree.has_parent() && self.keeper_incarnation.is_some() {
+            self.welcomed = false;
+            self.tree.connect(&self.poller);
+        }
+        if self.keeper.is_none() || !self.tree.has_parent() {
+            self.retry_later();
+        }
+    }
+
+    fn retry_later(&mut self) {
+        self.retry_at_ns = Some(clock::monotonic_ns() + self.retry_ns);
+        self.retry_ns = (self.retry_ns * 2).min(RETRY_MAX_NS);
+    }
+
+    fn dial(&self, path: &Path, token: u64) -> Option<Link> {
+        let stream = ways::connect(path).ok()?;
+        if !peer_lives(&stream) {
+            return None;
+        }
+        let mut link = Link::new(stream).ok()?;
+        link.greet(Role::Agent);
+        self.poller.add(&link, token, Interest::READ).ok()?;
+        Some(link)
+    }
+
+    /// The connection may outlive the keeper: its children have it, too, until their programs run, and those that
+    /// were born frozen may wait long for that.
+    fn watch_end(&self, keeper: &Link) -> Option<OwnedFd> {
+        let process = peer_process(keeper.stream()).ok()?;
+        self.poller.add(&process, KEEPER_END, Interest::READ).ok()?;
+        Some(process)
+    }
+
+    fn join(&mut self) {
+        let processors = hardware::usable_processors().into_iter().collect();
+        let join = FromAgent::Join(Join {
+            spec: NodeSpec {
+                name: self.options.node.clone(),
+                processors,
+                memory_bytes: hardware::usable_memory_bytes().unwrap_or(0),
+            },
+            held: self.jobs.values().map(|job| job.launch).collect(),
+            attach: bytes_of(&self.options.keeper),
+            address: self.options.address(),
+            tasks_max: self.tasks_max,
+            keeper: self.keeper_incarnation.unwrap_or_default(),
+        });
+        self.tree.join(join);
+    }
+
+    fn flush(&mut self) {
+        loop {
+            let heard = self.tree.settle(&self.poller);
+            if heard.is_empty() {
+                self.tree.give_back(heard);
+                break;
+            }
+            // What it says to that is to be sent, too.
+            self.on_heard(heard);
+        }
+        if let Some(link) = &mut self.keeper
+            && link.settle(&self.poller, KEEPER).is_err()
+        {
+            self.lose_keeper();
+        }
+    }
+
+    pub(super) fn tell_controller(&mut self, message: FromAgent) {
+        if self.welcomed {
+            self.tree.report(message.bounded());
+        }
+    }
+
+    /// Sends the controller a part of what was stored here before a barrier.
+    pub(super) fn exchange(&mut self, exchange: Exchange) {
+        if self.welcomed {
+            self.tree.exchange(exchange);
+        }
+    }
+
+    /// Whether a controller has said what it knows of this node.
+    pub(super) const fn has_joined(&self) -> bool {
+        self.welcomed
+    }
+
+    pub(super) fn tell_keeper(&mut self, message: &ToKeeper) {
+        if let Some(link) = &mut self.keeper {
+            link.send(message);
+        }
+    }
+
+    // ------------------------------------------------------------------ the controller
+
+    fn on_heard(&mut self, mut all: Vec<Heard>) {
+        for heard in all.drain(..) {
+            match heard {
+                Heard::Order(order) => self.on_order(order),
+                Heard::Exchanged(exchange) => self.tell_keeper(&ToKeeper::Exchanged(exchange)),
+                Heard::Taken => self.join(),
+                Heard::JoinAgain => self.welcomed = false,
+                Heard::AskAnother => self.retry_at_ns = Some(clock::monotonic_ns()),
+                Heard::ParentLost(reason) => self.on_parent_lost(&reason),
+                Heard::ClockStepped => self.switch.look_again(),
+                Heard::Lease { until_ns } => self.on_lease(until_ns),
+            }
+        }
+        self.tree.give_back(all);
+        self.switch.wake();
+    }
+
+    fn on_parent_lost(&mut self, reason: &str) {
+        if !self.stopping && self.loss != reason {
+            say!([OutOfReach] "tutti agent: lost the controller: {reason}; jobs go on taking turns");
+            reason.clone_into(&mut self.loss);
+        }
+        if self.leaves_by_ns.is_some() {
+            self.close_down();
+        }
+        let was_welcomed = std::mem::take(&mut self.welcomed);
+        if self.tree.has_another_way() {
+            self.retry_at_ns = Some(clock::monotonic_ns());
+        } else if was_welcomed {
+            self.retry_soon();
+        } else {
+            self.retry_later();
+        }
+    }
+
+    fn on_order(&mut self, order: ToAgent) {
+        match order {
+            ToAgent::Welcome { clock_ahead_ns, settings, known, .. } => {
+                self.tree.learn_time(clock_ahead_ns);
+                self.on_welcome(settings, &known);
+            }
+            ToAgent::Refused { reason } => self.tree.lose_parent(&reason),
+            ToAgent::Settings(settings) => self.take_settings(settings),
+            ToAgent::Timetable(timetable) => {
+                self.taken.timetable(&timetable, clock::monotonic_ns());
+                self.follow(&timetable);
+                self.switch.timetable(timetable);
+            }
+            ToAgent::Launch { mut launch, shares } => {
+                // The tree has left nobody's but ours.
+                if let Some((_, share)) = shares.into_iter().next() {
+                    launch.share = share;
+                    self.on_launch(launch);
+                }
+            }
+            ToAgent::Signal { launch, ranks, signal } => self.on_signal(launch, ranks, signal),
+            ToAgent::Terminate { launch } => self.on_terminate(launch),
+            ToAgent::Kill { launch } => self.on_kill(launch),
+            ToAgent::Forget { launch } => self.on_forget(launch),
+            ToAgent::Ask { query, question } => {
+                if let Some(answer) = self.answer(query, &question) {
+                    self.tell_controller(FromAgent::Answer { query, answer });
+                }
+            }
+            ToAgent::Stop => self.close_down(),
+            ToAgent::Leave => self.leave(),
+        }
+    }
+
+    /// By the word of its supervisor.
+    fn on_signals(&mut self) {
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            if !answers_for(signal.ssi_pid, self.parent) {
+                self.sent_away = Some(signal.ssi_pid);
+                continue;
+            }
+            self.leave();
+        }
+    }
+
+    /// The node goes out of service. The controller takes note before anything is ended here: no task is
+    /// said to have failed by it, and whoever asks after the end hears that the node is gone.
+    fn leave(&mut self) {
+        if self.stopping || self.leaves_by_ns.is_some() {
+            return;
+        }
+        self.tree.release_children();
+        if self.welcomed {
+            // From then on jobs that were here may run elsewhere.
+            self.lease.end();
+            self.switch.lapse();
+            self.tell_controller(FromAgent::Leaving);
+            self.leaves_by_ns = Some(clock::monotonic_ns() + LEAVE_NS);
+        } else {
+            self.close_down();
+        }
+    }
+
+    fn close_down(&mut self) {
+        self.stopping = true;
+        if self.leaves_by_ns.take().is_some() {
+            // What ends here from now on is nobody's business.
+            self.welcomed = false;
+        }
+        self.tell_keeper(&ToKeeper::Stop);
+    }
+
+    fn take_settings(&mut self, settings: Settings) {
+        if settings.lease_since != self.settings.lease_since {
+            self.shortened = Some(settings.lease_since);
+        }
+        self.settings = settings;
+        self.tree.take_settings(&settings);
+        self.switch.settings(settings);
+        self.load.every(settings.load_interval, clock::monotonic_ns());
+        let now_ns = clock::monotonic_ns();
+        self.taken.settings(settings.foreign_milli, settings.held_count, now_ns);
+        self.tracker.set_orphans(settings.orphans);
+    }
+
+    /// Tells a controller all that it may have missed, and ends what it does not know.
+    fn on_welcome(&mut self, settings: Settings, known: &[LaunchId]) {
+        self.welcomed = true;
+        self.loss.clear();
+        self.retry_ns = RETRY_MIN_NS;
+        // What was confirmed may be lost.
+        self.settings.lease_since = ClusterTime(0);
+        self.switch.joined();
+        self.load = LoadReports::default();
+        self.taken.forget_told(clock::monotonic_ns());
+        self.take_settings(settings);
+        let held: Vec<LaunchId> = self.jobs.values().map(|job| job.launch).collect();
+        for launch in held {
+            if known.contains(&launch) {
+                self.report_again(launch.job);
+            } else {
+                say!("tutti agent: the controller has done with job {launch}; ending it here");
+                self.end_strange(launch.job);
+            }
+        }
+    }
+
+    fn end_strange(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.strange = true;
+        let launch = job.launch;
+        if let Some(usage) = job.cleared {
+            // A node that was lost may join only when this is known.
+            self.tell_controller(FromAgent::Cleared { launch, usage });
+            self.on_forget(launch);
+        } else {
+            self.tell_keeper(&ToKeeper::Kill { launch });
+        }
+    }
+
+    pub(super) fn report_again(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let (launch, mut messages) = (job.launch, Vec::new());
+        for (&rank, &root) in &job.roots {
+            messages.push(FromAgent::TaskStarted { launch, rank, root });
+        }
+        for (&rank, (status, detail, usage)) in &job.ended {
+            let (status, detail, usage) = (*status, detail.clone(), *usage);
+            messages.push(FromAgent::TaskEnded { launch, rank, status, detail, usage });
+        }
+        if !job.output_lost.is_empty() {
+            messages.push(FromAgent::OutputLost { launch, what: job.output_lost.clone() });
+        }
+        if let Some(usage) = job.cleared {
+            messages.push(FromAgent::Cleared { launch, usage });
+        }
+        for message in messages {
+            self.tell_controller(message);
+        }
+        // Of what was stored before barriers the keeper knows all, also that which other nodes may still lack.
+        self.tell_keeper(&ToKeeper::SendExchanges { launch });
+    }
+
+    /// The order matters: the group exists and is frozen before the first process can be born into it. The keeper,
+    /// which has the most to do, hears of it before it is seen whether it is the job's turn.
+    fn on_launch(&mut self, launch: Launch) {
+        let id = launch.job;
+        if !self.makes_way(launch.id()) {
+            return;
+        }
+        let group = match self.hierarchy.as_ref().map(|h| h.create(&layout::group_of_job(id))) {
+            Some(Ok(group)) => Some(Arc::new(group)),
+            Some(Err(error)) => {
+                say!([GoesWithout] "tutti agent: job {id} goes without a cgroup: {error}");
+                None
+            }
+            None => None,
+        };
+        let processors = processors_of(&launch);
+        let mut job = Job {
+            launch: launch.id(),
+            control: launch.control,
+            owner: Some(launch.credentials.uid),
+            ipc_before: IpcBefore::look(&launch),
+            step: group.as_ref().map(|it| it.path().join(FIRST_STEP)).unwrap_or_default(),
+            is_held: self.affinity.hold(id, group.as_deref(), &processors),
+            processors,
+            group,
+            roots: BTreeMap::new(),
+            ranks: launch.share.tasks.iter().map(|task| task.rank).collect(),
+            adopted: launch.spec.adopt.iter().map(|process| process.pid).collect(),
+            stopped: BTreeMap::new(),
+            frozen: BTreeSet::new(),
+            ended: BTreeMap::new(),
+            switches: Arc::default(),
+            counted: Usage::default(),
+            cleared: None,
+            output_lost: String::new(),
+            strange: false,
+        };
+        job.check_control(id);
+        self.tracker.begin(id, job.ranks.iter().copied(), &self.poller, EVENTS);
+        let cgroup = job.group.as_ref().map(|group| bytes_of(group.path()));
+        self.tell_lease();
+        let (number, grip) = (job.launch, grip(&job));
+        let order = ToKeeper::Launch { launch, cgroup };
+        if grip.hold() {
+            // It begins while the thread looks whether it is the job's turn.
+            self.tell_keeper_at_once(&order);
+            job.switches = self.switch.add(number, grip, true);
+        } else {
+            job.switches = self.switch.add(number, grip, false);
+            self.tell_keeper_at_once(&order);
+        }
+        self.jobs.insert(id, job);
+        if self.keeper.is_none() {
+            self.lose_job(id);
+        }
+    }
+
+    fn tell_keeper_at_once(&mut self, order: &ToKeeper) {
+        self.tell_keeper(order);
+        // If it is gone, that is found out when all is flushed.
+        let _ = self.keeper.as_mut().map(Link::flush);
+    }
+
+    /// Whether a launch may begin. One that is known has; and while something is left of an earlier
+    /// launch of the same job, nothing of this one may run: it counts as lost at once.
+    fn makes_way(&mut self, launch: LaunchId) -> bool {
+        let Some(former) = self.jobs.get(&launch.job) else { return true };
+        if former.launch == launch {
+            return false;
+        }
+        if former.cleared.is_some() {
+            self.on_forget(former.launch);
+            return true;
+        }
+        let left = former.launch;
+        say!([ProcessStuck] "tutti agent: job {launch} cannot begin here: something is left of job {left}");
+        self.end_strange(launch.job);
+        self.tell_controller(FromAgent::Cleared { launch, usage: Usage::unknown() });
+        false
+    }
+
+    /// The job, if this launch of it is the one that is here.
+    pub(super) fn launched(&mut self, launch: LaunchId) -> Option<&mut Job> {
+        self.jobs.get_mut(&launch.job).filter(|job| job.launch == launch)
+    }
+
+    fn on_kill(&mut self, launch: LaunchId) {
+        if self.launched(launch).is_some() {
+            self.tell_keeper(&ToKeeper::Kill { launch });
+        } else {
+            // Never started here, or long gone: what the controller waits for is already so.
+            self.tell_controller(FromAgent::Cleared { launch, usage: Usage::default() });
+        }
+    }
+
+    /// Nobody wants to know any more how it ended. What has not is ended first.
+    pub(super) fn on_forget(&mut self, launch: LaunchId) {
+        if self.launched(launch).is_some_and(|job| job.cleared.is_none()) {
+            return self.end_strange(launch.job);
+        }
+        if self.launched(launch).is_some() {
+            self.jobs.remove(&launch.job);
+        }
+        self.tell_keeper(&ToKeeper::Forget { launch });
+    }
+
+    pub(super) fn retry_soon(&mut self) {
+        self.retry_ns = RETRY_MIN_NS;
+        self.retry_at_ns = Some(clock::monotonic_ns() + RETRY_MIN_NS);
+    }
+}
+
+fn bytes_of(path: &Path) -> serde_bytes::ByteBuf {
+    serde_bytes::ByteBuf::from(path.as_os_str().as_bytes())
+}

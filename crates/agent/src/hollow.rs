@@ -1,0 +1,222 @@
+//! Agents that are in the control tree and do nothing else: no keeper, no tasks, no switch thread. A
+//! few threads have thousands of them, so that the tree can be measured at the size of a large cluster.
+//!
+//! All that goes over the network is as with others; what a hollow agent is asked it has nothing to say to.
+
+use super::clock::ClusterClock;
+use super::driver::AgentOptions;
+use super::tree::{Heard, Tree, TreeOptions};
+use anyhow::Context;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use tutti_core::NodeSpec;
+use tutti_node::link::{Interest, Poller, Ready};
+use tutti_node::platform::time::monotonic_ns;
+use tutti_wire::tree::{Answer, FromAgent, Join, Question, ToAgent};
+
+/// How long one waits that has found no parent.
+const RETRY_NS: u64 = 20_000_000;
+
+/// How often a thread sees whether it is to end.
+const LOOK_NS: u64 = 50_000_000;
+
+/// Many of them.
+pub struct HollowAgents {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<anyhow::Result<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    joined: AtomicUsize,
+    ends: AtomicBool,
+}
+
+/// What each is told at its start.
+pub type Hollow = AgentOptions;
+
+impl HollowAgents {
+    /// Starts them in so many threads. They begin to look for their places in the tree at once.
+    pub fn start(agents: Vec<Hollow>, threads: usize) -> Self {
+        let shared = Arc::<Shared>::default();
+        let share = agents.len().div_ceil(threads.max(1)).max(1);
+        let mut agents = agents.into_iter();
+        let mut running = Vec::new();
+        loop {
+            let some: Vec<Hollow> = agents.by_ref().take(share).collect();
+            if some.is_empty() {
+                return Self { shared, threads: running };
+            }
+            let shared = shared.clone();
+            running.push(std::thread::spawn(move || run(some, &shared)));
+        }
+    }
+
+    /// How often one of them was let in.
+    pub fn joined(&self) -> usize {
+        self.shared.joined.load(Ordering::Relaxed)
+    }
+
+    /// Ends them.
+    ///
+    /// # Errors
+    /// What any of them met.
+    pub fn end(self) -> anyhow::Result<()> {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().map_err(|_| anyhow::anyhow!("a thread of agents panicked"))??;
+        }
+        Ok(())
+    }
+}
+
+struct Agent {
+    tree: Tree,
+    poller: Poller,
+    join: FromAgent,
+    connect_at_ns: Option<u64>,
+}
+
+/// Those of one thread, and when each has something to do by itself.
+struct Crowd<'a> {
+    agents: Vec<Agent>,
+    due: BTreeSet<(u64, usize)>,
+    due_ns: Vec<u64>,
+    shared: &'a Shared,
+}
+
+impl Crowd<'_> {
+    /// A round of one of them.
+    fn round(&mut self, number: usize) -> anyhow::Result<()> {
+        let Some(agent) = self.agents.get_mut(number) else { return Ok(()) };
+        let due_ns = agent.round(self.shared)?.unwrap_or(u64::MAX);
+        self.due.remove(&(self.due_ns[number], number));
+        self.due.insert((due_ns, number));
+        self.due_ns[number] = due_ns;
+        Ok(())
+    }
+
+    /// A round of each that has waited for this moment.
+    fn on_time(&mut self) -> anyhow::Result<()> {
+        let until = (monotonic_ns(), usize::MAX);
+        let late: Vec<usize> = self.due.range(..=until).map(|(_, number)| *number).collect();
+        late.into_iter().try_for_each(|number| self.round(number))
+    }
+}
+
+/// The loop of one thread.
+fn run(options: Vec<Hollow>, shared: &Shared) -> anyhow::Result<()> {
+    let mut poller = Poller::new()?;
+    let agents: anyhow::Result<Vec<Agent>> = options.into_iter().map(Agent::new).collect();
+    let agents = agents.context("an agent cannot start")?;
+    for (number, agent) in (0_u64..).zip(&agents) {
+        poller.add(&agent.poller, number, Interest::READ)?;
+    }
+    let due_ns = vec![0; agents.len()];
+    let due = (0..agents.len()).map(|number| (0, number)).collect();
+    let mut crowd = Crowd { agents, due, due_ns, shared };
+    let mut ready: Vec<Ready> = Vec::new();
+    while !shared.ends.load(Ordering::Relaxed) {
+        crowd.on_time()?;
+        let next_ns = crowd.due.first().map_or(u64::MAX, |(due_ns, _)| *due_ns);
+        poller.wait(Some(next_ns.min(monotonic_ns() + LOOK_NS)), &mut ready)?;
+        // Those that another thread has ended already are not missed.
+        for event in ready.iter().take_while(|_| !shared.ends.load(Ordering::Relaxed)) {
+            crowd.round(usize::try_from(event.token).unwrap_or(usize::MAX))?;
+        }
+    }
+    for agent in &mut crowd.agents {
+        agent.tree.close();
+    }
+    Ok(())
+}
+
+impl Agent {
+    fn new(options: Hollow) -> anyhow::Result<Self> {
+        let spec = NodeSpec {
+            name: options.node.clone(),
+            processors: [0].into_iter().collect(),
+            memory_bytes: 1 << 30,
+        };
+        let join = FromAgent::Join(Join {
+            spec,
+            held: Vec::new(),
+            attach: Vec::new().into(),
+            address: String::new(),
+            tasks_max: 1,
+            keeper: 1,
+        });
+        let poller = Poller::without_deadlines()?;
+        let tree = TreeOptions::of(&options);
+        let mut tree = Tree::new(tree, ClusterClock::default(), &poller);
+        // Nobody knocks here, and descriptors are few for so many.
+        tree.close();
+        Ok(Self { tree, poller, join, connect_at_ns: Some(0) })
+    }
+
+    /// One round, when something has happened, or is due. Gives when something is due next.
+    fn round(&mut self, shared: &Shared) -> anyhow::Result<Option<u64>> {
+        let mut ready = Vec::new();
+        self.poller.look(&mut ready)?;
+        for event in ready.iter() {
+            let heard = self.tree.on_ready(event.token, &self.poller);
+            self.on_heard(heard, shared);
+        }
+        self.settle(shared)
+    }
+
+    fn settle(&mut self, shared: &Shared) -> anyhow::Result<Option<u64>> {
+        let now_ns = monotonic_ns();
+        let heard = self.tree.on_time(now_ns);
+        self.on_heard(heard, shared);
+        if self.connect_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.connect_at_ns = None;
+            self.tree.connect(&self.poller);
+            if !self.tree.has_parent() {
+                self.connect_at_ns = Some(now_ns + RETRY_NS);
+            }
+        }
+        let heard = self.tree.settle(&self.poller);
+        self.on_heard(heard, shared);
+        Ok(self.tree.due_ns().into_iter().chain(self.connect_at_ns).min())
+    }
+
+    fn on_heard(&mut self, heard: Vec<Heard>, shared: &Shared) {
+        for heard in heard {
+            match heard {
+                Heard::Taken => self.tree.join(self.join.clone()),
+                Heard::AskAnother => self.connect_at_ns = Some(0),
+                Heard::ParentLost(_) => {
+                    let wait_ns = if self.tree.has_another_way() { 0 } else { RETRY_NS };
+                    self.connect_at_ns = Some(monotonic_ns() + wait_ns);
+                }
+                Heard::Order(order) => self.on_order(order, shared),
+                // It has no keeper.
+                Heard::Exchanged(_)
+                | Heard::JoinAgain
+                | Heard::ClockStepped
+                | Heard::Lease { .. } => {}
+            }
+        }
+    }
+
+    fn on_order(&mut self, order: ToAgent, shared: &Shared) {
+        match order {
+            ToAgent::Welcome { settings, .. } => {
+                self.tree.take_settings(&settings);
+                shared.joined.fetch_add(1, Ordering::Relaxed);
+            }
+            ToAgent::Settings(settings) => self.tree.take_settings(&settings),
+            ToAgent::Ask { query, question } => {
+                let answer = match question {
+                    Question::Switches { .. } => Answer::Switches(Vec::new()),
+                    _ => Answer::Failed("there is nothing here but the tree".into()),
+                };
+                self.tree.report(FromAgent::Answer { query, answer });
+            }
+            _ => {}
+        }
+    }
+}

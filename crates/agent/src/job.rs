@@ -1,0 +1,116 @@
+//! A job with tasks on this node, as the agent knows it.
+
+use super::grip::Grip;
+use super::ipc::IpcBefore;
+use super::parts::Name;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use tutti_core::{ControlMethod, JobId, LaunchId, ProcessorSet, Rank, TaskStatus};
+use tutti_linux::signal::Root;
+use tutti_node::layout;
+use tutti_node::platform::groups::Cgroup;
+use tutti_wire::launch::Usage;
+use tutti_wire::report::Target;
+
+/// A job with tasks on this node, until the controller says that its end is known.
+pub(super) struct Job {
+    pub(super) launch: LaunchId,
+    pub(super) control: ControlMethod,
+    /// Its user; unknown to an agent that did not launch it.
+    pub(super) owner: Option<u32>,
+    /// What there was before it, if what it leaves can be told by that.
+    pub(super) ipc_before: Option<IpcBefore>,
+    pub(super) group: Option<Arc<Cgroup>>,
+    /// Where the groups of its tasks are.
+    pub(super) step: PathBuf,
+    /// Where it may run; empty: not known yet.
+    pub(super) processors: ProcessorSet,
+    /// Whether its group holds it there.
+    pub(super) is_held: bool,
+    pub(super) roots: BTreeMap<Rank, i32>,
+    pub(super) ranks: BTreeSet<Rank>,
+    /// The processes that it began with, if it was adopted.
+    pub(super) adopted: Vec<i32>,
+    /// Parts that users have suspended by signals, with their processes.
+    pub(super) stopped: BTreeMap<Target, BTreeSet<Name>>,
+    /// Tasks that users may have suspended by the freezer.
+    pub(super) frozen: BTreeSet<Rank>,
+    pub(super) ended: BTreeMap<Rank, (TaskStatus, String, Usage)>,
+    /// How often it was switched.
+    pub(super) switches: Arc<AtomicU64>,
+    /// What the tasks that have ended used, as far as the agent counts it.
+    pub(super) counted: Usage,
+    pub(super) cleared: Option<Usage>,
+    /// What of its output is not in its files.
+    pub(super) output_lost: String,
+    /// The controller never heard of it, so nobody will say `Forget`.
+    pub(super) strange: bool,
+}
+
+impl Job {
+    /// Falls back to the freezer where processor time can't be weighed.
+    pub(super) fn check_control(&mut self, id: JobId) {
+        if let (Some(group), ControlMethod::Priority) = (&self.group, self.control)
+            && let Err(error) = group.prepare_to_yield()
+        {
+            say!([GoesWithout] "tutti agent: job {id} is frozen, since it can't yield: {error}");
+            self.control = ControlMethod::Freeze;
+        }
+    }
+
+    pub(super) const fn is_adopted(&self) -> bool {
+        !self.adopted.is_empty()
+    }
+
+    /// Where the group of one of its tasks is.
+    pub(super) fn group_of(&self, rank: Rank) -> PathBuf {
+        self.step.join(layout::group_of_task(rank))
+    }
+
+    /// Whether its cgroup is all that the switch thread needs.
+    pub(super) fn is_frozen_as_one(&self) -> bool {
+        self.group.is_some() && self.control != ControlMethod::Signal
+    }
+
+    /// What is stopped and continued where there is no cgroup, of a task with this root. A minder must
+    /// go on itself: it reaps.
+    pub(super) fn trees(&self, root: i32) -> Vec<Root> {
+        match self.adopted.as_slice() {
+            [] => vec![Root::below(root)],
+            adopted => adopted.iter().map(|&pid| Root::whole(pid)).collect(),
+        }
+    }
+}
+
+/// How its processes are reached.
+pub(super) fn grip(job: &Job) -> Grip {
+    match (&job.group, job.control) {
+        (Some(group), ControlMethod::Freeze) => Grip::Freeze(Arc::clone(group)),
+        (Some(group), ControlMethod::Signal) => Grip::SignalGroup(Arc::clone(group)),
+        (Some(group), ControlMethod::Priority) => Grip::Weigh(Arc::clone(group)),
+        (None, _) => {
+            Grip::SignalTrees(job.roots.values().flat_map(|&root| job.trees(root)).collect())
+        }
+    }
+}
+
+/// Ends what may be left in a group and removes it; what can't be removed now goes with the
+/// subtree at the end.
+pub(super) fn remove_group(group: Option<&Cgroup>) {
+    let Some(group) = group else { return };
+    for attempt in 0..200 {
+        match group.remove() {
+            Ok(true) => return,
+            Ok(false) => {
+                if attempt == 0 {
+                    let _ = group.kill();
+                }
+                std::thread::sleep(std::time::Duration::from_micros(200));
+            }
+            Err(_) => break,
+        }
+    }
+    say!([System] "tutti agent: cannot remove {}", group.path().display());
+}

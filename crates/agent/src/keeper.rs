@@ -1,0 +1,337 @@
+//! The agent's side of its keeper: what that reports, what it holds when it is met, and what goes with it when it ends.
+
+use super::driver::{Agent, EVENTS};
+use super::ipc;
+use super::job::{Job, grip, remove_group};
+use super::lease::Former;
+use super::track::{self, Begun, TaskId};
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tutti_core::{JobId, LaunchId, Rank, TaskStatus};
+use tutti_linux::signal::kill_forest;
+use tutti_node::layout;
+use tutti_node::platform::groups::Cgroup;
+use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
+use tutti_wire::launch::Usage;
+use tutti_wire::tree::FromAgent;
+
+impl Agent {
+    pub(super) fn on_keeper(&mut self) {
+        let Some(link) = &mut self.keeper else { return };
+        let received = link.receive();
+        loop {
+            let Some(link) = &mut self.keeper else { return };
+            match link.next::<FromKeeper>() {
+                Ok(Some(message)) => self.on_report(message),
+                Ok(None) => break,
+                Err(_) => return self.lose_keeper(),
+            }
+        }
+        if received.is_err() {
+            self.lose_keeper();
+        }
+    }
+
+    /// What it has said before its end still counts.
+    pub(super) fn on_keeper_end(&mut self) {
+        self.on_keeper();
+        if self.keeper_process.is_some() {
+            self.lose_keeper();
+        }
+    }
+
+    fn on_report(&mut self, report: FromKeeper) {
+        if let FromKeeper::TaskEnded { launch, .. } | FromKeeper::Cleared { launch, .. } = &report
+            && let Some(reports) = self.held_back.get_mut(launch)
+        {
+            return reports.push(report);
+        }
+        match report {
+            FromKeeper::Held(parts) => self.on_held(parts),
+            FromKeeper::Welcome { incarnation, tasks_max } => {
+                self.tasks_max = tasks_max;
+                self.on_keeper_welcome(incarnation);
+            }
+            FromKeeper::TaskStarted { launch, rank, root } => {
+                if let Some(record) = self.launched(launch) {
+                    record.roots.insert(rank, root);
+                    if !record.is_frozen_as_one() {
+                        for tree in record.trees(root) {
+                            self.switch.root(launch.job, tree);
+                        }
+                    }
+                }
+                self.track(launch.job, rank, root, Begun::Now);
+                self.tell_controller(FromAgent::TaskStarted { launch, rank, root });
+            }
+            FromKeeper::TaskEnded { launch, rank, status, detail, usage } => {
+                self.on_task_ended(launch, rank, (status, detail, usage));
+            }
+            FromKeeper::Exchange(exchange) => self.exchange(exchange),
+            FromKeeper::OutputLost { launch, what } => {
+                if let Some(job) = self.launched(launch) {
+                    job.output_lost.clone_from(&what);
+                }
+                self.tell_controller(FromAgent::OutputLost { launch, what });
+            }
+            FromKeeper::Cleared { launch, usage } => self.on_cleared(launch, usage),
+            FromKeeper::Lapsed => self.on_keeper_lapse(),
+        }
+    }
+
+    /// Follows a task's processes from now on.
+    fn track(&mut self, id: JobId, rank: Rank, root: i32, begun: Begun) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let place = match &job.group {
+            Some(_) => track::Place::Group(job.group_of(rank)),
+            None if !job.adopted.is_empty() => track::Place::Trees(job.adopted.clone()),
+            None => track::Place::Minder(root),
+        };
+        let begun = match job.adopted.len() {
+            0 => begun,
+            count => Begun::Adopted(count),
+        };
+        if !job.is_held {
+            self.affinity.watch();
+        }
+        self.tracker.started((id, rank), root, place, begun);
+    }
+
+    fn on_task_ended(&mut self, launch: LaunchId, rank: Rank, end: (TaskStatus, String, Usage)) {
+        let left = self.what_is_left((launch.job, rank));
+        if left.is_empty() {
+            return self.task_has_ended(launch, rank, end);
+        }
+        self.held_back.insert(launch, Vec::new());
+        self.beside.start(self.owner_of(launch.job), move || {
+            let killed = kill_forest(&left);
+            Box::new(move |agent: &mut Self| {
+                if let Err(error) = killed {
+                    say!([ProcessStuck] "tutti agent: cannot end what job {} has left: {error}", launch.job);
+                }
+                // Nothing where the job was lost meanwhile.
+                let Some(reports) = agent.held_back.remove(&launch) else { return };
+                agent.task_has_ended(launch, rank, end);
+                reports.into_iter().for_each(|report| agent.on_report(report));
+            })
+        });
+    }
+
+    /// What a task leaves that its keeper does not end. Without a cgroup only the genealogy knows what adopted processes
+    /// have left behind, and it knows who has left a cgroup.
+    fn what_is_left(&mut self, task: TaskId) -> Vec<i32> {
+        let strays = self.jobs.get(&task.0).is_some_and(|it| it.group.is_none() && it.is_adopted());
+        let mut left = self.tracker.runaways(task);
+        if strays {
+            left.extend(self.tracker.members(task).iter().map(|it| it.pid));
+        }
+        left
+    }
+
+    /// A task has ended, and nothing of it is left.
+    fn task_has_ended(
+        &mut self,
+        launch: LaunchId,
+        rank: Rank,
+        (status, detail, mut usage): (TaskStatus, String, Usage),
+    ) {
+        let (job, task) = (launch.job, (launch.job, rank));
+        self.tracker.end_task(task).put_into(&mut usage);
+        if let Some(record) = self.jobs.get_mut(&job) {
+            usage.switches = record.switches.load(Ordering::Relaxed);
+            record.counted.add(&usage);
+            record.ended.insert(rank, (status, detail.clone(), usage));
+            record.stopped.retain(|part, _| part.rank != Some(rank));
+        }
+        self.tell_controller(FromAgent::TaskEnded { launch, rank, status, detail, usage });
+    }
+
+    fn on_cleared(&mut self, launch: LaunchId, mut usage: Usage) {
+        let id = launch.job;
+        if self.launched(launch).is_none() {
+            return self.tell_controller(FromAgent::Cleared { launch, usage });
+        }
+        self.switch.remove(id);
+        let lives = self.tracker.end(id, &self.poller);
+        let mut is_strange = false;
+        if let Some(job) = self.jobs.get_mut(&id) {
+            if let Some(owner) = job.owner {
+                ipc::remove_left(&lives, owner, job.ipc_before.as_ref());
+            }
+            (usage.processes, usage.processes_peak) =
+                (job.counted.processes, job.counted.processes_peak);
+            usage.processes_whole = job.counted.processes_whole;
+            usage.switches = job.switches.load(Ordering::Relaxed);
+            job.cleared = Some(usage);
+            is_strange = job.strange;
+            remove_group(job.group.take().as_deref());
+        }
+        self.tell_controller(FromAgent::Cleared { launch, usage });
+        if is_strange {
+            self.on_forget(launch);
+        }
+    }
+
+    /// Parts of what the keeper holds; its welcome comes after all of them.
+    fn on_held(&mut self, parts: Vec<HeldJob>) {
+        for part in parts {
+            let next = match self.held.last_mut() {
+                Some(job) => job.take_in(part),
+                None => Some(part),
+            };
+            self.held.extend(next);
+        }
+    }
+
+    /// A keeper that was there before this agent holds jobs to adopt; one that is new has lost all.
+    fn on_keeper_welcome(&mut self, incarnation: u64) {
+        let held = std::mem::take(&mut self.held);
+        let is_another = self.keeper_incarnation.replace(incarnation) != Some(incarnation);
+        for held in &held {
+            self.unsure.remove(&held.launch);
+        }
+        for launch in std::mem::take(&mut self.unsure) {
+            if self.launched(launch).is_some() {
+                self.lose_job(launch.job);
+            }
+        }
+        for job in held {
+            self.adopt(job);
+        }
+        self.former = Former::Known;
+        self.remove_strange_groups();
+        if is_another {
+            self.tell_controller(FromAgent::Keeper(incarnation));
+        }
+        if self.has_joined() {
+            let launches: Vec<_> = self.jobs.values().map(|job| job.launch).collect();
+            for launch in launches {
+                self.tell_keeper(&ToKeeper::SendExchanges { launch });
+            }
+        }
+        if !self.tree.has_parent() {
+            self.connect();
+        }
+    }
+
+    fn adopt(&mut self, held: HeldJob) {
+        let launch = held.launch;
+        if self.jobs.contains_key(&launch.job) {
+            return;
+        }
+        let group = held.cgroup.and_then(|path| {
+            let path = PathBuf::from(std::ffi::OsString::from_vec(path.into_vec()));
+            Cgroup::open(&path).ok().map(Arc::new)
+        });
+        let stopped = held.stopped.into_iter();
+        let stopped = stopped.map(|part| (part.target, part.processes.into_iter().collect()));
+        let ended = held.ended.into_iter();
+        let ended = ended.map(|(rank, status, detail, usage)| (rank, (status, detail, usage)));
+        let processors = group.as_ref().and_then(|group| group.processors());
+        let mut job = Job {
+            launch,
+            control: held.control,
+            owner: None,
+            ipc_before: None,
+            step: group.as_ref().map(|group| layout::step_of(group.path())).unwrap_or_default(),
+            group,
+            is_held: processors.is_some(),
+            processors: processors.into_iter().flatten().collect(),
+            ranks: held.roots.iter().map(|(rank, _)| *rank).collect(),
+            // Any may be.
+            frozen: held.roots.iter().map(|(rank, _)| *rank).collect(),
+            roots: held.roots.into_iter().collect(),
+            adopted: held.adopted,
+            stopped: stopped.collect(),
+            ended: ended.collect(),
+            switches: Arc::default(),
+            // What was before nobody has counted.
+            counted: Usage::unknown(),
+            cleared: held.cleared,
+            output_lost: String::new(),
+            strange: false,
+        };
+        if job.cleared.is_none() {
+            job.check_control(launch.job);
+            if self.former == Former::Suspended && grip(&job).is_by_signals() {
+                // The switch thread suspends them in its own way.
+                if let Some(group) = &job.group {
+                    group.calm();
+                    let _ = group.request_thaw();
+                }
+            }
+            job.switches = self.switch.adopt(launch, grip(&job), job.all_stopped());
+            // Those that it holds have begun; who is to come it tells before long.
+            self.tracker.begin(launch.job, [], &self.poller, EVENTS);
+        } else {
+            remove_group(job.group.as_deref());
+        }
+        let (roots, has_stopped) = (job.roots.clone(), !job.stopped.is_empty());
+        self.jobs.insert(launch.job, job);
+        if has_stopped {
+            self.tell_of_stopped(launch.job);
+        }
+        for (rank, root) in roots {
+            self.track(launch.job, rank, root, Begun::Before);
+        }
+    }
+
+    /// Groups of an earlier agent that died between making a group and launching into it.
+    fn remove_strange_groups(&self) {
+        let known: BTreeSet<String> = self.jobs.keys().map(layout::group_of_job).collect();
+        for (name, group) in self.job_groups() {
+            if !known.contains(&name) {
+                remove_group(Some(&group));
+            }
+        }
+    }
+
+    /// The groups of all jobs, known or not.
+    pub(super) fn job_groups(&self) -> Vec<(String, Cgroup)> {
+        let Some(hierarchy) = &self.hierarchy else { return Vec::new() };
+        let mut names = hierarchy.children().unwrap_or_default();
+        names.retain(|name| layout::is_of_a_job(name));
+        let open = |name: String| {
+            let group = Cgroup::open(&hierarchy.path().join(&name)).ok()?;
+            Some((name, group))
+        };
+        names.into_iter().filter_map(open).collect()
+    }
+
+    pub(super) fn lose_keeper(&mut self) {
+        self.keeper_process = None;
+        self.held.clear();
+        if self.stopping {
+            self.keeper = None;
+            return;
+        }
+        say!([PartEnded] "tutti agent: lost the keeper; waiting for it to come back");
+        self.keeper = None;
+        self.retry_soon();
+    }
+
+    /// The tasks of a job went with their keeper.
+    pub(super) fn lose_job(&mut self, id: JobId) {
+        self.switch.remove(id);
+        self.tracker.end(id, &self.poller);
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        self.held_back.remove(&job.launch);
+        remove_group(job.group.take().as_deref());
+        for &rank in &job.ranks {
+            job.ended.entry(rank).or_insert_with(|| {
+                let detail = "the keeper of its node ended".into();
+                (TaskStatus::Lost, detail, Usage::unknown())
+            });
+        }
+        job.cleared = Some(job.cleared.unwrap_or_else(Usage::unknown));
+        let (launch, strange) = (job.launch, job.strange);
+        self.report_again(id);
+        if strange {
+            // Nobody else will say that it is to be forgotten.
+            self.on_forget(launch);
+        }
+    }
+}

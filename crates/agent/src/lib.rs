@@ -1,0 +1,51 @@
+//! The agent: carries out one node's timetable.
+//!
+//! Two threads. The main one talks with its neighbours in the control tree ([`tree`]) and with the
+//! keeper ([`keeper`]), owns the jobs' cgroups ([`driver`]), answers what is asked ([`questions`]) and follows who
+//! descends from whom ([`track`]); the other switches and does nothing else ([`switch`]). They meet over one channel:
+//! the switch thread shares no lock with anybody, so a descheduled main thread can't delay a switch.
+//!
+//! The agent keeps nothing on disk. What runs, it learns from the keeper; what should run, from the
+//! controller; what is suspended, from the cgroups themselves. So an agent that is killed and
+//! started again goes on where it was.
+#![deny(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+extern crate tutti_node;
+
+mod affinity;
+mod bell;
+mod beside;
+mod carrier;
+mod clock;
+mod driver;
+mod foreign;
+mod grip;
+mod hollow;
+mod ipc;
+mod job;
+mod keeper;
+mod lease;
+mod load;
+mod look;
+mod neighbour;
+mod orders;
+mod parts;
+mod processor_time;
+mod questions;
+mod routes;
+#[cfg(feature = "simulation")]
+mod stepped;
+mod switch;
+mod system_clock;
+mod taken;
+mod track;
+mod tree;
+mod tunnels;
+mod upgrade;
+
+pub use driver::{AgentOptions, main};
+pub use hollow::{Hollow, HollowAgents};
+#[cfg(feature = "simulation")]
+pub use stepped::Stepped;

@@ -1,0 +1,558 @@
+//! The live genealogy of the jobs on this node.
+//!
+//! It is fed by the kernel's process events where this agent may have them. They are read in batches, at
+//! most a hundred times a second, and taken in [`SETTLE_NS`] late: by then the keeper has mostly said which
+//! process is the root of a new task, so that what that root did first is known to be the task's. What is
+//! told of unknown processes while a keeper has tasks to start is kept until it has said ([`early`]). Where
+//! there are no events, `/proc` is read, once a second and whenever somebody asks. Who belongs to a task
+//! is for its cgroup to say in any case: its list repairs what was missed. While there is no job, there
+//! is no subscription, and nothing wakes up.
+
+mod early;
+mod runaways;
+
+use early::Early;
+use runaways::Watch;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use tutti_core::{JobId, Orphans, Rank};
+use tutti_linux::cgroup::processes_of;
+use tutti_linux::proc;
+use tutti_linux::track::events::{Drained, boot_ns};
+use tutti_linux::track::{
+    self, Forest, Life, Member, Origin, ProcessEvent, ProcessEvents, Seen, Tally,
+};
+use tutti_node::link::{Interest, Poller};
+use tutti_node::platform::time as clock;
+use tutti_wire::launch::Usage;
+
+/// Names a task on this node.
+pub(super) type TaskId = (JobId, Rank);
+
+/// How old an event is when it is taken in, and how often events are read.
+const SETTLE_NS: u64 = 10_000_000;
+
+/// How often `/proc` is read where there are no events. Longer where that takes long: a hundred times
+/// as long as it took, so that it costs a hundredth of a processor.
+const SCAN_NS: u64 = 1_000_000_000;
+
+/// How long a subscription is kept when the last job has gone.
+const KEPT_NS: u64 = 1_000_000_000;
+
+/// What was told meanwhile is thrown away; more than so much takes longer than a new subscription.
+const UNWANTED_MAX: usize = 1_000;
+
+/// Room for events between two reads: those of 2,000,000 births and ends a second.
+const BUFFER_BYTES: i32 = 16 << 20;
+
+/// Processes of ended tasks of a job of which it is remembered when they lived.
+const PAST_MAX: usize = 1 << 17;
+
+/// Events that are read at once.
+const BATCH_MAX: usize = 100_000;
+
+/// Where a task's processes are found.
+pub(super) enum Place {
+    /// In its cgroup.
+    Group(PathBuf),
+    /// Below its minder, which is at the top of the forest and shown to nobody.
+    Minder(i32),
+    /// Wherever these adopted processes, and those that are known to descend from them, have children.
+    Trees(Vec<i32>),
+}
+
+/// When a task began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begun {
+    /// Just now: all that it does is told.
+    Now,
+    /// Under an earlier agent.
+    Before,
+    /// Before it was a task, with so many processes.
+    Adopted(usize),
+}
+
+impl Place {
+    fn processes(&self, known: &[Member]) -> Vec<i32> {
+        // What is gone has none.
+        match self {
+            Self::Group(path) => processes_of(path).unwrap_or_default(),
+            Self::Minder(minder) => {
+                let mut found = proc::descendants(*minder).unwrap_or_default();
+                found.push(*minder);
+                found
+            }
+            Self::Trees(roots) => {
+                // A number in `roots` may be another's by now: only who was known then counts.
+                let first = if known.is_empty() { roots.clone() } else { Vec::new() };
+                let mut found: BTreeSet<i32> = known.iter().map(|member| member.pid).collect();
+                found.extend(first);
+                for pid in found.clone() {
+                    found.extend(proc::descendants(pid).unwrap_or_default());
+                }
+                found.into_iter().collect()
+            }
+        }
+    }
+}
+
+enum Source {
+    /// No job is here.
+    None,
+    Events(ProcessEvents),
+    Scans,
+}
+
+/// How many processes there were.
+#[derive(Clone, Copy)]
+pub(super) struct Counted {
+    processes: u64,
+    /// The most that a task had at once.
+    peak: u64,
+    /// Whether none was missed.
+    whole: bool,
+}
+
+impl Counted {
+    /// Takes the place of what `usage` says of processes.
+    pub(super) fn put_into(self, usage: &mut Usage) {
+        usage.processes = Some(self.processes);
+        usage.processes_peak = Some(self.peak);
+        usage.processes_whole = self.whole;
+    }
+
+    /// Adds to what `usage` says of processes.
+    pub(super) fn add_to(self, usage: &mut Usage) {
+        let mut counted = Usage::default();
+        self.put_into(&mut counted);
+        usage.add(&counted);
+    }
+}
+
+/// Follows the processes of all tasks.
+pub(super) struct Tracker {
+    forest: Forest<TaskId>,
+    places: BTreeMap<TaskId, Place>,
+    jobs: BTreeSet<JobId>,
+    /// When the processes of their ended tasks lived.
+    past: BTreeMap<JobId, BTreeMap<i32, Life>>,
+    /// Those of which not every process was told.
+    missed: BTreeSet<JobId>,
+    source: Source,
+    /// A subscription that no job needs now, and until when it is kept.
+    kept: Option<(ProcessEvents, u64)>,
+    /// Why there are no events, if they were asked for in vain.
+    refusal: Option<String>,
+    /// Told, but too young to be taken in.
+    late: VecDeque<ProcessEvent>,
+    /// Told of processes that may turn out to be a task's.
+    early: Early,
+    /// When to read again; with events, nothing is read before that.
+    due_ns: Option<u64>,
+    /// For those who leave their groups.
+    watch: Watch,
+}
+
+impl Tracker {
+    pub(super) fn new() -> Self {
+        Self {
+            forest: Forest::default(),
+            places: BTreeMap::new(),
+            jobs: BTreeSet::new(),
+            past: BTreeMap::new(),
+            missed: BTreeSet::new(),
+            source: Source::None,
+            kept: None,
+            refusal: None,
+            late: VecDeque::new(),
+            early: Early::default(),
+            due_ns: None,
+            watch: Watch::default(),
+        }
+    }
+
+    /// `yes` if the kernel tells of births and ends, or why not.
+    pub(super) fn process_events(&self) -> String {
+        match (&self.refusal, &self.source) {
+            (Some(refusal), _) => format!("no: {refusal}"),
+            (None, Source::Events(_)) => "yes".into(),
+            (None, _) => match ProcessEvents::subscribe(BUFFER_BYTES) {
+                Ok(_) => "yes".into(),
+                Err(error) => format!("no: {}", words(&error)),
+            },
+        }
+    }
+
+    /// To whom children of ended processes go from now on.
+    pub(super) const fn set_orphans(&mut self, orphans: Orphans) {
+        self.forest.set_orphans(match orphans {
+            Orphans::Ancestor => track::Orphans::Ancestor,
+            Orphans::Task => track::Orphans::Task,
+        });
+    }
+
+    /// A job is here from now on; called before its first process exists, with the tasks that the keeper
+    /// is about to start.
+    pub(super) fn begin(
+        &mut self,
+        job: JobId,
+        tasks: impl IntoIterator<Item = Rank>,
+        poller: &Poller,
+        token: u64,
+    ) {
+        #[cfg(feature = "simulation")]
+        if tutti_node::platform::processes::are_simulated() {
+            // No kernel tells of them, and they have no children.
+            return;
+        }
+        self.jobs.insert(job);
+        self.early.expect(tasks.into_iter().map(|rank| (job, rank)));
+        if !matches!(self.source, Source::None) {
+            return;
+        }
+        self.source = match self.refusal {
+            Some(_) => Source::Scans,
+            None => match self.subscription() {
+                Ok(events) => {
+                    let _ = poller.add(&events, token, Interest::READ);
+                    Source::Events(events)
+                }
+                Err(error) => {
+                    self.refusal = Some(words(&error));
+                    Source::Scans
+                }
+            },
+        };
+    }
+
+    /// The one that was kept, if it is of use, or a new one.
+    fn subscription(&mut self) -> tutti_linux::Result<ProcessEvents> {
+        if let Some((mut events, _)) = self.kept.take() {
+            let mut unwanted = Vec::new();
+            let drained = events.drain(UNWANTED_MAX, &mut unwanted);
+            if drained == Drained::All && unwanted.len() < UNWANTED_MAX {
+                return Ok(events);
+            }
+        }
+        ProcessEvents::subscribe(BUFFER_BYTES)
+    }
+
+    /// A task of the job has begun, with this root or minder.
+    pub(super) fn started(&mut self, task: TaskId, root: i32, place: Place, begun: Begun) {
+        if !self.jobs.contains(&task.0) || self.places.contains_key(&task) {
+            return;
+        }
+        self.forest.add_task(
+            task,
+            match begun {
+                Begun::Now | Begun::Before | Begun::Adopted(1) => Origin::OneRoot,
+                Begun::Adopted(_) => Origin::Several,
+            },
+        );
+        let is_told = begun == Begun::Now;
+        if begun == Begun::Before {
+            self.missed.insert(task.0);
+        }
+        if is_told {
+            // One that has ended already can have made children: their births will be told.
+            let born_ns = self.birth_of(root);
+            self.forest.began(task, root, born_ns);
+            self.take_in_early(task, born_ns);
+        } else {
+            self.early.has_begun(task);
+        }
+        self.watch.over(&place);
+        self.places.insert(task, place);
+        match self.source {
+            Source::Events(_) if is_told => {}
+            Source::Events(_) => self.scan(task),
+            Source::Scans => self.due_ns = Some(clock::monotonic_ns()),
+            Source::None => {}
+        }
+    }
+
+    /// When a process was born that exists since a moment ago. The kernel told of it before the keeper
+    /// knew; where it does not tell, `/proc` has it while it lives.
+    fn birth_of(&mut self, pid: i32) -> u64 {
+        self.told_birth(pid)
+            .or_else(|| {
+                self.read();
+                self.told_birth(pid)
+            })
+            .or_else(|| track::seen(&[pid]).first().map(|seen| seen.born_ns))
+            .unwrap_or(0)
+    }
+
+    fn told_birth(&self, pid: i32) -> Option<u64> {
+        self.late.iter().rev().find_map(|event| match *event {
+            ProcessEvent::Forked { child, at_ns, .. } if child == pid => Some(at_ns),
+            _ => None,
+        })
+    }
+
+    /// Forgets a task; says how many processes it had, and the most at once: as many as were told of, or
+    /// seen where the kernel does not tell.
+    pub(super) fn end_task(&mut self, task: TaskId) -> Counted {
+        self.take_in_all();
+        self.early.has_begun(task);
+        let place = self.places.remove(&task);
+        let past = self.past.entry(task.0).or_default();
+        past.extend(
+            self.forest
+                .lives(task, boot_ns())
+                .into_iter()
+                .take(PAST_MAX.saturating_sub(past.len())),
+        );
+        let Tally { created, peak, .. } = self.forest.remove_task(task);
+        let minder = u64::from(matches!(place, Some(Place::Minder(_))));
+        Counted {
+            processes: created.saturating_sub(minder),
+            peak: peak.saturating_sub(minder),
+            whole: self.counts_all(task.0),
+        }
+    }
+
+    fn counts_all(&self, job: JobId) -> bool {
+        matches!(self.source, Source::Events(_)) && !self.missed.contains(&job)
+    }
+
+    /// Forgets a job; says which processes its tasks had that have ended, and when they lived.
+    pub(super) fn end(&mut self, job: JobId, poller: &Poller) -> BTreeMap<i32, Life> {
+        for rank in self.ranks(job) {
+            self.places.remove(&(job, rank));
+            self.forest.remove_task((job, rank));
+        }
+        self.jobs.remove(&job);
+        self.missed.remove(&job);
+        self.early.forget(job);
+        if self.jobs.is_empty() {
+            if let Source::Events(events) = std::mem::replace(&mut self.source, Source::None) {
+                poller.remove(&events);
+                self.kept = Some((events, clock::monotonic_ns() + KEPT_NS));
+            }
+            self.late.clear();
+            self.due_ns = None;
+        }
+        self.past.remove(&job).unwrap_or_default()
+    }
+
+    /// Descendants of adopted processes that the kernel has given to others, and that were not told of
+    /// before: where there is no cgroup, each is a tree of its own to stop.
+    pub(super) fn new_strays(&mut self) -> Vec<(TaskId, i32)> {
+        let mut found = Vec::new();
+        for (&task, place) in &mut self.places {
+            let Place::Trees(trees) = place else { continue };
+            for Member { pid, .. } in self.forest.members(task) {
+                let parent = proc::ProcessStat::read(pid).map(|stat| stat.ppid);
+                let is_stray = parent.is_ok_and(|it| self.forest.task_of(it) != Some(task));
+                if is_stray && !trees.contains(&pid) {
+                    trees.push(pid);
+                    found.push((task, pid));
+                }
+            }
+        }
+        found
+    }
+
+    /// The processes of a task, in no order, without looking at each.
+    pub(super) fn processes(&self, task: TaskId) -> Vec<i32> {
+        let Some(place) = self.places.get(&task) else { return Vec::new() };
+        let mut found = match place {
+            Place::Trees(_) => place.processes(&self.forest.members(task)),
+            Place::Group(_) | Place::Minder(_) => place.processes(&[]),
+        };
+        if let Place::Minder(minder) = place {
+            found.retain(|pid| pid != minder);
+        }
+        found
+    }
+
+    fn ranks(&self, job: JobId) -> Vec<Rank> {
+        self.places.keys().filter(|(of, _)| *of == job).map(|&(_, rank)| rank).collect()
+    }
+
+    /// When [`Tracker::on_time`] wants to be called.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        let kept = self.kept.as_ref().map(|&(_, until_ns)| until_ns);
+        self.due_ns.into_iter().chain(kept).chain(self.watch.due_ns()).min()
+    }
+
+    /// There is something to read: it will be, together with what comes soon.
+    pub(super) fn on_ready(&mut self, poller: &Poller, token: u64) {
+        let Source::Events(events) = &self.source else { return };
+        match self.due_ns {
+            None => {
+                self.due_ns = Some(clock::monotonic_ns() + SETTLE_NS);
+                let _ = poller.modify(events, token, Interest::NONE);
+            }
+            // The buffer ran over: that is told whether or not one wants to read.
+            Some(_) => self.read(),
+        }
+    }
+
+    /// Reads what has come, if it is time to; says whether it was.
+    pub(super) fn on_time(&mut self, now_ns: u64, poller: &Poller, token: u64) -> bool {
+        self.kept.take_if(|&mut (_, until_ns)| until_ns <= now_ns);
+        self.watch_runaways(now_ns);
+        if self.due_ns.is_none_or(|due| due > now_ns) {
+            return false;
+        }
+        self.due_ns = None;
+        match &self.source {
+            Source::None => {}
+            Source::Scans => {
+                self.scan_all();
+                let took_ns = clock::monotonic_ns().saturating_sub(now_ns);
+                self.due_ns = Some(now_ns + SCAN_NS.max(took_ns * 100));
+            }
+            Source::Events(_) => {
+                self.read();
+                self.take_in(boot_ns().saturating_sub(SETTLE_NS));
+                if !self.late.is_empty() {
+                    self.due_ns = Some(now_ns + SETTLE_NS);
+                } else if let Source::Events(events) = &self.source {
+                    let _ = poller.modify(events, token, Interest::READ);
+                }
+            }
+        }
+        true
+    }
+
+    fn read(&mut self) {
+        let Source::Events(events) = &mut self.source else { return };
+        let mut told = Vec::new();
+        let drained = events.drain(BATCH_MAX, &mut told);
+        self.late.extend(told);
+        if drained == Drained::Lost {
+            say!("tutti agent: process events were lost; looking who is there");
+            self.missed.extend(&self.jobs);
+            self.take_in(u64::MAX);
+            self.scan_all();
+        }
+    }
+
+    /// Takes in what happened up to a moment, nanoseconds since boot.
+    fn take_in(&mut self, until_ns: u64) {
+        while self.late.front().is_some_and(|event| event.at_ns() <= until_ns)
+            && let Some(event) = self.late.pop_front()
+        {
+            if self.forest.task_of(subject(event)).is_none() && !self.early.keep(event) {
+                self.missed.extend(self.early.expected());
+            }
+            self.apply(event);
+        }
+    }
+
+    /// A task has a root now: what was told of it before is taken in.
+    fn take_in_early(&mut self, task: TaskId, since_ns: u64) {
+        for event in self.early.begin(task) {
+            let is_known = self.forest.task_of(subject(event)).is_some();
+            if is_known && event.at_ns() >= since_ns {
+                self.apply(event);
+            } else {
+                self.early.keep(event);
+            }
+        }
+    }
+
+    fn apply(&mut self, event: ProcessEvent) {
+        match event {
+            ProcessEvent::Forked { parent, child, at_ns } => {
+                self.forest.forked(parent, child, at_ns);
+            }
+            ProcessEvent::Exited(exit) => self.forest.exited(exit.pid, exit.at_ns),
+        }
+    }
+
+    /// Takes in all that has happened until now.
+    pub(super) fn catch_up(&mut self) {
+        self.take_in_all();
+    }
+
+    fn take_in_all(&mut self) {
+        self.read();
+        self.take_in(u64::MAX);
+    }
+
+    fn scan_all(&mut self) {
+        for task in self.places.keys().copied().collect::<Vec<_>>() {
+            self.scan(task);
+        }
+    }
+
+    fn scan(&mut self, task: TaskId) {
+        self.bring_back(task);
+        if let Some(place) = self.places.get(&task) {
+            let known = self.forest.members(task);
+            let seen = match place {
+                Place::Group(_) => seen_where_listed(|| place.processes(&known)),
+                Place::Minder(_) | Place::Trees(_) => track::seen(&place.processes(&known)),
+            };
+            self.forest.repair(task, &seen);
+        }
+    }
+
+    /// The processes of a task as they are now, each before those below it.
+    pub(super) fn members(&mut self, task: TaskId) -> Vec<Member> {
+        self.take_in_all();
+        self.scan(task);
+        let mut members = self.forest.members(task);
+        if let Some(&Place::Minder(minder)) = self.places.get(&task) {
+            members.retain(|member| member.pid != minder);
+            for top in members.iter_mut().filter(|member| member.parent == Some(minder)) {
+                top.parent = None;
+            }
+        }
+        members
+    }
+
+    /// How many processes the tasks of a job that have not ended have had until now.
+    pub(super) fn count(&self, job: JobId) -> Counted {
+        let tallies = self.ranks(job).into_iter().map(|rank| {
+            let minder = matches!(self.places.get(&(job, rank)), Some(Place::Minder(_)));
+            let tally = self.forest.tally((job, rank));
+            let less = |count: u64| count.saturating_sub(u64::from(minder));
+            (less(tally.created), less(tally.peak))
+        });
+        let (processes, peak) =
+            tallies.fold((0, 0), |(sum, most), (one, peak)| (sum + one, most.max(peak)));
+        Counted { processes, peak, whole: self.counts_all(job) }
+    }
+
+    /// A process of a task and all below it, each before those below it; nothing if it is not the
+    /// task's.
+    pub(super) fn subtree(&mut self, task: TaskId, pid: i32) -> Vec<Member> {
+        self.take_in_all();
+        self.scan(task);
+        let is_minder = matches!(self.places.get(&task), Some(&Place::Minder(it)) if it == pid);
+        match self.forest.task_of(pid) {
+            Some(of) if of == task && !is_minder => self.forest.subtree(pid),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// What `/proc` says of the processes of a list. One may end before it is looked at, and its number be that of
+/// another user's process then: that is not in the list when it is read again.
+fn seen_where_listed(list: impl Fn() -> Vec<i32>) -> Vec<Seen> {
+    let mut seen = track::seen(&list());
+    let still: BTreeSet<i32> = list().into_iter().collect();
+    seen.retain(|process| still.contains(&process.pid));
+    seen
+}
+
+/// Of which known process an event tells, if it is one.
+const fn subject(event: ProcessEvent) -> i32 {
+    match event {
+        ProcessEvent::Forked { parent, .. } => parent,
+        ProcessEvent::Exited(exit) => exit.pid,
+    }
+}
+
+fn words(error: &tutti_linux::Error) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,426 @@
+//! This agent's place in the control tree: its parent, its children, and what passes between them.
+//!
+//! What comes from above is for this node, for children's branches, or for several of them; what comes
+//! from below goes up, all that has gathered in a round of the loop together. Nothing here decides
+//! anything about jobs: [`super::routes`] knows the ways, and what passes can be looked at in [`passing`].
+//!
+//! The tree makes itself. Who has no parent asks the root, is taken or sent on ([`below`]), and knows from
+//! then on who is above him. When his parent is gone he asks the one above that ([`candidates`]), and what
+//! is below him stays with him: all of it joins again, and the controller and the agents tell each other
+//! what may have been lost on the way.
+
+mod above;
+mod below;
+mod candidates;
+mod lease;
+mod passing;
+mod renewal;
+mod strangers;
+mod streams;
+mod time;
+mod upward;
+
+use self::above::Up;
+use self::below::Below;
+use self::candidates::Candidates;
+use self::lease::Vouched;
+use self::passing::Passing;
+use self::renewal::Renewal;
+use self::upward::Upward;
+use super::carrier::Carrier;
+use super::clock::{ClusterClock, Correction, Estimator};
+use super::driver::AgentOptions;
+use super::neighbour::Neighbour;
+use super::routes::{Child, Routes, Way};
+use super::system_clock::{BySystem, Untrusted};
+use super::tunnels::Tunnels;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use tutti_core::{ClockSource, Nanos};
+use tutti_node::link::{Interest, Link, LinkError, Poller};
+use tutti_node::membership::{self, Members, Membership};
+use tutti_node::platform::time::{boot, monotonic_ns, process_id};
+use tutti_node::platform::ways::Stream;
+use tutti_node::trusted;
+use tutti_secure::Endpoint;
+use tutti_wire::branch::{FromBranch, Order, SystemTime, ToBranch, Tunnelled, batches};
+use tutti_wire::pmi::Exchange;
+use tutti_wire::tree::{Settings, ToAgent};
+
+/// The parent's connection.
+pub(super) const UP: u64 = 0;
+/// Users who want to be connected with a daemon of another node.
+const GATE: u64 = 2;
+/// Users who want the controller, where it is on another machine.
+const DOOR: u64 = 3;
+/// Agents of other machines.
+const PORT: u64 = 4;
+/// The first number of a connection that is not there from the beginning.
+const FIRST_TOKEN: u64 = 16;
+
+/// Where an agent is.
+#[derive(Clone, Debug)]
+pub(super) struct TreeOptions {
+    /// The node's name.
+    pub(super) name: String,
+    /// Where the controller listens; on a member, where its clients knock.
+    pub(super) controller: PathBuf,
+    /// Where the node's keeper listens.
+    pub(super) keeper: PathBuf,
+    /// Where users find the agent.
+    pub(super) gate: PathBuf,
+    /// Whether the instance is one user's own.
+    pub(super) private: bool,
+    /// What the machine is in its cluster, if it is in one.
+    pub(super) membership: Option<Membership>,
+    /// Where that is kept.
+    pub(super) place: membership::Place,
+}
+
+impl TreeOptions {
+    /// The part of an agent's options that concerns the tree.
+    pub(super) fn of(options: &AgentOptions) -> Self {
+        Self {
+            name: options.node.clone(),
+            controller: options.controller.clone(),
+            keeper: options.keeper.clone(),
+            gate: options.gate.clone(),
+            private: options.private,
+            membership: options.membership.clone(),
+            place: options.place.clone(),
+        }
+    }
+
+    /// Whether the controller is on this machine.
+    pub(super) fn is_root(&self) -> bool {
+        self.membership.as_ref().is_none_or(|membership| membership.head.is_empty())
+    }
+}
+
+/// What the tree has for the agent itself.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a few at a time, used at once")]
+pub(super) enum Heard {
+    /// Something to do.
+    Order(ToAgent),
+    /// A part of what all nodes of a job have stored before a barrier.
+    Exchanged(Exchange),
+    /// There is a parent, and the time is known: to be answered with [`Tree::join`].
+    Taken,
+    /// The parent has another place in the tree: this node has not joined until it does so again.
+    JoinAgain,
+    /// Who was asked knows somebody else to be asked.
+    AskAnother,
+    /// The parent is gone, or who was asked is of no use.
+    ParentLost(String),
+    /// It is another time than was thought: what waits for a moment must look again.
+    ClockStepped,
+    /// Jobs here may run until that moment of this machine's monotonic clock.
+    Lease { until_ns: u64 },
+}
+
+/// Somebody from another machine who has not said yet what he wants.
+struct Stranger {
+    link: Link<Carrier>,
+    until_ns: u64,
+}
+
+/// A client at the gate that has not said yet where it wants to.
+struct Guest {
+    link: Link,
+    uid: u32,
+    until_ns: u64,
+}
+
+/// A client that can't be passed on and has been told so. It may still be saying what it wants, and would not read
+/// the answer if nobody listened.
+struct Refused {
+    stream: Stream,
+    uid: u32,
+    until_ns: u64,
+}
+
+/// See the head of the file.
+pub(super) struct Tree {
+    options: TreeOptions,
+    /// Where others reach this agent; empty if they don't.
+    address: String,
+    routes: Routes,
+    up: Option<Up>,
+    candidates: Candidates,
+    /// The name of the node that is being asked; empty where it is not known.
+    expected: String,
+    /// Since when there has been no parent, while those below have not been told.
+    without_parent_ns: Option<u64>,
+    /// Whether the time is to be known before this node joins: who joins gets a timetable.
+    awaits_time: bool,
+    life: u64,
+    attempt: u64,
+    children: BTreeMap<Child, Below>,
+    fan_out: usize,
+    lease: Vouched,
+    /// Who was sent on to which child, and has not joined there yet.
+    sent_on: BTreeMap<String, Child>,
+    upward: Upward,
+    orders: BTreeMap<Child, Vec<Order>>,
+    /// Children that have asked what time it is, and have no answer.
+    asking: BTreeSet<Child>,
+    passing: Passing,
+    tunnels: Tunnels,
+    tunnelled: Vec<Tunnelled>,
+    gate: Option<UnixListener>,
+    door: Option<UnixListener>,
+    port: Option<TcpListener>,
+    endpoint: Option<Endpoint>,
+    renewal: Renewal,
+    /// Who may come, at the root.
+    members: Members,
+    strangers: BTreeMap<u64, Stranger>,
+    guests: BTreeMap<u64, Guest>,
+    refused: BTreeMap<u64, Refused>,
+    /// Whether who comes to the port has to wait until others have said what they want.
+    is_crowded: bool,
+    /// When connections are taken again, if there was no descriptor for one.
+    accept_again_ns: Option<u64>,
+    next_token: u64,
+    clock: ClusterClock,
+    estimator: Estimator,
+    /// On the controller's machine: which cluster time it has.
+    era: u64,
+    /// Whether the controller's machine is to say what is known by its system's clock.
+    source: ClockSource,
+    /// What it has said, and what this machine's makes of it.
+    system: Option<(SystemTime, Option<BySystem>)>,
+    /// Why the system's clock is not gone by, when that was last said.
+    untrusted: Option<Untrusted>,
+    /// How far off the time may be, as the controller was told.
+    told_error: Nanos,
+    heard: Vec<Heard>,
+}
+
+impl Tree {
+    /// An agent that knows nobody yet.
+    pub(super) fn new(options: TreeOptions, clock: ClusterClock, poller: &Poller) -> Self {
+        let heads = options.membership.as_ref().map(|membership| membership.head.clone());
+        let mut tree = Self {
+            routes: Routes::new(options.name.clone(), options.is_root()),
+            members: Members::of(options.place.clone()),
+            options,
+            address: String::new(),
+            up: None,
+            candidates: Candidates::new(heads.unwrap_or_default()),
+            expected: String::new(),
+            without_parent_ns: None,
+            awaits_time: false,
+            life: u64::from(process_id()) ^ (monotonic_ns() << 16),
+            attempt: 0,
+            children: BTreeMap::new(),
+            fan_out: usize::MAX,
+            lease: Vouched::default(),
+            sent_on: BTreeMap::new(),
+            upward: Upward::default(),
+            orders: BTreeMap::new(),
+            asking: BTreeSet::new(),
+            passing: Passing::default(),
+            tunnels: Tunnels::default(),
+            tunnelled: Vec::new(),
+            gate: None,
+            door: None,
+            port: None,
+            endpoint: None,
+            renewal: Renewal::default(),
+            strangers: BTreeMap::new(),
+            guests: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            is_crowded: false,
+            accept_again_ns: None,
+            next_token: FIRST_TOKEN,
+            clock,
+            source: ClockSource::default(),
+            system: None,
+            untrusted: None,
+            estimator: Estimator::default(),
+            era: 0,
+            told_error: Nanos::ZERO,
+            heard: Vec::new(),
+        };
+        #[cfg(feature = "simulation")]
+        if let Some(address) = tutti_node::platform::ways::own_address() {
+            // Who comes is handed in.
+            tree.address = address;
+            return tree;
+        }
+        if let Err(error) = tree.open_doors(poller) {
+            say!([OutOfReach] "tutti agent: nobody can reach other nodes from here: {error:#}");
+        }
+        if let Err(error) = tree.open_port(poller) {
+            say!([OutOfReach] "tutti agent: no other machine can reach this one: {error:#}");
+        }
+        tree
+    }
+
+    fn open_doors(&mut self, poller: &Poller) -> anyhow::Result<()> {
+        let Some(membership) = &self.options.membership else { return Ok(()) };
+        let for_all = !self.options.private;
+        self.gate = Some(listen(&self.options.gate, for_all, GATE, poller)?);
+        if !membership.head.is_empty() {
+            self.door = Some(listen(&self.options.controller, for_all, DOOR, poller)?);
+        }
+        Ok(())
+    }
+
+    /// Leaves nothing behind.
+    pub(super) fn close(&mut self) {
+        if self.gate.take().is_some() {
+            let _ = std::fs::remove_file(&self.options.gate);
+        }
+        if self.door.take().is_some() {
+            let _ = std::fs::remove_file(&self.options.controller);
+        }
+    }
+
+    /// What the controller says: how many children there may be, from now on, while those that are
+    /// there stay; and how long a lease is.
+    pub(super) fn take_settings(&mut self, settings: &Settings) {
+        self.fan_out = usize::try_from(settings.fan_out).unwrap_or(usize::MAX).max(1);
+        self.lease.lasts(settings.lease);
+        self.source = settings.clock;
+        self.estimator.hurry(self.ask_every_ns());
+        self.pass_lease_on();
+    }
+
+    /// How many nodes are below this one, and how many jobs have parts here or there.
+    pub(super) fn branch(&self) -> (usize, usize) {
+        (self.routes.counts().values().sum(), self.passing.jobs())
+    }
+
+    /// On the controller's machine: cluster time is so far ahead of the clock that both have.
+    pub(super) fn learn_time(&mut self, ahead_ns: u64) {
+        self.era = boot() ^ ahead_ns;
+        if self.options.is_root() && self.clock.correct(Correction::ahead(ahead_ns)) {
+            self.heard.push(Heard::ClockStepped);
+        }
+    }
+
+    /// When [`Self::on_time`] has something to do.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        let due = [
+            self.up_due_ns(),
+            self.down_due_ns(),
+            self.renewal.due_ns(),
+            self.accept_again_ns,
+            self.room_at_ns().filter(|_| self.is_crowded),
+            self.strangers.values().map(|stranger| stranger.until_ns).min(),
+            self.guests.values().map(|guest| guest.until_ns).min(),
+            self.refused.values().map(|refused| refused.until_ns).min(),
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    /// Room for what is heard next, as [`Self::on_time`] and the others gave it.
+    pub(super) fn give_back(&mut self, mut heard: Vec<Heard>) {
+        if self.heard.capacity() == 0 {
+            heard.clear();
+            self.heard = heard;
+        }
+    }
+
+    /// Does what is due, and gives what concerns the agent itself.
+    pub(super) fn on_time(&mut self, now_ns: u64) -> Vec<Heard> {
+        self.strangers.retain(|_, stranger| stranger.until_ns > now_ns);
+        self.guests.retain(|_, guest| guest.until_ns > now_ns);
+        self.refused.retain(|_, refused| refused.until_ns > now_ns);
+        self.look_up(now_ns);
+        self.look_down(now_ns);
+        self.look_at_certificate(now_ns);
+        std::mem::take(&mut self.heard)
+    }
+
+    /// Something happened on the connection of this number. Gives what concerns the agent itself.
+    pub(super) fn on_ready(&mut self, token: u64, poller: &Poller) -> Vec<Heard> {
+        match token {
+            UP => self.on_up(),
+            GATE => self.on_gate(poller),
+            DOOR => self.on_door(poller),
+            PORT => self.on_port(poller),
+            token if self.strangers.contains_key(&token) => self.on_stranger(token),
+            token if self.tunnels.is_end(token) => {
+                self.tunnels.on_ready(token, &mut self.tunnelled);
+            }
+            token if self.guests.contains_key(&token) => self.on_guest(token, poller),
+            token if self.refused.contains_key(&token) => self.on_refused(token, poller),
+            token => self.on_child(token),
+        }
+        self.pass_on(poller);
+        std::mem::take(&mut self.heard)
+    }
+
+    // ------------------------------------------------------------------ the end of a round
+
+    /// Sends all that has gathered. Gives what concerns the agent itself.
+    pub(super) fn settle(&mut self, poller: &Poller) -> Vec<Heard> {
+        self.accept_again(poller);
+        self.send_gathered();
+        self.settle_neighbours(poller);
+        self.let_more_in(poller);
+        // Only now is known where there is room for more of streams: who is told here that there is
+        // none hears from the poller when there is.
+        if self.settle_tunnels(poller) {
+            self.pass_on(poller);
+            self.settle_neighbours(poller);
+        }
+        std::mem::take(&mut self.heard)
+    }
+
+    /// Whether there are parts of streams to be passed on.
+    fn settle_tunnels(&mut self, poller: &Poller) -> bool {
+        if self.tunnels.is_empty() {
+            return false;
+        }
+        let mut tunnels = std::mem::take(&mut self.tunnels);
+        let mut parts = Vec::new();
+        tunnels.settle(poller, |place| self.is_busy(place), &mut parts);
+        self.tunnels = tunnels;
+        let any = !parts.is_empty();
+        self.tunnelled.extend(parts);
+        any
+    }
+
+    fn send_gathered(&mut self) {
+        while let Some((child, orders)) = self.orders.pop_first() {
+            if let Some(below) = self.children.get_mut(&child) {
+                for batch in batches(orders) {
+                    below.neighbour.send(&ToBranch::Orders(batch));
+                }
+            }
+        }
+        self.send_up();
+    }
+
+    fn settle_neighbours(&mut self, poller: &Poller) {
+        if let Some(up) = &mut self.up
+            && let Err(error) = up.neighbour.settle::<FromBranch>(poller)
+        {
+            self.lose_parent(&error.whole());
+        }
+        self.strangers.retain(|&token, stranger| stranger.link.settle(poller, token).is_ok());
+        let broken: Vec<(Child, LinkError)> = self
+            .children
+            .iter_mut()
+            .filter_map(|(&child, below)| {
+                Some((child, below.neighbour.settle::<ToBranch>(poller).err()?))
+            })
+            .collect();
+        for (child, error) in broken {
+            self.lose_child(child, &error);
+        }
+    }
+}
+
+fn listen(path: &Path, for_all: bool, token: u64, poller: &Poller) -> anyhow::Result<UnixListener> {
+    let listener = trusted::listen(path, for_all)?;
+    poller.add(&listener, token, Interest::READ)?;
+    Ok(listener)
+}

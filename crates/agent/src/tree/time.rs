@@ -1,0 +1,125 @@
+//! The time as it goes down the tree: by the clocks' own word, or, with `clock=system`, by the system's.
+
+use super::{Heard, Tree};
+use crate::clock::{Correction, DRIFT_PPB_MAX};
+use crate::system_clock::{self, Untrusted};
+use std::mem::discriminant;
+use tutti_core::{ClockSource, Nanos};
+use tutti_node::platform::time::monotonic_ns;
+use tutti_wire::branch::{ClockReply, SystemTime};
+
+impl Tree {
+    /// The parent says what time it is.
+    pub(super) fn on_clock(&mut self, reply: &ClockReply) {
+        if let Some(measured) = self.estimator.answered(reply, monotonic_ns())
+            && let Some(correction) = self.by_system(reply, measured)
+        {
+            self.on_time_told(correction);
+            self.lease.hear(reply);
+            self.pass_lease_on();
+        }
+    }
+
+    /// What is gone by: what was measured, or the system's clock, where it is to be and can be. Who joins
+    /// anew with a clock that can't be gone by is not taken; one that has joined goes on with what was
+    /// measured.
+    fn by_system(&mut self, reply: &ClockReply, measured: Correction) -> Option<Correction> {
+        let Some(theirs) = reply.system else {
+            self.system = None;
+            return Some(measured);
+        };
+        let error = self.estimator.error(monotonic_ns()).unwrap_or(Nanos(u64::MAX));
+        match system_clock::there(&theirs, (measured, error)) {
+            Ok(known) => {
+                self.untrusted = None;
+                self.system = Some((theirs, Some(known)));
+                Some(known.correction)
+            }
+            Err(why) if self.awaits_time => {
+                self.lose_parent(&why.to_string());
+                None
+            }
+            Err(why) => {
+                self.say_untrusted(why);
+                self.system = Some((theirs, None));
+                Some(measured)
+            }
+        }
+    }
+
+    /// What those below are told of the system's clock.
+    pub(super) fn system_time(&mut self) -> Option<SystemTime> {
+        if !self.options.is_root() {
+            return self.system.map(|(theirs, _)| theirs);
+        }
+        if self.source == ClockSource::Own {
+            return None;
+        }
+        match system_clock::here(self.clock.correction()) {
+            Ok(time) => {
+                self.untrusted = None;
+                Some(time)
+            }
+            Err(why) => {
+                self.say_untrusted(why);
+                None
+            }
+        }
+    }
+
+    /// Says it once.
+    fn say_untrusted(&mut self, why: Untrusted) {
+        let said = self.untrusted.replace(why);
+        if said.is_none_or(|said| discriminant(&said) != discriminant(&why)) {
+            say!("tutti agent: {why}; the time is measured over the network instead");
+        }
+    }
+
+    fn on_time_told(&mut self, correction: Correction) {
+        if self.clock.correct(correction) {
+            self.heard.push(Heard::ClockStepped);
+        }
+        if std::mem::take(&mut self.awaits_time) {
+            self.heard.push(Heard::Taken);
+        }
+        self.tell_time();
+        let (told, error) = (self.told_error.0, self.time_error(monotonic_ns()));
+        if let Some((node, error)) = self.routes.own().zip(error)
+            && (error.0 > told.saturating_mul(2) || error.0 < told / 2)
+        {
+            self.told_error = error;
+            self.upward.times(vec![(node, error)]);
+        }
+    }
+
+    /// Which cluster time is known here.
+    pub(crate) fn era(&self) -> u64 {
+        if self.options.is_root() { self.era } else { self.estimator.era() }
+    }
+
+    /// How far off cluster time may be here; `None` before the first answer of a parent. True of the cluster time that
+    /// this node knows ([`Self::era`]). The controller's machine may have been started anew since the last answer, with
+    /// another time: that is bounded by the lease, since no job runs here once it is over.
+    pub(super) fn time_error(&self, now_ns: u64) -> Option<Nanos> {
+        if self.options.is_root() {
+            return Some(Nanos::ZERO);
+        }
+        match &self.system {
+            Some((_, Some(known))) => {
+                Some(system_clock::error_now(known, now_ns, DRIFT_PPB_MAX.unsigned_abs()))
+            }
+            _ => self.estimator.error(now_ns),
+        }
+    }
+
+    /// The same, for who is not part of the tree.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn known_error(&self) -> Option<Nanos> {
+        self.time_error(monotonic_ns())
+    }
+
+    /// By how much cluster time is ahead of the monotonic clock here.
+    pub(crate) fn ahead_ns(&self) -> i64 {
+        self.clock.ahead_ns()
+    }
+}

@@ -1,0 +1,112 @@
+//! What `run` and `submit` may say of nodes.
+
+use super::JobOptions;
+use super::request::count;
+use crate::output::counted;
+use anyhow::ensure;
+use clap::Args;
+use nix::sys::signal::Signal;
+use tutti_core::OnNodeLoss;
+use tutti_wire::host_list::parse_host_list;
+use tutti_wire::local::NodesRequest;
+
+// No doc comment: clap would show it as the verb's own text.
+#[derive(Args, Clone, Debug)]
+pub struct NodeOptions {
+    /// Exactly so many nodes, with the tasks spread evenly over them
+    #[arg(short = 'N', long = "node-count", value_name = "NODES", value_parser = count)]
+    count: Option<u32>,
+
+    /// At most so many tasks on a node: with -N so many on each, with -n on as few nodes as that takes
+    #[arg(long, value_name = "N", value_parser = count)]
+    tasks_per_node: Option<u32>,
+
+    /// Only on these nodes: a[1-8],b,set:gpu are a1 to a8, b, and those of the set gpu
+    #[arg(short = 'w', long = "nodes", value_name = "LIST", value_parser = list)]
+    only: Option<String>,
+
+    /// Not on these nodes
+    #[arg(short = 'x', long, value_name = "LIST", value_parser = list)]
+    exclude: Option<String>,
+
+    /// As few tasks on a node as can be, instead of as few nodes
+    #[arg(long)]
+    spread: bool,
+
+    /// No other job on its nodes in its turns; others have theirs
+    #[arg(long)]
+    exclusive: bool,
+}
+
+/// A list of nodes, as it was typed: which nodes there are, the controller knows.
+pub fn list(text: &str) -> Result<String, String> {
+    match parse_host_list(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What is to become of a job when a node is lost, as an argument.
+pub(super) fn on_node_loss(text: &str) -> Result<OnNodeLoss, String> {
+    match text.split_once('=').unwrap_or((text, "")) {
+        ("kill", "") => Ok(OnNodeLoss::Kill),
+        ("requeue", "") => Ok(OnNodeLoss::Requeue),
+        ("notify", "") => Ok(OnNodeLoss::Notify { signal: None }),
+        ("notify", signal) => Ok(OnNodeLoss::Notify { signal: Some(parse_signal(signal)?) }),
+        _ => Err("write kill, requeue, notify, or notify=SIGNAL such as notify=USR1".into()),
+    }
+}
+
+/// A signal by its name or number.
+pub fn parse_signal(text: &str) -> Result<u8, String> {
+    let upper = text.to_uppercase();
+    let name = if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") };
+    if let Ok(signal) = name.parse::<Signal>() {
+        return Ok(signal as u8);
+    }
+    match text.parse::<u8>() {
+        Ok(number @ 1..=64) => Ok(number),
+        _ => Err(format!(
+            "{text:?} is no signal; write a name such as TERM, or a number from 1 to 64"
+        )),
+    }
+}
+
+impl JobOptions {
+    /// How many tasks: as asked, or as nodes would have them.
+    ///
+    /// # Errors
+    /// If there are too many for their nodes, or to be counted.
+    pub fn tasks(&self) -> anyhow::Result<u32> {
+        let NodeOptions { count, tasks_per_node, .. } = self.nodes;
+        let nodes = count.unwrap_or(1);
+        let Some(room) = nodes.checked_mul(tasks_per_node.unwrap_or(1)) else {
+            anyhow::bail!(
+                "{} with so many tasks each is too much to ask; ask for fewer",
+                counted(nodes, "node")
+            );
+        };
+        let Some(tasks) = self.tasks else { return Ok(room) };
+        if let (Some(nodes), Some(each)) = (count, tasks_per_node) {
+            ensure!(
+                tasks <= room,
+                "there is room for {room} on {} with at most {each} each, and {tasks} were asked for; ask \
+                 for more nodes (-N) or fewer tasks (-n)",
+                counted(nodes, "node")
+            );
+        }
+        Ok(tasks)
+    }
+
+    /// What is asked of nodes.
+    ///
+    /// # Errors
+    /// As [`Self::tasks`].
+    pub(super) fn nodes_request(&self) -> anyhow::Result<NodesRequest> {
+        let tasks = self.tasks()?;
+        let NodeOptions { count, tasks_per_node, only, exclude, spread, exclusive } =
+            self.nodes.clone();
+        let count = count.or_else(|| tasks_per_node.map(|each| tasks.div_ceil(each)));
+        Ok(NodesRequest { count, only, exclude, spread, exclusive })
+    }
+}

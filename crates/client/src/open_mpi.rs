@@ -1,0 +1,288 @@
+//! Open MPI programs that would be started as several tasks.
+//!
+//! Open MPI finds its other ranks by PMIx, which nothing here serves: each task would become a job of one rank,
+//! and end with exit code 0. So the job is rejected, or ended where that shows only when it runs:
+//!
+//! 1. The program itself needs Open MPI's `libmpi`: seen in its file before anything is asked for.
+//! 2. A library of it does: looked for while the job begins.
+//! 3. An interpreter or a script loads it: seen in the memory maps of rank 0's processes, a little later.
+//!
+//! `mpirun` is none of these, and its ranks have its variables.
+
+use super::start::{connect, dial};
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tutti_core::{JobId, Rank};
+use tutti_linux::spawn::program_candidates;
+use tutti_node::codes::coded;
+use tutti_node::instance::Instance;
+use tutti_wire::code::Code;
+use tutti_wire::elf::{self, Dynamic};
+use tutti_wire::launch::LaunchSpec;
+use tutti_wire::local::{JobRequest, Reply, Request};
+use tutti_wire::report::Target;
+
+/// A user who sets this wants tasks that run each alone.
+const WANTED: &str = "TUTTI_SINGLETONS";
+
+/// Maximum number of libraries that are looked at for one program.
+const LIBRARIES_MAX: usize = 256;
+
+/// Maximum length of the dynamic linker's cache, and of a process's maps and environment.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// Maximum number of processes of rank 0 that are looked at.
+const PROCESSES_MAX: usize = 32;
+
+/// How long after the job's start, and after each look, processes are looked at.
+const LOOKS: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(6)];
+
+/// Maximum pause between two looks while the job waits.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Libraries that nearly every program needs, and that need no MPI.
+const PLAIN: [&str; 14] = [
+    "ld-linux",
+    "ld-musl",
+    "libc.",
+    "libcrypt.",
+    "libdl.",
+    "libgcc_s.",
+    "libgfortran.",
+    "libm.",
+    "libpthread.",
+    "libquadmath.",
+    "libresolv.",
+    "librt.",
+    "libstdc++.",
+    "libz.",
+];
+
+/// Where the dynamic linker looks last.
+const USUAL: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+
+/// The program of a job of several tasks that may be one of Open MPI.
+#[derive(Debug)]
+pub struct Suspect {
+    /// What its file says; nothing of a script.
+    dynamic: Option<Dynamic>,
+    file: PathBuf,
+}
+
+impl Suspect {
+    /// Nothing where Open MPI is at home (one task), or its tasks are to run alone.
+    pub fn of(request: &JobRequest) -> Option<Self> {
+        if request.tasks < 2 || std::env::var_os(WANTED).is_some() {
+            return None;
+        }
+        let file = program_of(&request.launch)?;
+        let dynamic = dynamic_of(&file);
+        Some(Self { dynamic, file })
+    }
+
+    /// Rejects a program that needs Open MPI by itself. Of others nothing but their own file is read.
+    ///
+    /// # Errors
+    /// If it does.
+    pub fn check(&self, tasks: u32) -> anyhow::Result<()> {
+        // Of Open MPI 2 and later; these two are MPICH and its kin.
+        let is_mpi = |name: &String| {
+            name.starts_with("libmpi") && !name.starts_with("libmpich") && name != "libmpi.so.12"
+        };
+        let names_mpi = self.dynamic.as_ref().is_some_and(|it| it.needed.iter().any(is_mpi));
+        if names_mpi { self.check_all(tasks) } else { Ok(()) }
+    }
+
+    /// Rejects a program that needs Open MPI by itself or by its libraries.
+    ///
+    /// # Errors
+    /// If it does.
+    pub fn check_all(&self, tasks: u32) -> anyhow::Result<()> {
+        match self.needs_open_mpi() {
+            true => Err(coded(Code::OpenMpi, what_works(&self.file.to_string_lossy(), tasks))),
+            false => Ok(()),
+        }
+    }
+
+    fn needs_open_mpi(&self) -> bool {
+        let Some(dynamic) = &self.dynamic else { return false };
+        let mut libraries = Libraries::default();
+        libraries.add(dynamic, &self.file);
+        while let Some((name, asked_by)) = libraries.waiting.pop() {
+            if libraries.has_both() {
+                return true;
+            }
+            if let Some((file, dynamic)) = libraries.find(&name, &asked_by) {
+                libraries.add(&dynamic, &file);
+            }
+        }
+        libraries.has_both()
+    }
+
+    /// Goes on looking while the job runs, in a thread of its own, and ends the job if it is one of Open MPI.
+    pub fn watch(self, job: JobId, tasks: u32) {
+        let thread = std::thread::Builder::new().name("open-mpi".into()).stack_size(256 << 10);
+        // Without the thread nothing is lost but the message.
+        let _ = thread.spawn(move || {
+            if self.needs_open_mpi() || is_seen(job) {
+                let reason = what_works(&self.file.to_string_lossy(), tasks);
+                say!("tutti: job {job} is ended: {}", Code::OpenMpi.mark(&reason));
+                end(job);
+            }
+        });
+    }
+}
+
+/// Looks at processes of the job a few times, from when there are some.
+fn is_seen(job: JobId) -> bool {
+    let mut pause = LOOKS[0];
+    let mut next = LOOKS[1..].iter();
+    loop {
+        std::thread::sleep(pause);
+        match runs_open_mpi(job) {
+            Some(true) => return true,
+            Some(false) => match next.next() {
+                Some(&longer) => pause = longer,
+                None => return false,
+            },
+            None => pause = PAUSE_MAX.min(pause * 2),
+        }
+    }
+}
+
+fn what_works(program: &str, tasks: u32) -> String {
+    format!(
+        "{program} uses Open MPI, and {tasks} tasks of it would run each alone; what works: `tutti run -n 1 -c {tasks} \
+         mpirun -np {tasks} ...`, or a build with MPICH"
+    )
+}
+
+fn end(job: JobId) {
+    if let Ok(mut link) = connect() {
+        link.send(&Request::Cancel { target: job.into(), at_once: true });
+        // A job that has ended meanwhile needs no end.
+        let _ = link.call::<Reply>();
+    }
+}
+
+/// The file that the job's tasks execute.
+fn program_of(launch: &LaunchSpec) -> Option<PathBuf> {
+    let name = CString::new(launch.argv.first()?.as_slice()).ok()?;
+    let path = std::env::var_os("PATH");
+    let directory = Path::new(OsStr::from_bytes(&launch.directory));
+    let candidates = program_candidates(&name, path.as_ref().map(|path| path.as_bytes()));
+    let files = candidates.iter().map(|file| directory.join(OsStr::from_bytes(file.to_bytes())));
+    files.into_iter().find(|file| file.is_file())
+}
+
+fn dynamic_of(file: &Path) -> Option<Dynamic> {
+    let file = File::open(file).ok()?;
+    elf::dynamic(&mut |offset, bytes| {
+        let mut part = vec![0; bytes];
+        let count = file.read_at(&mut part, offset).ok()?;
+        part.truncate(count);
+        Some(part)
+    })
+}
+
+fn read_bounded(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// The libraries of a program, as the dynamic linker would find them.
+#[derive(Default)]
+struct Libraries {
+    seen: BTreeSet<String>,
+    /// Those that were not looked at yet, each with the directories that who needs it names.
+    waiting: Vec<(String, Vec<PathBuf>)>,
+    has_mpi: bool,
+    /// Open MPI's own layer below `libmpi`.
+    has_pal: bool,
+    /// The linker's cache, once it was needed.
+    cache: Option<Vec<u8>>,
+}
+
+impl Libraries {
+    const fn has_both(&self) -> bool {
+        self.has_mpi && self.has_pal
+    }
+
+    /// Takes note of what a file needs.
+    fn add(&mut self, dynamic: &Dynamic, file: &Path) {
+        let origin = file.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
+        // The linker does not heed an rpath beside a runpath.
+        let first = if dynamic.runpath.is_empty() { dynamic.rpath.as_str() } else { "" };
+        let said = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+        let directories: Vec<PathBuf> = [first, &said, &dynamic.runpath]
+            .into_iter()
+            .flat_map(|list| list.split([':', ';']))
+            .filter(|directory| !directory.is_empty())
+            .map(|directory| {
+                directory.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin).into()
+            })
+            .collect();
+        for name in &dynamic.needed {
+            self.has_mpi |= name.starts_with("libmpi.so") || name.starts_with("libmpi_");
+            self.has_pal |= name.starts_with("libopen-pal.so");
+            let is_plain = PLAIN.iter().any(|plain| name.starts_with(plain));
+            if !is_plain && self.seen.len() < LIBRARIES_MAX && self.seen.insert(name.clone()) {
+                self.waiting.push((name.clone(), directories.clone()));
+            }
+        }
+    }
+
+    fn find(&mut self, name: &str, directories: &[PathBuf]) -> Option<(PathBuf, Dynamic)> {
+        let read = |file: PathBuf| dynamic_of(&file).map(|dynamic| (file, dynamic));
+        if name.contains('/') {
+            return read(name.into());
+        }
+        if let Some(found) = directories.iter().find_map(|directory| read(directory.join(name))) {
+            return Some(found);
+        }
+        let cache = self
+            .cache
+            .get_or_insert_with(|| read_bounded(Path::new("/etc/ld.so.cache")).unwrap_or_default());
+        let cached = elf::cached(cache, name).find_map(|path| read(path.into()));
+        cached.or_else(|| USUAL.iter().find_map(|usual| read(Path::new(usual).join(name))))
+    }
+}
+
+/// Whether a process of rank 0 has loaded Open MPI, and was not started by its `mpirun`. Only processes of this
+/// machine are looked at, and only those that this user may look at. `None`: there is none yet.
+fn runs_open_mpi(job: JobId) -> Option<bool> {
+    let target = Target { job, rank: Some(Rank(0)), pid: None };
+    let mut link = dial(&Instance::locate()).ok()?;
+    link.send(&Request::Processes { target });
+    let Ok(Reply::Tasks(tasks)) = link.call() else { return None };
+    let processes = tasks.iter().flat_map(|task| &task.processes).take(PROCESSES_MAX);
+    let mut processes = processes.peekable();
+    processes.peek()?;
+    Some(processes.any(|process| is_singleton(process.pid, job)))
+}
+
+fn is_singleton(pid: i32, job: JobId) -> bool {
+    let of_process = |file: &str| read_bounded(Path::new(&format!("/proc/{pid}/{file}")));
+    let Some(maps) = of_process("maps") else { return false };
+    let has = |name: &[u8]| maps.windows(name.len()).any(|window| window == name);
+    if !has(b"/libmpi.so") || !has(b"/libopen-pal.so") {
+        return false;
+    }
+    // On another machine the number is that of another process.
+    let Some(environment) = of_process("environ") else { return false };
+    let is_set = |start: &str| {
+        environment.split(|byte| *byte == 0).any(|pair| pair.starts_with(start.as_bytes()))
+    };
+    let is_ours = environment
+        .split(|byte| *byte == 0)
+        .any(|pair| pair == format!("TUTTI_JOB={job}").as_bytes());
+    is_ours && !is_set("OMPI_COMM_WORLD_SIZE=") && !is_set("PMIX_NAMESPACE=")
+}

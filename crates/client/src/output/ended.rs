@@ -1,0 +1,27 @@
+//! What is said of a job that has ended, beside its exit code.
+
+use tutti_core::{EndReason, Outcome};
+use tutti_wire::report::JobReport;
+
+/// Says what is known of its tasks, and why it ended unless they say it.
+pub fn say_how(report: &JobReport, outcome: Outcome) {
+    let marked = |text: &str| report.code.map_or(text.to_owned(), |code| code.mark(text));
+    let says_why = match outcome.reason {
+        EndReason::Completed | EndReason::TaskFailed => false,
+        EndReason::Cancelled
+        | EndReason::TimedOut
+        | EndReason::OutOfMemory
+        | EndReason::FrontEndLost
+        | EndReason::NodeLost(_)
+        | EndReason::ShutDown => true,
+    };
+    for line in report.detail.lines() {
+        match says_why {
+            true => say!("tutti: {line}"),
+            false => say!("tutti: {}", marked(line)),
+        }
+    }
+    if says_why {
+        say!("tutti: {}", marked(&format!("job {} ended: {}", report.job, report.reason)));
+    }
+}

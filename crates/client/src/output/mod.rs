@@ -1,0 +1,92 @@
+//! How answers are shown: as a table for people or as JSON for programs, from the same structs.
+
+pub mod account;
+pub mod ended;
+mod table;
+
+pub use table::{Align, Table, fold, plain};
+
+use serde::Serialize;
+use std::io::Write;
+use tutti_core::Counted;
+use tutti_node::say::is_order;
+
+/// Prints a value as indented JSON.
+///
+/// # Errors
+/// If standard output can't be written.
+pub fn print_json<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<()> {
+    let mut text = without_orders(&serde_json::to_string_pretty(value)?);
+    text.push('\n');
+    print(&text)
+}
+
+/// The same JSON, with what is an order to a terminal and yet allowed within its strings written as numbers.
+pub fn without_orders(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_order(c) && c != '\n' {
+            // All of them are below 0x10000.
+            true => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => text.push(c),
+        }
+    }
+    text
+}
+
+/// Prints a table, fitted to the terminal if that is where it goes, else to what `COLUMNS` says (as `watch` has it
+/// say), else whole.
+///
+/// # Errors
+/// If standard output can't be written.
+pub fn print_table(table: &Table) -> anyhow::Result<()> {
+    match terminal_width().or_else(said_width) {
+        Some(width) => print(&table.render_within(width)),
+        None => print(&table.render()),
+    }
+}
+
+/// How many characters fit in a line of the terminal that standard output is; `None` if it is none.
+pub fn terminal_width() -> Option<usize> {
+    terminal_size().map(|(width, _)| width)
+}
+
+/// Its columns and lines.
+pub fn terminal_size() -> Option<(usize, usize)> {
+    let (width, height) = terminal_size::terminal_size_of(std::io::stdout())?;
+    Some((width.0.into(), height.0.into()))
+}
+
+/// How many characters are to be in a line elsewhere, if somebody has said so.
+pub fn said_width() -> Option<usize> {
+    std::env::var("COLUMNS").ok()?.parse().ok().filter(|&width| width > 0)
+}
+
+/// A number of things: `1 job`, `2 jobs`.
+pub fn counted(number: impl Into<u64>, what: &str) -> String {
+    Counted(number.into(), what).to_string()
+}
+
+/// Prints text to standard output.
+///
+/// # Errors
+/// If standard output can't be written.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_orders;
+
+    #[test]
+    fn json_orders_nothing_of_a_terminal_and_means_the_same() {
+        let name = "a\x1b[2J\u{7f}\u{9b}b\u{202e}\nc";
+        let json = without_orders(&serde_json::to_string(name).unwrap());
+        assert!(json.bytes().all(|byte| (b' '..0x7f).contains(&byte)), "{json:?}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name);
+    }
+}

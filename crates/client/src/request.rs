@@ -1,0 +1,250 @@
+//! Makes a request for a job from what the user typed and where they stand.
+
+use super::nodes::NodeOptions;
+use super::weights::weights;
+use anyhow::Context;
+use clap::Args;
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::stat::{Mode, umask};
+use serde_bytes::ByteBuf;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use tutti_core::{ClassName, Nanos, OnBadExit, OnNodeLoss, Weights};
+use tutti_wire::launch::{LaunchSpec, Stdio, cut};
+use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
+use tutti_wire::local::JobRequest;
+use tutti_wire::units::{parse_bytes, parse_count, parse_duration};
+
+// What `run` and `submit` have in common. No doc comment: clap would show it as the verb's own text.
+#[allow(missing_docs, reason = "clap would show it")]
+#[derive(Args, Clone, Debug)]
+pub struct JobOptions {
+    /// Number of tasks [default: 1, or one for each node of -N]
+    #[arg(short = 'n', long = "tasks", value_name = "N", value_parser = count)]
+    pub tasks: Option<u32>,
+
+    /// Processors of its own for each task; without it, tasks get one each, and share where the
+    /// machine has fewer
+    #[arg(short = 'c', long = "processors", value_name = "C", value_parser = count)]
+    pub processors: Option<u32>,
+
+    #[command(flatten)]
+    pub nodes: NodeOptions,
+
+    /// Memory that each task may use, such as 512M or 4G
+    #[arg(short = 'm', long = "memory", value_name = "SIZE", value_parser = memory)]
+    pub memory: Option<u64>,
+
+    /// Ends the job when its turns have given it so much time, such as 90s, 10m or 1:30:00
+    #[arg(short = 't', long = "time", value_name = "TIME", value_parser = duration)]
+    pub time: Option<Nanos>,
+
+    /// Declines the job unless it is sure to be done so long from now, such as 2h; for the policy
+    /// deadline, together with -t
+    #[arg(short = 'd', long, value_name = "TIME", requires = "time", value_parser = duration)]
+    pub deadline: Option<Nanos>,
+
+    /// The class of the job (see `tutti params`); run is interactive, submit is production
+    #[arg(long, value_name = "NAME")]
+    pub class: Option<String>,
+
+    /// What counts for choosing nodes by their performance, such as int=1,double=3; of int, float,
+    /// double and memory, those not named count nothing [default: the parameters weight_...]
+    #[arg(long, value_name = "FIGURE=N,...", value_parser = weights)]
+    pub weights: Option<Weights>,
+
+    /// What `tutti ps` calls the job [default: the program's name]
+    #[arg(short = 'J', long, value_name = "NAME", value_parser = job_name)]
+    pub name: Option<String>,
+
+    /// How long a job that was asked to end may take before it is killed
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub grace: Nanos,
+
+    /// Any task that fails ends the job [default: only one that dies of a signal does]
+    #[arg(long, conflicts_with = "keep_going")]
+    pub kill_on_bad_exit: bool,
+
+    /// No task that fails ends the others
+    #[arg(long)]
+    pub keep_going: bool,
+
+    /// What to do when a node is lost: kill (end the job), requeue (queue it again, up to three times;
+    /// submit only) or notify (its other tasks go on; notify=USR1 sends them a signal)
+    #[arg(long, value_name = "HOW", default_value = "kill", value_parser = super::nodes::on_node_loss)]
+    pub on_node_loss: OnNodeLoss,
+
+    /// The most processes that each task may have at once; the kernel makes no more, and it is said at the
+    /// end if more were wanted
+    #[arg(long, value_name = "N", value_parser = processes)]
+    pub max_processes: Option<u64>,
+
+    /// Starts the tasks in this directory
+    #[arg(short = 'D', long, value_name = "DIR")]
+    pub directory: Option<OsString>,
+}
+
+/// Accepts a pattern for the names of files if it can be filled in.
+pub fn pattern_parser() -> impl clap::builder::TypedValueParser<Value = OsString> {
+    use clap::builder::{OsStringValueParser, TypedValueParser};
+    OsStringValueParser::new()
+        .try_map(|text| tutti_wire::pattern::check(text.as_bytes()).map(|()| text))
+}
+
+/// What the letters in the names of files stand for, as `--help` shows it.
+pub const FILE_LETTERS: &str = "\
+In names of files:
+  %j  job        %x  name of the job    %N  node
+  %r  rank       %u  user               %%  a percent sign
+  %4r is the rank with at least four digits, such as 0007; so is %4j";
+
+/// What no program can do with less: a slip such as `-m 5`, which means five bytes.
+const MEMORY_MIN_BYTES: u64 = 1 << 20;
+
+fn memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    if bytes >= MEMORY_MIN_BYTES {
+        return Ok(bytes);
+    }
+    let mut error = format!("{text} is {bytes} bytes; the least is 1M");
+    if (1..1024).contains(&bytes) {
+        error.push_str(&format!("; perhaps {bytes}M or {bytes}G is meant"));
+    }
+    Err(error)
+}
+
+/// One that is seen in tables.
+pub fn job_name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => {
+            Err("the name is empty; leave -J out, and the job is called after its program".into())
+        }
+        _ => Ok(text.into()),
+    }
+}
+
+pub(super) fn count(text: &str) -> Result<u32, String> {
+    match parse_count(text) {
+        Ok(0) => Err("the least is 1".into()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// No kernel has more processes, and none takes a larger limit (`PID_MAX_LIMIT`).
+const PROCESSES_MAX: u32 = 4 << 20;
+
+fn processes(text: &str) -> Result<u64, String> {
+    match count(text)? {
+        count if count <= PROCESSES_MAX => Ok(count.into()),
+        _ => Err(format!("{} is too much; the most is {PROCESSES_MAX}", text.trim())),
+    }
+}
+
+/// A length of time, as an argument.
+pub fn duration(text: &str) -> Result<Nanos, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// Makes the request. Relative paths hold from here; the environment is this one.
+///
+/// # Errors
+/// If this directory has no name any more, or there is too much of it all.
+pub fn job_request(
+    options: &JobOptions,
+    class: &str,
+    argv: &[OsString],
+    script: Option<Vec<u8>>,
+    stdio: Stdio,
+) -> anyhow::Result<JobRequest> {
+    let here = std::env::current_dir().context(
+        "this directory is gone or may not be read; change to another, or name one with -D",
+    );
+    let directory = match &options.directory {
+        Some(directory) if std::path::Path::new(directory).is_absolute() => directory.into(),
+        Some(directory) => here?.join(directory),
+        None => here?,
+    };
+    let name = options.name.clone().unwrap_or_else(|| {
+        let program = argv.first().map(std::path::Path::new);
+        let name = program.and_then(|p| p.file_name()).unwrap_or_default();
+        cut(name.to_string_lossy().into_owned(), NAME_BYTES_MAX)
+    });
+    let request = JobRequest {
+        class: ClassName::new(options.class.as_deref().unwrap_or(class)),
+        tasks: options.tasks()?,
+        processors_per_task: options.processors,
+        memory_per_task_bytes: options.memory,
+        time_limit: options.time,
+        deadline: options.deadline,
+        grace: options.grace,
+        weights: options.weights,
+        nodes: options.nodes_request()?,
+        on_node_loss: options.on_node_loss,
+        on_bad_exit: match (options.kill_on_bad_exit, options.keep_going) {
+            (true, _) => OnBadExit::Kill,
+            (false, true) => OnBadExit::Continue,
+            (false, false) => OnBadExit::default(),
+        },
+        launch: LaunchSpec {
+            name,
+            argv: argv.iter().map(|arg| ByteBuf::from(arg.as_bytes())).collect(),
+            script: script.map(ByteBuf::from),
+            environment: environment(),
+            directory: ByteBuf::from(directory.into_os_string().into_vec()),
+            umask: current_umask(),
+            rlimits: rlimits(),
+            stdio,
+            processes_max: options.max_processes,
+            adopt: Vec::new(),
+            nice: tutti_linux::rt::nice(),
+        },
+    };
+    let bytes = request.launch.bytes();
+    anyhow::ensure!(
+        bytes <= JOB_REQUEST_BYTES_MAX - (64 << 10),
+        "arguments, environment and script take {bytes} bytes, too much for a job; put what is long \
+         into files"
+    );
+    Ok(request)
+}
+
+fn environment() -> Vec<ByteBuf> {
+    std::env::vars_os()
+        .map(|(name, value)| {
+            let mut pair = name.into_vec();
+            pair.push(b'=');
+            pair.extend_from_slice(value.as_bytes());
+            ByteBuf::from(pair)
+        })
+        .collect()
+}
+
+fn current_umask() -> u32 {
+    // The kernel tells the mask only to whoever sets it.
+    let mask = umask(Mode::from_bits_truncate(0o022));
+    umask(mask);
+    mask.bits()
+}
+
+fn rlimits() -> Vec<(u32, u64, u64)> {
+    const RESOURCES: [Resource; 10] = [
+        Resource::RLIMIT_AS,
+        Resource::RLIMIT_CORE,
+        Resource::RLIMIT_CPU,
+        Resource::RLIMIT_DATA,
+        Resource::RLIMIT_FSIZE,
+        Resource::RLIMIT_MEMLOCK,
+        Resource::RLIMIT_NOFILE,
+        Resource::RLIMIT_NPROC,
+        Resource::RLIMIT_RSS,
+        Resource::RLIMIT_STACK,
+    ];
+    RESOURCES
+        .iter()
+        .filter_map(|&resource| {
+            let (soft, hard) = getrlimit(resource).ok()?;
+            Some((resource as u32, soft, hard))
+        })
+        .collect()
+}

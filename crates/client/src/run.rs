@@ -1,0 +1,484 @@
+//! `tutti run`: one job, from the request to its exit code.
+
+use super::input::Input;
+use super::intake::{Intake, Trouble};
+use super::keeper::{self, Keeper};
+use super::open_mpi::Suspect;
+use super::signals::{SignalTarget, hold_signals, pass_on_signals};
+use super::sink::{Output, OutputError, OutputOptions};
+use super::start::connect_or_start;
+use super::submission::{self, connect_again, until_answered};
+use super::unheld::Asked;
+use crate::output::{account, ended};
+use anyhow::Context;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use tutti_core::{JobId, Outcome};
+use tutti_node::codes::{coded, is_away};
+use tutti_node::exit::Exit;
+use tutti_node::instance::Instance;
+use tutti_node::link::{Link, LinkError};
+use tutti_wire::code::Code;
+use tutti_wire::launch::InputTo;
+use tutti_wire::local::{JobRequest, KeeperAt, Reply, Request};
+use tutti_wire::report::JobReport;
+
+/// How `run` shows the job, beyond what the job is.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// How output is shown.
+    pub output: OutputOptions,
+    /// Who gets input.
+    pub input: InputTo,
+    /// Whether to say in the end what the job used.
+    pub summary: bool,
+}
+
+/// Input that waits for slow tasks before more is read.
+const INPUT_UNSENT_MAX: usize = 256 << 10;
+
+/// How long a controller that went away is looked for, and how often.
+const PATIENCE: Duration = Duration::from_secs(20);
+const RETRY_ALONE: Duration = Duration::from_millis(10);
+
+/// The same in a cluster, where the way to it may be broken.
+const PATIENCE_FAR: Duration = keeper::PATIENCE;
+const RETRY_FAR: Duration = Duration::from_millis(100);
+
+/// Room for one read of input, and for one where the first was filled.
+const INPUT_BYTES_FIRST: usize = 4 << 10;
+const INPUT_BYTES_MOST: usize = 64 << 10;
+
+struct Front {
+    /// Nothing while it is away: its supervisor starts another.
+    controller: Option<Link>,
+    /// When it went away.
+    away_since: Option<Instant>,
+    intake: Intake,
+    signals: SignalTarget,
+    input: Input,
+    input_open: bool,
+    input_room: Vec<u8>,
+    ended: Option<(Outcome, Box<JobReport>)>,
+    ended_at: Option<Instant>,
+    /// What is said in the end beside what went wrong.
+    summary: Option<String>,
+    wants_summary: bool,
+    /// The exit code that a failure of the front end itself calls for.
+    failed: Option<Exit>,
+    /// Whether output of tasks on another node did not come through.
+    output_lost: bool,
+}
+
+/// Runs a job to its end and gives the exit code of the whole.
+///
+/// # Errors
+/// If there is no controller to speak with, or no more.
+pub fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
+    hold_signals()?;
+    let suspect = Suspect::of(&request);
+    if let Some(suspect) = &suspect {
+        suspect.check(request.tasks)?;
+    }
+    let (size, name) = (request.tasks, request.launch.name.clone());
+    let grace = request.grace;
+    let asked = Asked::of(&request);
+    let request = Request::Run(request);
+    let mut controller = ask(connect_or_start()?, &request);
+    // The controller is at work meanwhile.
+    have_descriptors();
+    let target = pass_on_signals(grace).map_err(keeper::explained)?;
+    // Whatever one that has ended had decided ended with it, before a task was started: those wait for us.
+    let first = submission::answer(&mut controller);
+    let reply = until_answered(first, || {
+        controller = ask(connect_again()?, &request);
+        submission::answer(&mut controller)
+    })?;
+    let job = match on_reply(reply, &target)? {
+        Ok(job) => job,
+        Err(exit) => return Ok(exit),
+    };
+    asked.say_unheld();
+    if let Some(suspect) = suspect {
+        suspect.watch(job, size);
+    }
+    let input = Input::new(options.input, size);
+    let front = Front {
+        controller: Some(controller),
+        away_since: None,
+        intake: Intake::new(job, Output::new(options.output, size, job, name)),
+        signals: target,
+        input_open: input.wanted() && may_read_terminal(),
+        input_room: Vec::new(),
+        input,
+        ended: None,
+        ended_at: None,
+        summary: None,
+        wants_summary: options.summary,
+        failed: None,
+        output_lost: false,
+    };
+    front.serve()
+}
+
+/// There is a connection for each node of the job, and a pipe for each rank: as many as may be had. What the tasks
+/// may have open is in the request already.
+pub(super) fn have_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
+/// The shortest of these times, rounded up to what the kernel takes.
+pub(super) fn shortest<const N: usize>(times: [Option<Duration>; N]) -> PollTimeout {
+    let Some(time) = times.into_iter().flatten().min() else { return PollTimeout::NONE };
+    let millis = time.as_micros().div_ceil(1000).min(u128::from(u16::MAX));
+    PollTimeout::from(u16::try_from(millis).unwrap_or(u16::MAX))
+}
+
+fn ask(mut controller: Link, request: &Request) -> Link {
+    controller.send(request);
+    // One that has ended meanwhile is found out when it does not answer.
+    let _ = controller.flush();
+    controller
+}
+
+/// The job, if there is one now, or how the front end ends without.
+fn on_reply(reply: Reply, target: &SignalTarget) -> anyhow::Result<Result<JobId, Exit>> {
+    match reply {
+        Reply::Accepted { job, waits } => {
+            target.set_waiting(!waits.is_empty());
+            target.set(job);
+            if !waits.is_empty() {
+                say!("tutti: job {job} is queued: {waits}");
+            }
+            Ok(Ok(job))
+        }
+        Reply::Declined { reason, code } => {
+            say!("tutti: declined: {}", code.mark(&reason));
+            Ok(Err(Exit::DECLINED))
+        }
+        Reply::Failed { reason, code } => Err(coded(code, reason)),
+        other => anyhow::bail!(
+            "the controller answered something else ({}), after signal {}",
+            reply_name(&other),
+            target.last()
+        ),
+    }
+}
+
+fn reply_name(reply: &Reply) -> String {
+    format!("{reply:?}").split([' ', '(', '{']).next().unwrap_or_default().to_owned()
+}
+
+/// A job in the background of a terminal would be stopped for reading from it.
+fn may_read_terminal() -> bool {
+    match nix::unistd::tcgetpgrp(std::io::stdin()) {
+        Ok(foreground) => foreground == nix::unistd::getpgrp(),
+        Err(_) => true,
+    }
+}
+
+impl Front {
+    fn serve(mut self) -> anyhow::Result<Exit> {
+        loop {
+            self.intake.send_all();
+            self.on_controller()?;
+            self.take_in();
+            if self.finished() {
+                break;
+            }
+            self.intake.send_all();
+            self.wait()?;
+        }
+        if let Err(error) = self.intake.output.finish() {
+            self.on_output_error(&error);
+        }
+        self.look_for_missed();
+        Ok(self.report())
+    }
+
+    fn take_in(&mut self) {
+        let mut troubles = Vec::new();
+        self.intake.take_in(self.ended_at, &mut troubles);
+        for trouble in &troubles {
+            self.on_trouble(trouble);
+        }
+        if let Err(error) = self.intake.output.write_due() {
+            self.on_output_error(&error);
+        }
+    }
+
+    fn finished(&self) -> bool {
+        let (Some((outcome, _)), Some(at)) = (&self.ended, self.ended_at) else { return false };
+        !self.intake.keepers.iter().any(|keeper| keeper.owes(outcome.reason, at))
+    }
+
+    /// A keeper that has not taken us in though its tasks have run.
+    fn look_for_missed(&mut self) {
+        let Some((outcome, _)) = &self.ended else { return };
+        if self.intake.keepers.iter().any(|keeper| keeper.was_missed(outcome.reason)) {
+            let lost =
+                format!("a node did not pass on what its tasks of job {} wrote", self.intake.job);
+            say!("tutti: {}", Code::OutputLost.mark(&lost));
+            self.output_lost = true;
+        }
+    }
+
+    /// Waits until there is something to read, and reads standard input if it is there.
+    fn wait(&mut self) -> anyhow::Result<()> {
+        let stdin = std::io::stdin();
+        // One that has finished takes no more of what was meant for it.
+        let keepers = &self.intake.keepers;
+        let listening = keepers.iter().filter(|keeper| !keeper.finished);
+        let unsent = listening.map(Keeper::unsent).max().unwrap_or(0);
+        let read_input = self.input_open && unsent < INPUT_UNSENT_MAX && !keepers.is_empty();
+        let mut fds = Vec::with_capacity(2 + keepers.len());
+        if let Some(controller) = self.controller.as_ref().filter(|_| self.ended.is_none()) {
+            fds.push(PollFd::new(controller.as_fd(), PollFlags::POLLIN));
+        }
+        let (links, pipes) = self.intake.poll();
+        fds.extend(links);
+        let pipes_at = fds.len();
+        fds.extend(pipes);
+        let input_at = fds.len();
+        if read_input {
+            fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
+        }
+        match poll(&mut fds, self.wait_at_most()) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(true)).collect();
+        drop(fds);
+        self.intake.note(ready[pipes_at..input_at].iter().copied());
+        if ready.get(input_at) == Some(&true) {
+            self.on_input();
+        }
+        Ok(())
+    }
+
+    fn wait_at_most(&self) -> PollTimeout {
+        let is_away = self.ended.is_none() && self.controller.is_none();
+        let is_new = self.away_since.is_some_and(|since| since.elapsed() < keeper::RETRY);
+        let of_controller = match is_away {
+            true if is_new => Some(RETRY_ALONE),
+            true => Some(RETRY_FAR),
+            false => None,
+        };
+        let of_keepers = self.intake.wait_at_most(self.ended.is_some());
+        shortest([of_controller, of_keepers, self.intake.output.due_in()])
+    }
+
+    fn on_input(&mut self) {
+        // Most jobs read little or nothing: no page is written to before somebody does.
+        let size = self.input_room.len().clamp(INPUT_BYTES_FIRST, INPUT_BYTES_MOST);
+        self.input_room.resize(size, 0);
+        let count = match nix::unistd::read(std::io::stdin(), &mut self.input_room) {
+            Ok(count) => count,
+            Err(nix::errno::Errno::EINTR | nix::errno::Errno::EAGAIN) => return,
+            // A closed or unreadable standard input is an empty one.
+            Err(_) => 0,
+        };
+        if count == 0 {
+            self.input_open = false;
+        }
+        let mut wrong = Vec::new();
+        let messages = self.input.take(&self.input_room[..count], &mut wrong);
+        if count == size {
+            self.input_room.resize(INPUT_BYTES_MOST, 0);
+        }
+        for line in wrong {
+            say!("tutti: {line}");
+        }
+        for message in messages {
+            for keeper in self.intake.keepers.iter_mut().filter(|keeper| !keeper.finished) {
+                keeper.send(&message);
+            }
+        }
+    }
+
+    fn on_controller(&mut self) -> anyhow::Result<()> {
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        let Some(controller) = &mut self.controller else { return self.look_for_controller() };
+        let received = controller.receive();
+        loop {
+            let Some(controller) = &mut self.controller else { return Ok(()) };
+            match controller.next() {
+                Ok(Some(reply)) => self.on_reply(reply)?,
+                Ok(None) => break,
+                Err(LinkError::Closed | LinkError::Io(_)) => {
+                    self.lose_controller();
+                    return Ok(());
+                }
+                Err(error) => return Err(error).context("the controller can't be understood"),
+            }
+        }
+        if self.ended.is_none() && received.is_err() {
+            self.lose_controller();
+        }
+        Ok(())
+    }
+
+    fn on_reply(&mut self, reply: Reply) -> anyhow::Result<()> {
+        // So says the head while its controller is being started again, and an agent that can't reach the head.
+        if matches!(reply, Reply::Failed { code, .. } if is_away(code)) {
+            self.lose_controller();
+            return Ok(());
+        }
+        self.away_since = None;
+        match reply {
+            // It may say so again after it was away.
+            Reply::Starting { attach, .. } if self.intake.keepers.is_empty() => {
+                self.signals.set_waiting(false);
+                self.attach(&attach)?;
+            }
+            Reply::Accepted { waits, .. }
+                if !waits.is_empty() && !self.intake.keepers.is_empty() =>
+            {
+                let job = self.intake.job;
+                let reason = format!(
+                    "the journal could not be written when job {job} began, and the controller after that \
+                     would begin it once more; it is ended, and what became of it is not known"
+                );
+                return Err(coded(Code::JournalUnusable, reason));
+            }
+            Reply::Starting { .. } | Reply::Accepted { .. } => {}
+            Reply::Ended { outcome, report, .. } => {
+                self.summary = self.wants_summary.then(|| account::summary(&report));
+                self.ended = Some((outcome, report));
+                self.ended_at = Some(Instant::now());
+            }
+            Reply::Failed { reason, code } => {
+                let job = self.intake.job;
+                let reason = format!("what became of job {job} is not known: {reason}");
+                return Err(coded(code, reason));
+            }
+            other => {
+                say!("tutti: the controller said {}; ignored", reply_name(&other));
+            }
+        }
+        Ok(())
+    }
+
+    fn lose_controller(&mut self) {
+        self.controller = None;
+        self.away_since.get_or_insert_with(Instant::now);
+    }
+
+    /// The one after it knows the job, which goes on meanwhile.
+    fn look_for_controller(&mut self) -> anyhow::Result<()> {
+        let instance = Instance::locate();
+        let is_cluster = instance.gate_socket().exists();
+        let patience = if is_cluster { PATIENCE_FAR } else { PATIENCE };
+        let in_time = self.away_since.is_some_and(|since| since.elapsed() < patience);
+        match super::start::dial(&instance) {
+            Ok(mut controller) if in_time => {
+                controller.send(&Request::Return { job: self.intake.job });
+                // One that has ended meanwhile is found out when it does not answer.
+                let _ = controller.flush();
+                self.controller = Some(controller);
+                Ok(())
+            }
+            Err(_) if in_time => Ok(()),
+            _ => {
+                let job = self.intake.job;
+                let reason = format!(
+                    "the controller went away and did not come back; what became of job {job} is not \
+                     known"
+                );
+                Err(coded(Code::ControllerAway, reason))
+            }
+        }
+    }
+
+    fn attach(&mut self, keepers: &[KeeperAt]) -> anyhow::Result<()> {
+        let attach = |keeper| Keeper::attach(keeper, self.intake.job);
+        self.intake.keepers = keepers.iter().map(attach).collect::<anyhow::Result<_>>()?;
+        if !self.input_open && self.input.wanted() {
+            for message in self.input.take(b"", &mut Vec::new()) {
+                for keeper in &mut self.intake.keepers {
+                    keeper.send(&message);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_trouble(&mut self, trouble: &Trouble) {
+        let job = self.intake.job;
+        match trouble {
+            Trouble::Output(error) => self.on_output_error(error),
+            Trouble::InputLost => {
+                say!("tutti: some of the input of job {job} was lost; ending it");
+                self.failed = Some(Exit::FAILED);
+                self.cancel();
+            }
+            Trouble::NodeLost(node) => {
+                let lost = format!(
+                    "lost the connection with node {node}: what its tasks of job {job} write from now on, or \
+                     have just written, is not shown"
+                );
+                say!("tutti: {}", Code::OutputLost.mark(&lost));
+                self.output_lost = true;
+            }
+            Trouble::KeeperLost(error) => {
+                let lost = format!("lost the output of job {job}: {error}");
+                say!("tutti: {}", Code::OutputLost.mark(&lost));
+            }
+            Trouble::Refused { reason, was_attached } => {
+                let lost = Code::OutputLost.mark(&format!("no output: {reason}"));
+                say!("tutti: {lost}");
+                self.output_lost |= was_attached;
+            }
+            Trouble::TaskEnded(rank) => self.input.on_task_ended(*rank),
+            Trouble::Killed => {}
+        }
+    }
+
+    /// Output that can't be written ends the job: running on for nothing helps nobody.
+    fn on_output_error(&mut self, error: &OutputError) {
+        self.failed = Some(match error {
+            OutputError::ReaderGone => Exit::READER_GONE,
+            OutputError::Failed(error) => {
+                let lost = format!("{error:#}; ending job {}", self.intake.job);
+                say!("tutti: {}", Code::OutputLost.mark(&lost));
+                Exit::OUTPUT_LOST
+            }
+        });
+        self.intake.discard();
+        if self.ended.is_none() {
+            self.cancel();
+        }
+    }
+
+    fn cancel(&self) {
+        if let Ok(mut link) = super::start::connect() {
+            link.send(&Request::Cancel { target: self.intake.job.into(), at_once: false });
+            // A job that has ended meanwhile needs no end.
+            let _ = link.call::<Reply>();
+        }
+    }
+
+    /// Says what the exit code alone does not, and gives it.
+    fn report(&self) -> Exit {
+        let Some((outcome, report)) = &self.ended else { return Exit::FAILED };
+        if let Some(failed) = self.failed {
+            return failed;
+        }
+        ended::say_how(report, *outcome);
+        if let Some(summary) = &self.summary {
+            say!("tutti: {summary}");
+        }
+        if self.output_lost && outcome.exit_code == 0 {
+            return Exit::OUTPUT_LOST;
+        }
+        Exit::of_job(outcome.exit_code)
+    }
+}

@@ -1,0 +1,82 @@
+//! What was asked for, and nothing can hold tasks to.
+
+use super::start::dial;
+use tutti_node::instance::Instance;
+use tutti_wire::code::Code;
+use tutti_wire::local::{JobRequest, Reply, Request};
+use tutti_wire::report::{AgentStatus, StatusReport};
+
+/// Limits that a job asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    memory: bool,
+    processes: bool,
+}
+
+impl Asked {
+    /// What a request asks for.
+    pub const fn of(request: &JobRequest) -> Self {
+        Self {
+            memory: request.memory_per_task_bytes.is_some(),
+            processes: request.launch.processes_max.is_some(),
+        }
+    }
+
+    /// Says which of them the kernel will not hold tasks to. Only a user's own instance may lack the means: root's
+    /// has them, or `tutti doctor` says how to mend that.
+    pub fn say_unheld(self) {
+        let instance = Instance::locate();
+        if !instance.private || !(self.memory || self.processes) {
+            return;
+        }
+        // Whoever does not answer now is no reason to give up a job that is accepted.
+        let Ok(mut link) = dial(&instance) else { return };
+        link.send(&Request::Status);
+        if let Ok(Reply::Status(status)) = link.call()
+            && let Some(text) = self.unheld(&status)
+        {
+            say!("tutti: {}", Code::GoesWithout.mark(&text));
+        }
+    }
+
+    fn unheld(self, status: &StatusReport) -> Option<String> {
+        let is_none = |limit: fn(&AgentStatus) -> &String| {
+            status.agents.iter().any(|agent| limit(agent) == "none")
+        };
+        let options: Vec<&str> = [
+            ("-m", self.memory && is_none(|agent| &agent.memory_limit)),
+            ("--max-processes", self.processes && is_none(|agent| &agent.process_limit)),
+        ]
+        .into_iter()
+        .filter_map(|(option, is_unheld)| is_unheld.then_some(option))
+        .collect();
+        (!options.is_empty()).then(|| {
+            format!(
+                "nothing holds tasks to {} in this instance of your own; `tutti doctor` says what would",
+                options.join(" and ")
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_asked_for_and_is_not_held_is_said() {
+        let agent = |memory: &str, processes: &str| AgentStatus {
+            memory_limit: memory.into(),
+            process_limit: processes.into(),
+            ..AgentStatus::default()
+        };
+        let said = |memory, processes, agent| {
+            let status = StatusReport { agents: vec![agent], ..StatusReport::default() };
+            Asked { memory, processes }.unheld(&status).unwrap_or_default()
+        };
+        assert!(said(true, false, agent("none", "none")).contains("to -m in"));
+        assert!(said(true, true, agent("none", "none")).contains("to -m and --max-processes in"));
+        assert_eq!(said(true, true, agent("v2", "v2")), "");
+        assert_eq!(said(false, true, agent("none", "v2")), "");
+    }
+}

@@ -1,0 +1,629 @@
+//! The loop around the core. Its connections: `driver/connections.rs`.
+
+mod connections;
+
+pub(super) use connections::{Connection, Kind};
+
+use super::agents::NodeEntry;
+use super::ahead::{self, Former, ReachFile};
+use super::jobs::{Ended, EndedJobs, Entry, TASKS_KEPT_MAX};
+use super::kept::{Kept, Shelf};
+use super::memory::Memory;
+use super::report;
+use nix::unistd::{Pid, geteuid, getppid};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::unix::net::UnixListener;
+use tutti_core::{
+    Action, ClusterTime, Core, EndReason, Event, JobId, JobState, Nanos, NodeId, Outcome, Params,
+    RequestId, default_classes,
+};
+use tutti_journal::{History, Journal};
+use tutti_linux::{heap, proc};
+use tutti_node::exit::Exit;
+use tutti_node::instance::{Instance, supervisor};
+use tutti_node::link::{Interest, Poller, Ready};
+use tutti_node::membership::{Members, Place};
+use tutti_node::platform::time as clock;
+use tutti_node::platform::time::wall_ms;
+use tutti_node::trusted;
+use tutti_wire::launch::{JobNode, Launch, Share};
+use tutti_wire::local::Reply;
+use tutti_wire::tree::ToAgent;
+
+/// What a controller is told at its start.
+#[derive(Clone, Debug)]
+pub struct ControllerOptions {
+    /// Where it lives.
+    pub instance: Instance,
+}
+
+/// How old the last entry of the journal may be while there are jobs.
+const TIME_ENTERED_EVERY: Nanos = Nanos::from_secs(10);
+
+/// When so much was let go of, what is free goes back to the system: the allocator keeps it otherwise.
+const GIVEN_UP_BYTES: usize = 16 << 20;
+
+const LISTENER: u64 = 0;
+const DISK: u64 = 1;
+
+/// How long an ending instance waits for its jobs to be cleared away.
+const STOP_PATIENCE_NS: u64 = 15_000_000_000;
+
+/// The controller.
+pub(super) struct Driver {
+    pub(super) core: Core,
+    pub(super) memory: Memory,
+    /// How far cluster time is ahead of this machine's clock.
+    pub(super) clock_ahead: Nanos,
+    /// Whether the next controller hears of that, and of gaps in the journal, by a file of the instance.
+    pub(super) has_clock_file: bool,
+    pub(super) instance: Instance,
+    /// Who may join, if there is a cluster.
+    pub(super) members: Option<Members>,
+    pub(super) poller: Poller,
+    pub(super) connections: BTreeMap<u64, Connection>,
+    connections_max: usize,
+    /// When connections are accepted again; never: they are.
+    accept_again: ClusterTime,
+    /// Those who have come, and may have said something already.
+    newcomers: Vec<u64>,
+    /// Clients with a message that waits for its turn.
+    unread: BTreeSet<u64>,
+    /// What is queued for the clients of each user, in bytes.
+    unsent: BTreeMap<u32, usize>,
+    /// When the next connection that takes nothing may have to go.
+    stalled_due: ClusterTime,
+    next_token: u64,
+    pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
+    /// The number of the next node that is new: none is given twice.
+    pub(super) next_node: u32,
+    pub(super) jobs: BTreeMap<JobId, Box<Entry>>,
+    pub(super) ended: EndedJobs,
+    /// By what the latest jobs would be asked for again.
+    pub(super) submitted: super::submitted::Submitted,
+    /// What the jobs of each user keep here.
+    pub(super) shelves: BTreeMap<u32, Shelf>,
+    /// What has been let go of since memory was last given back, in bytes.
+    given_up_bytes: usize,
+    /// The hard limits on resources that this process has.
+    pub(super) hard_limits: Vec<u64>,
+    pub(super) user_names: BTreeMap<u32, String>,
+    /// Those for whom other machines vouched.
+    pub(super) accounts: super::vouched::Accounts,
+    /// Who asked for the job that a `Submit` in progress is about.
+    pub(super) submitting: Option<super::clients::Submission>,
+    /// Requests for jobs that came before the first node.
+    pub(super) early: Vec<super::clients::Early>,
+    /// Whether they wait: until a node has joined since this controller began; others it may remember.
+    pub(super) waits_for_nodes: bool,
+    next_request: u64,
+    pub(super) questions: super::questions::Questions,
+    /// Who waits for nodes to be taken out.
+    pub(super) removals: super::removal::Removals,
+    pub(super) wake_at: ClusterTime,
+    /// When people's clocks are looked at.
+    pub(super) calendar_due: ClusterTime,
+    /// When the earliest of the jobs that have ended may be too old.
+    pub(super) history_due: ClusterTime,
+    /// Jobs that have ended, of which nodes still know.
+    pub(super) forgetting: super::forgetting::Forgetting,
+    /// What agents were told of parameters.
+    pub(super) told_settings: Option<tutti_wire::tree::Settings>,
+    pub(super) started: ClusterTime,
+    /// Who started it: the supervisor.
+    parent: Pid,
+    active: ClusterTime,
+    /// Set when the instance is to end: who asked, and when patience is over.
+    stopping: Option<(Vec<u64>, ClusterTime)>,
+    stop_sent: bool,
+    actions: Vec<Action>,
+    /// What the actions in progress made happen at once.
+    pub(super) follow_ups: VecDeque<Event>,
+}
+
+/// Runs a controller until its instance ends.
+///
+/// # Errors
+/// If it can't begin: the socket can't be made.
+pub fn main(options: ControllerOptions) -> anyhow::Result<()> {
+    let path = options.instance.controller_socket();
+    // Who can connect is heard: not before it is known what there is.
+    let private = options.instance.private;
+    let mut driver = Driver::new(options.instance)?;
+    let listener = trusted::listen(&path, !private)?;
+    driver.poller.add(&listener, LISTENER, Interest::READ)?;
+    driver.run(&listener)?;
+    driver.memory.journal.close(&driver.core);
+    if driver.instance.private {
+        driver.leave_count();
+        let instance = driver.instance.clone();
+        drop(driver);
+        if !instance.keeps_journal() {
+            instance.remove_journal();
+        }
+    }
+    let _ = std::fs::remove_file(&path);
+    Ok(())
+}
+
+impl Driver {
+    fn new(instance: Instance) -> anyhow::Result<Self> {
+        let path = instance.make_journal_place()?;
+        let former = ahead::of_former(&instance);
+        let reach = ahead::reach_of_former(&instance);
+        let opened = match (former, reach) {
+            (None, None) => Journal::open(&path, blank_core)?,
+            (_, reach) => Journal::open_after(reach.unwrap_or_default().known, &path, blank_core)?,
+        };
+        let place = Place::of(&instance);
+        let members = place.membership()?.map(|_| Members::of(place));
+        let jobs_known = reach.map_or(0, |reach| reach.jobs);
+        let mut driver = Self::over(instance, members, opened, former, jobs_known)?;
+        driver.has_clock_file = true;
+        ahead::keep(&driver.instance, driver.as_former());
+        driver.memory.reach = ReachFile::open(&driver.instance);
+        driver.say_reach();
+        Ok(driver)
+    }
+
+    /// What the next one is to know of this one.
+    pub(super) const fn as_former(&self) -> Former {
+        Former { ahead: self.clock_ahead, has_gap: self.memory.has_gap }
+    }
+
+    /// One that takes over what a journal has, and is at least as far ahead of the machine's clock as the one
+    /// before it since the machine was started, if there was one. So many jobs are known to have been made since then.
+    pub(super) fn over(
+        instance: Instance,
+        members: Option<Members>,
+        (journal, history): (Journal, History),
+        former: Option<Former>,
+        jobs_known: u64,
+    ) -> anyhow::Result<Self> {
+        let ahead = former.map(|former| former.ahead).unwrap_or_default();
+        let clock_ahead = ahead::clock_ahead(ahead, history.until);
+        let now = ClusterTime(clock::monotonic_ns()) + clock_ahead;
+        let poller = Poller::new()?;
+        poller.add(journal.wake(), DISK, Interest::READ)?;
+        let mut driver = Self {
+            core: blank_core(),
+            members,
+            memory: Memory::new(journal, former.is_some_and(|former| former.has_gap)),
+            clock_ahead,
+            has_clock_file: false,
+            instance,
+            poller,
+            connections: BTreeMap::new(),
+            connections_max: connections::connections_max(),
+            accept_again: ClusterTime::NEVER,
+            newcomers: Vec::new(),
+            unread: BTreeSet::new(),
+            unsent: BTreeMap::new(),
+            stalled_due: ClusterTime::NEVER,
+            next_token: DISK + 1,
+            nodes: BTreeMap::new(),
+            next_node: 0,
+            jobs: BTreeMap::new(),
+            ended: EndedJobs::default(),
+            submitted: super::submitted::Submitted::default(),
+            shelves: BTreeMap::new(),
+            given_up_bytes: 0,
+            hard_limits: own_hard_limits(),
+            user_names: BTreeMap::new(),
+            accounts: super::vouched::Accounts::default(),
+            submitting: None,
+            early: Vec::new(),
+            waits_for_nodes: true,
+            next_request: 0,
+            questions: super::questions::Questions::default(),
+            removals: super::removal::Removals::default(),
+            wake_at: ClusterTime::NEVER,
+            calendar_due: ClusterTime::NEVER,
+            history_due: ClusterTime::NEVER,
+            forgetting: super::forgetting::Forgetting::default(),
+            told_settings: None,
+            started: now,
+            parent: supervisor(),
+            active: now,
+            stopping: None,
+            stop_sent: false,
+            actions: Vec::new(),
+            follow_ups: VecDeque::new(),
+        };
+        driver.remember(history, former.is_none(), jobs_known);
+        Ok(driver)
+    }
+
+    fn run(&mut self, listener: &UnixListener) -> anyhow::Result<()> {
+        let mut ready: Vec<Ready> = Vec::new();
+        while !self.finished() {
+            let deadline = self.deadline();
+            let own_ns = deadline.0.saturating_sub(self.clock_ahead.0);
+            self.poller.wait((deadline != ClusterTime::NEVER).then_some(own_ns), &mut ready)?;
+            if ready.iter().any(|event| event.token == LISTENER) {
+                self.accept(listener);
+            }
+            self.round(&ready);
+            if self.accept_again <= self.now() {
+                self.accept_again = ClusterTime::NEVER;
+                self.poller.modify(listener, LISTENER, Interest::READ)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what has happened, does what is due, and ends with everything stored and sent. What agents tell comes
+    /// first, however it came: who asks for something is answered by how things are now.
+    pub(super) fn round(&mut self, ready: &[Ready]) {
+        let mut spoken = std::mem::take(&mut self.newcomers);
+        for event in ready {
+            match event.token {
+                LISTENER => {}
+                DISK => self.on_disk(),
+                token => spoken.push(token),
+            }
+        }
+        let mut heard = Vec::new();
+        for token in spoken {
+            let received = self.receive(token);
+            match self.take_greeting(token) {
+                Ok(_) => heard.push((token, received)),
+                Err(error) => self.close(token, &error),
+            }
+        }
+        heard.sort_by_key(|(token, _)| !self.is_agent(*token));
+        for (token, received) in heard {
+            self.take_messages(token, received);
+        }
+        // Where a user's connections wait for those that do not read, verbs that have just been called come first.
+        for token in std::mem::take(&mut self.unread).into_iter().rev() {
+            self.take_messages(token, Ok(()));
+        }
+        self.on_time();
+        self.settle();
+    }
+
+    /// The moment of an event: the controller's clock is what cluster time is.
+    pub(super) fn now(&self) -> ClusterTime {
+        ClusterTime(clock::monotonic_ns()) + self.clock_ahead
+    }
+
+    /// Whether the supervisor, who would start again what fails, has ended itself.
+    pub(super) fn is_abandoned(&self) -> bool {
+        getppid() != self.parent
+    }
+
+    pub(super) fn deadline(&self) -> ClusterTime {
+        if !self.unread.is_empty() {
+            return ClusterTime(0);
+        }
+        let mut deadline = self.wake_at.min(self.accept_again).min(self.calendar_due);
+        deadline = deadline.min(self.stalled_due);
+        deadline = deadline.min(self.misses_due()).min(self.removals.due());
+        deadline = deadline.min(self.history_due).min(self.time_due());
+        deadline = deadline.min(self.forgetting.due()).min(self.questions.due());
+        if self.waits_for_nodes && !self.early.is_empty() {
+            deadline = deadline.min(self.nodes_due());
+        }
+        for abandoned in self.memory.abandoned.values() {
+            deadline = deadline.min(abandoned.until);
+        }
+        if let Some((_, patience)) = &self.stopping {
+            deadline = deadline.min(*patience);
+        } else if let Some(idle) = self.idle_end() {
+            deadline = deadline.min(idle);
+        }
+        deadline
+    }
+
+    /// When the journal is to have another entry, whatever happens: if the machine's clock begins anew, cluster
+    /// time goes on after the last one, and jobs keep what they have waited until then.
+    fn time_due(&self) -> ClusterTime {
+        match self.jobs.is_empty() || self.stopping.is_some() {
+            true => ClusterTime::NEVER,
+            false => self.core.now() + TIME_ENTERED_EVERY,
+        }
+    }
+
+    /// When a private instance that nobody uses ends by itself. In a cluster others may be about to.
+    fn idle_end(&self) -> Option<ClusterTime> {
+        let limit = self.core.params().idle_exit()?;
+        let used = !self.jobs.is_empty()
+            || self.connections.values().any(|c| matches!(c.kind, Kind::Client(_)));
+        let is_alone = self.instance.private && self.members.is_none();
+        (is_alone && !used).then(|| self.active + limit)
+    }
+
+    fn on_time(&mut self) {
+        let now = self.now();
+        if now >= self.wake_at.min(self.time_due()) {
+            self.wake_at = ClusterTime::NEVER;
+            self.apply(&Event::Tick);
+        }
+        if now >= self.calendar_due {
+            self.watch_calendar();
+        }
+        self.look_after_missed(now);
+        self.cut_off(now);
+        if now >= self.questions.due() {
+            self.close_overdue(now);
+        }
+        if now >= self.history_due {
+            self.forget_history();
+        }
+        if self.waits_for_nodes && now >= self.nodes_due() {
+            self.stop_waiting_for_nodes();
+        }
+        self.give_up_fronts(now);
+        if self.stopping.is_none() && self.idle_end().is_some_and(|idle| idle <= now) {
+            say!("tutti controller: idle for long enough; ending");
+            self.stop(None);
+        }
+    }
+
+    // ------------------------------------------------------------------ the core
+
+    /// The one place where something is decided: an event in, actions out, carried out in order.
+    pub(super) fn apply(&mut self, event: &Event) {
+        self.decide(event);
+        while let Some(event) = self.follow_ups.pop_front() {
+            self.decide(&event);
+        }
+    }
+
+    fn decide(&mut self, event: &Event) {
+        let mut actions = std::mem::take(&mut self.actions);
+        let now = self.now();
+        self.active = now;
+        self.core.apply(now, event, &mut actions);
+        self.memory.journal.note(now, event, &actions, &self.core);
+        self.ask_disk_for(event);
+        for action in actions.drain(..) {
+            self.carry_out(action);
+        }
+        self.actions = actions;
+        self.tell_settings();
+    }
+
+    pub(super) fn next_request(&mut self) -> RequestId {
+        self.next_request += 1;
+        RequestId(self.next_request)
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Accept { job, .. } => self.on_accept(job),
+            Action::Decline { refusal, .. } => self.on_decline(&refusal),
+            Action::Timetable { node, .. } => self.send_timetable(node),
+            Action::Timetables { .. } => {
+                for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+                    self.send_timetable(node);
+                }
+            }
+            Action::Launch { job, control } => {
+                let now = self.now();
+                let view = self.core.job(job, now);
+                if let Some(entry) = self.jobs.get_mut(&job) {
+                    entry.started.get_or_insert(now);
+                    view.iter().for_each(|view| entry.note_processors(&view.placements));
+                    self.memory.journal.note_launch(job, entry.started);
+                }
+                // So that it is begun once more only if the power goes at once.
+                self.ask_disk_soon();
+                let Some((launch, shares)) = self.make_launch(job, control) else { return };
+                let nodes: Vec<NodeId> = shares.iter().map(|(node, _)| *node).collect();
+                if self.launch_on_nodes(launch, shares) {
+                    self.tell_front_of_start(job, nodes);
+                }
+            }
+            Action::Signal { job, node, ranks, signal } => {
+                let launch = self.latest(job);
+                self.tell_node(node, ToAgent::Signal { launch, ranks, signal });
+            }
+            Action::Terminate { job, node } => {
+                let launch = self.latest(job);
+                self.tell_node(node, ToAgent::Terminate { launch });
+            }
+            // Jobs are suspended in place: whoever is in no timetable leaves his processors free.
+            Action::MoveOut { job } => self.follow_ups.push_back(Event::MovedOut { job }),
+            Action::MoveIn { job } => self.follow_ups.push_back(Event::MovedIn { job }),
+            Action::Kill { job, node } => {
+                let launch = self.latest(job);
+                self.tell_node(node, ToAgent::Kill { launch });
+            }
+            Action::Requeued { job } => self.on_requeued(job),
+            Action::Ended { job, outcome } => self.on_ended(job, outcome),
+            Action::WakeAt { at } => self.wake_at = at,
+        }
+    }
+
+    /// Tells a node its part of the matrix, if it is up, and keeps it for an agent that comes back.
+    fn send_timetable(&mut self, node: NodeId) {
+        let Some(timetable) = self.core.timetable(node) else { return };
+        if let Some(entry) = self.nodes.get_mut(&node) {
+            entry.timetable = Some(timetable.clone());
+        }
+        self.tell_node(node, ToAgent::Timetable(timetable));
+    }
+
+    /// What all nodes of a job are told, and the share of each.
+    pub(super) fn make_launch(
+        &self,
+        job: JobId,
+        control: tutti_core::ControlMethod,
+    ) -> Option<(Launch, Vec<(NodeId, Share)>)> {
+        let entry = self.jobs.get(&job)?;
+        let view = self.core.job(job, self.now())?;
+        let parts = self.core.parts(job);
+        let launch = Launch {
+            job,
+            number: entry.requeues,
+            control,
+            own_ipc: self.core.own_ipc(job),
+            credentials: entry.credentials.clone(),
+            size: view.spec.tasks,
+            share: Share::default(),
+            nodes: parts.iter().map(|part| self.job_node(part)).collect(),
+            class: view.spec.class.to_string(),
+            quantum: self.core.params().quantum(),
+            processors_per_task: view.spec.processors_per_task.unwrap_or(1),
+            memory_per_task_bytes: view.spec.memory_per_task_bytes,
+            spec: entry.launch.whole()?,
+        };
+        let share = |(node_rank, part): (u32, &tutti_core::Part)| {
+            (part.node, Share { tasks: part.placements(), node_rank })
+        };
+        let mut shares: Vec<_> = (0..).zip(parts).map(share).collect();
+        shares.sort_by_key(|(node, _)| *node);
+        Some((launch, shares))
+    }
+
+    fn job_node(&self, part: &tutti_core::Part) -> JobNode {
+        JobNode {
+            node: part.node,
+            name: self.node_name(part.node),
+            address: self.nodes.get(&part.node).map_or_else(String::new, |n| n.address.clone()),
+            tasks: u32::try_from(part.placements().len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// A job is in line again, after a node was lost.
+    fn on_requeued(&mut self, job: JobId) {
+        self.forget_on_nodes(job);
+        if let Some(entry) = self.jobs.get_mut(&job) {
+            entry.begin_anew();
+            self.memory.journal.note_launch(job, None);
+        }
+        self.ask_disk_soon();
+    }
+
+    fn on_ended(&mut self, job: JobId, mut outcome: Outcome) {
+        let Some(mut entry) = self.jobs.remove(&job) else { return };
+        // As `tutti run` says it.
+        if outcome.exit_code == 0 && !entry.output_lost.is_empty() {
+            outcome.exit_code = Exit::OUTPUT_LOST.code();
+        }
+        entry.note_silent_nodes();
+        let exchanges = std::mem::take(&mut entry.exchanges);
+        self.note_given_up(exchanges.bytes());
+        drop(exchanges);
+        let detail = entry.detail_of_end(outcome);
+        let reason = match outcome.reason {
+            EndReason::NodeLost(node) => self.how_it_went(node),
+            reason => reason.to_string(),
+        };
+        let report = report::ended_job(job, &entry, outcome, reason, self.now());
+        let mut tasks = entry.tasks_ended;
+        tasks.sort_by_key(|task| task.rank);
+        if entry.tasks as usize > TASKS_KEPT_MAX {
+            tasks.clear();
+        }
+        let ended = Ended {
+            report: report.clone(),
+            accepted: entry.accepted,
+            at: self.now(),
+            accepted_ms: entry.accepted_ms,
+            ended_ms: wall_ms(),
+            uid: entry.credentials.uid,
+            gid: entry.credentials.gid,
+            key: entry.key,
+            time_limit: entry.time_limit,
+            outcome,
+            tasks,
+        };
+        self.let_go(ended.uid, entry.launch);
+        self.note_end(&ended);
+        self.forget_later(job);
+        self.ended.push(ended);
+        self.watch_history();
+        for token in entry.front.into_iter().chain(entry.waiting).chain(entry.waiting_begun) {
+            if let Some(Connection { kind: Kind::Client(client), .. }) =
+                self.connections.get_mut(&token)
+            {
+                client.forget(job);
+            }
+            let (detail, report) = (detail.clone(), Box::new(report.clone()));
+            self.reply(token, &Reply::Ended { job, outcome, detail, report });
+        }
+    }
+
+    /// What a job was to run need not be known any more.
+    pub(super) fn let_go(&mut self, uid: u32, launch: Kept) {
+        let Some(shelf) = self.shelves.get_mut(&uid) else { return };
+        let before = shelf.bytes();
+        shelf.let_go(launch, &mut self.memory.journal);
+        let given_up = before - shelf.bytes();
+        if shelf.bytes() == 0 {
+            self.shelves.remove(&uid);
+        }
+        self.note_given_up(given_up);
+    }
+
+    /// So much memory is free, about.
+    pub(super) const fn note_given_up(&mut self, bytes: usize) {
+        self.given_up_bytes = self.given_up_bytes.saturating_add(bytes);
+    }
+
+    /// Ends a round: what happened is stored, and only then sent.
+    fn settle(&mut self) {
+        self.store();
+        self.ask_disk(self.now());
+        self.send_orders();
+        self.settle_connections();
+        if self.given_up_bytes > GIVEN_UP_BYTES {
+            self.given_up_bytes = 0;
+            heap::give_back();
+        }
+    }
+
+    // ------------------------------------------------------------------ the end
+
+    /// Begins to end the instance; `asker` is told when it has ended.
+    pub(super) fn stop(&mut self, asker: Option<u64>) {
+        let patience = self.now() + tutti_core::Nanos(STOP_PATIENCE_NS);
+        match &mut self.stopping {
+            Some((askers, _)) => askers.extend(asker),
+            None => {
+                self.stopping = Some((asker.into_iter().collect(), patience));
+                // The journal of a user's own goes with it.
+                let event = if self.instance.private { Event::ShutDown } else { Event::GoDown };
+                self.apply(&event);
+            }
+        }
+    }
+
+    /// Whether all is done: no job is left, and the agents have gone after they were told to.
+    pub(super) fn finished(&mut self) -> bool {
+        let Some((askers, patience)) = &self.stopping else { return false };
+        let askers = askers.clone();
+        let impatient = self.now() >= *patience;
+        let now = self.now();
+        let is_over = self.core.jobs(now).all(|view| matches!(view.state, JobState::Queued { .. }));
+        if !self.stop_sent && (is_over || impatient) {
+            self.stop_sent = true;
+            for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+                self.tell_node(node, ToAgent::Stop);
+            }
+            self.settle();
+        }
+        let agents = self.connections.values().any(|c| matches!(c.kind, Kind::Branch(_)));
+        if self.stop_sent && (!agents || impatient) {
+            for asker in askers {
+                self.reply(asker, &Reply::Done);
+            }
+            self.settle();
+            return true;
+        }
+        false
+    }
+}
+
+/// The state before anything has happened.
+pub(super) fn blank_core() -> Core {
+    Core::new(Params::default(), default_classes())
+}
+
+fn own_hard_limits() -> Vec<u64> {
+    let (pid, uid) = (std::process::id().cast_signed(), geteuid().as_raw());
+    proc::hard_limits(pid, uid).unwrap_or_default()
+}

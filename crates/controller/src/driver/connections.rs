@@ -1,0 +1,425 @@
+//! The connections of clients and agents: which are taken in, whose requests are taken when, and how much each user may
+//! leave unread.
+
+use super::{Driver, LISTENER};
+use crate::agents::Branch;
+use crate::clients::Client;
+use crate::exchange::send_parts;
+use crate::problem::Problem;
+use nix::unistd::geteuid;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixListener;
+use tutti_core::{ClusterTime, Nanos};
+use tutti_linux::peer;
+use tutti_node::instance::may_run_instance;
+use tutti_node::link::{Interest, Link, LinkError, Poller};
+use tutti_node::platform::ways::Stream;
+use tutti_wire::Role;
+use tutti_wire::branch::Vouch;
+use tutti_wire::code::Code;
+use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
+use tutti_wire::local::Reply;
+
+/// Connections at once; one more is closed. Far above what a machine's users open, far below what
+/// a process may.
+const CONNECTIONS_MAX: usize = 4096;
+
+/// Connections of one user at once, so that nobody can keep the others out.
+const CONNECTIONS_PER_USER_MAX: usize = CONNECTIONS_MAX / 4;
+
+/// Descriptors that are not for connections.
+const DESCRIPTORS_KEPT: u64 = 64;
+
+/// How long nobody is let in when there is no descriptor for another connection.
+const ACCEPT_PAUSE: Nanos = Nanos::from_millis(500);
+
+/// Halves of messages from one user, in all, beyond the first [`PENDING_FREE_BYTES`] of each
+/// connection.
+const PENDING_PER_USER_BYTES_MAX: usize = 64 << 20;
+const PENDING_FREE_BYTES: usize = 64 << 10;
+
+/// What may be queued for a client that does not read before it is cut off.
+const CLIENT_UNSENT_MAX: usize = 64 << 20;
+
+/// What may be queued for all connections of a user together before no more of that user's requests are taken, and those that
+/// do not read are cut off.
+const USER_UNSENT_MAX: usize = 32 << 20;
+
+/// How long a connection may take nothing of what is queued for it while its user has too much queued.
+const STALLED: Nanos = Nanos::from_secs(5);
+
+/// Questions to agents that may be open for one user: the answers wait here for each other.
+const QUESTIONS_PER_USER_MAX: usize = 16;
+
+/// One connection.
+pub(crate) struct Connection {
+    pub(crate) link: Link,
+    pub(crate) uid: u32,
+    pub(crate) pid: i32,
+    /// Who speaks, if an agent of the cluster vouched for somebody on another node.
+    pub(crate) vouch: Option<Vouch>,
+    pub(crate) kind: Kind,
+    /// How much its peer had taken when it was last seen to take something, and when that was.
+    progress: (u64, ClusterTime),
+}
+
+impl Connection {
+    /// Sends what is queued as far as the peer takes it: to an agent, after that, what MPI programs exchange.
+    fn settle(&mut self, poller: &Poller, token: u64) -> Result<(), LinkError> {
+        loop {
+            self.link.settle(poller, token)?;
+            match &mut self.kind {
+                Kind::Branch(branch) if !branch.sending.is_empty() && self.link.unsent() == 0 => {
+                    send_parts(&mut branch.sending, &mut self.link);
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Whose connection it is.
+pub(crate) enum Kind {
+    /// Not greeted yet.
+    Unknown,
+    /// An agent that will say for whom it speaks.
+    Proxy,
+    /// A user's verb.
+    Client(Client),
+    /// An agent with its branch of the control tree.
+    Branch(Branch),
+}
+
+impl Driver {
+    pub(super) fn accept(&mut self, listener: &UnixListener) {
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    if let Err(error) = self.take_in(stream) {
+                        say!([System] "tutti controller: cannot take a connection: {error}");
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // It still waits: without a pause we would do nothing else.
+                    say!([System] "tutti controller: cannot take a connection: {error}");
+                    self.accept_again = self.now() + ACCEPT_PAUSE;
+                    let _ = self.poller.modify(listener, LISTENER, Interest::NONE);
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn take_in(&mut self, stream: impl Into<Stream>) -> std::io::Result<()> {
+        let stream = stream.into();
+        let who = peer::peer_credentials(&stream)?;
+        let mut link = Link::new(stream)?;
+        link.limit(JOB_REQUEST_BYTES_MAX);
+        link.one_at_a_time();
+        link.greet(Role::Server);
+        if let Some(reason) = self.has_no_room_for(who.uid) {
+            say_provoked!([TooMuchAsked] "tutti controller: turned away process {}: {reason}", who.pid);
+            link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
+            let _ = link.flush();
+            return Ok(());
+        }
+        let token = self.next_token;
+        self.next_token += 1;
+        self.poller.add(&link, token, Interest::READ)?;
+        let kind = Kind::Unknown;
+        let progress = (0, self.now());
+        let connection =
+            Connection { link, uid: who.uid, pid: who.pid, vouch: None, kind, progress };
+        self.connections.insert(token, connection);
+        self.newcomers.push(token);
+        Ok(())
+    }
+
+    /// Why one more connection of a user is not taken. Those who answer for the instance always get
+    /// in: its agents are theirs, and who would end what is wrong.
+    fn has_no_room_for(&mut self, uid: u32) -> Option<String> {
+        if self.admin(uid).is_ok() {
+            return None;
+        }
+        if self.connections.len() >= self.connections_max {
+            return Some(format!("{} connections are open, which is all", self.connections_max));
+        }
+        let of_user = self.connections.values().filter(|c| c.uid == uid).count();
+        let most = CONNECTIONS_PER_USER_MAX.min(self.connections_max / 4);
+        (of_user >= most).then(|| {
+            let user = self.user_name(uid);
+            format!("user {user} has {of_user} connections open, the most that one user may have")
+        })
+    }
+
+    /// Reads what has come.
+    pub(super) fn receive(&mut self, token: u64) -> Result<(), LinkError> {
+        match self.connections.get_mut(&token) {
+            Some(connection) if !connection.link.is_held() => connection.link.receive(),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn is_agent(&self, token: u64) -> bool {
+        self.connections.get(&token).is_some_and(|it| matches!(it.kind, Kind::Branch(_)))
+    }
+
+    pub(super) fn take_messages(&mut self, token: u64, received: Result<(), LinkError>) {
+        if let Err(error) = self.read_messages(token).and(received) {
+            self.close(token, &error);
+        } else if self.keeps_too_much(token) {
+            self.close(token, &LinkError::Closed);
+        }
+    }
+
+    /// Whether the user of this connection makes us keep too many halves of messages.
+    fn keeps_too_much(&self, token: u64) -> bool {
+        let kept = |c: &Connection| c.link.pending().saturating_sub(PENDING_FREE_BYTES);
+        self.connections.get(&token).is_some_and(|connection| {
+            kept(connection) > 0
+                && matches!(connection.kind, Kind::Client(_))
+                && self
+                    .connections
+                    .values()
+                    .filter(|other| other.uid == connection.uid)
+                    .map(kept)
+                    .sum::<usize>()
+                    > PENDING_PER_USER_BYTES_MAX
+        })
+    }
+
+    /// Whether a client's next request may be taken: one at a time, so that whoever sends many
+    /// waits for himself, not everybody for him.
+    fn may_ask(&self, token: u64) -> bool {
+        !self.questions.is_open_for(token)
+            && !self.removals.is_open_for(token)
+            && !self.memory.has_promised_enough(token)
+            && !self.early.iter().any(|early| early.token == token)
+            && self.connections.get(&token).is_some_and(|connection| {
+                !connection.link.is_behind() && self.has_room_for_answers(connection.uid)
+            })
+    }
+
+    /// Whether a user's connections leave room for another answer. Others' requests do not wait for that.
+    fn has_room_for_answers(&self, uid: u32) -> bool {
+        let is_theirs = |token| self.connections.get(&token).is_some_and(|it| it.uid == uid);
+        self.unsent.get(&uid).is_none_or(|bytes| *bytes <= USER_UNSENT_MAX)
+            && self.questions.open_for(is_theirs) < QUESTIONS_PER_USER_MAX
+    }
+
+    fn read_messages(&mut self, token: u64) -> Result<(), LinkError> {
+        loop {
+            let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
+            match &connection.kind {
+                Kind::Unknown => {
+                    if !self.take_greeting(token)? {
+                        return Ok(());
+                    }
+                }
+                Kind::Client(_) => {
+                    if self.may_ask(token)
+                        && let Some(connection) = self.connections.get_mut(&token)
+                        && let Some(request) = connection.link.next()?
+                    {
+                        self.on_request(token, request);
+                    }
+                    return Ok(());
+                }
+                Kind::Proxy => {
+                    let Some(vouch) = connection.link.next()? else { return Ok(()) };
+                    self.on_vouch(token, vouch)?;
+                }
+                Kind::Branch(_) => match connection.link.next()? {
+                    Some(message) => self.on_branch(token, message),
+                    None => return Ok(()),
+                },
+            }
+        }
+    }
+
+    /// Whether somebody who had not greeted has.
+    pub(super) fn take_greeting(&mut self, token: u64) -> Result<bool, LinkError> {
+        match self.connections.get_mut(&token) {
+            Some(Connection { link, kind: Kind::Unknown, .. }) => match link.next_greeting()? {
+                Some(role) => self.on_greeting(token, role).map(|()| true),
+                None => Ok(false),
+            },
+            _ => Ok(false),
+        }
+    }
+
+    fn on_greeting(&mut self, token: u64, role: Role) -> Result<(), LinkError> {
+        let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
+        let trusted = may_run_instance(connection.uid, geteuid().as_raw());
+        connection.kind = match role {
+            Role::Client => Kind::Client(Client::default()),
+            Role::Agent if trusted => {
+                connection.link.limit(FRAME_BYTES_MAX);
+                Kind::Branch(Branch::default())
+            }
+            Role::Proxy if trusted && connection.vouch.is_none() => Kind::Proxy,
+            Role::Agent
+            | Role::Proxy
+            | Role::FrontEnd
+            | Role::Server
+            | Role::Gate
+            | Role::Newcomer
+            | Role::Supervisor => {
+                return Err(tutti_wire::DecodeError::NotTutti.into());
+            }
+        };
+        Ok(())
+    }
+
+    /// From now on the connection is that of somebody on another node.
+    fn on_vouch(&mut self, token: u64, vouch: Vouch) -> Result<(), LinkError> {
+        let refused = self.has_no_room_for(vouch.uid);
+        let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
+        connection.kind = Kind::Unknown;
+        connection.uid = vouch.uid;
+        connection.pid = vouch.pid;
+        connection.vouch = Some(vouch);
+        connection.link.expect_greeting();
+        if let Some(reason) = refused {
+            connection.link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
+            connection.link.flush()?;
+            return Err(LinkError::Closed);
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, token: u64, error: &LinkError) {
+        let Some(connection) = self.connections.remove(&token) else { return };
+        self.poller.remove(&connection.link);
+        if let Some(unsent) = self.unsent.get_mut(&connection.uid) {
+            *unsent = unsent.saturating_sub(connection.link.unsent());
+        }
+        if !is_end(error) {
+            say_provoked!(
+                [NotUnderstood] "tutti controller: closing a connection of process {} of user {}: {:#}",
+                connection.pid,
+                connection.uid,
+                anyhow::Error::msg(chain(error))
+            );
+        }
+        match connection.kind {
+            Kind::Unknown | Kind::Proxy => {}
+            Kind::Client(client) => {
+                let from = connection.vouch.map(|vouch| vouch.node);
+                self.on_client_gone(client, from);
+            }
+            Kind::Branch(_) => self.on_branch_gone(token),
+        }
+        self.active = self.now();
+    }
+
+    /// Answers a client, in the order of what he asked.
+    pub(crate) fn reply(&mut self, token: u64, reply: &Reply) {
+        if !self.memory.defer(token, reply) {
+            self.send_reply(token, reply);
+        }
+    }
+
+    pub(crate) fn send_reply(&mut self, token: u64, reply: &Reply) {
+        let now = self.now();
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let before = connection.link.unsent();
+        if before == 0 {
+            connection.progress = (connection.link.written(), now);
+        }
+        if connection.link.try_send(reply).is_err() {
+            let reason = "the answer is too long to be sent; ask for less";
+            connection.link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
+        }
+        *self.unsent.entry(connection.uid).or_default() += connection.link.unsent() - before;
+    }
+
+    /// Counts what is queued for each user's clients, and lists connections of those with too much that have taken nothing
+    /// for a while.
+    pub(super) fn count_unsent(&mut self) -> Vec<u64> {
+        let now = self.now();
+        self.unsent.clear();
+        self.stalled_due = ClusterTime::NEVER;
+        for connection in self.connections.values_mut() {
+            let (unsent, written) = (connection.link.unsent(), connection.link.written());
+            if unsent == 0 || !matches!(connection.kind, Kind::Client(_)) {
+                continue;
+            }
+            if connection.progress.0 != written {
+                connection.progress = (written, now);
+            }
+            *self.unsent.entry(connection.uid).or_default() += unsent;
+        }
+        self.unsent.retain(|_, bytes| *bytes > USER_UNSENT_MAX / 2);
+        let mut stalled = Vec::new();
+        for (&token, connection) in &self.connections {
+            let has_too_much =
+                self.unsent.get(&connection.uid).is_some_and(|it| *it > USER_UNSENT_MAX);
+            if has_too_much && connection.link.unsent() > 0 {
+                let until = connection.progress.1 + STALLED;
+                if until <= now {
+                    stalled.push(token);
+                } else {
+                    self.stalled_due = self.stalled_due.min(until);
+                }
+            }
+        }
+        stalled
+    }
+
+    /// Sends what is queued, as far as each peer takes it, and closes connections that are of no more use.
+    pub(super) fn settle_connections(&mut self) {
+        let mut broken = Vec::new();
+        let waits = |(token, connection): (&u64, &Connection)| {
+            (matches!(connection.kind, Kind::Client(_)) && connection.link.has_message())
+                .then_some(*token)
+        };
+        let waiting: Vec<u64> = self.connections.iter().filter_map(waits).collect();
+        for (&token, connection) in &mut self.connections {
+            if let Err(error) = connection.settle(&self.poller, token) {
+                broken.push((token, error));
+            } else if matches!(connection.kind, Kind::Client(_))
+                && connection.link.unsent() > CLIENT_UNSENT_MAX
+            {
+                broken.push((token, LinkError::Closed));
+            }
+        }
+        broken.extend(self.count_unsent().into_iter().map(|token| (token, LinkError::Closed)));
+        for (token, error) in broken {
+            self.close(token, &error);
+        }
+        self.unread = waiting.into_iter().filter(|&token| self.may_ask(token)).collect();
+    }
+}
+
+/// As many connections as there can be descriptors.
+pub(super) fn connections_max() -> usize {
+    use nix::sys::resource::{Resource, getrlimit};
+    let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
+    let room = descriptors.saturating_sub(DESCRIPTORS_KEPT);
+    usize::try_from(room).map_or(CONNECTIONS_MAX, |room| room.min(CONNECTIONS_MAX))
+}
+
+/// Whether the peer merely ended, whatever it had not read by then.
+fn is_end(error: &LinkError) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    match error {
+        LinkError::Closed => true,
+        LinkError::Io(error) => matches!(error.kind(), BrokenPipe | ConnectionReset),
+        LinkError::Decode(_) | LinkError::TooLong(_) => false,
+    }
+}
+
+/// An error with all its causes, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,177 @@
+//! What MPI processes of different nodes must know of each other: each keeper collects what its tasks
+//! store, and when all have entered a barrier, all keepers of the job get what the others have.
+//!
+//! It comes and goes in parts (`tutti_wire::pmi::Exchange`). What of it is kept for one job is counted: a job
+//! that needs more than [`EXCHANGE_BYTES_MAX`] at once is ended.
+
+use super::agents::ranks_of;
+use super::driver::{Connection, Driver, Kind};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use tutti_core::{EndReason, Event, JobId, LaunchId, NodeId, Rank};
+use tutti_node::link::Link;
+use tutti_wire::branch::{Passed, ToBranch};
+use tutti_wire::code::Code;
+use tutti_wire::limits::EXCHANGE_BYTES_MAX;
+use tutti_wire::pmi::{Barrier, BarrierGroup, Collected, Exchange, Values, packed};
+
+/// What of an answer may wait for the head's agent: orders that come after it wait for no more than that.
+const AHEAD_BYTES: usize = 256 << 10;
+
+/// What the nodes of a job have stored before barriers, as far as it may be needed.
+#[derive(Default)]
+pub(super) struct Exchanges {
+    /// Barriers that some nodes have completed, by who sent what they stored: one node, or several as one.
+    gathered: BTreeMap<Barrier, BTreeMap<Vec<NodeId>, Collected>>,
+    /// The latest of each group and tag that all have completed, for nodes that have missed the answer. The oldest first.
+    answered: VecDeque<Arc<Answer>>,
+}
+
+/// What all nodes of a job have stored before a barrier.
+struct Answer {
+    launch: LaunchId,
+    barrier: Barrier,
+    parts: Vec<Values>,
+    bytes: usize,
+}
+
+/// An answer on its way to nodes of a branch.
+pub(super) struct Sending {
+    to: Vec<NodeId>,
+    answer: Arc<Answer>,
+    next: usize,
+}
+
+impl Exchanges {
+    /// What is kept of barriers that are not complete.
+    fn gathered_bytes(&self) -> usize {
+        let of_sender = |(nodes, part): (&Vec<NodeId>, &Collected)| nodes.len() * 8 + part.bytes();
+        let of_barrier = |(barrier, by): (&Barrier, &BTreeMap<Vec<NodeId>, Collected>)| {
+            barrier.group.bytes() + by.iter().map(of_sender).sum::<usize>()
+        };
+        self.gathered.iter().map(of_barrier).sum()
+    }
+
+    /// What is kept, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.gathered_bytes() + self.answered.iter().map(|it| it.bytes).sum::<usize>()
+    }
+
+    /// All nodes have completed a barrier: the answer to it takes the place of that to the round before.
+    fn answer(&mut self, launch: LaunchId, barrier: Barrier) -> Arc<Answer> {
+        let senders = self.gathered.remove(&barrier).unwrap_or_default();
+        let parts = packed(senders.into_values().flat_map(Collected::into_parts).collect());
+        let bytes = barrier.group.bytes() + parts.iter().map(Values::bytes).sum::<usize>();
+        self.answered
+            .retain(|it| (&it.barrier.group, it.barrier.tag) != (&barrier.group, barrier.tag));
+        let answer = Arc::new(Answer { launch, barrier, parts, bytes });
+        self.answered.push_back(Arc::clone(&answer));
+        while self.answered.len() > 1
+            && self.answered.iter().map(|it| it.bytes).sum::<usize>() > EXCHANGE_BYTES_MAX
+        {
+            self.answered.pop_front();
+        }
+        answer
+    }
+}
+
+impl Answer {
+    /// A part of it. One without values has a single, empty part.
+    fn part(&self, place: usize) -> Exchange {
+        Exchange {
+            launch: self.launch,
+            barrier: self.barrier.clone(),
+            number: u32::try_from(place).unwrap_or(u32::MAX),
+            is_last: place + 1 >= self.parts.len(),
+            bytes: self.bytes,
+            values: self.parts.get(place).cloned().unwrap_or_default(),
+        }
+    }
+}
+
+/// Sends parts of answers as far as the other end takes them.
+pub(super) fn send_parts(sending: &mut VecDeque<Sending>, link: &mut Link) {
+    while link.unsent() < AHEAD_BYTES
+        && let Some(mut it) = sending.pop_front()
+    {
+        let exchange = it.answer.part(it.next);
+        let is_last = exchange.is_last;
+        link.send(&ToBranch::Exchanged(Passed { nodes: it.to.clone(), exchange }));
+        it.next += 1;
+        if !is_last {
+            // Those of several jobs take turns.
+            sending.push_back(it);
+        }
+    }
+}
+
+impl Driver {
+    /// A part of what nodes of a branch have stored before a barrier that their tasks have all entered.
+    pub(super) fn on_exchange(&mut self, token: u64, passed: Passed) {
+        let Passed { mut nodes, exchange } = passed;
+        let (launch, barrier) = (exchange.launch, exchange.barrier.clone());
+        let job = launch.job;
+        if !self.is_latest(launch) {
+            return;
+        }
+        let members = self.members(job, &barrier.group);
+        let is_there = |node: &NodeId| {
+            let agent = self.nodes.get(node).and_then(|entry| entry.agent);
+            agent == Some(token) && members.contains(node)
+        };
+        nodes.retain(is_there);
+        let Some(entry) = self.jobs.get_mut(&job).filter(|_| !nodes.is_empty()) else { return };
+        let exchanges = &mut entry.exchanges;
+        if let Some(known) = exchanges.answered.iter().find(|known| known.barrier == barrier) {
+            // All have completed it, and the answer to these nodes was lost.
+            let answer = exchange.is_last.then(|| Arc::clone(known));
+            return answer.into_iter().for_each(|answer| self.send_answer(&nodes, &answer));
+        }
+        let senders = exchanges.gathered.entry(barrier.clone()).or_default();
+        senders.entry(nodes).or_default().take_in(exchange);
+        let whole = senders.iter().filter(|(_, of_sender)| of_sender.is_whole());
+        let complete: BTreeSet<NodeId> = whole.flat_map(|(nodes, _)| nodes).copied().collect();
+        if exchanges.gathered_bytes() > EXCHANGE_BYTES_MAX {
+            return self.end_greedy(job);
+        }
+        if complete.is_superset(&members) {
+            let answer = exchanges.answer(launch, barrier);
+            let members: Vec<NodeId> = members.into_iter().collect();
+            self.send_answer(&members, &answer);
+        }
+    }
+
+    /// A job whose nodes store more before a barrier than one may.
+    fn end_greedy(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        entry.exchanges = Exchanges::default();
+        let mib = EXCHANGE_BYTES_MAX >> 20;
+        let detail =
+            format!("its tasks stored more than {mib} MiB for each other before a barrier");
+        entry.note_detail(Rank(0), Code::TooMuchStored.mark(&detail));
+        self.apply(&Event::Cancel { job, reason: EndReason::TaskFailed, at_once: true });
+    }
+
+    /// Has an answer sent to nodes; over each branch of the tree it goes once.
+    fn send_answer(&mut self, nodes: &[NodeId], answer: &Arc<Answer>) {
+        for (branch, to) in self.by_branch(nodes) {
+            if let Some(Connection { kind: Kind::Branch(branch), .. }) =
+                self.connections.get_mut(&branch)
+            {
+                let answer = Arc::clone(answer);
+                branch.sending.push_back(Sending { to, answer, next: 0 });
+            }
+        }
+    }
+
+    /// The nodes that take part.
+    fn members(&self, job: JobId, group: &BarrierGroup) -> BTreeSet<NodeId> {
+        let Some(view) = self.core.job(job, self.now()) else { return BTreeSet::new() };
+        let takes_part = |placed: &&tutti_core::PlacementView| match group {
+            BarrierGroup::World => true,
+            BarrierGroup::Node => false,
+            BarrierGroup::Ranks(ranks) => ranks_of(placed).any(|rank| ranks.contains(&rank)),
+        };
+        view.placements.iter().filter(takes_part).map(|placed| placed.node).collect()
+    }
+}

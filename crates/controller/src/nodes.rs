@@ -1,0 +1,204 @@
+//! `tutti nodes`: nodes by the names that people give, sets of them, and which take jobs.
+
+use super::driver::Driver;
+use std::collections::{BTreeMap, BTreeSet};
+use tutti_core::{Event, NodeId, NodeSetName, NodeWish};
+use tutti_node::membership::Place;
+use tutti_wire::host_list::{HostItem, HostListError, format_host_list, parse_host_list};
+use tutti_wire::launch::cut;
+use tutti_wire::limits::NAME_BYTES_MAX;
+use tutti_wire::local::{NodeChange, NodesRequest, Reply};
+use tutti_wire::tree::Question;
+
+/// The most of a list of what there is that a message repeats, in bytes.
+const KNOWN_BYTES_MAX: usize = 400;
+
+/// Why nodes are not what is asked for.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NodesError {
+    #[error(transparent)]
+    List(#[from] HostListError),
+    #[error("there is no node {name}; the nodes are {known}{hint}")]
+    NoNode { name: String, known: String, hint: &'static str },
+    #[error("there is no set {name}; {known}")]
+    NoSet { name: String, known: String },
+    #[error(
+        "'{name}' can't be the name of a set; write letters, digits, '-' and '_', at most \
+         {NAME_BYTES_MAX}"
+    )]
+    BadSetName { name: String },
+    #[error(
+        "{sets} sets of nodes are defined, which is as many as there may be; take one away with \
+         `tutti nodes set NAME=none`"
+    )]
+    TooManySets { sets: usize },
+    #[error(
+        "node {name} has jobs: {jobs}; have it take no more with `tutti nodes drain {name}` and wait, \
+         or end them with --now"
+    )]
+    HasJobs { name: String, jobs: String },
+    #[error("node {name} is the one that the controller runs on; `tutti down` ends it")]
+    OfInstance { name: String },
+}
+
+impl Driver {
+    /// What a job wishes of its nodes, by their numbers.
+    pub(super) fn node_wish(&self, asked: &NodesRequest) -> Result<NodeWish, NodesError> {
+        let resolve = |list: &Option<String>| list.as_ref().map(|list| self.named(list));
+        Ok(NodeWish {
+            count: asked.count,
+            among: resolve(&asked.only).transpose()?,
+            except: resolve(&asked.exclude).transpose()?.unwrap_or_default(),
+            spread: asked.spread,
+            exclusive: asked.exclusive,
+        })
+    }
+
+    /// The nodes of a list.
+    pub(super) fn named(&self, list: &str) -> Result<BTreeSet<NodeId>, NodesError> {
+        let known: BTreeMap<&str, NodeId> =
+            self.core.nodes().map(|view| (&*view.spec.name, view.id)).collect();
+        let mut nodes = BTreeSet::new();
+        for item in parse_host_list(list)? {
+            match item {
+                HostItem::Set(name) => nodes.extend(self.set(&name)?),
+                HostItem::Names(names) => {
+                    for name in names {
+                        let node = known.get(&*name).ok_or_else(|| no_node(&name, &known))?;
+                        nodes.insert(*node);
+                    }
+                }
+            }
+        }
+        Ok(nodes)
+    }
+
+    fn set(&self, name: &str) -> Result<&BTreeSet<NodeId>, NodesError> {
+        let sets = self.core.node_sets();
+        sets.get(&NodeSetName::new(name)).ok_or_else(|| {
+            let names = sets.keys().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let known = match sets.is_empty() {
+                true => "none is defined (`tutti nodes set NAME=NODES` does that)".into(),
+                false => format!("the sets are {}", cut(names, KNOWN_BYTES_MAX)),
+            };
+            NodesError::NoSet { name: name.into(), known }
+        })
+    }
+
+    pub(super) fn on_set_node_sets(&mut self, token: u64, uid: u32, settings: &[(String, String)]) {
+        if let Err(error) = self.admin(uid) {
+            return self.fail(token, error);
+        }
+        let sets: Result<Vec<_>, NodesError> =
+            settings.iter().map(|(name, list)| self.new_set(name, list)).collect();
+        match sets {
+            Ok(sets) => {
+                for (name, nodes) in sets {
+                    self.apply(&Event::SetNodeSet { name, nodes });
+                }
+                self.reply_nodes(token);
+            }
+            Err(error) => self.fail(token, error),
+        }
+    }
+
+    /// A set as it is to be; of no nodes if there is to be none.
+    fn new_set(
+        &self,
+        name: &str,
+        list: &str,
+    ) -> Result<(NodeSetName, BTreeSet<NodeId>), NodesError> {
+        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(good) {
+            return Err(NodesError::BadSetName { name: cut(name.into(), NAME_BYTES_MAX) });
+        }
+        let key = NodeSetName::new(name);
+        if list == "none" {
+            self.set(name)?;
+            return Ok((key, BTreeSet::new()));
+        }
+        let sets = self.core.node_sets();
+        if sets.len() >= tutti_core::limits::NODE_SETS_MAX && !sets.contains_key(&key) {
+            return Err(NodesError::TooManySets { sets: sets.len() });
+        }
+        Ok((key, self.named(list)?))
+    }
+
+    pub(super) fn on_change_nodes(
+        &mut self,
+        token: u64,
+        uid: u32,
+        list: &str,
+        change: &NodeChange,
+    ) {
+        if let Err(error) = self.admin(uid) {
+            return self.fail(token, error);
+        }
+        if matches!(change, NodeChange::Remove { .. }) && self.strike_off_unseen(list) {
+            return self.reply_nodes(token);
+        }
+        let nodes = match self.named(list).and_then(|nodes| self.may_change(nodes, change)) {
+            Ok(nodes) => nodes,
+            Err(error) => return self.fail(token, error),
+        };
+        let drained = match change {
+            NodeChange::Drain { reason } => Some(cut(reason.clone(), NAME_BYTES_MAX)),
+            NodeChange::Resume => None,
+            NodeChange::Remove { .. } => return self.remove_nodes(token, &nodes),
+        };
+        // A drained node that is drained again without a reason keeps the one that it has.
+        let is_drained: BTreeSet<NodeId> = match drained.as_deref() {
+            Some("") => {
+                self.core.nodes().filter(|it| it.drained.is_some()).map(|it| it.id).collect()
+            }
+            _ => BTreeSet::new(),
+        };
+        for node in nodes.difference(&is_drained).copied() {
+            self.apply(&Event::SetDrained { node, reason: drained.clone() });
+        }
+        self.reply_nodes(token);
+    }
+
+    /// Takes a member out that has not joined since the controller began; whether it is one.
+    fn strike_off_unseen(&self, name: &str) -> bool {
+        let is_seen = self.core.nodes().any(|view| view.spec.name == name);
+        !is_seen && Place::of(&self.instance).expel(name).unwrap_or(false)
+    }
+
+    fn may_change(
+        &self,
+        nodes: BTreeSet<NodeId>,
+        change: &NodeChange,
+    ) -> Result<BTreeSet<NodeId>, NodesError> {
+        let NodeChange::Remove { now } = change else { return Ok(nodes) };
+        for view in self.core.nodes().filter(|view| nodes.contains(&view.id)) {
+            let name = view.spec.name.clone();
+            if self.nodes.get(&view.id).is_some_and(|entry| entry.is_here) {
+                return Err(NodesError::OfInstance { name });
+            }
+            if !view.jobs.is_empty() && !now {
+                let jobs = view.jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                return Err(NodesError::HasJobs { name, jobs: cut(jobs, KNOWN_BYTES_MAX) });
+            }
+        }
+        Ok(nodes)
+    }
+
+    pub(super) fn reply_nodes(&mut self, token: u64) {
+        let nodes = super::report::nodes(self, &BTreeMap::new());
+        self.reply(token, &Reply::Nodes(nodes));
+    }
+
+    /// Shows the nodes with what they say of themselves.
+    pub(super) fn on_nodes_closely(&mut self, token: u64) {
+        let nodes = self.nodes_with_agents();
+        self.ask(token, &nodes, &Question::Fares);
+    }
+}
+
+fn no_node(name: &str, known: &BTreeMap<&str, NodeId>) -> NodesError {
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    let hint = if is_number { "; how many nodes is said by -N" } else { "" };
+    let known = cut(format_host_list(known.keys().copied()), KNOWN_BYTES_MAX);
+    NodesError::NoNode { name: cut(name.into(), NAME_BYTES_MAX), known, hint }
+}

@@ -1,0 +1,385 @@
+//! What tables and `--json` show, made from the core's views and what the controller keeps beside.
+
+use super::agents::Gone;
+use super::driver::Driver;
+use super::jobs::{Ended, Entry};
+use super::waits::Waits;
+use std::collections::BTreeMap;
+use tutti_core::class::RULES;
+use tutti_core::param::{Range, Shown};
+use tutti_core::params::TABLE;
+use tutti_core::{
+    ClassName, ClassSpec, Classes, ClusterTime, JobId, JobState, JobView, Nanos, NodeId, Outcome,
+    Overrides, Param, Params, Period, Place, RowView, Settings, default_classes,
+};
+use tutti_node::codes::code_of_end;
+use tutti_wire::branch::Joining;
+use tutti_wire::launch::Usage;
+use tutti_wire::local::Reply;
+use tutti_wire::report::{
+    AgentStatus, ClassReport, JobReport, NodeReport, ParamReport, PeriodReport, StatusReport,
+};
+use tutti_wire::tree::Fares;
+
+/// The name of a user, or the number where there is no name.
+pub(super) fn user_name(uid: u32) -> String {
+    match nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    }
+}
+
+/// How many jobs a page has at most, and how many bytes, about: one more job may be on it.
+const PAGE_JOBS: usize = 1000;
+const PAGE_BYTES: usize = 1 << 20;
+
+/// A page of jobs by number, from this one on: those that have not ended and, if wanted, those that ended lately.
+/// `usages`: what jobs that run have used, as far as that is known.
+pub(super) fn jobs(
+    driver: &Driver,
+    ended: bool,
+    from: JobId,
+    usages: &BTreeMap<JobId, Usage>,
+) -> Reply {
+    let now = driver.now();
+    let rows: Vec<RowView> = driver.core.rows().filter(|row| row.length.is_some()).collect();
+    let expected = driver.core.expected(now);
+    let waits = Waits::new(driver);
+    let shown = |job: JobId| {
+        let (entry, view) = (driver.jobs.get(&job)?, driver.core.job(job, now)?);
+        let ends = expected.get(&job).and_then(|expected| expected.ends);
+        let ends_s = ends.map(|ends| ends.since(now).0.div_ceil(SECOND));
+        let usage = usages.get(&job).copied();
+        Some(JobReport { ends_s, usage, ..live_job((driver, &waits), &rows, &view, entry) })
+    };
+    let mut past: Vec<&Ended> = driver.ended.iter().filter(|_| ended).collect();
+    past.retain(|ended| ended.report.job >= from);
+    past.sort_by_key(|ended| ended.report.job);
+    let past = past.into_iter().map(|ended| {
+        let age_s = now.since(ended.accepted).0 / SECOND;
+        (ended.report.job, Some(JobReport { age_s, ..ended.report.clone() }))
+    });
+    let live = driver.jobs.range(from..).map(|(&job, _)| (job, None));
+    page(by_number(past, live).filter_map(|(job, report)| report.or_else(|| shown(job))))
+}
+
+/// As many as are on one page, of jobs by number.
+pub(super) fn page(reports: impl Iterator<Item = JobReport>) -> Reply {
+    let (mut jobs, mut bytes, mut next) = (Vec::new(), 0, None);
+    for report in reports {
+        if jobs.len() >= PAGE_JOBS || bytes >= PAGE_BYTES {
+            next = Some(report.job);
+            break;
+        }
+        bytes += bytes_of(&report);
+        jobs.push(report);
+    }
+    Reply::Jobs { jobs, next }
+}
+
+/// What it takes to send it, about.
+fn bytes_of(report: &JobReport) -> usize {
+    let lists = report.placement.iter().chain(&report.suspended);
+    let texts = [&report.name, &report.user, &report.reason, &report.detail];
+    size_of::<JobReport>() + lists.chain(texts).map(|text| text.len() + 1).sum::<usize>()
+}
+
+/// What both have, by number.
+fn by_number<T>(
+    one: impl Iterator<Item = (JobId, T)>,
+    other: impl Iterator<Item = (JobId, T)>,
+) -> impl Iterator<Item = (JobId, T)> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || match (one.peek(), other.peek()) {
+        (Some((first, _)), Some((second, _))) if second < first => other.next(),
+        (Some(_), _) => one.next(),
+        (None, _) => other.next(),
+    })
+}
+
+fn live_job(
+    (driver, waits): (&Driver, &Waits<'_>),
+    rows: &[RowView],
+    view: &JobView,
+    entry: &Entry,
+) -> JobReport {
+    let length = |row: &RowView| u128::from(row.length.unwrap_or(Nanos::ZERO).0);
+    let row = view.row.and_then(|id| rows.iter().position(|row| row.id == id));
+    let frame: u128 = rows.iter().map(length).sum();
+    let running = matches!(view.state, JobState::Running { .. })
+        && !view.suspended
+        && view.place == Place::Home;
+    let share_percent = row.filter(|_| running && frame > 0).map(|row| {
+        let share = length(&rows[row]) * 100 / frame;
+        u32::try_from(share).unwrap_or(100)
+    });
+    let (state, reason) = match view.state {
+        JobState::Queued { ref why, .. } => ("queued", waits.say(view.spec, why)),
+        JobState::Running { .. } if view.suspended => ("suspended", String::new()),
+        JobState::Running { .. } => {
+            (place_word(view.place), view.why_aside.map_or_else(String::new, |why| why.to_string()))
+        }
+        JobState::Ending { .. } => ("ending", String::new()),
+    };
+    let now = driver.now();
+    JobReport {
+        job: view.id,
+        name: entry.launch.name().to_owned(),
+        user: entry.user.clone(),
+        class: view.spec.class.to_string(),
+        former_class: view.former_class.map(ToString::to_string),
+        state: state.into(),
+        reason,
+        code: None,
+        detail: entry.detail(),
+        suspended: entry.suspended.iter().map(ToString::to_string).collect(),
+        tasks: view.spec.tasks,
+        processors: entry.processors,
+        placement: view
+            .placements
+            .iter()
+            .map(|placed| format!("{}:{}", driver.node_name(placed.node), placed.processors))
+            .collect(),
+        row: row.and_then(|row| u32::try_from(row + 1).ok()),
+        rows: u32::try_from(rows.len()).unwrap_or(u32::MAX),
+        share_percent,
+        age_s: now.since(entry.accepted).0 / 1_000_000_000,
+        service_ms: view.service.0 / MS,
+        waited_ms: waited(entry, now).0 / MS,
+        suspended_ms: suspended(entry, view.service, now).0 / MS,
+        usage: None,
+        deadline_s: view.deadline.map(|deadline| seconds_until(deadline, now)),
+        at_risk_s: view.at_risk.map(|since| now.since(since).0 / SECOND),
+        ends_s: None,
+        cpu_ms: None,
+        exit_code: None,
+        submitted: entry.submitted,
+        time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
+        time_left_ms: left_ms(entry, view.service),
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+/// How long a job was, or has been, in the queue.
+fn waited(entry: &Entry, now: ClusterTime) -> Nanos {
+    entry.started.unwrap_or(now).since(entry.accepted)
+}
+
+/// How long a job that was given so much time was resident without having it.
+fn suspended(entry: &Entry, service: Nanos, now: ClusterTime) -> Nanos {
+    let resident = entry.started.map_or(Nanos::ZERO, |started| now.since(started));
+    Nanos(resident.0.saturating_sub(service.0))
+}
+
+/// What a job that was given so much time has left of its time limit, in milliseconds.
+fn left_ms(entry: &Entry, service: Nanos) -> Option<u64> {
+    entry.time_limit.map(|limit| limit.0.saturating_sub(service.0) / MS)
+}
+
+/// Whole seconds until a moment, negative when it has passed.
+fn seconds_until(moment: ClusterTime, now: ClusterTime) -> i64 {
+    let ahead = moment.since(now).0 / SECOND;
+    let ago = now.since(moment).0.div_ceil(SECOND);
+    i64::try_from(ahead).unwrap_or(i64::MAX) - i64::try_from(ago).unwrap_or(i64::MAX)
+}
+
+const fn place_word(place: Place) -> &'static str {
+    match place {
+        Place::Home => "running",
+        Place::Leaving => "leaving",
+        Place::Aside => "aside",
+        Place::Coming => "coming",
+    }
+}
+
+/// A job that has just ended; how old it is depends on when it is shown.
+pub(super) fn ended_job(
+    job: JobId,
+    entry: &Entry,
+    outcome: Outcome,
+    reason: String,
+    now: ClusterTime,
+) -> JobReport {
+    JobReport {
+        job,
+        name: entry.launch.name().to_owned(),
+        user: entry.user.clone(),
+        class: entry.class.clone(),
+        former_class: None,
+        state: "ended".into(),
+        reason,
+        code: code_of_end(outcome, entry.statuses.values()),
+        detail: entry.detail_of_end(outcome),
+        suspended: Vec::new(),
+        tasks: entry.tasks,
+        processors: entry.processors,
+        placement: Vec::new(),
+        row: None,
+        rows: 0,
+        share_percent: None,
+        age_s: 0,
+        service_ms: outcome.service.0 / MS,
+        waited_ms: waited(entry, now).0 / MS,
+        suspended_ms: suspended(entry, outcome.service, now).0 / MS,
+        usage: Some(entry.usage),
+        deadline_s: None,
+        at_risk_s: None,
+        ends_s: None,
+        cpu_ms: Some((entry.usage.user_us + entry.usage.system_us) / 1000),
+        exit_code: Some(outcome.exit_code),
+        submitted: entry.submitted,
+        time_limit_ms: entry.time_limit.map(|limit| limit.0 / MS),
+        time_left_ms: left_ms(entry, outcome.service),
+    }
+}
+
+/// Why an accepted job is not being started; empty if it is.
+pub(super) fn why_it_waits(driver: &Driver, job: JobId) -> String {
+    match driver.core.job(job, driver.now()).map(|view| (view.spec, view.state)) {
+        Some((spec, JobState::Queued { why, .. })) => Waits::new(driver).say(spec, &why),
+        Some((_, JobState::Running { .. } | JobState::Ending { .. })) | None => String::new(),
+    }
+}
+
+fn sets_of(driver: &Driver, node: NodeId) -> Vec<String> {
+    let sets = driver.core.node_sets().iter().filter(|(_, nodes)| nodes.contains(&node));
+    sets.map(|(name, _)| name.to_string()).collect()
+}
+
+/// Whether a node was taken down. A controller that takes over does not know it of those that were before.
+fn is_down(driver: &Driver, node: NodeId) -> bool {
+    driver.nodes.get(&node).is_some_and(|entry| entry.gone == Gone::Down)
+}
+
+/// Where in the control tree a node is, while its agent is there.
+fn place_of(driver: &Driver, node: NodeId) -> Option<&Joining> {
+    let entry = driver.nodes.get(&node).filter(|entry| entry.agent.is_some())?;
+    Some(&entry.place)
+}
+
+/// The nodes, by number, with what some have said of themselves.
+pub(super) fn nodes(driver: &Driver, fares: &BTreeMap<NodeId, Fares>) -> Vec<NodeReport> {
+    driver
+        .core
+        .nodes()
+        .map(|view| NodeReport {
+            name: view.spec.name.clone(),
+            state: match (view.up, view.drained) {
+                (true, _) if view.away => "unreachable",
+                (true, None) => "up",
+                (true, Some(_)) => "drained",
+                (false, _) if is_down(driver, view.id) => "down",
+                (false, _) => "lost",
+            }
+            .into(),
+            drained: view.drained.map(Into::into),
+            sets: sets_of(driver, view.id),
+            parent: place_of(driver, view.id).map(|place| place.parent.clone()),
+            depth: place_of(driver, view.id).map(|place| place.depth),
+            clock_error_ns: place_of(driver, view.id).map(|place| place.time_error.0),
+            clock_ahead_ns: fares.get(&view.id).map(|fares| fares.clock_ahead_ns),
+            late_timetables: fares.get(&view.id).map(|fares| fares.late_timetables),
+            processors: view.spec.processors.count(),
+            processors_used: view.used.count(),
+            memory_bytes: view.spec.memory_bytes,
+            memory_promised_bytes: view.admitted_bytes,
+            jobs: u32::try_from(view.jobs.len()).unwrap_or(u32::MAX),
+            figures: view.figures,
+            load_averages_milli: fares.get(&view.id).and_then(|fares| fares.load_averages_milli),
+            memory_free_bytes: fares.get(&view.id).and_then(|fares| fares.memory_free_bytes),
+            processes: fares.get(&view.id).map(|fares| fares.processes),
+            foreign: driver
+                .core
+                .foreign_on(view.id)
+                .map_or_else(Vec::new, |foreign| foreign.iter().collect()),
+            foreign_milli: fares.get(&view.id).and_then(|fares| fares.foreign_milli),
+            branch_nodes: fares.get(&view.id).map(|fares| fares.branch_nodes),
+            branch_jobs: fares.get(&view.id).map(|fares| fares.branch_jobs),
+        })
+        .collect()
+}
+
+/// The parameters and the classes, as they are now.
+pub(super) fn params(driver: &Driver) -> Reply {
+    let core = &driver.core;
+    let in_force = (core.params(), core.classes(), &core.settings().periods[..]);
+    params_of(in_force, core.week(driver.now()))
+}
+
+/// The same of an instance that does not run: as they are set, and no period holds.
+pub(super) fn settings(settings: &Settings) -> Reply {
+    params_of((&settings.params, &settings.classes, &settings.periods), None)
+}
+
+fn params_of(
+    (params, classes, periods): (&Params, &Classes, &[(Period, Overrides)]),
+    week: Option<Nanos>,
+) -> Reply {
+    let params = params.iter();
+    let params = params.map(|(param, value)| param_report(param, value, param.default)).collect();
+    let known = default_classes();
+    let class = |(name, spec): (&ClassName, &ClassSpec)| {
+        let usual = known.get(name).copied().unwrap_or_default();
+        let rules = spec.iter().zip(usual.iter());
+        let rules = rules.map(|((rule, value), (_, usual))| param_report(rule, value, usual));
+        ClassReport { name: name.to_string(), rules: rules.collect() }
+    };
+    let classes = classes.iter().map(class).collect();
+    let period = |&(period, ref overrides): &(Period, Overrides)| PeriodReport {
+        period: period.to_string(),
+        now: week.is_some_and(|week| period.holds(week)),
+        settings: otherwise(overrides),
+    };
+    let periods = periods.iter().map(period).collect();
+    Reply::Params { params, classes, periods }
+}
+
+/// What is otherwise in a period, as it is set.
+fn otherwise(overrides: &Overrides) -> Vec<String> {
+    let set = |table: &'static [Param], values: &BTreeMap<String, u64>| -> Vec<String> {
+        let shown = |param: &'static Param| {
+            let value = *values.get(param.name)?;
+            Some(format!("{}={}", param.name, Shown(param, value)))
+        };
+        table.iter().filter_map(shown).collect()
+    };
+    let mut all = set(TABLE, &overrides.params);
+    for (class, rules) in &overrides.classes {
+        all.extend(set(RULES, rules).into_iter().map(|rule| format!("{class} {rule}")));
+    }
+    all
+}
+
+fn param_report(param: &'static Param, value: u64, default: u64) -> ParamReport {
+    ParamReport {
+        name: param.name.into(),
+        value: Shown(param, value).to_string(),
+        default: Shown(param, default).to_string(),
+        range: Range(param).to_string(),
+        help: param.help.into(),
+    }
+}
+
+/// How the instance fares.
+pub(super) fn status(driver: &Driver, agents: Vec<AgentStatus>) -> StatusReport {
+    let mut status = StatusReport {
+        version: env!("CARGO_PKG_VERSION").into(),
+        directory: driver.instance.directory().display().to_string(),
+        pid: std::process::id().cast_signed(),
+        private: driver.instance.private,
+        uptime_s: driver.now().since(driver.started).0 / 1_000_000_000,
+        rows: u32::try_from(driver.core.rows().count()).unwrap_or(u32::MAX),
+        agents,
+        clocks: driver.clocks(),
+        ..StatusReport::default()
+    };
+    for view in driver.core.jobs(driver.now()) {
+        match view.state {
+            JobState::Queued { .. } => status.queued += 1,
+            JobState::Running { .. } | JobState::Ending { .. } => status.resident += 1,
+        }
+    }
+    status
+}

@@ -1,0 +1,197 @@
+//! What the jobs of a keeper share: the poller, reports to be sent, who is to be reaped.
+
+use super::KeeperOptions;
+use super::scratch::Scratches;
+use super::watch::Watches;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::error::Error;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use tutti_core::JobId;
+use tutti_linux::ipc_namespace::Maker;
+use tutti_node::platform::hardware;
+use tutti_node::platform::processes::Nursery;
+use tutti_wire::keeper::FromKeeper;
+use tutti_wire::limits::TASKS_PER_NODE_MAX;
+use tutti_wire::pmi::Names;
+
+/// Handed to whatever a job does.
+pub(super) struct Context {
+    pub(super) watches: Watches,
+    /// Reports for the agent, in order; sent at the end of each round of the loop.
+    pub(super) reports: Vec<FromKeeper>,
+    /// Jobs to look after at the end of the round: something may have to be written, or the job
+    /// may be over.
+    pub(super) touched: BTreeSet<JobId>,
+    /// Which task a process is the root, or minder, of.
+    pub(super) roots: HashMap<i32, (JobId, usize)>,
+    /// Of which job a process is the writer.
+    pub(super) writers: HashMap<i32, JobId>,
+    /// Processes with which adopted tasks began, while any of their task's live.
+    pub(super) adopted: BTreeSet<i32>,
+    /// When to look again at a task of which something was left, or that was killed.
+    pub(super) endings: BTreeMap<(JobId, usize), u64>,
+    /// When to look how far threads are with what they do for a job.
+    pub(super) beside: BTreeMap<JobId, u64>,
+    /// Names that MPI programs published.
+    pub(super) names: Names,
+    /// What the PMI servers of each user's jobs keep, in bytes.
+    pub(super) pmi_bytes: BTreeMap<u32, usize>,
+    /// Jobs of which something is to be sent of barriers, in turn.
+    pub(super) exchanging: VecDeque<JobId>,
+    /// Room for output that nobody wants.
+    pub(super) scratch: Vec<u8>,
+    /// The state directory of the instance.
+    pub(super) directory: PathBuf,
+    pub(super) spool: PathBuf,
+    /// Where tasks are while their programs do not run yet.
+    pub(super) nursery: Nursery,
+    /// Directories for temporary files.
+    pub(super) scratches: Scratches,
+    /// Where the queues and semaphores of jobs are.
+    pub(super) namespaces: Maker,
+    /// Whether the one that was made ahead is used up.
+    pub(super) namespace_wanted: bool,
+    /// Whether much was freed that the allocator does not give back by itself.
+    pub(super) is_heap_loose: bool,
+    /// Whether tasks can be started as other users.
+    pub(super) uid: u32,
+    /// The most that tasks may get of each resource, by the kernel's numbers. `None` where we may give any.
+    hard_limits: Option<Vec<u64>>,
+    /// The limit on descriptors that we were started with; ours is higher now.
+    pub(super) descriptors: (u64, u64),
+    pub(super) room: Room,
+    pub(super) agent_connected: bool,
+}
+
+/// What the limit on descriptors leaves for whom. A part is kept for connections, so that front ends
+/// and the agent get in however many tasks there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    descriptors: u64,
+}
+
+/// What a task takes: a pipe for each stream, its PMI connection, the report of its start, what its
+/// minder says, and its groups.
+const DESCRIPTORS_PER_TASK: u64 = 9;
+
+/// Connections whose purpose is not known yet, or whose job has not come.
+const NEWCOMERS_MAX: u64 = 4096;
+
+impl Room {
+    fn kept(self) -> u64 {
+        (self.descriptors / 8).clamp(32, 2 * NEWCOMERS_MAX)
+    }
+
+    /// How many tasks can be held at once.
+    pub(super) fn tasks_max(self) -> u32 {
+        let room = self.descriptors.saturating_sub(self.kept()) / DESCRIPTORS_PER_TASK;
+        u32::try_from(room).map_or(TASKS_PER_NODE_MAX, |room| room.min(TASKS_PER_NODE_MAX))
+    }
+
+    /// How many connections may wait at once.
+    pub(super) fn newcomers_max(self) -> usize {
+        usize::try_from(NEWCOMERS_MAX.min(self.kept() / 2)).unwrap_or(usize::MAX)
+    }
+
+    /// Whether a task may have this descriptor. The kernel gives the lowest free number, so all
+    /// below it are in use.
+    ///
+    /// # Errors
+    /// `EMFILE` if what is left is for others.
+    pub(super) fn check(self, fd: &impl AsRawFd) -> io::Result<()> {
+        let most = self.descriptors.saturating_sub(self.kept());
+        match u64::try_from(fd.as_raw_fd()) {
+            Ok(number) if number < most => Ok(()),
+            _ => Err(io::Error::from_raw_os_error(nix::libc::EMFILE)),
+        }
+    }
+}
+
+impl Context {
+    /// The most that a task may get of a resource.
+    pub(super) fn limit_most(&self, resource: i32) -> u64 {
+        let limits = self.hard_limits.as_ref();
+        let of_it = usize::try_from(resource).ok().and_then(|it| limits?.get(it).copied());
+        of_it.unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn new(options: &KeeperOptions) -> io::Result<Self> {
+        let descriptors = raise_descriptor_limit()?;
+        Ok(Self {
+            room: Room { descriptors: descriptors.1 },
+            watches: Watches::new()?,
+            reports: Vec::new(),
+            touched: BTreeSet::new(),
+            roots: HashMap::new(),
+            writers: HashMap::new(),
+            adopted: BTreeSet::new(),
+            endings: BTreeMap::new(),
+            beside: BTreeMap::new(),
+            names: Names::new(),
+            pmi_bytes: BTreeMap::new(),
+            exchanging: VecDeque::new(),
+            scratch: vec![0; 64 << 10],
+            directory: options.directory().to_owned(),
+            spool: options.spool.clone(),
+            nursery: Nursery::new(),
+            scratches: Scratches::new(options.scratch.clone()),
+            namespaces: Maker::new(),
+            namespace_wanted: false,
+            is_heap_loose: false,
+            uid: nix::unistd::geteuid().as_raw(),
+            hard_limits: own_hard_limits(),
+            descriptors,
+            agent_connected: false,
+        })
+    }
+}
+
+impl Context {
+    /// Something of a job is to be sent of barriers.
+    pub(super) fn note_exchange(&mut self, job: JobId) {
+        if !self.exchanging.contains(&job) {
+            self.exchanging.push_back(job);
+        }
+    }
+}
+
+/// The hard limits of this process, unless it may give more than it has: that needs a capability, which root in a
+/// container may lack.
+fn own_hard_limits() -> Option<Vec<u64>> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let may_raise = |resource| {
+        let Ok((soft, hard)) = getrlimit(resource) else { return false };
+        let is_raised = hard < u64::MAX && setrlimit(resource, soft, hard + 1).is_ok();
+        is_raised && setrlimit(resource, soft, hard).is_ok()
+    };
+    let some = [Resource::RLIMIT_CORE, Resource::RLIMIT_CPU, Resource::RLIMIT_MEMLOCK];
+    let others = [Resource::RLIMIT_NPROC, Resource::RLIMIT_DATA, Resource::RLIMIT_STACK];
+    if some.into_iter().chain(others).any(may_raise) {
+        return None;
+    }
+    let uid = nix::unistd::geteuid().as_raw();
+    hardware::hard_limits(std::process::id().cast_signed(), uid).ok()
+}
+
+/// Each task takes some six descriptors of ours, and the usual limit is 1,024. Returns the limits
+/// of before, which tasks get unless their user has others.
+fn raise_descriptor_limit() -> io::Result<(u64, u64)> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    Ok((soft, hard))
+}
+
+/// An error with its causes, in one line.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

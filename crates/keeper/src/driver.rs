@@ -1,0 +1,831 @@
+//! The keeper's loop: connections, orders of the agent, and who has to be reaped.
+
+mod handover;
+
+pub use handover::{check, successor};
+
+use super::KeeperOptions;
+use super::context::Context;
+use super::front;
+use super::job::Job;
+use super::lease::Lease;
+use super::outlet::Outlet;
+use super::scratch;
+use super::watch::{Event, Token, Watch};
+use anyhow::{Context as _, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use tutti_core::{JobId, LaunchId, TaskStatus};
+use tutti_linux::reap::{End, ended_child, reap};
+use tutti_linux::{heap, peer, subreaper};
+use tutti_node::instance::{may_run_instance, supervisor};
+use tutti_node::layout::is_of_a_job;
+use tutti_node::link::{Interest, Link, LinkError};
+use tutti_node::platform::groups::Hierarchy;
+use tutti_node::platform::time::{monotonic_ns, process_id};
+use tutti_node::platform::ways::Stream;
+use tutti_node::sender::answers_for;
+use tutti_node::trusted;
+use tutti_wire::Role;
+use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
+use tutti_wire::branch::Vouch;
+use tutti_wire::frame::pack;
+use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
+use tutti_wire::launch::Usage;
+use tutti_wire::limits::{
+    BATCH_BYTES_MAX, BATCH_MAX, FRAME_BYTES_MAX, FRONT_END_FRAME_BYTES_MAX, HELD_DETAILS_BYTES_MAX,
+    HELD_JOBS_MAX, NEWCOMER_FRAME_BYTES_MAX,
+};
+use tutti_wire::pmi::Exchange;
+
+/// How long a front end waits for the launch of its job: both are on their way at the same time.
+/// And how long a connection may take to say what it is for.
+const ATTACH_WAIT_NS: u64 = 10_000_000_000;
+
+/// How long a stopping keeper waits for what it killed, and for output to be read.
+const STOP_WAIT_NS: u64 = 5_000_000_000;
+
+/// What an agent may leave unread beside what the keeper held when they met. Beyond it, the agent is cut off; it
+/// hears all of it again when it comes back.
+const AGENT_UNSENT_BYTES_MAX: usize = 32 << 20;
+
+/// What of barriers' values may wait for the agent: what is said after it waits for no more than that.
+const EXCHANGE_AHEAD_BYTES: usize = 256 << 10;
+
+/// How long nobody is let in when there is no descriptor for another connection.
+const ACCEPT_PAUSE_NS: u64 = 500_000_000;
+
+/// How long the end of a task waits for those of its job's others, so that agent and controller hear of them together.
+const ENDS_WAIT_NS: u64 = 5_000_000;
+
+/// Children that are reaped at once; more wait until others had their turn.
+const REAPED_MAX: usize = 256;
+
+/// A connection that has not said yet what it is for, or waits for the launch of its job.
+struct Newcomer {
+    link: Link,
+    token: Token,
+    uid: u32,
+    outlet: Option<Outlet>,
+    waits: Option<JobId>,
+    /// How much of its output it has got already, if it may break off.
+    received: Option<u64>,
+    /// When it is turned away.
+    until_ns: u64,
+}
+
+pub(super) struct Keeper {
+    options: KeeperOptions,
+    incarnation: u64,
+    /// An agent that does not read so much is cut off.
+    agent_unsent_max: usize,
+    pub(super) context: Context,
+    listener: UnixListener,
+    listener_token: Token,
+    accept_again_ns: Option<u64>,
+    signals: SignalFd,
+    newcomers: BTreeMap<u64, Newcomer>,
+    newcomers_so_far: u64,
+    agent: Option<(Link, Token, Interest)>,
+    /// When reports go out that have waited for others.
+    reports_due_ns: Option<u64>,
+    pub(super) jobs: BTreeMap<JobId, Job>,
+    lease: Lease,
+    stop_at_ns: Option<u64>,
+    /// Whether more children have ended than were reaped.
+    reaps_on: bool,
+    /// Who started it: the supervisor.
+    parent: Pid,
+    /// Who else told it to end.
+    sent_away: Option<u32>,
+    /// What to go over to at the end of this round.
+    successor: Option<handover::Successor>,
+}
+
+/// Runs a keeper until it is told to stop.
+///
+/// # Errors
+/// If it can't begin: another keeper answers at the socket, or the kernel refuses something.
+pub fn main(options: KeeperOptions) -> anyhow::Result<()> {
+    let mut keeper = Keeper::new(options)?;
+    keeper.remove_leftovers();
+    keeper.run()
+}
+
+impl Keeper {
+    fn new(options: KeeperOptions) -> anyhow::Result<Self> {
+        subreaper::become_subreaper()?;
+        let listener = listen(&options.socket, options.instance_uid == 0)?;
+        let context = Context::new(&options)?;
+        Self::over(options, listener, context)
+    }
+
+    /// One that holds nothing yet.
+    fn over(
+        options: KeeperOptions,
+        listener: UnixListener,
+        context: Context,
+    ) -> anyhow::Result<Self> {
+        let mut mask = SigSet::empty();
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
+            mask.add(signal);
+        }
+        mask.thread_block()?;
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Self::hearing(options, listener, context, signals)
+    }
+
+    /// The same, which hears of signals there.
+    pub(super) fn hearing(
+        options: KeeperOptions,
+        listener: UnixListener,
+        mut context: Context,
+        signals: SignalFd,
+    ) -> anyhow::Result<Self> {
+        let listener_token = context.watches.add(&listener, Watch::Listener, Interest::READ)?;
+        context.watches.add(&signals, Watch::Signals, Interest::READ)?;
+        Ok(Self {
+            incarnation: monotonic_ns() ^ u64::from(process_id()),
+            agent_unsent_max: AGENT_UNSENT_BYTES_MAX,
+            options,
+            context,
+            listener,
+            listener_token,
+            accept_again_ns: None,
+            signals,
+            newcomers: BTreeMap::new(),
+            newcomers_so_far: 0,
+            agent: None,
+            reports_due_ns: None,
+            jobs: BTreeMap::new(),
+            lease: Lease::default(),
+            stop_at_ns: None,
+            reaps_on: false,
+            parent: supervisor(),
+            sent_away: None,
+            successor: None,
+        })
+    }
+
+    /// Tasks that an earlier keeper held have lost their streams, and nobody knows their status.
+    pub(super) fn remove_leftovers(&self) {
+        drop(scratch::remove_all(&self.options.scratch));
+        let Some(root) = &self.options.cgroup_root else { return };
+        let Ok(hierarchy) = Hierarchy::open(root) else { return };
+        for name in hierarchy.children().unwrap_or_default() {
+            if !is_of_a_job(&name) {
+                continue;
+            }
+            say!([PartEnded] "tutti keeper: ending {name}, which an earlier keeper left");
+            match Hierarchy::open(&root.join(&name)).map(|group| group.remove()) {
+                Ok(Ok(true)) => {}
+                _ => say!([ProcessStuck] "tutti keeper: {name} does not end"),
+            }
+        }
+    }
+
+    fn run(&mut self) -> anyhow::Result<()> {
+        let mut events = Vec::new();
+        while !self.may_exit() {
+            let deadline = self.deadline_ns();
+            self.context.watches.wait(deadline, &mut events).context("cannot wait")?;
+            self.round(&events, deadline.is_some());
+            self.go_over();
+        }
+        // Whoever comes after us binds anew; a client must not find a socket that nobody serves.
+        let _ = fs::remove_file(&self.options.socket);
+        if let Some(sender) = self.sent_away {
+            bail!("told to end by process {sender}; another keeper is started");
+        }
+        Ok(())
+    }
+
+    /// Takes in what has happened, does what may be due, and writes all that follows.
+    pub(super) fn round(&mut self, events: &[Event], may_be_due: bool) {
+        for &event in events {
+            self.on_event(event);
+        }
+        if may_be_due {
+            self.on_time(monotonic_ns());
+        }
+        self.settle();
+        // After everything that somebody waits for.
+        if std::mem::take(&mut self.context.namespace_wanted) {
+            self.context.namespaces.make_ahead();
+        }
+        if std::mem::take(&mut self.context.is_heap_loose) {
+            heap::give_back();
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match self.context.watches.what(event) {
+            None => {}
+            Some(Watch::Listener) => self.on_listener(),
+            Some(Watch::Signals) => self.on_signals(),
+            Some(Watch::Newcomer(number)) => self.on_newcomer(number),
+            Some(Watch::Agent) => self.on_agent(event),
+            Some(Watch::Front(job)) => self.with(job, |job, c| job.on_front(event, c)),
+            Some(Watch::Output(job, index, stream)) => {
+                self.with(job, |job, c| job.on_output(index, stream, c));
+            }
+            Some(Watch::Input(job, index)) => self.with(job, |job, c| job.on_input(index, c)),
+            Some(Watch::Pmi(job, index)) => {
+                self.with(job, |job, c| job.on_pmi(index, event.read, c))
+            }
+            Some(Watch::Writer(job)) => self.with(job, Job::on_writer),
+            Some(Watch::Adopted(job, index)) => self.with(job, |job, c| job.on_adopted(index, c)),
+            Some(Watch::Minder(job, index)) => self.with(job, |job, c| job.on_minder(index, c)),
+        }
+    }
+
+    fn with(&mut self, job: JobId, act: impl FnOnce(&mut Job, &mut Context)) {
+        if let Some(job) = self.jobs.get_mut(&job) {
+            act(job, &mut self.context);
+        }
+    }
+
+    /// Whether this launch of a job, and no other of it, is here.
+    fn is_launched(&self, launch: LaunchId) -> bool {
+        self.jobs.get(&launch.job).is_some_and(|job| job.launch.id() == launch)
+    }
+
+    /// What is said of a launch is nothing to another of the same job.
+    fn with_launch(&mut self, launch: LaunchId, act: impl FnOnce(&mut Job, &mut Context)) {
+        if self.is_launched(launch) {
+            self.with(launch.job, act);
+        }
+    }
+
+    // ------------------------------------------------------------------ time
+
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        let endings = self.context.endings.values().copied();
+        let waiting = self.newcomers.values().map(|newcomer| newcomer.until_ns);
+        let lease = self.lease.due_ns().filter(|_| !self.jobs.is_empty());
+        let fronts = self.jobs.values().filter_map(Job::front_due_ns);
+        let writers = self.jobs.values().filter_map(Job::writer_due_ns);
+        let beside = self.context.beside.values().copied();
+        let reap = self.reaps_on.then_some(0);
+        let own = [self.stop_at_ns, self.accept_again_ns, self.reports_due_ns, lease, reap];
+        let jobs = endings.chain(beside).chain(fronts).chain(writers);
+        jobs.chain(waiting).chain(own.into_iter().flatten()).min()
+    }
+
+    fn on_time(&mut self, now_ns: u64) {
+        if self.accept_again_ns.is_some_and(|at| at <= now_ns) {
+            self.accept_again_ns = None;
+            self.accept(Interest::READ);
+        }
+        if self.reaps_on {
+            self.reap();
+        }
+        let beside = self.context.beside.iter().filter(|&(_, &at)| at <= now_ns);
+        for job in beside.map(|(&job, _)| job).collect::<Vec<_>>() {
+            self.context.beside.remove(&job);
+            self.with(job, Job::look_beside);
+        }
+        let endings = self.context.endings.iter();
+        let due: Vec<_> = endings.filter(|&(_, &at)| at <= now_ns).map(|(&task, _)| task).collect();
+        for (job, index) in due {
+            self.context.endings.remove(&(job, index));
+            self.with(job, |job, c| job.look_again(index, c));
+        }
+        let late = |n: &&u64| self.newcomers[n].until_ns <= now_ns;
+        let late: Vec<u64> = self.newcomers.keys().filter(late).copied().collect();
+        for number in late {
+            self.refuse(number, "no such job is here");
+        }
+        for job in self.jobs.values_mut() {
+            job.give_up_front(now_ns, &mut self.context);
+            job.look_at_writer(now_ns, &mut self.context);
+        }
+        self.lease.look(self.jobs.values(), &mut self.context);
+    }
+
+    /// The end of a round: everything that was caused in it is written, front ends first, so that
+    /// output is on its way before anybody hears that the job has ended.
+    fn settle(&mut self) {
+        for id in std::mem::take(&mut self.context.touched) {
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            job.settle_front(&mut self.context);
+            if job.is_over() {
+                self.let_go(id);
+            }
+        }
+        let reports = self.take_reports();
+        let Some((link, token, interest)) = &mut self.agent else { return };
+        for report in &reports {
+            link.send(report);
+        }
+        let mut sent = link.flush();
+        while sent.is_ok()
+            && link.unsent() < EXCHANGE_AHEAD_BYTES
+            && let Some(part) = next_exchange(&mut self.jobs, &mut self.context)
+        {
+            link.send(&FromKeeper::Exchange(part));
+            sent = link.flush();
+        }
+        let wanted = Interest { read: true, write: link.unsent() > 0 };
+        if wanted != *interest {
+            *interest = wanted;
+            self.context.watches.modify(&*link, *token, wanted);
+        }
+        if sent.is_err() || link.unsent() > self.agent_unsent_max {
+            self.drop_agent();
+        }
+    }
+
+    /// What the agent is to hear now, in the order in which it happened. Where nothing is to be done about it, it may be
+    /// later.
+    fn take_reports(&mut self) -> Vec<FromKeeper> {
+        let reports = &self.context.reports;
+        if self.agent.is_some() && !reports.is_empty() && reports.iter().all(|it| self.may_wait(it))
+        {
+            let now_ns = monotonic_ns();
+            if now_ns < *self.reports_due_ns.get_or_insert(now_ns + ENDS_WAIT_NS) {
+                return Vec::new();
+            }
+        }
+        self.reports_due_ns = None;
+        std::mem::take(&mut self.context.reports)
+    }
+
+    /// Whether nobody minds if this report is late: a task is through, and others of its job run on.
+    fn may_wait(&self, report: &FromKeeper) -> bool {
+        let FromKeeper::TaskEnded { launch, status: TaskStatus::Exited(0), detail, .. } = report
+        else {
+            return false;
+        };
+        // Whoever comes after us knows only what was sent.
+        let is_ending = self.stop_at_ns.is_some() || self.successor.is_some();
+        let runs_on = self.jobs.get(&launch.job).is_some_and(|job| !job.is_cleared());
+        detail.is_empty() && runs_on && !is_ending
+    }
+
+    pub(super) fn may_exit(&self) -> bool {
+        let Some(at) = self.stop_at_ns else { return false };
+        let is_away = |job: &Job| job.front.as_ref().is_some_and(|it| it.away_until_ns().is_some());
+        let done = |job: &Job| job.is_cleared() && (job.is_delivered() || is_away(job));
+        let told = self.agent.as_ref().is_none_or(|(link, ..)| link.unsent() == 0);
+        (told && self.jobs.values().all(done)) || monotonic_ns() >= at
+    }
+
+    fn stop(&mut self) {
+        if self.stop_at_ns.is_none() {
+            self.stop_at_ns = Some(monotonic_ns() + STOP_WAIT_NS);
+        }
+        for job in self.jobs.values_mut().filter(|job| !job.is_cleared()) {
+            job.kill(&mut self.context);
+        }
+    }
+
+    // ------------------------------------------------------------------ processes
+
+    fn on_signals(&mut self) {
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            match Signal::try_from(info.ssi_signo.cast_signed()) {
+                Ok(Signal::SIGCHLD) => self.reap(),
+                Ok(signal) => {
+                    say!([PartEnded] "tutti keeper: got {signal}; ending all jobs");
+                    if !answers_for(info.ssi_pid, self.parent) {
+                        self.sent_away = Some(info.ssi_pid);
+                    }
+                    self.stop();
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The one place where children are reaped: tasks' roots, and orphans that fell to us.
+    fn reap(&mut self) {
+        self.reaps_on = false;
+        for _ in 0..REAPED_MAX {
+            let Some(pid) = ended_child() else { return };
+            if let Some(&(job, index)) = self.context.roots.get(&pid) {
+                self.with(job, |job, c| job.hear_last_words(index, c));
+            }
+            let Some((end, usage)) = reap_one(pid) else { return };
+            self.on_reaped(pid, end, &usage);
+        }
+        self.reaps_on = true;
+    }
+
+    pub(super) fn on_reaped(&mut self, pid: i32, end: End, usage: &Usage) {
+        if let Some(job) = self.context.writers.remove(&pid) {
+            return self.with(job, |job, c| job.on_writer_reaped(end, c));
+        }
+        if let Some((job, index)) = self.context.roots.remove(&pid) {
+            self.with(job, |job, c| job.on_reaped(index, end, usage, c));
+        }
+    }
+
+    // ------------------------------------------------------------------ connections
+
+    fn on_listener(&mut self) {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if let Err(error) = self.welcome_newcomer(stream) {
+                        say_provoked!([NotUnderstood] "tutti keeper: turned a connection away: {error}");
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    if error.kind() != ErrorKind::WouldBlock {
+                        say!([System] "tutti keeper: cannot take a connection: {error}");
+                        // The connection still waits: without a pause we would do nothing else.
+                        self.accept(Interest::NONE);
+                        self.accept_again_ns = Some(monotonic_ns() + ACCEPT_PAUSE_NS);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn accept(&self, interest: Interest) {
+        self.context.watches.modify(&self.listener, self.listener_token, interest);
+    }
+
+    pub(super) fn welcome_newcomer(&mut self, stream: impl Into<Stream>) -> anyhow::Result<()> {
+        let stream = stream.into();
+        let uid = peer::peer_credentials(&stream)?.uid;
+        self.check_room_for(uid)?;
+        let mut link = Link::new(stream)?;
+        link.limit(NEWCOMER_FRAME_BYTES_MAX);
+        let number = self.newcomers_so_far;
+        self.newcomers_so_far += 1;
+        let token = self.context.watches.add(&link, Watch::Newcomer(number), Interest::READ)?;
+        let until_ns = monotonic_ns() + ATTACH_WAIT_NS;
+        let newcomer =
+            Newcomer { link, token, uid, outlet: None, waits: None, received: None, until_ns };
+        self.newcomers.insert(number, newcomer);
+        // Most have sent their greeting with the connection: no need to wait for another round.
+        self.on_newcomer(number);
+        Ok(())
+    }
+
+    /// Nobody may keep others out by connections that say nothing; the agent always gets in.
+    fn check_room_for(&self, uid: u32) -> anyhow::Result<()> {
+        if may_run_instance(uid, self.options.instance_uid) {
+            return Ok(());
+        }
+        let most = self.context.room.newcomers_max();
+        let of_user = self.newcomers.values().filter(|newcomer| newcomer.uid == uid).count();
+        if self.newcomers.len() >= most || of_user >= most / 4 {
+            bail!("{of_user} of user {uid} have not said what they want");
+        }
+        Ok(())
+    }
+
+    fn on_newcomer(&mut self, number: u64) {
+        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        let received = newcomer.link.receive();
+        if newcomer.waits.is_none() {
+            match newcomer.link.next_greeting() {
+                Ok(None) => {}
+                Ok(Some(Role::Agent)) => return self.on_new_agent(number),
+                Ok(Some(Role::FrontEnd)) => return self.on_new_front(number, received),
+                Ok(Some(Role::Proxy)) => return self.on_proxy(number),
+                Ok(Some(Role::Supervisor)) => return self.on_supervisor(number),
+                Ok(Some(_)) => return self.drop_newcomer(number, "neither agent nor front end"),
+                Err(error) => return self.drop_newcomer(number, &error.to_string()),
+            }
+        }
+        if received.is_err() {
+            self.remove_newcomer(number);
+        }
+    }
+
+    /// The agent speaks for a user on another node: what follows is his.
+    fn on_proxy(&mut self, number: u64) {
+        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        if !may_run_instance(newcomer.uid, self.options.instance_uid) {
+            let why = format!("user {} may speak for nobody else", newcomer.uid);
+            return self.drop_newcomer(number, &why);
+        }
+        match newcomer.link.next::<Vouch>() {
+            Ok(Some(vouch)) => self.be_vouched_for(number, &vouch),
+            Ok(None) => {}
+            Err(error) => self.drop_newcomer(number, &error.to_string()),
+        }
+    }
+
+    /// He counts as one of his own from now on.
+    fn be_vouched_for(&mut self, number: u64, vouch: &Vouch) {
+        if let Err(error) = self.check_room_for(vouch.uid) {
+            return self.drop_newcomer(number, &error.to_string());
+        }
+        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        newcomer.uid = vouch.uid;
+        newcomer.link.expect_greeting();
+        self.on_newcomer(number);
+    }
+
+    fn remove_newcomer(&mut self, number: u64) -> Option<Newcomer> {
+        let newcomer = self.newcomers.remove(&number)?;
+        self.context.watches.remove(&newcomer.link, newcomer.token);
+        Some(newcomer)
+    }
+
+    fn drop_newcomer(&mut self, number: u64, why: &str) {
+        say_provoked!([NotUnderstood] "tutti keeper: dropped a connection: {why}");
+        self.remove_newcomer(number);
+    }
+
+    /// Says why not, and lets go of it.
+    fn refuse(&mut self, number: u64, reason: &str) {
+        if let Some(newcomer) = self.remove_newcomer(number) {
+            let outlet = newcomer.outlet.unwrap_or_else(Outlet::new);
+            let refused = ToFrontEnd::Refused { reason: reason.into() };
+            let _ = front::answer(&newcomer.link, outlet, &refused);
+        }
+    }
+
+    fn on_new_front(&mut self, number: u64, received: Result<(), LinkError>) {
+        let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
+        let outlet = newcomer.outlet.get_or_insert_with(Outlet::new);
+        match newcomer.link.next::<FromFrontEnd>() {
+            Ok(Some(FromFrontEnd::Attach { job, received })) => {
+                newcomer.waits = Some(job);
+                newcomer.received = received;
+                newcomer.until_ns = monotonic_ns() + ATTACH_WAIT_NS;
+                // What else it sends waits in the kernel until there is somebody to feed.
+                self.context.watches.modify(&newcomer.link, newcomer.token, Interest::NONE);
+                if self.jobs.contains_key(&job) {
+                    // Our greeting goes together with the answer.
+                    self.attach(number, job);
+                } else {
+                    let _ = outlet.flush(newcomer.link.stream());
+                }
+            }
+            Ok(Some(FromFrontEnd::GiveUp { job, reason })) => self.on_give_up(number, job, reason),
+            Ok(Some(_)) => self.drop_newcomer(number, "it said something before it attached"),
+            Ok(None) if received.is_err() => drop(self.remove_newcomer(number)),
+            // It may wait for our greeting before it says more.
+            Ok(None) => drop(outlet.flush(newcomer.link.stream())),
+            Err(error) => self.drop_newcomer(number, &error.to_string()),
+        }
+    }
+
+    /// The writer of a job on another node can't write, and has not attached.
+    fn on_give_up(&mut self, number: u64, id: JobId, reason: String) {
+        let Some(newcomer) = self.newcomers.get(&number) else { return };
+        let uid = newcomer.uid;
+        let is_far = |job: &&mut Job| job.launch.written().is_far;
+        let is_its = |job: &&mut Job| uid == 0 || uid == job.launch.credentials.uid;
+        let Some(job) = self.jobs.get_mut(&id).filter(is_far).filter(is_its) else {
+            return self.refuse(number, "no such job is here");
+        };
+        job.fail_output(reason, &mut self.context);
+        if let Some(newcomer) = self.remove_newcomer(number) {
+            let outlet = newcomer.outlet.unwrap_or_else(Outlet::new);
+            let _ = front::answer(&newcomer.link, outlet, &ToFrontEnd::Finished);
+        }
+    }
+
+    /// Gives a front end its job, if it may have it.
+    fn attach(&mut self, number: u64, id: JobId) {
+        let Some(newcomer) = self.newcomers.get(&number) else { return };
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let owner = job.launch.credentials.uid;
+        if newcomer.uid != owner && newcomer.uid != 0 {
+            // As for a job that does not exist: whose it is is nobody's business.
+            return self.refuse(number, "the job is not yours");
+        }
+        if let Some(why) = job.objection_to_front(newcomer.received) {
+            return self.refuse(number, why);
+        }
+        let Some(newcomer) = self.newcomers.remove(&number) else { return };
+        let Newcomer { mut link, token, outlet, received, .. } = newcomer;
+        link.limit(FRONT_END_FRAME_BYTES_MAX);
+        let outlet = outlet.unwrap_or_else(Outlet::new);
+        job.attach(link, token, (outlet, received), &mut self.context);
+    }
+
+    // ------------------------------------------------------------------ the agent
+
+    fn on_new_agent(&mut self, number: u64) {
+        let Some(newcomer) = self.newcomers.get(&number) else { return };
+        if !may_run_instance(newcomer.uid, self.options.instance_uid) {
+            let why = format!("user {} may not be its agent", newcomer.uid);
+            return self.drop_newcomer(number, &why);
+        }
+        // What the one before has ordered still counts.
+        let _ = self.hear_agent();
+        self.drop_agent();
+        let Some(Newcomer { mut link, token, .. }) = self.newcomers.remove(&number) else { return };
+        link.limit(FRAME_BYTES_MAX);
+        self.context.watches.rename(token, Watch::Agent);
+        link.greet(Role::Server);
+        let held = self.jobs.values().filter(|job| !job.forgotten).take(HELD_JOBS_MAX);
+        let mut held: Vec<HeldJob> = held.map(Job::held).collect();
+        limit_details(&mut held);
+        let parts = held.into_iter().flat_map(HeldJob::into_parts).collect();
+        for parts in pack(parts, BATCH_BYTES_MAX, BATCH_MAX) {
+            link.send(&FromKeeper::Held(parts));
+        }
+        let (incarnation, tasks_max) = (self.incarnation, self.context.room.tasks_max());
+        link.send(&FromKeeper::Welcome { incarnation, tasks_max });
+        for job in self.jobs.values().filter(|job| !job.lost.is_empty() && !job.forgotten) {
+            link.send(&FromKeeper::OutputLost { launch: job.launch.id(), what: job.lost.clone() });
+        }
+        // However long that is, it is no reason to cut the agent off: it would be the same the next time.
+        self.agent_unsent_max = link.unsent() + AGENT_UNSENT_BYTES_MAX;
+        // The agent asks for what was stored before barriers, once it is known what the controller has.
+        self.context.exchanging.clear();
+        self.jobs.values_mut().for_each(Job::hold_exchanges);
+        // All of it is in the welcome, and in what follows it.
+        self.context.reports.clear();
+        self.context.agent_connected = true;
+        self.agent = Some((link, token, Interest::READ));
+        self.take_orders();
+    }
+
+    fn drop_agent(&mut self) {
+        if let Some((link, token, _)) = self.agent.take() {
+            self.context.watches.remove(&link, token);
+            self.context.agent_connected = false;
+        }
+    }
+
+    fn on_agent(&mut self, event: Event) {
+        if event.read && self.hear_agent().is_err() {
+            self.drop_agent();
+        }
+    }
+
+    fn hear_agent(&mut self) -> Result<(), LinkError> {
+        let Some((link, ..)) = &mut self.agent else { return Ok(()) };
+        let received = link.receive();
+        self.take_orders();
+        received
+    }
+
+    fn take_orders(&mut self) {
+        while let Some((link, ..)) = &mut self.agent {
+            match link.next::<ToKeeper>() {
+                Ok(Some(order)) => self.on_order(order),
+                Ok(None) => return,
+                Err(error) => {
+                    say!([NotUnderstood] "tutti keeper: dropped the agent: {error}");
+                    self.drop_agent();
+                }
+            }
+        }
+    }
+
+    fn on_order(&mut self, order: ToKeeper) {
+        match order {
+            ToKeeper::Launch { launch, cgroup } => {
+                let id = launch.job;
+                self.remove_if_over(launch.id());
+                if let Some(known) = self.jobs.get(&id) {
+                    let (launch, known) = (launch.id(), known.launch.id());
+                    say!("tutti keeper: job {launch} is not launched: {known} is known");
+                    if launch != known {
+                        let usage = Usage::unknown();
+                        self.context.reports.push(FromKeeper::Cleared { launch, usage });
+                    }
+                    return;
+                }
+                if self.stop_at_ns.is_some() {
+                    say!("tutti keeper: job {id} is not launched: we stop");
+                    return;
+                }
+                let job = Job::new(launch, cgroup, &mut self.context);
+                self.jobs.insert(id, job);
+                self.on_launched(id);
+            }
+            ToKeeper::Kill { launch } if self.is_launched(launch) => {
+                self.with(launch.job, Job::kill);
+            }
+            // Whoever asks waits for an answer.
+            ToKeeper::Kill { launch } => {
+                self.context.reports.push(FromKeeper::Cleared { launch, usage: Usage::default() });
+            }
+            ToKeeper::Signal { launch, ranks, signal } => {
+                self.with_launch(launch, |job, c| job.signal(ranks, signal, c));
+            }
+            ToKeeper::Stopped { launch, parts } => {
+                self.with_launch(launch, |job, _| job.stopped = parts);
+            }
+            ToKeeper::Exchanged(exchange) => {
+                self.with_launch(exchange.launch, |job, c| job.on_exchanged(&exchange, c));
+            }
+            ToKeeper::SendExchanges { launch } => self.with_launch(launch, Job::send_exchanges),
+            ToKeeper::Forget { launch } => self.with_launch(launch, |job, c| {
+                job.forgotten = true;
+                c.touched.insert(job.launch.job);
+                if !job.is_cleared() {
+                    job.kill(c);
+                }
+            }),
+            ToKeeper::Lease { until_ns } => self.lease.renew(until_ns),
+            ToKeeper::Stop => self.stop(),
+        }
+    }
+
+    /// A job that is queued again may be launched in the same breath in which it was forgotten.
+    /// Then no writer is left that could take the rest of the output of the launch before.
+    fn remove_if_over(&mut self, LaunchId { job: id, number }: LaunchId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if !job.is_over() && !job.is_superseded_by(number) {
+            return;
+        }
+        job.settle_front(&mut self.context);
+        self.let_go(id);
+    }
+
+    /// Nothing is to be known of a job any more. If it is launched once more, it has other tasks: none of them is
+    /// to be looked at because one of these was killed.
+    fn let_go(&mut self, id: JobId) {
+        if let Some(mut job) = self.jobs.remove(&id) {
+            job.detach(&mut self.context);
+            job.drop_pmi(&mut self.context);
+        }
+        self.context.endings.retain(|&(job, _), _| job != id);
+        self.context.beside.remove(&id);
+    }
+
+    fn on_launched(&mut self, id: JobId) {
+        self.with(id, |job, c| {
+            if !job.has_front_end() || job.tasks.is_empty() {
+                job.start(c);
+            } else {
+                job.await_writer();
+                job.start_writer(c);
+            }
+        });
+        let waits = |n: &&u64| self.newcomers[n].waits == Some(id);
+        let waiting: Vec<u64> = self.newcomers.keys().filter(waits).copied().collect();
+        for number in waiting {
+            self.attach(number, id);
+        }
+    }
+}
+
+/// The next part of what is to be sent of barriers, of each job in turn.
+fn next_exchange(jobs: &mut BTreeMap<JobId, Job>, context: &mut Context) -> Option<Exchange> {
+    while let Some(id) = context.exchanging.pop_front() {
+        if let Some(part) = jobs.get_mut(&id).and_then(Job::next_exchange) {
+            context.exchanging.push_back(id);
+            return Some(part);
+        }
+    }
+    None
+}
+
+/// Leaves out texts that a frame has no room for.
+fn limit_details(held: &mut [HeldJob]) {
+    let mut bytes = 0;
+    for (_, _, detail, _) in held.iter_mut().flat_map(|job| &mut job.ended) {
+        bytes += detail.len();
+        if bytes > HELD_DETAILS_BYTES_MAX {
+            detail.clear();
+        }
+    }
+}
+
+/// Reaps a child that has ended, with what it and those that it waited for have used.
+fn reap_one(pid: i32) -> Option<(End, Usage)> {
+    let reaped = reap(pid).ok()??;
+    let end = End::of(reaped.status)?;
+    let usage = Usage {
+        user_us: reaped.user_us,
+        system_us: reaped.system_us,
+        memory_peak_bytes: of_its_own(reaped.memory_peak_bytes),
+        read_bytes: reaped.read_bytes,
+        written_bytes: reaped.written_bytes,
+        ..Usage::unknown()
+    };
+    Some((end, usage))
+}
+
+/// A process begins with the memory of whoever makes it, and the kernel counts that for it too: nothing is
+/// known of one that never had more.
+fn of_its_own(memory_peak_bytes: u64) -> u64 {
+    let ours = getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss());
+    match memory_peak_bytes > ours.unsigned_abs() << 10 {
+        true => memory_peak_bytes,
+        false => 0,
+    }
+}
+
+/// Binds the socket; one that is left over from a keeper that died is replaced. It may still be open in children
+/// of that one which are frozen and have not come to their programs.
+fn listen(path: &Path, for_all: bool) -> anyhow::Result<UnixListener> {
+    if UnixStream::connect(path).is_ok_and(|stream| peer::peer_lives(&stream)) {
+        bail!("another keeper answers at {}", path.display());
+    }
+    trusted::listen(path, for_all)
+}

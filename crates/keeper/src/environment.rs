@@ -1,0 +1,324 @@
+//! What a task finds in its environment: the user's own variables, less those that an outer job or
+//! another launcher left behind, and the task's place in its job in the words of each MPI starter.
+
+use serde_bytes::ByteBuf;
+use std::ffi::CString;
+use std::path::Path;
+use tutti_wire::launch::{JobNode, Launch};
+
+/// The descriptor at which a task finds its PMI server.
+pub(super) const PMI_FD: i32 = 3;
+
+/// Names that are never taken over: they describe a task of another job or another launcher.
+const DROPPED_PREFIXES: [&str; 6] =
+    ["TUTTI_", "PMI_", "PMIX_", "HYDI_", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_"];
+
+/// Exceptions: which instance a nested `tutti` talks to.
+const KEPT: [&str; 2] = ["TUTTI_DIR", "TUTTI_CLUSTER"];
+
+/// Which variables the user could have set and did not, with the values that they have instead: a job that a
+/// task starts does not take them for its user's.
+const DEFAULTS: &str = "TUTTI_DEFAULTS";
+
+/// Names that every task gets and that therefore aren't taken over.
+const REPLACED: [&str; 7] = [
+    "MPI_LOCALNRANKS",
+    "MPI_LOCALRANKID",
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+];
+
+/// What each task finds, with what it means; docs/reference/environment.md is made of it.
+pub const VARIABLES: [(&str, &str); 28] = [
+    ("TUTTI_JOB", "Number of the job"),
+    ("TUTTI_RANK", "Rank of the task in the job, from 0"),
+    ("TUTTI_SIZE", "Number of tasks of the job"),
+    ("TUTTI_LOCAL_RANK", "Number of the task among those of its node, from 0"),
+    ("TUTTI_LOCAL_SIZE", "Number of tasks on this node"),
+    ("TUTTI_NODES", "Number of nodes of the job"),
+    ("TUTTI_NODELIST", "Names of these nodes, separated by commas"),
+    ("TUTTI_NODE_RANK", "Number of this node among them, from 0"),
+    ("TUTTI_PROCESSORS", "Processors that the task is bound to, such as 0-1"),
+    ("TUTTI_PROCESSORS_PER_TASK", "Processors for each task (`-c`)"),
+    ("TUTTI_CLASS", "Class of the job"),
+    ("TUTTI_QUANTUM", "Length of a turn at the launch, such as 100ms"),
+    ("TUTTI_DEFAULTS", "Variables that Tutti set because the submitter did not"),
+    ("TMPDIR", "Directory for temporary files of the job on this node, which ends with the job"),
+    ("OMP_NUM_THREADS", "`-c`, where the job has several tasks"),
+    ("PYTHONUNBUFFERED", "1: Python's output is not held back"),
+    ("RANK", "As `TUTTI_RANK`, for torch"),
+    ("WORLD_SIZE", "As `TUTTI_SIZE`, for torch"),
+    ("LOCAL_RANK", "As `TUTTI_LOCAL_RANK`, for torch"),
+    ("LOCAL_WORLD_SIZE", "As `TUTTI_LOCAL_SIZE`, for torch"),
+    ("GROUP_RANK", "As `TUTTI_NODE_RANK`, for torch"),
+    ("MASTER_ADDR", "Where rank 0 is reached, for torch"),
+    ("MASTER_PORT", "A port for the job's tasks to meet at, for torch"),
+    ("PMI_RANK, PMI_SIZE", "Rank and number of tasks, for MPICH"),
+    ("PMI_FD", "Descriptor of the task's PMI server, for MPICH"),
+    ("PMI_SPAWNED", "0: the job was not spawned by another, for MPICH"),
+    ("MPI_LOCALRANKID", "As `TUTTI_LOCAL_RANK`, for MPICH"),
+    ("MPI_LOCALNRANKS", "As `TUTTI_LOCAL_SIZE`, for MPICH"),
+];
+
+/// The lowest port for torch's rendezvous, and how many there are to spread jobs over.
+const MASTER_PORTS: (u64, u64) = (29_500, 1_000);
+
+/// The part that is the same for all tasks of a job.
+///
+/// A variable without a name or with a zero byte in it can't exist and is left out.
+pub(super) fn of_job(launch: &Launch, scratch: Option<&Path>) -> Vec<CString> {
+    let users = &launch.spec.environment;
+    let outer = value_of(launch, DEFAULTS).unwrap_or_default();
+    let is_users = |variable: &[u8]| !outer.split(|&byte| byte == b' ').any(|it| it == variable);
+    let mut environment: Vec<CString> = users
+        .iter()
+        .filter(|variable| name_of(variable).is_some_and(is_taken_over) && is_users(variable))
+        .filter(|variable| scratch.is_none() || name_of(variable) != Some(b"TMPDIR"))
+        .filter_map(|variable| CString::new(variable.to_vec()).ok())
+        .collect();
+    if let Some(path) = scratch.and_then(Path::to_str) {
+        push(&mut environment, "TMPDIR", path);
+    }
+    let defaults = defaults(launch, |name| {
+        let is_it = |v: &&ByteBuf| name_of(v) == Some(name.as_bytes()) && is_users(v);
+        users.iter().any(|variable| is_it(&variable))
+    });
+    let mut set = |name: &str, value: &str| push(&mut environment, name, value);
+    set("TUTTI_JOB", &launch.job.to_string());
+    set("TUTTI_SIZE", &launch.size.to_string());
+    set("TUTTI_LOCAL_SIZE", &launch.share.tasks.len().to_string());
+    set("TUTTI_NODE_RANK", &launch.share.node_rank.to_string());
+    set("TUTTI_NODES", &launch.nodes.len().to_string());
+    let names: Vec<&str> = launch.nodes.iter().map(|node| node.name.as_str()).collect();
+    set("TUTTI_NODELIST", &names.join(","));
+    set("TUTTI_CLASS", &launch.class);
+    set("TUTTI_QUANTUM", &launch.quantum.to_string());
+    set("WORLD_SIZE", &launch.size.to_string());
+    set("LOCAL_WORLD_SIZE", &launch.share.tasks.len().to_string());
+    set("GROUP_RANK", &launch.share.node_rank.to_string());
+    set("PMI_SIZE", &launch.size.to_string());
+    set("PMI_SPAWNED", "0");
+    set("MPI_LOCALNRANKS", &launch.share.tasks.len().to_string());
+    set("TUTTI_PROCESSORS_PER_TASK", &launch.processors_per_task.max(1).to_string());
+    set(DEFAULTS, &defaults.join(" "));
+    environment.extend(defaults.into_iter().filter_map(|variable| CString::new(variable).ok()));
+    environment
+}
+
+/// Variables that a user may set otherwise; `has` says which are.
+///
+/// A single task may start processes and threads of its own, so it finds no number of threads: OpenMP
+/// uses the processors that the task may use, and what starts processes divides them. Several tasks share a
+/// machine that each would take for its own.
+fn defaults(launch: &Launch, has: impl Fn(&str) -> bool) -> Vec<String> {
+    let port = MASTER_PORTS.0 + launch.job.0 % MASTER_PORTS.1;
+    let mut all = vec![
+        ("MASTER_ADDR", master(&launch.nodes).to_owned()),
+        ("MASTER_PORT", port.to_string()),
+        // Otherwise Python keeps what it prints until there are some kilobytes of it.
+        ("PYTHONUNBUFFERED", "1".to_owned()),
+    ];
+    if launch.size > 1 {
+        all.push(("OMP_NUM_THREADS", launch.processors_per_task.max(1).to_string()));
+    }
+    all.retain(|(name, _)| !has(name));
+    all.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+}
+
+/// What the task at this place among the job's tasks of this node has beside what the job has.
+///
+/// `pmi_fd`: where it finds its PMI server, if it has one.
+pub(super) fn of_task(launch: &Launch, local_rank: usize, pmi_fd: Option<i32>) -> Vec<CString> {
+    let mut environment = Vec::with_capacity(8);
+    let mut set = |name: &str, value: &str| push(&mut environment, name, value);
+    let local = local_rank.to_string();
+    set("TUTTI_LOCAL_RANK", &local);
+    set("LOCAL_RANK", &local);
+    set("MPI_LOCALRANKID", &local);
+    if let Some(task) = launch.share.tasks.get(local_rank) {
+        let rank = task.rank.to_string();
+        set("TUTTI_RANK", &rank);
+        set("RANK", &rank);
+        set("PMI_RANK", &rank);
+        set("TUTTI_PROCESSORS", &task.processors.to_string());
+    }
+    if let Some(fd) = pmi_fd {
+        set("PMI_FD", &fd.to_string());
+    }
+    environment
+}
+
+/// The value of a variable of the user's, if it is set.
+pub(super) fn value_of<'a>(launch: &'a Launch, name: &str) -> Option<&'a [u8]> {
+    let variables = launch.spec.environment.iter();
+    variables
+        .filter(|variable| name_of(variable) == Some(name.as_bytes()))
+        .map(|variable| &variable[name.len() + 1..])
+        .next()
+}
+
+/// Where the first node is reached; loopback where there is no other, since a machine need not be
+/// able to resolve its own name.
+fn master(nodes: &[JobNode]) -> &str {
+    match nodes {
+        [first, _, ..] if first.address.is_empty() => &first.name,
+        [first, _, ..] => &first.address,
+        _ => "127.0.0.1",
+    }
+}
+
+fn name_of(variable: &[u8]) -> Option<&[u8]> {
+    let end = variable.iter().position(|&byte| byte == b'=')?;
+    (end > 0).then(|| &variable[..end])
+}
+
+fn is_taken_over(name: &[u8]) -> bool {
+    if KEPT.iter().any(|kept| name == kept.as_bytes()) {
+        return true;
+    }
+    !DROPPED_PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
+        && !REPLACED.iter().any(|replaced| name == replaced.as_bytes())
+}
+
+fn push(environment: &mut Vec<CString>, name: &str, value: &str) {
+    // A name of ours has no zero byte; a class or a node that has one is left out.
+    environment.extend(CString::new(format!("{name}={value}")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{launch, node};
+    use serde_bytes::ByteBuf;
+
+    fn environment(users: &[&str], local_rank: usize) -> Vec<String> {
+        let mut launch = launch(7, 2, &["true"]);
+        launch.spec.environment =
+            users.iter().map(|v| ByteBuf::from(v.as_bytes().to_vec())).collect();
+        let job = of_job(&launch, None);
+        let task = of_task(&launch, local_rank, Some(PMI_FD));
+        job.into_iter().chain(task).map(|v| v.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_task_finds_its_place() {
+        let mut found = environment(&["HOME=/root", "OMP_NUM_THREADS=9"], 1);
+        found.sort();
+        let expected = "\
+GROUP_RANK=0
+HOME=/root
+LOCAL_RANK=1
+LOCAL_WORLD_SIZE=2
+MASTER_ADDR=127.0.0.1
+MASTER_PORT=29507
+MPI_LOCALNRANKS=2
+MPI_LOCALRANKID=1
+OMP_NUM_THREADS=9
+PMI_FD=3
+PMI_RANK=1
+PMI_SIZE=2
+PMI_SPAWNED=0
+PYTHONUNBUFFERED=1
+RANK=1
+TUTTI_CLASS=interactive
+TUTTI_DEFAULTS=MASTER_ADDR=127.0.0.1 MASTER_PORT=29507 PYTHONUNBUFFERED=1
+TUTTI_JOB=7
+TUTTI_LOCAL_RANK=1
+TUTTI_LOCAL_SIZE=2
+TUTTI_NODELIST=here
+TUTTI_NODES=1
+TUTTI_NODE_RANK=0
+TUTTI_PROCESSORS=0
+TUTTI_PROCESSORS_PER_TASK=1
+TUTTI_QUANTUM=100ms
+TUTTI_RANK=1
+TUTTI_SIZE=2
+WORLD_SIZE=2";
+        assert_eq!(found.join("\n"), expected);
+
+        let mut known: Vec<&str> =
+            VARIABLES.iter().flat_map(|(names, _)| names.split(", ")).collect();
+        known.retain(|name| *name != "TMPDIR");
+        known.sort_unstable();
+        let found = found.iter().filter_map(|it| it.split('=').next());
+        let found: Vec<&str> = found.filter(|name| *name != "HOME").collect();
+        assert_eq!(known, found, "the reference lists what tasks find");
+    }
+
+    #[test]
+    fn an_outer_job_leaves_nothing_behind() {
+        let users = [
+            "TUTTI_JOB=1",
+            "TUTTI_PANE=x",
+            "TUTTI_DIR=/tmp/t",
+            "PMI_FD=9",
+            "PMI_PORT=x",
+            "PMIX_RANK=3",
+            "HYDI_CONTROL_FD=4",
+            "MPI_LOCALNRANKS=4",
+            "OMPI_COMM_WORLD_RANK=1",
+            "RANK=5",
+            "MASTER_PORT=1234",
+            "SLURM_JOB_ID=1",
+            "=oddity",
+            "nonsense",
+        ];
+        let found = environment(&users, 0);
+        let kept = |text: &str| found.iter().filter(|v| *v == text).count();
+        assert_eq!(kept("TUTTI_JOB=7"), 1);
+        assert_eq!(kept("TUTTI_DIR=/tmp/t"), 1);
+        assert_eq!(kept("MASTER_PORT=1234"), 1);
+        assert_eq!(kept("SLURM_JOB_ID=1"), 1);
+        let names: Vec<&str> = found.iter().filter_map(|v| v.split('=').next()).collect();
+        let mut once = names.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), names.len(), "a variable is set twice: {found:?}");
+        for gone in ["TUTTI_PANE", "PMI_PORT", "PMIX_RANK", "HYDI_CONTROL_FD", "nonsense", ""] {
+            assert!(!names.contains(&gone), "{gone} is still there");
+        }
+    }
+
+    #[test]
+    fn only_tasks_beside_others_are_told_how_many_threads_to_have() {
+        let threads = |tasks: u32, users: &[&str]| {
+            let mut launch = launch(7, tasks, &["true"]);
+            launch.processors_per_task = 4;
+            launch.spec.environment = users.iter().map(|v| ByteBuf::from(v.as_bytes())).collect();
+            let found = of_job(&launch, None).into_iter().map(|v| v.into_string().unwrap());
+            let found: Vec<String> =
+                found.filter(|v| v.starts_with("OMP_") || v.contains("PER_TASK")).collect();
+            found.join(" ")
+        };
+        let told = "TUTTI_PROCESSORS_PER_TASK=4";
+        assert_eq!(threads(1, &[]), told);
+        assert_eq!(threads(2, &[]), format!("{told} OMP_NUM_THREADS=4"));
+        assert_eq!(threads(1, &["OMP_NUM_THREADS=3"]), format!("OMP_NUM_THREADS=3 {told}"));
+    }
+
+    #[test]
+    fn what_a_user_has_set_is_kept_and_what_an_outer_job_has_set_is_not() {
+        let outer = "TUTTI_DEFAULTS=MASTER_ADDR=10.0.0.9 MASTER_PORT=29501 OMP_NUM_THREADS=1";
+        let users = [outer, "MASTER_ADDR=10.0.0.9", "MASTER_PORT=29501", "OMP_NUM_THREADS=8"];
+        let found = environment(&users, 0);
+        let has = |text: &str| found.iter().any(|it| it == text);
+        assert!(has("MASTER_ADDR=127.0.0.1") && has("MASTER_PORT=29507"), "{found:?}");
+        assert!(has("OMP_NUM_THREADS=8"), "changed in the outer job: {found:?}");
+        let found = environment(&["MASTER_ADDR=10.0.0.9", "PYTHONUNBUFFERED="], 0);
+        for kept in ["MASTER_ADDR=10.0.0.9", "PYTHONUNBUFFERED="] {
+            assert!(found.iter().any(|it| it == kept), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn several_nodes_meet_at_the_first() {
+        let mut launch = launch(7, 2, &["true"]);
+        launch.nodes = vec![node("a", 1), node("b", 1)];
+        let job = of_job(&launch, None);
+        assert!(job.contains(&CString::new("MASTER_ADDR=a").unwrap()));
+        assert!(job.contains(&CString::new("TUTTI_NODELIST=a,b").unwrap()));
+    }
+}

@@ -1,0 +1,731 @@
+//! A job as the keeper holds it, and the life of its tasks.
+//!
+//! ```text
+//! Waiting --start--> Running (or Adopted) --root ended--> Ending --nothing left--> Ended
+//!    \-- can't be started, or killed before -----^
+//! ```
+//!
+//! A task has ended when its root was reaped *and* nothing else of it lives: its cgroup could be
+//! removed, or its minder, which waits for all descendants, has exited. The kernel removes no group
+//! with a process in it, so trying to is the test, and it is tried again after short naps:
+//! `cgroup.events` tells of changes at most once in 10 ms.
+
+mod force;
+mod handover;
+pub(super) mod limits;
+mod sweep;
+
+use super::adopt::Adopted;
+use super::context::{Context, Room, chain};
+use super::disk;
+use super::environment;
+use super::front::Front;
+use super::pmi::PmiJob;
+use super::program::{Program, Refusal};
+use super::scratch;
+use super::script;
+use super::stdio::{InPipe, OutPipe};
+use super::watch::Token;
+use super::writer::Writer;
+use force::{Killer, Look, Order};
+use nix::sys::signal::Signal;
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use sweep::Sweep;
+use tutti_core::{Rank, TaskStatus};
+use tutti_linux::reap::End;
+use tutti_linux::spawn::read_number;
+use tutti_node::layout::{self, FIRST_STEP};
+use tutti_node::platform::groups::Cgroup;
+use tutti_node::platform::processes::send_to_group;
+use tutti_node::platform::time as clock;
+use tutti_wire::attach::Stream;
+use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
+use tutti_wire::launch::{Launch, NULL_DEVICE, Stdio, Usage, cut};
+use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
+use tutti_wire::units::format_bytes;
+
+/// The first pause before a task's cgroup is tried again, and the longest.
+const NAP_FIRST_NS: u64 = 50_000;
+const NAP_LONGEST_NS: u64 = 5_000_000;
+
+/// After so many pauses whatever is left hangs in the kernel; looking seldom does then.
+const NAPS_BEFORE_PATIENCE: u32 = 1_000;
+const NAP_PATIENT_NS: u64 = 200_000_000;
+
+/// Files of shared memory.
+type SharedFiles = BTreeSet<PathBuf>;
+
+/// A job with tasks on this node.
+pub(super) struct Job {
+    pub(super) launch: Launch,
+    pub(super) cgroup: Option<Cgroup>,
+    cgroup_path: Option<ByteBuf>,
+    /// What all tasks run, or why none can.
+    pub(super) program: Result<Program, Refusal>,
+    pub(super) tasks: Vec<Task>,
+    pub(super) front: Option<Front>,
+    /// Streams that wait for room in the front end's outlet, in turn.
+    pub(super) parked: VecDeque<(usize, Stream)>,
+    pub(super) pmi: Option<PmiJob>,
+    /// The process that writes the files which tasks share, if that is to be on this node.
+    pub(super) writer: Option<Writer>,
+    /// Until when the writer on another node may attach.
+    pub(super) writer_until_ns: Option<u64>,
+    /// Why its files are not written, or not any more.
+    pub(super) output_failure: Option<String>,
+    /// What of its output is not in its files.
+    pub(super) lost: String,
+    pub(super) started: bool,
+    pub(super) killed: bool,
+    /// How many tasks' ends and outputs the front end has not been told completely.
+    pub(super) undelivered: usize,
+    /// What the next agent must know of what this one has stopped.
+    pub(super) stopped: Vec<StoppedPart>,
+    usage: Usage,
+    cleared: Option<Usage>,
+    pub(super) forgotten: bool,
+    /// Shared memory that its processes used when they were ended, and since when it can be theirs.
+    shared: SharedFiles,
+    /// What looks for them, and what is to be done then.
+    look: Option<Look>,
+    /// Ends what is in its group, where that can't be done at once.
+    killer: Killer,
+    /// What is removed of it before its end is reported.
+    sweep: Option<Sweep>,
+    /// Where its temporary files are.
+    scratch: Option<PathBuf>,
+    /// The namespace of its IPC on this node, until it has ended.
+    pub(super) ipc: Option<OwnedFd>,
+    began: SystemTime,
+}
+
+/// A task of a job on this node.
+pub(super) struct Task {
+    pub(super) rank: Rank,
+    pub(super) group: Option<Cgroup>,
+    pub(super) phase: Phase,
+    pub(super) output: Option<OutPipe>,
+    pub(super) error: Option<OutPipe>,
+    pub(super) input: Option<InPipe>,
+    /// Files that its output goes to.
+    pub(super) files: Vec<Vec<u8>>,
+    /// The status with which it asked that the job end.
+    pub(super) aborted: Option<(u8, String)>,
+    /// What it used.
+    pub(super) usage: Usage,
+    /// Whether its end and all its output were put into the front end's outlet.
+    pub(super) delivered: bool,
+    /// Ends its processes, where no group does.
+    killer: Killer,
+}
+
+/// Where a task is in its life.
+pub(super) enum Phase {
+    Waiting,
+    Running(Process),
+    Adopted(Adopted),
+    Ending { status: TaskStatus, detail: String, naps: u32 },
+    Ended { status: TaskStatus, detail: String },
+}
+
+/// The process from which all others of a task descend.
+pub(super) struct Process {
+    /// The root, or its minder.
+    pub(super) pid: i32,
+    /// Tells whether the program was started.
+    pub(super) report: OwnedFd,
+    pub(super) minder: Option<Minder>,
+}
+
+/// What a minder has said: the root's number, then its wait status.
+pub(super) struct Minder {
+    pub(super) fd: OwnedFd,
+    /// Set until the root has ended.
+    pub(super) token: Option<Token>,
+    pub(super) root: Option<i32>,
+    status: Option<i32>,
+    silent: bool,
+    /// Signals that came before the root's number was known.
+    early: Vec<i32>,
+}
+
+impl Minder {
+    pub(super) const fn new(fd: OwnedFd, token: Option<Token>) -> Self {
+        Self { fd, token, root: None, status: None, silent: false, early: Vec::new() }
+    }
+
+    /// Whether the root has ended, as far as it was heard.
+    const fn is_over(&self) -> bool {
+        self.silent || self.status.is_some()
+    }
+
+    /// Takes in what it said; whether there is nothing more to come.
+    fn listen(&mut self) -> bool {
+        while !self.silent && self.status.is_none() {
+            match read_number(self.fd.as_fd()) {
+                Ok(Some(number)) if self.root.is_none() => self.root = Some(number),
+                Ok(Some(number)) => self.status = Some(number),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Ok(None) | Err(_) => self.silent = true,
+            }
+        }
+        true
+    }
+}
+
+impl Task {
+    pub(super) fn stream(&mut self, stream: Stream) -> &mut Option<OutPipe> {
+        match stream {
+            Stream::Output => &mut self.output,
+            Stream::Error => &mut self.error,
+        }
+    }
+
+    pub(super) const fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended { .. })
+    }
+}
+
+impl Job {
+    /// Takes in a launch; starts nothing yet.
+    pub(super) fn new(launch: Launch, cgroup_path: Option<ByteBuf>, context: &mut Context) -> Self {
+        let scratch = Self::make_scratch(&launch, context);
+        let ipc = Self::make_ipc(&launch, context);
+        let mut program = Program::new(&launch, scratch.as_deref(), context);
+        let mut cgroup = None;
+        if let Some(path) = &cgroup_path {
+            match Cgroup::open(Path::new(OsStr::from_bytes(path))) {
+                Ok(group) => cgroup = Some(group),
+                Err(error) => program = Err(Refusal::new(format!("no cgroup: {}", chain(&error)))),
+            }
+        }
+        let tasks: Vec<Task> = launch.share.tasks.iter().map(|task| Task::new(task.rank)).collect();
+        Self {
+            undelivered: tasks.len(),
+            launch,
+            cgroup,
+            cgroup_path,
+            program,
+            tasks,
+            front: None,
+            parked: VecDeque::new(),
+            pmi: None,
+            writer: None,
+            writer_until_ns: None,
+            output_failure: None,
+            lost: String::new(),
+            started: false,
+            killed: false,
+            stopped: Vec::new(),
+            usage: Usage::default(),
+            cleared: None,
+            forgotten: false,
+            shared: SharedFiles::new(),
+            look: None,
+            killer: Killer::default(),
+            sweep: None,
+            scratch,
+            ipc,
+            began: SystemTime::now(),
+        }
+    }
+
+    /// Whoever has said where temporary files go had a reason, unless it was another job.
+    fn make_scratch(launch: &Launch, context: &mut Context) -> Option<PathBuf> {
+        let is_wanted = launch.spec.adopt.is_empty()
+            && environment::value_of(launch, "TMPDIR").is_none_or(scratch::is_a_jobs);
+        let owner = (context.uid == 0).then_some(&launch.credentials);
+        is_wanted.then(|| context.scratches.make(launch.job, owner)).flatten()
+    }
+
+    /// Only root may make one; without, it has that of the node.
+    fn make_ipc(launch: &Launch, context: &mut Context) -> Option<OwnedFd> {
+        let is_wanted = launch.own_ipc && context.uid == 0 && launch.spec.adopt.is_empty();
+        let made = is_wanted.then(|| context.namespaces.take())?;
+        let say = |error: &tutti_linux::Error| {
+            say!([GoesWithout] "tutti keeper: job {} has the IPC of the node: {}", launch.job, chain(error));
+        };
+        made.inspect_err(say).ok()
+    }
+
+    /// Makes the group that a task is to be born into, if the job has one; held to the task's own processors, if
+    /// `is_held`.
+    pub(super) fn make_group(
+        &mut self,
+        index: usize,
+        is_held: bool,
+        room: Room,
+    ) -> Result<(), Refusal> {
+        let Some(cgroup) = &self.cgroup else { return Ok(()) };
+        let task = &mut self.tasks[index];
+        let group = cgroup
+            .create_child(&format!("{FIRST_STEP}/{}", layout::group_of_task(task.rank)))
+            .map_err(|error| Refusal::new(format!("no cgroup for a task: {}", chain(&error))))?;
+        room.check(&group.fd()).map_err(|error| {
+            Refusal::new(format!("no room for the cgroup of another task: {error}"))
+        })?;
+        limits::set(&group, &self.launch);
+        if is_held {
+            limits::hold(&group, &self.launch, index);
+        }
+        task.group = Some(group);
+        Ok(())
+    }
+
+    /// Whether its output goes to a front end: that of its user, or a writer.
+    pub(super) fn has_front_end(&self) -> bool {
+        matches!(self.launch.spec.stdio, Stdio::FrontEnd { .. }) || self.launch.written().any()
+    }
+
+    /// Whether a later launch of the job takes its place: the agent has taken note of its end, and all that is
+    /// left of it is output that no front end will fetch.
+    pub(super) const fn is_superseded_by(&self, number: u32) -> bool {
+        self.cleared.is_some() && self.forgotten && self.launch.number < number
+    }
+
+    /// Whether nothing of it needs to be kept.
+    pub(super) fn is_over(&self) -> bool {
+        self.cleared.is_some() && self.forgotten && self.is_delivered()
+    }
+
+    pub(super) const fn is_cleared(&self) -> bool {
+        self.cleared.is_some()
+    }
+
+    /// Whether all of its output has been taken by the kernel, or there is nobody to take it.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.front.as_ref().is_none_or(|front| front.is_idle() && self.undelivered == 0)
+    }
+
+    pub(super) fn held(&self) -> HeldJob {
+        let mut held = HeldJob {
+            launch: self.launch.id(),
+            cgroup: self.cgroup_path.clone(),
+            control: self.launch.control,
+            roots: Vec::new(),
+            adopted: Vec::new(),
+            ended: Vec::new(),
+            stopped: self.stopped.clone(),
+            cleared: self.cleared,
+        };
+        for task in &self.tasks {
+            match &task.phase {
+                Phase::Running(process) => held.roots.push((task.rank, process.pid)),
+                Phase::Adopted(adopted) => {
+                    held.adopted = adopted.pids();
+                    held.roots.extend(held.adopted.first().map(|&root| (task.rank, root)));
+                }
+                Phase::Ended { status, detail } => {
+                    held.ended.push((task.rank, *status, detail.clone(), task.usage));
+                }
+                Phase::Waiting | Phase::Ending { .. } => {}
+            }
+        }
+        held
+    }
+
+    /// Sends a signal to the process groups of tasks' roots.
+    pub(super) fn signal(&mut self, ranks: Vec<Rank>, number: u8, context: &mut Context) {
+        let order = Order::Signal(ranks, number);
+        match ends_by_default(i32::from(number)) {
+            true => self.after_a_look(order, context),
+            false => self.in_turn(order, context),
+        }
+    }
+
+    /// Looks after what threads do for this job.
+    pub(super) fn look_beside(&mut self, context: &mut Context) {
+        self.watch_look(context);
+        self.watch_sweep(context);
+    }
+
+    /// A task that never had a process has ended.
+    pub(super) fn end_unstarted(
+        &mut self,
+        index: usize,
+        status: TaskStatus,
+        detail: String,
+        context: &mut Context,
+    ) {
+        self.tasks[index].phase = Phase::Ending { status, detail, naps: 0 };
+        self.try_to_clear(index, context);
+    }
+
+    /// The process from which all others of a task descend was reaped.
+    pub(super) fn on_reaped(
+        &mut self,
+        index: usize,
+        mut end: End,
+        usage: &Usage,
+        context: &mut Context,
+    ) {
+        let task = &mut self.tasks[index];
+        task.usage.add(usage);
+        let Phase::Running(process) = &mut task.phase else { return };
+        if let Some(minder) = &mut process.minder {
+            minder.listen();
+            if let Some(token) = minder.token.take() {
+                context.watches.remove(&minder.fd, token);
+            }
+            let of_root = minder.status.zip(minder.root);
+            match of_root.and_then(|(raw, _)| End::of(raw)) {
+                Some(of_root) => end = of_root,
+                // Killed itself; the root, which it minded, is ours now and must not stay.
+                _ => {
+                    let root = minder.root;
+                    task.kill_orphan(root, self.launch.credentials.uid);
+                }
+            }
+        }
+        let (status, detail) = self.judge(index, end);
+        self.tasks[index].phase = Phase::Ending { status, detail, naps: 0 };
+        if let Some(input) = self.tasks[index].input.take() {
+            input.close(&mut context.watches);
+        }
+        self.try_to_clear(index, context);
+    }
+
+    /// What an end means.
+    fn judge(&self, index: usize, end: End) -> (TaskStatus, String) {
+        let task = &self.tasks[index];
+        if let Phase::Running(process) = &task.phase
+            && let Some(failure) = self.start_failure(index, &process.report)
+        {
+            return failure;
+        }
+        if let Some((code, message)) = &task.aborted {
+            return (TaskStatus::Aborted(*code), message.clone());
+        }
+        let status = match task_status(end) {
+            TaskStatus::Exited(code) if self.is_unfinalized(index) => TaskStatus::Unfinalized(code),
+            status => status,
+        };
+        let group = task.group.as_ref();
+        if !self.killed
+            && let Some(limit) = self.launch.memory_per_task_bytes
+            && group.is_some_and(|group| group.oom_kills() > 0)
+        {
+            let limit = format_bytes(limit);
+            let detail = format!("more memory was used than the {limit} that --memory gives");
+            // A task that was not killed itself may have lost a child, and reported it by its status, or not.
+            return match status {
+                TaskStatus::Exited(0) | TaskStatus::Unfinalized(0) => {
+                    (status, format!("a process was killed: {detail}"))
+                }
+                _ => (TaskStatus::OutOfMemory, detail),
+            };
+        }
+        let failed = self.output_failure.clone().filter(|_| status != TaskStatus::Exited(0));
+        let mut detail = failed.unwrap_or_else(|| self.full_disk(index));
+        if detail.is_empty() && status != TaskStatus::Exited(0) {
+            detail = self.lowered_limits();
+        }
+        (status, detail)
+    }
+
+    /// The nice value of its tasks. Only root's own jobs may be ahead of others.
+    pub(super) fn nice(&self) -> i32 {
+        let least = if self.launch.credentials.uid == 0 { -20 } else { 0 };
+        self.launch.spec.nice.clamp(least, 19)
+    }
+
+    /// Says which limits are lower than its user wanted, since this instance can give no more.
+    fn lowered_limits(&self) -> String {
+        let Ok(program) = &self.program else { return String::new() };
+        let is_lowered = |&&(resource, soft, _): &&(u32, u64, u64)| {
+            let given = program.rlimits.iter().find(|it| u32::try_from(it.0) == Ok(resource));
+            given.is_some_and(|given| given.1 < soft)
+        };
+        let lowered = self.launch.spec.rlimits.iter().filter(is_lowered);
+        let names: Vec<&str> = lowered.filter_map(|it| limits::resource_name(it.0)).collect();
+        match names.as_slice() {
+            [] => String::new(),
+            names => format!(
+                "its limits were lower than yours ({}): the instance was started from a shell with these; \
+                 `tutti down`, then start it from a shell with higher ones",
+                names.join(", ")
+            ),
+        }
+    }
+
+    /// Says so if a file that the task wrote to lies where no byte is left.
+    fn full_disk(&self, index: usize) -> String {
+        let files = self.tasks[index].files.iter().filter(|path| **path != NULL_DEVICE);
+        let paths: Vec<_> = files.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
+        if paths.is_empty() {
+            return String::new();
+        }
+        match disk::first_full(paths) {
+            Some(path) => {
+                let path = path.display();
+                format!("the file system of '{path}' is full: output may be cut")
+            }
+            None => String::new(),
+        }
+    }
+
+    /// A minder has said something: the root's number, or how the root ended.
+    pub(super) fn on_minder(&mut self, index: usize, context: &mut Context) {
+        let Phase::Running(process) = &mut self.tasks[index].phase else { return };
+        let Some(minder) = &mut process.minder else { return };
+        let known_before = minder.root.is_some();
+        let is_over = minder.listen();
+        if is_over && let Some(token) = minder.token.take() {
+            context.watches.remove(&minder.fd, token);
+        }
+        // Whatever the root left behind ends with it; the minder exits when all are reaped. And
+        // what was to be killed before the minder had made it is there now.
+        if is_over || (self.killed && !known_before) {
+            let task = &self.tasks[index];
+            if let Phase::Running(process) = &task.phase {
+                task.kill_below(process, self.launch.credentials.uid);
+            }
+        } else if !known_before {
+            for signal in std::mem::take(&mut minder.early) {
+                signal_root(process, signal);
+            }
+        }
+    }
+
+    /// The time has come to look at a task that was killed, or of which something was left.
+    pub(super) fn look_again(&mut self, index: usize, context: &mut Context) {
+        match &self.tasks[index].phase {
+            Phase::Running(_) | Phase::Adopted(_) => say_what_hangs(&self.tasks[index]),
+            _ => self.try_to_clear(index, context),
+        }
+    }
+
+    /// Looks whether anything is left of a task whose root has ended; ends that if so.
+    pub(super) fn try_to_clear(&mut self, index: usize, context: &mut Context) {
+        let task = &mut self.tasks[index];
+        let Phase::Ending { detail, naps, .. } = &mut task.phase else { return };
+        if let Some(group) = &task.group {
+            measure(group, &mut task.usage);
+            limits::note_reached(group, &self.launch, detail);
+        }
+        let is_limited = limits::is_limited(&self.launch);
+        let cleared = match &task.group {
+            None => Ok(!task.killer.is_at_work()),
+            Some(group) if is_limited => group.remove(),
+            Some(group) => group.remove_unlimited(),
+        };
+        match cleared {
+            Ok(false) => {
+                if *naps == 0
+                    && let Some(group) = &task.group
+                {
+                    task.killer.kill_group(self.launch.credentials.uid, group);
+                }
+                *naps = naps.saturating_add(1);
+                let at_ns = clock::monotonic_ns() + nap_ns(*naps);
+                if *naps == NAPS_BEFORE_PATIENCE {
+                    say_what_hangs(task);
+                }
+                context.endings.insert((self.launch.job, index), at_ns);
+                return;
+            }
+            Ok(true) => {}
+            // Waiting would not help; the group goes with the instance's subtree.
+            Err(error) => say!("tutti keeper: {}", chain(&error)),
+        }
+        if self.is_waiting_for_an_abort(index) {
+            self.tasks[index].group = None;
+            context.endings.insert((self.launch.job, index), clock::monotonic_ns() + NAP_FIRST_NS);
+            return;
+        }
+        self.end_task(index, context);
+    }
+
+    /// The end of the task that aborted the job is told first: it is what ended the others, and
+    /// whose status counts.
+    fn is_waiting_for_an_abort(&self, index: usize) -> bool {
+        let pending = |task: &Task| task.aborted.is_some() && !task.has_ended();
+        self.tasks[index].aborted.is_none() && self.tasks.iter().any(pending)
+    }
+
+    fn end_task(&mut self, index: usize, context: &mut Context) {
+        let task = &mut self.tasks[index];
+        let Phase::Ending { status, detail, .. } = &mut task.phase else { return };
+        let (status, detail) = (*status, cut(std::mem::take(detail), TASK_DETAIL_BYTES_MAX));
+        task.group = None;
+        self.usage.add(&task.usage);
+        let usage = task.usage;
+        task.phase = Phase::Ended { status, detail: detail.clone() };
+        context.reports.push(FromKeeper::TaskEnded {
+            launch: self.launch.id(),
+            rank: task.rank,
+            status,
+            detail,
+            usage,
+        });
+        if let Some(pmi) = &mut self.pmi {
+            pmi.close(index, context);
+        }
+        self.deliver_end(index, context);
+        self.clear_if_ended(context);
+    }
+
+    /// As [`Job::end_task`] does after the last one.
+    pub(super) fn clear_if_empty(&mut self, context: &mut Context) {
+        if self.tasks.is_empty() {
+            self.clear_if_ended(context);
+        }
+    }
+
+    /// When all tasks have ended, and all that they wrote is in their files.
+    pub(super) fn clear_if_ended(&mut self, context: &mut Context) {
+        if self.cleared.is_none() && self.tasks.iter().all(Task::has_ended) && self.is_written() {
+            self.clear(context);
+        }
+    }
+
+    /// All tasks have ended and nothing is left of them. Output that the front end has not read yet
+    /// is still delivered, but what the job held is free for others.
+    fn clear(&mut self, context: &mut Context) {
+        if !context.agent_connected
+            && let Some(Err(error)) = self.cgroup.as_ref().map(Cgroup::remove)
+        {
+            say!("tutti keeper: {}", chain(&error));
+        }
+        self.cgroup = None;
+        if self.launch.share.tasks.len() == self.launch.size as usize {
+            // Other nodes would lack what was stored here, if the answer to a barrier was lost on its way to them.
+            self.drop_pmi(context);
+        }
+        context.namespace_wanted |= self.ipc.take().is_some();
+        context.names.forget(self.launch.job);
+        if self.launch.spec.script.is_some() {
+            script::remove(&script::directory(&context.spool, self.launch.job));
+        }
+        self.begin_sweep(context);
+    }
+
+    /// Nothing of it is left.
+    fn report_cleared(&mut self, context: &mut Context) {
+        self.cleared = Some(self.usage);
+        let (launch, usage) = (self.launch.id(), self.usage);
+        context.reports.push(FromKeeper::Cleared { launch, usage });
+        context.touched.insert(launch.job);
+    }
+}
+
+impl Task {
+    fn new(rank: Rank) -> Self {
+        Self {
+            rank,
+            group: None,
+            phase: Phase::Waiting,
+            output: None,
+            error: None,
+            input: None,
+            files: Vec::new(),
+            aborted: None,
+            usage: Usage::default(),
+            delivered: false,
+            killer: Killer::default(),
+        }
+    }
+}
+
+/// What the kernel has counted for a task: also what was never waited for. To be read while the group
+/// exists.
+fn measure(group: &Cgroup, usage: &mut Usage) {
+    if let Ok(cpu) = group.cpu_usage() {
+        (usage.user_us, usage.system_us, usage.cpu_whole) = (cpu.user_us, cpu.system_us, true);
+    }
+    if let Some(peak) = group.memory_peak() {
+        (usage.memory_peak_bytes, usage.memory_whole) = (peak, true);
+    }
+    if let Some((read, written)) = group.io_bytes() {
+        (usage.read_bytes, usage.written_bytes, usage.io_whole) = (read, written, true);
+    }
+}
+
+fn nap_ns(naps: u32) -> u64 {
+    if naps > NAPS_BEFORE_PATIENCE {
+        NAP_PATIENT_NS
+    } else {
+        (NAP_FIRST_NS << naps.saturating_sub(1).min(16)).min(NAP_LONGEST_NS)
+    }
+}
+
+/// How many processes the log names that do not end.
+const STUCK_NAMED_MAX: usize = 16;
+
+fn say_what_hangs(task: &Task) {
+    let within = task.group.as_ref().and_then(|group| group.processes().ok());
+    let left = within.unwrap_or_else(|| match &task.phase {
+        Phase::Running(process) => vec![process.pid],
+        Phase::Adopted(adopted) => adopted.pids(),
+        _ => Vec::new(),
+    });
+    let named = &left[..left.len().min(STUCK_NAMED_MAX)];
+    let more = match left.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    say!([ProcessStuck] "tutti keeper: task {} was killed and processes {named:?}{more} do not end", task.rank);
+}
+
+pub(super) const fn task_status(end: End) -> TaskStatus {
+    match end {
+        End::Exited(code) => TaskStatus::Exited(code),
+        End::Signaled(signal) => TaskStatus::Signaled(signal),
+    }
+}
+
+/// Sends a signal to one task.
+fn send_order(job: &mut Job, index: usize, number: u8, context: &mut Context) {
+    let signal = i32::from(number);
+    match &mut job.tasks[index].phase {
+        Phase::Running(process) => signal_root(process, signal),
+        Phase::Adopted(adopted) => adopted.signal(signal),
+        Phase::Waiting if ends_by_default(signal) => {
+            job.end_unstarted(index, TaskStatus::Signaled(number), String::new(), context);
+        }
+        _ => {}
+    }
+}
+
+/// To the group that the root leads; before it leads one, to the root itself.
+fn signal_root(process: &mut Process, signal: i32) {
+    let root = match &mut process.minder {
+        None => process.pid,
+        Some(minder) => {
+            let Some(root) = minder.root else {
+                // The minder is still about to make it, or to say so.
+                minder.early.push(signal);
+                return;
+            };
+            // The latest word: a number that is no longer the root's must get no signal.
+            if minder.listen() {
+                return;
+            }
+            root
+        }
+    };
+    // Not reaped yet, or we would not be here: the number is still its own.
+    send_to_group(root, signal);
+}
+
+/// Whether a program that does nothing about the signal ends of it.
+fn ends_by_default(signal: i32) -> bool {
+    !matches!(
+        Signal::try_from(signal),
+        Ok(Signal::SIGCHLD
+            | Signal::SIGCONT
+            | Signal::SIGSTOP
+            | Signal::SIGTSTP
+            | Signal::SIGTTIN
+            | Signal::SIGTTOU
+            | Signal::SIGURG
+            | Signal::SIGWINCH)
+    )
+}

@@ -1,0 +1,80 @@
+//! What a task may use: the limits of its group, what is said of those that it reached, and its processors.
+
+use super::super::context::chain;
+use nix::libc;
+use tutti_core::ProcessorSet;
+use tutti_node::platform::groups::Cgroup;
+use tutti_wire::launch::Launch;
+
+/// Whether the groups of its tasks have limits of their own.
+pub(crate) const fn is_limited(launch: &Launch) -> bool {
+    launch.memory_per_task_bytes.is_some() || launch.spec.processes_max.is_some()
+}
+
+/// Gives a task's group the limits that its job asks for. A task goes without where nothing holds it to them:
+/// whoever asked was told.
+pub(super) fn set(group: &Cgroup, launch: &Launch) {
+    if let Some(bytes) = launch.memory_per_task_bytes
+        && let Err(error) = group.set_memory_limit(bytes)
+    {
+        say!([GoesWithout] "tutti keeper: memory is not limited: {}", chain(&error));
+    }
+    if let Some(most) = launch.spec.processes_max
+        && let Err(error) = group.set_process_limit(most)
+    {
+        say!([GoesWithout] "tutti keeper: processes are not limited: {}", chain(&error));
+    }
+}
+
+/// Whether its tasks have processors of their own here: some that no other task of it has.
+pub(crate) fn have_own_processors(launch: &Launch) -> bool {
+    let tasks = &launch.share.tasks;
+    let mut taken = ProcessorSet::new();
+    tasks.len() > 1
+        && tasks.iter().all(|task| {
+            let is_own = !task.processors.is_empty() && !task.processors.overlaps(&taken);
+            taken.union_with(&task.processors);
+            is_own
+        })
+}
+
+/// Holds a task's group to the task's own processors. Without, the job's hold it still.
+pub(super) fn hold(group: &Cgroup, launch: &Launch, index: usize) {
+    let processors: Vec<u32> = launch.share.tasks[index].processors.iter().collect();
+    if let Err(error) = group.set_processors(&processors) {
+        say!([GoesWithout] "tutti keeper: a task is not held to its processors: {}", chain(&error));
+    }
+}
+
+/// Adds to what a reader should know of a task that it had as many processes as it may, and wanted more. What
+/// became of that is the program's own affair, so its status stays. To be called while the group exists.
+pub(super) fn note_reached(group: &Cgroup, launch: &Launch, detail: &mut String) {
+    let Some(most) = launch.spec.processes_max else { return };
+    let noun = if most == 1 { "process" } else { "processes" };
+    let text = format!("reached its limit of {most} {noun} (--max-processes)");
+    // The group is looked at until it is empty.
+    if detail.ends_with(&text) || !group.has_reached_process_limit() {
+        return;
+    }
+    if !detail.is_empty() {
+        detail.push_str("; ");
+    }
+    detail.push_str(&text);
+}
+
+/// What `ulimit` calls a resource, by the kernel's number.
+pub(crate) fn resource_name(resource: u32) -> Option<&'static str> {
+    Some(match resource {
+        libc::RLIMIT_CPU => "ulimit -t",
+        libc::RLIMIT_FSIZE => "ulimit -f",
+        libc::RLIMIT_DATA => "ulimit -d",
+        libc::RLIMIT_STACK => "ulimit -s",
+        libc::RLIMIT_CORE => "ulimit -c",
+        libc::RLIMIT_RSS => "ulimit -m",
+        libc::RLIMIT_NPROC => "ulimit -u",
+        libc::RLIMIT_NOFILE => "ulimit -n",
+        libc::RLIMIT_MEMLOCK => "ulimit -l",
+        libc::RLIMIT_AS => "ulimit -v",
+        _ => return None,
+    })
+}

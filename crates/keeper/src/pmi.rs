@@ -1,0 +1,338 @@
+//! The PMI server of a job, and the socket of each task at which it is reached.
+//!
+//! The sockets are made with the tasks, since that is cheap and nobody knows beforehand which
+//! program is an MPI program; whatever else a task speaks there costs its own connection.
+
+mod handover;
+
+use super::context::Context;
+use super::job::Job;
+use super::watch::{Token, Watch};
+use std::io::{self, ErrorKind, Read, Write};
+use tutti_core::{TaskPlacement, UserId};
+use tutti_node::link::Interest;
+use tutti_node::platform::ways::{self, Stream};
+use tutti_wire::code::Code;
+use tutti_wire::launch::{Launch, cut};
+use tutti_wire::limits::{EXCHANGE_USER_BYTES_MAX, TASK_DETAIL_BYTES_MAX};
+use tutti_wire::pmi::{
+    Effect, Exchange, LineBuffer, STORE_BYTES_MAX, Server, ServerSpec, TaskState, process_mapping,
+};
+
+/// Answers that a task has not read. It speaks and listens in turn: with more than this it is not listened to until
+/// it has read them.
+const UNSENT_BYTES_MAX: usize = 16 << 10;
+
+/// What is read of a task at once, so that one task's commands take little of the keeper's time at a time.
+const READ_BYTES_MAX: usize = 4 << 10;
+
+/// The server of a job, and its connections by the tasks' places.
+pub(super) struct PmiJob {
+    server: Server,
+    connections: Vec<Option<Connection>>,
+    /// What of the server's is counted for its user.
+    counted: usize,
+}
+
+struct Connection {
+    stream: Stream,
+    token: Token,
+    lines: LineBuffer,
+    unsent: Vec<u8>,
+    interest: Interest,
+}
+
+/// Why the job is to be ended.
+struct Abort {
+    /// The task that is to blame.
+    index: usize,
+    /// The status for it.
+    code: i32,
+    message: String,
+}
+
+/// When so much is freed at once, it is given back to the kernel.
+const LOOSE_BYTES: usize = 1 << 20;
+
+impl PmiJob {
+    fn new(launch: &Launch) -> Self {
+        let nodes = (0_u32..).zip(&launch.nodes);
+        let of_ranks = nodes.flat_map(|(place, node)| (0..node.tasks).map(move |_| place));
+        Self {
+            server: Server::new(ServerSpec {
+                job: launch.job,
+                user: UserId(launch.credentials.uid),
+                size: launch.size,
+                ranks: launch.share.tasks.iter().map(|task: &TaskPlacement| task.rank).collect(),
+                space_name: format!("kvs_{}", launch.job),
+                process_mapping: process_mapping(of_ranks),
+                attributes: Vec::new(),
+            }),
+            connections: launch.share.tasks.iter().map(|_| None).collect(),
+            counted: 0,
+        }
+    }
+
+    /// Closes a task's connection.
+    pub(super) fn close(&mut self, index: usize, context: &mut Context) {
+        if let Some(connection) = self.connections.get_mut(index).and_then(Option::take) {
+            context.watches.remove(&connection.stream, connection.token);
+        }
+    }
+
+    /// Reads what a task sent; whether more may come.
+    fn read(&mut self, index: usize, context: &mut Context) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(index) else { return true };
+        let most = context.scratch.len().min(READ_BYTES_MAX);
+        match connection.stream.read(&mut context.scratch[..most]) {
+            Ok(0) => false,
+            Ok(count) => {
+                connection.lines.extend(&context.scratch[..count]);
+                true
+            }
+            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        }
+    }
+
+    /// Answers a task's commands, as many as it reads the answers of; whether it keeps to the protocol.
+    fn answer(&mut self, index: usize, context: &mut Context, effects: &mut Vec<Effect>) -> bool {
+        loop {
+            let Some(Some(connection)) = self.connections.get_mut(index) else { return true };
+            if connection.is_behind() {
+                return true;
+            }
+            match connection.lines.next_line() {
+                Ok(Some(line)) => self.server.handle(index, line, &mut context.names, effects),
+                Ok(None) => return true,
+                Err(error) => {
+                    effects.push(Effect::Close { task: index, error });
+                    return true;
+                }
+            }
+            self.send_replies(effects, context);
+        }
+    }
+
+    /// Sends the answers among what is to be done, and leaves the rest.
+    fn send_replies(&mut self, effects: &mut Vec<Effect>, context: &mut Context) {
+        let mut rest = Vec::new();
+        for effect in effects.drain(..) {
+            let Effect::Reply { task, line } = effect else {
+                rest.push(effect);
+                continue;
+            };
+            self.queue(task, &line);
+            if !self.flush(task, context) {
+                self.close(task, context);
+            }
+        }
+        *effects = rest;
+    }
+
+    /// Counts for the user what the server keeps; whether that is less than one may have.
+    fn count(&mut self, uid: u32, context: &mut Context) -> bool {
+        let bytes = self.server.bytes();
+        let of_user = context.pmi_bytes.entry(uid).or_default();
+        *of_user = *of_user - self.counted + bytes;
+        self.counted = bytes;
+        *of_user <= EXCHANGE_USER_BYTES_MAX
+    }
+
+    fn queue(&mut self, index: usize, line: &[u8]) {
+        if let Some(Some(connection)) = self.connections.get_mut(index) {
+            connection.unsent.extend_from_slice(line);
+        }
+    }
+
+    /// Writes what waits for a task; whether the connection is still of use.
+    fn flush(&mut self, index: usize, context: &Context) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(index) else { return true };
+        let useful = connection.write();
+        let interest =
+            Interest { read: !connection.is_behind(), write: !connection.unsent.is_empty() };
+        if useful && interest != connection.interest {
+            connection.interest = interest;
+            context.watches.modify(&connection.stream, connection.token, interest);
+        }
+        useful
+    }
+}
+
+impl Connection {
+    /// Whether it has left too many answers unread to get more.
+    const fn is_behind(&self) -> bool {
+        self.unsent.len() > UNSENT_BYTES_MAX
+    }
+
+    fn write(&mut self) -> bool {
+        while !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Ok(count) => drop(self.unsent.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+/// Makes the connection of a task; returns the task's end of it.
+pub(super) fn connect(job: &mut Job, index: usize, context: &mut Context) -> io::Result<Stream> {
+    let (ours, theirs) = ways::pair()?;
+    context.room.check(&theirs)?;
+    ours.set_nonblocking(true)?;
+    let watch = Watch::Pmi(job.launch.job, index);
+    let token = context.watches.add(&ours, watch, Interest::READ)?;
+    let connection = Connection {
+        stream: ours,
+        token,
+        lines: LineBuffer::new(),
+        unsent: Vec::new(),
+        interest: Interest::READ,
+    };
+    let pmi = job.pmi.get_or_insert_with(|| PmiJob::new(&job.launch));
+    if let Some(slot) = pmi.connections.get_mut(index) {
+        *slot = Some(connection);
+    }
+    Ok(theirs)
+}
+
+impl Job {
+    /// A task spoke to its PMI server, or reads its answers.
+    pub(super) fn on_pmi(&mut self, index: usize, reads: bool, context: &mut Context) {
+        let Some(pmi) = &mut self.pmi else { return };
+        let mut effects = Vec::new();
+        // What waits for it first: then it may be listened to.
+        let mut open = pmi.flush(index, context);
+        open &= !reads || pmi.read(index, context);
+        pmi.answer(index, context, &mut effects);
+        let mut abort = self.carry_out(effects, context);
+        let Some(pmi) = &mut self.pmi else { return };
+        if !pmi.count(self.launch.credentials.uid, context) && abort.is_none() {
+            abort = Some(too_much(index, "the jobs of its user", EXCHANGE_USER_BYTES_MAX));
+        }
+        if !open {
+            pmi.close(index, context);
+        }
+        if let Some(abort) = abort {
+            self.abort(abort, context);
+        }
+    }
+
+    /// Does what the server asks for; why the job is to be ended, if it is.
+    fn carry_out(&mut self, effects: Vec<Effect>, context: &mut Context) -> Option<Abort> {
+        let pmi = self.pmi.as_mut()?;
+        let mut abort = None;
+        for effect in effects {
+            match effect {
+                Effect::Reply { task, line } => {
+                    pmi.queue(task, &line);
+                    if !pmi.flush(task, context) {
+                        pmi.close(task, context);
+                    }
+                }
+                Effect::Abort { task: index, code, message } => {
+                    let message = cut(message, TASK_DETAIL_BYTES_MAX);
+                    abort = Some(Abort { index, code, message });
+                }
+                Effect::Full { task } => {
+                    abort = Some(too_much(task, "the job", STORE_BYTES_MAX));
+                }
+                Effect::Close { task, error } => {
+                    let job = self.launch.job;
+                    say_provoked!([NotUnderstood] "tutti keeper: job {job}: task at {task}: {error}");
+                    pmi.close(task, context);
+                }
+                Effect::BarrierComplete { .. } => context.note_exchange(self.launch.job),
+                Effect::Finalized { .. } => {}
+            }
+        }
+        abort
+    }
+
+    /// The root of a task has ended, and is not reaped yet: hears what it said last, such as that it wants the job
+    /// ended.
+    pub(super) fn hear_last_words(&mut self, index: usize, context: &mut Context) {
+        if self.has_begun_mpi(index) {
+            self.on_pmi(index, true, context);
+        }
+    }
+
+    /// Whether a task has begun MPI and not finalized it.
+    fn has_begun_mpi(&self, index: usize) -> bool {
+        self.pmi.as_ref().is_some_and(|pmi| pmi.server.state(index) == TaskState::Begun)
+    }
+
+    /// Whether other tasks of the job may wait for this one, which has ended.
+    pub(super) fn is_unfinalized(&self, index: usize) -> bool {
+        self.launch.size > 1 && self.has_begun_mpi(index)
+    }
+
+    /// The next part of what is to be sent of barriers.
+    pub(super) fn next_exchange(&mut self) -> Option<Exchange> {
+        self.pmi.as_mut().filter(|_| !self.killed)?.server.next_part(self.launch.id())
+    }
+
+    /// The controller may have missed what was sent of barriers.
+    pub(super) fn send_exchanges(&mut self, context: &mut Context) {
+        if let Some(pmi) = &mut self.pmi {
+            pmi.server.send_again();
+            context.note_exchange(self.launch.job);
+        }
+    }
+
+    /// There is another agent: it says when it wants to have what is to be sent of barriers.
+    pub(super) fn hold_exchanges(&mut self) {
+        if let Some(pmi) = &mut self.pmi {
+            pmi.server.send_nothing();
+        }
+    }
+
+    /// A part of what all nodes have stored before a barrier.
+    pub(super) fn on_exchanged(&mut self, exchange: &Exchange, context: &mut Context) {
+        let Some(pmi) = &mut self.pmi else { return };
+        let mut effects = Vec::new();
+        pmi.server.hear(exchange, &mut effects);
+        let within = pmi.count(self.launch.credentials.uid, context);
+        let abort = self.carry_out(effects, context);
+        let too_much = || too_much(0, "the jobs of its user", EXCHANGE_USER_BYTES_MAX);
+        if let Some(abort) = abort.or_else(|| (!within).then(too_much)) {
+            self.abort(abort, context);
+        }
+    }
+
+    /// The job has ended, on this node at least: gives back what the server keeps.
+    pub(super) fn drop_pmi(&mut self, context: &mut Context) {
+        let Some(pmi) = self.pmi.take() else { return };
+        for connection in pmi.connections.into_iter().flatten() {
+            context.watches.remove(&connection.stream, connection.token);
+        }
+        let uid = self.launch.credentials.uid;
+        if let Some(of_user) = context.pmi_bytes.get_mut(&uid) {
+            *of_user -= pmi.counted;
+            if *of_user == 0 {
+                context.pmi_bytes.remove(&uid);
+            }
+        }
+        context.is_heap_loose |= pmi.counted > LOOSE_BYTES;
+    }
+
+    /// A task asked that the whole job end, or is the reason why it must.
+    fn abort(&mut self, abort: Abort, context: &mut Context) {
+        let Abort { index, code, message } = abort;
+        // An abort is no success, whatever its author passed; a status has eight bits.
+        let code = code.to_le_bytes()[0].max(1);
+        if let Some(task) = self.tasks.get_mut(index) {
+            task.aborted.get_or_insert((code, message));
+        }
+        self.kill(context);
+    }
+}
+
+/// The end of a job for which there is no room.
+fn too_much(index: usize, of: &str, most: usize) -> Abort {
+    let mib = most >> 20;
+    let message = format!("{of} made the PMI server of a node keep more than {mib} MiB");
+    Abort { index, code: 1, message: Code::TooMuchStored.mark(&message) }
+}

@@ -1,0 +1,364 @@
+//! The writer of a job: a process of its user that writes the files which several tasks share.
+//!
+//! Tasks that share a file write into pipes, as tasks of `tutti run` do. The writer attaches to the
+//! keepers of all nodes whose output belongs into the file ([`Written`]), and writes whole lines. It is
+//! a process of its own for three reasons: it opens files with its user's rights, a file system that
+//! does not answer stops no other job, and it outlives an upgrade of the keeper.
+//!
+//! A job is cleared only when its writer has written everything. If the writer fails, the tasks find
+//! their output closed, as with a program that reads a pipe and ends.
+
+use super::context::Context;
+use super::job::{Job, Phase};
+use super::outlet::Outlet;
+use super::program::{Refusal, identity};
+use super::watch::{Token, Watch};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use tutti_core::JobId;
+use tutti_linux::inherited::Inherited;
+use tutti_linux::reap::End;
+use tutti_linux::spawn::{Report, Spawn, StdioFd, read_report};
+use tutti_node::executable::RUNNING;
+use tutti_node::link::{Interest, Link};
+use tutti_node::platform::processes::{self, kill};
+use tutti_node::platform::time::monotonic_ns;
+use tutti_wire::Role;
+use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
+use tutti_wire::handover::HandedWriter;
+use tutti_wire::keeper::FromKeeper;
+use tutti_wire::launch::{Stdio, Written, cut};
+use tutti_wire::limits::{FRONT_END_FRAME_BYTES_MAX, TASK_DETAIL_BYTES_MAX};
+use tutti_wire::writer::{WRITER_FD, WriterOrder};
+
+/// How long the writer of a job that was killed may take for each piece before it counts as stuck.
+const STUCK_NS: u64 = if cfg!(test) { 500_000_000 } else { 10_000_000_000 };
+
+/// The writer of a job on this node.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// Its process, until that is reaped.
+    pid: Option<i32>,
+    /// Tells whether its program was started.
+    report: OwnedFd,
+    /// Its connection, until it attaches: then it is the job's front end.
+    link: Option<(Link, Token)>,
+    /// When it counts as stuck. Set when the job is killed.
+    stuck_at_ns: Option<u64>,
+    /// Whether it has written something since `stuck_at_ns` was set.
+    has_written: bool,
+}
+
+impl Writer {
+    /// What another program must know to go on with it.
+    pub(super) fn hand_over(&self) -> HandedWriter {
+        HandedWriter {
+            pid: self.pid,
+            report: self.report.as_raw_fd(),
+            link: self.link.as_ref().map(|(link, _)| link.hand_over()),
+            stuck_at_ns: self.stuck_at_ns,
+            has_written: self.has_written,
+        }
+    }
+
+    /// Goes on with one of another program.
+    ///
+    /// # Errors
+    /// If a descriptor of it was not left.
+    pub(super) fn take_over(
+        handed: HandedWriter,
+        job: JobId,
+        context: &mut Context,
+        inherited: &mut Inherited,
+    ) -> io::Result<Self> {
+        let mut link = None;
+        if let Some(held) = handed.link {
+            let taken = Link::take_over(held, FRONT_END_FRAME_BYTES_MAX, inherited)?;
+            let token = context.watches.add(&taken, Watch::Writer(job), Interest::READ)?;
+            link = Some((taken, token));
+        }
+        if let Some(pid) = handed.pid {
+            context.writers.insert(pid, job);
+        }
+        Ok(Self {
+            pid: handed.pid,
+            report: inherited.take(handed.report)?,
+            link,
+            stuck_at_ns: handed.stuck_at_ns,
+            has_written: handed.has_written,
+        })
+    }
+
+    /// Why a process that has ended never was a writer, or did not end well.
+    fn failure(&self, end: End) -> Option<String> {
+        if let Ok(Report::Failed { step, errno }) = read_report(self.report.as_fd()) {
+            let why = nix::errno::Errno::from_raw(errno).desc();
+            return Some(format!(
+                "cannot start the process that writes the output ({step}): {why}"
+            ));
+        }
+        match end {
+            End::Exited(0) => None,
+            End::Exited(code) => {
+                Some(format!("the process that writes the output failed with status {code}"))
+            }
+            End::Signaled(signal) => {
+                Some(format!("the process that writes the output was ended by signal {signal}"))
+            }
+        }
+    }
+}
+
+impl Job {
+    /// Starts the writer, if this node has one. Tasks begin when it attaches.
+    pub(super) fn start_writer(&mut self, context: &mut Context) {
+        let written = self.launch.written();
+        if !written.is_here() {
+            return;
+        }
+        match self.spawn_writer(written, context) {
+            Ok(writer) => self.writer = Some(writer),
+            Err(refusal) => self.fail_output(refusal.detail, context),
+        }
+    }
+
+    fn spawn_writer(&mut self, written: Written, context: &mut Context) -> Result<Writer, Refusal> {
+        let refused = |error: &io::Error| {
+            Refusal::io("cannot start the process that writes the output", error)
+        };
+        let order = self.writer_order(written)?;
+        let identity = identity(&self.launch.credentials, context.uid)?;
+        let (ours, theirs) = UnixStream::pair().map_err(|error| refused(&error))?;
+        let (argv, environment) = words(&context.directory)?;
+        let child = context.nursery.spawn(
+            &Spawn {
+                argv: &argv,
+                env: [&environment, &[]],
+                program: &[CString::new(RUNNING).unwrap_or_default()],
+                cwd: c"/",
+                umask: self.launch.spec.umask & 0o777,
+                nice: Some(0),
+                rlimits: &[],
+                identity,
+                cgroup: None,
+                companions: &[],
+                limits_memory: false,
+                ipc: None,
+                processors: None,
+                stdio: [StdioFd::Null, StdioFd::Null, StdioFd::Null],
+                pass: &[(theirs.as_raw_fd(), WRITER_FD)],
+                new_session: true,
+                minder: false,
+                complaint: None,
+            },
+            &processes::unwanted(),
+        );
+        let child = child.map_err(|error| refused(&error))?;
+        context.writers.insert(child.pid, self.launch.job);
+        let mut writer = Writer {
+            pid: Some(child.pid),
+            report: child.report,
+            link: None,
+            stuck_at_ns: None,
+            has_written: false,
+        };
+        // If it can't be connected, it finds nothing to do, and its end is noticed.
+        if let Ok(mut link) = Link::new(ours) {
+            link.limit(FRONT_END_FRAME_BYTES_MAX);
+            link.greet(Role::Server);
+            link.send(&order);
+            let _ = link.flush();
+            let watch = Watch::Writer(self.launch.job);
+            if let Ok(token) = context.watches.add(&link, watch, Interest::READ) {
+                writer.link = Some((link, token));
+            }
+        }
+        Ok(writer)
+    }
+
+    fn writer_order(&self, written: Written) -> Result<WriterOrder, Refusal> {
+        let launch = &self.launch;
+        let Stdio::Files { output, error, mode, .. } = &launch.spec.stdio else {
+            return Err(Refusal::new("the job has no output files".into()));
+        };
+        let file = |is_written: bool, pattern: Option<&serde_bytes::ByteBuf>| {
+            let pattern = pattern.filter(|_| is_written);
+            pattern.map(|pattern| self.file_name(0, pattern).map(Into::into)).transpose()
+        };
+        let others = launch.nodes.iter().map(|node| node.node).enumerate();
+        let others = others.filter(|(rank, _)| *rank != launch.share.node_rank as usize);
+        Ok(WriterOrder {
+            job: launch.job,
+            size: launch.size,
+            output: file(written.output, Some(output))?,
+            error: file(written.error, error.as_ref())?,
+            truncates: mode.truncates(launch.id()),
+            nodes: match written.serves_others {
+                true => others.map(|(_, node)| node).collect(),
+                false => Vec::new(),
+            },
+        })
+    }
+
+    /// The writer has said something before it attached.
+    pub(super) fn on_writer(&mut self, context: &mut Context) {
+        let Some(Writer { link: Some((link, _)), .. }) = &mut self.writer else { return };
+        let received = link.receive();
+        match link.next::<FromFrontEnd>() {
+            Ok(Some(FromFrontEnd::Attach { .. })) => {
+                let attached = self.writer.as_mut().and_then(|writer| writer.link.take());
+                if let Some((link, token)) = attached {
+                    self.attach(link, token, (Outlet::greeted(), None), context);
+                    self.tell_writer_of_kill();
+                }
+            }
+            Ok(Some(FromFrontEnd::GiveUp { reason, .. })) => self.fail_output(reason, context),
+            Ok(Some(_)) | Err(_) => self.drop_writer_link(context),
+            // Its end says why.
+            Ok(None) if received.is_err() => self.drop_writer_link(context),
+            Ok(None) => {}
+        }
+    }
+
+    fn drop_writer_link(&mut self, context: &mut Context) {
+        let link = self.writer.as_mut().and_then(|writer| writer.link.take());
+        if let Some((link, token)) = link {
+            context.watches.remove(&link, token);
+        }
+    }
+
+    /// The files can't be written, or not any more. Tasks that have not begun end with the reason. Those
+    /// that run find their output closed.
+    pub(super) fn fail_output(&mut self, reason: String, context: &mut Context) {
+        let reason = cut(reason, TASK_DETAIL_BYTES_MAX);
+        self.drop_writer_link(context);
+        if self.output_failure.is_none() {
+            if self.started {
+                self.lose_output(reason.clone(), context);
+            }
+            self.output_failure = Some(reason.clone());
+        }
+        self.close_output(context);
+        if !std::mem::replace(&mut self.started, true) {
+            for index in 0..self.tasks.len() {
+                if matches!(self.tasks[index].phase, Phase::Waiting) {
+                    self.refuse(index, Refusal::new(reason.clone()), context);
+                }
+            }
+            self.clear_if_empty(context);
+        }
+    }
+
+    /// Some output is not in the files.
+    pub(super) fn lose_output(&mut self, what: String, context: &mut Context) {
+        let what = cut(what, TASK_DETAIL_BYTES_MAX);
+        if self.lost.is_empty() {
+            self.lost.clone_from(&what);
+            let launch = self.launch.id();
+            context.reports.push(FromKeeper::OutputLost { launch, what });
+        }
+    }
+
+    /// Whether all that the job's tasks have written is in its files, as far as it will ever be.
+    pub(super) fn is_written(&self) -> bool {
+        self.writer.as_ref().is_none_or(|writer| writer.pid.is_none())
+    }
+
+    /// The process of the writer was reaped.
+    pub(super) fn on_writer_reaped(&mut self, end: End, context: &mut Context) {
+        let Some(writer) = &mut self.writer else { return };
+        writer.pid = None;
+        let early = self.undelivered > 0;
+        let failure = writer.failure(end);
+        let failure = failure.or_else(|| {
+            early.then(|| "the process that writes the output ended before the tasks".into())
+        });
+        match failure {
+            Some(reason) => self.fail_output(reason, context),
+            None => self.drop_writer_link(context),
+        }
+        self.clear_if_ended(context);
+        context.touched.insert(self.launch.job);
+    }
+
+    /// The job was killed: what its tasks have written is still written, unless that takes too long.
+    pub(super) fn hurry_writer(&mut self) {
+        if let Some(writer) = &mut self.writer
+            && writer.pid.is_some()
+            && writer.stuck_at_ns.is_none()
+        {
+            writer.stuck_at_ns = Some(monotonic_ns() + STUCK_NS);
+            writer.has_written = false;
+            self.tell_writer_of_kill();
+        }
+    }
+
+    fn tell_writer_of_kill(&mut self) {
+        if self.writer.as_ref().is_some_and(|writer| writer.stuck_at_ns.is_some())
+            && let Some(front) = &mut self.front
+        {
+            front.outlet.send(&ToFrontEnd::Killed);
+        }
+    }
+
+    /// The writer has written something.
+    pub(super) const fn note_progress(&mut self) {
+        if let Some(writer) = &mut self.writer {
+            writer.has_written = true;
+        }
+    }
+
+    /// When the writer counts as stuck, if it may.
+    pub(super) fn writer_due_ns(&self) -> Option<u64> {
+        self.writer.as_ref().filter(|writer| writer.pid.is_some())?.stuck_at_ns
+    }
+
+    /// A writer that writes nothing any more is ended, and not waited for: its file system may hold it.
+    pub(super) fn look_at_writer(&mut self, now_ns: u64, context: &mut Context) {
+        if self.writer_due_ns().is_none_or(|at_ns| at_ns > now_ns) {
+            return;
+        }
+        let Some(writer) = &mut self.writer else { return };
+        if std::mem::take(&mut writer.has_written) {
+            writer.stuck_at_ns = Some(now_ns + STUCK_NS);
+            return;
+        }
+        if let Some(pid) = writer.pid.take() {
+            context.writers.remove(&pid);
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        let reason = "the output files took nothing more after the job was killed".to_owned();
+        self.lose_output(reason.clone(), context);
+        self.fail_output(reason, context);
+        self.clear_if_ended(context);
+        context.touched.insert(self.launch.job);
+    }
+}
+
+/// The words by which this program is executed as a writer, and its environment.
+#[cfg(not(test))]
+fn words(directory: &Path) -> Result<(Vec<CString>, Vec<CString>), Refusal> {
+    let words = vec![CString::from(c"tutti"), CString::from(c"writer")];
+    Ok((words, environment(directory)?))
+}
+
+/// Tests are their own writer, as they are their own keeper.
+#[cfg(test)]
+fn words(directory: &Path) -> Result<(Vec<CString>, Vec<CString>), Refusal> {
+    let words = [c"tutti", c"tests::the_writer_itself", c"--exact", c"--nocapture"];
+    let mut environment = environment(directory)?;
+    environment.push(CString::from(c"TUTTI_TEST_WRITER=1"));
+    Ok((words.map(CString::from).to_vec(), environment))
+}
+
+/// By which it finds the agent of this node.
+fn environment(directory: &Path) -> Result<Vec<CString>, Refusal> {
+    let variable = [b"TUTTI_DIR=", directory.as_os_str().as_bytes()].concat();
+    Ok(vec![super::program::without_zero_byte("the state directory", &variable)?])
+}

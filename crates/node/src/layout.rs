@@ -1,0 +1,64 @@
+//! How the groups of an instance lie within each other, by their names.
+//!
+//! ```text
+//! job-7           suspended and resumed as one; has the job's processors
+//!   step-0        tasks that were launched together
+//!     rank-3      a task; has its limits, and its own processors
+//! ```
+//!
+//! What is to run on while a job is suspended lies beside the job's group, not in it. Earlier releases had tasks
+//! directly in the group of their job: of jobs that they began, that is how it stays.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+/// How the names of jobs' groups begin.
+const JOB: &str = "job-";
+/// How those of tasks' groups do.
+const TASK: &str = "rank-";
+
+/// The group of the tasks that a job begins with.
+pub const FIRST_STEP: &str = "step-0";
+
+/// The name of a job's group.
+pub fn group_of_job(job: impl Display) -> String {
+    format!("{JOB}{job}")
+}
+
+/// Whether a job's group has this name.
+pub fn is_of_a_job(name: &str) -> bool {
+    name.starts_with(JOB)
+}
+
+/// The name of a task's group.
+pub fn group_of_task(rank: impl Display) -> String {
+    format!("{TASK}{rank}")
+}
+
+/// Where the groups of tasks are that run already, given that of their job.
+pub fn step_of(job: &Path) -> PathBuf {
+    let step = job.join(FIRST_STEP);
+    let is_task = |entry: &std::fs::DirEntry| {
+        entry.file_name().as_encoded_bytes().starts_with(TASK.as_bytes())
+    };
+    let has_tasks =
+        || job.read_dir().is_ok_and(|mut all| all.any(|it| it.is_ok_and(|it| is_task(&it))));
+    if !step.is_dir() && has_tasks() { job.to_owned() } else { step }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_found_in_their_step_or_where_an_earlier_release_had_them() {
+        let job = std::env::temp_dir().join(format!("tutti-layout-{}", std::process::id()));
+        std::fs::create_dir_all(&job).unwrap();
+        assert_eq!(step_of(&job), job.join("step-0"), "none has begun");
+        std::fs::create_dir(job.join("rank-0")).unwrap();
+        assert_eq!(step_of(&job), job);
+        std::fs::create_dir(job.join("step-0")).unwrap();
+        assert_eq!(step_of(&job), job.join("step-0"));
+        std::fs::remove_dir_all(&job).unwrap();
+    }
+}

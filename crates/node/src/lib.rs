@@ -1,0 +1,37 @@
+//! What every process of an instance shares, whatever its role: daemons, supervisor and verbs.
+//!
+//! - [`platform`]: the kernel as the daemons use it. With the feature `simulation` a thread may be at a simulated
+//!   machine instead ([`simulated`]): time, groups, processes and connections are that machine's then.
+//! - [`link`]: the poller, and connections that carry frames
+//! - [`instance`]: the state directory and its sockets; [`sole`], [`presence`]: which daemons run there;
+//!   [`trusted`]: files and sockets there that another user may have put; [`order`]: an order to the supervisor
+//! - [`membership`]: the cluster that this machine belongs to
+//! - [`service`]: the unit of systemd; [`capability`]: what this process can do for jobs
+//! - [`say`], [`codes`], [`exit`]: the log, the codes of errors, exit codes
+//! - [`layout`]: the names of cgroups; [`workers`]: threads for slow work; [`executable`], [`calendar`], [`sender`]
+#![deny(unsafe_code)]
+// A closed standard error must not end a daemon: `say!` does not panic.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+pub mod say;
+
+pub mod calendar;
+pub mod capability;
+pub mod codes;
+pub mod executable;
+pub mod exit;
+pub mod instance;
+pub mod layout;
+pub mod link;
+pub mod membership;
+pub mod order;
+pub mod platform;
+pub mod presence;
+pub mod sender;
+pub mod service;
+#[cfg(feature = "simulation")]
+pub mod simulated;
+pub mod sole;
+pub mod trusted;
+pub mod workers;

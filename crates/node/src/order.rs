@@ -1,0 +1,87 @@
+//! How a supervisor is told to go over to another executable.
+
+use crate::instance::Instance;
+use crate::trusted;
+use anyhow::{anyhow, bail, ensure};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// The longest answer: a reason.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// An order to a supervisor that is not answered yet.
+#[derive(Debug)]
+pub struct Order {
+    supervisor: UnixStream,
+    said: Vec<u8>,
+}
+
+impl Order {
+    /// Tells the supervisor to go over to an executable.
+    ///
+    /// # Errors
+    /// If the path can't be told, or there is nobody to tell, then as the kernel says it; or [`trusted::NotOurs`].
+    pub fn give(supervisor: &Path, program: &Path) -> anyhow::Result<Self> {
+        let bytes = program.as_os_str().as_bytes();
+        ensure!(!bytes.contains(&b'\n'), "there is a line end in {}", program.display());
+        let mut supervisor = trusted::connect(supervisor)?;
+        supervisor.write_all(&[b"upgrade ", bytes, b"\n"].concat())?;
+        Ok(Self { supervisor, said: Vec::new() })
+    }
+
+    /// From now on [`Self::heard`] does not wait.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn do_not_wait(&self) -> std::io::Result<()> {
+        self.supervisor.set_nonblocking(true)
+    }
+
+    /// What the supervisor says to it, or why it does not go over; `None` while it has not said all.
+    pub fn heard(&mut self) -> Option<anyhow::Result<String>> {
+        let mut room = [0; 1024];
+        loop {
+            match self.supervisor.read(&mut room) {
+                Ok(0) => return Some(self.understand()),
+                Ok(_) if self.said.len() > ANSWER_BYTES_MAX => {
+                    return Some(Err(anyhow!("the supervisor does not stop talking; see its log")));
+                }
+                Ok(count) => self.said.extend_from_slice(&room[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
+
+    fn understand(&self) -> anyhow::Result<String> {
+        let said = String::from_utf8_lossy(&self.said);
+        match said.trim_end().split_once(' ') {
+            Some(("done", text)) => Ok(text.to_owned()),
+            Some(("refused", text)) => bail!("{text}"),
+            _ => bail!("the supervisor went away before it was done; see its log"),
+        }
+    }
+}
+
+impl AsFd for Order {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.supervisor.as_fd()
+    }
+}
+
+/// Has the instance go over to an executable; what its supervisor says to that.
+///
+/// # Errors
+/// If it does not, with the reason.
+pub fn order(instance: &Instance, program: &Path) -> anyhow::Result<String> {
+    let mut order = Order::give(&instance.supervisor_socket(), program)?;
+    loop {
+        if let Some(answer) = order.heard() {
+            return answer;
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The kernel as the daemons use it: time, groups of processes, processes, and connections.
+//!
+//! Without the feature `simulation` this is a list of other names for `tutti-linux` and the standard library,
+//! and costs nothing. With it, a thread that is at a simulated machine ([`crate::simulated`]) finds that machine
+//! here; every other thread finds the kernel.
+
+/// Clocks, and what tells a process from an earlier one.
+#[cfg(not(feature = "simulation"))]
+pub mod time {
+    pub use tutti_linux::clock::{boottime_ns, monotonic_ns};
+    pub use tutti_linux::system_clock::system_clock;
+
+    /// What people's clocks say, in milliseconds since 1970.
+    pub fn wall_ms() -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// How much of the week has passed for people here.
+    pub fn local_week() -> tutti_core::Nanos {
+        crate::calendar::local_week()
+    }
+
+    /// What tells this start of the machine from others; nothing where the kernel does not say.
+    pub fn boot() -> u64 {
+        let id = tutti_linux::proc::boot_id().unwrap_or_default();
+        let digits: String = id.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        u64::from_str_radix(&digits, 16).unwrap_or_default()
+    }
+
+    /// The number of this process.
+    pub fn process_id() -> u32 {
+        std::process::id()
+    }
+}
+
+/// What nobody can guess.
+#[cfg(not(feature = "simulation"))]
+pub mod chance {
+    pub use tutti_secure::random_number as number;
+}
+
+/// Groups of processes: freezing, killing, limits.
+#[cfg(not(feature = "simulation"))]
+pub mod groups {
+    pub use tutti_linux::cgroup::{Cgroup, Haste, Hierarchy, freeze_all};
+    pub use tutti_linux::signal::{halt_group, resume_group_except};
+}
+
+/// Making, signalling and ending processes of tasks.
+#[cfg(not(feature = "simulation"))]
+pub mod processes {
+    pub use nix::sys::signal::kill;
+    pub use tutti_linux::signal::send_to_group;
+    pub use tutti_linux::spawn::Nursery;
+
+    /// What of this process's own tasks must not have.
+    pub fn unwanted() -> tutti_linux::spawn::Unwanted {
+        tutti_linux::spawn::Unwanted::look_up()
+    }
+}
+
+/// What a machine has.
+#[cfg(not(feature = "simulation"))]
+pub mod hardware {
+    use tutti_linux::allowance::Allowance;
+    pub use tutti_linux::proc::{busy_processors, hard_limits};
+
+    /// The processors that jobs may have here: not more than a quota leaves time for.
+    pub fn usable_processors() -> Vec<u32> {
+        Allowance::read().processors()
+    }
+
+    /// The memory that jobs may have here, bytes.
+    pub fn usable_memory_bytes() -> tutti_linux::Result<u64> {
+        Ok(Allowance::read().memory_of(tutti_linux::proc::memory_total_bytes()?))
+    }
+}
+
+/// Connections, and whom a daemon can begin one with.
+#[cfg(not(feature = "simulation"))]
+pub mod ways {
+    use std::io;
+    use std::path::Path;
+
+    /// A connection on this machine.
+    pub use std::os::unix::net::UnixStream as Stream;
+
+    /// Connects to a daemon of this machine.
+    pub fn connect(path: &Path) -> io::Result<Stream> {
+        Stream::connect(path)
+    }
+
+    /// Both ends of a connection.
+    pub fn pair() -> io::Result<(Stream, Stream)> {
+        Stream::pair()
+    }
+}
+
+#[cfg(feature = "simulation")]
+pub use crate::simulated::outside::{chance, groups, hardware, processes, time, ways};
