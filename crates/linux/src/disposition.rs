@@ -15,6 +15,15 @@ pub fn is_ignored(signal: c_int) -> bool {
     handler(signal) == Some(libc::SIG_IGN as u64)
 }
 
+/// Stops to ignore a signal, in this process and in what it starts from now on: at the start of a program whose
+/// children are to react to it although its own starter ignored it.
+pub fn stop_ignoring(signal: c_int) {
+    if is_ignored(signal) {
+        // SAFETY: the default is no function of ours.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 /// Not by the C library, which spares the two signals that it uses itself.
 fn handler(signal: c_int) -> Option<u64> {
     // The kernel's sigaction: handler, flags, restorer (on some machines) and mask.
@@ -39,6 +48,8 @@ mod tests {
         // SAFETY: to ignore a signal is always sound.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
         assert!(!is_default(signal) && is_ignored(signal));
+        stop_ignoring(signal);
+        assert!(is_default(signal));
         assert!(!is_default(1000) && !is_ignored(1000), "there is no such signal");
     }
 }

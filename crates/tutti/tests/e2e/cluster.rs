@@ -11,7 +11,7 @@ use std::num::NonZero;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use tutti_testbed::{Node, Options, Testbed};
 
@@ -60,7 +60,7 @@ impl Bed {
     fn made(nodes: usize, like: impl FnOnce(Options) -> Options) -> Self {
         needs_root("network namespaces");
         let audit = Instance::new();
-        let number = BEDS.fetch_add(1, Ordering::SeqCst);
+        let number = crate::harness::next_of(&BEDS);
         let options = like(Options {
             name: format!("{}-{number}", std::process::id()),
             program: audit.program.clone(),

@@ -31,6 +31,15 @@ pub(crate) const NOBODY: u32 = 65534;
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 static SYSTEMS: AtomicU32 = AtomicU32::new(0);
 
+/// The number of the next instance or bed. The tests may themselves run in the background or under `nohup`, which
+/// ignore these signals: what they start is to react to them.
+pub(crate) fn next_of(numbers: &AtomicU32) -> u32 {
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
+        tutti_linux::disposition::stop_ignoring(signal as i32);
+    }
+    numbers.fetch_add(1, Ordering::SeqCst)
+}
+
 /// Tests that measure time hold it alone, all others together.
 static STAGE: RwLock<()> = RwLock::new(());
 
@@ -383,7 +392,7 @@ impl Instance {
         if user.is_some() || cluster.is_some() {
             needs_root("an instance of another user or of the system");
         }
-        let number = INSTANCES.fetch_add(1, Ordering::SeqCst);
+        let number = next_of(&INSTANCES);
         bind_to_two_processors(number as usize);
         let name = format!("te2e-{}-{number}", std::process::id());
         let work = std::env::temp_dir().join(format!("{name}w"));
