@@ -12,6 +12,8 @@
 #[macro_use]
 extern crate tutti_node;
 
+pub mod ask;
+pub mod busy;
 mod foresight;
 mod input;
 mod intake;
@@ -23,12 +25,14 @@ mod pipes;
 mod relay;
 mod request;
 mod run;
+pub mod scratch;
 mod signals;
 mod sink;
 mod start;
 mod submission;
 mod unheld;
 mod weights;
+pub mod work;
 mod writer;
 
 pub use foresight::{check_launch, output_file};

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// What this process executes, whatever has become of the file that it began as.
 pub const RUNNING: &str = "/proc/self/exe";
@@ -13,12 +14,35 @@ pub const RUNNING: &str = "/proc/self/exe";
 /// What the kernel appends to the path of a file that is not there any more.
 const REPLACED: &[u8] = b" (deleted)";
 
+/// The executable that daemons and verbs run, where that is not this one.
+static OTHER: OnceLock<PathBuf> = OnceLock::new();
+
+/// From now on `tutti` is another executable than this one: the one beside it, or else of the `PATH`.
+///
+/// # Errors
+/// If there is none; the text says so.
+pub fn use_tutti_beside() -> anyhow::Result<()> {
+    let beside = own_path()?.with_file_name("tutti");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places =
+        std::iter::once(beside).chain(std::env::split_paths(&path).map(|at| at.join("tutti")));
+    let tutti = places.into_iter().find(|place| place.is_file());
+    let tutti = tutti.context(
+        "there is no `tutti` beside this program or in the PATH: install it, or build it",
+    )?;
+    OTHER.get_or_init(|| tutti);
+    Ok(())
+}
+
 /// Where another process of this very build can be started from: the daemons of an instance speak one
 /// version of the protocol.
 ///
 /// # Errors
 /// If the kernel does not say what runs here.
 pub fn own_program() -> anyhow::Result<PathBuf> {
+    if let Some(other) = OTHER.get() {
+        return Ok(other.clone());
+    }
     let path = own_path()?;
     Ok(if runs(&path) { path } else { RUNNING.into() })
 }

@@ -8,7 +8,7 @@
 //! - [`membership`]: the cluster that this machine belongs to
 //! - [`service`]: the unit of systemd; [`capability`]: what this process can do for jobs
 //! - [`say`], [`codes`], [`exit`]: the log, the codes of errors, exit codes
-//! - [`layout`]: the names of cgroups; [`workers`]: threads for slow work; [`executable`], [`calendar`], [`sender`]
+//! - [`layout`]: the names of cgroups; [`limits`]: what a daemon may use; [`workers`]: threads for slow work; [`executable`], [`calendar`], [`sender`]
 #![deny(unsafe_code)]
 // A closed standard error must not end a daemon: `say!` does not panic.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -23,6 +23,7 @@ pub mod executable;
 pub mod exit;
 pub mod instance;
 pub mod layout;
+pub mod limits;
 pub mod link;
 pub mod membership;
 pub mod order;

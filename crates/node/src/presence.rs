@@ -2,8 +2,13 @@
 
 use crate::instance::Instance;
 use crate::trusted;
+use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 use tutti_linux::file_locks;
 use tutti_linux::peer::{peer_credentials, peer_lives, peer_process};
 
@@ -39,4 +44,29 @@ pub fn has_keeper(instance: &Instance) -> bool {
 /// Whether a part of the instance runs, or is about to be started again.
 pub fn is_alive(instance: &Instance) -> bool {
     instance.answers() || is_supervised(instance) || has_keeper(instance)
+}
+
+/// Ends the daemons of this machine, which is one of a cluster, and its tasks.
+///
+/// # Errors
+/// If it can't be told, or does not end.
+pub fn end(instance: &Instance) -> anyhow::Result<()> {
+    let Some(directory) = instance.open()? else { return Ok(()) };
+    let mut text = String::new();
+    if let Ok(mut lock) = directory.file(&instance.lock_file(), OFlag::O_RDONLY) {
+        lock.read_to_string(&mut text)?;
+    }
+    if !is_supervised(instance) {
+        return Ok(());
+    }
+    let pid: Option<i32> = text.trim().parse().ok();
+    // Of others many would be meant, or the first of all.
+    let pid = pid.filter(|pid| *pid > 1).context("the lock does not say who holds it")?;
+    kill(Pid::from_raw(pid), Signal::SIGTERM).context("cannot tell the supervisor to end")?;
+    let patience = Instant::now() + Duration::from_secs(30);
+    while is_supervised(instance) {
+        anyhow::ensure!(Instant::now() < patience, "a daemon still runs; see the log");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
 }

@@ -11,14 +11,13 @@ pub(crate) use upgrade::{Resumed, resume};
 
 use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg, OFlag};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::Pid;
 use process::{Ended, Process};
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -31,9 +30,10 @@ use tutti_node::codes::{code_of, coded};
 use tutti_node::executable::own_program;
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
+use tutti_node::limits;
 use tutti_node::link::Link;
 use tutti_node::membership::{Membership, Place};
-use tutti_node::presence::{has_keeper, is_supervised};
+use tutti_node::presence::has_keeper;
 use tutti_node::service;
 use tutti_node::trusted;
 use tutti_wire::code::Code;
@@ -77,31 +77,6 @@ fn lock(instance: &Instance) -> anyhow::Result<Option<Flock<File>>> {
     }
 }
 
-/// Ends the daemons of this machine, which is one of a cluster, and its tasks.
-///
-/// # Errors
-/// If it can't be told, or does not end.
-pub(crate) fn end(instance: &Instance) -> anyhow::Result<()> {
-    let Some(directory) = instance.open()? else { return Ok(()) };
-    let mut text = String::new();
-    if let Ok(mut lock) = directory.file(&instance.lock_file(), OFlag::O_RDONLY) {
-        lock.read_to_string(&mut text)?;
-    }
-    if !is_supervised(instance) {
-        return Ok(());
-    }
-    let pid: Option<i32> = text.trim().parse().ok();
-    // Of others many would be meant, or the first of all.
-    let pid = pid.filter(|pid| *pid > 1).context("the lock does not say who holds it")?;
-    kill(Pid::from_raw(pid), Signal::SIGTERM).context("cannot tell the supervisor to end")?;
-    let patience = Instant::now() + Duration::from_secs(30);
-    while is_supervised(instance) {
-        anyhow::ensure!(Instant::now() < patience, "a daemon still runs; see the log");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    Ok(())
-}
-
 /// Supervises in the foreground until the instance ends.
 ///
 /// # Errors
@@ -140,32 +115,12 @@ pub(crate) fn daemon(instance: &Instance) -> anyhow::Result<Exit> {
     result
 }
 
-/// Raises the soft limits that could hinder a daemon. Hard limits stay as they are: what users may ask for is
-/// measured by them (`check_limits` in `controller/src/clients.rs`), and root gives tasks any limit without them.
-pub(crate) fn raise_limits() {
-    for resource in [
-        Resource::RLIMIT_AS,
-        Resource::RLIMIT_CPU,
-        Resource::RLIMIT_DATA,
-        Resource::RLIMIT_FSIZE,
-        Resource::RLIMIT_MEMLOCK,
-        Resource::RLIMIT_NOFILE,
-        Resource::RLIMIT_NPROC,
-    ] {
-        if let Ok((soft, hard)) = getrlimit(resource)
-            && soft < hard
-        {
-            let _ = setrlimit(resource, hard, hard);
-        }
-    }
-}
-
 /// With fewer open files an instance could hold no task.
 const DESCRIPTORS_LEAST: u64 = 128;
 
 /// What the shell that starts an instance has set for itself is nothing to the instance.
 fn become_independent() -> anyhow::Result<()> {
-    raise_limits();
+    limits::raise();
     let (_, files) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if files < DESCRIPTORS_LEAST && !nix::unistd::geteuid().is_root() {
         let reason = format!(

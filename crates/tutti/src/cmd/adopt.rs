@@ -1,9 +1,9 @@
 //! `tutti adopt`: processes that run already become a job.
 
-use super::{ask_until_answered, unexpected};
 use anyhow::Context;
 use clap::Args;
 use serde_bytes::ByteBuf;
+use tutti_client::ask::{ask_until_answered, unexpected};
 use tutti_client::output::{plain, print};
 use tutti_client::{duration, job_name, submit};
 use tutti_core::{ClassName, JobId, Nanos, OnBadExit};

@@ -1,7 +1,7 @@
 //! `tutti bank`.
 
-use super::{ask, unexpected};
 use clap::Args;
+use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, print_json, print_table};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;

@@ -1,6 +1,5 @@
 //! The daemons' own verbs, started by the supervisor or a systemd unit, not by users.
 
-use crate::supervise::raise_limits;
 use clap::Args;
 use std::path::PathBuf;
 use tutti_agent::AgentOptions;
@@ -10,6 +9,7 @@ use tutti_keeper::KeeperOptions;
 use tutti_linux::cgroup::Hierarchy;
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
+use tutti_node::limits;
 use tutti_node::membership::Place;
 use tutti_node::sole::Sole;
 use tutti_wire::limits::PROTOCOL_VERSION;
@@ -49,27 +49,8 @@ pub(crate) struct AgentArgs {
     node: Option<String>,
 }
 
-/// What every daemon needs, as far as it is allowed: descriptors for many tasks, a processor soon, also when
-/// all of them are busy with tasks, and no limits of the shell that started the instance. Tasks get those of
-/// their own front ends.
-pub(super) fn prepare() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    raise_limits();
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // Root may go beyond the hard limit, others up to it.
-        if setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, hard.max(DESCRIPTORS)).is_err() {
-            let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(DESCRIPTORS), hard);
-        }
-    }
-    let _ = tutti_linux::rt::set_nice(-10);
-    tutti_node::say::limit_lines();
-}
-
-/// Three for each cgroup, some for each task's pipes: enough for tens of thousands of tasks.
-const DESCRIPTORS: u64 = 1 << 19;
-
 pub(crate) fn controller(args: DaemonArgs) -> anyhow::Result<Exit> {
-    prepare();
+    limits::prepare_daemon();
     let instance = Instance::at(args.directory);
     let _sole = Sole::claim(&instance, "controller")?;
     tutti_controller::main(ControllerOptions { instance })?;
@@ -77,7 +58,7 @@ pub(crate) fn controller(args: DaemonArgs) -> anyhow::Result<Exit> {
 }
 
 pub(crate) fn agent(args: AgentArgs) -> anyhow::Result<Exit> {
-    prepare();
+    limits::prepare_daemon();
     let instance = Instance::at(args.daemon.directory);
     let _sole = Sole::claim(&instance, "agent")?;
     let place = Place::of(&instance);
@@ -106,7 +87,7 @@ pub(crate) fn keeper(args: KeeperArgs) -> anyhow::Result<Exit> {
         print(&format!("protocol {PROTOCOL_VERSION}\n"))?;
         return Ok(Exit::OK);
     }
-    prepare();
+    limits::prepare_daemon();
     let instance = Instance::at(args.daemon.directory);
     let cgroup_root = Hierarchy::find(&instance.cgroup_name()).ok().map(|h| h.path().to_owned());
     let options = KeeperOptions {

@@ -1,7 +1,5 @@
 //! `tutti demo`: two jobs that both want all processors take turns, before your eyes.
 
-use super::own::{OwnInstance, percentile};
-use super::work::rounds_for;
 use clap::{Args, Parser};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::collections::BTreeMap;
@@ -10,6 +8,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tutti_client::JobOptions;
 use tutti_client::output::{Align, Table, counted, print, terminal_width};
+use tutti_client::scratch::{ScratchInstance, percentile};
+use tutti_client::work::rounds_for;
 use tutti_core::{JobId, Nanos, Outcome};
 use tutti_node::exit::Exit;
 use tutti_wire::local::{Reply, Request};
@@ -52,14 +52,14 @@ pub(crate) fn execute(args: &DemoArgs) -> anyhow::Result<Exit> {
     let (length, quantum) = (parse(&args.length)?, parse(&args.quantum)?);
     anyhow::ensure!(length.0 > 0 && length <= Nanos::from_secs(600), "--length is 1ms to 10m");
     let processors = tutti_linux::allowance::Allowance::read().processors().len();
-    let own = OwnInstance::start("demo")?;
+    let own = ScratchInstance::start("demo")?;
     own.set("quantum", &args.quantum)?;
     print(&format!(
         "Two jobs of {} each; both want all {} of this machine.\n\n",
         counted(processors as u64, "task"),
         counted(processors as u64, "processor")
     ))?;
-    super::busy::warn("demo");
+    tutti_client::busy::warn("demo");
     let demo = Demo::new(&own, processors, length, quantum)?;
     print("First one after the other, as without Tutti ...\n")?;
     let alone = demo.back_to_back()?;
@@ -85,7 +85,7 @@ fn seconds(length: Duration) -> f64 {
 }
 
 struct Demo<'a> {
-    own: &'a OwnInstance,
+    own: &'a ScratchInstance,
     column_ns: u64,
     options: JobOptions,
     argv: Vec<OsString>,
@@ -93,7 +93,7 @@ struct Demo<'a> {
 
 impl<'a> Demo<'a> {
     fn new(
-        own: &'a OwnInstance,
+        own: &'a ScratchInstance,
         processors: usize,
         length: Nanos,
         quantum: Nanos,

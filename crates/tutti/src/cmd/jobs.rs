@@ -1,9 +1,10 @@
 //! Verbs that act on jobs: `wait`, `cancel`, `signal`, `suspend`, `resume`.
 
+use super::ask_journal;
 use super::several::{Several, jobs_to_wait_for, live_jobs, targets_of};
 use super::submit::order;
-use super::{ask_journal, ask_until_answered, unexpected};
 use clap::Args;
+use tutti_client::ask::{ask_until_answered, unexpected};
 use tutti_client::output::{counted, ended};
 use tutti_client::parse_signal;
 use tutti_core::JobId;

@@ -4,7 +4,6 @@ mod access;
 mod adopt;
 mod bank;
 mod bench;
-mod busy;
 mod cluster;
 mod daemons;
 mod demo;
@@ -17,7 +16,6 @@ mod leftover_ipc;
 mod leftovers;
 mod list;
 mod nodes;
-mod own;
 mod params;
 mod reference;
 mod replay;
@@ -31,11 +29,10 @@ mod tree;
 mod up;
 mod upgrade;
 mod usage;
-mod work;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
-use tutti_node::codes::{code_of, coded, is_away};
+use tutti_node::codes::{code_of, coded};
 use tutti_node::exit::Exit;
 use tutti_node::instance::said_cluster;
 use tutti_wire::code::Code;
@@ -105,13 +102,13 @@ pub(crate) enum Verb {
     Explain(explain::ExplainArgs),
     /// Simulate: what the scheduler would do with a workload
     Sim(Box<sim::SimArgs>),
-    /// Measure this machine: launch, switch, overhead, stdio
+    /// Measure this machine: what the node can do; with tutti-bench, launch, switch, overhead, output
     Bench(bench::BenchArgs),
     /// Print a page of docs/reference/ that is made from code
     #[command(hide = true)]
     Reference(reference::ReferenceArgs),
     #[command(hide = true)]
-    Work(work::WorkArgs),
+    Work(tutti_client::work::WorkArgs),
     #[command(hide = true)]
     Controller(daemons::DaemonArgs),
     #[command(hide = true)]
@@ -143,20 +140,23 @@ impl Verb {
 /// # Errors
 /// The exit code, once what there is to say was said: help, version, or what is wrong.
 pub(crate) fn parse() -> Result<Verb, Exit> {
-    try_parse().map_err(|error| {
-        let code = u8::try_from(error.exit_code()).unwrap_or(2);
-        if error.kind() == ErrorKind::DisplayVersion {
-            // Every verb has the program's version; clap would print the verb's name before it.
-            let _ = tutti_client::output::print(concat!("tutti ", env!("CARGO_PKG_VERSION"), "\n"));
-        } else if code == 0 || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-            // A broken pipe of `tutti --help | head` is no error.
-            let _ = error.print();
-        } else {
-            let words: Vec<_> = std::env::args_os().collect();
-            say!("{}", Code::CannotUnderstand.mark(&usage::explain(&error, &words)));
-        }
-        Exit::usage(code)
-    })
+    try_parse().map_err(|error| say_usage(&error))
+}
+
+/// Says help, the version, or what is wrong with a command line; the exit code for that.
+fn say_usage(error: &clap::Error) -> Exit {
+    let code = u8::try_from(error.exit_code()).unwrap_or(2);
+    if error.kind() == ErrorKind::DisplayVersion {
+        // Every verb has the program's version; clap would print the verb's name before it.
+        let _ = tutti_client::output::print(concat!("tutti ", env!("CARGO_PKG_VERSION"), "\n"));
+    } else if code == 0 || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // A broken pipe of `tutti --help | head` is no error.
+        let _ = error.print();
+    } else {
+        let words: Vec<_> = std::env::args_os().collect();
+        say!("{}", Code::CannotUnderstand.mark(&usage::explain(error, &words)));
+    }
+    Exit::usage(code)
 }
 
 fn try_parse() -> Result<Verb, clap::Error> {
@@ -212,7 +212,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Sim(args) => sim::execute(*args),
         Verb::Bench(args) => bench::execute(args),
         Verb::Reference(args) => reference::execute(&args),
-        Verb::Work(args) => work::execute(&args),
+        Verb::Work(args) => tutti_client::work::execute(&args),
         Verb::Controller(args) => daemons::controller(args),
         Verb::Agent(args) => daemons::agent(args),
         Verb::Keeper(args) => daemons::keeper(args),
@@ -222,97 +222,22 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
     }
 }
 
-/// Sends one request to the instance and gives its reply; a failure that it reports is an error.
-fn ask(request: &tutti_wire::local::Request) -> anyhow::Result<tutti_wire::local::Reply> {
-    use anyhow::Context;
-    use tutti_wire::local::Reply;
-    let mut link = tutti_client::connect()?;
-    link.send(request);
-    match link.call().context("the controller went away")? {
-        Reply::Failed { reason, code } => Err(coded(code, reason)),
-        reply => Ok(reply),
-    }
-}
-
-/// As [`ask`], and once more when the controller goes away before it has answered: the one after it knows
-/// what is asked about.
-fn ask_until_answered(
-    request: &tutti_wire::local::Request,
-) -> anyhow::Result<tutti_wire::local::Reply> {
-    use std::time::{Duration, Instant};
-    use tutti_node::link::LinkError;
-    use tutti_wire::local::Reply;
-    const PATIENCE: Duration = Duration::from_secs(20);
-    const PAUSE: Duration = Duration::from_millis(10);
-    let mut away_since: Option<Instant> = None;
-    loop {
-        let mut why = None;
-        let connected = tutti_client::connect();
-        let is_away = match connected {
-            Err(error) => away_since.is_none().then_some(error),
-            Ok(mut link) => {
-                let asked = Instant::now();
-                link.send(request);
-                let answer = link.call();
-                // One that was there for so long has gone away anew.
-                away_since = away_since.filter(|_| asked.elapsed() < PATIENCE);
-                match answer {
-                    // So says the head while its controller is being started again, and an agent that can't
-                    // reach the head.
-                    Ok(Reply::Failed { reason, code }) if is_away(code) => {
-                        why = Some(coded(code, reason));
-                        None
-                    }
-                    Ok(Reply::Failed { reason, code }) => return Err(coded(code, reason)),
-                    Ok(reply) => return Ok(reply),
-                    Err(LinkError::Closed | LinkError::Io(_)) => None,
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        };
-        if let Some(error) = is_away {
-            return Err(error);
-        }
-        if away_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
-            let reason = "the controller went away and did not come back";
-            return Err(why.unwrap_or_else(|| coded(Code::ControllerAway, reason)));
-        }
-        std::thread::sleep(PAUSE);
-    }
-}
-
 /// All jobs, page by page; with those that ended, also from the journal of an instance that is gone.
 fn all_jobs(
     ended: bool,
     request: impl Fn(tutti_core::JobId) -> tutti_wire::local::Request,
 ) -> anyhow::Result<Vec<tutti_wire::report::JobReport>> {
-    pages_of_jobs(|from| match ended {
+    tutti_client::ask::pages_of_jobs(|from| match ended {
         true => ask_of_the_past(&request(from)),
-        false => ask(&request(from)),
+        false => tutti_client::ask::ask(&request(from)),
     })
-}
-
-/// The jobs of all pages, given what answers for the one that begins with a job.
-fn pages_of_jobs(
-    mut page: impl FnMut(tutti_core::JobId) -> anyhow::Result<tutti_wire::local::Reply>,
-) -> anyhow::Result<Vec<tutti_wire::report::JobReport>> {
-    let (mut all, mut from) = (Vec::new(), Some(tutti_core::JobId(0)));
-    while let Some(first) = from {
-        let tutti_wire::local::Reply::Jobs { jobs, next } = page(first)? else {
-            return unexpected();
-        };
-        all.extend(jobs);
-        // A page that begins no later would be asked for again and again.
-        from = next.filter(|next| *next > first);
-    }
-    Ok(all)
 }
 
 /// As [`ask`]; where no instance runs, the journal of the one before answers.
 fn ask_of_the_past(
     request: &tutti_wire::local::Request,
 ) -> anyhow::Result<tutti_wire::local::Reply> {
-    ask(request).or_else(|error| ask_journal(request, error))
+    tutti_client::ask::ask(request).or_else(|error| ask_journal(request, error))
 }
 
 /// What the journal says, after an error of asking a controller; that error, unless it was that no instance runs.
@@ -336,12 +261,6 @@ fn ask_journal(
         }
     }
     Err(error)
-}
-
-/// A reply of a kind that does not answer the request: only a broken controller sends one.
-fn unexpected<T>() -> anyhow::Result<T> {
-    let reason = "the controller answered something else; is it of another release?";
-    Err(coded(Code::OtherRelease, reason))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `tutti nodes`: which there are, which take jobs, and sets of them.
 
-use super::{ask, unexpected};
 use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
+use tutti_client::ask::{ask, unexpected};
 use tutti_client::node_list;
 use tutti_client::output::{Align, Table, counted, print_json, print_table};
 use tutti_core::{Nanos, ProcessorSet};

@@ -1,9 +1,10 @@
 //! `tutti params`.
 
-use super::{all_jobs, ask, ask_of_the_past, unexpected};
+use super::{all_jobs, ask_of_the_past};
 use clap::Args;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
+use tutti_client::ask::{ask, unexpected};
 use tutti_client::connect_or_start;
 use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
 use tutti_core::ClassName;

@@ -1,12 +1,12 @@
 //! `tutti submit`.
 
-use super::{ask, unexpected};
 use anyhow::Context;
 use clap::{Args, FromArgMatches};
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{plain, print};
 use tutti_client::{
     Asked, FILE_LETTERS, JobOptions, Suspect, check_launch, job_request, output_file,

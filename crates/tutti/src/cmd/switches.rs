@@ -1,8 +1,8 @@
 //! The verb `switches`: what the nodes' switch threads recorded, and how far apart nodes were.
 
-use super::{ask, unexpected};
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
+use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, fold, print, print_json, print_table, terminal_width};
 use tutti_core::JobId;
 use tutti_node::exit::Exit;

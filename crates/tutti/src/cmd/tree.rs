@@ -1,7 +1,7 @@
 //! `tutti ps --tree`: the processes of jobs, as trees.
 
-use super::{ask, unexpected};
 use std::collections::BTreeMap;
+use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
 use tutti_core::Nanos;
 use tutti_node::exit::Exit;

@@ -369,7 +369,7 @@ fn await_controller(instance: &Instance, patience: Instant) -> bool {
 /// Something keeps it from beginning, such as a journal that is damaged: the supervisor ends the others. What waits
 /// stays in the journal.
 fn end_without_controller(instance: &Instance) -> anyhow::Result<Exit> {
-    supervise::end(instance)?;
+    presence::end(instance)?;
     print(&format!(
         "the instance in {} is down; its controller could not begin: see what it had to say\n",
         instance.directory().display()
@@ -389,7 +389,7 @@ fn end(instance: &Instance, loses_queue: bool) -> anyhow::Result<Exit> {
             // Somebody must end what a supervisor that failed has left.
             start_daemon(instance)?;
         }
-        supervise::end(instance)?;
+        presence::end(instance)?;
         print(&format!("the node in {} is down\n", instance.directory().display()))?;
         return Ok(Exit::OK);
     }

@@ -191,7 +191,6 @@ mod tests {
         check("tutti cancel x", "TARGET: \"x\" names no job");
         check("tutti cancel x", "`tutti cancel --help` shows what cancel takes");
         check("tutti run -n 1 -n 2 true", "--tasks is given twice");
-        check("tutti bench speed", "bench has no speed");
         check("tutti nodes drop x", "nodes has no drop\n`tutti nodes --help`");
         check("tutti sim compare x", "sim compare needs --policy\n`tutti sim compare --help`");
         check("tutti --frobnicate", "tutti has no option --frobnicate\n`tutti --help`");

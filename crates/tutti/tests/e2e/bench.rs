@@ -1,4 +1,4 @@
-//! `tutti bench`: what it measures and what it refuses. How long anything takes is not tested.
+//! `tutti-bench`, as `tutti bench` starts it: what it measures and what it refuses. How long anything takes is not tested.
 
 use crate::audit::cgroups_named;
 use crate::harness::{Instance, PATIENCE, Running, eventually};

@@ -1,8 +1,8 @@
 //! The instance that has this user's jobs: whether it runs, and how it fares.
 
-use super::super::{ask, unexpected};
 use super::finding::{Finding, Fix};
 use std::os::unix::fs::MetadataExt;
+use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::counted;
 use tutti_core::Nanos;
 use tutti_node::codes::code_of;

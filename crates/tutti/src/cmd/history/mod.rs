@@ -2,12 +2,13 @@
 
 mod swf;
 
+use super::ask_of_the_past;
 use super::list::{LIMIT_COLUMNS, has_limits, limit_cells};
 use super::several::{Several, check_found};
-use super::{ask, ask_of_the_past, unexpected};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
+use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, account, counted, print, print_json, print_table};
 use tutti_node::calendar::{local_time, moment_ms};
 use tutti_node::codes::code_of;

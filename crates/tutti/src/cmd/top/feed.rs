@@ -1,9 +1,9 @@
 //! What the pictures of `tutti top` are made from: asked of the controller, look by look.
 
-use crate::cmd::unexpected;
 use anyhow::Context;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
+use tutti_client::ask::unexpected;
 use tutti_client::connect;
 use tutti_core::JobId;
 use tutti_node::link::Link;

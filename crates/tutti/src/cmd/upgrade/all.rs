@@ -5,7 +5,6 @@
 //! words go on where a failure has stopped them.
 
 use super::super::cluster::membership_of_head;
-use super::super::{ask_until_answered, unexpected};
 use super::go_over;
 use crate::supervise::what_it_speaks;
 use anyhow::ensure;
@@ -13,6 +12,7 @@ use serde_bytes::ByteBuf;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tutti_client::ask::{ask_until_answered, unexpected};
 use tutti_client::output::print;
 use tutti_node::codes::{code_of, coded};
 use tutti_node::exit::Exit;
