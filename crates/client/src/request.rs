@@ -9,7 +9,7 @@ use nix::sys::stat::{Mode, umask};
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use tutti_core::{ClassName, Nanos, OnBadExit, OnNodeLoss, Weights};
+use tutti_core::{ClassName, JobId, Nanos, OnBadExit, OnNodeLoss, Weights};
 use tutti_wire::launch::{LaunchSpec, Stdio, cut};
 use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
 use tutti_wire::local::JobRequest;
@@ -186,6 +186,7 @@ pub fn job_request(
             (false, true) => OnBadExit::Continue,
             (false, false) => OnBadExit::default(),
         },
+        within: outer_job().filter(|_| matches!(stdio, Stdio::FrontEnd { .. })),
         launch: LaunchSpec {
             name,
             argv: argv.iter().map(|arg| ByteBuf::from(arg.as_bytes())).collect(),
@@ -207,6 +208,11 @@ pub fn job_request(
          into files"
     );
     Ok(request)
+}
+
+/// The job whose task this process is of, if any.
+fn outer_job() -> Option<JobId> {
+    std::env::var("TUTTI_JOB").ok()?.parse().ok().map(JobId)
 }
 
 fn environment() -> Vec<ByteBuf> {

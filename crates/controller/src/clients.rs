@@ -50,6 +50,7 @@ impl Client {
 pub(super) struct Submission {
     token: u64,
     front: bool,
+    within: Option<JobId>,
     made: Option<(Job, JobSpec, kept::Request)>,
     accepted: Option<JobId>,
 }
@@ -430,8 +431,12 @@ impl Driver {
             accepted: self.now(),
             accepted_ms: wall_ms(),
         };
+        if let Some(problem) = self.why_stuck_within(request.within, &spec) {
+            return self.reply(token, &problem.declined());
+        }
         let made = Some((job, spec.clone(), launch));
-        self.submitting = Some(Submission { token, front, made, accepted: None });
+        let within = request.within;
+        self.submitting = Some(Submission { token, front, within, made, accepted: None });
         let request = self.next_request();
         self.apply(&Event::Submit { request, spec });
         match self.submitting.take() {
@@ -566,11 +571,11 @@ impl Driver {
     }
 
     pub(super) fn on_accept(&mut self, job: JobId) {
-        let Some(Submission { token, front, made, accepted }) = &mut self.submitting else {
+        let Some(Submission { token, front, within, made, accepted }) = &mut self.submitting else {
             return;
         };
         *accepted = Some(job);
-        let (token, front) = (*token, *front);
+        let (token, front, within) = (*token, *front, *within);
         let Some((made, spec, launch)) = made.take() else { return };
         let uid = made.credentials.uid;
         let shelf = self.shelves.entry(uid).or_default();
@@ -580,6 +585,7 @@ impl Driver {
         self.submitted.note(uid, made.key, job);
         let mut entry = Entry::new(made, &spec, launch);
         entry.front = front.then_some(token);
+        entry.within = within;
         self.jobs.insert(job, Box::new(entry));
         self.ask_disk_soon();
         if front {

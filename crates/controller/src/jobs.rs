@@ -43,6 +43,8 @@ pub(super) struct Entry {
     pub(super) accepted_ms: u64,
     /// When it was launched, if it was.
     pub(super) started: Option<ClusterTime>,
+    /// The job that waits for this one, as far as this controller knows.
+    pub(super) within: Option<JobId>,
     /// Whether a front end must be told where its output is.
     pub(super) front: Option<u64>,
     /// Whether one may have been told, also by an earlier controller.
@@ -104,6 +106,7 @@ impl Entry {
             accepted_ms,
             started: None,
             front: None,
+            within: None,
             has_told_front: false,
             waiting: Vec::new(),
             waiting_begun: Vec::new(),

@@ -26,6 +26,7 @@ mod jobs;
 mod kept;
 mod leases;
 mod memory;
+mod nested;
 mod nodes;
 mod offline;
 mod problem;

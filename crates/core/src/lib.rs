@@ -14,6 +14,7 @@
 //! and for which hours; [`policy`] decides which jobs get into the matrix and where; `queue` in
 //! what order, and who may pass whom; `by_class` who is set aside for whom, `deadline` who is
 //! promised to be done by when; `aside` is how a job gives its processors up and gets some again;
+//! `nested` whether a job can start beside one that waits for it;
 //! `attendance` is which nodes there are; [`check`] holds the invariants.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -45,6 +46,7 @@ pub mod ledger;
 pub mod limits;
 pub mod matrix;
 mod migrate;
+mod nested;
 mod node_loss;
 pub mod nodes;
 mod ordered;

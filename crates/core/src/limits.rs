@@ -49,6 +49,13 @@ pub const HISTORY_MIB_MAX: u64 = 1 << 20;
 /// not go round for ever.
 pub const REQUEUES_MAX: u32 = 3;
 
+/// Jobs in a core of which a copy is tried out ([`crate::Core::can_start_beside`]): a copy of more takes
+/// milliseconds.
+pub const TRIAL_JOBS_MAX: usize = 4096;
+
+/// Steps of such a trial. In each, all jobs that run end, so that as many others get their turn.
+pub const TRIAL_ROUNDS_MAX: usize = 64;
+
 /// Sets of nodes with a name: as many as one would remember.
 pub const NODE_SETS_MAX: usize = 256;
 

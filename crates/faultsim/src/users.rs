@@ -74,6 +74,7 @@ fn request(plan: Plan) -> JobRequest {
         nodes: NodesRequest { count: plan.nodes, ..NodesRequest::default() },
         on_bad_exit: OnBadExit::KillOnSignal,
         on_node_loss: plan.on_node_loss,
+        within: None,
         launch: LaunchSpec {
             name: "job".into(),
             argv: arguments(plan.life_ms, plan.lines, plan.code)

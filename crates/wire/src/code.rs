@@ -65,6 +65,10 @@ codes! {
         "An Open MPI program was to be started as several tasks. Each would run alone, since Tutti serves no PMIx."
         "The job was not submitted, or it was ended."
         "Start its own mpirun in one task, as `tutti run -n 1 -c N mpirun -np N PROGRAM`, or build with MPICH; TUTTI_SINGLETONS=1 starts all tasks alone.";
+    8 Nested
+        "A `tutti run` inside a job asked for processors or memory that are not free before that job ends."
+        "The inner job was declined: it and the outer job would have waited for each other for ever."
+        "Ask for less with `-n`, start the program without Tutti, or submit the outer job with more; `tutti submit` waits in line.";
     10 NoInstance
         "No instance of Tutti runs where one was looked for."
         "Nothing was done."

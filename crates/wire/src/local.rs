@@ -248,6 +248,8 @@ pub struct JobRequest {
     pub on_bad_exit: OnBadExit,
     /// See [`tutti_core::JobSpec::on_node_loss`].
     pub on_node_loss: OnNodeLoss,
+    /// The job that waits for this one: `tutti run` was started by a task of it.
+    pub within: Option<JobId>,
     /// What to run.
     pub launch: LaunchSpec,
 }

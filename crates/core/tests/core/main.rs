@@ -7,6 +7,7 @@ mod deadlines;
 mod external_load;
 mod in_time;
 mod migration;
+mod nested;
 mod node_loss;
 mod packing;
 mod periods;

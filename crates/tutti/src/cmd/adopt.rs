@@ -141,6 +141,7 @@ fn request(
         nodes: NodesRequest::default(),
         on_bad_exit: OnBadExit::default(),
         on_node_loss: tutti_core::OnNodeLoss::default(),
+        within: None,
         launch: LaunchSpec {
             name,
             argv: vec![ByteBuf::from(command.as_bytes())],

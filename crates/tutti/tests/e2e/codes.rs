@@ -125,6 +125,11 @@ fn declined(instance: &Instance, provoked: &mut Provoked) {
     instance.tutti(&["params", "policy=deadline"]).expect(0);
     let late = ["run", "--time", "1h", "--deadline", "1m", "true"];
     provoked.said("T036", &instance.tutti(&late).expect(120));
+    instance.tutti(&["params", "policy=space"]).expect(0);
+    let all = crate::harness::own_processors().len().to_string();
+    let line = format!("exec {} run true", instance.program.display());
+    let nested = ["run", "-n", &all, "--kill-on-bad-exit", "sh", "-c", &line];
+    provoked.said("T008", &instance.tutti(&nested).expect(120));
     instance.tutti(&["params", "policy=gang"]).expect(0);
     instance.tutti(&["access", "1234=anywhere"]).expect(0);
     let other = Running::start(instance.command_as(Some(NOBODY), &["run", "true"])).wait();

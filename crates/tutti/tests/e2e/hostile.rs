@@ -91,6 +91,7 @@ fn request() -> JobRequest {
         nodes: tutti_wire::local::NodesRequest::default(),
         on_bad_exit: OnBadExit::default(),
         on_node_loss: tutti_core::OnNodeLoss::default(),
+        within: None,
         launch: LaunchSpec {
             name: "x".into(),
             argv: vec![ByteBuf::from("/bin/true")],

@@ -39,6 +39,7 @@ mod join_ssh;
 mod leftovers;
 mod messages;
 mod mpi;
+mod nested;
 mod nodes;
 mod old_kernels;
 mod on_request;
