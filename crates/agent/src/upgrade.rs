@@ -24,7 +24,7 @@ impl Agent {
     /// Passes the order on. It is answered when the supervisor refuses, at once if it can't be told.
     pub(super) fn go_over(&mut self, query: u64, program: &Path) -> Option<Answer> {
         if self.going_over.is_some() {
-            return Some(Answer::Failed("it is going over to an executable already".into()));
+            return Some(Answer::Failed("an upgrade of it is under way already".into()));
         }
         let given = Order::give(&self.options.supervisor, program).and_then(|order| {
             order.do_not_wait()?;
@@ -37,7 +37,7 @@ impl Agent {
                 None
             }
             Err(error) => {
-                Some(Answer::Failed(format!("its supervisor can't be told to go over: {error:#}")))
+                Some(Answer::Failed(format!("its supervisor can't be asked to upgrade: {error:#}")))
             }
         }
     }

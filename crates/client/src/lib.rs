@@ -39,7 +39,9 @@ pub use foresight::{check_launch, output_file};
 pub use input::parse_input;
 pub use nodes::{list as node_list, parse_signal};
 pub use open_mpi::Suspect;
-pub use request::{FILE_LETTERS, JobOptions, duration, job_name, job_request, pattern_parser};
+pub use request::{
+    FILE_LETTERS, JobOptions, STDIO, duration, job_name, job_request, pattern_parser,
+};
 pub use run::{RunOptions, run};
 pub use sink::OutputOptions;
 pub use start::{READY, RUNNING, Started, connect, connect_or_start, dial, start, start_daemon};

@@ -1,7 +1,7 @@
 //! What `run` and `submit` may say of nodes.
 
 use super::JobOptions;
-use super::request::count;
+use super::request::{NODES, count};
 use crate::output::counted;
 use anyhow::ensure;
 use clap::Args;
@@ -13,28 +13,30 @@ use tutti_wire::local::NodesRequest;
 // No doc comment: clap would show it as the verb's own text.
 #[derive(Args, Clone, Debug)]
 pub struct NodeOptions {
-    /// Exactly so many nodes, with the tasks spread evenly over them
+    /// Number of nodes; the tasks are spread evenly over them
     #[arg(short = 'N', long = "node-count", value_name = "NODES", value_parser = count)]
+    #[arg(help_heading = NODES)]
     count: Option<u32>,
 
-    /// At most so many tasks on a node: with -N so many on each, with -n on as few nodes as that takes
-    #[arg(long, value_name = "N", value_parser = count)]
+    /// Maximum number of tasks on a node; with -N the number on each node
+    #[arg(long, value_name = "N", value_parser = count, help_heading = NODES)]
     tasks_per_node: Option<u32>,
 
-    /// Only on these nodes: a[1-8],b,set:gpu are a1 to a8, b, and those of the set gpu
+    /// Only these nodes, such as a[1-8],b,set:gpu: a1 to a8, b, and the nodes of the set gpu
     #[arg(short = 'w', long = "nodes", value_name = "LIST", value_parser = list)]
+    #[arg(help_heading = NODES)]
     only: Option<String>,
 
-    /// Not on these nodes
-    #[arg(short = 'x', long, value_name = "LIST", value_parser = list)]
+    /// No node of this list
+    #[arg(short = 'x', long, value_name = "LIST", value_parser = list, help_heading = NODES)]
     exclude: Option<String>,
 
-    /// As few tasks on a node as can be, instead of as few nodes
-    #[arg(long)]
+    /// As few tasks on a node as possible, instead of as few nodes
+    #[arg(long, help_heading = NODES)]
     spread: bool,
 
-    /// No other job on its nodes in its turns; others have theirs
-    #[arg(long)]
+    /// No other job on the job's nodes in its turns; other jobs have their own turns
+    #[arg(long, help_heading = NODES)]
     exclusive: bool,
 }
 

@@ -15,6 +15,13 @@ use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
 use tutti_wire::local::JobRequest;
 use tutti_wire::units::{parse_bytes, parse_count, parse_duration};
 
+/// Headings of groups of options, as `--help` shows them.
+pub(super) const NODES: &str = "Nodes";
+const SCHEDULING: &str = "Scheduling";
+const FAILURES: &str = "Failures and limits";
+/// The heading of options for standard input and output.
+pub const STDIO: &str = "Input and output";
+
 // What `run` and `submit` have in common. No doc comment: clap would show it as the verb's own text.
 #[allow(missing_docs, reason = "clap would show it")]
 #[derive(Args, Clone, Debug)]
@@ -23,63 +30,66 @@ pub struct JobOptions {
     #[arg(short = 'n', long = "tasks", value_name = "N", value_parser = count)]
     pub tasks: Option<u32>,
 
-    /// Processors of its own for each task; without it, tasks get one each, and share where the
-    /// machine has fewer
+    /// Processors for each task alone [default: one each, shared where the machine has fewer]
     #[arg(short = 'c', long = "processors", value_name = "C", value_parser = count)]
     pub processors: Option<u32>,
 
     #[command(flatten)]
     pub nodes: NodeOptions,
 
-    /// Memory that each task may use, such as 512M or 4G
+    /// Maximum memory of each task, such as 512M or 4G
     #[arg(short = 'm', long = "memory", value_name = "SIZE", value_parser = memory)]
     pub memory: Option<u64>,
 
-    /// Ends the job when its turns have given it so much time, such as 90s, 10m or 1:30:00
+    /// Maximum run time, the sum of the job's turns, such as 90s, 10m or 1:30:00
     #[arg(short = 't', long = "time", value_name = "TIME", value_parser = duration)]
     pub time: Option<Nanos>,
 
-    /// Declines the job unless it is sure to be done so long from now, such as 2h; for the policy
-    /// deadline, together with -t
+    /// Reject the job unless it is guaranteed to finish within this time, such as 2h; needs
+    /// policy=deadline and -t
     #[arg(short = 'd', long, value_name = "TIME", requires = "time", value_parser = duration)]
+    #[arg(help_heading = SCHEDULING)]
     pub deadline: Option<Nanos>,
 
-    /// The class of the job (see `tutti params`); run is interactive, submit is production
-    #[arg(long, value_name = "NAME")]
+    /// Class of the job; `tutti params` lists them [default: interactive for run, production for
+    /// submit]
+    #[arg(long, value_name = "NAME", help_heading = SCHEDULING)]
     pub class: Option<String>,
 
-    /// What counts for choosing nodes by their performance, such as int=1,double=3; of int, float,
-    /// double and memory, those not named count nothing [default: the parameters weight_...]
-    #[arg(long, value_name = "FIGURE=N,...", value_parser = weights)]
+    /// Choose nodes by performance in int, float, double and memory, such as int=1,double=3
+    /// [default: the parameters weight_...]
+    #[arg(long, value_name = "FIGURE=N,...", value_parser = weights, help_heading = NODES)]
     pub weights: Option<Weights>,
 
-    /// What `tutti ps` calls the job [default: the program's name]
+    /// Name of the job [default: the program's name]
     #[arg(short = 'J', long, value_name = "NAME", value_parser = job_name)]
     pub name: Option<String>,
 
-    /// How long a job that was asked to end may take before it is killed
+    /// Time between SIGTERM and SIGKILL when the job has to end
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    #[arg(help_heading = FAILURES)]
     pub grace: Nanos,
 
-    /// Any task that fails ends the job [default: only one that dies of a signal does]
-    #[arg(long, conflicts_with = "keep_going")]
+    /// End the job when any task fails [default: only when a signal kills a task]
+    #[arg(long, conflicts_with = "keep_going", help_heading = FAILURES)]
     pub kill_on_bad_exit: bool,
 
-    /// No task that fails ends the others
-    #[arg(long)]
+    /// Go on with the other tasks when a task fails
+    #[arg(long, help_heading = FAILURES)]
     pub keep_going: bool,
 
-    /// What to do when a node is lost: kill (end the job), requeue (queue it again, up to three times;
-    /// submit only) or notify (its other tasks go on; notify=USR1 sends them a signal)
+    /// When a node is lost: kill (end the job), requeue (queue it again, up to three times; submit
+    /// only) or notify (other tasks go on; notify=USR1 sends them a signal)
     #[arg(long, value_name = "HOW", default_value = "kill", value_parser = super::nodes::on_node_loss)]
+    #[arg(help_heading = FAILURES)]
     pub on_node_loss: OnNodeLoss,
 
-    /// The most processes that each task may have at once; the kernel makes no more, and it is said at the
-    /// end if more were wanted
-    #[arg(long, value_name = "N", value_parser = processes)]
+    /// Maximum number of processes of each task; further forks fail, and a message at the end of
+    /// the job reports them
+    #[arg(long, value_name = "N", value_parser = processes, help_heading = FAILURES)]
     pub max_processes: Option<u64>,
 
-    /// Starts the tasks in this directory
+    /// Working directory of the tasks [default: this one]
     #[arg(short = 'D', long, value_name = "DIR")]
     pub directory: Option<OsString>,
 }

@@ -31,18 +31,18 @@ pub const COLUMNS: [&str; 8] =
     ["CPU", "SYS", "MEMORY", "READ", "WRITTEN", "PROCS", "PEAK", "SWITCHES"];
 
 /// What the columns mean.
-pub const COLUMNS_HELP: &str = "\
-WAITED     between its acceptance and its start
-RAN        how much time its turns gave it
-SUSPENDED  since its start, while it was not its turn
-LIMIT      its time limit, LEFT: what is left of it; where a job has one
-CPU        processor time of all its processes, SYS: the part of it in the kernel
-MEMORY     the most that one task had at once; where no cgroup counts it (tutti doctor), ?
-           for what never had more than the daemon that began it
-READ, WRITTEN  from and to devices
-PROCS      processes that there were, PEAK: at once in one task
-SWITCHES   how often it was suspended or resumed by turns
->= stands before what is known of some processes only, ? for what is unknown";
+pub const COLUMNS_HELP: &str = "  WAITED     time between acceptance and start
+  RAN        time that the job's turns gave it
+  SUSPENDED  time after the start in which other jobs had their turns
+  LIMIT      time limit, LEFT: what is left of it; if any job has one
+  CPU        processor time of all processes, SYS: the part in the kernel
+  MEMORY     peak of one task; ? without a memory cgroup (see tutti doctor), if
+             the task never had more than the daemon that started it
+  READ       bytes read from devices, WRITTEN: written to them
+  PROCS      number of processes, PEAK: the most at once in one task
+  SWITCHES   how often turns suspended or resumed the job
+  >=         before a value that is known of some processes only
+  ?          an unknown value";
 
 /// What was used, for a table.
 pub fn cells(usage: Option<&Usage>) -> [String; 8] {

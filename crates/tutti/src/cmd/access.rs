@@ -11,9 +11,15 @@ use tutti_wire::report::AccessReport;
 
 /// What the words mean.
 const HELP: &str = "\
-While the list is empty, all users may submit jobs, from every machine. Then only listed users may,
-and root. A user listed by name and by groups may use the machines of all these. Jobs that
-were submitted before continue. Machines are a list of nodes, as in a[1-8],b,set:login.";
+Examples:
+  tutti access                            show the list
+  tutti access ada=anywhere               ada may submit jobs from every machine
+  tutti access '@physics=login[1-2]'      a group, from two machines
+  tutti access ada=none                   remove ada from the list
+
+While the list is empty, all users may submit jobs, from every machine. \
+Otherwise only listed users and root may. A user listed by name and by groups \
+may use the machines of all these entries. Jobs submitted before go on.";
 
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
@@ -22,8 +28,8 @@ pub(crate) struct AccessArgs {
     #[arg(long)]
     json: bool,
 
-    /// Which users may submit jobs from where: ada=anywhere, @physics=login[1-2] for a group,
-    /// all=set:login; ada=none removes a user from the list; without any, all are shown
+    /// User, group (@physics) or all, and the machines: anywhere, a list of nodes such as
+    /// a[1-8],set:login, or none to remove the entry [default: show all]
     #[arg(value_name = "USER=MACHINES")]
     settings: Vec<String>,
 }
@@ -36,7 +42,7 @@ pub(crate) fn execute(args: &AccessArgs) -> anyhow::Result<Exit> {
             None => {
                 return Err(coded(
                     Code::BadValue,
-                    format!("{setting:?} sets nothing; write WHO=MACHINES, such as ada=anywhere"),
+                    format!("{setting:?} sets nothing; write USER=MACHINES, such as ada=anywhere"),
                 ));
             }
         }

@@ -16,33 +16,39 @@ use tutti_wire::launch::{AdoptedProcess, LaunchSpec, Stdio, cut};
 use tutti_wire::limits::NAME_BYTES_MAX;
 use tutti_wire::local::{JobRequest, NodesRequest, Reply, Request};
 
+const EXAMPLES: &str = "\
+Examples:
+  tutti adopt 4711                   process 4711 and its descendants take turns
+  tutti adopt -c 2 -J long 4711      they get two processors and a name";
+
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct AdoptArgs {
-    /// Processors for them; without it, one
+    /// Processors for the job [default: 1]
     #[arg(short = 'c', long = "processors", value_name = "C")]
     processors: Option<u32>,
 
-    /// Ends the job when its turns have given it so much time, such as 90s, 10m or 1:30:00
+    /// Maximum run time, the sum of the job's turns, such as 90s, 10m or 1:30:00
     #[arg(short = 't', long = "time", value_name = "TIME", value_parser = duration)]
     time: Option<Nanos>,
 
-    /// The class of the job (see `tutti params`)
+    /// Class of the job; `tutti params` lists them
     #[arg(long, value_name = "NAME", default_value = "production")]
     class: String,
 
-    /// What `tutti ps` calls the job [default: the first process's name]
+    /// Name of the job [default: the first process's name]
     #[arg(short = 'J', long, value_name = "NAME", value_parser = job_name)]
     name: Option<String>,
 
-    /// How long a job that was asked to end may take before it is killed
+    /// Time between SIGTERM and SIGKILL when the job has to end
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     grace: Nanos,
 
-    /// Print nothing but the number of the job, for scripts
+    /// Print only the number of the job, for scripts
     #[arg(long)]
     parsable: bool,
 
-    /// Processes of yours that run already; all that descends from them is adopted with them
+    /// Running processes of yours; their descendants are adopted with them
     #[arg(required = true, value_name = "PID", value_parser = pid)]
     pids: Vec<i32>,
 }
@@ -60,11 +66,11 @@ pub(crate) fn execute(args: &AdoptArgs) -> anyhow::Result<Exit> {
         let Some(stat) = found else {
             return Err(coded(Code::CannotAdopt, format!("there is no process {pid}")));
         };
-        // On another machine nobody can look for the rest of who asks.
+        // The ancestors of the asking process can be checked on this machine only.
         if !is_of_the_system(pid) && ancestors(std::process::id().cast_signed()).contains(&pid) {
             let reason = format!(
-                "process {pid} has started the tutti that asks for it: it would be suspended with it; name what \
-                 the shell has started instead"
+                "process {pid} is an ancestor of this tutti, which would be suspended with it; name a process \
+                 that the shell has started"
             );
             return Err(coded(Code::CannotAdopt, reason));
         }

@@ -12,8 +12,14 @@ use tutti_wire::units::format_seconds;
 
 /// What the figures mean.
 const HELP: &str = "\
-Allowances and use are processor time: an hour on four processors uses four hours. While an
-allowance is spent, the jobs of that user, or of that group, count as standby.";
+Examples:
+  tutti bank                   all allowances, and what is left
+  tutti bank ada=100h          a user may use 100 hours of processor time
+  tutti bank @physics=+50h     50 hours more for a group
+  tutti bank ada=none          no limit for a user
+
+An hour on four processors uses four hours. While an allowance is spent, the \
+jobs of the user, or of the group, count as standby.";
 
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
@@ -22,8 +28,8 @@ pub(crate) struct BankArgs {
     #[arg(long)]
     json: bool,
 
-    /// Whose allowance is to be what: ada=100h, @physics=2000h for a group, ada=+10h for so much more,
-    /// ada=none for as much as she likes; without any, all are shown
+    /// Allowance of a user (ada=100h) or a group (@physics=2000h): a value, an addition (+10h), or
+    /// none for no limit [default: show all]
     #[arg(value_name = "ACCOUNT=TIME")]
     settings: Vec<String>,
 }

@@ -31,14 +31,20 @@ const ROUND: Duration = Duration::from_millis(5);
 const MEMORY_BYTES: usize = 64 << 20;
 const MEMORY_WORDS: usize = MEMORY_BYTES / 8;
 
+const EXAMPLES: &str = "\
+Examples:
+  tutti bench node             this node, for placements by performance
+  tutti bench switch --quick   a benchmark of tutti-bench, where installed";
+
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct BenchArgs {
-    /// A benchmark, and its options: `node`, or one of `tutti-bench --help`
+    /// Benchmark and its options: `node`, or one of `tutti-bench --help`
     #[arg(value_name = "BENCHMARK", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
 
-/// What this node can do; reported to the running instance, for placements by performance
+/// Measure this node, and report to the instance, for placements by performance
 #[derive(Parser, Debug)]
 #[command(name = "tutti bench", max_term_width = 100)]
 struct NodeBench {

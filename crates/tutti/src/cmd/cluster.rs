@@ -31,21 +31,38 @@ const TOKEN_BYTES_MAX: u64 = 1 << 10;
 /// Certificates and tokens know no less than seconds.
 const LIFETIME_MIN: Duration = Duration::from_secs(1);
 
+const INVITE_EXAMPLES: &str = "\
+Examples:
+  tutti invite                         prints the command to run there
+  tutti invite --parsable --for 10m    a token alone, for scripts
+  tutti invite --revoke                unused tokens become invalid";
+
+const JOIN_EXAMPLES: &str = "\
+Examples:
+  tutti join 192.0.2.1 TOKEN           on the new machine, as root
+  tutti join --ssh 'a[1-8]'            at the head: eight machines over ssh";
+
+const LEAVE_EXAMPLES: &str = "\
+Examples:
+  tutti down                           first: end the instance of this machine
+  tutti leave                          then: take the machine out of its cluster";
+
 #[derive(Args, Debug)]
+#[command(after_help = INVITE_EXAMPLES)]
 pub(crate) struct InviteArgs {
-    /// How long the token is good for
+    /// Lifetime of the token
     #[arg(long, value_name = "TIME", default_value = "1h")]
     r#for: String,
 
-    /// Let root of that machine be root in the cluster, too; no other machine connects to it then
+    /// Let root of that machine be root in the cluster; no other machine connects to it then
     #[arg(long)]
     admin: bool,
 
-    /// Print the token alone
+    /// Print only the token, for scripts
     #[arg(long)]
     parsable: bool,
 
-    /// Take back what was given out before and not used yet, and give out none
+    /// Revoke all unused tokens, and print none
     #[arg(long, conflicts_with_all = ["for", "admin", "parsable"])]
     revoke: bool,
 }
@@ -54,15 +71,17 @@ pub(crate) fn invite(args: &InviteArgs) -> anyhow::Result<Exit> {
     let instance = Instance::locate();
     let lifetime = Duration::from_nanos(parse_duration(&args.r#for)?.0);
     if lifetime < LIFETIME_MIN {
-        let reason =
-            format!("--for {}: nobody can use a token so soon; it may be 1s or more", args.r#for);
+        let reason = format!(
+            "--for {}: this time is too short for a token; it may be 1s or more",
+            args.r#for
+        );
         return Err(coded(Code::BadValue, reason));
     }
     let place = Place::of(&instance);
     let membership = membership_of_head(&place, "machines are invited")?;
     if args.revoke {
         let revoked = counted(place.revoke_all()?, "token");
-        print(&format!("{revoked} taken back that nobody has used; who has joined stays\n"))?;
+        print(&format!("{revoked} revoked; machines that have joined stay\n"))?;
         return Ok(Exit::OK);
     }
     let role = if args.admin { MemberRole::Admin } else { MemberRole::Node };
@@ -120,21 +139,23 @@ pub(crate) fn invitation(membership: &Membership, token: &Token, lifetime: Durat
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = JOIN_EXAMPLES)]
 pub(crate) struct JoinArgs {
-    /// The head of the cluster: HOST, or HOST:PORT
+    /// Head of the cluster, as HOST or HOST:PORT
     #[arg(value_name = "HOST", required_unless_present = "ssh")]
     head: Option<String>,
 
-    /// What `tutti invite` printed there; good for one machine. `-`: it is read from standard input
+    /// Token that `tutti invite` printed at the head, for one machine; - reads it from standard
+    /// input
     #[arg(value_name = "TOKEN", required_unless_present = "ssh")]
     token: Option<String>,
 
-    /// The name that this machine has in the cluster; its host name unless given
+    /// Name of this machine in the cluster [default: its host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Where other machines reach this one, as HOST or HOST:PORT; `none` if they can't, as behind a
-    /// firewall; where it reaches the head from, unless given
+    /// Address of this machine for the others, as HOST or HOST:PORT; none if they can't reach it
+    /// [default: the address from which it reaches the head]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
 
@@ -307,6 +328,7 @@ fn redeem(head: &str, token: &Token, name: String) -> anyhow::Result<(Membership
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = LEAVE_EXAMPLES)]
 pub(crate) struct LeaveArgs {}
 
 pub(crate) fn leave(_args: &LeaveArgs) -> anyhow::Result<Exit> {

@@ -16,13 +16,19 @@ use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::SwitchRecord;
 use tutti_wire::units::parse_duration;
 
+const EXAMPLES: &str = "\
+Examples:
+  tutti demo
+  tutti demo --quantum 20ms --length 10s";
+
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArgs {
-    /// How long a turn is
+    /// Length of a turn
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     quantum: String,
 
-    /// How long each job would run alone
+    /// Run time of each job on an idle machine
     #[arg(long, value_name = "TIME", default_value = "3s")]
     length: String,
 }

@@ -7,7 +7,13 @@ use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_wire::code::{Code, Entry, TABLE};
 
+const EXAMPLES: &str = "\
+Examples:
+  tutti explain T021           what happened, and what to do
+  tutti explain                all codes, a line each";
+
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ExplainArgs {
     /// As JSON
     #[arg(long, conflicts_with = "markdown")]
@@ -17,7 +23,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, hide = true, conflicts_with = "codes")]
     markdown: bool,
 
-    /// Codes, such as T021; all if none is given
+    /// Codes, such as T021 [default: all]
     #[arg(value_name = "CODE")]
     codes: Vec<String>,
 }

@@ -13,18 +13,25 @@ use tutti_node::exit::Exit;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 
+const WAIT_EXAMPLES: &str = "\
+Examples:
+  tutti wait 7                 exit with the exit code of job 7
+  tutti wait 3-9 12            several jobs: the highest of their exit codes
+  tutti wait --all             all jobs of yours";
+
 #[derive(Args, Debug)]
+#[command(after_help = WAIT_EXAMPLES)]
 pub(crate) struct WaitArgs {
-    /// All jobs that have not ended, yours, or those of all users if you are root; and those of yours that were
-    /// submitted in this session and have ended
+    /// Your jobs that have not ended, and those submitted in this session that have; for root, the
+    /// jobs of all users
     #[arg(short, long, conflicts_with = "jobs")]
     all: bool,
 
-    /// The same of one user, by name or number
+    /// All jobs of this user, by name or number
     #[arg(short, long, conflicts_with_all = ["jobs", "all"])]
     user: Option<String>,
 
-    /// Jobs by their numbers, or many of them, those of a range that are there: 7, 3-9
+    /// Jobs or ranges of jobs: 7, 3-9
     #[arg(
         required_unless_present_any = ["all", "user"], value_name = "JOB",
         value_parser = super::several::whole_jobs
@@ -60,13 +67,20 @@ fn end_of(job: JobId) -> anyhow::Result<u8> {
     }
 }
 
+const CANCEL_EXAMPLES: &str = "\
+Examples:
+  tutti cancel 7               end job 7
+  tutti cancel 3-9 12.0        jobs 3 to 9, and rank 0 of job 12
+  tutti cancel --now --all     kill all jobs of yours at once";
+
 #[derive(Args, Debug)]
+#[command(after_help = CANCEL_EXAMPLES)]
 pub(crate) struct CancelArgs {
     /// Kill at once, without SIGTERM and grace
     #[arg(long)]
     now: bool,
 
-    /// All jobs: yours, or those of all users if you are root
+    /// All jobs of yours; for root, the jobs of all users
     #[arg(short, long, conflicts_with = "targets")]
     all: bool,
 
@@ -74,8 +88,7 @@ pub(crate) struct CancelArgs {
     #[arg(short, long, conflicts_with_all = ["targets", "all"])]
     user: Option<String>,
 
-    /// Jobs, those of a range that have not ended, ranks of jobs, or processes with all below them: 7, 3-9,
-    /// 7.0, 7.0/1234
+    /// Jobs, ranges of jobs, ranks, or processes with their descendants: 7, 3-9, 7.0, 7.0/1234
     #[arg(required_unless_present_any = ["all", "user"], value_name = "TARGET")]
     targets: Vec<Several>,
 }
@@ -98,18 +111,23 @@ pub(crate) fn cancel(args: &CancelArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
+const SIGNAL_EXAMPLES: &str = "\
+Examples:
+  tutti signal USR1 7          all tasks of job 7
+  tutti signal INT 7.0/1234    a process of rank 0, and its descendants";
+
 #[derive(Args, Debug)]
+#[command(after_help = SIGNAL_EXAMPLES)]
 pub(crate) struct SignalArgs {
-    /// Send it to every process, not only to the process groups that the tasks began with
+    /// Send it to every process, not only to the tasks' own process groups
     #[arg(long)]
     all: bool,
 
-    /// The signal's name or number, such as TERM or 15
+    /// Name or number of the signal, such as TERM or 15
     #[arg(value_parser = parse_signal)]
     signal: u8,
 
-    /// A job, those of a range that have not ended, a rank of a job, or a process with all below it: 7, 3-9,
-    /// 7.0, 7.0/1234
+    /// Jobs, ranges of jobs, ranks, or processes with their descendants: 7, 3-9, 7.0, 7.0/1234
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Several>,
 }
@@ -120,10 +138,21 @@ pub(crate) fn signal(args: &SignalArgs) -> anyhow::Result<Exit> {
     each(&targets, |&target| order(&Request::Signal { target, signal, every_process }))
 }
 
+/// What `suspend --help` ends with.
+pub(super) const SUSPEND_EXAMPLES: &str = "\
+Examples:
+  tutti suspend 7              job 7 gets no turns
+  tutti suspend 7.0/1234       a process of rank 0, and its descendants";
+
+/// What `resume --help` ends with.
+pub(super) const RESUME_EXAMPLES: &str = "\
+Examples:
+  tutti resume 7               job 7 gets turns again
+  tutti resume 3-9             jobs 3 to 9";
+
 #[derive(Args, Debug)]
 pub(crate) struct TargetArgs {
-    /// A job, those of a range that have not ended, a rank of a job, or a process with all below it: 7, 3-9,
-    /// 7.0, 7.0/1234
+    /// Jobs, ranges of jobs, ranks, or processes with their descendants: 7, 3-9, 7.0, 7.0/1234
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<Several>,
 }

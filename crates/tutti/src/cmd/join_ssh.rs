@@ -1,6 +1,6 @@
 //! `tutti join --ssh HOSTS`, at the head: has many machines join, each by `tutti join` over ssh.
 //!
-//! Each machine gets a token of its own, on its standard input: nobody sees it in a list of processes.
+//! Each machine gets a token of its own, on its standard input: no list of processes shows it.
 
 use super::cluster::membership_of_head;
 use anyhow::{Context, bail, ensure};
@@ -24,30 +24,31 @@ use tutti_wire::host_list::{HostItem, parse_host_list};
 /// How long a token is good for: what copying the executable and starting may take.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(900);
 
-/// Unless the reader says otherwise: nobody is there to answer questions of many at once, and who is
-/// switched off must not hold up the others.
+/// Options of ssh, unless the administrator sets others. Many sessions at once can't ask questions, and a
+/// machine that is off must not delay the others.
 const SSH_OPTIONS: [&str; 4] = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=15"];
 
 #[derive(Args, Debug)]
+#[command(next_help_heading = "At the head, over ssh")]
 pub(crate) struct SshArgs {
-    /// At the head: have these machines join, as in a[1-8],b, by `tutti join` there; needs root there
+    /// Machines that join, such as a[1-8],b; needs root there
     #[arg(long, value_name = "HOSTS", num_args = 1.., conflicts_with_all = ["head", "token", "name", "listen"])]
     pub(crate) ssh: Vec<String>,
 
-    /// The command that runs another there, and its options, such as "ssh -l root -p 2222"
+    /// Command for remote commands, such as "ssh -l root -p 2222"
     #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "ssh")]
     ssh_with: String,
 
-    /// Where tutti is on those machines; where it is here, unless given. It is copied there if it is
-    /// missing or another build
+    /// Path of tutti on those machines; it is copied there if missing or different [default: its
+    /// path here]
     #[arg(long, value_name = "PATH", requires = "ssh")]
     program: Option<PathBuf>,
 
-    /// Copy nothing
+    /// Do not copy tutti
     #[arg(long, requires = "ssh")]
     no_copy: bool,
 
-    /// How many machines are spoken with at the same time
+    /// Maximum number of machines at the same time
     #[arg(long, value_name = "COUNT", default_value_t = 16, requires = "ssh",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     at_once: u16,

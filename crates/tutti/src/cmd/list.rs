@@ -15,25 +15,33 @@ use tutti_wire::units::{format_duration_short, format_seconds};
 
 /// What the columns of a job mean.
 const JOB_COLUMNS: &str = "\
-TURN     its row of the matrix and its part of the time;
-         always: no other job wants its processors
-AGE      since it was submitted
-SERVICE  how much time its turns gave it
-LIMIT    its time limit, LEFT: what is left of it; if any job has one
-WHERE    node:processors, or why it waits, or how it ended";
+Columns:
+  TURN     row of the matrix, and its part of the time;
+           always: no other job wants these processors
+  AGE      time since the submission
+  SERVICE  time that the job's turns gave it
+  LIMIT    time limit, LEFT: what is left of it; if any job has one
+  WHERE    node:processors, or why the job waits, or how it ended";
+
+const EXAMPLES: &str = "\
+Examples:
+  tutti ps                     jobs that run or wait
+  tutti ps -al                 also ended jobs, with what they used
+  tutti ps --tree 7            the processes of job 7
+  tutti ps --json              for programs";
 
 fn job_columns() -> String {
-    format!("{JOB_COLUMNS}\n\nWith --long:\n{}", account::COLUMNS_HELP)
+    format!("{EXAMPLES}\n\n{JOB_COLUMNS}\n\nColumns of --long:\n{}", account::COLUMNS_HELP)
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = job_columns())]
 pub(crate) struct PsArgs {
-    /// Also jobs that ended
+    /// Also jobs that have ended
     #[arg(short, long)]
     all: bool,
 
-    /// What they have used, and how long they waited, ran and were suspended
+    /// Times and resources that the jobs have used
     #[arg(short, long, conflicts_with = "tree")]
     long: bool,
 
@@ -45,12 +53,11 @@ pub(crate) struct PsArgs {
     #[arg(long)]
     json: bool,
 
-    /// Their processes, each below its parent or, when that has ended, its nearest living ancestor
+    /// The processes of jobs, each below its parent, or its nearest living ancestor
     #[arg(long, requires = "jobs", conflicts_with_all = ["all", "user"])]
     tree: bool,
 
-    /// Only these jobs, or those of a range; with --tree also a rank of one, or a process with all below it:
-    /// 7, 3-9, 7.0, 7.0/1234
+    /// Jobs or ranges of jobs; with --tree also ranks, or processes: 7, 3-9, 7.0, 7.0/1234
     #[arg(value_name = "JOB")]
     jobs: Vec<Several>,
 }

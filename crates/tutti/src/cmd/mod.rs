@@ -9,6 +9,7 @@ mod daemons;
 mod demo;
 mod doctor;
 mod explain;
+mod help;
 mod history;
 mod jobs;
 mod join_ssh;
@@ -45,34 +46,36 @@ pub(crate) struct Cli {
     pub(crate) verb: Verb,
 }
 
-/// The verbs, in the order in which `tutti --help` lists them.
+/// The verbs. [`help::GROUPS`] is the order in which `tutti --help` lists them.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// Run a parallel job and wait for it
+    /// Run a parallel job, and show its output
     Run(run::RunArgs),
-    /// Submit a job, a command or a script, and go on
+    /// Submit a job, a command or a script, to run in the background
     Submit(submit::SubmitArgs),
-    /// Make processes that run already a job, with all that descends from them
+    /// Make running processes a job, with their descendants
     Adopt(adopt::AdoptArgs),
     /// Wait for jobs to end, and exit with the highest of their exit codes
     Wait(jobs::WaitArgs),
-    /// Show jobs
+    /// List jobs
     Ps(list::PsArgs),
     /// Watch the matrix, jobs and processes
     Top(top::TopArgs),
-    /// Show jobs that have ended, and what they used
+    /// List jobs that have ended, and what they used
     History(history::HistoryArgs),
-    /// Play the controller's journal again, and see whether the scheduler decides as it did
+    /// Replay the journal, and check that the scheduler decides as it did
     Replay(replay::ReplayArgs),
-    /// Show nodes; have them take no new jobs, take them out, give names to sets of them
+    /// List nodes; drain, resume, remove and name them
     Nodes(nodes::NodesArgs),
-    /// End jobs: SIGTERM, and SIGKILL after their grace
+    /// End jobs: SIGTERM, then SIGKILL after their grace
     Cancel(jobs::CancelArgs),
-    /// Send a signal to a job, a task or a process of it
+    /// Send a signal to a job, a task or a process
     Signal(jobs::SignalArgs),
-    /// Stop jobs, tasks or processes: they get no turns until they are resumed
+    /// Suspend jobs, tasks or processes: they get no turns until resumed
+    #[command(after_help = jobs::SUSPEND_EXAMPLES)]
     Suspend(jobs::TargetArgs),
-    /// Let what was suspended go on
+    /// Resume suspended jobs, tasks or processes
+    #[command(after_help = jobs::RESUME_EXAMPLES)]
     Resume(jobs::TargetArgs),
     /// Show and change parameters and classes, while jobs run
     Params(params::ParamsArgs),
@@ -80,31 +83,30 @@ pub(crate) enum Verb {
     Bank(bank::BankArgs),
     /// Show and set which users may submit jobs, and from which machines
     Access(access::AccessArgs),
-    /// Show the latest switches: when they were due, and when they were done
+    /// Show how exact the latest switches were
     Switches(switches::SwitchesArgs),
-    /// Start an instance: the system's as root, your own otherwise
+    /// Start an instance: the system's as root, a private one otherwise
     Up(up::UpArgs),
     /// End all jobs and the instance
     Down(up::DownArgs),
     /// Upgrade the instance to another executable while jobs run
     Upgrade(upgrade::UpgradeArgs),
-    /// Print what to run on another machine so that it joins this one's cluster
+    /// Print the command by which another machine joins the cluster
     Invite(cluster::InviteArgs),
     /// Make this machine a node of a cluster
     Join(cluster::JoinArgs),
     /// Take this machine out of its cluster
     Leave(cluster::LeaveArgs),
-    /// Report what of this machine works for Tutti, and how to fix the rest
+    /// Check this machine, and show how to fix what does not work
     Doctor(doctor::DoctorArgs),
-    /// See two jobs take turns, on an instance of its own that leaves nothing behind
+    /// See two jobs take turns; leaves nothing behind
     Demo(demo::DemoArgs),
-    /// Say what a code of a message means, such as T021, and what to do
+    /// Explain a code of a message, such as T021, and what to do
     Explain(explain::ExplainArgs),
-    /// Simulate: what the scheduler would do with a workload
+    /// Simulate a workload under a policy
     Sim(Box<sim::SimArgs>),
-    /// Measure this machine: what the node can do; with tutti-bench, launch, switch, overhead, output
+    /// Measure this machine
     Bench(bench::BenchArgs),
-    /// Print a page of docs/reference/ that is made from code
     #[command(hide = true)]
     Reference(reference::ReferenceArgs),
     #[command(hide = true)]
@@ -138,7 +140,7 @@ impl Verb {
 /// own is made.
 ///
 /// # Errors
-/// The exit code, once what there is to say was said: help, version, or what is wrong.
+/// The exit code, once what there is to say was printed: help, version, or what is wrong.
 pub(crate) fn parse() -> Result<Verb, Exit> {
     try_parse().map_err(|error| say_usage(&error))
 }
@@ -160,26 +162,28 @@ fn say_usage(error: &clap::Error) -> Exit {
 }
 
 fn try_parse() -> Result<Verb, clap::Error> {
-    use clap::{Args, FromArgMatches};
+    use clap::{Args, CommandFactory, FromArgMatches};
     let mut words = std::env::args_os();
     if words.nth(1).is_some_and(|verb| verb == "run") {
         let command = clap::Command::new("run")
             .bin_name("tutti run")
             .version(env!("CARGO_PKG_VERSION"))
-            .about("Run a parallel job and wait for it")
+            .about("Run a parallel job, and show its output")
             .max_term_width(100)
             .no_binary_name(true);
         let matches = run::RunArgs::augment_args(command).try_get_matches_from(words)?;
         let args = run::RunArgs::from_arg_matches(&matches)?;
         return args.check().map(|()| Verb::Run(args));
     }
-    Ok(Cli::try_parse()?.verb)
+    let mut command = help::grouped(Cli::command());
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Ok(Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?.verb)
 }
 
 /// Does what the verb says.
 ///
 /// # Errors
-/// Whatever kept it from being done, with what to do about it.
+/// What failed, and what to do about it.
 pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
     said_cluster()?;
     match verb {

@@ -16,21 +16,45 @@ use tutti_wire::units::{format_bytes, format_duration_short};
 
 /// What the columns of a node mean.
 const COLUMNS: &str = "\
-STATE     up, drained (takes no new jobs), unreachable (its jobs go on until its
-          lease is over, tutti params lease), lost, or down (taken out of service
-          there by tutti down)
-USED      processors that some job has
-PROMISED  memory that jobs in the matrix have by --memory
-JOBS      jobs with tasks there
-FOREIGN   processors that external load has used lately; in brackets those that
-          jobs get last, or not at all (tutti params foreign)
-BRANCH    nodes that are connected through it, and jobs with tasks there or on
-          these
-PARENT    the node through which it is connected with the controller's
-CLOCK     how far off its cluster time may be; switches are no more exact than
-          that
+Examples:
+  tutti nodes
+  tutti nodes drain 'a[1-4]' --reason 'new memory'
+  tutti nodes resume a1,a2
+  tutti nodes set 'gpu=b[1-2]'    jobs ask for it by -w set:gpu
 
-A list of nodes, as in a[1-8],b,set:gpu: a1 to a8, b, and those of the set gpu.";
+Columns:
+  STATE     up, drained (takes no new jobs), unreachable (its jobs go on until
+            its lease expires), lost, or down (by `tutti down` there)
+  USED      processors that a job has
+  PROMISED  memory that jobs in the matrix have by --memory
+  JOBS      jobs with tasks on the node
+  FOREIGN   processors that external load has used lately; in brackets those
+            that jobs get last, or not at all (tutti params foreign)
+  BRANCH    nodes that are connected through this one, and jobs on all of them
+  PARENT    the node through which this one is connected
+  CLOCK     maximum error of cluster time; switches are no more exact
+
+Lists of nodes: a[1-8],b,set:gpu is a1 to a8, b, and the nodes of the set gpu.";
+
+const DRAIN_EXAMPLES: &str = "\
+Examples:
+  tutti nodes drain a1 --reason 'new memory'
+  tutti nodes drain 'a[1-8]'      quotes keep the shell from the brackets";
+
+const RESUME_EXAMPLES: &str = "\
+Examples:
+  tutti nodes resume a1";
+
+const REMOVE_EXAMPLES: &str = "\
+Examples:
+  tutti nodes drain a1            first: no new jobs
+  tutti nodes remove a1           then: once its jobs have ended";
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  tutti nodes set                 show the sets
+  tutti nodes set 'gpu=b[1-2]'    jobs ask for it by -w set:gpu
+  tutti nodes set gpu=none        delete the set";
 
 #[derive(Args, Debug)]
 #[command(after_help = COLUMNS, args_conflicts_with_subcommands = true)]
@@ -45,36 +69,41 @@ pub(crate) struct NodesArgs {
 
 #[derive(Subcommand, Debug)]
 enum Order {
-    /// Let nodes take no new jobs; those that are there run on
+    /// Let nodes take no new jobs; running jobs go on
+    #[command(after_help = DRAIN_EXAMPLES)]
     Drain {
-        /// Which
+        /// Nodes to drain
         #[arg(value_name = "NODES", value_parser = node_list)]
         nodes: String,
-        /// Why, shown by `tutti nodes` and to jobs that wait
+        /// Reason, shown by `tutti nodes` and for jobs that wait
         #[arg(long, value_name = "TEXT", default_value = "")]
         reason: String,
     },
     /// Let drained nodes take jobs again
+    #[command(after_help = RESUME_EXAMPLES)]
     Resume {
-        /// Which
+        /// Nodes to resume
         #[arg(value_name = "NODES", value_parser = node_list)]
         nodes: String,
     },
     /// Take nodes out of the cluster
+    #[command(after_help = REMOVE_EXAMPLES)]
     Remove {
-        /// Which
+        /// Nodes to remove
         #[arg(value_name = "NODES", value_parser = node_list)]
         nodes: String,
-        /// Even if they have jobs: these end as if the node were lost, once it runs nothing of them
+        /// Also nodes with jobs: these end as at the loss of a node, once none of their processes
+        /// runs there
         #[arg(long)]
         now: bool,
     },
-    /// Show sets of nodes, or give names to some
+    /// Show and change named sets of nodes
+    #[command(after_help = SET_EXAMPLES)]
     Set {
         /// As JSON
         #[arg(long)]
         json: bool,
-        /// Which set is to be which nodes: gpu=a[1-4]; gpu=none for no such set any more
+        /// Name and nodes of a set: gpu=a[1-4]; gpu=none deletes it
         #[arg(value_name = "NAME=NODES")]
         settings: Vec<String>,
     },

@@ -15,21 +15,29 @@ use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{ClassReport, ParamReport, PeriodReport};
 
+const EXAMPLES: &str = "\
+Examples:
+  tutti params                           all values
+  tutti params quantum=20ms rows=4       change two, while jobs run
+  tutti params --class standby share=10% a rule of a class
+  tutti params --during 'mon-fri 08:00-18:00' policy=gang
+                                         other values in working hours";
+
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("what").args(["during", "class"]).multiple(true))]
 pub(crate) struct ParamsArgs {
-    /// Show, change or define a class instead: its rules, such as share=25% or priority=4 (without
-    /// any, shows what each means)
+    /// Show, change or define a class, by rules such as share=25% or priority=4; without rules,
+    /// shows what each means
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
 
-    /// Say what is otherwise in some hours of the week, such as "mon-fri 08:00-18:00" (a day or an hour
-    /// may be left out); of two that overlap, the one named later counts
+    /// Set values for some hours of the week, such as "mon-fri 08:00-18:00" (days or hours may be
+    /// omitted); of overlapping hours, the last set count
     #[arg(long, value_name = "HOURS")]
     during: Option<String>,
 
-    /// Let nothing be otherwise in those hours any more, or with --class instead: let there be no such class,
-    /// once no job is of it
+    /// Delete the values of --during, or the class of --class once no job belongs to it
     #[arg(long, requires = "what", conflicts_with = "settings")]
     forget: bool,
 
@@ -37,7 +45,7 @@ pub(crate) struct ParamsArgs {
     #[arg(long)]
     json: bool,
 
-    /// What to change, such as quantum=50ms, or to show, such as quantum; without any, all are shown
+    /// Values to set, such as quantum=50ms, or to show, such as quantum [default: show all]
     #[arg(value_name = "NAME[=VALUE]")]
     settings: Vec<String>,
 }

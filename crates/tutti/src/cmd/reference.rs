@@ -46,9 +46,11 @@ fn paragraph(text: &str) -> String {
 }
 
 fn verbs() -> String {
-    let mut page = String::from("# Verbs\n\n`tutti VERB -h` prints the same.\n");
-    let mut root = Cli::command().term_width(WIDTH);
+    let mut page = String::from("# Verbs\n\n`tutti VERB --help` prints the same.\n");
+    let mut root = super::help::grouped(Cli::command()).term_width(WIDTH);
     root.build();
+    let help = root.render_help().to_string();
+    page.push_str(&format!("\n```text\n{}\n```\n", help.trim_end()));
     for verb in visible(&root) {
         write_verb(verb, 2, &mut page);
     }

@@ -3,7 +3,7 @@
 use clap::Args;
 use std::ffi::OsString;
 use tutti_client::{
-    self, FILE_LETTERS, JobOptions, OutputOptions, RunOptions, job_request, parse_input,
+    self, FILE_LETTERS, JobOptions, OutputOptions, RunOptions, STDIO, job_request, parse_input,
     pattern_parser,
 };
 use tutti_node::codes::coded;
@@ -19,28 +19,31 @@ pub(crate) struct RunArgs {
     pub(crate) job: JobOptions,
 
     /// Begin each line of output with its rank
-    #[arg(short = 'l', long)]
+    #[arg(short = 'l', long, help_heading = STDIO)]
     label: bool,
 
-    /// Pass output on as it comes, even if lines of ranks get mixed
-    #[arg(long, conflicts_with = "label")]
+    /// Pass output on at once, even if lines of several ranks get mixed
+    #[arg(long, conflicts_with = "label", help_heading = STDIO)]
     raw: bool,
 
-    /// Write output to a file (see below); errors go with it unless --error says where
+    /// File for standard output, and for standard error without --error; patterns are below
     #[arg(short = 'o', long, value_name = "PATTERN", value_parser = pattern_parser())]
+    #[arg(help_heading = STDIO)]
     output: Option<OsString>,
 
-    /// Write standard error to a file
+    /// File for standard error
     #[arg(short = 'e', long, value_name = "PATTERN", value_parser = pattern_parser())]
+    #[arg(help_heading = STDIO)]
     error: Option<OsString>,
 
-    /// Which tasks get standard input: none, a rank, all (the slowest reader sets the pace), or tagged (each
-    /// line begins with RANK:)
+    /// Tasks that get standard input: none, a rank, all (at the pace of the slowest reader), or
+    /// tagged (each line begins with RANK:)
     #[arg(short = 'i', long, value_name = "TASKS", default_value = "0", value_parser = parse_input)]
+    #[arg(help_heading = STDIO)]
     input: InputTo,
 
-    /// Say in the end what the job used, in a line on standard error
-    #[arg(long)]
+    /// Print what the job used, in a line on standard error at its end
+    #[arg(long, help_heading = STDIO)]
     summary: bool,
 
     /// The program and its arguments
@@ -48,8 +51,15 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  tutti run make -j4                        one task, shown as it runs
+  tutti run -n 4 ./solver in.dat            four tasks, MPICH programs too
+  tutti run -n 8 -N 2 -l ./solver           eight tasks on two nodes, labelled
+  tutti run -c 4 -m 2G -t 1h ./threads      one task, 4 processors, limits";
+
 fn after_help() -> String {
-    format!("{FILE_LETTERS}\n\n{}", exit::TABLE)
+    format!("{EXAMPLES}\n\n{FILE_LETTERS}\n\n{}", exit::TABLE)
 }
 
 impl RunArgs {

@@ -9,7 +9,7 @@ use std::path::Path;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{plain, print};
 use tutti_client::{
-    Asked, FILE_LETTERS, JobOptions, Suspect, check_launch, job_request, output_file,
+    Asked, FILE_LETTERS, JobOptions, STDIO, Suspect, check_launch, job_request, output_file,
     pattern_parser, submit,
 };
 use tutti_core::JobId;
@@ -27,25 +27,28 @@ pub(crate) struct SubmitOptions {
     #[command(flatten)]
     pub(crate) job: JobOptions,
 
-    /// File for standard output (see below)
+    /// File for standard output; patterns are below
+    #[arg(help_heading = STDIO)]
     #[arg(short = 'o', long, value_name = "PATTERN", value_parser = pattern_parser(), default_value = "tutti-%j.out")]
     output: OsString,
 
     /// File for standard error [default: the same as standard output]
     #[arg(short = 'e', long, value_name = "PATTERN", value_parser = pattern_parser())]
+    #[arg(help_heading = STDIO)]
     error: Option<OsString>,
 
     /// File for standard input [default: empty]
     #[arg(short = 'i', long, value_name = "FILE", value_parser = pattern_parser())]
+    #[arg(help_heading = STDIO)]
     input: Option<OsString>,
 
-    /// What happens to files that exist: truncate (each launch of the job empties them) or append
-    /// [default: the first launch empties them, and a launch after a requeue appends]
-    #[arg(long, value_name = "MODE", value_parser = open_mode)]
+    /// Existing files: truncate (at each launch of the job) or append [default: truncate at the
+    /// first launch, append after a requeue]
+    #[arg(long, value_name = "MODE", value_parser = open_mode, help_heading = STDIO)]
     open_mode: Option<OpenMode>,
 
     /// The same as --open-mode append
-    #[arg(long, conflicts_with = "open_mode")]
+    #[arg(long, conflicts_with = "open_mode", help_heading = STDIO)]
     append: bool,
 }
 
@@ -58,18 +61,29 @@ fn open_mode(text: &str) -> Result<OpenMode, String> {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = FILE_LETTERS)]
+#[command(after_help = after_help())]
 pub(crate) struct SubmitArgs {
     #[command(flatten)]
     options: SubmitOptions,
 
-    /// Print nothing but the number of the job, for scripts
+    /// Print only the number of the job, for scripts
     #[arg(long)]
     parsable: bool,
 
-    /// A program or a script and its arguments; a script's #TUTTI lines may hold options
+    /// Program or script, and its arguments; #TUTTI lines of a script may have options
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tutti submit -n 4 -t 2h ./solver          four tasks, at most two hours
+  tutti submit job.sh                       its #TUTTI lines have options
+  tutti submit -n 4 -o out/%j-%r ./solver   a file for each job and rank
+  job=$(tutti submit --parsable job.sh)     in a script: the number of the job";
+
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\n{FILE_LETTERS}")
 }
 
 pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
@@ -92,8 +106,8 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
         script.as_deref().filter(|_| tasks > 1 && !args.parsable).and_then(starter_in)
     {
         say!(
-            "tutti: line {line} of {} runs {starter}, once for each of {tasks} tasks: leave {starter} out, or hand \
-             the script in with -n 1 -c {tasks}",
+            "tutti: line {line} of {} runs {starter}, once for each of {tasks} tasks: leave {starter} out, or submit \
+             the script with -n 1 -c {tasks}",
             args.command[0].display()
         );
     }

@@ -21,14 +21,19 @@ SPREAD, in a cluster, is from the first to the last node on which the jobs that 
 estimates of cluster time (`tutti nodes` shows under CLOCK how far off these may be); - where they are on one \
 node alone, or the list does not show all of them switch at that moment.";
 
-fn columns() -> String {
-    format!("{COLUMNS}\n\n{SPREAD}")
+const EXAMPLES: &str = "\
+Examples:
+  tutti switches               the latest 20 of each node
+  tutti switches -n 1000 --json";
+
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\n{COLUMNS}\n\n{SPREAD}")
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = columns())]
+#[command(after_help = after_help())]
 pub(crate) struct SwitchesArgs {
-    /// How many of the latest, of each node
+    /// Number of switches of each node, the latest
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     count: u32,
 

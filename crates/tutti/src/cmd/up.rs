@@ -23,26 +23,39 @@ use tutti_secure::Role;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 
+const UP_EXAMPLES: &str = "\
+Examples:
+  tutti up                             for root the system's, else private
+  tutti up --listen 192.0.2.1          the head of a cluster
+  tutti up --foreground                for a service manager";
+
+const DOWN_EXAMPLES: &str = "\
+Examples:
+  tutti down                           asks before it ends jobs
+  tutti down --yes                     does not ask, for scripts";
+
 #[derive(Args, Debug)]
+#[command(after_help = UP_EXAMPLES)]
 pub(crate) struct UpArgs {
-    /// Stay in the foreground, with the daemons' messages on standard error
+    /// Stay in the foreground; daemons log to standard error
     #[arg(long)]
     foreground: bool,
 
-    /// Be the head of a cluster that other machines can join: listen at this address of this machine
+    /// Be the head of a cluster: listen for other machines at this address of this one
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
 
-    /// The name that this machine has in the cluster; its host name unless given
+    /// Name of this machine in the cluster [default: its host name]
     #[arg(long, value_name = "NAME", requires = "listen")]
     name: Option<String>,
 
-    /// Let root of other machines be root in the cluster; otherwise only their other users are served
+    /// Let root of other machines be root in the cluster; otherwise root's requests from there are
+    /// refused
     #[arg(long, requires = "listen")]
     trust_root: bool,
 
-    /// How long certificates of machines are good for, instead of 30 days; each is renewed by itself
-    /// when two thirds of that are over
+    /// Lifetime of the machines' certificates; they are renewed after two thirds of it [default: 30
+    /// days]
     #[arg(long, value_name = "TIME", requires = "listen", value_parser = duration)]
     certificates: Option<Nanos>,
 
@@ -268,12 +281,13 @@ fn cluster_name() -> anyhow::Result<String> {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = DOWN_EXAMPLES)]
 pub(crate) struct DownArgs {
-    /// Do not ask on a terminal before jobs are ended
+    /// Do not ask before jobs are ended
     #[arg(short, long)]
     yes: bool,
 
-    /// Forget queued jobs, history and parameters of your private instance, also of one that has ended
+    /// Delete queued jobs, history and parameters of your private instance, also after it has ended
     #[arg(long)]
     forget: bool,
 }
@@ -430,10 +444,10 @@ fn end(instance: &Instance, loses_queue: bool) -> anyhow::Result<Exit> {
     let waiting = if loses_queue { 0 } else { instance.jobs_left() };
     if waiting > 0 {
         let waiting = counted(waiting, "job");
-        print(&format!("{waiting} in line; `tutti up` goes on with what it has left\n"))?;
+        print(&format!("{waiting} queued; `tutti up` goes on with what is left\n"))?;
     }
     if instance.log_file().exists() {
-        print(&format!("what it had to say is kept in {}\n", instance.log_file().display()))?;
+        print(&format!("its log is {}\n", instance.log_file().display()))?;
     }
     Ok(Exit::OK)
 }

@@ -16,14 +16,21 @@ use tutti_node::presence;
 use tutti_node::trusted::NotOurs;
 use tutti_wire::code::Code;
 
+const EXAMPLES: &str = "\
+Examples:
+  ./tutti upgrade                      to the executable that is run here
+  tutti upgrade /opt/tutti/bin/tutti
+  tutti upgrade --all                  at the head: all machines of the cluster";
+
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct UpgradeArgs {
-    /// The new executable; the one that is run here unless given
+    /// The new executable [default: the one that is run here]
     #[arg(value_name = "EXECUTABLE")]
     program: Option<PathBuf>,
 
-    /// All machines of the cluster, one after the other, at the first that can't no others; at the head only.
-    /// The executable must be at the same place on each
+    /// All machines of the cluster, one by one, until the first failure; at the head only, and with
+    /// the executable at the same path on each machine
     #[arg(long)]
     all: bool,
 }
@@ -39,7 +46,7 @@ pub(crate) fn execute(args: &UpgradeArgs) -> anyhow::Result<Exit> {
     }
     let said = go_over(&instance, &program)?;
     let directory = instance.directory().display();
-    print(&format!("the instance in {directory} goes on with {} ({said})\n", program.display()))?;
+    print(&format!("the instance in {directory} is upgraded to {} ({said})\n", program.display()))?;
     Ok(Exit::OK)
 }
 
@@ -51,7 +58,7 @@ pub(super) fn go_over(instance: &Instance, program: &Path) -> anyhow::Result<Str
             _ if error.is::<NotOurs>() => error,
             Some(ErrorKind::PermissionDenied) => coded(
                 Code::NotAllowed,
-                "only root, or whose instance it is, may have it go over to another executable",
+                "only root and the owner of the instance may upgrade it",
             ),
             Some(ErrorKind::NotFound) if !presence::is_supervised(instance) => {
                 coded(Code::NoInstance, format!("no instance runs in {directory}"))

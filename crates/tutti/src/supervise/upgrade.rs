@@ -95,7 +95,7 @@ pub(crate) fn resume(instance: &Instance, left: &Resumed) -> anyhow::Result<Exit
         }
         Err(error) => {
             let reason = format!(
-                "the supervisor and the keeper went over to it, with {}; then: {error:#}",
+                "supervisor and keeper were upgraded, with {}; then: {error:#}",
                 counted(left.jobs, "job")
             );
             say!("{}", Code::NotUpgraded.mark(&format!("tutti: {reason}")));
@@ -143,7 +143,7 @@ impl Supervisor<'_> {
         let protocol = what_it_speaks(program, self.instance.directory())?;
         let jobs = tell_keeper(self.instance, program, protocol)?;
         let with = counted(jobs, "job");
-        say!("tutti: the keeper went over to {} with {with}", program.display());
+        say!("tutti: the keeper was upgraded to {} with {with}", program.display());
         self.execute(asker, program, jobs).context(
             "the keeper went over to it, but not the supervisor; what ran goes on, and it can be tried \
              again",
@@ -247,7 +247,7 @@ fn has_agent(instance: &Instance) -> anyhow::Result<bool> {
 fn read_order(stream: &UnixStream) -> anyhow::Result<PathBuf> {
     let uid = peer_credentials(stream)?.uid;
     let is_ours = may_run_instance(uid, nix::unistd::geteuid().as_raw());
-    ensure!(is_ours, "user {uid} may not have the instance go over to another executable");
+    ensure!(is_ours, "user {uid} may not upgrade the instance");
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(ORDER_WITHIN))?;
     stream.set_write_timeout(Some(ORDER_WITHIN))?;
@@ -286,10 +286,14 @@ fn answer_of_keeper(link: &mut Link, keeper: BorrowedFd) -> anyhow::Result<FromH
         if let Some(answer) = answer {
             return Ok(answer);
         }
-        received.context("the keeper ended while it went over")?;
-        ensure!(!has_ended, "the keeper ended while it went over");
+        received.context("the keeper ended during its upgrade")?;
+        ensure!(!has_ended, "the keeper ended during its upgrade");
         let left = patience.saturating_duration_since(Instant::now());
-        ensure!(!left.is_zero(), "the keeper did not go over within {} s", KEEPER_WITHIN.as_secs());
+        ensure!(
+            !left.is_zero(),
+            "the keeper was not upgraded within {} s",
+            KEEPER_WITHIN.as_secs()
+        );
         let left = PollTimeout::try_from(left + Duration::from_millis(1))?;
         let mut either = [link.as_fd(), keeper].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         match poll(&mut either, left) {

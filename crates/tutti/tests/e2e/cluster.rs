@@ -322,7 +322,7 @@ fn nobody_joins_without_a_good_token() {
     let withdrawn = invite(&["--admin"]);
     bed.tutti(1, &["invite", "--revoke", "--admin"]).expect(2).says("can't go with");
     let revoked = bed.tutti(1, &["invite", "--revoke"]).expect(0).text();
-    assert!(revoked.starts_with("3 tokens taken back"), "{revoked}");
+    assert!(revoked.starts_with("3 tokens revoked"), "{revoked}");
     for gone in [&token, &withdrawn] {
         join(2, gone, "n2").expect(1).says("does not know this token").says("[T061]");
     }

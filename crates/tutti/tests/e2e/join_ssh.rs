@@ -75,6 +75,6 @@ fn machines_join_over_ssh_and_whoever_does_not_is_named() {
     assert_eq!(copies(), copied, "the same executable was copied once more");
     // What those were given who did not join is good for nobody: there is only what `up` has printed.
     let revoked = bed.tutti(1, &["invite", "--revoke"]).expect(0).text();
-    assert!(revoked.starts_with("1 token taken back"), "{revoked}");
+    assert!(revoked.starts_with("1 token revoked"), "{revoked}");
     join(&bed, &["--ssh", "n[2-"]).expect(1).says("brackets must be closed").says("[T002]");
 }

@@ -675,7 +675,7 @@ fn what_waits_stays_in_line_when_the_systems_instance_is_taken_down() {
     let awaited = instance.start(&["run", "-n", &all, "true"]);
     instance.wait_for_state(waits, "queued");
     let done = instance.tutti(&["down"]).expect(0).text();
-    assert!(done.contains("1 job in line; `tutti up` goes on"), "{done}");
+    assert!(done.contains("1 job queued; `tutti up` goes on"), "{done}");
     awaited.wait().expect(122);
     instance.tutti(&["up"]).expect(0);
     instance.tutti(&["wait", &waits.to_string()]).expect(7);

@@ -59,7 +59,7 @@ fn an_upgrade_does_not_wait_for_its_answer() {
         (sockets.lines().filter(connected).count() > 4).then_some(())
     });
     send(keeper, Signal::SIGKILL);
-    upgrading.wait().expect(1).says("the keeper ended while it went over").says("[T015]");
+    upgrading.wait().expect(1).says("the keeper ended during its upgrade").says("[T015]");
     expect_another_keeper(&instance, runs);
 }
 

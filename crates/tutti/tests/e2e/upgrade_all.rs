@@ -48,7 +48,7 @@ fn all_machines_go_over_and_jobs_run_on() {
     let to = another(&bed);
     let path = to.display().to_string();
     let said = bed.start(1, &["upgrade", "--all", &path]).wait_within(PATIENCE * 3).expect(0);
-    let goes_on = |name: &str| format!("{name} goes on with {path}\n");
+    let goes_on = |name: &str| format!("{name} is upgraded to {path}\n");
     let names: Vec<String> = (1..=4).map(|n| bed.node(n).name().to_owned()).collect();
     assert_eq!(said.text(), names.iter().map(|name| goes_on(name)).collect::<String>());
     let states = bed.states();
@@ -79,7 +79,7 @@ fn it_stops_at_the_first_that_can_not() {
     // Jobs run on on a machine whose supervisor was killed, but there is nobody to tell.
     kill(Pid::from_raw(supervisor(&bed, 3)), Signal::SIGKILL).unwrap();
     let done = bed.start(1, &["upgrade", "--all", &path]).wait_within(PATIENCE * 3).expect(1);
-    let done = done.says(&format!("{} did not go over", names[2])).says("[T015]");
+    let done = done.says(&format!("{} was not upgraded", names[2])).says("[T015]");
     let done = done.says(&format!("done: {}, {}; not tried: {}", names[0], names[1], names[3]));
     assert_eq!(done.text().lines().count(), 2, "{done:?}");
     for (number, is_on) in [(1, true), (2, true), (3, false), (4, false)] {

@@ -16,22 +16,29 @@ use node::Node;
 use tutti_client::output::{print, print_json, terminal_width};
 use tutti_node::exit::Exit;
 
+const EXAMPLES: &str = "\
+Examples:
+  tutti doctor                 what does not work here, and how to fix it
+  tutti doctor -v              all findings
+  tutti doctor --leftovers     what dead instances have left on this machine";
+
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
 
-    /// Show all findings, with what they are based on
+    /// Show all findings, and how each was found
     #[arg(short, long, conflicts_with_all = ["json", "leftovers"])]
     verbose: bool,
 
-    /// Show what instances that are gone have left: cgroups, directories, processes, and what no process
-    /// uses any more: shared memory, message queues, semaphores
+    /// Show what dead instances have left: cgroups, directories, processes; also unused shared
+    /// memory, message queues and semaphores
     #[arg(long)]
     leftovers: bool,
 
-    /// Remove of it what is certainly theirs
+    /// Remove the leftovers that are certainly of dead instances
     #[arg(long, requires = "leftovers")]
     remove: bool,
 }

@@ -21,46 +21,60 @@ use tutti_wire::report::{HistoryReport, JobReport, NodeReport};
 use tutti_wire::units::format_seconds;
 
 const TIMES_HELP: &str = "\
-TIME is so long ago (90m, 2d), a time of today (14:30), a day (2026-03-28), yesterday, or a
-day and a time (2026-03-28T14:30).";
+Examples:
+  tutti history --since 2d     jobs that ended in the last two days
+  tutti history 7              job 7, with each of its tasks
+  tutti history -u ada -s failed --since yesterday
+  tutti history --swf a.swf    a trace for `tutti sim`
+
+TIME:
+  90m, 2d                      that long ago
+  14:30                        today at that time
+  2026-03-28, yesterday        the begin of that day
+  2026-03-28T14:30             that day at that time
+
+Columns:";
+
+/// The heading of options that choose jobs.
+const WHICH: &str = "Which jobs";
 
 fn help() -> String {
-    format!("{TIMES_HELP}\n\n{}", account::COLUMNS_HELP)
+    format!("{TIMES_HELP}\n{}", account::COLUMNS_HELP)
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = help())]
 pub(crate) struct HistoryArgs {
     /// Only jobs of this user, by name or number
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = WHICH)]
     user: Option<String>,
 
-    /// Only jobs that ended then or later
-    #[arg(long, value_name = "TIME", value_parser = moment_ms)]
+    /// Only jobs that ended at this time or later
+    #[arg(long, value_name = "TIME", value_parser = moment_ms, help_heading = WHICH)]
     since: Option<u64>,
 
-    /// Only jobs that ended before
-    #[arg(long, value_name = "TIME", value_parser = moment_ms)]
+    /// Only jobs that ended before this time
+    #[arg(long, value_name = "TIME", value_parser = moment_ms, help_heading = WHICH)]
     until: Option<u64>,
 
-    /// Only jobs that ended so: completed, failed, cancelled, timed-out, out-of-memory, abandoned (by
-    /// their front ends), lost (with a node), shut-down
-    #[arg(short, long = "state", value_name = "STATE", value_delimiter = ',')]
+    /// Only jobs that ended as: completed, failed, cancelled, timed-out, out-of-memory, abandoned
+    /// (`tutti run` was killed), lost (with a node), shut-down
+    #[arg(short, long = "state", value_name = "STATE", value_delimiter = ',', help_heading = WHICH)]
     states: Vec<Ending>,
 
-    /// Only the latest so many
-    #[arg(short = 'n', long = "last", value_name = "COUNT")]
+    /// Only the latest, at most this number
+    #[arg(short = 'n', long = "last", value_name = "COUNT", help_heading = WHICH)]
     last: Option<usize>,
 
     /// As JSON
     #[arg(long)]
     json: bool,
 
-    /// Write them to a trace in the Standard Workload Format, for `tutti sim`
+    /// Write a trace in the Standard Workload Format, for `tutti sim`
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     swf: Option<PathBuf>,
 
-    /// One job, with each of its tasks; or only these, and those of a range that are there: 7, 3-9
+    /// Jobs or ranges of jobs: 7, 3-9; a single job is shown with each of its tasks
     #[arg(
         value_name = "JOB", value_parser = super::several::whole_jobs,
         conflicts_with_all = ["user", "since", "until", "states", "last"]

@@ -20,24 +20,31 @@ use tutti_node::instance::Instance;
 use tutti_wire::code::Code;
 use tutti_wire::units::format_seconds;
 
+const EXAMPLES: &str = "\
+Examples:
+  tutti replay                 check the journal of the running instance
+  tutti replay --list          show each entry and the actions it caused
+  tutti replay --what-if policy=space:easy quantum=1s";
+
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ReplayArgs {
-    /// The journal; the instance's own if none is named, which may be in use
+    /// Journal to read; it may be in use [default: the instance's own]
     journal: Option<PathBuf>,
 
-    /// Up to this entry only
+    /// Stop after this entry
     #[arg(long, value_name = "ENTRY")]
     until: Option<u64>,
 
-    /// Also show each entry: its number, when it was, what happened, and what was done about it
+    /// Show each entry: number, time, event and actions
     #[arg(long)]
     list: bool,
 
-    /// Say how the jobs would have fared with other parameters, such as policy=space:easy rows=2
+    /// Compare with other parameters, such as policy=space:easy rows=2
     #[arg(long, value_name = "NAME=VALUE", num_args = 1.., conflicts_with = "list")]
     what_if: Vec<String>,
 
-    /// The result as JSON
+    /// As JSON
     #[arg(long, conflicts_with = "list")]
     json: bool,
 }

@@ -11,28 +11,39 @@ use tutti_sim::fuzz::{Failure, Script, Who, play, shrink};
 /// More steps than this are never needed, and make no better scripts.
 const EVENTS_MAX: usize = 100_000;
 
+const FUZZ_EXAMPLES: &str = "\
+Examples:
+  tutti sim fuzz --seeds 10000
+  tutti sim fuzz --seed 4711 --seeds 1         repeat a seed";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  tutti sim replay tutti-fuzz.txt";
+
 #[derive(Args, Debug)]
+#[command(after_help = FUZZ_EXAMPLES)]
 pub(super) struct FuzzArgs {
-    /// The first seed: same seed, same script
+    /// First seed: same seed, same script
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// How many seeds, one after the other
+    /// Number of seeds
     #[arg(long, value_name = "N", default_value_t = 1000)]
     seeds: u64,
 
-    /// How many events each script has
+    /// Number of events of each script
     #[arg(long, value_name = "N", default_value_t = 150)]
     events: usize,
 
-    /// Where to write a script that fails
+    /// File for a script that fails
     #[arg(long, value_name = "FILE", default_value = "tutti-fuzz.txt")]
     out: PathBuf,
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = REPLAY_EXAMPLES)]
 pub(super) struct ReplayArgs {
-    /// A script: a line for the beginning, and one for each step
+    /// Script: a line for the beginning, and one for each step
     #[arg(value_name = "FILE")]
     script: PathBuf,
 }

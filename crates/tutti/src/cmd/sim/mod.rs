@@ -31,16 +31,16 @@ use tutti_node::exit::Exit;
 
 /// What `tutti sim` can be told.
 #[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true, after_help = options::HELP)]
+#[command(args_conflicts_with_subcommands = true, after_help = options::help())]
 pub(crate) struct SimArgs {
     #[command(subcommand)]
     what: Option<What>,
 
-    /// Workload traces in the Standard Workload Format, plain or gzip; each is simulated by itself
+    /// Traces in the Standard Workload Format, plain or gzip; each is simulated by itself
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
 
-    /// The policy, and settings of its own: gang, or gang,rows=5,quantum=200s
+    /// Policy and its settings: gang, or gang,rows=5,quantum=200s
     #[arg(long, value_name = "POLICY", default_value = "gang")]
     policy: String,
 
@@ -53,24 +53,24 @@ pub(crate) struct SimArgs {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// Several policies on the same workload, side by side
+    /// Compare several policies on the same workload
     Compare(Box<CompareArgs>),
-    /// Random lives of a small cluster, with the scheduler checked after each event
+    /// Check the scheduler with random events, from seeds
     Fuzz(fuzz::FuzzArgs),
-    /// Play a script that fuzz wrote, step by step
+    /// Replay a script that fuzz wrote, step by step
     Replay(fuzz::ReplayArgs),
-    /// The comparison of the LLNL paper: queue limits by the hour against the policy classes
+    /// Compare queue limits by the hour with the policy classes, as in the LLNL paper
     T3d(Box<t3d::T3dArgs>),
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = options::HELP)]
+#[command(after_help = options::help_of_compare())]
 struct CompareArgs {
-    /// A workload trace in the Standard Workload Format, plain or gzip
+    /// Trace in the Standard Workload Format, plain or gzip
     #[arg(value_name = "TRACE")]
     trace: Option<PathBuf>,
 
-    /// A policy, and settings of its own: gang, or gang,rows=5,quantum=200s; give several
+    /// Policy and its settings: gang, or gang,rows=5,quantum=200s; repeat it for each policy
     #[arg(long = "policy", value_name = "POLICY", required = true)]
     policies: Vec<String>,
 

@@ -6,43 +6,64 @@ use tutti_core::{Nanos, Period, Weights};
 use tutti_sim::{Deadlines, Estimates, GroupBy};
 use tutti_wire::units::parse_duration;
 
-/// What `--help` ends with.
-pub(super) const HELP: &str = "\
+/// What `sim --help` ends with.
+pub(super) fn help() -> String {
+    format!("{EXAMPLES}\n\n{HELP}")
+}
+
+/// What `sim compare --help` ends with.
+pub(super) fn help_of_compare() -> String {
+    format!("{COMPARE_EXAMPLES}\n\n{HELP}")
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tutti sim trace.swf.gz                      one policy, on a trace
+  tutti sim --generate lublin --nodes 64 --policy gang,rows=5
+  tutti sim trace.swf --by class --plot waits=waits.svg";
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  tutti sim compare --policy gang --policy space:easy trace.swf
+  tutti sim compare --policy gang --policy space:easy --generate t3d";
+
+/// The policies and models, for `--help`.
+const HELP: &str = "\
 Policies:
   gang                 jobs take turns
-  space:fcfs           each runs to its end, first come first served
-  space:easy           jobs that can't delay the first in line may pass it
-  space:sjbf           so, but the shortest first
-  space:conservative   jobs that delay no other may pass
-  classes              jobs that wait too long preempt others, by the rules of classes (--class)
-  deadline             jobs are declined that could not be done in time (--deadlines)
+  space:fcfs           each job runs to its end, first come first served
+  space:easy           a job may pass the first in line if it can't delay it
+  space:sjbf           the same, but the shortest job first
+  space:conservative   a job may pass if it delays no other
+  classes              jobs that wait too long preempt others (--class)
+  deadline             jobs that can't end in time are rejected (--deadlines)
 A policy with turns may have a queue too: gang:easy.
 
 Models, with their settings and defaults:
-  lublin:types=both|none|batch|interactive,estimates=none,processors=(the machine's)
-  poisson:load=0.7|arrival=TIME,service=exponential|constant|hyper,mean=10m,scv=4,
-          size=powers|N|N-M,estimates=exact
-  t3d     a machine of 256 processors with the classes of the Cray T3D at LLNL
+  lublin:types=both|none|batch|interactive,estimates=none,processors=N
+  poisson:load=0.7|arrival=TIME,service=exponential|constant|hyper,mean=10m,
+          scv=4,size=powers|N|N-M,estimates=exact
+  t3d     256 processors with the classes of the Cray T3D at LLNL
   t3d-users:interactive=8,production=6,benchmark=2,standby=2,think=1h
           its users, with think times after results (--feedback)
   t3d-benchmark
           a fixed set of its jobs (--feedback)
-estimates may be none, exact, or a factor: up to so many times the run time.
+estimates is none, exact, or a factor of the run time.
 
 What the figures mean: docs/guide/simulation.md.";
 
 /// What all simulations can be told.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Options {
-    /// Make jobs instead of reading them: lublin, poisson or t3d, with parameters behind a colon
+    /// Generate jobs by a model: lublin, poisson or t3d, with settings behind a colon
     #[arg(long, value_name = "MODEL", help_heading = "Workload")]
     pub(super) generate: Option<String>,
 
-    /// The seed of a model: same seed, same jobs
+    /// Seed of a model: same seed, same jobs
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Workload")]
     pub(super) seed: u64,
 
-    /// Only so many jobs (a model makes 10,000 unless told otherwise)
+    /// Maximum number of jobs [default: all of a trace, 10,000 of a model]
     #[arg(long, value_name = "N", help_heading = "Workload")]
     pub(super) jobs: Option<u64>,
 
@@ -50,11 +71,11 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Workload")]
     pub(super) clean: bool,
 
-    /// Pass over what is wrong with a trace, and count it
+    /// Skip and count errors of a trace
     #[arg(long, help_heading = "Workload")]
     pub(super) lenient: bool,
 
-    /// Sort a trace by submit time first; takes it into memory
+    /// Sort a trace by submit time first, in memory
     #[arg(long, help_heading = "Workload")]
     pub(super) sort: bool,
 
@@ -62,13 +83,12 @@ pub(super) struct Options {
     #[arg(long, value_name = "F", conflicts_with = "stretch", help_heading = "Workload")]
     pub(super) load: Option<f64>,
 
-    /// Hold back each job that names a preceding job (field 17) until that one has ended in the
-    /// simulation and the think time (field 18) is over
+    /// Submit a job that names a preceding job (field 17) when that one has ended in the simulation
+    /// and the think time (field 18) has passed
     #[arg(long, help_heading = "Workload")]
     pub(super) feedback: bool,
 
-    /// Users that waited for a result submit more in these hours only, such as
-    /// "mon-fri 08:00-18:00"
+    /// Hours in which users submit jobs after a result, such as "mon-fri 08:00-18:00"
     #[arg(long, value_name = "HOURS", requires = "feedback", help_heading = "Workload")]
     pub(super) feedback_hours: Option<Period>,
 
@@ -76,47 +96,47 @@ pub(super) struct Options {
     #[arg(long, value_name = "F", help_heading = "Workload")]
     pub(super) stretch: Option<f64>,
 
-    /// How long jobs take, as the scheduler knows it: trace (the requested time), exact (the run time),
-    /// or factor:F (so many times the requested time)
+    /// Run times that the scheduler expects: trace (the requested time), exact (the real run time),
+    /// or factor:F (F times the requested time)
     #[arg(
         long, value_name = "WHAT", default_value = "trace", value_parser = estimates,
         help_heading = "Workload"
     )]
     pub(super) estimates: Estimates,
 
-    /// Have the jobs of one class count as another's, such as standby=production
+    /// Move the jobs of a class to another, such as standby=production
     #[arg(long, value_name = "CLASS=CLASS", help_heading = "Workload")]
     pub(super) as_class: Vec<String>,
 
-    /// By when jobs must be done, or be declined, under the policy deadline: factor:F (so many times
-    /// what the scheduler takes them to need, after their submission); traces do not tell
+    /// Deadlines of jobs, for policy deadline, as factor:F (F times the expected run time after the
+    /// submission); traces have none
     #[arg(long, value_name = "RULE", value_parser = deadlines, help_heading = "Workload")]
     pub(super) deadlines: Option<Deadlines>,
 
-    /// How many nodes; taken from the trace unless told
+    /// Number of nodes [default: the trace's]
     #[arg(long, value_name = "N", help_heading = "Machine")]
     pub(super) nodes: Option<u32>,
 
-    /// How many processors each node has
+    /// Processors of each node
     #[arg(long, value_name = "P", help_heading = "Machine")]
     pub(super) processors_per_node: Option<u32>,
 
-    /// A file with a line for each node, where nodes differ: name, processors, memory in MB, speed with
-    /// whole numbers, numbers of 32 and of 64 bits, memory bandwidth, load by others
+    /// File with a line for each node: name, processors, memory in MB, performance with integers,
+    /// floats and doubles, memory bandwidth, external load
     #[arg(
         long, value_name = "FILE", conflicts_with_all = ["nodes", "processors_per_node"],
         help_heading = "Machine"
     )]
     pub(super) hosts: Option<PathBuf>,
 
-    /// What jobs compute with, as the scheduler knows it: such as int=1,double=3; with --hosts
+    /// Choose nodes by performance, such as int=1,double=3; with --hosts
     #[arg(
         long, value_name = "FIGURE=N,...", value_parser = tutti_client::weights, requires = "hosts",
         help_heading = "Workload"
     )]
     pub(super) weights: Option<Weights>,
 
-    /// The tasks of a job end each by itself, instead of waiting for the slowest; with --hosts
+    /// Each task of a job ends by itself, without waiting for the slowest; with --hosts
     #[arg(long, requires = "hosts", help_heading = "Workload")]
     pub(super) bag: bool,
 
@@ -130,30 +150,30 @@ pub(super) struct Options {
     #[arg(long = "class", value_name = "[HOURS/]CLASS:RULE=VALUE,...", help_heading = "Scheduler")]
     pub(super) classes: Vec<String>,
 
-    /// What time of the week it is when the workload begins, such as "mon 08:00"; taken from the
-    /// trace (UnixStartTime, TimeZoneString) unless told
+    /// Time of the week at which the workload begins, such as "mon 08:00" [default: the trace's
+    /// UnixStartTime and TimeZoneString]
     #[arg(long, value_name = "DAY HH:MM", help_heading = "Scheduler")]
     pub(super) begins: Option<String>,
-    /// Give a user, or a group as @N, an allowance of processor time, such as 7=100h: whose is spent,
+    /// Allowance of processor time of a user, or of a group as @N, such as 7=100h; once it is spent,
     /// the jobs count as standby
     #[arg(long = "bank", value_name = "ACCOUNT=TIME", help_heading = "Scheduler")]
     pub(super) bank: Vec<String>,
 
-    /// What a job loses of its turn when it is switched to, such as 20ms
+    /// Part of each turn that a switch costs, such as 20ms
     #[arg(
         long, value_name = "TIME", default_value = "0s", value_parser = duration,
         help_heading = "Scheduler"
     )]
     pub(super) switch_cost: Nanos,
 
-    /// How long it takes a job to leave its processors when it is preempted, and again to come back
+    /// Time to preempt a job, and again to resume it
     #[arg(
         long, value_name = "TIME", default_value = "0s", value_parser = duration,
         help_heading = "Scheduler"
     )]
     pub(super) move_cost: Nanos,
 
-    /// How much longer for each of its processors
+    /// Further time for each processor of the job
     #[arg(
         long, value_name = "TIME", default_value = "0s", value_parser = duration,
         help_heading = "Scheduler"
@@ -164,23 +184,23 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Scheduler")]
     pub(super) movable: bool,
 
-    /// What comes first of what happens at one moment
+    /// Order of events at the same time
     #[arg(long, value_enum, default_value_t, value_name = "WHICH", help_heading = "Scheduler")]
     pub(super) order: Order,
 
-    /// Stop so long after the first submission, jobs or no jobs
+    /// Stop this time after the first submission
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduler")]
     pub(super) horizon: Option<Nanos>,
 
-    /// Step from slot to slot instead of from event to event: the same result, slowly
+    /// Step from slot to slot instead of from event to event: same result, slower
     #[arg(long, help_heading = "Scheduler")]
     pub(super) exact_slices: bool,
 
-    /// Check after each event that the scheduler keeps all its rules, slowly
+    /// Check the scheduler's rules after each event; slow
     #[arg(long, help_heading = "Scheduler")]
     pub(super) check: bool,
 
-    /// Also the figures of each group of jobs
+    /// Also show each group of jobs
     #[arg(long, value_enum, value_name = "WHAT", help_heading = "Results")]
     pub(super) by: Option<By>,
 
@@ -188,8 +208,8 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     pub(super) json: bool,
 
-    /// Draw a picture, as .svg or .png: utilisation=FILE, waits=FILE, gantt=FILE (which job ran where and
-    /// when, of one run), compare=FILE (runs side by side)
+    /// Draw a picture, .svg or .png: utilisation=FILE, waits=FILE, gantt=FILE (jobs by time and
+    /// processor, of one run), compare=FILE (runs side by side)
     #[arg(long = "plot", value_name = "WHAT=FILE", help_heading = "Results")]
     pub(super) plots: Vec<String>,
 }
@@ -215,10 +235,10 @@ impl Outputs {
 /// What comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Order {
-    /// Jobs that end at their limits, all at once; then jobs that are handed in; then other ends
+    /// Jobs that end at their limits, all at once; then jobs that are submitted; then other ends
     #[default]
     SubmitFirst,
-    /// Jobs that end; then jobs that are handed in
+    /// Jobs that end; then jobs that are submitted
     EndFirst,
     /// Jobs that are handed in; then jobs that end, also at their limits; each by itself
     OneByOne,

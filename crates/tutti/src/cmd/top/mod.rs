@@ -21,19 +21,19 @@ use view::{Room, View};
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub(crate) struct TopArgs {
-    /// How long between two looks, at least 100ms
+    /// Time between two updates, at least 100ms
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = delay)]
     delay: Nanos,
 
-    /// Ends after so many looks
+    /// End after this number of updates
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// One look below the other, as where the output is no terminal
+    /// Print updates one below the other, as without a terminal
     #[arg(short, long)]
     batch: bool,
 
-    /// As JSON: an object in a line for each look
+    /// As JSON, an object in a line for each update
     #[arg(long, conflicts_with = "batch")]
     json: bool,
 
@@ -41,23 +41,32 @@ pub(crate) struct TopArgs {
     #[arg(short, long)]
     user: Option<String>,
 
-    /// Also the processes of these: a job, a rank of one, or a process with all below it: 7, 7.0, 7.0/1234
+    /// Show processes of these jobs, ranks or processes: 7, 7.0, 7.0/1234
     #[arg(value_name = "JOB")]
     targets: Vec<Target>,
 }
 
 const HELP: &str = "\
-Above is the matrix: a line for each row, with its part of the time, and in it a place for each
-processor of each node, with the letter of the job that has it in that row's turns. Where that is
-too wide, each node has one place: the letter of the job with most processors there, and a +
-behind it where it is not alone. What a row leaves idle (a dot), jobs of others may use meanwhile.
+Examples:
+  tutti top                    live; q ends it
+  tutti top 7                  also the processes of job 7
+  tutti top -b -n 1            one update, for a file or a pipe
 
-CPU is processor time since the look before, in parts of one processor, and - while that is not
-known of all nodes of the job, or where there are no cgroups; the other columns are those of
-`tutti ps`.
+The matrix is above: a line for each row, with its part of the time. It has a \
+letter for each processor of each node: the job that has it in the turns of \
+that row. If that is too wide, a node has one letter: the job with most \
+processors, with a + if there are others. A dot is an idle processor; jobs of \
+other rows may use it.
 
-Keys: q or ^C ends it, ^Z stops it until `fg`, up, down, page up and page down show other jobs,
-space looks again at once.";
+CPU is processor time since the last update, in percent of one processor. It is - \
+without cgroups, or until all nodes of the job have reported. `tutti ps --help` \
+explains the other columns.
+
+Keys:
+  q, ^C                        end
+  ^Z                           stop; `fg` goes on
+  up, down, page up, page down show other jobs
+  space                        update at once";
 
 const DELAY_MIN: Nanos = Nanos::from_millis(100);
 

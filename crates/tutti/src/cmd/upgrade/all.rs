@@ -94,7 +94,7 @@ fn stopped(name: &str, error: &anyhow::Error, done: &[String], left: &[String]) 
         names => names.join(", "),
     };
     format!(
-        "{name} did not go over: {error:#}; done: {}; not tried: {}. Jobs run on; when that is mended, the same \
+        "{name} was not upgraded: {error:#}; done: {}; not tried: {}. Jobs run on; when that is fixed, the same \
          command goes on",
         list(done),
         list(left)
@@ -127,7 +127,7 @@ impl Upgrade<'_> {
             }
             std::thread::sleep(PAUSE);
         }
-        Ok("goes on with")
+        Ok("is upgraded to")
     }
 
     /// Waits until the machine is in reach: who was connected through one that went over finds another way.

@@ -34,7 +34,13 @@ use tutti_trace::model::Staff;
 use tutti_wire::units::format_seconds;
 use watch::{Seen, Watch};
 
+const EXAMPLES: &str = "\
+Examples:
+  tutti sim t3d --json
+  tutti sim t3d --generate t3d-benchmark       the paper's second comparison";
+
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct T3dArgs {
     #[command(flatten)]
     options: Options,
