@@ -2,7 +2,7 @@
 //!
 //! Whatever can be read stays within its bounds, and what can be written again reads the same.
 
-use tutti_core::Period;
+use tutti_types::Period;
 use tutti_wire::history::Ending;
 use tutti_wire::host_list::{HostItem, format_host_list, parse_host_list};
 use tutti_wire::limits::HOST_LIST_BYTES_MAX;

@@ -8,11 +8,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::path::Path;
-use tutti_core::{Core, JobId, Params, default_classes};
+use tutti_core::Core;
 use tutti_journal::{
     Append, EndedJob, EndedSize, EndedSpan, Entry, Job, Journal, JournalError, Keeper, Loaded,
     Number, Row, Store, Sync, cut, join,
 };
+use tutti_types::{JobId, Params, default_classes};
 
 /// See the file. Records are their length in two bytes, their seal in four, and themselves.
 pub fn journal(input: &[u8]) {

@@ -10,12 +10,12 @@ use super::job::Job;
 use super::track::TaskId;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tutti_core::{JobId, ProcessorSet, Rank, Timetable};
 use tutti_linux::affinity;
 use tutti_linux::cgroup::LimitBy;
 use tutti_linux::pidfd::Held;
 use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::time as clock;
+use tutti_types::{JobId, ProcessorSet, Rank, Timetable};
 use tutti_wire::launch::Launch;
 
 /// How often processes are looked for that have left their processors. Longer where that takes long, so that it
@@ -228,8 +228,8 @@ mod tests {
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
-    use tutti_core::{ControlMethod, LaunchId};
     use tutti_linux::proc::{online_processors, processors_of};
+    use tutti_types::{ControlMethod, LaunchId};
     use tutti_wire::launch::Usage;
 
     /// A job of one task, whose root is `root`.

@@ -18,8 +18,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use tutti_core::{ClusterTime, Nanos};
 use tutti_node::platform::time as clock;
+use tutti_types::{ClusterTime, Nanos};
 use tutti_wire::branch::ClockReply;
 
 /// Exchanges that are kept: the quickest of a quarter of a minute, or of a whole one, is quick, also on a busy network.

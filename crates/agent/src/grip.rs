@@ -199,10 +199,10 @@ impl Member {
 pub(super) fn walk(settings: Settings) -> Walk {
     Walk {
         traversal: match settings.traversal {
-            tutti_core::Traversal::DepthFirst => Traversal::DepthFirst,
-            tutti_core::Traversal::BreadthFirst => Traversal::BreadthFirst,
-            tutti_core::Traversal::Hybrid => Traversal::Hybrid,
-            tutti_core::Traversal::AllAtOnce => Traversal::AllAtOnce,
+            tutti_types::Traversal::DepthFirst => Traversal::DepthFirst,
+            tutti_types::Traversal::BreadthFirst => Traversal::BreadthFirst,
+            tutti_types::Traversal::Hybrid => Traversal::Hybrid,
+            tutti_types::Traversal::AllAtOnce => Traversal::AllAtOnce,
         },
         retry_interval: Duration::from_nanos(settings.retry_interval.0),
         deadline: Duration::from_nanos(settings.freeze_deadline.0),

@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use tutti_core::NodeSpec;
 use tutti_node::link::{Interest, Poller, Ready};
 use tutti_node::platform::time::monotonic_ns;
+use tutti_types::NodeSpec;
 use tutti_wire::tree::{Answer, FromAgent, Join, Question, ToAgent};
 
 /// How long one waits that has found no parent.

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use tutti_core::{ControlMethod, JobId, LaunchId, ProcessorSet, Rank, TaskStatus};
 use tutti_linux::signal::Root;
 use tutti_node::layout;
 use tutti_node::platform::groups::Cgroup;
+use tutti_types::{ControlMethod, JobId, LaunchId, ProcessorSet, Rank, TaskStatus};
 use tutti_wire::launch::Usage;
 use tutti_wire::report::Target;
 

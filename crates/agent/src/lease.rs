@@ -15,8 +15,8 @@
 use super::driver::Agent;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tutti_core::Nanos;
 use tutti_node::platform::time::{boottime_ns, monotonic_ns};
+use tutti_types::Nanos;
 use tutti_wire::keeper::ToKeeper;
 use tutti_wire::tree::FromAgent;
 

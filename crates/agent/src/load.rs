@@ -1,7 +1,7 @@
 //! How busy the node is, told to the controller while it wants to know: that costs a wake-up each time.
 
-use tutti_core::{LoadAverages, Nanos};
 use tutti_linux::proc;
+use tutti_types::{LoadAverages, Nanos};
 
 /// When to look at the load, and what was told of it.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl LoadReports {
 #[cfg(test)]
 mod tests {
     use super::LoadReports;
-    use tutti_core::Nanos;
+    use tutti_types::Nanos;
 
     #[test]
     fn nobody_looks_unasked() {

@@ -108,11 +108,11 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
     use std::os::unix::net::UnixStream;
-    use tutti_core::NodeId;
     use tutti_node::link::Interest;
     use tutti_node::platform::time::monotonic_ns;
     use tutti_node::platform::ways::Stream;
     use tutti_secure::{Authority, Clock, Credentials, Endpoint, Key, Name};
+    use tutti_types::NodeId;
     use tutti_wire::Role;
     use tutti_wire::branch::{Part, Place, TunnelId};
     use tutti_wire::limits::{TRANSPORT_VERSION, TUNNEL_CHUNK_BYTES};

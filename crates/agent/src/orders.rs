@@ -7,7 +7,7 @@ use super::driver::Agent;
 use super::parts::PartError;
 use super::track::TaskId;
 use std::collections::VecDeque;
-use tutti_core::{JobId, Nanos, Rank};
+use tutti_types::{JobId, Nanos, Rank};
 use tutti_wire::report::Target;
 use tutti_wire::tree::{Answer, FromAgent};
 

@@ -21,7 +21,6 @@ use super::track::TaskId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tutti_core::{ControlMethod, JobId, LaunchId, Nanos, Rank};
 use tutti_linux::cgroup::FreezeError;
 use tutti_linux::proc::ProcessStat;
 use tutti_linux::signal::{
@@ -31,6 +30,7 @@ use tutti_linux::signal::{
 use tutti_linux::track::{Member, Seen};
 use tutti_node::platform::groups::Cgroup;
 use tutti_node::platform::time as clock;
+use tutti_types::{ControlMethod, JobId, LaunchId, Nanos, Rank};
 use tutti_wire::keeper::{StoppedPart, ToKeeper};
 use tutti_wire::limits::SUSPENDED_PROCESSES_MAX;
 use tutti_wire::report::Target;

@@ -1,7 +1,7 @@
 //! Which way anything goes in the control tree: up to the parent, down to a child, or no further.
 
 use std::collections::BTreeMap;
-use tutti_core::NodeId;
+use tutti_types::NodeId;
 use tutti_wire::branch::{Order, Origin, Place, Recipients, Report};
 use tutti_wire::tree::{FromAgent, ToAgent};
 

@@ -8,11 +8,11 @@ use super::lease::Lease;
 use super::switch::Switch;
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use tutti_core::{ClusterTime, JobId, LaunchId};
 use tutti_node::link::{Poller, Ready};
 use tutti_node::platform::groups::Hierarchy;
 use tutti_node::platform::ways::Stream;
 use tutti_secure::Member;
+use tutti_types::{ClusterTime, JobId, LaunchId};
 
 /// See the head of the file.
 pub struct Stepped {

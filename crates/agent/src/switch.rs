@@ -3,7 +3,7 @@
 //! What happens at a switch, in order:
 //! 1. `due`: the slot ends, by the node's clock. The thread sleeps until exactly then.
 //! 2. `began`: it is awake. The timetable says by arithmetic which slot this is, and its candidates
-//!    say who runs (see [`tutti_core::timetable`]).
+//!    say who runs (see [`tutti_types::timetable`]).
 //! 3. Every job that leaves is asked to stop: one write to the freezer of its cgroup each, all writes
 //!    before the first check; one that is switched by signals gets SIGSTOP from the top down, in the
 //!    order of the parameter `traversal`. Its own processes that have stopped already get none, and stay
@@ -33,11 +33,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
-use tutti_core::{ClusterTime, JobId, LaunchId, Timetable};
 use tutti_linux::rt;
 use tutti_linux::signal::{Root, Walk};
 use tutti_node::platform::groups::{Cgroup, Haste, freeze_all};
 use tutti_node::platform::time::monotonic_ns;
+use tutti_types::{ClusterTime, JobId, LaunchId, Timetable};
 use tutti_wire::limits::SWITCH_RECORD_JOBS_MAX;
 use tutti_wire::report::SwitchRecord;
 use tutti_wire::tree::Settings;

@@ -7,9 +7,9 @@
 //! system clock that can't be right, by what was measured, is not trusted.
 
 use super::clock::Correction;
-use tutti_core::Nanos;
 use tutti_linux::system_clock::{NotSynchronised, SystemClock};
 use tutti_node::platform::time::system_clock;
+use tutti_types::Nanos;
 use tutti_wire::branch::SystemTime;
 
 /// Why the system's clock can't be gone by.

@@ -17,10 +17,10 @@ use super::processor_time::{Reading, Used};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
-use tutti_core::{ProcessorSet, Timetable};
 use tutti_linux::cgroup::Others;
 use tutti_node::layout::is_of_a_job;
 use tutti_node::platform::groups::Hierarchy;
+use tutti_types::{ProcessorSet, Timetable};
 
 /// How much is looked at at once: who computes for a moment leaves the processor soon.
 const INTERVAL_NS: u64 = 5_000_000_000;
@@ -222,10 +222,10 @@ fn count(foreign_milli: u64, enough_milli: u64, before: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{INTERVAL_NS, Reading, Taken, count};
-    use tutti_core::{
+    use tutti_linux::proc::Busy;
+    use tutti_types::{
         Candidate, IfAbsent, JobId, LaunchId, Nanos, ProcessorSet, RowId, Slot, Timetable,
     };
-    use tutti_linux::proc::Busy;
 
     /// Looks at four processors, some of which are the jobs', every second.
     struct Scene {

@@ -15,7 +15,6 @@ use early::Early;
 use runaways::Watch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
-use tutti_core::{JobId, Orphans, Rank};
 use tutti_linux::cgroup::processes_of;
 use tutti_linux::proc;
 use tutti_linux::track::events::{Drained, boot_ns};
@@ -24,6 +23,7 @@ use tutti_linux::track::{
 };
 use tutti_node::link::{Interest, Poller};
 use tutti_node::platform::time as clock;
+use tutti_types::{JobId, Orphans, Rank};
 use tutti_wire::launch::Usage;
 
 /// Names a task on this node.

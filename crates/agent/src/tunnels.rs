@@ -368,7 +368,7 @@ impl End {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
-    use tutti_core::NodeId;
+    use tutti_types::NodeId;
     use tutti_wire::code::Code;
 
     const HERE: Place = Place::Node(NodeId(0));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tutti_client::output::{Align, Table, print, print_json};
 use tutti_client::scratch::ScratchInstance;
 use tutti_client::work::rounds_for;
-use tutti_core::ClassName;
+use tutti_types::ClassName;
 use tutti_wire::local::Request;
 
 const METHODS: [&str; 2] = ["freeze", "priority"];

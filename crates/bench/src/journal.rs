@@ -8,12 +8,12 @@ use anyhow::bail;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tutti_client::scratch::{ScratchInstance, percentile};
-use tutti_core::{
-    ClassName, ClusterTime, Core, Event, GroupId, JobId, JobSpec, Nanos, NodeId, NodeSpec,
-    NodeWish, OnBadExit, OnNodeLoss, Outcome, Params, RequestId, TaskStatus, UserId,
-    default_classes,
-};
+use tutti_core::{Core, Event};
 use tutti_journal::{EndedJob, EndedSpan, Job, Journal, Segment, cut, replay};
+use tutti_types::{
+    ClassName, ClusterTime, GroupId, JobId, JobSpec, Nanos, NodeId, NodeSpec, NodeWish, OnBadExit,
+    OnNodeLoss, Outcome, Params, RequestId, TaskStatus, UserId, default_classes,
+};
 use tutti_wire::launch::{Credentials, OpenMode, Stdio};
 use tutti_wire::local::{JobRequest, Reply, Request};
 use tutti_wire::report::JobReport;
@@ -270,7 +270,7 @@ fn restart(ended: u64, queued: u64) -> anyhow::Result<Duration> {
 }
 
 fn ended_job(job: JobId, ended_ms: u64) -> EndedJob {
-    let reason = tutti_core::EndReason::Completed;
+    let reason = tutti_types::EndReason::Completed;
     EndedJob {
         report: JobReport {
             job,

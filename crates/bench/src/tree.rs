@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 use tutti_agent::{Hollow, HollowAgents};
 use tutti_client::output::{Align, Table, print_json, print_table};
 use tutti_client::scratch::{ScratchInstance, remove_on_signal};
-use tutti_core::{Nanos, Params};
 use tutti_node::instance::Instance;
 use tutti_node::membership::{Membership, Place};
 use tutti_secure::{Credentials, Key};
+use tutti_types::{Nanos, Params};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::units::{format_bytes, format_duration_short};
 

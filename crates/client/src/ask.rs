@@ -3,9 +3,9 @@
 use crate::connect;
 use anyhow::Context;
 use std::time::{Duration, Instant};
-use tutti_core::JobId;
 use tutti_node::codes::{coded, is_away};
 use tutti_node::link::LinkError;
+use tutti_types::JobId;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::JobReport;

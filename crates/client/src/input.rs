@@ -2,7 +2,7 @@
 
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
-use tutti_core::Rank;
+use tutti_types::Rank;
 use tutti_wire::attach::FromFrontEnd;
 use tutti_wire::launch::InputTo;
 

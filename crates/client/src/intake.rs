@@ -7,8 +7,8 @@ use serde_bytes::Bytes;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-use tutti_core::{JobId, NodeId, Rank};
 use tutti_node::link::LinkError;
+use tutti_types::{JobId, NodeId, Rank};
 use tutti_wire::attach::{FromFrontEnd, ToFrontEndWith};
 
 /// What went wrong on the way.

@@ -6,7 +6,7 @@ use crate::output::counted;
 use anyhow::ensure;
 use clap::Args;
 use nix::sys::signal::Signal;
-use tutti_core::OnNodeLoss;
+use tutti_types::OnNodeLoss;
 use tutti_wire::host_list::parse_host_list;
 use tutti_wire::local::NodesRequest;
 

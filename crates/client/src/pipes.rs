@@ -10,8 +10,8 @@ use nix::sys::resource::{Resource, getrlimit};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use tutti_core::Rank;
 use tutti_linux::arrived::arrived_bytes;
+use tutti_types::Rank;
 use tutti_wire::attach::{FromFrontEnd, Stream};
 
 /// Whoever sends such a piece has more to say.

@@ -13,8 +13,8 @@ use nix::unistd::pipe2;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use tutti_core::Rank;
 use tutti_linux::arrived::arrived_bytes;
+use tutti_types::Rank;
 use tutti_wire::attach::Stream;
 
 /// Less than this is read: to move it costs as much.

@@ -9,7 +9,7 @@ use nix::sys::stat::{Mode, umask};
 use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use tutti_core::{ClassName, JobId, Nanos, OnBadExit, OnNodeLoss, Weights};
+use tutti_types::{ClassName, JobId, Nanos, OnBadExit, OnNodeLoss, Weights};
 use tutti_wire::launch::{LaunchSpec, Stdio, cut};
 use tutti_wire::limits::{JOB_REQUEST_BYTES_MAX, NAME_BYTES_MAX};
 use tutti_wire::local::JobRequest;

@@ -16,8 +16,8 @@ use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::{Duration, Instant};
-use tutti_core::{JobId, Rank};
 use tutti_linux::stdio::was_closed;
+use tutti_types::{JobId, Rank};
 use tutti_wire::attach::Stream;
 use tutti_wire::pattern::{PatternValues, expand, names_rank};
 

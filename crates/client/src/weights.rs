@@ -1,7 +1,7 @@
 //! What a user says of what a job needs most: `int=1,double=3`.
 
-use tutti_core::Weights;
-use tutti_core::limits::WEIGHT_MAX;
+use tutti_types::Weights;
+use tutti_types::limits::WEIGHT_MAX;
 
 /// Reads weights; figures that are not named count nothing.
 ///
@@ -37,7 +37,7 @@ pub fn weights(text: &str) -> Result<Weights, String> {
 #[cfg(test)]
 mod tests {
     use super::weights;
-    use tutti_core::Weights;
+    use tutti_types::Weights;
 
     #[test]
     fn what_is_not_named_counts_nothing() {

@@ -3,7 +3,8 @@
 use super::bank::{account_name, group_of_name, user_of_name};
 use super::driver::Driver;
 use super::problem::Problem;
-use tutti_core::{Access, BankAccount, Event, Grantee, GroupId, NodeSetName, Origin, UserId};
+use tutti_core::Event;
+use tutti_types::{Access, BankAccount, Grantee, GroupId, NodeSetName, Origin, UserId};
 use tutti_wire::code::Code;
 use tutti_wire::host_list::{HostItem, parse_host_list};
 use tutti_wire::launch::Credentials;

@@ -10,12 +10,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use tutti_core::{
-    ClusterTime, EndReason, Event, JobId, JobState, JobView, LaunchId, Nanos, NodeId, NodeSpec,
-    OnNodeLoss, PlacementView, ProcessorSet, Rank, TaskStatus, Timetable,
-};
+use tutti_core::{Event, JobState, JobView, PlacementView};
 use tutti_node::link::Link;
 use tutti_secure::Fingerprint;
+use tutti_types::{
+    ClusterTime, EndReason, JobId, LaunchId, Nanos, NodeId, NodeSpec, OnNodeLoss, ProcessorSet,
+    Rank, TaskStatus, Timetable,
+};
 use tutti_wire::branch::{
     ClockReply, FromBranch, Joining, Order, Origin, Recipients, Report, ToBranch, batches,
     split_shares,

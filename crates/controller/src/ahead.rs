@@ -18,10 +18,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use tutti_core::{ClusterTime, Nanos};
 use tutti_journal::Known;
 use tutti_node::instance::Instance;
 use tutti_node::platform::time::monotonic_ns;
+use tutti_types::{ClusterTime, Nanos};
 
 /// What lies between the last moment that is known and the first of the next controller after the clock began anew.
 const TIME_GAP: Nanos = Nanos::from_secs(1);

@@ -10,15 +10,16 @@ use super::report;
 use super::vouched;
 use nix::unistd::geteuid;
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::{
-    ClusterTime, EndReason, Event, Figures, GroupId, JobId, JobSpec, JobState, Nanos, NodeId,
-    OnNodeLoss, Rank, Refusal, UserId,
-};
+use tutti_core::{Event, JobState};
 use tutti_journal::Job;
 use tutti_linux::{peer, proc};
 use tutti_node::codes::code_of_refusal;
 use tutti_node::instance::may_run_instance;
 use tutti_node::platform::time::wall_ms;
+use tutti_types::{
+    ClusterTime, EndReason, Figures, GroupId, JobId, JobSpec, Nanos, NodeId, OnNodeLoss, Rank,
+    Refusal, UserId,
+};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
 use tutti_wire::limits::{NAME_BYTES_MAX, SUSPENDED_PARTS_MAX};

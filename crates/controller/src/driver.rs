@@ -13,10 +13,7 @@ use super::report;
 use nix::unistd::{Pid, geteuid, getppid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::unix::net::UnixListener;
-use tutti_core::{
-    Action, ClusterTime, Core, EndReason, Event, JobId, JobState, Nanos, NodeId, Outcome, Params,
-    RequestId, default_classes,
-};
+use tutti_core::{Action, Core, Event, JobState};
 use tutti_journal::{History, Journal};
 use tutti_linux::{heap, proc};
 use tutti_node::exit::Exit;
@@ -26,6 +23,9 @@ use tutti_node::membership::{Members, Place};
 use tutti_node::platform::time as clock;
 use tutti_node::platform::time::wall_ms;
 use tutti_node::trusted;
+use tutti_types::{
+    ClusterTime, EndReason, JobId, Nanos, NodeId, Outcome, Params, RequestId, default_classes,
+};
 use tutti_wire::launch::{JobNode, Launch, Share};
 use tutti_wire::local::Reply;
 use tutti_wire::tree::ToAgent;
@@ -450,7 +450,7 @@ impl Driver {
     pub(super) fn make_launch(
         &self,
         job: JobId,
-        control: tutti_core::ControlMethod,
+        control: tutti_types::ControlMethod,
     ) -> Option<(Launch, Vec<(NodeId, Share)>)> {
         let entry = self.jobs.get(&job)?;
         let view = self.core.job(job, self.now())?;
@@ -580,7 +580,7 @@ impl Driver {
 
     /// Begins to end the instance; `asker` is told when it has ended.
     pub(super) fn stop(&mut self, asker: Option<u64>) {
-        let patience = self.now() + tutti_core::Nanos(STOP_PATIENCE_NS);
+        let patience = self.now() + tutti_types::Nanos(STOP_PATIENCE_NS);
         match &mut self.stopping {
             Some((askers, _)) => askers.extend(asker),
             None => {

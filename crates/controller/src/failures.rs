@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
-use tutti_core::{EndReason, Outcome, Rank, TaskStatus};
+use tutti_types::{EndReason, Outcome, Rank, TaskStatus};
 
 /// Of the tasks that ended badly, the first with each exit code. Those that were ended because of it
 /// come later, so the one that decided the exit code of the job is among them.
@@ -61,7 +61,7 @@ impl Failures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tutti_core::Nanos;
+    use tutti_types::Nanos;
 
     fn outcome(reason: EndReason, exit_code: u8) -> Outcome {
         Outcome { reason, exit_code, service: Nanos::ZERO }

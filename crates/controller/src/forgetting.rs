@@ -12,8 +12,9 @@
 use super::agents::NodeEntry;
 use super::driver::Driver;
 use std::collections::VecDeque;
-use tutti_core::{ClusterTime, Event, JobId, LaunchId, Nanos, NodeId};
+use tutti_core::Event;
 use tutti_journal::Number;
+use tutti_types::{ClusterTime, JobId, LaunchId, Nanos, NodeId};
 use tutti_wire::tree::ToAgent;
 
 /// How long beginnings and ends gather.

@@ -4,10 +4,11 @@ use super::exchange::Exchanges;
 use super::failures::Failures;
 use super::kept::Kept;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use tutti_core::{
-    ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, PlacementView, Rank, TaskStatus,
-};
+use tutti_core::PlacementView;
 use tutti_journal::Job;
+use tutti_types::{
+    ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, Rank, TaskStatus,
+};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{Credentials, Usage, cut};
 use tutti_wire::limits::{ENDED_JOBS_BYTES_MAX, JOB_DETAIL_BYTES_MAX};

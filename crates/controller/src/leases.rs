@@ -12,7 +12,8 @@
 
 use super::agents::NodeEntry;
 use super::driver::Driver;
-use tutti_core::{ClusterTime, Event, Nanos, NodeId, NodeSpec};
+use tutti_core::Event;
+use tutti_types::{ClusterTime, Nanos, NodeId, NodeSpec};
 use tutti_wire::tree::Join;
 
 /// Agents that are started again, or look for another parent, are back sooner: so long, nothing is said.

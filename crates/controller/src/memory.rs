@@ -13,9 +13,10 @@ use super::kept;
 use super::problem::Problem;
 use super::report;
 use std::collections::{BTreeMap, VecDeque};
-use tutti_core::{ClusterTime, EndReason, Event, JobId, JobState, LaunchId, Nanos, NodeId};
+use tutti_core::{Event, JobState};
 use tutti_journal::{EndedJob, EndedSpan, History, Job, Journal, Keeper, Number};
 use tutti_node::codes::code_of_journal;
+use tutti_types::{ClusterTime, EndReason, JobId, LaunchId, Nanos, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::local::Reply;
 

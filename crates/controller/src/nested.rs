@@ -3,7 +3,7 @@
 use super::driver::Driver;
 use super::problem::Problem;
 use std::collections::BTreeSet;
-use tutti_core::{JobId, JobSpec};
+use tutti_types::{JobId, JobSpec};
 use tutti_wire::code::Code;
 
 impl Driver {

@@ -2,8 +2,9 @@
 
 use super::driver::Driver;
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::{Event, NodeId, NodeSetName, NodeWish};
+use tutti_core::Event;
 use tutti_node::membership::Place;
+use tutti_types::{NodeId, NodeSetName, NodeWish};
 use tutti_wire::host_list::{HostItem, HostListError, format_host_list, parse_host_list};
 use tutti_wire::launch::cut;
 use tutti_wire::limits::NAME_BYTES_MAX;
@@ -118,7 +119,7 @@ impl Driver {
             return Ok((key, BTreeSet::new()));
         }
         let sets = self.core.node_sets();
-        if sets.len() >= tutti_core::limits::NODE_SETS_MAX && !sets.contains_key(&key) {
+        if sets.len() >= tutti_types::limits::NODE_SETS_MAX && !sets.contains_key(&key) {
             return Err(NodesError::TooManySets { sets: sets.len() });
         }
         Ok((key, self.named(list)?))

@@ -4,7 +4,7 @@ use super::driver::Driver;
 use super::report;
 use super::upgrade::{answer_of_ended, failure};
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::{ClusterTime, JobId, Nanos, NodeId};
+use tutti_types::{ClusterTime, JobId, Nanos, NodeId};
 use tutti_wire::launch::Usage;
 use tutti_wire::local::Reply;
 use tutti_wire::report::{AgentStatus, TaskReport};

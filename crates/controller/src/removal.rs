@@ -10,9 +10,10 @@
 use super::driver::{Connection, Driver, Kind};
 use super::problem::Problem;
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::{ClusterTime, Event, Nanos, NodeId};
+use tutti_core::Event;
 use tutti_node::codes::code_of;
 use tutti_node::membership::Place;
+use tutti_types::{ClusterTime, Nanos, NodeId};
 use tutti_wire::tree::ToAgent;
 
 /// A node that is told to go says at once that it does.

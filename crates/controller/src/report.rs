@@ -5,14 +5,15 @@ use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::waits::Waits;
 use std::collections::BTreeMap;
-use tutti_core::class::RULES;
-use tutti_core::param::{Range, Shown};
-use tutti_core::params::TABLE;
-use tutti_core::{
-    ClassName, ClassSpec, Classes, ClusterTime, JobId, JobState, JobView, Nanos, NodeId, Outcome,
-    Overrides, Param, Params, Period, Place, RowView, Settings, default_classes,
-};
+use tutti_core::{JobState, JobView, Place, RowView};
 use tutti_node::codes::code_of_end;
+use tutti_types::class::RULES;
+use tutti_types::param::{Range, Shown};
+use tutti_types::params::TABLE;
+use tutti_types::{
+    ClassName, ClassSpec, Classes, ClusterTime, JobId, Nanos, NodeId, Outcome, Overrides, Param,
+    Params, Period, Settings, default_classes,
+};
 use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
 use tutti_wire::local::Reply;

@@ -4,11 +4,10 @@ use super::agents::NodeEntry;
 use super::driver::Driver;
 use super::problem::Problem;
 use super::report;
-use tutti_core::{
-    ClassName, ClockSource, ClusterTime, Event, Nanos, Overrides, Period, Settings, ShortestSlot,
-};
+use tutti_core::{Event, ShortestSlot, shortest_slot};
 use tutti_node::platform::time::local_week;
 use tutti_node::platform::time::system_clock;
+use tutti_types::{ClassName, ClockSource, ClusterTime, Nanos, Overrides, Period, Settings};
 use tutti_wire::parameter::{override_param, override_rule, set_param, set_rule};
 use tutti_wire::report::{ClocksReport, SlotReport};
 use tutti_wire::tree::ToAgent;
@@ -131,8 +130,8 @@ impl Driver {
 
     /// Nodes whose clocks differ by a good part of a slot would not switch together.
     fn check_slots(&self, settings: &Settings) -> Result<(), String> {
-        let Some(slot) = settings.shortest_slot() else { return Ok(()) };
-        let before = self.core.settings().shortest_slot();
+        let Some(slot) = shortest_slot(settings) else { return Ok(()) };
+        let before = shortest_slot(self.core.settings());
         if before.is_some_and(|before| slot.length >= before.length) {
             return Ok(());
         }
@@ -146,7 +145,7 @@ impl Driver {
     pub(super) fn clocks(&self) -> Option<ClocksReport> {
         let nodes = || self.nodes.values().filter(|node| node.agent.is_some());
         let worst = nodes().max_by_key(|node| node.place.time_error)?;
-        let slot = self.core.settings().shortest_slot();
+        let slot = shortest_slot(self.core.settings());
         let too_far = |node: &&NodeEntry| {
             slot.as_ref().is_some_and(|slot| slot.length < least_slot(node.place.time_error))
         };
@@ -184,7 +183,7 @@ impl Driver {
         let known = self.core.week(now).is_some_and(|known| {
             let off = known.0.abs_diff(week.0);
             // Around midnight on Sunday, one clock may be in the next week.
-            off <= CALENDAR_SLACK.0 || off >= tutti_core::period::WEEK - CALENDAR_SLACK.0
+            off <= CALENDAR_SLACK.0 || off >= tutti_types::period::WEEK - CALENDAR_SLACK.0
         });
         if !known {
             self.apply(&Event::Calendar { week });
@@ -240,7 +239,8 @@ fn refusal(slot: &ShortestSlot, node: &str, time_error: Nanos) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::{least_slot, refusal};
-    use tutti_core::{ClassName, Nanos, ShortestSlot};
+    use tutti_core::ShortestSlot;
+    use tutti_types::{ClassName, Nanos};
     use tutti_wire::units::format_duration_short;
 
     const ERROR: Nanos = Nanos(1_230_000);

@@ -4,11 +4,12 @@
 use super::ahead::Former;
 use super::driver::{Driver, blank_core};
 use std::path::{Path, PathBuf};
-use tutti_core::{ClusterTime, Core, JobId, Outcome};
+use tutti_core::Core;
 use tutti_journal::{Journal, Store};
 use tutti_node::instance::Instance;
 use tutti_node::link::{Poller, Ready};
 use tutti_node::platform::ways::Stream;
+use tutti_types::{ClusterTime, JobId, Outcome};
 
 /// See the head of the file.
 pub struct Stepped {
@@ -111,9 +112,9 @@ impl Stepped {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
-    use tutti_core::NodeSpec;
     use tutti_journal::SqliteStore;
     use tutti_node::link::Link;
+    use tutti_types::NodeSpec;
     use tutti_wire::Role;
     use tutti_wire::branch::{FromBranch, Joining, Origin, Report};
     use tutti_wire::local::{NodeChange, Reply, Request};

@@ -1,7 +1,7 @@
 //! By what keys jobs were handed in, so that a `submit` that has not heard the answer can ask again.
 
 use std::collections::{BTreeMap, VecDeque};
-use tutti_core::JobId;
+use tutti_types::JobId;
 use tutti_wire::local::SubmitKey;
 
 /// Keys that are known at once: who asks again does so within seconds, in which no controller takes so

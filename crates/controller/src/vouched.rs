@@ -113,7 +113,7 @@ pub(super) fn lower_limits(vouch: &Vouch, here: &[u64], limits: &mut [(u32, u64,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tutti_core::NodeId;
+    use tutti_types::NodeId;
 
     fn vouch(uid: u32, gid: u32, is_trusted: bool) -> Vouch {
         let (node, groups, hard_limits) = (NodeId(1), vec![gid, 6, 42], Vec::new());

@@ -2,7 +2,8 @@
 
 use super::driver::Driver;
 use std::cell::OnceCell;
-use tutti_core::{JobSpec, NodeId, WaitReason};
+use tutti_core::WaitReason;
+use tutti_types::{JobSpec, NodeId};
 use tutti_wire::launch::cut;
 
 /// The most nodes that a reason names.

@@ -5,33 +5,8 @@
 //! so it asks here before it hands a request in.
 
 use crate::controller::Core;
-use crate::ids::{GroupId, UserId};
-use alloc::collections::BTreeMap;
-use alloc::string::String;
-use serde::{Deserialize, Serialize};
-
-/// To whom something is granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Grantee {
-    /// All users.
-    Everybody,
-    /// One.
-    User(UserId),
-    /// All users that are in a group.
-    Group(GroupId),
-}
-
-/// From where.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Origin {
-    /// From every machine.
-    Anywhere,
-    /// From the machines of a list of nodes and sets, as a user writes it.
-    Machines(String),
-}
-
-/// All that is granted.
-pub type Access = BTreeMap<Grantee, Origin>;
+use tutti_types::access::{Access, Grantee, Origin};
+use tutti_types::ids::{GroupId, UserId};
 
 impl Core {
     /// What is granted; nothing: everybody may hand in jobs.
@@ -71,11 +46,11 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use super::{Grantee, Origin};
-    use crate::class::default_classes;
     use crate::controller::Core;
-    use crate::ids::{GroupId, UserId};
-    use crate::params::Params;
+    use tutti_types::access::{Grantee, Origin};
+    use tutti_types::class::default_classes;
+    use tutti_types::ids::{GroupId, UserId};
+    use tutti_types::params::Params;
 
     fn may(core: &Core, user: u32, groups: &[u32], machine: &str) -> bool {
         let groups = groups.iter().copied().map(GroupId);

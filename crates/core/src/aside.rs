@@ -23,10 +23,10 @@
 use crate::action::Action;
 use crate::controller::Core;
 use crate::ending::memory_of;
-use crate::ids::{JobId, NodeId, RowId};
 use crate::record::{Course, Part, Record, Residence};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{JobId, NodeId, RowId};
 
 #[cfg(test)]
 mod tests;

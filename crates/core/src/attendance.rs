@@ -12,12 +12,12 @@
 
 use crate::action::Action;
 use crate::controller::Core;
-use crate::ids::{JobId, NodeId};
-use crate::job::NodeSpec;
-use crate::limits::JOB_NUMBER_MAX;
 use crate::record::{Course, Phase};
-use crate::time::ClusterTime;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, NodeId};
+use tutti_types::job::NodeSpec;
+use tutti_types::limits::JOB_NUMBER_MAX;
+use tutti_types::time::ClusterTime;
 
 impl Core {
     /// A node that is up already has a new agent, which adopts what the node's keeper holds: it

@@ -12,66 +12,15 @@
 //! the earliest, but not more often than every [`BANK_GRAIN`]: it may be exceeded by that much.
 
 use crate::controller::Core;
-use crate::ids::{ClassName, GroupId, JobId, UserId};
-use crate::job::JobSpec;
-use crate::limits::BANK_GRAIN;
 use crate::record::Record;
-use crate::time::{ClusterTime, Nanos};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-
-/// Whose account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum BankAccount {
-    /// A user's.
-    User(UserId),
-    /// A group's: of all jobs that were submitted with it.
-    Group(GroupId),
-}
-
-/// Processor time: nanoseconds, added up over processors.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct ProcessorTime(pub u128);
-
-impl ProcessorTime {
-    /// So much time of one processor.
-    #[must_use]
-    pub const fn of_one(time: Nanos) -> Self {
-        Self(time.0 as u128)
-    }
-
-    /// Whole seconds, rounded down.
-    #[must_use]
-    pub fn seconds(self) -> u64 {
-        u64::try_from(self.0 / 1_000_000_000).unwrap_or(u64::MAX)
-    }
-}
-
-/// What an account has and had.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Balance {
-    /// What may be used in all.
-    pub allowance: ProcessorTime,
-    /// What was used.
-    pub used: ProcessorTime,
-}
-
-impl Balance {
-    /// What is left.
-    #[must_use]
-    pub const fn left(self) -> ProcessorTime {
-        ProcessorTime(self.allowance.0.saturating_sub(self.used.0))
-    }
-
-    /// Whether nothing is left.
-    #[must_use]
-    pub const fn is_spent(self) -> bool {
-        self.left().0 == 0
-    }
-}
+use tutti_types::account::{Balance, BankAccount, ProcessorTime};
+use tutti_types::ids::{ClassName, JobId};
+use tutti_types::job::JobSpec;
+use tutti_types::limits::BANK_GRAIN;
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// All accounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

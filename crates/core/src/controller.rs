@@ -7,38 +7,39 @@
 //! Whatever an event names that is not known (any more) is ignored: reports cross on their way
 //! with decisions, and the core must not trust anybody to send only what makes sense.
 
-use crate::access::Access;
-use crate::action::{Action, Refusal};
+use crate::action::Action;
 use crate::bank::Bank;
 use crate::by_class::{ByClass, Circuits};
-use crate::class::{ClassSpec, Classes};
 use crate::deadline::Plans;
 use crate::digest::Digest;
 use crate::ending::ENDED_BY_KILL;
 use crate::event::Event;
 use crate::frame::Frame;
-use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId};
-use crate::job::{EndReason, JobSpec, TaskStatus};
 use crate::lease::Longer;
 use crate::ledger::Ledger;
-use crate::limits::JOBS_MAX;
 use crate::matrix::Matrix;
 use crate::migrate::Migration;
 use crate::node_loss::Loss;
 use crate::nodes::Nodes;
-use crate::params::Params;
-use crate::period::{Calendar, Period};
 use crate::plan::{Outbox, Sent};
 use crate::policy::{self, Machine, Policy};
 use crate::queue::Queue;
 use crate::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
-use crate::settings::{Overrides, Settings};
 use crate::table::Table;
-use crate::time::{ClusterTime, Nanos};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
+use tutti_types::access::Access;
+use tutti_types::class::{ClassSpec, Classes};
+use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank, RequestId, RowId};
+use tutti_types::job::{EndReason, JobSpec, TaskStatus};
+use tutti_types::limits::JOBS_MAX;
+use tutti_types::params::Params;
+use tutti_types::period::{Calendar, Period};
+use tutti_types::refusal::Refusal;
+use tutti_types::settings::{Overrides, Settings};
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// Everything that decides.
 #[derive(Clone, Debug, Serialize, Deserialize)]

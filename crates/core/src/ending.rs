@@ -6,11 +6,11 @@
 use crate::action::Action;
 use crate::controller::Core;
 use crate::event::Event;
-use crate::ids::JobId;
-use crate::job::{EndReason, JobSpec, Outcome};
 use crate::record::{Course, Deaths, Part, Phase};
-use crate::time::{ClusterTime, Nanos};
 use alloc::vec::Vec;
+use tutti_types::ids::JobId;
+use tutti_types::job::{EndReason, JobSpec, Outcome};
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// The exit code of a job that was asked to end before it had begun.
 const ENDED_BY_TERM: u8 = 128 + 15;

@@ -1,21 +1,21 @@
 //! All that can happen. Closed: what is not here cannot change a decision.
 
-use crate::access::{Grantee, Origin};
-use crate::bank::{BankAccount, ProcessorTime};
-use crate::class::ClassSpec;
-use crate::figures::{Figures, LoadAverages};
-use crate::ids::{
-    CircuitName, ClassName, JobId, NodeId, NodeSetName, ProcessorSet, Rank, RequestId,
-};
-use crate::job::{CircuitSpec, EndReason, JobSpec, NodeSpec, TaskStatus};
-use crate::params::Params;
-use crate::period::Period;
-use crate::settings::Overrides;
-use crate::time::Nanos;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::access::{Grantee, Origin};
+use tutti_types::account::{BankAccount, ProcessorTime};
+use tutti_types::class::ClassSpec;
+use tutti_types::figures::{Figures, LoadAverages};
+use tutti_types::ids::{
+    CircuitName, ClassName, JobId, NodeId, NodeSetName, ProcessorSet, Rank, RequestId,
+};
+use tutti_types::job::{CircuitSpec, EndReason, JobSpec, NodeSpec, TaskStatus};
+use tutti_types::params::Params;
+use tutti_types::period::Period;
+use tutti_types::settings::Overrides;
+use tutti_types::time::Nanos;
 
 /// One thing that happened, at the time given to [`Core::apply`](crate::Core::apply) with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -187,7 +187,7 @@ pub enum Event {
     SetPeriod {
         /// Which hours.
         period: Period,
-        /// What holds then, already checked by [`Settings::check`](crate::Settings::check); empty:
+        /// What holds then, already checked by [`Settings::check`](tutti_types::Settings::check); empty:
         /// nothing is otherwise any more.
         overrides: Overrides,
     },

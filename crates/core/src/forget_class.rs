@@ -1,12 +1,12 @@
 //! Classes that are to be no more: a slip of the pen makes one, and nobody wants to see it for ever.
 
-use crate::class::default_classes;
 use crate::controller::Core;
-use crate::counted::Counted;
-use crate::ids::ClassName;
-use crate::period::Period;
 use crate::record::Record;
-use crate::time::ClusterTime;
+use tutti_types::class::default_classes;
+use tutti_types::counted::Counted;
+use tutti_types::ids::ClassName;
+use tutti_types::period::Period;
+use tutti_types::time::ClusterTime;
 
 /// Why a class stays.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

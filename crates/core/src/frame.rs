@@ -15,12 +15,12 @@
 //!
 //! The slots of a frame are listed from the one whose turn it was when the frame was made.
 
-use crate::ids::RowId;
 use crate::slices::{Turns, spread};
-use crate::time::{ClusterTime, Nanos};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::RowId;
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// How long all slots of each row shall be together; rows without one are left out.
 pub type Lengths = BTreeMap<RowId, Nanos>;
@@ -241,10 +241,10 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::{Frame, FrameSlot, Layout, Lengths};
-    use crate::ids::RowId;
-    use crate::time::{ClusterTime, Nanos};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use tutti_types::ids::RowId;
+    use tutti_types::time::{ClusterTime, Nanos};
 
     fn frame(epoch: u64, slots: &[(u64, u64)]) -> Frame {
         let slots = slots.iter().map(|&(row, length)| FrameSlot {

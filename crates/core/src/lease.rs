@@ -7,9 +7,9 @@
 //! shorter one.
 
 use crate::controller::Core;
-use crate::params::Params;
-use crate::time::{ClusterTime, Nanos};
 use serde::{Deserialize, Serialize};
+use tutti_types::params::Params;
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// What a node may take to suspend its jobs when its lease is over.
 const MARGIN: Nanos = Nanos::from_secs(2);
@@ -63,12 +63,12 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use crate::class::default_classes;
     use crate::controller::Core;
     use crate::event::Event;
-    use crate::params::Params;
-    use crate::time::{ClusterTime, Nanos};
     use alloc::vec::Vec;
+    use tutti_types::class::default_classes;
+    use tutti_types::params::Params;
+    use tutti_types::time::{ClusterTime, Nanos};
 
     const fn at(seconds: u64) -> ClusterTime {
         ClusterTime(seconds * 1_000_000_000)

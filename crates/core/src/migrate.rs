@@ -1,4 +1,4 @@
-//! Migration: jobs that permit it ([`JobSpec::movable`](crate::JobSpec)) go on on other processors, so
+//! Migration: jobs that permit it ([`JobSpec::movable`](tutti_types::JobSpec)) go on on other processors, so
 //! that others get more turns (parameter `migration`).
 //!
 //! When a job has ended, and nobody is on his way any more:
@@ -20,14 +20,15 @@
 //! policy that itself sets jobs aside.
 
 use crate::controller::Core;
-use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
-use crate::limits::JOB_NUMBER_MAX;
 use crate::matrix::Parts;
-use crate::policy::{Machine, Packing, Placement, is_plain};
+use crate::policy::{Machine, is_plain};
 use crate::record::{Binding, Part, Record};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{JobId, NodeId, ProcessorSet, RowId};
+use tutti_types::limits::JOB_NUMBER_MAX;
+use tutti_types::placing::{Packing, Placement};
 
 /// Who is on his way, and what there is to try.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -8,14 +8,14 @@ use crate::action::Action;
 use crate::aside::Place;
 use crate::controller::Core;
 use crate::event::Event;
-use crate::ids::{JobId, NodeId, ProcessorSet, RequestId};
-use crate::job::{JobSpec, NodeSpec, TaskStatus};
-use crate::limits::{TRIAL_JOBS_MAX, TRIAL_ROUNDS_MAX};
 use crate::policy::Decision;
 use crate::record::Course;
-use crate::time::ClusterTime;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, NodeId, ProcessorSet, RequestId};
+use tutti_types::job::{JobSpec, NodeSpec, TaskStatus};
+use tutti_types::limits::{TRIAL_JOBS_MAX, TRIAL_ROUNDS_MAX};
+use tutti_types::time::ClusterTime;
 
 impl Core {
     /// Whether a job that is submitted now can start before any of the jobs `stay` ends: at once, in

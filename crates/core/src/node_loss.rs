@@ -11,13 +11,13 @@
 
 use crate::action::Action;
 use crate::controller::Core;
-use crate::ids::{JobId, NodeId};
-use crate::job::{EndReason, JobSpec};
-use crate::limits::REQUEUES_MAX;
 use crate::record::{Course, Deaths, Phase, Record, Residence};
-use crate::time::ClusterTime;
-use crate::wish::OnNodeLoss;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, NodeId};
+use tutti_types::job::{EndReason, JobSpec};
+use tutti_types::limits::REQUEUES_MAX;
+use tutti_types::time::ClusterTime;
+use tutti_types::wish::OnNodeLoss;
 
 /// What a loss asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

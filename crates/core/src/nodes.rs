@@ -4,13 +4,13 @@
 //! jobs that take turns must fit together (the processors of a node, in contrast, are the matrix's
 //! business, since there each row has them all).
 
-use crate::figures::{Figures, LoadAverages};
-use crate::ids::{NodeId, NodeSetName};
-use crate::job::NodeSpec;
-use crate::limits::NODE_SETS_MAX;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use serde::{Deserialize, Serialize};
+use tutti_types::figures::{Figures, LoadAverages};
+use tutti_types::ids::{NodeId, NodeSetName};
+use tutti_types::job::NodeSpec;
+use tutti_types::limits::NODE_SETS_MAX;
 
 /// One node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -229,8 +229,8 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::Nodes;
-    use crate::ids::{NodeId, ProcessorSet};
-    use crate::job::NodeSpec;
+    use tutti_types::ids::{NodeId, ProcessorSet};
+    use tutti_types::job::NodeSpec;
 
     #[test]
     fn a_node_that_joins_again_has_all_its_memory_free() {

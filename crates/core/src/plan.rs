@@ -16,18 +16,18 @@
 use crate::action::Action;
 use crate::controller::Core;
 use crate::frame::Layout;
-use crate::ids::{JobId, LaunchId, NodeId, ProcessorSet, RowId};
-use crate::job::ControlMethod;
 use crate::ledger::{Rows, Runs, Stage};
-use crate::limits::SUBSTITUTES_PER_SLOT_MAX;
 use crate::matrix::{Changes, Column};
 use crate::record::Phase;
 use crate::share::Present;
-use crate::time::ClusterTime;
-use crate::timetable::{Candidate, IfAbsent, Slot, Timetable};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{JobId, LaunchId, NodeId, ProcessorSet, RowId};
+use tutti_types::job::ControlMethod;
+use tutti_types::limits::SUBSTITUTES_PER_SLOT_MAX;
+use tutti_types::time::ClusterTime;
+use tutti_types::timetable::{Candidate, IfAbsent, Slot, Timetable};
 
 /// The candidates of a node, for every row that has a slot or may get one.
 pub(crate) type NodePlan = BTreeMap<RowId, Vec<Candidate>>;
@@ -307,7 +307,7 @@ impl Core {
         let mut running = Vec::new();
         for (row, candidates) in self.node_plan(node) {
             running.clear();
-            let slot = Slot { row, length: crate::time::Nanos::ZERO, candidates };
+            let slot = Slot { row, length: tutti_types::time::Nanos::ZERO, candidates };
             let timetable = Timetable { slots: [slot].into(), ..Timetable::default() };
             timetable.running(0, |launch| self.present_on(launch.job, node), &mut running);
             for launch in &running {

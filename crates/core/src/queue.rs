@@ -37,21 +37,22 @@
 use crate::by_class::ByClass;
 use crate::controller::Core;
 use crate::ending::memory_of;
-use crate::ids::{JobId, RowId};
-use crate::job::JobSpec;
 use crate::ledger::Opening;
-use crate::limits::BACKFILL_TRIES_MAX;
 use crate::matrix::Widths;
 use crate::ordered::{Entry, Ordered};
-use crate::params::Discipline;
-use crate::policy::{Decision, Placement, Preemption, WaitReason, after, processors};
+use crate::policy::{Decision, Preemption, WaitReason, after, processors};
 use crate::record::{Part, Phase, Residence};
 use crate::reserve::Reservation;
-use crate::time::{ClusterTime, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{JobId, RowId};
+use tutti_types::job::JobSpec;
+use tutti_types::limits::BACKFILL_TRIES_MAX;
+use tutti_types::params::Discipline;
+use tutti_types::placing::Placement;
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// The jobs that wait, each in one of three places.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

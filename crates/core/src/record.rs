@@ -11,16 +11,16 @@
 //! All transitions are methods of [`Residence`]; none of them goes back. A job that is to be in line again
 //! after a node was lost comes to its end as any other that is killed, and is then queued anew.
 
-use crate::action::TaskPlacement;
 use crate::aside::Place;
-use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank};
-use crate::job::{EndReason, JobSpec, OnBadExit, Outcome, TaskStatus};
-use crate::time::{ClusterTime, Nanos};
-use crate::wish::OnNodeLoss;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, Rank};
+use tutti_types::job::{EndReason, JobSpec, OnBadExit, Outcome, TaskStatus};
+use tutti_types::refusal::TaskPlacement;
+use tutti_types::time::{ClusterTime, Nanos};
+use tutti_types::wish::OnNodeLoss;
 
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -506,9 +506,9 @@ fn leaves_others_waiting(status: TaskStatus, rules: Rules) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Binding, Course, Deaths, Part, Residence, Rules, TaskEnd};
-    use crate::ids::{NodeId, ProcessorSet, Rank};
-    use crate::job::{EndReason, OnBadExit, TaskStatus};
-    use crate::time::{ClusterTime, Nanos};
+    use tutti_types::ids::{NodeId, ProcessorSet, Rank};
+    use tutti_types::job::{EndReason, OnBadExit, TaskStatus};
+    use tutti_types::time::{ClusterTime, Nanos};
 
     fn rules(on_bad_exit: OnBadExit) -> Rules {
         Rules { on_bad_exit, ..Rules::default() }

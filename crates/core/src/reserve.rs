@@ -14,13 +14,13 @@
 //! and none to any job without a limit behind that one.
 
 use crate::controller::Core;
-use crate::ids::{JobId, RowId};
-use crate::limits::RESERVATIONS_MAX;
 use crate::policy::{Lack, WaitReason, processors};
 use crate::queue::estimate;
-use crate::time::{ClusterTime, Nanos};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{JobId, RowId};
+use tutti_types::limits::RESERVATIONS_MAX;
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// A place in the future of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -26,13 +26,13 @@
 //! A row that has neither a share nor a rest to divide gets no slot: its jobs run on what the
 //! other rows leave idle, as an administrator who gives away the whole has asked.
 
-use crate::class::{ClassSpec, Classes};
 use crate::frame::{Layout, Lengths};
-use crate::ids::{ClassName, RowId};
-use crate::limits::SHARE_WHOLE;
 use crate::slices::Cut;
-use crate::time::Nanos;
 use alloc::collections::{BTreeMap, BTreeSet};
+use tutti_types::class::{ClassSpec, Classes};
+use tutti_types::ids::{ClassName, RowId};
+use tutti_types::limits::SHARE_WHOLE;
+use tutti_types::time::Nanos;
 
 /// The classes that have jobs to run, by row. A held slot is a row with just its class.
 pub type Present = BTreeMap<RowId, BTreeSet<ClassName>>;
@@ -142,12 +142,12 @@ fn spread<'a>(amount: u64, rows: impl ExactSizeIterator<Item = &'a RowId>, lengt
 #[cfg(test)]
 mod tests {
     use super::{Present, layout, lengths, shortest};
-    use crate::class::{ClassSpec, Classes};
     use crate::frame::Layout;
-    use crate::ids::{ClassName, RowId};
-    use crate::limits::{QUANTUM_MIN, SHARE_WHOLE};
-    use crate::time::Nanos;
     use proptest::prelude::*;
+    use tutti_types::class::{ClassSpec, Classes};
+    use tutti_types::ids::{ClassName, RowId};
+    use tutti_types::limits::{QUANTUM_MIN, SHARE_WHOLE};
+    use tutti_types::time::Nanos;
 
     fn classes(shares: &[(&str, u32)]) -> Classes {
         let spec = |share| ClassSpec::default().with("share", u64::from(share)).unwrap();

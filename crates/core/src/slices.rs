@@ -9,12 +9,12 @@
 //! take theirs first, and among them those with the most slots: each at equal distances, as far as
 //! these are free; the others take what is left, each from the first place on.
 
-use crate::class::{ClassSpec, Classes};
-use crate::ids::ClassName;
-use crate::limits::QUANTUM_MIN;
-use crate::time::Nanos;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::class::{ClassSpec, Classes};
+use tutti_types::ids::ClassName;
+use tutti_types::limits::QUANTUM_MIN;
+use tutti_types::time::Nanos;
 
 /// What a row has of each frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -105,8 +105,8 @@ pub fn spread<T: Copy>(rows: &[(T, Turns)]) -> Vec<(T, Nanos)> {
 #[cfg(test)]
 mod tests {
     use super::{Turns, spread};
-    use crate::time::Nanos;
     use proptest::prelude::*;
+    use tutti_types::time::Nanos;
 
     fn check(rows: &[(char, u64, u32, bool)], expected: &str) {
         let rows = rows

@@ -6,12 +6,12 @@
 //! last as its number says; otherwise it is searched for. The records themselves lie side by side,
 //! and the place of one that is gone is used again.
 
-use crate::ids::JobId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use core::ops::Index;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tutti_types::ids::JobId;
 
 const PAGE: usize = 512;
 
@@ -198,9 +198,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
 #[cfg(test)]
 mod tests {
     use super::Table;
-    use crate::ids::JobId;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use tutti_types::ids::JobId;
 
     proptest! {
         #[test]

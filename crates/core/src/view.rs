@@ -7,21 +7,21 @@
 //! asked about: [`Core::reaches`] says when. It is to be asked again after each event.
 
 use crate::aside::Place;
-use crate::class::Classes;
 use crate::controller::Core;
-use crate::figures::Figures;
 use crate::frame::Frame;
-use crate::ids::{ClassName, JobId, NodeId, NodeSetName, ProcessorSet, Rank, RowId};
-use crate::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
 use crate::ledger::Moved;
 use crate::matrix::{Column, Seat};
-use crate::params::Params;
 use crate::policy::{Lack, WaitReason};
 use crate::record::{Course, Part, Phase, Record};
-use crate::settings::Settings;
-use crate::time::{ClusterTime, Nanos};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use tutti_types::class::Classes;
+use tutti_types::figures::Figures;
+use tutti_types::ids::{ClassName, JobId, NodeId, NodeSetName, ProcessorSet, Rank, RowId};
+use tutti_types::job::{EndReason, JobSpec, NodeSpec, TaskStatus};
+use tutti_types::params::Params;
+use tutti_types::settings::Settings;
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq)]

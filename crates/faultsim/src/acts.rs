@@ -2,8 +2,8 @@
 
 use super::engine::{HEAD, What, World};
 use super::script::{Act, CLASSES};
-use tutti_core::ClassName;
 use tutti_node::simulated::machine::{Daemon, machine, name_of};
+use tutti_types::ClassName;
 use tutti_wire::local::{NodeChange, Request};
 use tutti_wire::report::Target;
 
@@ -15,7 +15,7 @@ const DRIFT_PPB: i64 = 1_000;
 /// own machine has no lease that could end.
 const BOTH_STOPPED_NS: u64 = 1_000_000_000;
 
-fn target(job: tutti_core::JobId) -> Target {
+fn target(job: tutti_types::JobId) -> Target {
     Target { job, rank: None, pid: None }
 }
 
@@ -126,7 +126,7 @@ impl World {
         self.lapses.note_disk(self.disk.takes_all(), self.now_ns);
     }
 
-    fn on_latest(&mut self, before: u64, request: impl Fn(tutti_core::JobId) -> Request) {
+    fn on_latest(&mut self, before: u64, request: impl Fn(tutti_types::JobId) -> Request) {
         if let Some(job) = self.users.latest(before) {
             self.users.command(request(job));
         }

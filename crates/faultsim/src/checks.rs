@@ -4,10 +4,11 @@
 use super::engine::{HEAD, World};
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_controller as controller;
-use tutti_core::{JobId, JobState, JobView, LaunchId, OnNodeLoss, Rank, check};
+use tutti_core::{JobState, JobView, check};
 use tutti_keeper as keeper;
 use tutti_node::simulated::machine::{Daemon, Ran, at, machine, root_group};
 use tutti_node::simulated::process::Process;
+use tutti_types::{JobId, LaunchId, OnNodeLoss, Rank};
 
 /// So many rounds of the controller are between two looks at all of its state.
 const CORE_LOOKED_AT_EVERY: u64 = 4;

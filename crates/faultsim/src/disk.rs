@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tutti_core::{JobId, NodeId};
 use tutti_journal::{
     Append, ChunkId, EndedSize, EndedSpan, JournalError, Loaded, Number, Row, Snapshot, Store, Sync,
 };
 use tutti_node::simulated::machine::is_cut_off;
+use tutti_types::{JobId, NodeId};
 
 /// All that lies there.
 #[derive(Clone, Debug, Default)]

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use tutti_agent as agent;
 use tutti_agent::AgentOptions;
 use tutti_controller as controller;
-use tutti_core::{ClusterTime, Core, LaunchId};
+use tutti_core::Core;
 use tutti_keeper as keeper;
 use tutti_keeper::KeeperOptions;
 use tutti_node::instance::Instance;
@@ -27,6 +27,7 @@ use tutti_node::simulated::machine::{
 };
 use tutti_node::simulated::random::Random;
 use tutti_node::simulated::stream::stir;
+use tutti_types::{ClusterTime, LaunchId};
 
 /// The machine with the controller.
 pub(super) const HEAD: usize = 0;

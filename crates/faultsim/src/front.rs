@@ -4,10 +4,10 @@
 use super::script::Plan;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tutti_core::{EndReason, JobId, Outcome, Rank};
 use tutti_node::link::Link;
 use tutti_node::simulated::machine::with_here;
 use tutti_node::simulated::process::line;
+use tutti_types::{EndReason, JobId, Outcome, Rank};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::branch::Through;

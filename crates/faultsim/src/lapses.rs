@@ -2,7 +2,7 @@
 //! therefore take away.
 
 use std::collections::BTreeSet;
-use tutti_core::LaunchId;
+use tutti_types::LaunchId;
 
 /// What has happened is on disk after so long, if the disk takes it and nobody has stopped the controller
 /// (`controller/src/forgetting.rs`).
@@ -112,7 +112,7 @@ impl Lapses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tutti_core::JobId;
+    use tutti_types::JobId;
 
     const SEC: u64 = 1_000_000_000;
 

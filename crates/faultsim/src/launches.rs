@@ -2,7 +2,7 @@
 //! a job only when something of the one before may have been lost.
 
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::{JobId, LaunchId};
+use tutti_types::{JobId, LaunchId};
 
 /// A launch is held by the first keeper no later than this after it was decided on: what was lost meanwhile counts.
 const UNDER_WAY_NS: u64 = 60_000_000_000;

@@ -1,9 +1,9 @@
 //! What users and misfortune do in a simulated world, from a seed: each seed leaves out some kinds of
 //! misfortune altogether, since some faults only show without others.
 
-use tutti_core::OnNodeLoss;
 use tutti_node::simulated::machine::Daemon;
 use tutti_node::simulated::random::Random;
+use tutti_types::OnNodeLoss;
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1000 * MS;

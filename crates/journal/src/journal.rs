@@ -11,7 +11,8 @@ use crate::{JournalError, SqliteStore};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use tutti_core::{Action, ClusterTime, Core, Event, JobId, NodeId};
+use tutti_core::{Action, Core, Event};
+use tutti_types::{ClusterTime, JobId, NodeId};
 
 /// After so many entries the state is stored: replaying them takes a fraction of a second.
 const SNAPSHOT_EVERY: u64 = 20_000;

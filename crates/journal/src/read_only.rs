@@ -6,7 +6,8 @@ use crate::replay::play;
 use crate::store::{EndedSpan, Store};
 use crate::{JournalError, SqliteStore};
 use std::path::{Path, PathBuf};
-use tutti_core::{Core, JobId};
+use tutti_core::Core;
+use tutti_types::JobId;
 
 /// A journal that stays as it is.
 pub struct ReadOnly {

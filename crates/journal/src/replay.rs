@@ -5,7 +5,8 @@ use crate::journal::{bad_job, check, decode};
 use crate::store::{Number, Store};
 use crate::{JournalError, SqliteStore};
 use std::path::Path;
-use tutti_core::{Action, ClusterTime, Core};
+use tutti_core::{Action, Core};
+use tutti_types::ClusterTime;
 
 /// What a replay came to.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 use crate::entry::EndedJob;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{ClusterTime, JobId, Nanos, Outcome, Rank};
+use tutti_types::{ClusterTime, JobId, Nanos, Outcome, Rank};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{
     AdoptedProcess, Credentials, InputTo, LaunchSpec, OpenMode, Stdio, Usage,

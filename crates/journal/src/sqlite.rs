@@ -25,7 +25,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use tutti_core::{JobId, NodeId};
+use tutti_types::{JobId, NodeId};
 use tutti_wire::launch::LaunchSpec;
 
 /// How much the log may have grown when it is copied into the file, in bytes.

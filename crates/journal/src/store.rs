@@ -3,7 +3,7 @@
 use crate::JournalError;
 use crate::chunks::ChunkId;
 use std::collections::BTreeMap;
-use tutti_core::{JobId, NodeId};
+use tutti_types::{JobId, NodeId};
 
 /// The place of an entry in the journal, from 1, without gaps.
 pub type Number = u64;

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::path::Path;
-use tutti_core::{ClusterTime, Core, EndReason, JobId, Nanos, Outcome, Params, default_classes};
+use tutti_core::Core;
 use tutti_journal::{EndedJob, EndedSpan, Journal};
+use tutti_types::{ClusterTime, EndReason, JobId, Nanos, Outcome, Params, default_classes};
 use tutti_wire::report::JobReport;
 
 fn open(path: &Path) -> Journal {

@@ -4,14 +4,14 @@
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use tutti_core::{
-    Action, ClassName, ClusterTime, Core, EndReason, Event, GroupId, JobId, JobSpec, Nanos, NodeId,
-    NodeSpec, NodeWish, OnBadExit, OnNodeLoss, Params, Rank, RequestId, TaskStatus, UserId,
-    default_classes,
-};
+use tutti_core::{Action, Core, Event};
 use tutti_journal::{
     Append, Difference, EndedSpan, Entry, History, Job, Journal, JournalError, Keeper, Known, Row,
     Segment, SqliteStore, Store, cut, join, replay,
+};
+use tutti_types::{
+    ClassName, ClusterTime, EndReason, GroupId, JobId, JobSpec, Nanos, NodeId, NodeSpec, NodeWish,
+    OnBadExit, OnNodeLoss, Params, Rank, RequestId, TaskStatus, UserId, default_classes,
 };
 use tutti_wire::launch::{Credentials, LaunchSpec, Stdio};
 

@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio as ProcessStdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use tutti_core::{
-    ControlMethod, JobId, Nanos, NodeId, ProcessorSet, Rank, TaskPlacement, TaskStatus,
-};
 use tutti_linux::cgroup::{Cgroup, Hierarchy};
 use tutti_linux::pass;
 use tutti_node::simulated::groups::OLD_KERNEL as OLD_KERNEL_FILE;
+use tutti_types::{
+    ControlMethod, JobId, Nanos, NodeId, ProcessorSet, Rank, TaskPlacement, TaskStatus,
+};
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::frame::{decode, encode};
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};

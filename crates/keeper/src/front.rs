@@ -9,9 +9,9 @@ use super::stdio::{INPUT_BYTES_MAX, InputState, Reader};
 use super::watch::{Event, Token, Watch};
 use std::io;
 use std::rc::Rc;
-use tutti_core::{Rank, TaskStatus};
 use tutti_node::link::{Interest, Link};
 use tutti_node::platform::time::monotonic_ns;
+use tutti_types::{Rank, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 
 /// How often one round of the loop fills a front end's outlet, so that a fast reader does not keep

@@ -11,9 +11,9 @@ use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use tutti_core::{ControlMethod, TaskStatus};
 use tutti_linux::rt;
 use tutti_linux::spawn::{Identity, program_candidates};
+use tutti_types::{ControlMethod, TaskStatus};
 use tutti_wire::handover::HandedProgram;
 use tutti_wire::launch::{Credentials, Launch};
 

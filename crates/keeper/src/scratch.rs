@@ -20,8 +20,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 #[cfg(test)]
 use std::time::Duration;
-use tutti_core::JobId;
 use tutti_linux::random::random_u32;
+use tutti_types::JobId;
 use tutti_wire::handover::HeldSpares;
 use tutti_wire::launch::Credentials;
 

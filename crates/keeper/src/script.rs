@@ -4,8 +4,8 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use tutti_core::JobId;
 use tutti_linux::remove_tree::remove_tree;
+use tutti_types::JobId;
 use tutti_wire::launch::Credentials;
 
 /// Who runs a script that does not say so itself.

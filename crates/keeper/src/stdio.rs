@@ -312,7 +312,7 @@ impl InPipe {
 mod tests {
     use super::*;
     use std::io::Read;
-    use tutti_core::JobId;
+    use tutti_types::JobId;
 
     fn pipe() -> (InPipe, File, Watches) {
         let ends = input_pipe().unwrap();

@@ -9,9 +9,9 @@ use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use tutti_core::LaunchId;
 use tutti_node::link::Poller;
 use tutti_node::platform::ways::Stream;
+use tutti_types::LaunchId;
 use tutti_wire::launch::Usage;
 
 /// See the head of the file.

@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use tutti_core::{JobId, LaunchId, NodeId, Rank, TaskStatus};
+use tutti_types::{JobId, LaunchId, NodeId, Rank, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 use tutti_wire::branch::Vouch;
 use tutti_wire::frame::encode;

@@ -4,8 +4,8 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use tutti_core::JobId;
 use tutti_node::link::{Interest, Poller, Ready};
+use tutti_types::JobId;
 use tutti_wire::attach::Stream;
 
 /// What a watched descriptor is.

@@ -4,9 +4,9 @@ use anyhow::anyhow;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use tutti_core::{ClusterTime, Nanos};
+use tutti_types::{ClusterTime, Nanos};
 
-pub use tutti_core::parse_week;
+pub use tutti_types::parse_week;
 
 /// Clocks that are put forward or back so often are enough for any trace: twice a year.
 const CHANGES_MAX: usize = 100;
@@ -105,7 +105,7 @@ fn week_of(at: &Zoned) -> Nanos {
 mod tests {
     use super::{moment, of_zone, parse_week};
     use jiff::Zoned;
-    use tutti_core::Nanos;
+    use tutti_types::Nanos;
 
     #[test]
     fn a_log_from_stockholm_begins_on_a_monday_and_sees_summer_end() {

@@ -4,8 +4,8 @@
 use crate::link::LinkError;
 use crate::trusted::NotOurs;
 use std::fmt;
-use tutti_core::{EndReason, Outcome, Refusal, TaskStatus};
 use tutti_journal::JournalError;
+use tutti_types::{EndReason, Outcome, Refusal, TaskStatus};
 use tutti_wire::code::Code;
 
 /// A text with its code.
@@ -143,7 +143,7 @@ pub fn code_of_end<'a>(
 #[cfg(test)]
 mod tests {
     use super::{code_of_end, code_of_refusal};
-    use tutti_core::{EndReason, Nanos, Outcome, Refusal, TaskStatus};
+    use tutti_types::{EndReason, Nanos, Outcome, Refusal, TaskStatus};
     use tutti_wire::code::Code;
 
     /// What it would take a million jobs, or an old kernel, to see.

@@ -17,7 +17,7 @@ pub mod time {
     }
 
     /// How much of the week has passed for people here.
-    pub fn local_week() -> tutti_core::Nanos {
+    pub fn local_week() -> tutti_types::Nanos {
         crate::calendar::local_week()
     }
 

@@ -19,10 +19,11 @@ use crate::observer::{Observer, Passed, Start};
 use crate::pace::Pace;
 use crate::slots::SlotBySlot;
 use crate::uneven::Uneven;
-use tutti_core::{
-    Action, BankAccount, ClassName, Classes, ClusterTime, Core, EndReason, Event, GroupId, JobId,
-    JobSpec, JobState, Nanos, NodeWish, OnBadExit, OnNodeLoss, Overrides, Params, Period,
-    ProcessorTime, Refusal, RequestId, TaskStatus, UserId, WaitReason, Weights, check,
+use tutti_core::{Action, Core, Event, JobState, WaitReason, check};
+use tutti_types::{
+    BankAccount, ClassName, Classes, ClusterTime, EndReason, GroupId, JobId, JobSpec, Nanos,
+    NodeWish, OnBadExit, OnNodeLoss, Overrides, Params, Period, ProcessorTime, Refusal, RequestId,
+    TaskStatus, UserId, Weights,
 };
 
 /// How a workload is simulated.
@@ -429,7 +430,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         spec.group = GroupId(job.group);
         spec.tasks = job.processors;
         spec.deadline = job.deadline;
-        spec.time_limit = Some(job.estimate.max(tutti_core::limits::TIME_LIMIT_MIN));
+        spec.time_limit = Some(job.estimate.max(tutti_types::limits::TIME_LIMIT_MIN));
     }
 
     /// Ends the jobs that have reached their limits; says whether there are any.

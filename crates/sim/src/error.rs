@@ -1,7 +1,7 @@
 //! Why a simulation can't go on.
 
 use tutti_core::check::Violation;
-use tutti_core::{ClusterTime, Refusal};
+use tutti_types::{ClusterTime, Refusal};
 
 /// Why a simulation can't go on. `E` is the error of the workload.
 #[derive(Debug, thiserror::Error)]

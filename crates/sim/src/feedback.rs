@@ -16,7 +16,7 @@
 
 use crate::jobs::Job;
 use std::collections::{BTreeMap, VecDeque};
-use tutti_core::{Calendar, ClusterTime, Nanos, Period};
+use tutti_types::{Calendar, ClusterTime, Nanos, Period};
 
 /// How jobs wait for those before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -197,7 +197,7 @@ const LOOKS_MAX: u32 = 4;
 mod tests {
     use super::{Arrival, Feedback, Follows, REMEMBERED_MAX, Waiting};
     use crate::jobs::Job;
-    use tutti_core::{ClusterTime, Nanos};
+    use tutti_types::{ClusterTime, Nanos};
 
     const HOUR: u64 = 3_600_000_000_000;
     /// From a Monday at midnight on; after two days the clocks are put back by an hour.

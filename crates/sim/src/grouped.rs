@@ -10,8 +10,9 @@ use crate::jobs::{Index, Jobs, Place, Rest};
 use crate::turns::{Turns, switches};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use tutti_core::Core;
 use tutti_core::frame::Frame;
-use tutti_core::{ClusterTime, Core, JobId, Nanos, RowId};
+use tutti_types::{ClusterTime, JobId, Nanos, RowId};
 
 /// When a job is done, by its group's clock, and its place among those done at once.
 type Due = Reverse<(u64, Place, JobId, Index)>;

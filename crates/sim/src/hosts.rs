@@ -5,8 +5,9 @@
 //! as a load average. What follows a `#` is a comment. Figures may be in any unit that is the same for
 //! all nodes.
 
-use tutti_core::limits::PROCESSORS_PER_NODE_MAX;
-use tutti_core::{Event, Figures, LoadAverages, NodeId, NodeSpec, ProcessorSet};
+use tutti_core::Event;
+use tutti_types::limits::PROCESSORS_PER_NODE_MAX;
+use tutti_types::{Figures, LoadAverages, NodeId, NodeSpec, ProcessorSet};
 
 /// A node of such a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

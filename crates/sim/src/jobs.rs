@@ -2,7 +2,7 @@
 
 use crate::feedback::Follows;
 use std::collections::VecDeque;
-use tutti_core::{ClusterTime, JobId, Nanos};
+use tutti_types::{ClusterTime, JobId, Nanos};
 
 /// One job of a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

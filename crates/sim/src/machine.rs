@@ -1,9 +1,10 @@
 //! The machine that is simulated: equal nodes, or those of [`Host`]s.
 
 use crate::hosts::Host;
-use tutti_core::limits::PROCESSORS_PER_NODE_MAX;
-use tutti_core::{Event, NodeId, NodeSpec, ProcessorSet};
+use tutti_core::Event;
 use tutti_trace::Header;
+use tutti_types::limits::PROCESSORS_PER_NODE_MAX;
+use tutti_types::{NodeId, NodeSpec, ProcessorSet};
 
 /// How large a machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

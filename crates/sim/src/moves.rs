@@ -5,7 +5,8 @@
 //! at the same time do not slow each other down.
 
 use std::collections::BTreeMap;
-use tutti_core::{ClusterTime, Event, JobId, Nanos};
+use tutti_core::Event;
+use tutti_types::{ClusterTime, JobId, Nanos};
 
 /// How long it takes a job to leave its processors, and as long again to come back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use crate::jobs::{Finished, Job};
 use std::io;
-use tutti_core::{ClusterTime, Core, JobId, WaitReason};
+use tutti_core::{Core, WaitReason};
+use tutti_types::{ClusterTime, JobId};
 
 /// A job that got processors.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use crate::jobs::{Finished, Job};
 use crate::observer::Observer;
 use std::collections::VecDeque;
 use std::io;
-use tutti_core::JobId;
+use tutti_types::JobId;
 
 /// Hands jobs that have ended to `write`, in the order in which they were handed in. Those that end
 /// before an older one wait for it; those that don't end at all hold up nobody once

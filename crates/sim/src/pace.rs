@@ -7,8 +7,9 @@
 //! gets on as fast as that one. The tasks of a bag go on by themselves, and each ends when it is done.
 
 use crate::hosts::Host;
-use tutti_core::figures::{MEAN, Means};
-use tutti_core::{Nanos, Part, Weights};
+use tutti_core::Part;
+use tutti_types::figures::{MEAN, Means};
+use tutti_types::{Nanos, Weights};
 
 /// What tells how long a run takes where.
 #[derive(Debug)]
@@ -72,7 +73,8 @@ impl Pace {
 mod tests {
     use super::Pace;
     use crate::hosts::parse_hosts;
-    use tutti_core::{Nanos, NodeId, Part, ProcessorSet, Weights};
+    use tutti_core::Part;
+    use tutti_types::{Nanos, NodeId, ProcessorSet, Weights};
 
     #[test]
     fn a_run_takes_as_long_as_speed_and_company_make_it() {

@@ -1,6 +1,6 @@
 //! The names of policies, as parameters of the core.
 
-use tutti_core::{ParamError, Params};
+use tutti_types::{ParamError, Params};
 
 /// Policies that can be simulated, by name. Whoever takes turns may have a queue of another kind
 /// than first come first served, too: `gang:easy`.

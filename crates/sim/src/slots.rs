@@ -2,8 +2,9 @@
 
 use crate::driver::{Progression, Share};
 use crate::jobs::{Index, Jobs, Rest};
+use tutti_core::Core;
 use tutti_core::frame::Frame;
-use tutti_core::{ClusterTime, Core, JobId, Nanos, RowId};
+use tutti_types::{ClusterTime, JobId, Nanos, RowId};
 
 /// A job that has started.
 #[derive(Debug)]

@@ -18,7 +18,8 @@ use crate::sketch::Sketch;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
-use tutti_core::{ClusterTime, JobId, WaitReason};
+use tutti_core::WaitReason;
+use tutti_types::{ClusterTime, JobId};
 
 /// Maximum number of different reasons why jobs did not run that are kept; others are one more.
 pub const REASONS_MAX: usize = 32;

@@ -6,7 +6,7 @@
 //! in all slots of the frame is never switched, and loses nothing.
 
 use tutti_core::frame::Frame;
-use tutti_core::{ClusterTime, Nanos, RowId};
+use tutti_types::{ClusterTime, Nanos, RowId};
 
 /// Parts of a cycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

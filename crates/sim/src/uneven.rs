@@ -3,7 +3,8 @@
 use crate::jobs::{Live, Rest};
 use crate::pace::{Batch, Pace};
 use std::collections::{BTreeMap, VecDeque};
-use tutti_core::{JobId, Nanos, Part, Rank};
+use tutti_core::Part;
+use tutti_types::{JobId, Nanos, Rank};
 
 /// See the module.
 #[derive(Debug)]

@@ -8,8 +8,8 @@
 use crate::feedback::Follows;
 use crate::jobs::Job;
 use std::collections::BTreeMap;
-use tutti_core::{ClassName, ClusterTime, Nanos};
 use tutti_trace::{Header, Job as Record};
+use tutti_types::{ClassName, ClusterTime, Nanos};
 
 /// What the core is told that jobs take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -150,8 +150,8 @@ fn times(ns: u64, factor: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{Deadlines, Estimates, Missing, Workload};
-    use tutti_core::{ClassName, Nanos};
     use tutti_trace::{Header, Job as Record};
+    use tutti_types::{ClassName, Nanos};
 
     const CLASSES: [&str; 3] = ["benchmark", "interactive", "production"];
 

@@ -13,7 +13,7 @@
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{JobId, Rank, TaskStatus};
+use tutti_types::{JobId, Rank, TaskStatus};
 
 /// What a front end tells a keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

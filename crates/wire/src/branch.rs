@@ -15,7 +15,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{ClusterTime, Nanos, NodeId};
+use tutti_types::{ClusterTime, Nanos, NodeId};
 
 /// Whom an order is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{JobId, Rank, TaskStatus};
+use tutti_types::{JobId, Rank, TaskStatus};
 
 /// The form of what is handed over. To be counted up with every change of it; a test holds it to that.
 pub const FORM: u16 = 2;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
-use tutti_core::{EndReason, JobId, Nanos, Outcome};
+use tutti_types::{EndReason, JobId, Nanos, Outcome};
 
 /// How a job ended, in a word that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::mem::take;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{ControlMethod, LaunchId, Rank, TaskStatus};
+use tutti_types::{ControlMethod, LaunchId, Rank, TaskStatus};
 
 /// What an agent tells its keeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{ControlMethod, JobId, LaunchId, Nanos, NodeId, TaskPlacement};
+use tutti_types::{ControlMethod, JobId, LaunchId, Nanos, NodeId, TaskPlacement};
 
 /// The program of a job, and what its tasks find when they start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -375,7 +375,7 @@ mod tests {
     };
     use alloc::vec::Vec;
     use serde_bytes::ByteBuf;
-    use tutti_core::{ControlMethod, JobId, LaunchId, Nanos, NodeId};
+    use tutti_types::{ControlMethod, JobId, LaunchId, Nanos, NodeId};
 
     /// What the node of this rank sees of a job of two nodes with two tasks each.
     fn written(node_rank: u32, output: &str, error: Option<&str>) -> Written {

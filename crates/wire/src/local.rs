@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{
+use tutti_types::{
     ClassName, Figures, JobId, Nanos, NodeId, OnBadExit, OnNodeLoss, Outcome, Weights,
 };
 
@@ -208,7 +208,7 @@ pub enum NodeChange {
     },
 }
 
-/// On which nodes a job is to run; see [`tutti_core::NodeWish`].
+/// On which nodes a job is to run; see [`tutti_types::NodeWish`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodesRequest {
     /// How many.
@@ -226,27 +226,27 @@ pub struct NodesRequest {
 /// A job as a client asks for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRequest {
-    /// See [`tutti_core::JobSpec::class`].
+    /// See [`tutti_types::JobSpec::class`].
     pub class: ClassName,
-    /// See [`tutti_core::JobSpec::tasks`].
+    /// See [`tutti_types::JobSpec::tasks`].
     pub tasks: u32,
-    /// See [`tutti_core::JobSpec::processors_per_task`].
+    /// See [`tutti_types::JobSpec::processors_per_task`].
     pub processors_per_task: Option<u32>,
-    /// See [`tutti_core::JobSpec::memory_per_task_bytes`].
+    /// See [`tutti_types::JobSpec::memory_per_task_bytes`].
     pub memory_per_task_bytes: Option<u64>,
-    /// See [`tutti_core::JobSpec::time_limit`].
+    /// See [`tutti_types::JobSpec::time_limit`].
     pub time_limit: Option<Nanos>,
-    /// See [`tutti_core::JobSpec::deadline`].
+    /// See [`tutti_types::JobSpec::deadline`].
     pub deadline: Option<Nanos>,
-    /// See [`tutti_core::JobSpec::grace`].
+    /// See [`tutti_types::JobSpec::grace`].
     pub grace: Nanos,
-    /// See [`tutti_core::JobSpec::weights`].
+    /// See [`tutti_types::JobSpec::weights`].
     pub weights: Option<Weights>,
-    /// See [`tutti_core::JobSpec::nodes`].
+    /// See [`tutti_types::JobSpec::nodes`].
     pub nodes: NodesRequest,
-    /// See [`tutti_core::JobSpec::on_bad_exit`].
+    /// See [`tutti_types::JobSpec::on_bad_exit`].
     pub on_bad_exit: OnBadExit,
-    /// See [`tutti_core::JobSpec::on_node_loss`].
+    /// See [`tutti_types::JobSpec::on_node_loss`].
     pub on_node_loss: OnNodeLoss,
     /// The job that waits for this one: `tutti run` was started by a task of it.
     pub within: Option<JobId>,

@@ -4,10 +4,10 @@ use crate::units;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
-use tutti_core::class::RULES;
-use tutti_core::limits::SHARE_WHOLE;
-use tutti_core::params::TABLE;
-use tutti_core::{ClassName, ClassSpec, Overrides, Param, ParamKind, Params};
+use tutti_types::class::RULES;
+use tutti_types::limits::SHARE_WHOLE;
+use tutti_types::params::TABLE;
+use tutti_types::{ClassName, ClassSpec, Overrides, Param, ParamKind, Params};
 
 /// Sets a parameter from text.
 ///
@@ -115,7 +115,7 @@ pub fn override_rule(
 #[cfg(test)]
 mod tests {
     use super::{set_param, set_rule, share};
-    use tutti_core::{ClassSpec, Nanos, Params};
+    use tutti_types::{ClassSpec, Nanos, Params};
 
     #[test]
     fn a_share_is_a_percentage() {

@@ -11,7 +11,7 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use tutti_core::{JobId, Rank};
+use tutti_types::{JobId, Rank};
 
 /// The most digits that a number is padded to, as for `sbatch`.
 const PADDING_MAX: usize = 10;

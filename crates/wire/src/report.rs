@@ -7,7 +7,7 @@ use crate::launch::Usage;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_core::{Figures, JobId, Rank};
+use tutti_types::{Figures, JobId, Rank};
 
 /// A job, as `tutti ps` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{
+use tutti_types::{
     ClockSource, ClusterTime, JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans,
     ProcessorSet, Rank, TaskStatus, Timetable, Traversal,
 };

@@ -10,7 +10,7 @@
 
 use alloc::format;
 use alloc::string::String;
-use tutti_core::Nanos;
+use tutti_types::Nanos;
 
 /// Why a text is no length, size or count. The message shows what is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

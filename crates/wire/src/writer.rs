@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::{JobId, NodeId};
+use tutti_types::{JobId, NodeId};
 
 /// The number of the descriptor at which a writer finds its keeper.
 pub const WRITER_FD: i32 = 3;

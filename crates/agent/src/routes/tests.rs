@@ -1,7 +1,7 @@
 //! One agent's routes, told what passes.
 
 use super::*;
-use tutti_core::{JobId, LaunchId, NodeSpec, ProcessorSet};
+use tutti_types::{JobId, LaunchId, NodeSpec, ProcessorSet};
 use tutti_wire::branch::Joining;
 use tutti_wire::launch::Usage;
 use tutti_wire::tree::{Join, Settings};

@@ -6,7 +6,7 @@ use crate::clock::ClusterClock;
 use crate::lease::Lease;
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::channel;
-use tutti_core::JobId;
+use tutti_types::JobId;
 use tutti_wire::tree::Settings;
 
 /// See the head of the file.

@@ -1,8 +1,8 @@
 use super::*;
 use crate::driver::first_settings;
 use std::process::{Child, Command, Stdio};
-use tutti_core::Nanos;
 use tutti_linux::proc::ProcessStat;
+use tutti_types::Nanos;
 
 /// Ended with the test.
 struct Sleeper(Child);

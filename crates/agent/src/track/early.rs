@@ -6,8 +6,8 @@
 
 use super::TaskId;
 use std::collections::{BTreeSet, VecDeque};
-use tutti_core::JobId;
 use tutti_linux::track::ProcessEvent;
+use tutti_types::JobId;
 
 /// Events that are kept; more than a machine makes while a keeper starts its tasks.
 const EVENTS_MAX: usize = 1 << 16;
@@ -72,7 +72,7 @@ impl Early {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tutti_core::Rank;
+    use tutti_types::Rank;
 
     fn born(child: i32) -> ProcessEvent {
         ProcessEvent::Forked { parent: 1, child, at_ns: 0 }

@@ -6,10 +6,10 @@ use crate::clock::{Need, ask_every_ns};
 use crate::neighbour::Neighbour;
 use crate::routes::Way;
 use anyhow::Context;
-use tutti_core::Nanos;
 use tutti_node::link::{Interest, Link, Poller};
 use tutti_node::platform::time::monotonic_ns;
 use tutti_node::platform::ways;
+use tutti_types::Nanos;
 use tutti_wire::Role;
 use tutti_wire::branch::{
     Contact, FromBranch, Joining, Order, Origin, Passed, Place, Report, ToBranch,

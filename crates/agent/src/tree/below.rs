@@ -8,10 +8,10 @@
 use super::Tree;
 use crate::neighbour::Neighbour;
 use crate::routes::{Child, Way};
-use tutti_core::NodeId;
 use tutti_node::link::LinkError;
 use tutti_node::platform::time::monotonic_ns;
 use tutti_secure::{Fingerprint, Member, Role};
+use tutti_types::NodeId;
 use tutti_wire::branch::{
     ClockReply, Contact, FromBranch, Order, Origin, Place, Recipients, Report, ToBranch, batches,
 };

@@ -11,8 +11,8 @@
 //! others up to then. (`controller/src/leases.rs` has the other half.)
 
 use super::{Heard, Tree};
-use tutti_core::{ClusterTime, Nanos};
 use tutti_node::platform::time::monotonic_ns;
+use tutti_types::{ClusterTime, Nanos};
 use tutti_wire::branch::ClockReply;
 
 /// What was told of it.

@@ -4,7 +4,7 @@
 //! From it an agent knows the state of its level: how many nodes have parts of which jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_core::{LaunchId, NodeId};
+use tutti_types::{LaunchId, NodeId};
 use tutti_wire::branch::{Order, Origin, Report};
 use tutti_wire::tree::{FromAgent, ToAgent};
 
@@ -72,7 +72,7 @@ impl Passing {
 #[cfg(test)]
 mod tests {
     use super::Passing;
-    use tutti_core::{JobId, LaunchId, NodeId};
+    use tutti_types::{JobId, LaunchId, NodeId};
     use tutti_wire::branch::{Order, Origin, Recipients, Report};
     use tutti_wire::launch::Usage;
     use tutti_wire::tree::{FromAgent, Settings, ToAgent};

@@ -4,8 +4,8 @@ use super::{Heard, Tree};
 use crate::clock::{Correction, DRIFT_PPB_MAX};
 use crate::system_clock::{self, Untrusted};
 use std::mem::discriminant;
-use tutti_core::{ClockSource, Nanos};
 use tutti_node::platform::time::monotonic_ns;
+use tutti_types::{ClockSource, Nanos};
 use tutti_wire::branch::{ClockReply, SystemTime};
 
 impl Tree {

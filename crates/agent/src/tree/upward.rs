@@ -2,7 +2,7 @@
 //! and what several nodes have in common once.
 
 use serde::Serialize;
-use tutti_core::{Nanos, NodeId};
+use tutti_types::{Nanos, NodeId};
 use tutti_wire::branch::{FromBranch, Origin, Report};
 use tutti_wire::frame::pack;
 use tutti_wire::limits::{BATCH_BYTES_MAX, BATCH_MAX, ORIGINS_MAX};

@@ -6,9 +6,10 @@
 use crate::figures::Figure;
 use crate::progress;
 use std::time::{Duration, Instant};
-use tutti_core::{
-    Action, ClassName, ClusterTime, Core, Event, GroupId, JobId, JobSpec, Nanos, NodeId, NodeSpec,
-    OnBadExit, Params, ProcessorSet, RequestId, TaskStatus, UserId, default_classes,
+use tutti_core::{Action, Core, Event};
+use tutti_types::{
+    ClassName, ClusterTime, GroupId, JobId, JobSpec, Nanos, NodeId, NodeSpec, OnBadExit, Params,
+    ProcessorSet, RequestId, TaskStatus, UserId, default_classes,
 };
 
 const WIDTH: u32 = 64;
@@ -111,8 +112,8 @@ impl Full {
             weights: None,
             circuit: None,
             deadline: None,
-            nodes: tutti_core::NodeWish::default(),
-            on_node_loss: tutti_core::OnNodeLoss::default(),
+            nodes: tutti_types::NodeWish::default(),
+            on_node_loss: tutti_types::OnNodeLoss::default(),
             on_bad_exit: OnBadExit::KillOnSignal,
         };
         Event::Submit { request: RequestId(self.requests), spec }

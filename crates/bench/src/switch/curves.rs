@@ -14,9 +14,9 @@ use serde::Serialize;
 use std::path::Path;
 use tutti_client::output::{Align, Table};
 use tutti_client::scratch::ScratchInstance;
-use tutti_core::Nanos;
 use tutti_linux::{affinity, clock, proc};
 use tutti_sim::picture::{Mark, Panel2d, Plot, PlotCurve, Scale, save};
+use tutti_types::Nanos;
 
 /// Those of the paper.
 const SIZES: [u32; 3] = [3, 7, 15];

@@ -12,7 +12,7 @@ use super::trees::{Shape, Trees};
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use tutti_client::scratch::{ScratchInstance, percentile};
-use tutti_core::Nanos;
+use tutti_types::Nanos;
 
 /// How many processes each job has; the paper's largest tree.
 const PROCESSES: u32 = 15;

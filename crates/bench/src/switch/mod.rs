@@ -27,7 +27,7 @@ use rows::{Missing, Row};
 use std::path::PathBuf;
 use trees::{Shape, Trees, Wanted};
 use tutti_client::scratch::ScratchInstance;
-use tutti_core::Nanos;
+use tutti_types::Nanos;
 use tutti_wire::units::parse_duration;
 
 #[derive(Args, Debug)]

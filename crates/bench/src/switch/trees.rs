@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tutti_client::scratch::ScratchInstance;
-use tutti_core::{ClassName, JobId, Nanos};
+use tutti_types::{ClassName, JobId, Nanos};
 use tutti_wire::local::Request;
 use tutti_wire::report::SwitchRecord;
 

@@ -1,6 +1,6 @@
 //! What a job used, in words and in columns.
 
-use tutti_core::Nanos;
+use tutti_types::Nanos;
 use tutti_wire::launch::Usage;
 use tutti_wire::report::JobReport;
 use tutti_wire::units::{format_bytes, format_duration_short};

@@ -1,6 +1,6 @@
 //! What is said of a job that has ended, beside its exit code.
 
-use tutti_core::{EndReason, Outcome};
+use tutti_types::{EndReason, Outcome};
 use tutti_wire::report::JobReport;
 
 /// Says what is known of its tasks, and why it ended unless they say it.

@@ -8,8 +8,8 @@ pub use table::{Align, Table, fold, plain};
 
 use serde::Serialize;
 use std::io::Write;
-use tutti_core::Counted;
 use tutti_node::say::is_order;
+use tutti_types::Counted;
 
 /// Prints a value as indented JSON.
 ///

@@ -1,12 +1,13 @@
 use super::Place;
 use crate::controller::Core;
-use crate::ids::{ClassName, GroupId, JobId, NodeId, ProcessorSet, RequestId, UserId};
-use crate::job::{EndReason, JobSpec, NodeSpec, OnBadExit, TaskStatus};
-use crate::params::Params;
 use crate::record::{Binding, Part};
-use crate::time::{ClusterTime, Nanos};
 use crate::view::JobState;
-use crate::{Action, Event, check::check, default_classes};
+use crate::{Action, Event, check::check};
+use tutti_types::default_classes;
+use tutti_types::ids::{ClassName, GroupId, JobId, NodeId, ProcessorSet, RequestId, UserId};
+use tutti_types::job::{EndReason, JobSpec, NodeSpec, OnBadExit, TaskStatus};
+use tutti_types::params::Params;
+use tutti_types::time::{ClusterTime, Nanos};
 
 const FIRST: JobId = JobId(1);
 const SECOND: JobId = JobId(2);
@@ -50,8 +51,8 @@ impl Machine {
             weights: None,
             circuit: None,
             deadline: None,
-            nodes: crate::NodeWish::default(),
-            on_node_loss: crate::OnNodeLoss::default(),
+            nodes: tutti_types::NodeWish::default(),
+            on_node_loss: tutti_types::OnNodeLoss::default(),
             on_bad_exit: OnBadExit::Continue,
         };
         self.apply(&Event::Submit { request: RequestId(0), spec });

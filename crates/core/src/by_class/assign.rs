@@ -21,13 +21,13 @@
 use super::Contender;
 use crate::aside::Place;
 use crate::controller::Core;
-use crate::ids::{JobId, NodeId, ProcessorSet};
-use crate::job::JobSpec;
-use crate::limits::{BUMP_COST, POSITIONS_MAX};
 use crate::policy::{lay_on, shared, tasks_by_memory};
 use crate::record::{Binding, Part, Residence};
-use crate::time::ClusterTime;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, NodeId, ProcessorSet};
+use tutti_types::job::JobSpec;
+use tutti_types::limits::{BUMP_COST, POSITIONS_MAX};
+use tutti_types::time::ClusterTime;
 
 /// Processors by node, lowest first.
 type Floor = Vec<(NodeId, ProcessorSet)>;
@@ -94,7 +94,7 @@ impl Core {
         u128::from(processors) * weight * u128::from(BUMP_COST.0.saturating_add(left))
     }
 
-    fn whole_time(&self, job: JobId) -> crate::time::Nanos {
+    fn whole_time(&self, job: JobId) -> tutti_types::time::Nanos {
         let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);
         let class = self.jobs.get(&job).and_then(|it| self.classes.get(&it.spec.class));
         class.and_then(|class| class.do_not_disturb(processors)).unwrap_or_default()

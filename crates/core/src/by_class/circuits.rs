@@ -4,13 +4,13 @@
 //! Who asks for one in particular gets that one or waits. Otherwise they are given round robin: the
 //! next one after the last that was given, if there is room on it.
 
-use crate::action::Refusal;
 use crate::controller::Core;
-use crate::ids::{CircuitName, JobId};
-use crate::job::{CircuitSpec, CircuitWish};
-use crate::limits::CIRCUITS_MAX;
 use alloc::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{CircuitName, JobId};
+use tutti_types::job::{CircuitSpec, CircuitWish};
+use tutti_types::limits::CIRCUITS_MAX;
+use tutti_types::refusal::Refusal;
 
 /// All kinds of circuits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -2,12 +2,12 @@
 
 use crate::aside::Place;
 use crate::controller::Core;
-use crate::ids::JobId;
 use crate::policy::processors;
 use crate::record::{Course, Part, Phase, Residence};
-use crate::time::ClusterTime;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use tutti_types::ids::JobId;
+use tutti_types::time::ClusterTime;
 
 /// A job that waits, in the queue or set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 
 use super::Contender;
 use crate::controller::Core;
-use crate::ids::{ClassName, JobId, UserId};
 use crate::policy::WaitReason;
+use tutti_types::ids::{ClassName, JobId, UserId};
 
 impl Core {
     /// The limit, or the circuit, that keeps a job from being loaded.

@@ -48,11 +48,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::aside::Place;
 use crate::controller::Core;
-use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
 use crate::policy::{Preemption, WaitReason};
 use crate::record::{Course, Part};
-use crate::time::ClusterTime;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, NodeId, ProcessorSet, RowId};
+use tutti_types::time::ClusterTime;
 
 /// What the policy keeps in mind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

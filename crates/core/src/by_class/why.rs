@@ -1,9 +1,9 @@
 //! What a job waits for under the policy `classes`, as its owner is told.
 
 use crate::controller::Core;
-use crate::ids::JobId;
 use crate::policy::WaitReason;
-use crate::time::ClusterTime;
+use tutti_types::ids::JobId;
+use tutti_types::time::ClusterTime;
 
 impl Core {
     /// What keeps a job from its processors.

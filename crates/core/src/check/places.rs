@@ -4,12 +4,12 @@ use super::{Report, Rule};
 use crate::aside::Place;
 use crate::controller::Core;
 use crate::ending::memory_of;
-use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
 use crate::matrix::Seat;
 use crate::record::{Part, Phase, Record, Residence};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, NodeId, ProcessorSet, RowId};
 
 pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     check_homes(core, report);

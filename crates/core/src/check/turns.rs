@@ -2,14 +2,14 @@
 
 use super::{Report, Rule};
 use crate::controller::Core;
-use crate::ids::{JobId, LaunchId, NodeId, ProcessorSet, RowId};
-use crate::limits::{QUANTUM_MIN, SHARE_WHOLE};
 use crate::plan::NodePlan;
-use crate::time::{ClusterTime, Nanos};
-use crate::timetable::{IfAbsent, Slot, Timetable};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, LaunchId, NodeId, ProcessorSet, RowId};
+use tutti_types::limits::{QUANTUM_MIN, SHARE_WHOLE};
+use tutti_types::time::{ClusterTime, Nanos};
+use tutti_types::timetable::{IfAbsent, Slot, Timetable};
 
 pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     let plans = plans(core);

@@ -2,16 +2,16 @@
 
 use super::{Report, Rule};
 use crate::aside::Place;
-use crate::bank::BankAccount;
 use crate::by_class::ByClass;
 use crate::controller::Core;
-use crate::ids::JobId;
-use crate::params::Discipline;
 use crate::policy::{Decision, Preemption};
 use crate::record::Phase;
-use crate::time::ClusterTime;
 use alloc::collections::BTreeSet;
 use alloc::format;
+use tutti_types::account::BankAccount;
+use tutti_types::ids::JobId;
+use tutti_types::params::Discipline;
+use tutti_types::time::ClusterTime;
 
 pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     check_queue(core, report);

@@ -5,15 +5,15 @@ use super::lots::{Lots, Offer};
 use super::plans::Ahead;
 use super::promise::{Promise, Promises};
 use super::sharers::{Sharers, sharers};
-use crate::action::Refusal;
 use crate::controller::Core;
-use crate::ids::{JobId, NodeId, ProcessorSet};
-use crate::job::JobSpec;
 use crate::matrix::Column;
 use crate::policy::tasks_by_memory;
 use crate::record::{Binding, Part, Record};
-use crate::time::ClusterTime;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, NodeId, ProcessorSet};
+use tutti_types::job::JobSpec;
+use tutti_types::refusal::Refusal;
+use tutti_types::time::ClusterTime;
 
 /// Somebody who wants to be done in time.
 #[derive(Clone, Copy, Debug)]

@@ -5,10 +5,10 @@ use super::sharers::sharers;
 use crate::aside::Place;
 use crate::check::{Report, Rule};
 use crate::controller::Core;
-use crate::ids::JobId;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
+use tutti_types::ids::JobId;
 
 pub(crate) fn check(core: &Core, report: &mut Report<'_>) {
     check_noted(core, report);

@@ -13,9 +13,9 @@
 //! is planned, not by the size of the machine.
 
 use super::busy::{Busy, Stretch};
-use crate::limits::PLAN_MOMENTS_MAX;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use tutti_types::limits::PLAN_MOMENTS_MAX;
 
 /// Seats for tasks that are taken at the same times.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,11 +12,11 @@
 
 use super::busy::Busy;
 use super::promise::Promise;
-use crate::ids::{JobId, NodeId, ProcessorSet};
-use crate::limits::FORECAST_STEPS_MAX;
 use crate::record::Part;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, NodeId, ProcessorSet};
+use tutti_types::limits::FORECAST_STEPS_MAX;
 
 /// What a job has to say for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,12 +5,12 @@ use super::plans::Basis;
 use super::promise::Promise;
 use super::sharers::{Sharers, cuts, paces, sharers};
 use crate::controller::Core;
-use crate::ids::{JobId, NodeId};
 use crate::record::{Phase, Record};
-use crate::time::ClusterTime;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use tutti_types::ids::{JobId, NodeId};
+use tutti_types::time::ClusterTime;
 
 impl Core {
     /// Brings all promises up to now: who ran gives back what he needs no more, who is gone or was

@@ -6,9 +6,9 @@
 
 use super::choose::Lot;
 use super::promise::Promises;
-use crate::ids::{JobId, NodeId, ProcessorSet};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, NodeId, ProcessorSet};
 
 /// What a node has for the tasks of a job.
 #[derive(Clone, Debug)]

@@ -4,11 +4,11 @@ use super::decide::{Contender, Prospect, foresee};
 use super::plans::Ahead;
 use super::sharers::{Sharers, sharers};
 use crate::controller::Core;
-use crate::ids::{JobId, RowId};
 use crate::policy::WaitReason;
-use crate::time::ClusterTime;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, RowId};
+use tutti_types::time::ClusterTime;
 
 /// When a job is expected to begin and to be done, if no other comes and each runs as long as it may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 //! most one, and at the worst a row waits for all others first, whenever one begins to count: of any
 //! time it gets at least what is beyond that in each cycle.
 
-use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
+use tutti_types::time::Nanos;
 
 /// The slots of one row in the longest cycle that can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -41,8 +41,8 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::Pace;
-    use crate::time::Nanos;
     use proptest::prelude::*;
+    use tutti_types::time::Nanos;
 
     #[test]
     fn a_row_alone_gets_all_and_one_without_a_slot_nothing() {

@@ -5,15 +5,15 @@ use super::promise::{Promise, Promises};
 use super::sharers::Sharers;
 use crate::controller::Core;
 use crate::ending::memory_of;
-use crate::ids::{JobId, RowId};
-use crate::job::JobSpec;
 use crate::ledger::Ledger;
 use crate::record::Phase;
 use crate::slices::Cut;
-use crate::time::{ClusterTime, Nanos};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{JobId, RowId};
+use tutti_types::job::JobSpec;
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// The plan of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

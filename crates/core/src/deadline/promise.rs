@@ -1,12 +1,12 @@
 //! What the jobs of one row were promised: on which processors, and when.
 
 use super::busy::Busy;
-use crate::ids::{JobId, NodeId, ProcessorSet};
 use crate::record::Part;
-use crate::time::ClusterTime;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{JobId, NodeId, ProcessorSet};
+use tutti_types::time::ClusterTime;
 
 /// What a job was promised.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -9,13 +9,13 @@ use super::sharers::{Sharers, sharers};
 use crate::aside::Place;
 use crate::by_class::ByClass;
 use crate::controller::Core;
-use crate::ids::{JobId, RowId};
-use crate::limits::BACKFILL_TRIES_MAX;
 use crate::policy::{Lack, WaitReason};
 use crate::record::{Part, Phase, Record};
-use crate::time::{ClusterTime, Nanos};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, RowId};
+use tutti_types::limits::BACKFILL_TRIES_MAX;
+use tutti_types::time::{ClusterTime, Nanos};
 
 impl Core {
     /// Gives the processors of all rows to those whose turn it is.

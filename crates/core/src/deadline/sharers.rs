@@ -9,15 +9,15 @@
 //! (Gustafson, section 2.2.1), and each row has its [`Pace`] whatever the others do.
 
 use super::pace::Pace;
-use crate::class::Classes;
 use crate::frame::{FrameSlot, Layout, Lengths};
-use crate::ids::{ClassName, RowId};
-use crate::limits::SHARE_WHOLE;
 use crate::share::Present;
 use crate::slices::{Cut, spread};
-use crate::time::Nanos;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use tutti_types::class::Classes;
+use tutti_types::ids::{ClassName, RowId};
+use tutti_types::limits::SHARE_WHOLE;
+use tutti_types::time::Nanos;
 
 /// Who has a row: a class with a share, or all that have none.
 pub(crate) type Sharers = Option<ClassName>;
@@ -124,12 +124,12 @@ fn lengths(present: &Present, classes: &Classes, quantum: Nanos) -> Lengths {
 #[cfg(test)]
 mod tests {
     use super::{layout, lengths, paces, shortest};
-    use crate::class::{ClassSpec, Classes};
     use crate::frame::Layout;
-    use crate::ids::{ClassName, RowId};
-    use crate::limits::QUANTUM_MIN;
     use crate::share::Present;
-    use crate::time::Nanos;
+    use tutti_types::class::{ClassSpec, Classes};
+    use tutti_types::ids::{ClassName, RowId};
+    use tutti_types::limits::QUANTUM_MIN;
+    use tutti_types::time::Nanos;
 
     fn classes(shares: &[(&str, u32)]) -> Classes {
         let spec = |share| ClassSpec::default().with("share", u64::from(share)).unwrap();

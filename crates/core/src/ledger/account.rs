@@ -2,9 +2,9 @@
 
 use super::Runs;
 use super::paces::Due;
-use crate::ids::JobId;
-use crate::time::ClusterTime;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::JobId;
+use tutti_types::time::ClusterTime;
 
 /// One job's account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

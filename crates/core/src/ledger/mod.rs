@@ -22,14 +22,14 @@ pub use paces::Release;
 pub use rows::Rows;
 
 use crate::frame::Frame;
-use crate::ids::{JobId, RowId};
 use crate::table::Table;
-use crate::time::{ClusterTime, Nanos};
 use account::{Account, Standing};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use paces::{Clocks, Paces, Releases, clock_of};
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{JobId, RowId};
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// What a new account is opened with.
 #[derive(Clone, Copy, Debug)]
@@ -434,8 +434,8 @@ impl Ledger {
 mod tests {
     use super::{Ledger, Opening, Release, Rows, Runs, Stage};
     use crate::frame::{Frame, FrameSlot};
-    use crate::ids::{JobId, RowId};
-    use crate::time::{ClusterTime, Nanos};
+    use tutti_types::ids::{JobId, RowId};
+    use tutti_types::time::{ClusterTime, Nanos};
 
     fn stage(at: u64, slots: &[(u64, u64)], runs: &[(u64, &[u64])]) -> Stage {
         let slots: Vec<FrameSlot> = slots

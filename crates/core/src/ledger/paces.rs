@@ -3,13 +3,13 @@
 use super::account::Account;
 use super::{Rows, Runs};
 use crate::frame::Frame;
-use crate::ids::{JobId, RowId};
 use crate::ordered::{Entry, Ordered};
-use crate::time::{ClusterTime, Nanos};
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{JobId, RowId};
+use tutti_types::time::{ClusterTime, Nanos};
 
 /// For each row how long its slot has lasted in all, in nanoseconds.
 pub(super) type Clocks = BTreeMap<RowId, u64>;

@@ -1,11 +1,11 @@
 //! The rows in whose slots a job runs: mostly one, which needs no memory of its own.
 
-use crate::ids::RowId;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::hash::{Hash, Hasher};
 use core::ops::Deref;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::RowId;
 
 /// See the module. It is used as the slice that it stands for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 //! job comes from outside, so their processors are in no index by which such jobs find theirs.
 
 use super::{Column, Matrix};
-use crate::ids::NodeId;
+use tutti_types::ids::NodeId;
 
 /// Numbers of processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use super::Cells;
 use super::index::Shift;
-use crate::ids::{JobId, ProcessorSet, RowId};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{JobId, ProcessorSet, RowId};
 
 /// A node over all rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,8 +1,8 @@
 //! Guests: who runs besides, on processors that the homes of a row leave idle.
 
 use super::{Changes, Matrix};
-use crate::ids::{JobId, NodeId, ProcessorSet, RowId};
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, NodeId, ProcessorSet, RowId};
 
 impl Matrix {
     /// Makes guests of all who fit, and says what became different since this was last called, in

@@ -2,8 +2,8 @@
 
 use super::index::Shifts;
 use super::{Matrix, Parts, Seat};
-use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use alloc::vec::Vec;
+use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 
 impl Matrix {
     /// Gives a job a home and its turns; with no row named, a new row. The processors must be free

@@ -5,9 +5,9 @@
 
 use super::NodeSet;
 use super::node_set::Neighbours;
-use crate::ids::NodeId;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::NodeId;
 
 /// The nodes of one row, by how many processors are free there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

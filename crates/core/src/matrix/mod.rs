@@ -42,12 +42,12 @@ pub use index::{Index, Loads};
 pub use node_set::NodeSet;
 pub use row::{Cells, Row};
 
-use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
-use crate::limits::NODES_MAX;
 use crate::table::Table;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
+use tutti_types::limits::NODES_MAX;
 
 /// Processors of several nodes, by node.
 pub type Parts = Arc<[(NodeId, ProcessorSet)]>;

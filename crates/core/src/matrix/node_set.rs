@@ -3,9 +3,9 @@
 //! A bit per node, 64 to a word, and over the words two layers that say which words below have any
 //! bit: a set of 100,000 nodes takes 13 kB, a change a few steps, finding the next node a few more.
 
-use crate::ids::NodeId;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::NodeId;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -151,9 +151,9 @@ impl NodeSet {
 #[cfg(test)]
 mod tests {
     use super::NodeSet;
-    use crate::ids::NodeId;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+    use tutti_types::ids::NodeId;
 
     proptest! {
         /// Far apart or close together, what is common is what an ordinary set says.

@@ -1,9 +1,9 @@
 //! One row of the matrix, and its part of one node.
 
 use super::{Index, NodeSet, Parts};
-use crate::ids::{ClassName, JobId, ProcessorSet};
 use alloc::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
+use tutti_types::ids::{ClassName, JobId, ProcessorSet};
 
 /// A row: the jobs at home in it, and the guests on what they leave idle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

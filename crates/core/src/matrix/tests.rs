@@ -1,6 +1,6 @@
 use super::{Changes, Matrix};
-use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
-use crate::policy::Packing;
+use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
+use tutti_types::placing::Packing;
 
 /// A matrix of nodes 0, 1, ... with so many processors each.
 fn matrix(widths: &[u32]) -> Matrix {

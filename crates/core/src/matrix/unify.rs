@@ -1,10 +1,10 @@
 //! Unification: homes move to rows that they should rather be in, so that rows become fewer.
 
 use super::Matrix;
-use crate::ids::{JobId, RowId};
-use crate::policy::Packing;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use tutti_types::ids::{JobId, RowId};
+use tutti_types::placing::Packing;
 
 impl Matrix {
     /// Moves homes to rows that they should rather be in, where their own processors are free, as far

@@ -2,13 +2,14 @@
 //! of it that are drained or out of reach just now.
 
 use super::placement::{most_tasks, most_tasks_of_all, shares_all, tasks_by_memory};
-use super::{Machine, Placement, chosen};
-use crate::action::Refusal;
-use crate::ids::NodeId;
-use crate::job::JobSpec;
-use crate::limits::{NEAREST_TRIES_MAX, TASKS_PER_JOB_MAX, TIME_LIMIT_MIN};
-use crate::wish::{NodeWish, WishRefusal};
+use super::{Machine, chosen};
 use alloc::vec::Vec;
+use tutti_types::ids::NodeId;
+use tutti_types::job::JobSpec;
+use tutti_types::limits::{NEAREST_TRIES_MAX, TASKS_PER_JOB_MAX, TIME_LIMIT_MIN};
+use tutti_types::placing::Placement;
+use tutti_types::refusal::Refusal;
+use tutti_types::wish::{NodeWish, WishRefusal};
 
 /// See the module.
 pub(super) fn if_it_can_ever_fit(machine: Machine<'_>, spec: &JobSpec) -> Result<(), Refusal> {

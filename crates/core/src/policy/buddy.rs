@@ -15,11 +15,12 @@
 //! equal width; where they are not powers of two wide, blocks lie across their bounds.
 
 use super::placement::is_plain;
-use super::{Lack, Machine, Packing, Placement};
-use crate::ids::{NodeId, ProcessorSet, RowId};
-use crate::job::JobSpec;
+use super::{Lack, Machine};
 use crate::record::{Binding, Part};
 use alloc::vec::Vec;
+use tutti_types::ids::{NodeId, ProcessorSet, RowId};
+use tutti_types::job::JobSpec;
+use tutti_types::placing::{Packing, Placement};
 
 /// A block that is free in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

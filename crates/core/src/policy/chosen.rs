@@ -19,15 +19,16 @@
 //! row, though its tasks are bound to those that they asked for: so nobody else can be there, at home
 //! or as a guest, and it is itself a guest only where nobody is.
 
+use super::Machine;
 use super::grm::{Place, Scale, deal, key};
 use super::placement::{Lack, choose, most_tasks, shared, tasks_by_memory};
-use super::{Machine, Placement};
-use crate::ids::{NodeId, ProcessorSet, RowId};
-use crate::job::JobSpec;
 use crate::matrix::Column;
 use crate::record::{Binding, Part};
-use crate::wish::NodeWish;
 use alloc::vec::Vec;
+use tutti_types::ids::{NodeId, ProcessorSet, RowId};
+use tutti_types::job::JobSpec;
+use tutti_types::placing::Placement;
+use tutti_types::wish::NodeWish;
 
 /// A node with seats for tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,9 +284,9 @@ fn parts(
 #[cfg(test)]
 mod tests {
     use super::{Seats, share_out};
-    use crate::ids::NodeId;
-    use crate::wish::NodeWish;
     use proptest::prelude::*;
+    use tutti_types::ids::NodeId;
+    use tutti_types::wish::NodeWish;
 
     /// All ways to give tasks to nodes with so many seats.
     fn all_ways(tasks: u32, seats: &[u32]) -> Vec<Vec<u32>> {

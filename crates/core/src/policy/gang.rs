@@ -16,9 +16,9 @@ use super::{
     Decision, Lack, Lay, Machine, Policy, Preemption, Shares, WaitReason, admission, placement,
 };
 use crate::deadline;
-use crate::job::JobSpec;
-use crate::params::Params;
 use crate::share;
+use tutti_types::job::JobSpec;
+use tutti_types::params::Params;
 
 /// The policy `gang`.
 pub const GANG: Policy = Policy {

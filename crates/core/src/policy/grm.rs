@@ -13,16 +13,17 @@
 //! Ranks are then counted through node by node, as with every placement. Which nodes look good changes
 //! with the load; whether a job fits does not.
 
+use super::Machine;
 use super::placement::{Lack, choose, most_tasks, share_all, shares_all, tasks_by_memory};
-use super::{Machine, Placement};
-use crate::figures::{Means, Prospect, Weights, loading};
-use crate::ids::{NodeId, ProcessorSet, RowId};
-use crate::job::JobSpec;
 use crate::matrix::Column;
 use crate::record::{Binding, Part};
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use tutti_types::figures::{Means, Prospect, Weights, loading};
+use tutti_types::ids::{NodeId, ProcessorSet, RowId};
+use tutti_types::job::JobSpec;
+use tutti_types::placing::Placement;
 
 /// A node that can take tasks.
 pub(super) struct Place {

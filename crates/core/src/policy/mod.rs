@@ -2,7 +2,7 @@
 //!
 //! A policy is composed of four parts, each replaceable: admission, placement, shares, preemption.
 //! Each is a function over what is known; none of them changes anything. In what order jobs are let
-//! in is not the policy's but the queue's business ([`Discipline`](crate::params::Discipline)): it
+//! in is not the policy's but the queue's business ([`Discipline`](tutti_types::params::Discipline)): it
 //! asks the policy about one job at a time.
 //!
 //! The policy is a parameter, so it can be changed while jobs run: it is looked up by its place in
@@ -16,32 +16,33 @@ mod gang;
 mod grm;
 mod packing;
 mod placement;
+mod shortest;
 
 pub(crate) use chosen::lay_on;
 pub use classes::CLASSES;
 pub use gang::{DEADLINE, GANG, SPACE};
 pub(crate) use grm::after;
-pub use packing::Packing;
-pub use placement::{Lack, Lay, Placement};
+pub use placement::{Lack, Lay};
 pub(crate) use placement::{is_plain, processors, shared, tasks_by_memory};
+pub use shortest::{ShortestSlot, shortest_slot};
 
-use crate::action::Refusal;
-use crate::class::{ClassSpec, Classes};
-use crate::counted::Counted;
 use crate::frame::{Frame, Layout};
-use crate::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
-use crate::job::JobSpec;
 use crate::matrix::{Column, Matrix};
 use crate::nodes::Nodes;
-use crate::params::Params;
 use crate::record::Part;
 use crate::share::Present;
-use crate::time::Nanos;
-use crate::timetable::IfAbsent;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
+use tutti_types::class::{ClassSpec, Classes};
+use tutti_types::counted::Counted;
+use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
+use tutti_types::job::JobSpec;
+use tutti_types::params::Params;
+use tutti_types::refusal::Refusal;
+use tutti_types::time::Nanos;
+use tutti_types::timetable::IfAbsent;
 
 /// All policies, in the order of the values of the parameter `policy`.
 pub const POLICIES: [Policy; 4] = [GANG, SPACE, CLASSES, DEADLINE];
@@ -392,5 +393,18 @@ impl fmt::Display for WaitReason {
             ),
             Self::Suspended => f.write_str("suspended before it began"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::POLICIES;
+    use tutti_types::params::TABLE;
+
+    #[test]
+    fn the_parameter_names_all_policies_in_their_order() {
+        let names: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
+        let param = TABLE.iter().find(|param| param.name == "policy").unwrap();
+        assert_eq!(param.kind.words(), names);
     }
 }

@@ -9,26 +9,10 @@
 //! Among equals, the oldest. With a single row all but `buddy` are the same.
 
 use super::{Machine, buddy};
-use crate::ids::RowId;
-use crate::job::JobSpec;
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
-
-/// Which row a job joins; see the module.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Packing {
-    /// The oldest with room.
-    #[default]
-    FirstFit,
-    /// The one with the least room that is enough.
-    BestFit,
-    /// The one with the smallest free block that is enough.
-    Buddy,
-}
-
-impl Packing {
-    pub(crate) const ALL: [Self; 3] = [Self::FirstFit, Self::BestFit, Self::Buddy];
-}
+use tutti_types::ids::RowId;
+use tutti_types::job::JobSpec;
+use tutti_types::placing::Packing;
 
 impl Machine<'_> {
     /// The rows that there may be, in the order in which a job is to be tried in them.

@@ -7,42 +7,12 @@
 //! all. So what is found here is found whenever there is anything to find.
 
 use super::{Machine, WaitReason, admission, buddy, chosen, grm};
-use crate::ids::{NodeId, ProcessorSet, RowId};
-use crate::job::JobSpec;
 use crate::matrix::{Index, Widths};
 use crate::record::{Binding, Part};
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
-
-/// Which nodes a job gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Placement {
-    /// As few as possible.
-    #[default]
-    Packed,
-    /// One after the other.
-    RoundRobin,
-    /// The least loaded.
-    SpareCycles,
-    /// The fastest, for one task each.
-    LowLoad,
-    /// The fastest, for as many tasks as are still faster there than elsewhere.
-    HighLoad,
-}
-
-impl Placement {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Packed, Self::RoundRobin, Self::SpareCycles, Self::LowLoad, Self::HighLoad];
-
-    /// Whether it matters how loaded nodes are.
-    #[must_use]
-    pub const fn goes_by_load(self) -> bool {
-        match self {
-            Self::Packed | Self::RoundRobin => false,
-            Self::SpareCycles | Self::LowLoad | Self::HighLoad => true,
-        }
-    }
-}
+use tutti_types::ids::{NodeId, ProcessorSet, RowId};
+use tutti_types::job::JobSpec;
+use tutti_types::placing::Placement;
 
 /// Chooses the processors for a job in a row, or in a new row if `None`.
 pub type Lay = fn(Machine<'_>, &JobSpec, Option<RowId>) -> Result<Vec<Part>, Lack>;

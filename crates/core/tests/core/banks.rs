@@ -1,9 +1,9 @@
 //! Allowances of processor time: who is charged what, and what becomes of jobs when one is spent.
 
 use crate::cluster::{Cluster, job};
-use tutti_core::{
-    BankAccount, ClassName, ClusterTime, Event, GroupId, JobId, JobSpec, Nanos, ProcessorTime,
-    UserId,
+use tutti_core::Event;
+use tutti_types::{
+    BankAccount, ClassName, ClusterTime, GroupId, JobId, JobSpec, Nanos, ProcessorTime, UserId,
 };
 
 const ADA: BankAccount = BankAccount::User(UserId(7));

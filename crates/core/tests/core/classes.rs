@@ -5,10 +5,11 @@
 //! hour; both are let alone for ten seconds a processor, standby jobs for three.
 
 use crate::cluster::{Cluster, job, params};
-use tutti_core::param::UNBOUNDED;
-use tutti_core::{
-    CircuitName, CircuitSpec, CircuitWish, ClassName, ClusterTime, Event, JobId, JobSpec, JobState,
-    NodeId, Place, ProcessorSet, Refusal, UserId, WaitReason,
+use tutti_core::{Event, JobState, Place, WaitReason};
+use tutti_types::param::UNBOUNDED;
+use tutti_types::{
+    CircuitName, CircuitSpec, CircuitWish, ClassName, ClusterTime, JobId, JobSpec, NodeId,
+    ProcessorSet, Refusal, UserId,
 };
 
 const MINUTE: u64 = 60;

@@ -1,9 +1,9 @@
 //! The policy `deadline`, told as little stories. Times are in milliseconds.
 
 use crate::cluster::{Cluster, job, params};
-use tutti_core::{
-    ClassName, ClassSpec, ClusterTime, Event, JobId, JobSpec, JobState, Nanos, NodeId, Refusal,
-    TaskStatus, WaitReason,
+use tutti_core::{Event, JobState, WaitReason};
+use tutti_types::{
+    ClassName, ClassSpec, ClusterTime, JobId, JobSpec, Nanos, NodeId, Refusal, TaskStatus,
 };
 
 const MS: u64 = 1_000_000;

@@ -2,8 +2,9 @@
 
 use crate::cluster::{Cluster, job, params};
 use proptest::prelude::*;
+use tutti_core::Event;
 use tutti_core::policy::POLICIES;
-use tutti_core::{ClusterTime, Event, JobId, NodeId};
+use tutti_types::{ClusterTime, JobId, NodeId};
 
 fn cluster(policy: usize, packing: u64, widths: &[u32]) -> Cluster {
     let mut cluster = Cluster::with_nodes(widths);

@@ -4,9 +4,8 @@
 use crate::cluster::{Cluster, job, params};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tutti_core::{
-    ClassName, ClassSpec, ClusterTime, Event, JobId, JobSpec, Nanos, Refusal, TaskStatus,
-};
+use tutti_core::Event;
+use tutti_types::{ClassName, ClassSpec, ClusterTime, JobId, JobSpec, Nanos, Refusal, TaskStatus};
 
 const MS: u64 = 1_000_000;
 

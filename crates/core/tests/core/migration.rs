@@ -2,7 +2,8 @@
 
 use crate::cluster::{Cluster, job, params};
 use crate::scenarios::matrix;
-use tutti_core::{ClusterTime, Event, JobId, JobSpec, NodeId, Place, TaskStatus};
+use tutti_core::{Event, Place};
+use tutti_types::{ClusterTime, JobId, JobSpec, NodeId, TaskStatus};
 
 /// Nodes of these widths; jobs of so many tasks, numbered from 1, that may all move.
 fn cluster(widths: &[u32], values: &[(&str, u64)], tasks: &[u32]) -> Cluster {

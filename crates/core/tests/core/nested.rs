@@ -2,8 +2,9 @@
 
 use crate::cluster::{Cluster, job, params};
 use std::collections::BTreeSet;
-use tutti_core::{
-    ClassName, ClusterTime, Event, JobId, JobSpec, Nanos, NodeId, ProcessorSet, TaskStatus,
+use tutti_core::Event;
+use tutti_types::{
+    ClassName, ClusterTime, JobId, JobSpec, Nanos, NodeId, ProcessorSet, TaskStatus,
 };
 
 fn under(policy: &str, widths: &[u32]) -> Cluster {

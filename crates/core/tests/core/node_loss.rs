@@ -2,10 +2,8 @@
 
 use crate::cluster::{Cluster, job};
 use crate::scenarios::why;
-use tutti_core::{
-    Action, Event, JobId, JobSpec, JobState, NodeId, NodeWish, OnNodeLoss, Rank, TaskStatus,
-    WaitReason,
-};
+use tutti_core::{Action, Event, JobState, WaitReason};
+use tutti_types::{JobId, JobSpec, NodeId, NodeWish, OnNodeLoss, Rank, TaskStatus};
 
 /// A job with a task on each of so many nodes.
 fn spec(nodes: u32, on_node_loss: OnNodeLoss) -> JobSpec {
@@ -14,7 +12,7 @@ fn spec(nodes: u32, on_node_loss: OnNodeLoss) -> JobSpec {
 }
 
 fn is_running(c: &Cluster, job: JobId) -> bool {
-    let view = c.core.job(job, tutti_core::ClusterTime(c.now));
+    let view = c.core.job(job, tutti_types::ClusterTime(c.now));
     view.is_some_and(|view| matches!(view.state, JobState::Running { .. }))
 }
 
@@ -47,7 +45,7 @@ fn a_job_is_in_line_again_once_its_other_nodes_are_clear() {
     assert_eq!(nodes(&c, again), [1, 2], "before who came later");
     assert!(is_running(&c, again));
     assert_eq!(why(&c, later), Some(WaitReason::Rows { limit: 1 }));
-    assert_eq!(c.core.job(again, tutti_core::ClusterTime(c.now)).unwrap().requeues, 1);
+    assert_eq!(c.core.job(again, tutti_types::ClusterTime(c.now)).unwrap().requeues, 1);
     let outcome = c.finish(again);
     assert_eq!((&*outcome.reason.to_string(), outcome.exit_code), ("completed", 0));
 }
@@ -73,7 +71,7 @@ fn a_node_out_of_reach_keeps_its_jobs_and_takes_no_others_until_it_is_back() {
     assert!(!is_running(&c, wide));
     c.join(away, 2);
     assert!(is_running(&c, wide) && is_running(&c, stays));
-    assert_eq!(c.core.job(stays, tutti_core::ClusterTime(c.now)).unwrap().requeues, 0);
+    assert_eq!(c.core.job(stays, tutti_types::ClusterTime(c.now)).unwrap().requeues, 0);
     c.event(Event::NodeOutOfReach { node: NodeId(away) });
     c.lose(away);
     c.deliver_kills();
@@ -92,7 +90,7 @@ fn after_a_loss_of_power_no_job_begins_before_all_nodes_are_back_or_lost() {
     let mut c = Cluster::with_nodes(&[2, 2, 2]);
     c.forget(7);
     let waits = c.submit(job(1));
-    assert_eq!(waits, tutti_core::JobId(8), "numbers that nodes may know are not given again");
+    assert_eq!(waits, tutti_types::JobId(8), "numbers that nodes may know are not given again");
     for node in [0, 1] {
         c.join(node, 2);
         assert!(!is_running(&c, waits), "node 2 may run it");
@@ -139,10 +137,10 @@ fn who_goes_down_for_a_while_keeps_who_waits() {
     let (runs, waits) = (c.submit(job(1)), c.submit(job(1)));
     let has_front_end = c.submit(JobSpec { attached: true, ..job(1) });
     c.event(Event::GoDown);
-    assert_eq!(c.outcomes[&has_front_end].reason, tutti_core::EndReason::ShutDown);
+    assert_eq!(c.outcomes[&has_front_end].reason, tutti_types::EndReason::ShutDown);
     c.advance_ms(1_000);
     c.deliver_kills();
-    assert_eq!(c.outcomes[&runs].reason, tutti_core::EndReason::ShutDown);
+    assert_eq!(c.outcomes[&runs].reason, tutti_types::EndReason::ShutDown);
     assert!(!is_running(&c, waits) && !c.outcomes.contains_key(&waits));
     assert!(c.try_submit(job(1)).is_none(), "it is ending");
     c.event(Event::Began);
@@ -241,7 +239,7 @@ fn others_go_on_and_are_told() {
     let from = c.log.len();
     c.lose(1);
     assert_eq!(signals(&c, from), [(0, 10), (2, 10)]);
-    let view = c.core.job(id, tutti_core::ClusterTime(c.now)).unwrap();
+    let view = c.core.job(id, tutti_types::ClusterTime(c.now)).unwrap();
     assert_eq!(view.ended, [(Rank(1), TaskStatus::Lost)]);
     assert!(is_running(&c, id));
     c.advance_ms(5);

@@ -2,7 +2,8 @@
 
 use crate::cluster::{Cluster, job, params};
 use crate::scenarios::{matrix, why};
-use tutti_core::{Event, JobId, JobSpec, WaitReason};
+use tutti_core::{Event, WaitReason};
+use tutti_types::{JobId, JobSpec};
 
 const FIRST_FIT: u64 = 0;
 const BEST_FIT: u64 = 1;

@@ -2,9 +2,9 @@
 
 use crate::cluster::{Cluster, job, params};
 use std::collections::BTreeMap;
-use tutti_core::{
-    ClassName, ClassSpec, ClusterTime, Event, JobId, JobSpec, JobState, Nanos, Overrides, Period,
-    TaskStatus,
+use tutti_core::{Event, JobState};
+use tutti_types::{
+    ClassName, ClassSpec, ClusterTime, JobId, JobSpec, Nanos, Overrides, Period, TaskStatus,
 };
 
 const MINUTE: u64 = 60_000_000_000;

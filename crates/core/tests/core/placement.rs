@@ -2,9 +2,8 @@
 
 use crate::cluster::{Cluster, job, params};
 use crate::scenarios::why;
-use tutti_core::{
-    ClusterTime, Event, Figures, JobId, JobSpec, LoadAverages, NodeId, Refusal, WaitReason, Weights,
-};
+use tutti_core::{Event, WaitReason};
+use tutti_types::{ClusterTime, Figures, JobId, JobSpec, LoadAverages, NodeId, Refusal, Weights};
 
 const ROUND_ROBIN: u64 = 1;
 const SPARE_CYCLES: u64 = 2;

@@ -4,9 +4,9 @@
 use crate::cluster::{job, node_spec, params};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tutti_core::{
-    Action, ClusterTime, Core, EndReason, Event, JobId, JobSpec, JobState, Nanos, NodeId,
-    RequestId, TaskStatus, WaitReason, check, default_classes,
+use tutti_core::{Action, Core, Event, JobState, WaitReason, check};
+use tutti_types::{
+    ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, RequestId, TaskStatus, default_classes,
 };
 
 const MS: u64 = 1_000_000;

@@ -2,9 +2,10 @@
 
 use crate::cluster::{Cluster, job, node_spec, params, shared};
 use std::fmt::Write;
-use tutti_core::{
-    Action, ClassName, ClusterTime, EndReason, Event, IfAbsent, JobId, JobSpec, JobState, Nanos,
-    NodeId, OnBadExit, Part, Rank, Refusal, TaskStatus, WaitReason,
+use tutti_core::{Action, Event, JobState, Part, WaitReason};
+use tutti_types::{
+    ClassName, ClusterTime, EndReason, IfAbsent, JobId, JobSpec, Nanos, NodeId, OnBadExit, Rank,
+    Refusal, TaskStatus,
 };
 
 /// The matrix as text: a line a row, in the order of age.
@@ -686,7 +687,8 @@ fn time_does_not_run_backwards() {
 
 #[test]
 fn reservation_within_the_last_second_names_no_time() {
-    use tutti_core::{Nanos, WaitReason};
+    use tutti_core::WaitReason;
+    use tutti_types::Nanos;
     let says = |ms| WaitReason::Reserved { within: Nanos::from_millis(ms) }.to_string();
     assert_eq!(says(0), "starts next, as soon as its processors are free");
     assert_eq!(says(1_000), says(0));

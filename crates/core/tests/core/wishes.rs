@@ -2,9 +2,8 @@
 
 use crate::cluster::{Cluster, job, params};
 use crate::scenarios::why;
-use tutti_core::{
-    Event, JobId, JobSpec, NodeId, NodeSetName, NodeWish, Refusal, TaskStatus, WaitReason,
-};
+use tutti_core::{Event, WaitReason};
+use tutti_types::{JobId, JobSpec, NodeId, NodeSetName, NodeWish, Refusal, TaskStatus};
 
 /// A wish as one would type it: `-N 2`, `among 0,3`, `spread`, `exclusive`, one after the other.
 fn wish(text: &str) -> NodeWish {

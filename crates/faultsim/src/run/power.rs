@@ -4,8 +4,8 @@ use super::tests::{JOB, told};
 use super::{SEC, come_to_an_end};
 use crate::engine::{HEAD, World};
 use crate::script::{Act, Plan, Script};
-use tutti_core::{ClassName, Figures, JobId, OnNodeLoss};
 use tutti_node::simulated::machine::{at, leave, name_of};
+use tutti_types::{ClassName, Figures, JobId, OnNodeLoss};
 use tutti_wire::local::{NodeChange, Request};
 use tutti_wire::report::Target;
 

@@ -6,8 +6,8 @@ use crate::engine::HEAD;
 use crate::script::{Act, FIRST_CALM, FIRST_THAT_CUTS_SHORT, Plan, Timed};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tutti_agent as agent;
-use tutti_core::OnNodeLoss;
 use tutti_node::simulated::machine::{Daemon, at};
+use tutti_types::OnNodeLoss;
 
 /// Worlds that are tried each time, with the same seeds, and those that are new each time. Half of the former are
 /// such as were there first, in which some kinds of misfortune do not occur.

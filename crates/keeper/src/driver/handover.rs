@@ -29,10 +29,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use tutti_core::JobId;
 use tutti_linux::inherited::{Inherited, keep_all_open};
 use tutti_node::instance::may_run_instance;
 use tutti_node::link::{Interest, Link};
+use tutti_types::JobId;
 use tutti_wire::Role;
 use tutti_wire::code::Code;
 use tutti_wire::handover::{

@@ -5,9 +5,9 @@ use crate::context::Context;
 use crate::outlet::Outlet;
 use crate::watch::Watch;
 use std::io;
-use tutti_core::JobId;
 use tutti_linux::inherited::Inherited;
 use tutti_node::link::{Interest, Link};
+use tutti_types::JobId;
 use tutti_wire::handover::HeldFront;
 use tutti_wire::limits::FRONT_END_FRAME_BYTES_MAX;
 

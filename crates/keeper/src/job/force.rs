@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tutti_core::{Rank, TaskStatus};
 use tutti_linux::cgroup::processes_of;
 use tutti_linux::signal::{Root, kill_forest};
 use tutti_linux::{proc, shm};
@@ -24,6 +23,7 @@ use tutti_node::platform::groups::Cgroup;
 use tutti_node::platform::processes::kill;
 use tutti_node::platform::time as clock;
 use tutti_node::workers::{Bounds, Workers};
+use tutti_types::{Rank, TaskStatus};
 use tutti_wire::keeper::FromKeeper;
 
 /// Processes whose maps are read before a job is ended by force. Ranks share their files, so some of very many tell

@@ -16,11 +16,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use tutti_core::JobId;
 use tutti_linux::inherited::Inherited;
 use tutti_node::layout;
 use tutti_node::link::Interest;
 use tutti_node::platform::groups::Cgroup;
+use tutti_types::JobId;
 use tutti_wire::attach::Stream;
 use tutti_wire::handover::{
     HandedJob, HandedMinder, HandedOutPipe, HandedPhase, HandedProgram, HandedTask,
@@ -260,7 +260,7 @@ impl Minder {
 
 fn hand_over_program(
     program: &Result<Program, Refusal>,
-) -> Result<HandedProgram, (tutti_core::TaskStatus, String)> {
+) -> Result<HandedProgram, (tutti_types::TaskStatus, String)> {
     match program {
         Ok(program) => Ok(program.hand_over()),
         Err(Refusal { status, detail }) => Err((*status, detail.clone())),
@@ -268,7 +268,7 @@ fn hand_over_program(
 }
 
 fn take_over_program(
-    handed: Result<HandedProgram, (tutti_core::TaskStatus, String)>,
+    handed: Result<HandedProgram, (tutti_types::TaskStatus, String)>,
 ) -> io::Result<Result<Program, Refusal>> {
     Ok(match handed {
         Ok(program) => Ok(Program::take_over(program)?),

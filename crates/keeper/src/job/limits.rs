@@ -2,8 +2,8 @@
 
 use super::super::context::chain;
 use nix::libc;
-use tutti_core::ProcessorSet;
 use tutti_node::platform::groups::Cgroup;
+use tutti_types::ProcessorSet;
 use tutti_wire::launch::Launch;
 
 /// Whether the groups of its tasks have limits of their own.

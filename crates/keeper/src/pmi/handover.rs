@@ -6,10 +6,10 @@ use crate::watch::Watch;
 use serde_bytes::ByteBuf;
 use std::io;
 use std::os::fd::AsRawFd;
-use tutti_core::JobId;
 use tutti_linux::inherited::Inherited;
 use tutti_node::link::Interest;
 use tutti_node::platform::ways::Stream;
+use tutti_types::JobId;
 use tutti_wire::handover::{HandedPmi, HandedPmiLink};
 use tutti_wire::pmi::{LineBuffer, Server};
 

@@ -2,7 +2,7 @@
 
 use super::super::fixture::{Membership, Scene, launch};
 use super::in_both;
-use tutti_core::TaskStatus;
+use tutti_types::TaskStatus;
 
 /// Compiles one of the repository's MPI programs.
 fn mpi_program(scene: &Scene, name: &str) -> String {

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
-use tutti_core::{Rank, TaskStatus};
+use tutti_types::{Rank, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
 
 const OF: (Rank, Stream) = (Rank(0), Stream::Output);

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tutti_core::{JobId, Rank};
 use tutti_linux::spawn::{Child, Spawn};
 use tutti_secure::{Member, Name, Role};
+use tutti_types::{JobId, Rank};
 
 /// Numbers of simulated processes begin here: the kernel gives none so high.
 const FIRST_PID: i32 = 1 << 23;

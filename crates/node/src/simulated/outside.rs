@@ -4,8 +4,8 @@
 /// Clocks, and what tells a process from an earlier one.
 pub mod time {
     use crate::simulated::machine::{here, own_ns, with_here};
-    use tutti_core::Nanos;
     use tutti_linux::system_clock::{NotSynchronised, SystemClock};
+    use tutti_types::Nanos;
 
     pub fn monotonic_ns() -> u64 {
         own_ns().unwrap_or_else(tutti_linux::clock::monotonic_ns)

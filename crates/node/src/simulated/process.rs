@@ -10,9 +10,9 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
-use tutti_core::{JobId, Rank};
 use tutti_linux::reap;
 use tutti_linux::spawn::{Child, Spawn, StdioFd};
+use tutti_types::{JobId, Rank};
 
 /// How long a process that can't write waits before it tries again.
 const BLOCKED_NS: u64 = 1_000_000;

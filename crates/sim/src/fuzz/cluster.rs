@@ -4,13 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a check that fails panics")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use tutti_core::limits::REQUEUES_MAX;
 use tutti_core::policy::{CLASSES, POLICIES};
-use tutti_core::{
-    Action, ClassName, ClassSpec, ClusterTime, Core, EndReason, Event, GroupId, IfAbsent, JobId,
-    JobSpec, JobState, JobView, LaunchId, Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, OnNodeLoss,
-    Outcome, Params, Part, Place, ProcessorSet, Rank, Refusal, RequestId, RowId, TaskStatus,
-    Timetable, UserId, check, default_classes,
+use tutti_core::{Action, Core, Event, JobState, JobView, Part, Place, check};
+use tutti_types::limits::REQUEUES_MAX;
+use tutti_types::{
+    ClassName, ClassSpec, ClusterTime, EndReason, GroupId, IfAbsent, JobId, JobSpec, LaunchId,
+    Nanos, NodeId, NodeSpec, NodeWish, OnBadExit, OnNodeLoss, Outcome, Params, ProcessorSet, Rank,
+    Refusal, RequestId, RowId, TaskStatus, Timetable, UserId, default_classes,
 };
 
 /// A job of one processor a task, with nothing special.

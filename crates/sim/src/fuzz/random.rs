@@ -6,8 +6,8 @@ use super::script::{Script, Start};
 use super::step::{CIRCUITS, Step, class_name};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use tutti_core::param::{Param, ParamKind, UNBOUNDED};
-use tutti_core::{
+use tutti_types::param::{Param, ParamKind, UNBOUNDED};
+use tutti_types::{
     CircuitName, CircuitWish, JobSpec, Nanos, NodeId, NodeWish, OnBadExit, OnNodeLoss, TaskStatus,
     class, params,
 };

@@ -48,7 +48,7 @@ pub enum ScriptError {
         /// Which.
         line: usize,
         /// Why.
-        source: tutti_core::ParamError,
+        source: tutti_types::ParamError,
     },
 }
 
@@ -127,7 +127,7 @@ impl FromStr for Script {
         let (line, first) = lines.next().ok_or(ScriptError::Empty)?;
         let start: Start =
             serde_json::from_str(first).map_err(|source| ScriptError::Line { line, source })?;
-        let mut params = tutti_core::Params::default();
+        let mut params = tutti_types::Params::default();
         for (name, &value) in &start.params {
             params.set(name, value).map_err(|source| ScriptError::Param { line, source })?;
         }
@@ -145,7 +145,7 @@ pub(super) mod asked {
     use serde::ser::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use serde_json::{Map, Value};
-    use tutti_core::JobSpec;
+    use tutti_types::JobSpec;
 
     fn usual() -> Result<Map<String, Value>, serde_json::Error> {
         serde_json::from_value(serde_json::to_value(job(1))?)

@@ -5,7 +5,7 @@ use super::cluster::job;
 use super::script::Script;
 use super::step::{CLASSES, Step};
 use super::{Failure, play};
-use tutti_core::{JobSpec, TaskStatus, params};
+use tutti_types::{JobSpec, TaskStatus, params};
 
 /// So many scripts are tried at most.
 const TRIES_MAX: usize = 5000;

@@ -4,9 +4,10 @@ use super::cluster::{Cluster, job};
 use super::script::asked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use tutti_core::param::{Param, Shown};
-use tutti_core::{
-    BankAccount, CircuitName, CircuitSpec, ClassName, ClusterTime, Event, Figures, Grantee, JobId,
+use tutti_core::Event;
+use tutti_types::param::{Param, Shown};
+use tutti_types::{
+    BankAccount, CircuitName, CircuitSpec, ClassName, ClusterTime, Figures, Grantee, JobId,
     JobSpec, LoadAverages, Nanos, NodeId, NodeSetName, Origin, ProcessorSet, ProcessorTime, Rank,
     TaskStatus, class, params,
 };

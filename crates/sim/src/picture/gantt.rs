@@ -17,8 +17,9 @@ use plotters::style::{Color, WHITE};
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
+use tutti_core::Core;
 use tutti_core::frame::Frame;
-use tutti_core::{ClusterTime, Core, JobId, RowId};
+use tutti_types::{ClusterTime, JobId, RowId};
 
 /// Looks on and keeps who ran where and when, up to a number that a picture can show.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use plotters::coord::Shift;
 use plotters::prelude::{DrawingArea, DrawingBackend};
 use plotters::series::{AreaSeries, LineSeries};
 use plotters::style::{Color, WHITE};
-use tutti_core::ClusterTime;
+use tutti_types::ClusterTime;
 
 /// Looks on and keeps, for each of a few hundred equal times, how much ran and waited. As time goes
 /// on, two and two become one.

@@ -2,8 +2,8 @@
 
 use crate::scenario::{gang, job, simulate};
 use proptest::prelude::*;
-use tutti_core::Nanos;
 use tutti_sim::{Job, Machine, Order, Progress, Settings};
+use tutti_types::Nanos;
 
 const MS: u64 = 1_000_000;
 

@@ -3,8 +3,8 @@
 use crate::scenario::{S, ends, job, settings, simulate};
 use std::convert::Infallible;
 use std::io;
-use tutti_core::{ClusterTime, JobId, Nanos};
 use tutti_sim::{Finished, Job, Observer, Order, Settings, SimError, Start, Summary, run};
+use tutti_types::{ClusterTime, JobId, Nanos};
 
 /// What happened, in order.
 #[derive(Default)]

@@ -5,9 +5,9 @@
 //! empty, don't count.
 
 use crate::scenario::{S, ends, gang, job, jobs, settings, simulate};
-use tutti_core::Nanos;
 use tutti_sim::{Finished, Settings};
 use tutti_trace::model::{Estimates, Poisson, PoissonModel, Service, Sizes};
+use tutti_types::Nanos;
 
 const BATCHES: u64 = 20;
 const JOBS: usize = 2_000;

@@ -2,8 +2,8 @@
 
 use crate::scenario::{job, settings};
 use std::convert::Infallible;
-use tutti_core::{ClassName, ClassSpec, Nanos};
 use tutti_sim::{Job, Progress, Settings, Summary, run};
+use tutti_types::{ClassName, ClassSpec, Nanos};
 
 const S: u64 = 1_000_000_000;
 

@@ -21,7 +21,7 @@ struct Running {
 
 /// How long the scheduler is told that a job takes: no limit is shorter than a millisecond.
 fn told(job: &Job) -> u64 {
-    job.estimate.0.max(tutti_core::limits::TIME_LIMIT_MIN.0)
+    job.estimate.0.max(tutti_types::limits::TIME_LIMIT_MIN.0)
 }
 
 struct Easy<'a> {

@@ -2,9 +2,9 @@
 
 use crate::scenario::{S, job, settings, simulate};
 use std::convert::Infallible;
-use tutti_core::Nanos;
 use tutti_sim::{Feedback, Finished, Follows, Job, Observer, Settings, SimError, Summary, run};
 use tutti_trace::model::{Estimates, Poisson, PoissonModel, Service, Sizes};
+use tutti_types::Nanos;
 
 fn closed(processors: u32, policy: &str) -> Settings {
     Settings { feedback: Some(Feedback::default()), ..settings(processors, policy) }
@@ -45,7 +45,7 @@ fn who_waits_for_a_result_hands_in_later_where_it_comes_later() {
 fn hours_hold_for_those_who_had_to_wait() {
     let hour = 3600;
     let mut settings = closed(1, "space:fcfs");
-    settings.calendar = vec![(tutti_core::ClusterTime(0), Nanos(0))];
+    settings.calendar = vec![(tutti_types::ClusterTime(0), Nanos(0))];
     let hours = Some("mon-fri 08:00-18:00".parse().unwrap());
     settings.feedback = Some(Feedback { hours, lets_alone: false });
     let jobs = [

@@ -1,8 +1,8 @@
 //! Figures of a few jobs, worked out by hand.
 
 use crate::scenario::{S, gang, job, settings, simulate};
-use tutti_core::Nanos;
 use tutti_sim::{GroupBy, Job, Measure, Settings, Summary, run};
+use tutti_types::Nanos;
 
 /// One processor for 10 s; both for 5 s, which wait for it; one for 5 s with them.
 fn jobs() -> [Job; 3] {

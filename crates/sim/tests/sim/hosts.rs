@@ -2,8 +2,8 @@
 //! jobs get on where one node is slower than another.
 
 use crate::scenario::{S, ends, gang, job, settings};
-use tutti_core::{Nanos, Weights};
 use tutti_sim::{Host, Job, Machine, Settings, parse_hosts};
+use tutti_types::{Nanos, Weights};
 
 /// The machine of the documented comparison.
 const FORTY_SEVEN: &str = include_str!("../../../../docs/benchmarks/grm/hosts.txt");

@@ -1,8 +1,8 @@
 //! Jobs that go on on other processors, and what it costs them.
 
 use crate::scenario::{S, ends, gang, job};
-use tutti_core::Nanos;
 use tutti_sim::{Machine, MoveCost, Progress, Settings, parse_hosts};
+use tutti_types::Nanos;
 
 fn moving(seconds: u64) -> Settings {
     let mut settings = gang(4, 2, S);

@@ -1,8 +1,8 @@
 //! Parameters of some hours, in a simulation.
 
 use crate::scenario::{S, ends, gang, job};
-use tutti_core::{ClusterTime, Overrides, parse_week};
 use tutti_sim::Settings;
+use tutti_types::{ClusterTime, Overrides, parse_week};
 
 const HOUR: u64 = 3600 * S;
 

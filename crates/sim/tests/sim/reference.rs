@@ -4,8 +4,8 @@ use crate::scenario::{job, settings, simulate};
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use tutti_core::Nanos;
 use tutti_sim::{Job, Machine, Settings};
+use tutti_types::Nanos;
 
 /// Starts and ends in ns under first come first served: a job starts when those before it have
 /// started and enough processors are free.

@@ -1,12 +1,12 @@
 //! Machines and jobs in a few words, and what became of them.
 
 use std::convert::Infallible;
-use tutti_core::{ClassName, ClusterTime, Nanos, Params, default_classes};
 use tutti_sim::{
     Checks, Estimates, Finished, InOrder, Job, Machine, MoveCost, Order, Progress, Settings,
     Summary, Workload, run, set_policy,
 };
 use tutti_trace::{Header, Job as Record};
+use tutti_types::{ClassName, ClusterTime, Nanos, Params, default_classes};
 
 /// One second.
 pub(crate) const S: u64 = 1_000_000_000;

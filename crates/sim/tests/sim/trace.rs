@@ -4,9 +4,9 @@ use crate::easy::{ORDERS, assert_backfilled};
 use crate::reference::assert_first_come_first_served;
 use crate::scenario::{settings, simulate};
 use std::path::{Path, PathBuf};
-use tutti_core::{ClassName, Nanos};
 use tutti_sim::{Estimates, Job, Machine, Settings, Workload};
 use tutti_trace::{Clean, ReadOptions, open};
+use tutti_types::{ClassName, Nanos};
 
 fn kth() -> PathBuf {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/data");

@@ -6,11 +6,11 @@ use serde_bytes::ByteBuf;
 use tutti_client::ask::{ask_until_answered, unexpected};
 use tutti_client::output::{plain, print};
 use tutti_client::{duration, job_name, submit};
-use tutti_core::{ClassName, JobId, Nanos, OnBadExit};
 use tutti_linux::proc::{ProcessStat, ancestors, command_line};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::instance::is_of_the_system;
+use tutti_types::{ClassName, JobId, Nanos, OnBadExit};
 use tutti_wire::code::Code;
 use tutti_wire::launch::{AdoptedProcess, LaunchSpec, Stdio, cut};
 use tutti_wire::limits::NAME_BYTES_MAX;
@@ -146,7 +146,7 @@ fn request(
         weights: None,
         nodes: NodesRequest::default(),
         on_bad_exit: OnBadExit::default(),
-        on_node_loss: tutti_core::OnNodeLoss::default(),
+        on_node_loss: tutti_types::OnNodeLoss::default(),
         within: None,
         launch: LaunchSpec {
             name,

@@ -17,10 +17,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, print, print_json};
-use tutti_core::Figures;
 use tutti_node::codes::coded;
 use tutti_node::executable::own_path;
 use tutti_node::exit::Exit;
+use tutti_types::Figures;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 

@@ -7,9 +7,9 @@ use clap::Args;
 use tutti_client::ask::{ask_until_answered, unexpected};
 use tutti_client::output::{counted, ended};
 use tutti_client::parse_signal;
-use tutti_core::JobId;
 use tutti_node::codes::{code_of, coded};
 use tutti_node::exit::Exit;
+use tutti_types::JobId;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 

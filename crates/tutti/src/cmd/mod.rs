@@ -229,7 +229,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
 /// All jobs, page by page; with those that ended, also from the journal of an instance that is gone.
 fn all_jobs(
     ended: bool,
-    request: impl Fn(tutti_core::JobId) -> tutti_wire::local::Request,
+    request: impl Fn(tutti_types::JobId) -> tutti_wire::local::Request,
 ) -> anyhow::Result<Vec<tutti_wire::report::JobReport>> {
     tutti_client::ask::pages_of_jobs(|from| match ended {
         true => ask_of_the_past(&request(from)),

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::connect_or_start;
 use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
-use tutti_core::ClassName;
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
+use tutti_types::ClassName;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{ClassReport, ParamReport, PeriodReport};
@@ -119,7 +119,7 @@ fn without_effect(class: Option<&str>, names: &[String], after: &All) -> String 
     let policy = after.value(None, "policy").unwrap_or_default();
     let line = |name: &String| {
         after.param(class, name).filter(|param| param.value != param.default)?;
-        let policies = tutti_core::params::policies_of(name)?;
+        let policies = tutti_types::params::policies_of(name)?;
         let wanted = policies.join(" or ");
         (!policies.contains(&policy.as_str())).then(|| {
             format!("{name} has no effect under policy={policy}; it counts under policy={wanted}\n")

@@ -3,12 +3,12 @@
 use super::Cli;
 use clap::{Args, Command, CommandFactory, ValueEnum};
 use tutti_client::output::{fold, print};
-use tutti_core::class::RULES;
-use tutti_core::param::{Range, Shown};
-use tutti_core::params::{TABLE, policies_of};
-use tutti_core::{Param, default_classes};
 use tutti_keeper::VARIABLES;
 use tutti_node::exit::{self, Exit};
+use tutti_types::class::RULES;
+use tutti_types::param::{Range, Shown};
+use tutti_types::params::{TABLE, policies_of};
+use tutti_types::{Param, default_classes};
 
 /// Columns of a page.
 const WIDTH: usize = 100;
@@ -93,7 +93,7 @@ fn parameters() -> String {
 }
 
 fn write_param(param: &'static Param, page: &mut String) {
-    use tutti_core::param::Takes;
+    use tutti_types::param::Takes;
     let takes = match param.takes {
         Takes::Live => "at once, also for jobs that run",
         Takes::FromThenOn => "for jobs and decisions that come later",

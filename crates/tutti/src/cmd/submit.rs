@@ -12,9 +12,9 @@ use tutti_client::{
     Asked, FILE_LETTERS, JobOptions, STDIO, Suspect, check_launch, job_request, output_file,
     pattern_parser, submit,
 };
-use tutti_core::JobId;
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
+use tutti_types::JobId;
 use tutti_wire::code::Code;
 use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::local::{JobRequest, Reply, Request};

@@ -4,8 +4,8 @@ use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, fold, print, print_json, print_table, terminal_width};
-use tutti_core::JobId;
 use tutti_node::exit::Exit;
+use tutti_types::JobId;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{SwitchRecord, SwitchReport};
 

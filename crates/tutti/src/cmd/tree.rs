@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
-use tutti_core::Nanos;
 use tutti_node::exit::Exit;
+use tutti_types::Nanos;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{ProcessReport, Target, TaskReport};
 use tutti_wire::units::{format_bytes, format_duration_short};

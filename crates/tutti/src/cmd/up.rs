@@ -10,7 +10,6 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use tutti_client::output::{counted, print};
 use tutti_client::{dial, duration, start_daemon};
-use tutti_core::Nanos;
 use tutti_node::capability::check_kernel;
 use tutti_node::codes::{code_of, coded, is_away};
 use tutti_node::executable::own_path;
@@ -20,6 +19,7 @@ use tutti_node::membership::{Membership, PORT, Place};
 use tutti_node::presence;
 use tutti_node::service::{ENDS_WITH_SESSION, Service};
 use tutti_secure::Role;
+use tutti_types::Nanos;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 

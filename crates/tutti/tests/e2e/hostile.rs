@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tutti_core::{ClassName, JobId, Nanos, OnBadExit};
+use tutti_types::{ClassName, JobId, Nanos, OnBadExit};
 use tutti_wire::frame::{FrameBuffer, decode, encode};
 use tutti_wire::launch::{InputTo, LaunchSpec, OpenMode, Stdio as TaskStdio};
 use tutti_wire::limits::{FRAME_BYTES_MAX, JOB_REQUEST_BYTES_MAX};
@@ -90,7 +90,7 @@ fn request() -> JobRequest {
         weights: None,
         nodes: tutti_wire::local::NodesRequest::default(),
         on_bad_exit: OnBadExit::default(),
-        on_node_loss: tutti_core::OnNodeLoss::default(),
+        on_node_loss: tutti_types::OnNodeLoss::default(),
         within: None,
         launch: LaunchSpec {
             name: "x".into(),

@@ -7,8 +7,9 @@ use serde_json::Value;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tutti_core::{Action, ClusterTime, Core, Event, Params, default_classes};
+use tutti_core::{Action, Core, Event};
 use tutti_journal::Journal;
+use tutti_types::{ClusterTime, Params, default_classes};
 
 fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();

@@ -5,7 +5,7 @@ use crate::pmi::ServerSpec;
 use alloc::format;
 use alloc::vec;
 use proptest::prelude::*;
-use tutti_core::{ControlMethod, Nanos, NodeId, ProcessorSet, TaskPlacement, UserId};
+use tutti_types::{ControlMethod, Nanos, NodeId, ProcessorSet, TaskPlacement, UserId};
 
 fn bytes(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes())

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_bytes::ByteBuf;
-use tutti_core::LaunchId;
+use tutti_types::LaunchId;
 
 /// A part of what nodes have stored before a barrier; or of the answer, which has that of all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

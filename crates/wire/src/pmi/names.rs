@@ -4,7 +4,7 @@ use super::{NAMES_PER_USER_MAX, SPACE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_core::{JobId, UserId};
+use tutti_types::{JobId, UserId};
 
 /// Why a name can't be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

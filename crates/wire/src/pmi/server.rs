@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use core::ops::Bound::{Excluded, Unbounded};
 use exchanges::Sent;
 use serde::{Deserialize, Serialize};
-use tutti_core::{JobId, Rank, UserId};
+use tutti_types::{JobId, Rank, UserId};
 
 /// What a server must know of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]

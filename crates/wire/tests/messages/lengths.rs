@@ -8,7 +8,7 @@ use proptest::prelude::{ProptestConfig, any, proptest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
-use tutti_core::{JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank, TaskPlacement, TaskStatus};
+use tutti_types::{JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank, TaskPlacement, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::{
     Contact, FromBranch, Order, Origin, Part, Passed, Recipients, Report, ToBranch, batches,

@@ -12,11 +12,12 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 use tutti_client::output::counted;
-use tutti_core::{Action, Core, Params, default_classes};
+use tutti_core::{Action, Core};
 use tutti_journal::{Difference, Entry, replay};
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
+use tutti_types::{Params, default_classes};
 use tutti_wire::code::Code;
 use tutti_wire::units::format_seconds;
 

@@ -1,12 +1,13 @@
 //! The entries of a journal in words.
 
 use tutti_client::output::{counted, plain};
-use tutti_core::class::RULES;
-use tutti_core::param::Shown;
-use tutti_core::params::TABLE;
-use tutti_core::{
-    Action, BankAccount, ClassName, ClassSpec, ClusterTime, Event, Grantee, JobSpec, Nanos, NodeId,
-    NodeSpec, Origin, Outcome, Overrides, Params, Rank, TaskStatus, default_classes,
+use tutti_core::{Action, Event};
+use tutti_types::class::RULES;
+use tutti_types::param::Shown;
+use tutti_types::params::TABLE;
+use tutti_types::{
+    BankAccount, ClassName, ClassSpec, ClusterTime, Grantee, JobSpec, Nanos, NodeId, NodeSpec,
+    Origin, Outcome, Overrides, Params, Rank, TaskStatus, default_classes,
 };
 use tutti_wire::units::{format_bytes, format_duration_short};
 
@@ -265,7 +266,7 @@ fn or_default(text: String) -> String {
 }
 
 fn otherwise(overrides: &Overrides) -> String {
-    let shown = |table: &'static [tutti_core::Param], name: &str, value: u64| {
+    let shown = |table: &'static [tutti_types::Param], name: &str, value: u64| {
         let param = table.iter().find(|param| param.name == name);
         param.map_or_else(|| format!("{name}={value}"), |it| format!("{name}={}", Shown(it, value)))
     };
@@ -279,7 +280,7 @@ fn otherwise(overrides: &Overrides) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tutti_core::JobId;
+    use tutti_types::JobId;
 
     #[test]
     fn entries_are_told_in_words_that_move_no_cursor() {

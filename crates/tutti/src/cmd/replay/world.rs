@@ -7,10 +7,9 @@
 //! by then.
 
 use std::collections::{BTreeMap, VecDeque};
-use tutti_core::{
-    Action, ClusterTime, Core, EndReason, Event, JobId, JobState, Nanos, Params, Rank, TaskStatus,
-};
+use tutti_core::{Action, Core, Event, JobState};
 use tutti_journal::Entry;
+use tutti_types::{ClusterTime, EndReason, JobId, Nanos, Params, Rank, TaskStatus};
 
 /// How a job fared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use anyhow::{bail, ensure};
 use std::str::FromStr;
-use tutti_core::Nanos;
 use tutti_trace::model::{
     Estimates, Lublin, LublinModel, Poisson, PoissonModel, Service, Sizes, Staff, T3dMix, T3dUsers,
     t3d_benchmark,
 };
 use tutti_trace::{Header, Job};
+use tutti_types::Nanos;
 use tutti_wire::units::{parse_count, parse_duration};
 
 /// A model with its parameters, before it is known for which machine.

@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use tutti_core::{Nanos, Period, Weights};
 use tutti_sim::{Deadlines, Estimates, GroupBy};
+use tutti_types::{Nanos, Period, Weights};
 use tutti_wire::units::parse_duration;
 
 /// What `sim --help` ends with.

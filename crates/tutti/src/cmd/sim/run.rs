@@ -10,12 +10,12 @@ use super::source::Origin;
 use anyhow::{Context, anyhow, bail};
 use serde::Serialize;
 use std::collections::VecDeque;
-use tutti_core::{ClassName, ClusterTime};
 use tutti_sim::{
     Checks, Feedback, Host, Machine, Measure, MoveCost, Observer, Results, Settings, SimError,
     Summary, Workload, parse_hosts, run,
 };
 use tutti_trace::Stretch;
+use tutti_types::{ClassName, ClusterTime};
 
 /// A simulation that can be run.
 pub(super) struct Setup<'a> {
@@ -138,7 +138,7 @@ impl<'a> Setup<'a> {
                 false => Checks::Never,
             },
         };
-        let set = tutti_core::Settings {
+        let set = tutti_types::Settings {
             params: settings.params.clone(),
             classes: settings.class_rules.clone(),
             periods: settings.periods.clone(),

@@ -1,7 +1,7 @@
 //! What is set on the command line: parameters and rules of classes, always or in some hours.
 
 use anyhow::{anyhow, bail};
-use tutti_core::{
+use tutti_types::{
     BankAccount, ClassName, Classes, GroupId, Overrides, Params, Period, ProcessorTime, UserId,
     default_classes,
 };
@@ -122,9 +122,9 @@ fn rule_of(setting: &str) -> anyhow::Result<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::{bank, class_rules, params, periods};
-    use tutti_core::{BankAccount, ClassName, GroupId, Nanos, UserId};
+    use tutti_types::{BankAccount, ClassName, GroupId, Nanos, UserId};
 
-    fn rules(settings: &[&str]) -> anyhow::Result<tutti_core::Classes> {
+    fn rules(settings: &[&str]) -> anyhow::Result<tutti_types::Classes> {
         class_rules(&settings.iter().map(|&setting| setting.to_owned()).collect::<Vec<_>>())
     }
 

@@ -10,13 +10,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tutti_core::{ClusterTime, Nanos};
 use tutti_node::calendar;
 use tutti_sim::Machine;
 use tutti_trace::{
     Arrival, CleanJob, FIELDS, Header, Job as Record, Order, ReadOptions, Reader, Stretch, Summary,
     Tolerance, TraceError,
 };
+use tutti_types::{ClusterTime, Nanos};
 
 /// What is simulated.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use super::options::By;
 use super::run::{Deadlines, Report};
 use tutti_client::output::{Align, Table, counted};
-use tutti_core::Nanos;
 use tutti_sim::Measure;
+use tutti_types::Nanos;
 use tutti_wire::units::format_duration_short;
 
 /// What was simulated, in a line.

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 use tutti_client::ask::unexpected;
 use tutti_client::connect;
-use tutti_core::JobId;
 use tutti_node::link::Link;
 use tutti_node::platform::time::wall_ms;
+use tutti_types::JobId;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, NodeReport, ParamReport, Target, TaskReport};
 

@@ -1,7 +1,7 @@
 //! A letter for each job that has processors.
 
 use std::collections::BTreeMap;
-use tutti_core::JobId;
+use tutti_types::JobId;
 
 /// Letters of jobs: a job keeps its own as long as it is there.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use super::letters::Letters;
 use std::collections::BTreeMap;
-use tutti_core::JobId;
+use tutti_types::JobId;
 use tutti_wire::report::{JobReport, NodeReport};
 
 /// What a job has on a node, and in which row.

@@ -13,8 +13,8 @@ use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use tutti_client::output::{print, said_width, terminal_width, without_orders};
-use tutti_core::Nanos;
 use tutti_node::exit::Exit;
+use tutti_types::Nanos;
 use tutti_wire::report::{JobReport, NodeReport, Target, TaskReport};
 use view::{Room, View};
 

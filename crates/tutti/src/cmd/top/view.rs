@@ -7,8 +7,8 @@ use crate::cmd::{list, tree};
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tutti_client::output::{Align, Table, counted};
-use tutti_core::{JobId, Nanos};
 use tutti_node::calendar::local_clock;
+use tutti_types::{JobId, Nanos};
 use tutti_wire::report::{JobReport, NodeReport};
 use tutti_wire::units::{format_duration_short, format_seconds};
 

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-use tutti_core::{NodeSpec, ProcessorSet};
+use tutti_types::{NodeSpec, ProcessorSet};
 use tutti_wire::branch::{
     FromBranch, Joining, Origin, Part, Place, Refusal, Report, Through, ToBranch, Tunnelled,
 };

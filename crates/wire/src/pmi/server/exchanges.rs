@@ -9,7 +9,7 @@ use crate::pmi::exchange::{Exchange, Values};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use tutti_core::LaunchId;
+use tutti_types::LaunchId;
 
 /// A barrier that this node has completed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

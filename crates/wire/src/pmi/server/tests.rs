@@ -5,7 +5,7 @@ use crate::limits::{EXCHANGE_PART_BYTES, PMI_LINE_BYTES_MAX};
 use crate::pmi::{Collected, Exchange, Values, packed};
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
-use tutti_core::LaunchId;
+use tutti_types::LaunchId;
 
 /// A job whose tasks are all here, but for those of `elsewhere`.
 fn server(job: u64, size: u32, elsewhere: u32) -> Server {

@@ -28,9 +28,9 @@ use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 use tutti_client::output::{print, print_json, print_table};
-use tutti_core::Nanos;
 use tutti_node::exit::Exit;
 use tutti_trace::model::Staff;
+use tutti_types::Nanos;
 use tutti_wire::units::format_seconds;
 use watch::{Seen, Watch};
 

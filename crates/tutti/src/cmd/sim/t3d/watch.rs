@@ -3,8 +3,8 @@
 use super::super::run::Setup;
 use serde::Serialize;
 use std::io;
-use tutti_core::{ClusterTime, JobId, Nanos, Period};
 use tutti_sim::{Finished, Observer, Passed};
+use tutti_types::{ClusterTime, JobId, Nanos, Period};
 
 /// What was seen. Shares are from 0 to 1, of the machine in those hours.
 #[derive(Debug, Serialize)]

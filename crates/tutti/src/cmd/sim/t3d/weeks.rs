@@ -5,9 +5,9 @@ use super::super::options::Options;
 use super::super::run::Report;
 use super::{Run, Side, shown};
 use tutti_client::output::{Align, Table};
-use tutti_core::Nanos;
 use tutti_sim::Results;
 use tutti_trace::model::T3dUsers;
+use tutti_types::Nanos;
 
 /// As long as the paper's table.
 const WEEKS: Nanos = Nanos::from_secs(12 * 7 * 24 * 3600);

@@ -33,7 +33,7 @@ pub enum ParamKind {
 pub const UNBOUNDED: u64 = u64::MAX;
 
 /// The value, unless it is [`UNBOUNDED`].
-pub(crate) fn bounded(value: u64) -> Option<u64> {
+pub fn bounded(value: u64) -> Option<u64> {
     Some(value).filter(|&value| value != UNBOUNDED)
 }
 
@@ -150,7 +150,7 @@ impl Param {
 ///
 /// # Errors
 /// If there is none.
-pub(crate) fn find(table: &'static [Param], name: &str) -> Result<usize, ParamError> {
+pub fn find(table: &'static [Param], name: &str) -> Result<usize, ParamError> {
     let place = table.iter().position(|param| param.name == name);
     place.ok_or_else(|| ParamError::Unknown {
         name: name.into(),
@@ -207,7 +207,7 @@ impl fmt::Display for Shown {
 }
 
 /// Ten-thousandths, as people write them: `25%`, `12.5%`.
-pub(crate) struct Percent(pub(crate) u64);
+pub struct Percent(pub u64);
 
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

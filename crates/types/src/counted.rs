@@ -19,7 +19,7 @@ impl fmt::Display for Counted<'_> {
 }
 
 /// `1 task was`, `2 tasks were`.
-pub(crate) struct Asked(pub(crate) u64, pub(crate) &'static str);
+pub struct Asked(pub u64, pub &'static str);
 
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,7 +11,6 @@ use crate::limits::PERIODS_MAX;
 use crate::param::ParamError;
 use crate::params::Params;
 use crate::period::Period;
-use crate::policy;
 use crate::time::Nanos;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -44,17 +43,6 @@ pub struct Settings {
     pub classes: Classes,
     /// What is otherwise, and when.
     pub periods: Vec<(Period, Overrides)>,
-}
-
-/// The shortest slot that settings can give.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShortestSlot {
-    /// How long it is.
-    pub length: Nanos,
-    /// The class whose it is, or one of those.
-    pub class: ClassName,
-    /// The quantum then.
-    pub quantum: Nanos,
 }
 
 /// Why settings can't be.
@@ -146,73 +134,11 @@ impl Settings {
     }
 
     /// The times of the week at which something else may begin to hold, from its beginning on.
-    fn moments(&self) -> impl Iterator<Item = Nanos> {
+    pub fn moments(&self) -> impl Iterator<Item = Nanos> {
         let next = |week: &Nanos| {
             let next = *week + self.changes_in(*week)?;
             (next.0 < crate::period::WEEK).then_some(next)
         };
         core::iter::successors(Some(Nanos::ZERO), next)
-    }
-
-    /// The shortest slot that there may be at any time of the week; nothing where nobody takes turns.
-    #[must_use]
-    pub fn shortest_slot(&self) -> Option<ShortestSlot> {
-        let at = |week| {
-            let (params, classes) = self.at(week).ok()?;
-            let (policy, quantum) = (policy::of(&params), params.quantum());
-            let (length, class) = (policy.shares.shortest)(&classes, quantum)?;
-            let slot = ShortestSlot { length, class, quantum };
-            policy.has_turns(&params, &classes).then_some(slot)
-        };
-        // And what holds while nobody knows the time.
-        let slots = self.moments().map(Some).chain([None]).filter_map(at);
-        slots.min_by_key(|slot| slot.length)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Overrides, Settings, ShortestSlot};
-    use crate::class::default_classes;
-    use crate::ids::ClassName;
-    use crate::params::Params;
-    use crate::time::Nanos;
-    use alloc::vec::Vec;
-
-    #[test]
-    fn the_shortest_slot_is_that_of_any_hour_in_which_there_are_turns() {
-        let (mut params, mut classes) = (Params::default(), default_classes());
-        params.set("quantum", 200_000_000).unwrap();
-        let mut settings = Settings { params, classes: classes.clone(), periods: Vec::new() };
-        let shortest = |settings: &Settings| {
-            settings.shortest_slot().map(|it| (it.length.0 / 1_000_000, it.quantum.0 / 1_000_000))
-        };
-        assert_eq!(shortest(&settings), Some((200, 200)));
-        let night = "mon-fri 22:00-06:00".parse().unwrap();
-        let mut overrides = Overrides::default();
-        overrides.params.insert("quantum".into(), 50_000_000);
-        let standby: ClassName = ClassName::new("standby");
-        overrides.classes.insert(standby.clone(), [("slots".into(), 5)].into());
-        settings.set_period(night, overrides);
-        let slot = ShortestSlot {
-            length: Nanos::from_millis(10),
-            class: standby.clone(),
-            quantum: Nanos::from_millis(50),
-        };
-        assert_eq!(settings.shortest_slot(), Some(slot));
-        // One row has no turns, but at night.
-        settings.params.set("rows", 1).unwrap();
-        assert_eq!(shortest(&settings), None);
-        let mut overrides = settings.period(night).cloned().unwrap();
-        overrides.params.insert("rows".into(), 2);
-        settings.set_period(night, overrides);
-        assert_eq!(shortest(&settings), Some((10, 50)));
-        // But one beside an empty one that is held.
-        settings.set_period(night, Overrides::default());
-        assert_eq!(shortest(&settings), None);
-        let spec = classes[&standby].with("share", 1000).unwrap().with("empty", 0).unwrap();
-        classes.insert(standby, spec);
-        settings.classes = classes;
-        assert_eq!(shortest(&settings), Some((180, 200)));
     }
 }

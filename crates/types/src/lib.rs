@@ -1,0 +1,56 @@
+//! The words of the field, as types: what jobs, nodes, classes, parameters, times and timetables are, and nothing that
+//! decides about them. All parts of Tutti speak of them in these types: the core, messages, daemons and verbs.
+//!
+//! - [`ids`]: numbers and names of jobs, nodes, users; sets of processors. [`time`]: lengths and cluster time
+//! - [`job`]: what is asked for, and how it ended; [`wish`]: wishes about nodes; [`refusal`]: why a request was refused
+//! - [`class`], [`params`], [`param`]: rules of classes and parameters, each a table of names, ranges and defaults;
+//!   [`period`]: hours of the week; [`settings`]: all of that together; [`placing`]: packing and placement
+//! - [`timetable`]: what a node's switch thread follows
+//! - [`access`], [`account`]: who may submit, and how much processor time is theirs; [`figures`]: what nodes can do
+//! - [`limits`]: the most of everything; [`counted`]: numbers in messages
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::float_arithmetic)]
+
+extern crate alloc;
+
+pub mod access;
+pub mod account;
+pub mod class;
+pub mod counted;
+pub mod figures;
+pub mod ids;
+pub mod job;
+pub mod limits;
+pub mod param;
+pub mod params;
+pub mod period;
+pub mod placing;
+pub mod refusal;
+pub mod settings;
+pub mod time;
+pub mod timetable;
+pub mod wish;
+
+pub use access::{Access, Grantee, Origin};
+pub use account::{Balance, BankAccount, ProcessorTime};
+pub use class::{ClassError, ClassSpec, Classes, default_classes};
+pub use counted::Counted;
+pub use figures::{Figures, LoadAverages, Weights};
+pub use ids::{
+    CircuitName, ClassName, GroupId, JobId, LaunchId, NodeId, NodeSetName, ProcessorSet, Rank,
+    RequestId, RowId, UserId,
+};
+pub use job::{
+    CircuitSpec, CircuitWish, ControlMethod, EndReason, JobSpec, NodeSpec, OnBadExit, Outcome,
+    TaskStatus,
+};
+pub use param::{Param, ParamError, ParamKind};
+pub use params::{ClockSource, Discipline, Orphans, Params, Traversal};
+pub use period::{Calendar, Period, PeriodError, parse_week};
+pub use placing::{Packing, Placement};
+pub use refusal::{Refusal, TaskPlacement};
+pub use settings::{Overrides, Settings, SettingsError};
+pub use time::{ClusterTime, Nanos};
+pub use timetable::{Candidate, IfAbsent, Position, Slot, Timetable};
+pub use wish::{NodeWish, OnNodeLoss, WishRefusal};

@@ -1,0 +1,228 @@
+//! Why a request was refused, and where tasks are placed.
+
+use crate::counted::Asked;
+use crate::ids::{CircuitName, ClassName, ProcessorSet, Rank};
+use crate::time::Nanos;
+use crate::wish::WishRefusal;
+use alloc::vec::Vec;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// Where one task runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskPlacement {
+    /// Which task.
+    pub rank: Rank,
+    /// The processors that it is bound to.
+    pub processors: ProcessorSet,
+}
+
+/// Why a request was refused, each with the nearest request that would not be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// A job needs at least one task, one processor a task.
+    NothingAsked,
+    /// More processors than all nodes together have.
+    TooManyProcessors {
+        /// Asked for.
+        asked: u64,
+        /// What there is for tasks of that many processors each.
+        available: u64,
+    },
+    /// More tasks than there are nodes, and each is to have a node of its own.
+    TooFewNodes {
+        /// Asked for.
+        asked: u64,
+        /// Nodes that can take a task.
+        available: u64,
+    },
+    /// What is wished of nodes can't be had.
+    Wish(WishRefusal),
+    /// A task asks for more processors than any one node has.
+    TaskTooWide {
+        /// Asked for a task.
+        asked: u32,
+        /// The most that one node has.
+        available: u32,
+    },
+    /// More memory than the machine can ever give to so many tasks.
+    TooMuchMemory {
+        /// Asked for each task, in bytes.
+        asked_bytes: u64,
+        /// The most that each of so many tasks could get, in bytes.
+        available_bytes: u64,
+    },
+    /// More tasks than [`crate::limits::TASKS_PER_JOB_MAX`].
+    TooManyTasks {
+        /// The most.
+        limit: u32,
+    },
+    /// There is no such class.
+    UnknownClass {
+        /// The name that was given.
+        class: ClassName,
+        /// Those that exist.
+        known: Vec<ClassName>,
+    },
+    /// There is no such circuit.
+    NoCircuit {
+        /// The name that was given.
+        name: CircuitName,
+        /// How many there are of that name; none if it is unknown.
+        count: u32,
+    },
+    /// A limit on time that is zero or next to nothing.
+    NoTime {
+        /// The shortest that would do.
+        shortest: Nanos,
+    },
+    /// As many jobs as the controller may know at once.
+    TooManyJobs {
+        /// The most.
+        limit: u64,
+    },
+    /// Nobody can promise to be done by the deadline.
+    Deadline {
+        /// What was asked, from the submission on.
+        asked: Nanos,
+        /// The earliest that would have been accepted at that moment; `None`: none.
+        earliest: Option<Nanos>,
+    },
+    /// A deadline without a limit on time.
+    DeadlineWithoutLimit,
+    /// A deadline under a policy that promises none.
+    NoDeadlines,
+    /// A deadline for a class that is sure of no time at all.
+    NoTimeForClass {
+        /// Which class.
+        class: ClassName,
+    },
+    /// A deadline, and too little memory is free to promise the job any.
+    NoMemoryByDeadline,
+    /// The instance is ending.
+    ShuttingDown,
+    /// No node has joined yet.
+    NoNodes,
+}
+
+/// Bytes, as people ask for them: in the largest unit that gives a whole number.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes > 0 && bytes % (1 << 30) == 0 => write!(f, "{}G", bytes >> 30),
+            bytes => write!(f, "{}M", bytes.div_ceil(1 << 20)),
+        }
+    }
+}
+
+/// A length of time in seconds, the next whole one, so that whoever asks for it asks for enough.
+struct WholeSeconds(Nanos);
+
+impl fmt::Display for WholeSeconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.0.div_ceil(1_000_000_000);
+        match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+            (0, 0, seconds) => write!(f, "{seconds}s"),
+            (0, minutes, 0) => write!(f, "{minutes}m"),
+            (0, minutes, seconds) => write!(f, "{minutes}m{seconds}s"),
+            (hours, 0, 0) => write!(f, "{hours}h"),
+            (hours, minutes, 0) => write!(f, "{hours}h{minutes}m"),
+            (hours, minutes, seconds) => write!(f, "{hours}h{minutes}m{seconds}s"),
+        }
+    }
+}
+
+fn write_deadline(
+    f: &mut fmt::Formatter<'_>,
+    asked: Nanos,
+    earliest: Option<Nanos>,
+) -> fmt::Result {
+    write!(f, "it can't be guaranteed to end within {}", WholeSeconds(asked))?;
+    match earliest {
+        Some(earliest) => {
+            let earliest = WholeSeconds(earliest);
+            write!(f, "; the earliest possible is --deadline {earliest}")
+        }
+        None => f.write_str(", nor by any later time; leave out --deadline"),
+    }
+}
+
+impl From<WishRefusal> for Refusal {
+    fn from(refusal: WishRefusal) -> Self {
+        Self::Wish(refusal)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NothingAsked => {
+                f.write_str("a job needs at least one task and one processor a task")
+            }
+            Self::TooManyProcessors { asked, available } => write!(
+                f,
+                "{} asked for and the machine has {available}; ask for at most {available}, or leave \
+                 out -c to let tasks share processors",
+                Asked(*asked, "processor")
+            ),
+            Self::TooFewNodes { asked, available } => write!(
+                f,
+                "{asked} tasks were asked for, and placement=low-load gives each a node of its own, of \
+                 which there are {available}; ask for at most {available}, or have the placement \
+                 changed (tutti params placement=high-load)"
+            ),
+            Self::Wish(refusal) => refusal.fmt(f),
+            Self::TaskTooWide { asked, available } => write!(
+                f,
+                "{asked} processors were asked for each task and no node has more than {available}; \
+                 ask for at most -c {available}"
+            ),
+            Self::TooMuchMemory { asked_bytes, available_bytes } => write!(
+                f,
+                "{} of memory were asked for each task, and for so many tasks there is at most {1} \
+                 each; ask for at most -m {1}, or for fewer tasks",
+                Size(*asked_bytes),
+                Size(available_bytes >> 20 << 20)
+            ),
+            Self::TooManyTasks { limit } => write!(f, "a job may have at most {limit} tasks"),
+            Self::UnknownClass { class, known } => {
+                write!(f, "there is no class {class}; the classes are")?;
+                for (i, name) in known.iter().enumerate() {
+                    write!(f, "{} {name}", if i == 0 { "" } else { "," })?;
+                }
+                Ok(())
+            }
+            Self::NoCircuit { name, count: 0 } => write!(f, "there is no circuit {name}"),
+            Self::NoCircuit { name, count } => {
+                write!(f, "circuits {name} have numbers up to {}; ask for one of these", count - 1)
+            }
+            Self::NoTime { shortest } => {
+                write!(f, "the time limit leaves no time; ask for at least {shortest}")
+            }
+            Self::TooManyJobs { limit } => {
+                write!(f, "the controller holds {limit} jobs, its limit; try again when some ended")
+            }
+            Self::Deadline { asked, earliest } => write_deadline(f, *asked, *earliest),
+            Self::DeadlineWithoutLimit => f.write_str(
+                "a deadline can only be promised to a job with a time limit; give one with -t",
+            ),
+            Self::NoDeadlines => f.write_str(
+                "the policy in force promises no deadlines; leave out --deadline, or set \
+                 policy=deadline (tutti params)",
+            ),
+            Self::NoTimeForClass { class } => write!(
+                f,
+                "the other classes have all of the time, so class {class} can be promised no deadline; \
+                 leave out --deadline or name another class"
+            ),
+            Self::NoMemoryByDeadline => f.write_str(
+                "too little memory is free to promise the job any by a deadline; ask for less, leave \
+                 out --deadline, or try again when a job has ended",
+            ),
+            Self::ShuttingDown => f.write_str("the instance is shutting down"),
+            Self::NoNodes => f.write_str("no node has joined yet; try again when one has"),
+        }
+    }
+}
