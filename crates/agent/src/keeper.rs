@@ -164,6 +164,11 @@ impl Agent {
             (usage.processes, usage.processes_peak) =
                 (job.counted.processes, job.counted.processes_peak);
             usage.processes_whole = job.counted.processes_whole;
+            if !usage.io_whole {
+                (usage.read_bytes, usage.written_bytes) =
+                    (job.counted.read_bytes, job.counted.written_bytes);
+                usage.io_whole = job.counted.io_whole;
+            }
             usage.switches = job.switches.load(Ordering::Relaxed);
             job.cleared = Some(usage);
             is_strange = job.strange;

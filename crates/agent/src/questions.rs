@@ -15,6 +15,20 @@ use tutti_wire::limits::PROCESSES_REPORTED_MAX;
 use tutti_wire::report::{AgentStatus, Target};
 use tutti_wire::tree::{Answer, Fares, Question};
 
+/// The most memory that any living task of a job had at once; `None` where it is not counted for all of them.
+fn memory_peak(job: &Job) -> Option<u64> {
+    let group = job.group.as_ref()?;
+    if job.ranks.len() == 1
+        && let Some(peak) = group.memory_peak()
+    {
+        return Some(peak);
+    }
+    let of_task = |&rank: &Rank| Cgroup::open(&job.group_of(rank)).ok();
+    let groups = job.roots.keys().filter_map(of_task);
+    let peaks: Option<Vec<u64>> = groups.map(|group| group.memory_peak()).collect();
+    Some(peaks?.into_iter().max().unwrap_or(0))
+}
+
 impl Agent {
     /// Answers what the controller asks; `None`: later, if at all.
     pub(super) fn answer(&mut self, query: u64, question: &Question) -> Option<Answer> {
@@ -63,15 +77,9 @@ impl Agent {
                 }
                 None => usage.io_whole = false,
             }
-            let tasks = job.group.iter().flat_map(|_| {
-                let groups =
-                    job.roots.keys().filter_map(|&rank| Cgroup::open(&job.group_of(rank)).ok());
-                groups.map(|group| group.memory_peak())
-            });
-            let peaks: Option<Vec<u64>> = tasks.collect();
-            usage.memory_whole &= peaks.is_some() && job.group.is_some();
-            let most = peaks.into_iter().flatten().max().unwrap_or(0);
-            usage.memory_peak_bytes = usage.memory_peak_bytes.max(most);
+            let peak = memory_peak(job);
+            usage.memory_whole &= peak.is_some() && !job.is_adopted();
+            usage.memory_peak_bytes = usage.memory_peak_bytes.max(peak.unwrap_or(0));
             (id, usage)
         };
         Answer::Usages(self.jobs.iter().map(usage).collect())
@@ -127,6 +135,7 @@ impl Agent {
                 None => self.no_cgroup.clone(),
             },
             process_events: self.tracker.process_events(),
+            io_counted: own.io_counted || self.tracker.counts_io(),
             realtime: report.realtime,
             switches: report.switches,
             stragglers: report.stragglers,

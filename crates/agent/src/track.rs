@@ -9,9 +9,11 @@
 //! is no subscription, and nothing wakes up.
 
 mod early;
+mod io;
 mod runaways;
 
 use early::Early;
+use io::{Bytes, Io};
 use runaways::Watch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -19,7 +21,7 @@ use tutti_linux::cgroup::processes_of;
 use tutti_linux::proc;
 use tutti_linux::track::events::{Drained, boot_ns};
 use tutti_linux::track::{
-    self, Forest, Life, Member, Origin, ProcessEvent, ProcessEvents, Seen, Tally,
+    self, Forest, IoReports, Life, Member, Origin, ProcessEvent, ProcessEvents, Seen, Tally,
 };
 use tutti_node::link::{Interest, Poller};
 use tutti_node::platform::time as clock;
@@ -44,6 +46,9 @@ const UNWANTED_MAX: usize = 1_000;
 
 /// Room for events between two reads: those of 2,000,000 births and ends a second.
 const BUFFER_BYTES: i32 = 16 << 20;
+
+/// The same for reports of I/O, which are longer.
+const REPORTS_BUFFER_BYTES: i32 = 32 << 20;
 
 /// Processes of ended tasks of a job of which it is remembered when they lived.
 const PAST_MAX: usize = 1 << 17;
@@ -99,11 +104,34 @@ impl Place {
 enum Source {
     /// No job is here.
     None,
-    Events(ProcessEvents),
+    Events(Subscription),
     Scans,
 }
 
-/// How many processes there were.
+/// What the kernel tells.
+struct Subscription {
+    events: ProcessEvents,
+    /// Only beside events, without which nobody knows to which task a process belongs.
+    reports: Option<IoReports>,
+}
+
+impl Subscription {
+    fn new() -> tutti_linux::Result<Self> {
+        let events = ProcessEvents::subscribe(BUFFER_BYTES)?;
+        Ok(Self { events, reports: IoReports::subscribe(REPORTS_BUFFER_BYTES).ok() })
+    }
+
+    /// Throws away what was told while nobody needed it; `false` if that is too much.
+    fn skip(&mut self) -> bool {
+        let (mut events, mut reports) = (Vec::new(), Vec::new());
+        let drained = self.events.drain(UNWANTED_MAX, &mut events);
+        let unread = self.reports.as_mut().map(|it| it.drain(UNWANTED_MAX, &mut reports));
+        [Some(drained), unread].into_iter().flatten().all(|it| it == Drained::All)
+            && events.len().max(reports.len()) < UNWANTED_MAX
+    }
+}
+
+/// How many processes there were, and what they have read and written.
 #[derive(Clone, Copy)]
 pub(super) struct Counted {
     processes: u64,
@@ -111,19 +139,27 @@ pub(super) struct Counted {
     peak: u64,
     /// Whether none was missed.
     whole: bool,
+    io: Bytes,
+    /// Whether that is all of it.
+    io_whole: bool,
 }
 
 impl Counted {
-    /// Takes the place of what `usage` says of processes.
+    /// Takes the place of what `usage` says of processes, and of I/O unless a controller counts it.
     pub(super) fn put_into(self, usage: &mut Usage) {
+        if !usage.io_whole {
+            usage.read_bytes = usage.read_bytes.max(self.io.read);
+            usage.written_bytes = usage.written_bytes.max(self.io.written);
+            usage.io_whole = self.io_whole;
+        }
         usage.processes = Some(self.processes);
         usage.processes_peak = Some(self.peak);
         usage.processes_whole = self.whole;
     }
 
-    /// Adds to what `usage` says of processes.
+    /// Adds to what `usage` says of processes and I/O.
     pub(super) fn add_to(self, usage: &mut Usage) {
-        let mut counted = Usage::default();
+        let mut counted = Usage { io_whole: false, ..Usage::default() };
         self.put_into(&mut counted);
         usage.add(&counted);
     }
@@ -140,13 +176,17 @@ pub(super) struct Tracker {
     missed: BTreeSet<JobId>,
     source: Source,
     /// A subscription that no job needs now, and until when it is kept.
-    kept: Option<(ProcessEvents, u64)>,
+    kept: Option<(Subscription, u64)>,
     /// Why there are no events, if they were asked for in vain.
     refusal: Option<String>,
     /// Told, but too young to be taken in.
     late: VecDeque<ProcessEvent>,
     /// Told of processes that may turn out to be a task's.
     early: Early,
+    /// What was reported of I/O.
+    io: Io,
+    /// Those of which not every report was taken in.
+    io_missed: BTreeSet<JobId>,
     /// When to read again; with events, nothing is read before that.
     due_ns: Option<u64>,
     /// For those who leave their groups.
@@ -166,6 +206,8 @@ impl Tracker {
             refusal: None,
             late: VecDeque::new(),
             early: Early::default(),
+            io: Io::default(),
+            io_missed: BTreeSet::new(),
             due_ns: None,
             watch: Watch::default(),
         }
@@ -180,6 +222,15 @@ impl Tracker {
                 Ok(_) => "yes".into(),
                 Err(error) => format!("no: {}", words(&error)),
             },
+        }
+    }
+
+    /// Whether the kernel tells of each process what it has read and written.
+    pub(super) fn counts_io(&self) -> bool {
+        match (&self.refusal, &self.source) {
+            (Some(_), _) | (None, Source::Scans) => false,
+            (None, Source::Events(subscription)) => subscription.reports.is_some(),
+            (None, Source::None) => Subscription::new().is_ok_and(|it| it.reports.is_some()),
         }
     }
 
@@ -213,9 +264,9 @@ impl Tracker {
         self.source = match self.refusal {
             Some(_) => Source::Scans,
             None => match self.subscription() {
-                Ok(events) => {
-                    let _ = poller.add(&events, token, Interest::READ);
-                    Source::Events(events)
+                Ok(subscription) => {
+                    let _ = poller.add(&subscription.events, token, Interest::READ);
+                    Source::Events(subscription)
                 }
                 Err(error) => {
                     self.refusal = Some(words(&error));
@@ -226,15 +277,13 @@ impl Tracker {
     }
 
     /// The one that was kept, if it is of use, or a new one.
-    fn subscription(&mut self) -> tutti_linux::Result<ProcessEvents> {
-        if let Some((mut events, _)) = self.kept.take() {
-            let mut unwanted = Vec::new();
-            let drained = events.drain(UNWANTED_MAX, &mut unwanted);
-            if drained == Drained::All && unwanted.len() < UNWANTED_MAX {
-                return Ok(events);
-            }
+    fn subscription(&mut self) -> tutti_linux::Result<Subscription> {
+        if let Some((mut subscription, _)) = self.kept.take()
+            && subscription.skip()
+        {
+            return Ok(subscription);
         }
-        ProcessEvents::subscribe(BUFFER_BYTES)
+        Subscription::new()
     }
 
     /// A task of the job has begun, with this root or minder.
@@ -250,8 +299,15 @@ impl Tracker {
             },
         );
         let is_told = begun == Begun::Now;
-        if begun == Begun::Before {
-            self.missed.insert(task.0);
+        match begun {
+            Begun::Now => {}
+            Begun::Before => {
+                self.missed.insert(task.0);
+            }
+            // What they did before is reported with the rest.
+            Begun::Adopted(_) => {
+                self.io_missed.insert(task.0);
+            }
         }
         if is_told {
             // One that has ended already can have made children: their births will be told.
@@ -296,20 +352,26 @@ impl Tracker {
         self.take_in_all();
         self.early.has_begun(task);
         let place = self.places.remove(&task);
+        let lives = self.forest.lives(task, boot_ns());
+        let io = self.io.end(task, lives.keys().copied());
         let past = self.past.entry(task.0).or_default();
-        past.extend(
-            self.forest
-                .lives(task, boot_ns())
-                .into_iter()
-                .take(PAST_MAX.saturating_sub(past.len())),
-        );
+        past.extend(lives.into_iter().take(PAST_MAX.saturating_sub(past.len())));
         let Tally { created, peak, .. } = self.forest.remove_task(task);
         let minder = u64::from(matches!(place, Some(Place::Minder(_))));
         Counted {
             processes: created.saturating_sub(minder),
             peak: peak.saturating_sub(minder),
             whole: self.counts_all(task.0),
+            io,
+            io_whole: self.counts_all_io(task.0),
         }
+    }
+
+    fn counts_all_io(&self, job: JobId) -> bool {
+        let is_reported = |subscription: &Subscription| subscription.reports.is_some();
+        matches!(&self.source, Source::Events(subscription) if is_reported(subscription))
+            && self.counts_all(job)
+            && !self.io_missed.contains(&job)
     }
 
     fn counts_all(&self, job: JobId) -> bool {
@@ -321,16 +383,20 @@ impl Tracker {
         for rank in self.ranks(job) {
             self.places.remove(&(job, rank));
             self.forest.remove_task((job, rank));
+            self.io.end((job, rank), std::iter::empty());
         }
         self.jobs.remove(&job);
         self.missed.remove(&job);
+        self.io_missed.remove(&job);
         self.early.forget(job);
+        self.forget_others_io();
         if self.jobs.is_empty() {
-            if let Source::Events(events) = std::mem::replace(&mut self.source, Source::None) {
-                poller.remove(&events);
-                self.kept = Some((events, clock::monotonic_ns() + KEPT_NS));
+            if let Source::Events(told) = std::mem::replace(&mut self.source, Source::None) {
+                poller.remove(&told.events);
+                self.kept = Some((told, clock::monotonic_ns() + KEPT_NS));
             }
             self.late.clear();
+            self.io.clear();
             self.due_ns = None;
         }
         self.past.remove(&job).unwrap_or_default()
@@ -379,7 +445,7 @@ impl Tracker {
 
     /// There is something to read: it will be, together with what comes soon.
     pub(super) fn on_ready(&mut self, poller: &Poller, token: u64) {
-        let Source::Events(events) = &self.source else { return };
+        let Source::Events(Subscription { events, .. }) = &self.source else { return };
         match self.due_ns {
             None => {
                 self.due_ns = Some(clock::monotonic_ns() + SETTLE_NS);
@@ -410,7 +476,7 @@ impl Tracker {
                 self.take_in(boot_ns().saturating_sub(SETTLE_NS));
                 if !self.late.is_empty() {
                     self.due_ns = Some(now_ns + SETTLE_NS);
-                } else if let Source::Events(events) = &self.source {
+                } else if let Source::Events(Subscription { events, .. }) = &self.source {
                     let _ = poller.modify(events, token, Interest::READ);
                 }
             }
@@ -419,10 +485,17 @@ impl Tracker {
     }
 
     fn read(&mut self) {
-        let Source::Events(events) = &mut self.source else { return };
+        let Source::Events(Subscription { events, reports }) = &mut self.source else { return };
         let mut told = Vec::new();
         let drained = events.drain(BATCH_MAX, &mut told);
         self.late.extend(told);
+        // After the events: what was reported before one of them is here with it.
+        let mut reported = Vec::new();
+        let is_whole =
+            reports.as_mut().is_none_or(|it| it.drain(BATCH_MAX, &mut reported) == Drained::All);
+        if !self.io.take_in(&reported) || !is_whole {
+            self.io_missed.extend(&self.jobs);
+        }
         if drained == Drained::Lost {
             say!("tutti agent: process events were lost; looking who is there");
             self.missed.extend(&self.jobs);
@@ -436,8 +509,15 @@ impl Tracker {
         while self.late.front().is_some_and(|event| event.at_ns() <= until_ns)
             && let Some(event) = self.late.pop_front()
         {
-            if self.forest.task_of(subject(event)).is_none() && !self.early.keep(event) {
-                self.missed.extend(self.early.expected());
+            if self.forest.task_of(subject(event)).is_none() {
+                if !self.early.keep(event) {
+                    self.missed.extend(self.early.expected());
+                }
+                if let ProcessEvent::Exited(exit) = event
+                    && !self.early.is_kept()
+                {
+                    self.io.ended(exit.pid, None);
+                }
             }
             self.apply(event);
         }
@@ -453,6 +533,14 @@ impl Tracker {
                 self.early.keep(event);
             }
         }
+        self.forget_others_io();
+    }
+
+    /// Of processes that have ended before it was known that they are no task's.
+    fn forget_others_io(&mut self) {
+        if !self.early.is_kept() {
+            self.io.keep(|process| self.forest.has_had(process));
+        }
     }
 
     fn apply(&mut self, event: ProcessEvent) {
@@ -460,7 +548,12 @@ impl Tracker {
             ProcessEvent::Forked { parent, child, at_ns } => {
                 self.forest.forked(parent, child, at_ns);
             }
-            ProcessEvent::Exited(exit) => self.forest.exited(exit.pid, exit.at_ns),
+            ProcessEvent::Exited(exit) => {
+                if let Some(task) = self.forest.task_of(exit.pid) {
+                    self.io.ended(exit.pid, Some(task));
+                }
+                self.forest.exited(exit.pid, exit.at_ns);
+            }
         }
     }
 
@@ -516,7 +609,10 @@ impl Tracker {
         });
         let (processes, peak) =
             tallies.fold((0, 0), |(sum, most), (one, peak)| (sum + one, most.max(peak)));
-        Counted { processes, peak, whole: self.counts_all(job) }
+        let mut io = Bytes::default();
+        self.ranks(job).into_iter().for_each(|rank| io.add(self.io.of_task((job, rank))));
+        // Of those that live nothing is reported yet.
+        Counted { processes, peak, whole: self.counts_all(job), io, io_whole: false }
     }
 
     /// A process of a task and all below it, each before those below it; nothing if it is not the

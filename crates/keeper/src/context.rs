@@ -135,7 +135,7 @@ impl Context {
             scratch: vec![0; 64 << 10],
             directory: options.directory().to_owned(),
             spool: options.spool.clone(),
-            nursery: Nursery::new(),
+            nursery: Nursery::of_daemon(),
             scratches: Scratches::new(options.scratch.clone()),
             namespaces: Maker::new(),
             namespace_wanted: false,

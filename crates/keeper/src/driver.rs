@@ -68,6 +68,11 @@ const ENDS_WAIT_NS: u64 = 5_000_000;
 /// Children that are reaped at once; more wait until others had their turn.
 const REAPED_MAX: usize = 256;
 
+/// How long after the start of a task its program mostly runs, and the longest pause between two looks whether it
+/// does: it does not while its job is suspended.
+const EXPOSED_FIRST_NS: u64 = 10_000_000;
+const EXPOSED_LONGEST_NS: u64 = 1_000_000_000;
+
 /// A connection that has not said yet what it is for, or waits for the launch of its job.
 struct Newcomer {
     link: Link,
@@ -101,6 +106,8 @@ pub(super) struct Keeper {
     stop_at_ns: Option<u64>,
     /// Whether more children have ended than were reaped.
     reaps_on: bool,
+    /// When to look whether this process can have its own OOM score again, and the pause after that.
+    exposed: Option<(u64, u64)>,
     /// Who started it: the supervisor.
     parent: Pid,
     /// Who else told it to end.
@@ -168,6 +175,7 @@ impl Keeper {
             lease: Lease::default(),
             stop_at_ns: None,
             reaps_on: false,
+            exposed: None,
             parent: supervisor(),
             sent_away: None,
             successor: None,
@@ -216,6 +224,9 @@ impl Keeper {
             self.on_time(monotonic_ns());
         }
         self.settle();
+        if self.exposed.is_none() && self.context.nursery.is_exposed() {
+            self.exposed = Some((monotonic_ns() + EXPOSED_FIRST_NS, EXPOSED_FIRST_NS));
+        }
         // After everything that somebody waits for.
         if std::mem::take(&mut self.context.namespace_wanted) {
             self.context.namespaces.make_ahead();
@@ -274,7 +285,9 @@ impl Keeper {
         let writers = self.jobs.values().filter_map(Job::writer_due_ns);
         let beside = self.context.beside.values().copied();
         let reap = self.reaps_on.then_some(0);
-        let own = [self.stop_at_ns, self.accept_again_ns, self.reports_due_ns, lease, reap];
+        let exposed = self.exposed.map(|(at, _)| at);
+        let own =
+            [self.stop_at_ns, self.accept_again_ns, self.reports_due_ns, lease, reap, exposed];
         let jobs = endings.chain(beside).chain(fronts).chain(writers);
         jobs.chain(waiting).chain(own.into_iter().flatten()).min()
     }
@@ -286,6 +299,11 @@ impl Keeper {
         }
         if self.reaps_on {
             self.reap();
+        }
+        if let Some((_, pause)) = self.exposed.filter(|&(at, _)| at <= now_ns) {
+            let pause = (2 * pause).min(EXPOSED_LONGEST_NS);
+            let is_exposed = !self.context.nursery.protect();
+            self.exposed = is_exposed.then_some((now_ns + pause, pause));
         }
         let beside = self.context.beside.iter().filter(|&(_, &at)| at <= now_ns);
         for job in beside.map(|(&job, _)| job).collect::<Vec<_>>() {

@@ -256,14 +256,17 @@ impl Job {
     }
 
     /// Makes the group that a task is to be born into, if the job has one; held to the task's own processors, if
-    /// `is_held`.
+    /// `is_held`. The file in cgroup v1 that the task must join for its memory to be counted, if that takes one.
     pub(super) fn make_group(
         &mut self,
         index: usize,
         is_held: bool,
         room: Room,
-    ) -> Result<(), Refusal> {
-        let Some(cgroup) = &self.cgroup else { return Ok(()) };
+    ) -> Result<Option<PathBuf>, Refusal> {
+        let Some(cgroup) = &self.cgroup else { return Ok(None) };
+        let counts_already = self.launch.memory_per_task_bytes.is_some()
+            || self.is_adopted()
+            || (self.tasks.len() == 1 && cgroup.memory_peak().is_some());
         let task = &mut self.tasks[index];
         let group = cgroup
             .create_child(&format!("{FIRST_STEP}/{}", layout::group_of_task(task.rank)))
@@ -275,8 +278,9 @@ impl Job {
         if is_held {
             limits::hold(&group, &self.launch, index);
         }
+        let counter = if counts_already { None } else { group.count_memory() };
         task.group = Some(group);
-        Ok(())
+        Ok(counter)
     }
 
     /// Whether its output goes to a front end: that of its user, or a writer.
@@ -504,10 +508,12 @@ impl Job {
 
     /// Looks whether anything is left of a task whose root has ended; ends that if so.
     pub(super) fn try_to_clear(&mut self, index: usize, context: &mut Context) {
+        let (is_only, is_whole) = (self.tasks.len() == 1, !self.is_adopted());
         let task = &mut self.tasks[index];
         let Phase::Ending { detail, naps, .. } = &mut task.phase else { return };
         if let Some(group) = &task.group {
-            measure(group, &mut task.usage);
+            let of_job = self.cgroup.as_ref().filter(|_| is_only);
+            measure([Some(group), of_job], is_whole, &mut task.usage);
             limits::note_reached(group, &self.launch, detail);
         }
         let is_limited = limits::is_limited(&self.launch);
@@ -589,6 +595,12 @@ impl Job {
     /// All tasks have ended and nothing is left of them. Output that the front end has not read yet
     /// is still delivered, but what the job held is free for others.
     fn clear(&mut self, context: &mut Context) {
+        if let Some((read, written)) = self.cgroup.as_ref().and_then(Cgroup::io_bytes) {
+            // Also of tasks that have no such count of their own.
+            let is_whole = !self.is_adopted();
+            let usage = &mut self.usage;
+            (usage.read_bytes, usage.written_bytes, usage.io_whole) = (read, written, is_whole);
+        }
         if !context.agent_connected
             && let Some(Err(error)) = self.cgroup.as_ref().map(Cgroup::remove)
         {
@@ -634,17 +646,21 @@ impl Task {
     }
 }
 
-/// What the kernel has counted for a task: also what was never waited for. To be read while the group
-/// exists.
-fn measure(group: &Cgroup, usage: &mut Usage) {
-    if let Ok(cpu) = group.cpu_usage() {
+/// What the kernel has counted for a task in its group, or in the group of its job where it is the only one there:
+/// also what was never waited for. To be read while the groups exist. `is_whole`: the processes began in them.
+fn measure(groups: [Option<&Cgroup>; 2], is_whole: bool, usage: &mut Usage) {
+    fn first<T>(groups: [Option<&Cgroup>; 2], read: impl Fn(&Cgroup) -> Option<T>) -> Option<T> {
+        groups.into_iter().flatten().find_map(read)
+    }
+    if let Some(cpu) = first(groups, |group| group.cpu_usage().ok()) {
         (usage.user_us, usage.system_us, usage.cpu_whole) = (cpu.user_us, cpu.system_us, true);
     }
-    if let Some(peak) = group.memory_peak() {
-        (usage.memory_peak_bytes, usage.memory_whole) = (peak, true);
+    if let Some(peak) = first(groups, Cgroup::memory_peak) {
+        usage.memory_peak_bytes = peak.max(if is_whole { 0 } else { usage.memory_peak_bytes });
+        usage.memory_whole = is_whole;
     }
-    if let Some((read, written)) = group.io_bytes() {
-        (usage.read_bytes, usage.written_bytes, usage.io_whole) = (read, written, true);
+    if let Some((read, written)) = first(groups, Cgroup::io_bytes) {
+        (usage.read_bytes, usage.written_bytes, usage.io_whole) = (read, written, is_whole);
     }
 }
 

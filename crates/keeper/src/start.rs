@@ -14,7 +14,7 @@ use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tutti_linux::spawn::{Child, Report, Spawn, StdioFd, Step, Unwanted, read_report};
 use tutti_node::layout::FIRST_STEP;
 use tutti_node::link::Interest;
@@ -80,7 +80,8 @@ impl Job {
     /// Each as soon as it is ready: it begins on another processor while the next is made ready here.
     fn start_tasks(&mut self, context: &mut Context) {
         let unwanted = processes::unwanted();
-        // Without limits or processors of its own, a task's group has no companion but the job's: all have the same.
+        // Without limits or processors of its own, a task's group has no companion but the job's and one that
+        // counts its memory.
         let own_processors = have_own_processors(&self.launch)
             && self.cgroup.as_ref().is_some_and(|group| group.processors().is_some());
         let is_alike = !is_limited(&self.launch) && !own_processors;
@@ -89,15 +90,19 @@ impl Job {
             if !matches!(self.tasks[index].phase, Phase::Waiting) {
                 continue;
             }
-            if let Err(refusal) = self.make_group(index, own_processors, context.room) {
-                self.refuse(index, refusal, context);
-                continue;
-            }
+            let counter = match self.make_group(index, own_processors, context.room) {
+                Ok(counter) => counter,
+                Err(refusal) => {
+                    self.refuse(index, refusal, context);
+                    continue;
+                }
+            };
             if self.is_adopted() {
                 self.adopt(index, context);
                 continue;
             }
-            match self.start_task(index, of_all.as_deref(), &unwanted, context) {
+            let companions = of_all.as_ref().map(|of_all| with_counter(of_all, counter));
+            match self.start_task(index, companions, &unwanted, context) {
                 Ok(child) => self.on_forked(index, child, context),
                 Err(refusal) => self.refuse(index, refusal, context),
             }
@@ -107,7 +112,7 @@ impl Job {
     fn start_task(
         &mut self,
         index: usize,
-        companions: Option<&[CString]>,
+        companions: Option<Vec<CString>>,
         unwanted: &Unwanted,
         context: &mut Context,
     ) -> Result<Child, Refusal> {
@@ -122,11 +127,11 @@ impl Job {
     }
 
     /// All that can be done for a task before its process is made, given the companions of its group if
-    /// they are those of the job's.
+    /// they are known.
     fn make_ready(
         &mut self,
         index: usize,
-        companions: Option<&[CString]>,
+        companions: Option<Vec<CString>>,
         context: &mut Context,
     ) -> Result<Ready, Refusal> {
         let streams = self.streams(index, context)?;
@@ -139,7 +144,7 @@ impl Job {
             _pmi: pmi,
             companions: match (&self.tasks[index].group, companions) {
                 (None, _) => Vec::new(),
-                (Some(_), Some(of_all)) => of_all.to_vec(),
+                (Some(_), Some(known)) => known,
                 (Some(group), None) => companions_of(group),
             },
             environment: environment::of_task(&self.launch, index, Some(PMI_FD)),
@@ -386,6 +391,12 @@ impl Job {
         }
         (TaskStatus::NotFound, format!("no such program: {shown}"))
     }
+}
+
+/// The companions of all tasks, and the one that counts the memory of one task.
+fn with_counter(of_all: &[CString], counter: Option<PathBuf>) -> Vec<CString> {
+    let counter = counter.and_then(|file| CString::new(file.into_os_string().into_vec()).ok());
+    of_all.iter().cloned().chain(counter).collect()
 }
 
 /// See [`Spawn::companions`].

@@ -71,6 +71,8 @@ pub struct Cgroup {
     weight: OnceLock<weight::Weight>,
     /// So many stops more nobody here is hurried.
     unhurried: AtomicU32,
+    /// The companion that only counts the memory of this group.
+    counter: OnceLock<PathBuf>,
     top: Arc<Top>,
 }
 
@@ -102,6 +104,7 @@ impl Cgroup {
             freeze,
             weight,
             unhurried: AtomicU32::new(0),
+            counter: OnceLock::new(),
             top,
         })
     }
@@ -309,13 +312,21 @@ impl Cgroup {
         Ok(self.top.remove_companions(&self.path)? && remove_tree(&self.path)?)
     }
 
-    /// As [`Cgroup::remove`] for a group for which nothing was ever limited or weighed: nobody looks for
-    /// companions of it.
+    /// As [`Cgroup::remove`] for a group for which nothing was ever limited or weighed: it has no companion but
+    /// the one that [`Cgroup::count_memory`] made.
     ///
     /// # Errors
     /// What `rmdir` says.
     pub fn remove_unlimited(&self) -> Result<bool> {
-        remove_tree(&self.path)
+        let is_alone = self.counter.get().map_or(Ok(true), |counter| remove_tree(counter))?;
+        Ok(is_alone && remove_tree(&self.path)?)
+    }
+
+    /// Has the memory of all processes that are started here later counted together, where that can be done. In
+    /// cgroup v1, the file into which a new process must write itself for that (see [`Cgroup::companions`]).
+    pub fn count_memory(&self) -> Option<PathBuf> {
+        let companion = self.top.count_memory(&self.path)?;
+        Some(self.counter.get_or_init(|| companion).join("tasks"))
     }
 
     /// Bounds the memory of all processes here and below together, page cache included; beyond it
@@ -361,7 +372,10 @@ impl Cgroup {
     /// The most memory used at once, bytes, where a memory controller counts.
     #[must_use]
     pub fn memory_peak(&self) -> Option<u64> {
-        self.top.memory_peak(&self.path)
+        match self.counter.get() {
+            Some(counter) => companion::peak_of_companion(counter),
+            None => self.top.memory_peak(&self.path),
+        }
     }
 
     fn error(&self, operation: &'static str, file: &str, source: io::Error) -> Error {

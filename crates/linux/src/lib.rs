@@ -24,6 +24,7 @@ pub mod heap;
 pub mod inherited;
 pub mod ipc_namespace;
 pub mod kernel;
+pub mod oom_score;
 pub mod pass;
 pub mod peer;
 pub mod pidfd;

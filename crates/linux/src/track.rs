@@ -8,9 +8,12 @@
 
 pub mod events;
 mod forest;
+mod io_reports;
+mod netlink;
 
 pub use events::{Exit, ProcessEvent, ProcessEvents};
 pub use forest::{Forest, Life, Member, Origin, Orphans, Seen, Tally};
+pub use io_reports::{IoReport, IoReports};
 
 use crate::proc::ProcessStat;
 

@@ -52,7 +52,11 @@ pub fn of_this_process(hierarchy: Option<&Hierarchy>) -> AgentStatus {
     }
     .into();
     status.kills = if kernel::kills_groups_at_once(top) { "cgroup.kill" } else { "signals" }.into();
-    status.memory_counted = limits.memory == LimitBy::V2 && top.join("memory.peak").exists();
+    status.memory_counted = match limits.memory {
+        LimitBy::V2 => top.join("memory.peak").exists(),
+        LimitBy::V1 => true,
+        LimitBy::None => false,
+    };
     let handed_down =
         std::fs::read_to_string(top.join("cgroup.subtree_control")).unwrap_or_default();
     status.io_counted = handed_down.split_whitespace().any(|name| name == "io");

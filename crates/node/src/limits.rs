@@ -23,8 +23,8 @@ pub fn raise() {
 }
 
 /// What every daemon needs, as far as it is allowed: descriptors for many tasks, a processor soon, also when
-/// all of them are busy with tasks, and no limits of the shell that started the instance. Tasks get those of
-/// their own front ends.
+/// all of them are busy with tasks, no limits of the shell that started the instance, and protection when memory
+/// runs out. Tasks get the limits of their own front ends.
 pub fn prepare_daemon() {
     raise();
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
@@ -34,6 +34,7 @@ pub fn prepare_daemon() {
         }
     }
     let _ = tutti_linux::rt::set_nice(-10);
+    tutti_linux::oom_score::protect_daemon();
     crate::say::limit_lines();
 }
 

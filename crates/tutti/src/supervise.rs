@@ -130,6 +130,7 @@ fn become_independent() -> anyhow::Result<()> {
         return Err(coded(Code::NotStarted, reason));
     }
     umask(Mode::from_bits_truncate(0o022));
+    tutti_linux::oom_score::protect_daemon();
     // Only root may go back.
     if tutti_linux::rt::nice() > 0 {
         let _ = tutti_linux::rt::set_nice(0);

@@ -63,6 +63,11 @@ impl Early {
         has_room
     }
 
+    /// Whether events of unknown processes are kept.
+    pub(super) fn is_kept(&self) -> bool {
+        !self.expected.is_empty()
+    }
+
     /// The jobs whose tasks are expected.
     pub(super) fn expected(&self) -> impl Iterator<Item = JobId> + '_ {
         self.expected.iter().map(|(job, _)| *job)

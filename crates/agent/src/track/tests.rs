@@ -12,7 +12,8 @@ const LINE: &str = "read x; i=0; while [ $i -lt 300 ]; do (:); i=$((i+1)); done;
 fn what_is_lost_when_events_overflow_is_found_by_a_look() {
     let mut tracker = Tracker::new();
     // Room for a few.
-    tracker.source = Source::Events(ProcessEvents::subscribe(4 << 10).unwrap());
+    let events = ProcessEvents::subscribe(4 << 10).unwrap();
+    tracker.source = Source::Events(Subscription { events, reports: None });
     tracker.jobs.insert(TASK.0);
     let mut shell = Command::new("sh")
         .args(["-c", LINE])
@@ -35,6 +36,26 @@ fn what_is_lost_when_events_overflow_is_found_by_a_look() {
     assert!(!whole, "that something was lost is not known");
     let sleep = line.trim().parse().unwrap();
     assert_eq!(known, [(root, None), (sleep, Some(root))]);
+}
+
+#[test]
+fn lost_reports_of_io_are_known() {
+    for (room, is_whole) in [(4 << 10, false), (REPORTS_BUFFER_BYTES, true)] {
+        let mut tracker = Tracker::new();
+        let events = ProcessEvents::subscribe(BUFFER_BYTES).unwrap();
+        let reports = Some(IoReports::subscribe(room).unwrap());
+        tracker.source = Source::Events(Subscription { events, reports });
+        tracker.jobs.insert(TASK.0);
+        let line = "read x; i=0; while [ $i -lt 300 ]; do (:); i=$((i+1)); done";
+        let mut shell =
+            Command::new("sh").args(["-c", line]).stdin(Stdio::piped()).spawn().unwrap();
+        let root = shell.id().cast_signed();
+        tracker.started(TASK, root, Place::Trees(vec![root]), Begun::Now);
+        shell.stdin.take().unwrap().write_all(b"\n").unwrap();
+        shell.wait().unwrap();
+        let counted = tracker.end_task(TASK);
+        assert!(counted.whole && counted.io_whole == is_whole, "with room for {room} bytes");
+    }
 }
 
 #[test]

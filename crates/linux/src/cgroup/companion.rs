@@ -17,6 +17,7 @@
 use super::hierarchy::Mounts;
 use super::unit::{CONTROLLERS, Unit, is_systemd_here};
 use super::{keyed, make_directory, remove_tree, subdirectories};
+use crate::text::read_text;
 use crate::{Error, Result, xattr};
 use std::ffi::CStr;
 use std::fs;
@@ -63,6 +64,10 @@ const CPU: Controller = Controller { name: "cpu", file_v2: "cpu.weight", file_v1
 pub(super) const CPUSET: Controller =
     Controller { name: "cpuset", file_v2: "cpuset.cpus", file_v1: "cpuset.cpus" };
 const ALL: [Controller; 4] = [MEMORY, PIDS, CPU, CPUSET];
+
+/// The file with the most memory that a group used at once, in v2 (from kernel 5.19 on) and in v1.
+const PEAK_V2: &str = "memory.peak";
+const PEAK_V1: &str = "memory.max_usage_in_bytes";
 
 /// The subtree of ours that a group lies in.
 #[derive(Debug)]
@@ -228,14 +233,26 @@ impl Top {
         file.exists()
     }
 
-    /// Makes the companion of `group`, and those of the groups above it, so that limits set there
-    /// later hold here too.
+    /// Has the memory of processes that are started later in `group` counted for this group. In v1, the
+    /// companion that does so.
+    pub(super) fn count_memory(&self, group: &Path) -> Option<PathBuf> {
+        if self.path.join(MEMORY.file_v2).exists() {
+            if self.path.join(PEAK_V2).exists() {
+                self.enable_down_to(group, MEMORY);
+            }
+            return None;
+        }
+        self.make_companion(group, MEMORY).ok()?
+    }
+
+    /// Makes the companion of `group`. Companions of processes lie within those of the groups above, so that
+    /// limits set there later hold here too.
     fn make_companion(&self, group: &Path, controller: Controller) -> Result<Option<PathBuf>> {
         let Some(base) = self.base(controller).filter(|_| group != self.path) else {
             return Ok(None);
         };
-        if controller.name == CPU.name {
-            // The top's has nobody in it, and says that there are some.
+        if controller.is_flat() {
+            // The top's has no process, and marks that there are others.
             for group in [&self.path, group] {
                 let Some(path) = self.place(base, group, controller) else { return Ok(None) };
                 make_directory(&path)?;
@@ -262,6 +279,7 @@ impl Top {
         // So many directories are within each other; points stand between the others.
         let depth = match controller.name {
             "cpu" => 1,
+            "memory" => 2,
             "cpuset" => 3,
             _ => return Some(base.join(relative)),
         };
@@ -292,8 +310,7 @@ impl Top {
         for controller in ALL {
             let Some(base) = self.used_base(controller) else { continue };
             let Some(companion) = self.place(base, group, controller) else { continue };
-            let points =
-                if controller.name == CPU.name { below_by_points(&companion)? } else { vec![] };
+            let points = if controller.is_flat() { below_by_points(&companion)? } else { vec![] };
             for path in points.into_iter().chain([companion]) {
                 if !remove_tree(&path)? {
                     return Ok(false);
@@ -308,8 +325,11 @@ impl Top {
         if let Ok(text) = fs::read_to_string(group.join("memory.events")) {
             return keyed(&text, "oom_kill").unwrap_or(0);
         }
-        self.nearest_companion(group, MEMORY)
-            .map_or(0, |companion| count_below(&companion, &["memory.oom_control"], "oom_kill"))
+        let own = self.used_base(MEMORY).and_then(|base| self.place(base, group, MEMORY));
+        let below = own.and_then(|own| below_by_points(&own).ok()).unwrap_or_default();
+        let nearest = self.nearest_companion(group, MEMORY);
+        let counted = below.iter().chain(&nearest);
+        counted.map(|it| count_below(it, &["memory.oom_control"], "oom_kill")).sum()
     }
 
     /// Late kernels of v2 count at the group whose limit it was, others at that of the process which wanted
@@ -328,12 +348,8 @@ impl Top {
     }
 
     pub(super) fn memory_peak(&self, group: &Path) -> Option<u64> {
-        let v1 =
-            || self.nearest_companion(group, MEMORY).map(|c| c.join("memory.max_usage_in_bytes"));
-        fs::read_to_string(group.join("memory.peak"))
-            .ok()
-            .or_else(|| fs::read_to_string(v1()?).ok())
-            .and_then(|text| text.trim().parse().ok())
+        let v1 = || self.nearest_companion(group, MEMORY);
+        peak_in(&group.join(PEAK_V2)).or_else(|| peak_of_companion(&v1()?))
     }
 
     /// Where companions are, if any group of the subtree has one: then its top has one, too.
@@ -360,6 +376,23 @@ impl Top {
             _ => self.cpu_base.as_deref(),
         }
     }
+}
+
+impl Controller {
+    /// Whether its companions lie beside each other, with points in their names. Each level of a tree of memory
+    /// groups is another group to make, and to charge each page to.
+    fn is_flat(self) -> bool {
+        self.name == CPU.name || self.name == MEMORY.name
+    }
+}
+
+fn peak_in(file: &Path) -> Option<u64> {
+    read_text(file).ok()?.trim().parse().ok()
+}
+
+/// The most memory used at once by the processes of a companion.
+pub(super) fn peak_of_companion(companion: &Path) -> Option<u64> {
+    peak_in(&companion.join(PEAK_V1))
 }
 
 fn pointed(part: &str) -> String {

@@ -12,7 +12,8 @@
 //! - those with a minder, which never executes anything;
 //! - those that may be killed for want of memory before their program runs, because their group has
 //!   a limit: the kernel ends all processes that share a memory with the one that it picks;
-//! - those whose parent has another OOM score: the kernel sets it for all that share a memory;
+//! - those whose parent has another OOM score than tasks: the kernel sets it for all that share a memory. A
+//!   [`Nursery::of_daemon`] gives itself that of tasks meanwhile (`oom_score.rs`);
 //! - those that become another user where `fs.suid_dumpable` is not 0, the kernel's own default: with 1 that user
 //!   could have a look at, and write to, the memory of the parent; with 2 a core dump of the child, which that
 //!   user can cause, would be one of its parent's memory.
@@ -20,6 +21,7 @@
 use super::child::{self, Fork, fork_into, has_births_into_groups};
 use super::prepare::{Plan, Unwanted};
 use super::{Child, Spawn, raw};
+use crate::oom_score::Scores;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
@@ -41,6 +43,7 @@ const SPARE_STACKS_MAX: usize = 32;
 pub struct Nursery {
     lent: Vec<Lent>,
     stacks: Vec<Stack>,
+    scores: Option<Scores>,
 }
 
 /// What a child uses.
@@ -71,6 +74,14 @@ impl Nursery {
         Self::default()
     }
 
+    /// One of a daemon, which the kernel is to end later than what it starts when memory runs out.
+    #[must_use]
+    pub fn of_daemon() -> Self {
+        let mut nursery = Self::new();
+        nursery.scores = Scores::of_this_process();
+        nursery
+    }
+
     /// Starts a process. Returns as soon as it exists; never waits for it.
     ///
     /// Besides what `spawn` says, the child has all signals unblocked and at their default, the
@@ -81,7 +92,8 @@ impl Nursery {
     /// to pass that collide; what pipe and clone say. `EAGAIN`: too many processes.
     pub fn spawn(&mut self, spawn: &Spawn, unwanted: &Unwanted) -> io::Result<Child> {
         self.take_back();
-        let ready = Ready::new(spawn, unwanted)?;
+        let is_as_tasks = self.scores.as_mut().is_some_and(Scores::expose);
+        let ready = Ready::new(spawn, unwanted, unwanted.oom_score && !is_as_tasks)?;
         let _held = child::hold_signals();
         self.fork(ready)
     }
@@ -90,6 +102,23 @@ impl Nursery {
     #[must_use]
     pub fn lent(&self) -> usize {
         self.lent.len()
+    }
+
+    /// Whether this process has the OOM score of tasks, because a child has perhaps not come to its program.
+    #[must_use]
+    pub fn is_exposed(&self) -> bool {
+        self.scores.as_ref().is_some_and(Scores::is_exposed)
+    }
+
+    /// Gives this process its own OOM score back, unless a child still shares its memory: whether it has it.
+    pub fn protect(&mut self) -> bool {
+        self.take_back();
+        if self.lent.is_empty()
+            && let Some(scores) = &mut self.scores
+        {
+            scores.restore();
+        }
+        !self.is_exposed()
     }
 
     /// Takes back what is not used any more.
@@ -212,13 +241,14 @@ struct Ready<'a> {
 }
 
 impl<'a> Ready<'a> {
-    fn new(spawn: &Spawn<'a>, unwanted: &Unwanted) -> io::Result<Self> {
+    fn new(spawn: &Spawn<'a>, unwanted: &Unwanted, resets_score: bool) -> io::Result<Self> {
         let report = super::pipe()?;
         let status = if spawn.minder { Some(super::pipe()?) } else { None };
         let status_child = status.as_ref().map(|(_, write)| write.as_raw_fd());
-        let plan = Plan::new(spawn, unwanted, report.1.as_raw_fd(), status_child)?;
+        let mut plan = Plan::new(spawn, unwanted, report.1.as_raw_fd(), status_child)?;
+        plan.oom_score = resets_score;
         let group = spawn.cgroup;
-        let shares_with = group.filter(|_| may_share(spawn, unwanted));
+        let shares_with = group.filter(|_| !resets_score && may_share(spawn, unwanted));
         Ok(Self { plan: Box::new(plan), group, shares_with, report, status })
     }
 }
@@ -229,6 +259,5 @@ fn may_share(spawn: &Spawn, unwanted: &Unwanted) -> bool {
         && has_births_into_groups()
         && !spawn.minder
         && !spawn.limits_memory
-        && !unwanted.oom_score
         && (spawn.identity.is_none() || !unwanted.shows_memory)
 }

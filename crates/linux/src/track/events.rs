@@ -6,10 +6,10 @@
 //! The rest waits in the socket's buffer until it is drained, in batches: read one by one, an event
 //! costs 48 us, most of it for being woken. A buffer that ran over is told of, once.
 
+use super::netlink::Netlink;
 use crate::{Error, Result, clock};
 use std::io;
-use std::mem::{MaybeUninit, size_of, zeroed};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// What happened to a process. Times are nanoseconds since boot.
@@ -77,15 +77,11 @@ const AT_DATA: usize = 52;
 /// How long the kernel may take to answer. It answers before it returns, if at all.
 const ANSWER: Duration = Duration::from_millis(200);
 
-const MESSAGES: usize = 64;
 const MESSAGE_BYTES: usize = 128;
 
 /// A subscription. Nothing of it blocks.
 #[derive(Debug)]
-pub struct ProcessEvents {
-    socket: OwnedFd,
-    room: Box<[[u8; MESSAGE_BYTES]; MESSAGES]>,
-}
+pub struct ProcessEvents(Netlink<MESSAGE_BYTES>);
 
 impl ProcessEvents {
     /// Begins to listen. What happens from now on waits to be drained, where there is room for it: an
@@ -94,53 +90,13 @@ impl ProcessEvents {
     /// # Errors
     /// If this process may not, or is in a namespace where the kernel tells nothing.
     pub fn subscribe(buffer_bytes: i32) -> Result<Self> {
-        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: takes no pointer.
-        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_CONNECTOR) };
-        if fd < 0 {
-            return Err(Error::last("socket(NETLINK_CONNECTOR)"));
-        }
-        // SAFETY: the kernel has just made it for us.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        let mut events = Self { socket, room: Box::new([[0; MESSAGE_BYTES]; MESSAGES]) };
+        let mut events = Self(Netlink::open(libc::NETLINK_CONNECTOR)?);
         events.filter()?;
-        events.bind()?;
-        // Forced where we are root, at most what the system allows otherwise.
-        for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
-            if events.set_option(option, &buffer_bytes).is_ok() {
-                break;
-            }
-        }
+        events.0.bind(CN_IDX_PROC)?;
+        events.0.set_buffer(buffer_bytes);
         events.order(LISTEN)?;
         events.wait_for_answer()?;
         Ok(events)
-    }
-
-    fn set_option<T>(&self, option: libc::c_int, value: &T) -> Result<()> {
-        let size = libc::socklen_t::try_from(size_of::<T>()).expect("options are small");
-        // SAFETY: the value is as long as said.
-        let result = unsafe {
-            libc::setsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                std::ptr::from_ref(value).cast(),
-                size,
-            )
-        };
-        if result == 0 { Ok(()) } else { Err(Error::last("setsockopt on process events")) }
-    }
-
-    fn bind(&self) -> Result<()> {
-        // SAFETY: all zero is a valid address.
-        let mut address: libc::sockaddr_nl = unsafe { zeroed() };
-        address.nl_family = libc::sa_family_t::try_from(libc::AF_NETLINK).expect("a small number");
-        address.nl_groups = CN_IDX_PROC;
-        let size = libc::socklen_t::try_from(size_of::<libc::sockaddr_nl>()).expect("12 bytes");
-        // SAFETY: the address is as long as said.
-        let result =
-            unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const address).cast(), size) };
-        if result == 0 { Ok(()) } else { Err(Error::last("bind to process events")) }
     }
 
     /// Lets through the kernel's answer, and births and ends of processes, whose number is that of
@@ -175,7 +131,7 @@ impl ProcessEvents {
             step(RETURN, 0, 0, 0),
         ];
         let len = u16::try_from(program.len()).expect("a short program");
-        self.set_option(
+        self.0.set_option(
             libc::SO_ATTACH_FILTER,
             &libc::sock_fprog { len, filter: program.as_mut_ptr() },
         )
@@ -194,10 +150,7 @@ impl ProcessEvents {
         let done = u16::try_from(libc::NLMSG_DONE).expect("a small number");
         message[4..6].copy_from_slice(&done.to_ne_bytes());
         message[32..34].copy_from_slice(&4_u16.to_ne_bytes());
-        // SAFETY: the message is as long as said.
-        let sent =
-            unsafe { libc::send(self.socket.as_raw_fd(), message.as_ptr().cast(), BYTES, 0) };
-        if sent >= 0 { Ok(()) } else { Err(Error::last("subscribing to process events")) }
+        self.0.send(&message)
     }
 
     fn wait_for_answer(&mut self) -> Result<()> {
@@ -207,8 +160,8 @@ impl ProcessEvents {
         };
         let end = clock::monotonic_ns() + u64::try_from(ANSWER.as_nanos()).unwrap_or(0);
         while clock::monotonic_ns() < end {
-            let count = self.receive().unwrap_or(0);
-            let answer = self.room[..count].iter().find(|m| word(*m, AT_WHAT) == Some(WHAT_ACK));
+            let told = self.0.receive().unwrap_or(&[]);
+            let answer = told.iter().find(|m| word(*m, AT_WHAT) == Some(WHAT_ACK));
             match answer.and_then(|message| word(message, AT_DATA)) {
                 Some(0) => return Ok(()),
                 Some(errno) => return Err(refused(errno.cast_signed())),
@@ -222,57 +175,16 @@ impl ProcessEvents {
     /// Takes what has been told, at most `most` events, oldest first.
     pub fn drain(&mut self, most: usize, events: &mut Vec<ProcessEvent>) -> Drained {
         let ahead_ns = boot_ahead_ns();
-        let end = events.len() + most;
-        let mut drained = Drained::All;
-        while events.len() < end {
-            match self.receive() {
-                Ok(count) => {
-                    let told = self.room[..count].iter();
-                    events.extend(told.filter_map(|message| parse(message, ahead_ns)));
-                    if count < MESSAGES {
-                        break;
-                    }
-                }
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                    drained = Drained::Lost;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => break,
-            }
+        match self.0.drain(most, |message| events.extend(parse(message, ahead_ns))) {
+            true => Drained::All,
+            false => Drained::Lost,
         }
-        drained
-    }
-
-    /// Fills the room and says with how many messages.
-    fn receive(&mut self) -> io::Result<usize> {
-        let mut slices: [libc::iovec; MESSAGES] = std::array::from_fn(|index| libc::iovec {
-            iov_base: self.room[index].as_mut_ptr().cast(),
-            iov_len: MESSAGE_BYTES,
-        });
-        let mut headers: [libc::mmsghdr; MESSAGES] = std::array::from_fn(|index| {
-            // SAFETY: all zero is a valid header, without name and control data.
-            let mut header: libc::mmsghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-            header.msg_hdr.msg_iov = &raw mut slices[index];
-            header.msg_hdr.msg_iovlen = 1;
-            header
-        });
-        // SAFETY: every header points to a slice of its own, which points to a message of its own.
-        let count = unsafe {
-            libc::recvmmsg(
-                self.socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                libc::c_uint::try_from(MESSAGES).expect("64"),
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-            )
-        };
-        usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 }
 
 impl AsFd for ProcessEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.0.as_fd()
     }
 }
 

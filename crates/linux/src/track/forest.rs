@@ -177,6 +177,13 @@ impl<K: Copy + Ord> Forest<K> {
         self.processes.get(&pid).map(|process| process.task)
     }
 
+    /// Whether a process belongs to a task, or is remembered to have belonged to one.
+    #[must_use]
+    pub fn has_had(&self, pid: i32) -> bool {
+        self.processes.contains_key(&pid)
+            || self.tasks.values().any(|task| task.past.contains_key(&pid))
+    }
+
     /// The processes of a task: each before those below it, siblings by number.
     #[must_use]
     pub fn members(&self, task: K) -> Vec<Member> {

@@ -1,6 +1,7 @@
 //! Children that use their parent's memory until their programs run.
 
 use crate::support::{Launch, NOBODY, QUIET, Subtree, c_string, eventually};
+use tutti_linux::oom_score;
 use tutti_linux::spawn::{Nursery, Report};
 
 /// A launch with much to say, of which nothing is left with whoever asked for it.
@@ -51,6 +52,25 @@ fn a_nursery_that_is_gone_leaves_to_its_children_what_they_use() {
     group.request_thaw().unwrap();
     assert_eq!(child.read_all(), of_much());
     drop(over);
+}
+
+#[test]
+fn a_daemon_has_the_oom_score_of_its_tasks_only_while_one_shares_its_memory() {
+    let score = || oom_score::of(std::process::id()).unwrap();
+    let own = score();
+    let subtree = Subtree::new("scores");
+    let group = subtree.group("g");
+    group.request_freeze().unwrap();
+    let mut nursery = Nursery::of_daemon();
+    let launch = Launch::sh("cat /proc/self/oom_score_adj");
+    let mut child = launch.start_from(&mut nursery, Some(&group));
+    let of_task = (own + 100).clamp(0, 1000);
+    assert!(nursery.lent() == 1 && nursery.is_exposed(), "it has a memory of its own");
+    assert!(!nursery.protect() && score() == of_task);
+    group.request_thaw().unwrap();
+    assert_eq!(child.read_all(), format!("{of_task}\n"));
+    eventually("its own score", || nursery.protect());
+    assert_eq!(score(), own);
 }
 
 #[test]

@@ -212,6 +212,10 @@ impl Cgroup {
         ask!(self, group => group.companions(), (_machine, _path) => Vec::new())
     }
 
+    pub fn count_memory(&self) -> Option<PathBuf> {
+        ask!(self, group => group.count_memory(), (_machine, _path) => None)
+    }
+
     pub fn oom_kills(&self) -> u64 {
         ask!(self, group => group.oom_kills(), (_machine, _path) => 0)
     }

@@ -121,6 +121,21 @@ pub mod processes {
             Self::default()
         }
 
+        pub fn of_daemon() -> Self {
+            match here() {
+                None => Self(tutti_linux::spawn::Nursery::of_daemon()),
+                Some(_) => Self::new(),
+            }
+        }
+
+        pub fn is_exposed(&self) -> bool {
+            self.0.is_exposed()
+        }
+
+        pub fn protect(&mut self) -> bool {
+            self.0.protect()
+        }
+
         pub fn spawn(&mut self, spawn: &Spawn, unwanted: &Unwanted) -> io::Result<Child> {
             if is_cut_off() {
                 return Err(io::Error::other("killed before"));

@@ -54,7 +54,7 @@ pub(crate) struct PsArgs {
     json: bool,
 
     /// The processes of jobs, each below its parent, or its nearest living ancestor
-    #[arg(long, requires = "jobs", conflicts_with_all = ["all", "user"])]
+    #[arg(long, conflicts_with_all = ["all", "user"])]
     tree: bool,
 
     /// Jobs or ranges of jobs; with --tree also ranks, or processes: 7, 3-9, 7.0, 7.0/1234
@@ -64,6 +64,11 @@ pub(crate) struct PsArgs {
 
 pub(crate) fn ps(args: &PsArgs) -> anyhow::Result<Exit> {
     if args.tree {
+        if args.jobs.is_empty() {
+            let reason = "ps --tree shows the processes of jobs, and none is named; `tutti ps` lists the jobs, \
+                          `tutti ps --tree 1-99` shows those of a range";
+            return Err(coded(Code::CannotUnderstand, reason));
+        }
         return super::tree::show(&targets_of(&args.jobs, false)?, args.json);
     }
     let part = |it: &Several| match it {

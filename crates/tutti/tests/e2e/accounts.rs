@@ -230,6 +230,50 @@ fn memory_and_what_goes_to_a_disk_are_as_the_kernel_counted_them() {
 }
 
 #[test]
+fn memory_is_counted_over_all_processes_of_a_task_also_without_a_limit() {
+    let instance = Instance::new().up();
+    // Two processes have 40 MB each at the same time.
+    let line = "for n in 1 2; do \
+        (head -c 40M /dev/zero; echo >> ready-$TUTTI_RANK; \
+         until [ \"$(wc -l < ready-$TUTTI_RANK)\" = 2 ]; do sleep 0.05; done) | tail -n 1 > /dev/null & \
+        done; wait";
+    for (job, tasks) in [(1, "1"), (2, "2")] {
+        instance.tutti(&["run", "-n", tasks, "sh", "-c", line]).expect(0);
+        let history = history(&instance, job);
+        let of_tasks = history["tasks"].as_array().unwrap();
+        for usage in of_tasks.iter().map(|task| &task["usage"]).chain([&history["job"]["usage"]]) {
+            let mib = usage["memory_peak_bytes"].as_u64().unwrap() >> 20;
+            assert!(usage["memory_whole"] == true && (80..160).contains(&mib), "{history}");
+        }
+        instance.shell("rm ready-*").expect(0);
+    }
+    // While it runs, too.
+    let job = instance.submit(&["sleep", "1000"]);
+    instance.wait_for_state(job, "running");
+    let jobs = instance.tutti(&["ps", "-l", "--json"]).expect(0).json();
+    assert_eq!(jobs[0]["usage"]["memory_whole"], true, "{jobs}");
+}
+
+#[test]
+fn what_strays_read_and_write_is_counted() {
+    let instance = Instance::new().up();
+    // Two writers: one that the shell waits for, and so finds in its own account, and one that nobody waits for.
+    let write = "dd if=/dev/zero bs=1M count=8 oflag=direct 2> /dev/null";
+    let line = format!(
+        "{write} of=waited; sed -n 's/^write_bytes: //p' /proc/$$/io; \
+         sh -c \"setsid sh -c '{write} of=stray; echo > done' & true\"; \
+         until [ -e done ]; do sleep 0.05; done"
+    );
+    let told = instance.tutti(&["run", "sh", "-c", &line]).expect(0).text();
+    let told: u64 = told.trim().parse().unwrap();
+    let history = history(&instance, 1);
+    for usage in [&history["job"]["usage"], &history["tasks"][0]["usage"]] {
+        let written = usage["written_bytes"].as_u64().unwrap();
+        assert!(usage["io_whole"] == true && written >= 2 * told, "{told}: {history}");
+    }
+}
+
+#[test]
 fn doctor_says_what_of_the_accounts_is_a_lower_bound() {
     let instance = Instance::new().up();
     instance.tutti(&["run", "true"]).expect(0);

@@ -43,6 +43,7 @@ mod nested;
 mod nodes;
 mod old_kernels;
 mod on_request;
+mod oom_score;
 mod partition;
 mod pmi;
 mod port;

@@ -22,6 +22,12 @@ fn named<'a>(processes: &'a [Value], end: &str) -> Option<&'a Value> {
 const ORPHANS: &str = "sh -c 'sh -c \"sleep $NAP & true\"; echo up; read x; :'; read y; :";
 
 #[test]
+fn trees_are_those_of_jobs_that_are_named() {
+    let instance = Instance::new().up();
+    instance.tutti(&["ps", "--tree"]).expect(1).says("`tutti ps` lists the jobs");
+}
+
+#[test]
 fn orphans_are_shown_below_their_nearest_living_ancestor() {
     let instance = Instance::new().up();
     let mut running = instance.start_typing(&["run", "sh", "-c", ORPHANS]);

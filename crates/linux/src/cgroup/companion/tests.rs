@@ -83,14 +83,16 @@ fn the_controller_of_v2_is_preferred() {
 #[test]
 fn kills_for_memory_are_summed_in_v1() {
     let fixture = Fixture::new("oom");
-    let companion = fixture.0.join("v1/memory/top/a");
-    fs::create_dir_all(companion.join("b")).unwrap();
-    let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n";
-    fs::write(companion.join("memory.oom_control"), text).unwrap();
-    fs::write(companion.join("b/memory.oom_control"), text).unwrap();
-    fs::write(companion.join("memory.max_usage_in_bytes"), "77\n").unwrap();
+    let [of_a, of_b] = ["a", "a.b"].map(|name| fixture.0.join("v1/memory/top").join(name));
+    for companion in [&of_a, &of_b] {
+        fs::create_dir_all(companion).unwrap();
+        let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n";
+        fs::write(companion.join("memory.oom_control"), text).unwrap();
+    }
+    fs::write(of_a.join("memory.max_usage_in_bytes"), "77\n").unwrap();
     let a = fixture.0.join("v2/top/a");
     assert_eq!(fixture.top().oom_kills(&a), 4);
+    assert_eq!(fixture.top().oom_kills(&a.join("b")), 2);
     assert_eq!(fixture.top().memory_peak(&a), Some(77));
 }
 
@@ -136,4 +138,41 @@ fn the_mark_names_the_bases() {
     let top = Top::from_mark(Path::new("/x"), "memory=/m/a b\npids=/p\n");
     assert_eq!(top.memory_base, Some(PathBuf::from("/m/a b")));
     assert_eq!(top.pids_base, Some(PathBuf::from("/p")));
+}
+
+#[test]
+fn memory_is_counted_for_each_task_beside_the_others_and_goes_with_the_job() {
+    let fixture = Fixture::new("counted");
+    let top = fixture.top();
+    let job = fixture.0.join("v2/top/job");
+    let task = |rank: u32| job.join(format!("step/{rank}"));
+    let beside = fixture.0.join("v1/memory/top");
+    for rank in [0, 1] {
+        let companion = beside.join(format!("job.step.{rank}"));
+        assert_eq!(top.count_memory(&task(rank)), Some(companion.clone()));
+        fs::write(companion.join(PEAK_V1), format!("{}\n", 70 + rank)).unwrap();
+        assert_eq!(top.memory_peak(&task(rank)), Some(70 + u64::from(rank)));
+    }
+    assert_eq!(top.memory_peak(&job), None, "a sum of peaks is no peak");
+    fs::create_dir(beside.join("job2.step.0")).unwrap();
+    for rank in [0, 1] {
+        // The kernel removes the files of a group with it.
+        fs::remove_file(beside.join(format!("job.step.{rank}")).join(PEAK_V1)).unwrap();
+    }
+    assert!(top.remove_companions(&job).unwrap());
+    let left: Vec<_> = fs::read_dir(&beside).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(left, ["job2.step.0"]);
+}
+
+#[test]
+fn memory_is_counted_in_v2_only_where_its_peak_is_told() {
+    let fixture = Fixture::new("counted-v2");
+    let (top, task) = (fixture.top(), fixture.0.join("v2/top/a/b"));
+    let handed_down = fixture.0.join("v2/top/a/cgroup.subtree_control");
+    fs::write(top.path.join(MEMORY.file_v2), "max").unwrap();
+    assert_eq!(top.count_memory(&task), None);
+    assert!(!handed_down.exists(), "before 5.19 it would be in vain");
+    fs::write(top.path.join(PEAK_V2), "0").unwrap();
+    assert_eq!(top.count_memory(&task), None);
+    assert_eq!(fs::read(handed_down).unwrap(), b"+memory");
 }

@@ -223,8 +223,8 @@ impl Node<'_> {
         if unknown.is_empty() {
             return Finding::good("accounts", "the kernel counts all that jobs use");
         }
-        let detail = "`tutti history` shows what is known of single processes, with >= or ?; the peak of \
-                      memory takes Linux 5.19";
+        let detail = "`tutti history` shows what is known of single processes, with >= or ?; memory takes a cgroup \
+                      and Linux 5.19, I/O takes CAP_NET_ADMIN outside of containers, or the controller io";
         Finding::minor("accounts", format!("the kernel does not count {}", unknown.join(", or ")))
             .detail(detail)
             .fix(self.controller_fix("count all that jobs use"))

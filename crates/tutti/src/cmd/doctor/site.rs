@@ -3,7 +3,7 @@
 use super::finding::{Finding, Fix};
 use std::path::PathBuf;
 use tutti_linux::rt;
-use tutti_linux::track::ProcessEvents;
+use tutti_linux::track::{IoReports, ProcessEvents};
 use tutti_node::capability;
 use tutti_node::platform::groups::Hierarchy;
 use tutti_node::service::place_of_unit;
@@ -31,7 +31,10 @@ pub(super) fn what_an_instance_here_would_get() -> AgentStatus {
     });
     status.realtime = realtime();
     status.process_events = match ProcessEvents::subscribe(EVENTS_BYTES) {
-        Ok(_) => "yes".into(),
+        Ok(_) => {
+            status.io_counted |= IoReports::subscribe(EVENTS_BYTES).is_ok();
+            "yes".into()
+        }
         Err(error) => {
             let cause = std::error::Error::source(&error);
             format!("no: {}", cause.map_or_else(|| error.to_string(), ToString::to_string))
