@@ -2,6 +2,7 @@
 
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
+use tutti_node::exit::Exit;
 use tutti_types::{EndReason, Outcome, Rank, TaskStatus};
 
 /// Of the tasks that ended badly, the first with each exit code. Those that were ended because of it
@@ -39,7 +40,9 @@ impl Failures {
         let (rank, status) = first?;
         Some(match *status {
             TaskStatus::Exited(code) | TaskStatus::Unfinalized(code) => {
-                format!("rank {rank} ended with exit status {code}")
+                let own = Exit::OF_TUTTI.contains(&code);
+                let whose = if own { ", given by its program and not by Tutti" } else { "" };
+                format!("rank {rank} ended with exit status {code}{whose}")
             }
             TaskStatus::Signaled(number) => {
                 let name = Signal::try_from(i32::from(number))
@@ -73,6 +76,7 @@ mod tests {
         for (rank, status) in [
             (4, TaskStatus::Exited(0)),
             (3, TaskStatus::Exited(9)),
+            (6, TaskStatus::Exited(124)),
             (2, TaskStatus::Signaled(11)),
             (1, TaskStatus::Signaled(11)),
             (0, TaskStatus::NotFound),
@@ -82,6 +86,7 @@ mod tests {
         for (exit_code, words) in [
             (139, Some("rank 2 was ended by SIGSEGV")),
             (9, Some("rank 3 ended with exit status 9")),
+            (124, Some("rank 6 ended with exit status 124, given by its program and not by Tutti")),
             (127, None),
             (0, None),
         ] {

@@ -6,6 +6,7 @@ use super::kept::Kept;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tutti_core::PlacementView;
 use tutti_journal::Job;
+use tutti_node::exit::Exit;
 use tutti_types::{
     ClusterTime, EndReason, JobId, JobSpec, Nanos, NodeId, Outcome, Rank, TaskStatus,
 };
@@ -196,6 +197,7 @@ impl Entry {
         let mut detail = self.detail();
         let unsaid = match outcome.reason {
             EndReason::TaskFailed => true,
+            EndReason::Completed if Exit::OF_TUTTI.contains(&outcome.exit_code) => true,
             // The exit code of a single task says it all.
             EndReason::Completed => self.tasks > 1 && detail.is_empty(),
             EndReason::Cancelled

@@ -18,6 +18,9 @@ impl Exit {
     /// Nobody reads the output any more: as if SIGPIPE had ended it.
     pub const READER_GONE: Self = Self(141);
 
+    /// Codes by which Tutti tells how a job ended, with those of signals. A program may exit with one too.
+    pub const OF_TUTTI: std::ops::RangeInclusive<u8> = 119..=192;
+
     /// The exit code of a job, as its outcome has it.
     pub const fn of_job(code: u8) -> Self {
         Self(code)
@@ -63,4 +66,6 @@ Exit codes of run:
   125      Tutti itself failed
   126      the program could not be started
   127      the program was not found
-  128+N    a task was ended by signal N";
+  128+N    a task was ended by signal N
+  119-192  a program may exit with these too; a line on
+           standard error says so";

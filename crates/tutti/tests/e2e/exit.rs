@@ -37,6 +37,29 @@ fn a_task_may_be_ended_by_a_real_time_signal() {
 }
 
 #[test]
+fn an_exit_status_of_a_program_that_is_one_of_tuttis_codes_is_named_as_its_own() {
+    let instance = Instance::new().up();
+    let own = |code: i32| format!("rank 0 ended with exit status {code}, given by its program");
+    for code in [119, 121, 124, 127, 137, 192] {
+        let line = format!("exit {code}");
+        instance.tutti(&["run", "sh", "-c", &line]).expect(code).says(&own(code));
+    }
+    for code in [118, 193] {
+        let done = instance.tutti(&["run", "sh", "-c", &format!("exit {code}")]).expect(code);
+        assert_eq!(done.err, "");
+    }
+    let ends = instance.submit(&["sh", "-c", "exit 124"]).to_string();
+    instance.tutti(&["wait", &ends]).expect(124).says(&own(124));
+    // What Tutti says it says as before, and nothing beside it.
+    let limit = instance.tutti(&["run", "-t", "50ms", "sleep", "30"]).expect(124);
+    assert!(limit.err.contains("[T041]") && !limit.err.contains("given by"), "{}", limit.err);
+    let missing = instance.tutti(&["run", "./missing"]).expect(127);
+    assert!(missing.err.contains("[T004]") && !missing.err.contains("given by"), "{}", missing.err);
+    let signal = instance.tutti(&["run", "--keep-going", "sh", "-c", "kill -USR1 $$"]);
+    signal.expect(138).says("rank 0 was ended by SIGUSR1");
+}
+
+#[test]
 fn wait_and_ps_name_the_rank_that_decided() {
     let instance = Instance::new().up();
     let submit = |tasks: &str, script: &str| instance.submit(&["-n", tasks, "sh", "-c", script]);
