@@ -100,7 +100,7 @@ pub fn run(request: JobRequest, options: RunOptions) -> anyhow::Result<Exit> {
         Ok(job) => job,
         Err(exit) => return Ok(exit),
     };
-    asked.say_unheld();
+    asked.say_unheld(Some(&controller));
     if let Some(suspect) = suspect {
         suspect.watch(job, size);
     }

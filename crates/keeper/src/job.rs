@@ -431,6 +431,9 @@ impl Job {
         if detail.is_empty() && status != TaskStatus::Exited(0) {
             detail = self.lowered_limits();
         }
+        if detail.is_empty() && died_of_a_closed_pipe(status) && self.has_finalized(index) {
+            detail = SHUT_PMI.into();
+        }
         (status, detail)
     }
 
@@ -626,6 +629,18 @@ impl Job {
         context.reports.push(FromKeeper::Cleared { launch, usage });
         context.touched.insert(launch.job);
     }
+}
+
+/// What may have ended a task after its first MPI program. MPICH shuts the socket itself down, so that every
+/// process that holds it loses it.
+const SHUT_PMI: &str = "SIGPIPE, perhaps since an earlier MPI program of this task had shut down its PMI connection, as \
+                        MPICH before 5 does at its end; start each MPI program by a `tutti run` of its own";
+
+/// Whether a task, or the last command of a shell, ended by SIGPIPE.
+fn died_of_a_closed_pipe(status: TaskStatus) -> bool {
+    const PIPE: u8 = Signal::SIGPIPE as u8;
+    const OF_SHELL: u8 = 128 + PIPE;
+    matches!(status, TaskStatus::Signaled(PIPE) | TaskStatus::Exited(OF_SHELL))
 }
 
 impl Task {

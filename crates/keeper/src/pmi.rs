@@ -264,6 +264,11 @@ impl Job {
         self.pmi.as_ref().is_some_and(|pmi| pmi.server.state(index) == TaskState::Begun)
     }
 
+    /// Whether an MPI program of a task has finalized, and may have shut the task's connection down.
+    pub(super) fn has_finalized(&self, index: usize) -> bool {
+        self.pmi.as_ref().is_some_and(|pmi| pmi.server.state(index) == TaskState::Finalized)
+    }
+
     /// Whether other tasks of the job may wait for this one, which has ended.
     pub(super) fn is_unfinalized(&self, index: usize) -> bool {
         self.launch.size > 1 && self.has_begun_mpi(index)

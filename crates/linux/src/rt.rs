@@ -256,9 +256,15 @@ pub fn lock_memory() -> Result<()> {
 /// The nice value of this thread, -20 to 19.
 #[must_use]
 pub fn nice() -> i32 {
+    nice_of(0)
+}
+
+/// The nice value of a process, -20 to 19; 0 if there is none of that number.
+#[must_use]
+pub fn nice_of(pid: i32) -> i32 {
     // The kernel's own answer is 20 less the nice value, so that nothing it says is an error.
     // SAFETY: takes no pointer; 0 is the calling thread.
-    let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
+    let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, pid) };
     i32::try_from(answer).map_or(0, |answer| if answer > 0 { 20 - answer } else { 0 })
 }
 

@@ -123,7 +123,7 @@ pub(crate) fn execute(args: SubmitArgs) -> anyhow::Result<Exit> {
                 true => print(&format!("{job}\n"))?,
                 false => print(&accepted(&request, job, &waits))?,
             }
-            asked.say_unheld();
+            asked.say_unheld(None);
         }
         Reply::Declined { reason, code } => {
             say!("tutti: declined: {}", code.mark(&reason));

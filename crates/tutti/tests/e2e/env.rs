@@ -241,7 +241,13 @@ fn an_instance_that_cannot_give_higher_limits_gives_what_it_has_and_says_so() {
     let run =
         |before: &str, line: &str| from_shell(&instance, before, &["run", "sh", "-c", line]).wait();
     let done = run("umask 027;", "ulimit -t; umask").expect(0);
-    assert_eq!((done.text().as_str(), done.err.as_str()), ("1000\n0027\n", ""));
+    assert_eq!(done.text(), "1000\n0027\n");
+    let niced = "the job has nice value 7 and not 0";
+    assert!(done.err.contains(niced) && done.err.contains("[T073]"), "{}", done.err);
+    assert_eq!(done.err.lines().count(), 1, "{}", done.err);
+    from_shell(&instance, "", &["submit", "-o", "/dev/null", "true"]).wait().expect(0).says(niced);
+    let done = run("exec nice -n 9", "nice").expect(0);
+    assert_eq!((done.text().as_str(), done.err.as_str()), ("9\n", ""));
     run("", "exit 3").expect(3).says("its limits were lower than yours (ulimit -t");
     let done = run("ulimit -t 500; ulimit -c 0;", "exit 3").expect(3);
     assert!(!done.err.contains("limits"), "{}", done.err);

@@ -1,5 +1,6 @@
 /* Speaks PMI as MPI libraries do, and as none does. Usage: pmi MODE COUNT
  *   cards: stores COUNT values of 1,000 bytes (rank 0 alone; all others one), waits for all, and looks at those of others
+ *   shut:  the same, and shuts the socket down, as MPICH 4 does
  *   same:  stores under one key COUNT times, then waits for all
  *   flood: stores under one key after the other until it is ended, and reads no answer that it need not
  *   leave: rank 0 ends with status COUNT and does not finalize; the others wait for it
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static int fd, rank, size;
@@ -128,7 +130,7 @@ int main(int argc, char **argv)
     size = atoi(getenv("PMI_SIZE"));
     snprintf(kvs, sizeof kvs, "kvs_%s", getenv("TUTTI_JOB"));
     ask("cmd=init pmi_version=1 pmi_subversion=1\n");
-    if (!strcmp(argv[1], "cards")) {
+    if (!strcmp(argv[1], "cards") || !strcmp(argv[1], "shut")) {
         cards(count);
     } else if (!strcmp(argv[1], "same")) {
         for (n = 0; n < count; n++) {
@@ -156,5 +158,7 @@ int main(int argc, char **argv)
         mute(count);
     }
     ask("cmd=finalize\n");
+    if (!strcmp(argv[1], "shut"))
+        shutdown(fd, SHUT_RDWR);
     return 0;
 }

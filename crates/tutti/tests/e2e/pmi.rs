@@ -117,4 +117,9 @@ fn several_mpi_programs_of_a_task_may_follow_each_other() {
     let line =
         format!("for i in 1 2 3; do {0} cards 2 || exit; done; sleep $TUTTI_RANK", program());
     instance.tutti(&["run", "-n", "2", "--grace", "0s", "sh", "-c", &line]).expect(0);
+    // A library that shuts the socket down leaves none to the next: that is said.
+    let line = format!("{0} shut 2 && exec {0} cards 2", program());
+    let shut = ["run", "-n", "2", "--keep-going", "sh", "-c", &line];
+    let words = "an earlier MPI program of this task had shut down its PMI connection";
+    instance.tutti(&shut).expect(141).says(words);
 }
