@@ -59,6 +59,9 @@ const AGENT_UNSENT_BYTES_MAX: usize = 32 << 20;
 /// What of barriers' values may wait for the agent: what is said after it waits for no more than that.
 const EXCHANGE_AHEAD_BYTES: usize = 256 << 10;
 
+/// How many parts of barriers' values are made in one round: others wait no longer for what they asked.
+const EXCHANGE_PARTS_PER_ROUND: usize = 4;
+
 /// How long nobody is let in when there is no descriptor for another connection.
 const ACCEPT_PAUSE_NS: u64 = 500_000_000;
 
@@ -344,14 +347,17 @@ impl Keeper {
             link.send(report);
         }
         let mut sent = link.flush();
-        while sent.is_ok()
-            && link.unsent() < EXCHANGE_AHEAD_BYTES
-            && let Some(part) = next_exchange(&mut self.jobs, &mut self.context)
-        {
+        for _ in 0..EXCHANGE_PARTS_PER_ROUND {
+            if sent.is_err() || link.unsent() >= EXCHANGE_AHEAD_BYTES {
+                break;
+            }
+            let Some(part) = next_exchange(&mut self.jobs, &mut self.context) else { break };
             link.send(&FromKeeper::Exchange(part));
             sent = link.flush();
         }
-        let wanted = Interest { read: true, write: link.unsent() > 0 };
+        // With more to send, the next round begins as soon as the agent takes it.
+        let has_more = !self.context.exchanging.is_empty();
+        let wanted = Interest { read: true, write: link.unsent() > 0 || has_more };
         if wanted != *interest {
             *interest = wanted;
             self.context.watches.modify(&*link, *token, wanted);

@@ -18,6 +18,8 @@ pub(super) struct Sent {
     keys: Vec<Vec<u8>>,
     /// How many of them were sent.
     sent: usize,
+    /// What their values took when the first part was made: every part announces it.
+    announced: usize,
     /// The number of the next part to send.
     next: u32,
     /// Whether the last part was sent.
@@ -51,8 +53,11 @@ impl Server {
     pub fn next_part(&mut self, launch: LaunchId) -> Option<Exchange> {
         let (barrier, sent) = self.sent.iter_mut().find(|(_, sent)| !sent.is_sent)?;
         let entries = self.spaces.get(&self.space_name)?;
-        let of = |key: &Vec<u8>| entries.get(key).map_or(0, |value| entry_bytes(key, value));
-        let bytes = sent.keys.iter().map(of).sum();
+        if sent.next == 0 {
+            // Once for all parts: a look at every key for each part would take minutes of a keeper.
+            let of = |key: &Vec<u8>| entries.get(key).map_or(0, |value| entry_bytes(key, value));
+            sent.announced = sent.keys.iter().map(of).sum();
+        }
         let (mut values, mut size) = (Vec::new(), 0);
         while let Some(key) = sent.keys.get(sent.sent).filter(|_| size < EXCHANGE_PART_BYTES) {
             sent.sent += 1;
@@ -64,7 +69,8 @@ impl Server {
         let number = sent.next;
         sent.next = sent.next.saturating_add(1);
         sent.is_sent = sent.sent == sent.keys.len();
-        let (barrier, is_last, values) = (barrier.clone(), sent.is_sent, Values::from(values));
+        let (barrier, is_last, bytes) = (barrier.clone(), sent.is_sent, sent.announced);
+        let values = Values::from(values);
         Some(Exchange { launch, barrier, number, is_last, bytes, values })
     }
 

@@ -358,7 +358,13 @@ fn cards_of_many_tasks_travel_in_parts_and_open_the_barrier_when_all_are_there()
     let mut parts = Vec::new();
     for server in &mut servers {
         let mut collected = Collected::default();
+        let mut announced = BTreeSet::new();
         while let Some(part) = server.next_part(LAUNCH) {
+            announced.insert(part.bytes);
+            // What a task puts meanwhile is of the next barrier, and changes nothing that was announced.
+            let key = part.values[0].0.clone();
+            let key = core::str::from_utf8(&key).unwrap();
+            say(server, 0, &format!("cmd=put key={key} value={card}{card}"));
             let mut frame = Vec::new();
             crate::frame::encode(&part, &mut frame).unwrap();
             assert!(frame.len() < 2 * EXCHANGE_PART_BYTES, "{} bytes", frame.len());
@@ -367,6 +373,7 @@ fn cards_of_many_tasks_travel_in_parts_and_open_the_barrier_when_all_are_there()
         }
         assert!(collected.is_whole());
         assert!(collected.bytes() > 500 * 1000);
+        assert_eq!(announced.len(), 1, "each part announces the same");
         parts.extend(collected.into_parts());
     }
     let parts = packed(parts);
