@@ -174,7 +174,9 @@ impl World {
     pub(super) fn check_time(&mut self, site: usize) {
         let known = self.agent(site).filter(|agent| agent.has_joined());
         let (Some(agent), Some(controller)) = (known, self.controller()) else { return };
-        let has_heard = self.agent(HEAD).is_some_and(|head| head.era() == agent.era());
+        // A head that has just begun knows no time itself.
+        let head = self.agent(HEAD).filter(|head| head.has_joined());
+        let has_heard = head.is_some_and(|head| head.era() == agent.era());
         let is_late = self.now_ns >= self.time_since_ns + LEASE_MAX_NS;
         let goes_by_it = has_heard || is_late && at(site, || agent.holds_lease());
         if !goes_by_it {
