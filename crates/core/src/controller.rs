@@ -93,6 +93,8 @@ pub struct Core {
     pub(crate) tells_nodes: bool,
     /// The wish that the driver holds.
     pub(crate) wake: ClusterTime,
+    /// Whether jobs that were asked to end are killed when their grace is over.
+    pub(crate) kills: bool,
 }
 
 impl Core {
@@ -137,6 +139,7 @@ impl Core {
             longer_leases: Longer::default(),
             tells_nodes: true,
             wake: ClusterTime::NEVER,
+            kills: true,
         }
     }
 
@@ -145,6 +148,13 @@ impl Core {
     #[must_use]
     pub fn without_timetables(self) -> Self {
         Self { tells_nodes: false, ..self }
+    }
+
+    /// Kills no job that was asked to end, whatever its grace: for a driver that ends each job at its limit
+    /// itself.
+    #[must_use]
+    pub fn without_kills(self) -> Self {
+        Self { kills: false, ..self }
     }
 
     /// Takes in one event that happened at `now` and appends what must be done to `actions`.
@@ -515,7 +525,11 @@ impl Core {
             }
             Phase::Resident(residence) => {
                 residence.orphan(kill_at);
-                self.set_deadline(job);
+                if residence.ending() {
+                    self.expect_end(job);
+                } else {
+                    self.set_deadline(job);
+                }
             }
         }
     }

@@ -29,6 +29,7 @@ impl Core {
         let Some(record) = self.jobs.get_mut(&job) else { return };
         record.asked_to_end = true;
         let kill_at = now + record.spec.grace;
+        let suspended = record.suspended;
         match &mut record.phase {
             Phase::Queued { .. } => self.end_queued(job, reason, ENDED_BY_TERM, actions),
             Phase::Resident(residence) => {
@@ -43,6 +44,8 @@ impl Core {
                 if record.takes_turns() {
                     self.matrix.activate(job);
                 }
+                // What is planned counts its grace, but not that it has turns again.
+                self.queue.disturbed |= suspended;
                 self.expect_end(job);
             }
         }
@@ -93,7 +96,7 @@ impl Core {
             }
             _ => self.end_job(now, job, EndReason::TimedOut, actions),
         }
-        self.ledger.end(job);
+        self.end_account(job);
     }
 
     pub(crate) fn kill_resident(
@@ -107,17 +110,25 @@ impl Core {
         if residence.kill(reason, now, deaths) {
             let nodes = residence.nodes_left();
             actions.extend(nodes.map(|node| Action::Kill { job, node }));
+            self.queue.disturbed = true;
             self.expect_end(job);
         }
     }
 
-    /// A job is ending: its limit is of no interest any more, but when its grace is over is; and it
-    /// may be gone any moment, before its limit or after.
-    fn expect_end(&mut self, job: JobId) {
-        self.ledger.end(job);
+    /// A job is ending: its limit is of no interest any more, but when its grace is over is. Once it is
+    /// killed it may be gone any moment.
+    pub(crate) fn expect_end(&mut self, job: JobId) {
+        self.end_account(job);
         self.queue.stale = true;
-        self.queue.disturbed = true;
         self.set_deadline(job);
+    }
+
+    fn end_account(&mut self, job: JobId) {
+        match self.residence(job).map(|residence| residence.course) {
+            Some(Course::Terminating { kill_at, .. }) => self.ledger.end(job, kill_at),
+            Some(Course::Killed { .. }) => self.ledger.kill(job),
+            Some(Course::Running | Course::Orphaned { .. } | Course::Failing { .. }) | None => {}
+        }
     }
 
     /// Ends a job that had not begun.
@@ -208,9 +219,11 @@ impl Core {
 
     /// Notes when the grace of a job is over.
     pub(crate) fn set_deadline(&mut self, job: JobId) {
+        let kills = self.kills;
         let Some(residence) = self.residence_mut(job) else { return };
         let deadline = match residence.course {
             Course::Running | Course::Killed { .. } => ClusterTime::NEVER,
+            Course::Terminating { .. } if !kills => ClusterTime::NEVER,
             Course::Orphaned { kill_at }
             | Course::Failing { kill_at }
             | Course::Terminating { kill_at, .. } => kill_at,

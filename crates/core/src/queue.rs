@@ -9,17 +9,17 @@
 //! - `sjbf`: the same, but those with the shortest limits are tried first;
 //! - `conservative`: everybody has a reservation ([`crate::reserve`]), and starts when it comes up.
 //!
-//! A job is taken to last as long as its time limit, or for ever if it has none.
+//! A job is taken to last as long as its time limit and its grace after that, or for ever if it has no limit.
 //!
 //! The reservation (Lifka's EASY, for one row or several): in each row, processors come free as the
-//! jobs at home there reach their limits, in no more than the slots of the row (a turn as a guest
+//! grace of the jobs at home there is over after their limits, in no more than the slots of the row (a turn as a guest
 //! elsewhere may be taken away any moment, so it is not counted on). The row where the first in line
 //! fits soonest is the one where it is promised to start, at that moment, which is kept as `at`; the
 //! processors that will be free there beyond what it needs are `extra`. A job behind it may start
 //! at once
 //!
 //! - in another row, if it fits there;
-//! - in that row, if it fits and either reaches its limit by `at`, or takes no more than `extra`.
+//! - in that row, if it fits and either is gone by `at`, whatever it does, or takes no more than `extra`.
 //!
 //! It never opens a row, and it never joins one if its class would change how long the slots are:
 //! either could delay the rows it is not in.
@@ -28,7 +28,7 @@
 //! it wants a block of them (`packing=buddy`), or certain nodes, and while nobody is on a drained node.
 //! For other jobs it says too much: processors may be free
 //! on many nodes, a few on each, and memory is promised over all rows. Then `at` is merely a moment before which the first in line can't start,
-//! and only who reaches its limit by then is let by, in any row: so it is never delayed, but nothing
+//! and only who is gone by then is let by, in any row: so it is never delayed, but nothing
 //! is said to the user of when it starts.
 //!
 //! What was promised holds as long as jobs end by their limits, nodes stay, and nobody changes
@@ -89,20 +89,20 @@ pub(crate) struct Waiting {
     key: u64,
     pub(crate) job: JobId,
     pub(crate) processors: u64,
-    /// How long it may run, in nanoseconds.
-    pub(crate) estimate: u64,
+    /// How long it may have its processors, in nanoseconds.
+    pub(crate) holds: u64,
 }
 
 /// The least that jobs in line ask for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Least {
     processors: u64,
-    estimate: u64,
+    holds: u64,
 }
 
 impl Default for Least {
     fn default() -> Self {
-        Self { processors: u64::MAX, estimate: u64::MAX }
+        Self { processors: u64::MAX, holds: u64::MAX }
     }
 }
 
@@ -110,7 +110,7 @@ impl Entry for Waiting {
     type Summary = Least;
     fn enter(self, least: &mut Least) {
         least.processors = least.processors.min(self.processors);
-        least.estimate = least.estimate.min(self.estimate);
+        least.holds = least.holds.min(self.holds);
     }
 }
 
@@ -141,10 +141,10 @@ struct Room {
 }
 
 impl Room {
-    fn holds(&self, processors: u64, estimate: u64) -> bool {
+    fn fits(&self, processors: u64, holds: u64) -> bool {
         processors <= self.beside
             || processors <= self.before.min(self.extra)
-            || (processors <= self.before && estimate <= self.window)
+            || (processors <= self.before && holds <= self.window)
     }
 }
 
@@ -183,15 +183,23 @@ impl Queue {
     }
 
     fn entry(&self, job: JobId, spec: &JobSpec, machine: Widths) -> Waiting {
-        let estimate = estimate(spec);
-        let key = if self.discipline == Discipline::Sjbf { estimate } else { 0 };
-        Waiting { key, job, processors: processors(spec, machine), estimate }
+        let key = if self.discipline == Discipline::Sjbf { estimate(spec) } else { 0 };
+        Waiting { key, job, processors: processors(spec, machine), holds: holds(spec) }
     }
 }
 
 /// How long a job is taken to run, in nanoseconds: the most there is for one without a limit.
-pub(crate) fn estimate(spec: &JobSpec) -> u64 {
+fn estimate(spec: &JobSpec) -> u64 {
     spec.time_limit.map_or(u64::MAX, |limit| limit.0.min(u64::MAX - 1))
+}
+
+/// How long a job may have its processors, in nanoseconds of its turns: until its limit, and for its grace
+/// after that. The most there is for one without a limit.
+pub(crate) fn holds(spec: &JobSpec) -> u64 {
+    match spec.time_limit {
+        Some(_) => estimate(spec).saturating_add(spec.grace.0).min(u64::MAX - 1),
+        None => u64::MAX,
+    }
 }
 
 impl Core {
@@ -283,7 +291,7 @@ impl Core {
             });
             if let Some((entry, mut promise)) = entry.zip(self.queue.promise)
                 && entry.job != first
-                && self.room(now, &promise).holds(entry.processors, entry.estimate)
+                && self.room(now, &promise).fits(entry.processors, entry.holds)
             {
                 self.start_beside(now, entry, &mut promise);
                 self.queue.promise = Some(promise);
@@ -315,8 +323,8 @@ impl Core {
             }
             let found = self.queue.backlog.find(
                 from,
-                |least| room.holds(least.processors, least.estimate),
-                |entry| room.holds(entry.processors, entry.estimate) && entry.job != promise.job,
+                |least| room.fits(least.processors, least.holds),
+                |entry| room.fits(entry.processors, entry.holds) && entry.job != promise.job,
             );
             let Some(found) = found else { return };
             from = Some(Waiting { job: JobId(found.job.0 + 1), processors: 0, ..found });
@@ -334,7 +342,7 @@ impl Core {
                 return None;
             }
             let open = promise.row.is_some_and(|promised| promised != row);
-            let gone = entry.estimate <= self.window(now, row, promise);
+            let gone = entry.holds <= self.window(now, row, promise);
             let spare = promise.row.is_some() && entry.processors <= promise.extra;
             if !open && !gone && !spare {
                 return None;
@@ -462,8 +470,8 @@ impl Core {
         let places = parts.iter().map(|part| (part.node, part.processors.clone())).collect();
         let home = self.matrix.place(job, &record.spec.class, row, places);
         let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);
-        let limit = record.spec.time_limit;
-        self.ledger.open(job, Opening { home, processors, limit, begins });
+        let (limit, grace) = (record.spec.time_limit, record.spec.grace);
+        self.ledger.open(job, Opening { home, processors, limit, grace, begins });
         record.phase = Phase::Resident(Box::new(Residence::new(now, parts)));
         self.outbox.launches.push(job);
     }

@@ -5,7 +5,7 @@
 //! can: one after the other, by the moments at which they are to start, each into the earliest place
 //! that the others leave. So nobody is ever moved back, as long as jobs end by their limits.
 //!
-//! A row's free processors over time are a list of steps. A job takes its limit in a row's slots, and
+//! A row's free processors over time are a list of steps. A job takes its limit and its grace in a row's slots, and
 //! waits for as many turns of the other rows as it can have to: exact for one row, and for several at
 //! most a frame too much. Reservations count processors; a job that lacks memory, or that finds its processors spread
 //! over too many nodes, when its moment has come, holds its place and is tried again.
@@ -15,7 +15,7 @@
 
 use crate::controller::Core;
 use crate::policy::{Lack, WaitReason, processors};
-use crate::queue::estimate;
+use crate::queue::holds;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{JobId, RowId};
@@ -220,9 +220,8 @@ impl Core {
             if let Some(profile) = profiles.iter_mut().find(|profile| profile.row == place.row) {
                 profile.give_back(&place);
             }
-            let estimate = estimate(&record.spec);
             // Only who could not start when its moment came may find no place again.
-            match reserve(profiles, place.processors, estimate) {
+            match reserve(profiles, place.processors, holds(&record.spec)) {
                 Some(moved) => {
                     let first = place.first;
                     self.queue.reservations.insert(job, Reservation { first, ..moved });
@@ -242,15 +241,15 @@ impl Core {
             if self.queue.reservations.contains_key(&job) {
                 continue;
             }
-            let estimate = estimate(&record.spec);
+            let holds = holds(&record.spec);
             let needs = match record.spec.nodes.is_none() {
                 true => processors(&record.spec, machine),
                 false => self.machine().most_processors(&record.spec),
             };
             if (self.policy().placement)(self.machine(), &record.spec, None) == Err(Lack::Nodes) {
                 parked.push(job);
-            } else if !(endless && estimate == u64::MAX)
-                && let Some(place) = reserve(profiles, needs, estimate)
+            } else if !(endless && holds == u64::MAX)
+                && let Some(place) = reserve(profiles, needs, holds)
             {
                 self.queue.reservations.insert(job, place);
             } else {

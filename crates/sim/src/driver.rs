@@ -202,7 +202,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         let core = Core::new(settings.params.clone(), settings.class_rules.clone());
         Self {
             settings,
-            core: core.without_timetables(),
+            core: core.without_timetables().without_kills(),
             progress,
             observer,
             jobs: Jobs::default(),
@@ -409,7 +409,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
                 time_limit: None,
                 // The driver itself ends jobs at their limit: by what they computed, not by what
                 // their turns gave them, which a switch has its part of.
-                grace: Nanos(u64::MAX),
+                grace: Nanos::ZERO,
                 attached: false,
                 movable: self.settings.movable && !self.settings.bags,
                 deadline: None,

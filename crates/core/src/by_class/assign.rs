@@ -86,7 +86,7 @@ impl Core {
         }
         let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);
         // Who is only coming has all of its time before it.
-        let left = match self.let_alone_until(job) {
+        let left = match self.gone_by(job) {
             ClusterTime::NEVER => self.whole_time(job).0,
             until => until.since(self.now).0,
         };

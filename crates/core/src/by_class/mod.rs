@@ -205,6 +205,15 @@ impl Core {
         }
     }
 
+    /// Until when a job may have its processors though the bumper wants them: that of one that is asked to
+    /// end is its grace. Never: nobody can say.
+    pub(crate) fn gone_by(&self, job: JobId) -> ClusterTime {
+        match self.residence(job).map(|residence| residence.course) {
+            Some(Course::Terminating { kill_at, .. }) => kill_at,
+            _ => self.let_alone_until(job),
+        }
+    }
+
     /// The jobs that hold any of the reserved processors.
     pub(crate) fn in_the_way(&self) -> Vec<JobId> {
         let Some(bumper) = &self.by_class.bumper else { return Vec::new() };

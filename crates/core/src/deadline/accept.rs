@@ -21,8 +21,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) job: JobId,
     pub(crate) spec: &'a JobSpec,
     pub(crate) deadline: ClusterTime,
-    /// What it may still run, in nanoseconds.
-    pub(crate) left: u64,
+    /// How long it may still have its processors, in nanoseconds.
+    pub(crate) holds: u64,
 }
 
 impl Core {
@@ -41,7 +41,8 @@ impl Core {
         if !self.policy().plans() {
             return Err(Refusal::NoDeadlines);
         }
-        let wish = Wish { job, spec, deadline: now + deadline, left: limit.0 };
+        let holds = limit.0.saturating_add(spec.grace.0);
+        let wish = Wish { job, spec, deadline: now + deadline, holds };
         let sharers = sharers(&self.classes, &spec.class);
         let ahead = self.ahead(now);
         if self.plans.pace(&sharers).slot == 0 {
@@ -62,7 +63,7 @@ impl Core {
     /// Time for a job on any processors.
     ///
     /// # Errors
-    /// If there is not enough by then: by when there would be, in time of the row's clock from now on;
+    /// If there is not enough by then: by when it would be done, in time of the row's clock from now on;
     /// `None`: nobody can say.
     pub(crate) fn find_promise(
         &self,
@@ -80,17 +81,17 @@ impl Core {
         let each = wish.spec.processors_per_task.unwrap_or(1).max(1);
         let lots = Lots::new(promises, self.offers(sharers, wish.spec), each);
         let clock = ahead.clock(plan.map(|plan| plan.row));
-        let (due, last) = self.due(ahead, sharers, clock, wish.deadline);
-        let need = Need { seats: u64::from(wish.spec.tasks), from: clock, time: wish.left };
+        let (due, last) = self.due(ahead, sharers, clock, wish);
+        let need = Need { seats: u64::from(wish.spec.tasks), from: clock, time: wish.holds };
         let best = earliest(&lots.lots, need).ok_or(None)?;
         if best.done > due {
-            return Err(Some(best.done - clock));
+            return Err(Some((best.done - clock).saturating_sub(wish.spec.grace.0)));
         }
         let in_time = |choice: &Choice| choice.done <= due;
         let apart = || least_loaded(&lots.lots[..lots.apart], need, due, |_| true);
         let shared = || least_loaded(&lots.lots, need, due, |_| true);
         let choice = apart().filter(in_time).or_else(|| shared().filter(in_time)).unwrap_or(best);
-        let time = choice.busy.latest(clock, due, wish.left).unwrap_or_default();
+        let time = choice.busy.latest(clock, due, wish.holds).unwrap_or_default();
         let parts = parts_of(lots.take(&choice.seats), each);
         Ok(Promise { deadline: wish.deadline, due, last, parts, time })
     }
@@ -108,25 +109,24 @@ impl Core {
     ) -> Result<Promise, Option<u64>> {
         let plan = self.plans.rows.get(sharers);
         let clock = ahead.clock(plan.map(|plan| plan.row));
-        let (due, last) = self.due(ahead, sharers, clock, wish.deadline);
+        let (due, last) = self.due(ahead, sharers, clock, wish);
         let taken = plan.map(|plan| plan.promises.taken(wish.job, &parts)).unwrap_or_default();
-        match taken.latest(clock, due, wish.left) {
+        match taken.latest(clock, due, wish.holds) {
             Some(time) => Ok(Promise { deadline: wish.deadline, due, last, parts, time }),
-            None => Err(Some(taken.completes(clock, wish.left) - clock)),
+            None => {
+                let done = taken.completes(clock, wish.holds) - clock;
+                Err(Some(done.saturating_sub(wish.spec.grace.0)))
+            }
         }
     }
 
-    /// What a row's clock shows at the least some slack before a deadline, and at it.
-    fn due(
-        &self,
-        ahead: &Ahead<'_>,
-        sharers: &Sharers,
-        clock: u64,
-        deadline: ClusterTime,
-    ) -> (u64, u64) {
+    /// What a row's clock shows at the least some slack before a deadline, and at it; and after that at the
+    /// most as long as the job takes to end.
+    fn due(&self, ahead: &Ahead<'_>, sharers: &Sharers, clock: u64, wish: Wish<'_>) -> (u64, u64) {
         let pace = self.plans.pace(sharers);
-        let at = |moment: ClusterTime| clock.saturating_add(pace.sure(moment.since(ahead.at)));
-        (at(deadline - self.plans.basis.slack), at(deadline))
+        let done = |moment: ClusterTime| clock.saturating_add(pace.sure(moment.since(ahead.at)));
+        let gone = |moment: ClusterTime| done(moment).saturating_add(wish.spec.grace.0);
+        (gone(wish.deadline - self.plans.basis.slack), gone(wish.deadline))
     }
 
     /// Whether a job has more tasks than there are processors for it, so that some share one; also if all

@@ -1,6 +1,6 @@
 //! What must hold of promises after every event; called by [`crate::check`].
 
-use super::keep::wants_promise;
+use super::keep::{keeps_promise, wants_promise};
 use super::sharers::sharers;
 use crate::aside::Place;
 use crate::check::{Report, Rule};
@@ -33,7 +33,7 @@ fn check_noted(core: &Core, report: &mut Report<'_>) {
         if wants_promise(record) && !known {
             report(Rule::Promises, format!("nobody cares for the deadline of job {job}"));
         }
-        if once.contains(&job) && (!wants_promise(record) || record.suspended) {
+        if once.contains(&job) && (!keeps_promise(record) || record.suspended) {
             report(Rule::Promises, format!("job {job} is promised something for nothing"));
         }
     }
@@ -45,12 +45,12 @@ fn check_time(core: &Core, report: &mut Report<'_>) {
     for plan in core.plans.rows.values() {
         let clock = ahead.clock(Some(plan.row));
         for (job, promise) in plan.promises.iter() {
-            let left = core.jobs.get(&job).and_then(|record| ahead.left(job, &record.spec));
+            let holds = core.jobs.get(&job).and_then(|record| ahead.holds(record));
             let (time, last) = (&promise.time, promise.last);
             let early = time.first().is_some_and(|first| first.from < clock);
             let late = time.last().is_some_and(|end| end.to > last);
-            if Some(time.length()) != left || early || late {
-                let what = format!("job {job} at {clock} needs {left:?} until {last}: {time:?}");
+            if Some(time.length()) != holds || early || late {
+                let what = format!("job {job} at {clock} needs {holds:?} until {last}: {time:?}");
                 report(Rule::Promises, what);
             }
             for other in plan.promises.rivals(job, &promise.parts) {

@@ -2,8 +2,9 @@
 //!
 //! In this order, each if its processors are not taken by one before it:
 //!
-//! 1. those whose promised time it is (never two on one processor);
-//! 2. those that are ending, so that they can;
+//! 1. those whose promised time it is (never two on one processor), which includes the grace of those that
+//!    are ending;
+//! 2. others that are ending, so that they can;
 //! 3. those with a promise, the first to be due first: what they run before their time is not needed
 //!    later, and is given back;
 //! 4. those whose promise could not be kept, the first to be due first;
@@ -84,6 +85,8 @@ pub(crate) struct Prospect<'a> {
     pub(crate) time: Busy,
     /// How long it may still run; `None`: nobody knows.
     pub(crate) left: Option<u64>,
+    /// How much more of its promised time it does not need unless it has to be killed.
+    pub(crate) grace: u64,
 }
 
 impl<'a> Prospect<'a> {
@@ -112,7 +115,7 @@ pub(crate) fn foresee(mut jobs: Vec<Prospect<'_>>, mut clock: u64) -> BTreeMap<J
     let mut forecasts: BTreeMap<JobId, Forecast> = BTreeMap::new();
     for prospect in &mut jobs {
         prospect.time.forget_before(clock);
-        prospect.time.prolong(prospect.left.unwrap_or(0));
+        prospect.time.prolong(prospect.left.unwrap_or(0).saturating_add(prospect.grace));
     }
     for _ in 0..FORECAST_STEPS_MAX {
         // What one could not have of his time, since it was also another's, comes after that.
@@ -135,7 +138,7 @@ pub(crate) fn foresee(mut jobs: Vec<Prospect<'_>>, mut clock: u64) -> BTreeMap<J
             let left = prospect.left.map(|left| left - step);
             prospect.left = left;
             if let Some(left) = left {
-                prospect.time.shorten(left);
+                prospect.time.shorten(left.saturating_add(prospect.grace));
             }
             if left == Some(0) {
                 forecasts.entry(prospect.contender.job).or_default().ends = Some(clock);
@@ -156,7 +159,7 @@ mod tests {
     /// Of a job that is due at the end of its promised time.
     fn prospect(parts: &[Part], job: u64, from: u64, to: u64, left: u64) -> Prospect<'_> {
         let contender = Contender { claim: Claim::Due(to), job: JobId(job), parts };
-        Prospect { contender, time: Busy::of(&[Stretch { from, to }]), left: Some(left) }
+        Prospect { contender, time: Busy::of(&[Stretch { from, to }]), left: Some(left), grace: 0 }
     }
 
     fn ends(forecasts: &BTreeMap<JobId, Forecast>) -> Vec<Option<u64>> {

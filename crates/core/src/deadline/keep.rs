@@ -5,7 +5,7 @@ use super::plans::Basis;
 use super::promise::Promise;
 use super::sharers::{Sharers, cuts, paces, sharers};
 use crate::controller::Core;
-use crate::record::{Phase, Record};
+use crate::record::{Phase, Record, Residence};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -64,14 +64,14 @@ impl Core {
         }
     }
 
-    /// Promises to jobs that are gone, ending, suspended by a user, or in another row by now, since
+    /// Promises to jobs that are gone, killed, suspended by a user, or in another row by now, since
     /// their owner's allowance is spent.
     fn void_promises(&self) -> Vec<JobId> {
         let mut void = Vec::new();
         for (of, plan) in &self.plans.rows {
             let is_kept = |record: &Record| {
                 let theirs = sharers(&self.classes, &record.spec.class) == *of;
-                wants_promise(record) && theirs && !record.suspended
+                keeps_promise(record) && theirs && !record.suspended
             };
             let jobs = plan.promises.iter().map(|(job, _)| job);
             void.extend(jobs.filter(|job| !self.jobs.get(job).is_some_and(is_kept)));
@@ -79,16 +79,16 @@ impl Core {
         void
     }
 
-    /// Gives back what jobs need no more. Names those whose time has begun without them, with what
-    /// they still need and what the row's clock shows.
+    /// Gives back what jobs need no more. Names those whose time has begun without them, with how long
+    /// they still hold processors and what the row's clock shows.
     fn shorten_promises(&mut self, now: ClusterTime) -> Vec<(Sharers, JobId, u64, u64)> {
         let ahead = self.ahead(now);
         let mut all = Vec::new();
         for (sharers, plan) in &self.plans.rows {
             let clock = ahead.clock(Some(plan.row));
             for (job, _) in plan.promises.iter() {
-                let left = self.jobs.get(&job).and_then(|record| ahead.left(job, &record.spec));
-                all.push((sharers.clone(), job, left.unwrap_or(0), clock));
+                let holds = self.jobs.get(&job).and_then(|record| ahead.holds(record));
+                all.push((sharers.clone(), job, holds.unwrap_or(0), clock));
             }
         }
         for (sharers, job, left, _) in &all {
@@ -141,7 +141,7 @@ impl Core {
         let record = self.jobs.get(&job).filter(|it| wants_promise(it) && !it.suspended)?;
         let ahead = self.ahead(now);
         let (spec, deadline) = (&record.spec, record.deadline?);
-        let wish = Wish { job, spec, deadline, left: ahead.left(job, spec)? };
+        let wish = Wish { job, spec, deadline, holds: ahead.holds(record)? };
         let sharers = sharers(&self.classes, &spec.class);
         let found = match &record.phase {
             Phase::Queued { .. } => self.find_promise(&ahead, &sharers, wish),
@@ -190,14 +190,20 @@ impl Core {
         job: JobId,
         before: &Promise,
     ) -> Option<(Sharers, Promise)> {
-        let record = self.jobs.get(&job).filter(|it| wants_promise(it) && !it.suspended)?;
+        let record = self.jobs.get(&job).filter(|it| keeps_promise(it) && !it.suspended)?;
         let ahead = self.ahead(now);
         let (spec, deadline) = (&record.spec, record.deadline?);
-        let wish = Wish { job, spec, deadline, left: ahead.left(job, spec)? };
+        let wish = Wish { job, spec, deadline, holds: ahead.holds(record)? };
         let sharers = sharers(&self.classes, &spec.class);
         let found = self.promise_on(&ahead, &sharers, wish, before.parts.clone());
         found.ok().map(|promise| (sharers, promise))
     }
+}
+
+/// Whether what a job was promised may still be its own: while it is asked to end, for its grace.
+pub(crate) fn keeps_promise(record: &Record) -> bool {
+    let may_run = record.residence().is_none_or(Residence::may_come_back);
+    may_run && record.deadline.is_some()
 }
 
 /// Whether a job has a deadline to be kept, and may still run.

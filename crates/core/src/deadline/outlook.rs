@@ -1,10 +1,11 @@
 //! When jobs are expected to begin and to be done.
 
-use super::decide::{Contender, Prospect, foresee};
+use super::decide::{Claim, Contender, Prospect, foresee};
 use super::plans::Ahead;
 use super::sharers::{Sharers, sharers};
 use crate::controller::Core;
 use crate::policy::WaitReason;
+use crate::record::Residence;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use tutti_types::ids::{JobId, RowId};
@@ -54,10 +55,15 @@ impl Core {
             let parts = self.parts_to_run_on(job, record)?;
             // What it can claim besides its promised time, which is looked at as it passes.
             let promise = self.plans.promise(job);
-            let claim = self.claim(job, record, clock).besides(promise);
             let time = promise.map(|promise| promise.time.clone()).unwrap_or_default();
-            let left = ahead.left(job, &record.spec);
-            Some(Prospect { contender: Contender { claim, job, parts }, time, left })
+            let ending = record.residence().is_some_and(Residence::ending);
+            let claim = match self.claim(job, record, clock) {
+                Claim::Now if ending => Claim::Ending,
+                claim => claim.besides(promise),
+            };
+            let grace = if ending { 0 } else { record.spec.grace.0 };
+            let left = ahead.holds(record).map(|holds| holds.saturating_sub(grace));
+            Some(Prospect { contender: Contender { claim, job, parts }, time, left, grace })
         });
         prospects.filter(|prospect| prospect.left != Some(0)).collect()
     }

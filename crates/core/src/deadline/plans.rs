@@ -6,7 +6,7 @@ use super::sharers::Sharers;
 use crate::controller::Core;
 use crate::ending::memory_of;
 use crate::ledger::Ledger;
-use crate::record::Phase;
+use crate::record::{Course, Phase, Record};
 use crate::slices::Cut;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -84,10 +84,19 @@ impl Ahead<'_> {
         self.ledger().reaches_in(&[row], Nanos(need))
     }
 
-    /// How long a job may still run, in nanoseconds; `None`: for ever.
-    pub(crate) fn left(&self, job: JobId, spec: &JobSpec) -> Option<u64> {
-        let service = self.ledger().service(job, self.at);
-        spec.time_limit.map(|limit| limit.0.saturating_sub(service.0))
+    /// How long a job may still have its processors, in nanoseconds: what it may still run and its grace
+    /// after that, or what is left of that; `None`: for ever.
+    pub(crate) fn holds(&self, record: &Record) -> Option<u64> {
+        let (spec, service) = (&record.spec, self.ledger().service(record.id, self.at));
+        let most = spec.time_limit.map(|limit| (limit + spec.grace).0.saturating_sub(service.0));
+        match record.residence().map(|residence| residence.course) {
+            // It was told late if its limit was noticed late; nobody else is to pay for that.
+            Some(Course::Terminating { kill_at, .. }) => {
+                Some(kill_at.since(self.at).0.min(most.unwrap_or(u64::MAX)))
+            }
+            Some(Course::Killed { .. }) => Some(0),
+            Some(Course::Running | Course::Orphaned { .. } | Course::Failing { .. }) | None => most,
+        }
     }
 }
 

@@ -13,13 +13,14 @@ use tutti_types::time::ClusterTime;
 pub(crate) struct Promise {
     /// When it is done at the latest.
     pub(crate) deadline: ClusterTime,
-    /// When it is planned to be done, by the row's clock: there is some slack until the deadline.
+    /// When its processors are planned to be free, by the row's clock: its grace after it is planned to be
+    /// done, which is some slack before the deadline.
     pub(crate) due: u64,
-    /// What the row's clock shows at the deadline at least.
+    /// What the row's clock shows at the deadline at least, and its grace.
     pub(crate) last: u64,
     /// Where its tasks are, or will be.
     pub(crate) parts: Vec<Part>,
-    /// When nobody else runs there, as long as what it may still run.
+    /// When nobody else runs there: as long as it may still run, and then for its grace.
     pub(crate) time: Busy,
 }
 
@@ -103,20 +104,21 @@ impl Promises {
         Some(promise)
     }
 
-    /// A job needs no more than so much time any more: it gives back the earliest.
+    /// A job holds its processors no longer than so much any more: it gives back the earliest.
     pub(crate) fn shorten(&mut self, job: JobId, left: u64) {
         if let Some(promise) = self.by_job.get_mut(&job) {
             promise.time.shorten(left);
         }
     }
 
-    /// Looks anew for the latest time of a job beside all others, from a moment on, with the slack
-    /// only if need be. Whether there is enough; if not, it keeps what it has.
+    /// Looks anew for the latest time of a job beside all others, from a moment on, with no more of the
+    /// slack than it must. Whether there is enough; if not, it keeps what it has.
     pub(crate) fn put_off(&mut self, job: JobId, from: u64, left: u64) -> bool {
         let Some(promise) = self.by_job.get(&job) else { return false };
         let taken = self.taken(job, &promise.parts);
         let latest = taken.latest(from, promise.due, left);
-        let latest = latest.or_else(|| taken.latest(from, promise.last, left));
+        let soonest = || Some(taken.completes(from, left)).filter(|&done| done <= promise.last);
+        let latest = latest.or_else(|| taken.latest(from, soonest()?, left));
         let Some((promise, latest)) = self.by_job.get_mut(&job).zip(latest) else { return false };
         promise.time = latest;
         true

@@ -10,7 +10,7 @@ use crate::aside::Place;
 use crate::by_class::ByClass;
 use crate::controller::Core;
 use crate::policy::{Lack, WaitReason};
-use crate::record::{Part, Phase, Record};
+use crate::record::{Part, Phase, Record, Residence};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use tutti_types::ids::{JobId, RowId};
@@ -82,17 +82,18 @@ impl Core {
             if !residence.may_come_back() {
                 return Claim::Gone;
             }
-            if residence.ending() {
-                return Claim::Ending;
-            }
         }
-        if let Some(promise) = self.plans.promise(job) {
-            let is_now = promise.time.first().is_some_and(|first| first.from <= clock);
-            return if is_now { Claim::Now } else { Claim::Due(promise.due) };
+        let ending = record.residence().is_some_and(Residence::ending);
+        let promise = self.plans.promise(job);
+        if promise.and_then(|promise| promise.time.first()).is_some_and(|first| first.from <= clock)
+        {
+            return Claim::Now;
         }
-        match record.deadline {
-            Some(deadline) => Claim::Late(deadline.0),
-            None => Claim::None,
+        match (promise, record.deadline) {
+            _ if ending => Claim::Ending,
+            (Some(promise), _) => Claim::Due(promise.due),
+            (None, Some(deadline)) => Claim::Late(deadline.0),
+            (None, None) => Claim::None,
         }
     }
 

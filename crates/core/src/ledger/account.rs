@@ -1,7 +1,7 @@
 //! One job's account.
 
-use super::Runs;
-use super::paces::Due;
+use super::paces::{Due, List};
+use super::{Rows, Runs};
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::JobId;
 use tutti_types::time::ClusterTime;
@@ -20,6 +20,8 @@ pub(super) struct Account {
     pub(super) processors: u64,
     /// How long it may run.
     pub(super) limit: Option<u64>,
+    /// How long it may keep its processors after it was asked to end at its limit.
+    pub(super) grace: u64,
     pub(super) standing: Standing,
 }
 
@@ -32,8 +34,10 @@ pub(super) enum Standing {
     Open,
     /// A user suspends it: nobody can say when it ends.
     Held,
-    /// The job was asked to end or killed: it goes on running, and may be gone any moment.
-    Ending,
+    /// The job was asked to end: it goes on running, and is killed then.
+    Ending(ClusterTime),
+    /// The job was killed: it goes on running, and may be gone any moment.
+    Killed,
     /// Its tasks have all ended: it runs in no slot whatever a timetable says.
     Halted,
 }
@@ -47,7 +51,12 @@ impl Account {
 
     /// Whether its processors may come free any moment.
     pub(super) const fn leaves(&self) -> bool {
-        matches!(self.standing, Standing::Ending | Standing::Halted)
+        matches!(self.standing, Standing::Killed | Standing::Halted)
+    }
+
+    /// Whether its limit has no meaning any more.
+    const fn is_past_limit(&self) -> bool {
+        self.leaves() || matches!(self.standing, Standing::Ending(_))
     }
 
     /// What the clocks of its rows show, added up, when it reaches its limit with the last of the
@@ -57,11 +66,25 @@ impl Account {
         let left = self.limit?.saturating_sub(self.settled);
         let spent = self.runs.rows.is_empty() && self.settled > 0 && left == 0;
         let outgoing = self.standing == Standing::Held && !self.runs.rows.is_empty();
-        (!self.leaves() && (spent || outgoing)).then(|| self.began.saturating_add(left))
+        (!self.is_past_limit() && (spent || outgoing)).then(|| self.began.saturating_add(left))
     }
 
-    /// Its place in the list of its pace; `None` if it is not to reach a limit.
+    /// The list of jobs in which it stands by [`Account::due`].
+    pub(super) fn list(&self) -> List {
+        match self.standing {
+            Standing::Ending(_) => {
+                List { runs: Runs { home: self.runs.home, rows: Rows::default() }, grace: 0 }
+            }
+            _ => List { runs: self.runs.clone(), grace: self.grace },
+        }
+    }
+
+    /// Its place in the list of its pace; `None` if nobody can say when its processors come free.
     pub(super) fn due(&self, job: JobId) -> Option<Due> {
+        if let Standing::Ending(killed_at) = self.standing {
+            let processors = self.processors;
+            return (processors > 0).then_some(Due { mark: killed_at.0, job, processors });
+        }
         let waits = self.standing == Standing::New;
         let held = self.standing == Standing::Held;
         if self.leaves() || held || (self.runs.rows.is_empty() && !waits) {

@@ -40,6 +40,8 @@ pub struct Opening {
     pub processors: u64,
     /// How long it may run; `None`: for ever.
     pub limit: Option<Nanos>,
+    /// How long it may keep its processors after it was asked to end at its limit.
+    pub grace: Nanos,
     /// When the timetable activates that gives the job its turns.
     pub begins: ClusterTime,
 }
@@ -138,6 +140,7 @@ impl Ledger {
             begins: opening.begins,
             processors: opening.processors,
             limit: opening.limit.map(|limit| limit.0),
+            grace: opening.grace.0,
             standing: Standing::New,
         };
         self.limited += usize::from(account.limit.is_some());
@@ -145,13 +148,22 @@ impl Ledger {
         self.accounts.insert(job, account);
     }
 
-    /// The job was asked to end, or killed: no limit is of interest any more.
-    pub fn end(&mut self, job: JobId) {
+    /// The job was asked to end, and is killed at `killed_at`: its limit is of no interest any more.
+    pub fn end(&mut self, job: JobId, killed_at: ClusterTime) {
         self.change(job, |account, _| match account.standing {
-            Standing::New | Standing::Open | Standing::Held => {
-                account.standing = Standing::Ending;
+            Standing::New | Standing::Open | Standing::Held | Standing::Ending(_) => {
+                account.standing = Standing::Ending(killed_at);
             }
-            Standing::Ending | Standing::Halted => {}
+            Standing::Killed | Standing::Halted => {}
+        });
+    }
+
+    /// The job was killed: it may be gone any moment.
+    pub fn kill(&mut self, job: JobId) {
+        self.change(job, |account, _| {
+            if account.standing != Standing::Halted {
+                account.standing = Standing::Killed;
+            }
         });
     }
 
@@ -170,7 +182,7 @@ impl Ledger {
     pub fn hold(&mut self, job: JobId) {
         self.change(job, |account, _| match account.standing {
             Standing::New | Standing::Open => account.standing = Standing::Held,
-            Standing::Held | Standing::Ending | Standing::Halted => {}
+            Standing::Held | Standing::Ending(_) | Standing::Killed | Standing::Halted => {}
         });
     }
 
@@ -181,7 +193,11 @@ impl Ledger {
                 account.standing = Standing::New;
                 account.begins = begins;
             }
-            Standing::New | Standing::Open | Standing::Ending | Standing::Halted => {}
+            Standing::New
+            | Standing::Open
+            | Standing::Ending(_)
+            | Standing::Killed
+            | Standing::Halted => {}
         });
     }
 
@@ -266,7 +282,7 @@ impl Ledger {
     }
 
     /// When so many more processors of a row will have come free, by what the jobs at home there may
-    /// still run: the least part of the row's slot that must pass for it, and how many have come free
+    /// still run, and the grace of each after that: the least part of the row's slot that must pass for it, and how many have come free
     /// then. What the jobs get as guests elsewhere is not counted on, since it may end any moment.
     /// `None`: never, since jobs without a limit hold them.
     #[must_use]
@@ -455,7 +471,8 @@ mod tests {
     fn open(ledger: &mut Ledger, job: u64, processors: u64, limit: u64) {
         let limit = (limit > 0).then_some(Nanos(limit));
         let begins = ClusterTime(0);
-        ledger.open(JobId(job), Opening { home: RowId(1), processors, limit, begins });
+        let (home, grace) = (RowId(1), Nanos::ZERO);
+        ledger.open(JobId(job), Opening { home, processors, limit, grace, begins });
     }
 
     #[test]
@@ -519,7 +536,8 @@ mod tests {
         ledger.stage(stage(0, &[(1, 10)], &[]));
         let (home, limit) = (RowId(1), Some(Nanos(100)));
         let begins = ClusterTime(50);
-        ledger.open(JobId(1), Opening { home, processors: 1, limit, begins });
+        let grace = Nanos::ZERO;
+        ledger.open(JobId(1), Opening { home, processors: 1, limit, grace, begins });
         let nowhere = Runs { home, rows: Rows::default() };
         ledger.stage(Stage { at: begins, frame: None, runs: [(JobId(1), nowhere)].into() });
         ledger.advance(begins);
@@ -541,7 +559,7 @@ mod tests {
         ledger.stage(stage(50, &[(1, 10), (2, 90)], &[]));
         ledger.advance(ClusterTime(50));
         assert_eq!(ledger.next_due(), Some((ClusterTime(100), JobId(1))));
-        ledger.end(JobId(1));
+        ledger.kill(JobId(1));
         // The third got 30 by 50, and gets 10 in each 100 from then on.
         assert_eq!(ledger.next_due(), Some((ClusterTime(460), JobId(3))));
         assert!(ledger.complete());
@@ -564,10 +582,36 @@ mod tests {
         assert_eq!(ledger.release(row, 3), release(30, 7), "all of those at the same moment");
         assert_eq!(ledger.release(row, 8), release(50, 8), "the last has yet to be told of");
         assert_eq!(ledger.release(row, 9), None, "the third has no limit");
-        ledger.end(JobId(3));
+        ledger.kill(JobId(3));
         assert_eq!(ledger.release(row, 9), release(10, 10));
         ledger.halt(JobId(1));
         assert_eq!(ledger.release(row, 1), release(0, 12));
         assert!(ledger.complete());
+    }
+
+    #[test]
+    fn processors_come_free_when_the_grace_after_a_limit_is_over() {
+        let mut ledger = Ledger::default();
+        let begins = ClusterTime(0);
+        for (job, processors, limit, grace) in [(1, 1, 50, 30), (2, 2, 60, 0), (3, 4, 90, 10)] {
+            let (limit, grace) = (Some(Nanos(limit)), Nanos(grace));
+            ledger.open(JobId(job), Opening { home: RowId(1), processors, limit, grace, begins });
+        }
+        ledger.stage(stage(0, &[(1, 10), (2, 10)], &[(1, &[1]), (2, &[1]), (3, &[1])]));
+        ledger.advance(ClusterTime(100));
+        let release = |need, processors| Some(Release { need: Nanos(need), processors });
+        let row = RowId(1);
+        assert_eq!(ledger.next_due(), Some((ClusterTime(100), JobId(1))), "limits are as before");
+        assert_eq!(ledger.release(row, 1), release(10, 2), "the second, which has no grace");
+        assert_eq!(ledger.release(row, 3), release(30, 3), "the first, after its grace");
+        assert_eq!(ledger.release(row, 4), release(50, 7));
+        ledger.end(JobId(1), ClusterTime(130));
+        assert_eq!(ledger.next_due(), Some((ClusterTime(110), JobId(2))));
+        ledger.advance(ClusterTime(105));
+        assert!(!ledger.anybody_leaves() && ledger.complete());
+        assert_eq!(ledger.release(row, 3), release(25, 3), "its grace is time of the cluster");
+        ledger.kill(JobId(1));
+        assert_eq!(ledger.release(row, 1), release(0, 1));
+        assert!(ledger.anybody_leaves() && ledger.complete());
     }
 }

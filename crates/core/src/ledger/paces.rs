@@ -40,6 +40,15 @@ impl Entry for Due {
     }
 }
 
+/// Which jobs stand in one list: those of a pace that have the same grace, so that the order of their
+/// limits is the order in which their processors come free.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(super) struct List {
+    pub(super) runs: Runs,
+    /// In nanoseconds.
+    pub(super) grace: u64,
+}
+
 /// Jobs that run in exactly the same rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Pace {
@@ -51,9 +60,10 @@ struct Pace {
 /// All jobs by what is to be expected of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Paces {
-    /// The jobs with a limit that are not ending, by where they run. New ones whose turns begin later
-    /// stand under no rows, by when they would end if they ran all the time.
-    by_runs: BTreeMap<Runs, Pace>,
+    /// The jobs with a limit, by where they run. Under no rows stand those that go by the time of the
+    /// cluster: new ones whose turns begin later, by when they would reach their limits if they ran all
+    /// the time, and those that are ending, by when they are killed.
+    by_runs: BTreeMap<List, Pace>,
     /// The processors of jobs that may be gone any moment, by home row.
     leaving: BTreeMap<RowId, u64>,
     /// Jobs that may reach their limits with the last of their turns: what the clocks of these rows
@@ -81,10 +91,7 @@ impl Paces {
             }
             *self.leaving.entry(account.runs.home).or_default() += account.processors;
         } else if let Some(due) = account.due(job) {
-            let pace = match self.by_runs.get_mut(&account.runs) {
-                Some(pace) => pace,
-                None => self.by_runs.entry(account.runs.clone()).or_default(),
-            };
+            let pace = self.by_runs.entry(account.list()).or_default();
             if pace.jobs.first().is_none_or(|first| due < first) {
                 pace.next = None;
             }
@@ -103,14 +110,15 @@ impl Paces {
                 }
             }
         } else if let Some(due) = account.due(job)
-            && let Some(pace) = self.by_runs.get_mut(&account.runs)
+            && let list = account.list()
+            && let Some(pace) = self.by_runs.get_mut(&list)
         {
             if pace.jobs.first() == Some(due) {
                 pace.next = None;
             }
             pace.jobs.remove(due);
             if pace.jobs.is_empty() {
-                self.by_runs.remove(&account.runs);
+                self.by_runs.remove(&list);
             }
         }
     }
@@ -132,8 +140,8 @@ impl Paces {
             (if need == Nanos::ZERO { now } else { frame.reaches(rows, now, need) }, job)
         });
         let last: Option<(ClusterTime, JobId)> = last.min();
-        let paces = self.by_runs.iter_mut().filter(|(runs, _)| !runs.rows.is_empty());
-        let due = |(runs, pace): (&Runs, &mut Pace)| {
+        let paces = self.by_runs.iter_mut().filter(|(list, _)| !list.runs.rows.is_empty());
+        let due = |(List { runs, .. }, pace): (&List, &mut Pace)| {
             let first = pace.jobs.first()?;
             let at = *pace.next.get_or_insert_with(|| {
                 let need = Nanos(first.mark.saturating_sub(clock_of(clocks, &runs.rows)));
@@ -155,30 +163,32 @@ impl Paces {
 
     /// Whether the same jobs stand in the same lists.
     pub(super) fn same_jobs(&self, other: &Self) -> bool {
-        let lists = |paces: &Self| -> Vec<(Runs, Ordered<Due>)> {
-            paces.by_runs.iter().map(|(runs, pace)| (runs.clone(), pace.jobs.clone())).collect()
+        let lists = |paces: &Self| -> Vec<(List, Ordered<Due>)> {
+            paces.by_runs.iter().map(|(list, pace)| (list.clone(), pace.jobs.clone())).collect()
         };
         let same = self.leaving == other.leaving && self.last == other.last;
         same && lists(self) == lists(other)
     }
 }
 
-/// Goes through the jobs at home in a row as they reach their limits.
+/// Goes through the jobs at home in a row as their processors come free: when their grace after their
+/// limits is over.
 pub(super) struct Releases<'a> {
-    lists: Vec<(u64, &'a Ordered<Due>)>,
+    /// Each with what its clock shows, and the grace of its jobs.
+    lists: Vec<(u64, u64, &'a Ordered<Due>)>,
     /// Where in its list (block, entry) each stands, by what the next one there still needs.
     next: BinaryHeap<Reverse<(u64, usize, usize, usize)>>,
 }
 
 impl<'a> Releases<'a> {
     pub(super) fn new(paces: &'a Paces, clocks: &Clocks, now: ClusterTime, row: RowId) -> Self {
-        let first = Runs { home: row, ..Runs::default() };
-        let lists = paces.by_runs.range(first..).take_while(|(runs, _)| runs.home == row);
+        let first = List { runs: Runs { home: row, ..Runs::default() }, grace: 0 };
+        let lists = paces.by_runs.range(first..).take_while(|(list, _)| list.runs.home == row);
         let clock = |runs: &Runs| match runs.rows.is_empty() {
             true => now.0,
             false => clock_of(clocks, &runs.rows),
         };
-        let lists = lists.map(|(runs, pace)| (clock(runs), &pace.jobs));
+        let lists = lists.map(|(list, pace)| (clock(&list.runs), list.grace, &pace.jobs));
         let mut releases = Self { lists: lists.collect(), next: BinaryHeap::new() };
         for list in 0..releases.lists.len() {
             releases.stand(list, 0, 0);
@@ -187,11 +197,13 @@ impl<'a> Releases<'a> {
     }
 
     fn stand(&mut self, list: usize, block: usize, entry: usize) {
-        let (clock, blocks) = (self.lists[list].0, self.lists[list].1.blocks());
+        let (clock, grace, jobs) = self.lists[list];
+        let blocks = jobs.blocks();
         let past = blocks.get(block).is_some_and(|block| block.entries.len() <= entry);
         let (block, entry) = if past { (block + 1, 0) } else { (block, entry) };
         if let Some(next) = blocks.get(block) {
-            let need = next.entries[entry].mark.saturating_sub(clock);
+            let mark = next.entries[entry].mark;
+            let need = mark.saturating_add(grace).saturating_sub(clock);
             self.next.push(Reverse((need, list, block, entry)));
         }
     }
@@ -200,7 +212,7 @@ impl<'a> Releases<'a> {
     /// processors: what it needs, and how many processors have come free when `freed` had.
     pub(super) fn next(&mut self, freed: u64, wanted: u64) -> Option<(u64, u64)> {
         let Reverse((need, list, block, entry)) = self.next.pop()?;
-        let found = &self.lists[list].1.blocks()[block];
+        let found = &self.lists[list].2.blocks()[block];
         if self.next.is_empty() && entry == 0 && found.summary < wanted {
             self.stand(list, block + 1, 0);
             return Some((need, freed + found.summary));

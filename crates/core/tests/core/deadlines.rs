@@ -307,3 +307,63 @@ fn a_deadline_needs_a_limit_and_a_policy_that_keeps_it() {
     assert_eq!(c.try_submit(due(1, 1, 100)), None);
     assert_eq!(c.refusals.last(), Some(&Refusal::NoDeadlines));
 }
+
+fn with_grace(grace: u64, spec: JobSpec) -> JobSpec {
+    JobSpec { grace: Nanos(grace * MS), ..spec }
+}
+
+#[test]
+fn a_deadline_is_promised_with_the_grace_of_those_before_it() {
+    let mut c = cluster(&[2]);
+    let first = c.submit(with_grace(500, due(2, 1000, 1000)));
+    // Its own grace is after its deadline, and no other job's.
+    assert_eq!(named(&mut c, with_grace(900, due(2, 1000, 2499))), Some(2500 * MS));
+    let second = c.submit(due(2, 1000, 2500));
+    assert_eq!(named(&mut c, with_grace(1, due(1, 1, 1000))), Some(2501 * MS));
+    c.advance_ms(1300);
+    assert!(matches!(
+        c.core.job(first, ClusterTime(c.now)).unwrap().state,
+        JobState::Ending { .. }
+    ));
+    assert_eq!((got(&c, first), got(&c, second)), (1300, 0), "it has its processors to end");
+    c.advance_ms(300);
+    c.deliver_kills();
+    assert_eq!(c.core.at_risk(second), None);
+    c.advance_ms(900);
+    c.deliver_kills();
+    assert!(c.outcomes.contains_key(&second), "done by its deadline, at {}", c.now / MS);
+}
+
+#[test]
+fn who_ends_sooner_than_it_could_gives_its_grace_back() {
+    let mut c = cluster(&[2]);
+    let job = c.submit(with_grace(500, due(2, 1000, 1000)));
+    c.advance_ms(100);
+    c.cancel(job, false);
+    // At its deadline it would still have been there; now it is gone after its grace.
+    assert_eq!(named(&mut c, due(2, 1000, 1000)), Some(1500 * MS));
+    c.finish(job);
+    assert_eq!(named(&mut c, due(2, 1000, 999)), Some(1000 * MS));
+}
+
+/// The core is told of each moment some milliseconds late, as by real clocks.
+#[test]
+fn a_late_tick_costs_no_more_of_the_slack_than_it_is_late() {
+    let mut c = cluster(&[2]);
+    let values = [("policy", POLICY), ("deadline_slack", 100 * MS), ("quantum", 10 * MS)];
+    c.event(Event::SetParams { params: params(&values) });
+    // Without a promise of its own it has the processors until it is another job's promised time.
+    let other = c.submit(JobSpec { deadline: None, ..with_grace(60_000, due(2, 1000, 0)) });
+    let promised = c.submit(due(2, 1000, 12_000));
+    c.advance_ms(500);
+    c.cancel(other, false);
+    while !c.outcomes.contains_key(&promised) {
+        let wake = c.core.wake_at().0;
+        c.pass(wake + 3 * MS);
+        c.event(Event::Tick);
+        c.deliver_kills();
+        assert_eq!(c.core.at_risk(promised), None, "at {}", c.now / MS);
+        assert!(c.now < 13_000 * MS);
+    }
+    assert!(!c.outcomes.contains_key(&other), "its processors were taken from it");
+}

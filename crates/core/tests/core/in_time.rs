@@ -26,28 +26,40 @@ fn coming() -> impl Strategy<Value = Coming> {
     let limit = MS..300 * MS;
     let deadline = prop_oneof![1 => Just(None), 4 => (100u64..900).prop_map(Some)];
     let class = prop_oneof![Just("interactive"), Just("production"), Just("standby")];
-    (0..200 * MS, 1u32..8, (each, memory), limit, deadline, class, 1u64..150, 0u32..20).prop_map(
-        |(after, tasks, (each, memory), limit, deadline, class, run, cancelled)| Coming {
-            after,
-            spec: JobSpec {
-                class: ClassName::new(class),
-                processors_per_task: each,
-                memory_per_task_bytes: memory,
-                time_limit: Some(Nanos(limit)),
-                deadline: deadline.map(|percent| Nanos(limit * percent / 100)),
-                grace: Nanos(0),
-                ..job(if tasks == 7 { 12 } else { tasks })
+    let grace = prop_oneof![1 => Just(0), 2 => 0..80 * MS];
+    (0..200 * MS, 1u32..8, (each, memory), (limit, grace), deadline, class, 1u64..150, 0u32..20)
+        .prop_map(
+            |(after, tasks, (each, memory), (limit, grace), deadline, class, run, cancelled)| {
+                Coming {
+                    after,
+                    spec: JobSpec {
+                        class: ClassName::new(class),
+                        processors_per_task: each,
+                        memory_per_task_bytes: memory,
+                        time_limit: Some(Nanos(limit)),
+                        deadline: deadline.map(|percent| Nanos(limit * percent / 100)),
+                        grace: Nanos(grace),
+                        ..job(if tasks == 7 { 12 } else { tasks })
+                    },
+                    run: limit * run / 100,
+                    cancelled: cancelled == 0,
+                }
             },
-            run: limit * run / 100,
-            cancelled: cancelled == 0,
-        },
-    )
+        )
 }
 
 /// A job on its way.
 struct Live {
     run: u64,
+    /// By when it was promised to be done, if it keeps its limit.
     deadline: Option<u64>,
+}
+
+impl Live {
+    fn new(coming: &Coming, deadline: Option<u64>) -> Self {
+        let keeps_limit = coming.spec.time_limit.is_some_and(|limit| coming.run <= limit.0);
+        Self { run: coming.run, deadline: deadline.filter(|_| keeps_limit) }
+    }
 }
 
 struct Driver {
@@ -81,7 +93,10 @@ impl Driver {
 
     /// Everything that happens until `target`, each thing at its moment.
     fn advance(&mut self, target: u64) {
+        let mut steps = 0;
         loop {
+            steps += 1;
+            assert!(steps < 100_000, "the core asks to be woken for ever, at {}", self.cluster.now);
             let cluster = &mut self.cluster;
             let wake = cluster.wake.0.min(cluster.core.next_change().0);
             let done = self.next_done().filter(|&(at, _)| at <= target.min(wake));
@@ -126,11 +141,11 @@ impl Driver {
             spec.deadline = Some(earliest);
             let job = self.cluster.submit(spec);
             let deadline = Some(now + earliest.0);
-            self.live.insert(job, Live { run: coming.run, deadline });
+            self.live.insert(job, Live::new(coming, deadline));
             return;
         };
         let deadline = spec.deadline.map(|deadline| now + deadline.0);
-        self.live.insert(job, Live { run: coming.run, deadline });
+        self.live.insert(job, Live::new(coming, deadline));
         if coming.cancelled {
             self.cluster.cancel(job, true);
             self.cluster.deliver_kills();

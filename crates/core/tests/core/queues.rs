@@ -1,7 +1,7 @@
 //! The queue's disciplines against a plain model: one list of who runs, one of who waits, processor
 //! counts, and a scan for everything. Job by job, the same starts.
 
-use crate::cluster::{job, node_spec, params};
+use crate::cluster::{Cluster, job, node_spec, params};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tutti_core::{Action, Core, Event, JobState, WaitReason, check};
@@ -73,13 +73,16 @@ fn starts(scheduler: &mut dyn Scheduler, work: &[Work], together: bool) -> BTree
 struct Real {
     core: Core,
     actions: Vec<Action>,
+    /// Whether a part of the time that a job is taken to last is its grace.
+    graces: bool,
 }
 
 impl Real {
     fn new(widths: &[u32], policy: &str, values: &[(&str, u64)]) -> Self {
         let mut params = params(values);
         params.choose("policy", policy).unwrap();
-        let mut real = Self { core: Core::new(params, default_classes()), actions: Vec::new() };
+        let core = Core::new(params, default_classes());
+        let mut real = Self { core, actions: Vec::new(), graces: false };
         for (node, &width) in (0..).map(NodeId).zip(widths) {
             real.event(0, &Event::NodeJoined { node, spec: node_spec(width, 1000) });
         }
@@ -95,8 +98,9 @@ impl Real {
 
 impl Scheduler for Real {
     fn submit(&mut self, now: u64, number: u64, work: Work) {
-        let time_limit = (work.estimate < NEVER).then_some(Nanos(work.estimate));
-        let spec = JobSpec { time_limit, ..job(work.processors) };
+        let grace = Nanos(if self.graces { (work.estimate - MS) / 3 } else { 0 });
+        let time_limit = (work.estimate < NEVER).then(|| Nanos(work.estimate - grace.0));
+        let spec = JobSpec { time_limit, grace, ..job(work.processors) };
         self.event(now, &Event::Submit { request: RequestId(number), spec });
     }
 
@@ -111,8 +115,10 @@ impl Scheduler for Real {
     }
 
     fn started(&mut self) -> Vec<u64> {
+        let graces = self.graces;
         let launched = |action: Action| match action {
             Action::Launch { job, .. } => Some(job.0),
+            Action::Terminate { .. } if graces => None,
             Action::Kill { .. } | Action::Terminate { .. } => panic!("{action:?}"),
             _ => None,
         };
@@ -311,6 +317,9 @@ proptest! {
             let mut space = Real::new(&WIDTHS, &format!("space:{discipline}"), &[]);
             prop_assert_eq!(starts(&mut space, &work, together), expected.clone(), "{}", discipline);
             prop_assert_eq!(space.core.job_count(), 0);
+            let mut space = Real::new(&WIDTHS, &format!("space:{discipline}"), &[]);
+            space.graces = true;
+            prop_assert_eq!(starts(&mut space, &work, together), expected.clone(), "{}", discipline);
             let policy = format!("gang:{discipline}");
             let mut gang = Real::new(&WIDTHS, &policy, &[("rows", 1), ("quantum", 5 * MS)]);
             prop_assert_eq!(starts(&mut gang, &work, together), expected.clone(), "gang, {}", policy);
@@ -406,4 +415,36 @@ fn who_is_let_by() {
     let jobs = [(4, 2, 0), (3, 10, 0), (4, 9, 0), (1, 8, 0), (1, 3, 0)];
     assert_eq!(told("easy", &jobs), [0, 2, 12, 2, 21]);
     assert_eq!(told("sjbf", &jobs), [0, 2, 12, 21, 2]);
+}
+
+#[test]
+fn a_job_that_uses_its_grace_delays_none_that_was_promised_a_start() {
+    for discipline in ["easy", "conservative"] {
+        let mut c = Cluster::with_nodes(&[4]);
+        let mut params = c.core.params().clone();
+        params.choose("policy", &format!("space:{discipline}")).unwrap();
+        c.event(Event::SetParams { params });
+        let limited = |tasks, ms, grace| JobSpec {
+            time_limit: Some(Nanos(ms * MS)),
+            grace: Nanos(grace * MS),
+            ..job(tasks)
+        };
+        c.submit(limited(3, 1000, 500));
+        let promised = c.submit(limited(4, 1000, 0));
+        let why = |c: &Cluster, job| match c.core.job(job, ClusterTime(c.now)).unwrap().state {
+            JobState::Queued { why, .. } => Some(why),
+            _ => None,
+        };
+        let within = |ms| Some(WaitReason::Reserved { within: Nanos(ms * MS) });
+        assert_eq!(why(&c, promised), within(1500), "{discipline}");
+        let too_long = c.submit(limited(1, 1000, 501));
+        let short_enough = c.submit(limited(1, 1000, 500));
+        assert_eq!(why(&c, short_enough), None, "{discipline}");
+        assert!(why(&c, too_long).is_some(), "{discipline}");
+        c.advance_ms(1200);
+        assert_eq!(why(&c, promised), within(300), "{discipline}: both are in their grace");
+        c.advance_ms(300);
+        c.deliver_kills();
+        assert_eq!(why(&c, promised), None, "{discipline}");
+    }
 }

@@ -175,10 +175,15 @@ fn an_end_told_at_once_is_the_end_told_task_by_task() {
     }
 }
 
+/// A job that is gone at its limit.
+fn limited(tasks: u32, ms: u64) -> JobSpec {
+    let time_limit = Some(Nanos::from_millis(ms));
+    JobSpec { time_limit, grace: Nanos::ZERO, ..job(tasks) }
+}
+
 #[test]
 fn who_waits_is_told_for_what_and_how_long() {
     let mut c = Cluster::with_nodes(&[4]);
-    let limited = |tasks, ms| JobSpec { time_limit: Some(Nanos::from_millis(ms)), ..job(tasks) };
     let choose = |c: &mut Cluster, policy| {
         let mut params = c.core.params().clone();
         params.choose("policy", policy).unwrap();
@@ -210,7 +215,6 @@ fn who_waits_is_told_for_what_and_how_long() {
 #[test]
 fn with_rows_a_job_is_let_by_where_it_delays_nobody() {
     let mut c = Cluster::with_nodes(&[4]);
-    let limited = |tasks, ms| JobSpec { time_limit: Some(Nanos::from_millis(ms)), ..job(tasks) };
     let mut params = params(&[("rows", 2)]);
     params.choose("queue", "easy").unwrap();
     c.event(Event::SetParams { params });
