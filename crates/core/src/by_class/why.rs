@@ -31,7 +31,9 @@ impl Core {
             return lack;
         }
         match contender.candidate_from(self) {
-            None => WaitReason::Rows { limit: 1 },
+            // What was preempted can't ask for less any more.
+            None if self.residence(job).is_some() => WaitReason::Rows { limit: 1 },
+            None => WaitReason::NeverPreempts,
             Some(from) if from > now => WaitReason::Patience { left: from.since(now) },
             Some(_) => match bumper {
                 Some(bumper) => WaitReason::Bumper { job: bumper.job },

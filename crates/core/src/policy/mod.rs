@@ -291,6 +291,8 @@ pub enum WaitReason {
         /// How many others use.
         processors: u64,
     },
+    /// Too few processors are free, and jobs of its class preempt no others, however long they wait.
+    NeverPreempts,
 }
 
 /// When a job starts. No time within the last second: jobs that leave for it may take longer.
@@ -384,7 +386,12 @@ impl fmt::Display for WaitReason {
                 write!(f, "too few processors are free, and job {job} preempts others first")
             }
             Self::Undisturbed => f.write_str(
-                "too few processors are free, and the jobs that have them may not be preempted for it",
+                "too few processors are free, and the jobs that have them may not be preempted for it; \
+                 a job with fewer tasks or of a more important class could start sooner",
+            ),
+            Self::NeverPreempts => f.write_str(
+                "too few processors are free, and jobs of its class never preempt others; \
+                 a job with fewer tasks or of another class (--class) could start sooner",
             ),
             Self::Foreign { processors } => write!(
                 f,

@@ -129,7 +129,32 @@ fn standby_jobs_only_absorb_what_is_free() {
     let second = s.submit("standby", 2);
     s.after_s(100 * 60 * MINUTE);
     s.check(&[(first, "0:0-2"), (second, "waits")]);
-    assert_eq!(s.why(second), "too few processors are free");
+    assert_eq!(
+        s.why(second),
+        "too few processors are free, and jobs of its class never preempt others; \
+         a job with fewer tasks or of another class (--class) could start sooner"
+    );
+}
+
+/// Narrow jobs come without end, and each is let by while it fits; a wide one waits no longer than its
+/// class's maximum, and the do-not-disturb time of those that are in its way then.
+#[test]
+fn a_wide_job_waits_no_longer_than_its_class_may_however_many_narrow_ones_come() {
+    let mut s = Scene::new(&[4]);
+    for _ in 0..4 {
+        s.submit("production", 1);
+    }
+    let wide = s.submit("production", 4);
+    let mut running: Vec<JobId> = (1..=4).map(JobId).collect();
+    for _ in 0..30 * MINUTE / 15 {
+        running.push(s.submit("production", 1));
+        s.after_s(15);
+        s.c.finish(running.remove(0));
+        assert_eq!(s.at(wide), "waits", "the next narrow one takes what came free");
+    }
+    s.after_s(10);
+    s.arrive();
+    assert_eq!(s.at(wide), "0:0-3");
 }
 
 /// Candidates are sorted by priority, and within a priority by how long they have waited.
@@ -250,8 +275,8 @@ fn nobody_has_a_higher_class_or_a_benchmark_set_aside() {
     let (long, hasty) = (s.submit("production", 2), s.submit("interactive", 3));
     s.after_s(60 * MINUTE);
     s.check(&[(quick, "0:0-1"), (bench, "0:2-3"), (long, "waits"), (hasty, "waits")]);
-    let why =
-        "too few processors are free, and the jobs that have them may not be preempted for it";
+    let why = "too few processors are free, and the jobs that have them may not be preempted for it; \
+               a job with fewer tasks or of a more important class could start sooner";
     assert_eq!((s.why(long).as_str(), s.why(hasty).as_str()), (why, why));
     // An equal one is: the first interactive job has had its 20 s.
     let equal = s.submit("interactive", 2);
