@@ -37,7 +37,7 @@ use tutti_wire::Role;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::pmi::Exchange;
-use tutti_wire::tree::{FromAgent, Join, Settings, ToAgent};
+use tutti_wire::tree::{FromAgent, Join, Settings, TimetableParts, ToAgent};
 
 /// What an agent is told at its start.
 #[derive(Clone, Debug)]
@@ -103,6 +103,7 @@ pub(super) struct Agent {
     pub(super) hierarchy: Option<Hierarchy>,
     pub(super) no_cgroup: String,
     pub(super) switch: Switch,
+    timetable_parts: TimetableParts,
     pub(super) lease: Lease,
     /// Whether it held when that was last looked at.
     pub(super) lease_held: bool,
@@ -204,6 +205,7 @@ impl Agent {
         }
         Ok(Self {
             switch,
+            timetable_parts: TimetableParts::default(),
             former: Former::new(&lease),
             lease,
             lease_held: false,
@@ -496,7 +498,9 @@ impl Agent {
             }
             ToAgent::Refused { reason } => self.tree.lose_parent(&reason),
             ToAgent::Settings(settings) => self.take_settings(settings),
+            ToAgent::TimetablePart { version, slots } => self.timetable_parts.add(version, slots),
             ToAgent::Timetable(timetable) => {
+                let timetable = self.timetable_parts.complete(timetable);
                 self.taken.timetable(&timetable, clock::monotonic_ns());
                 self.follow(&timetable);
                 self.switch.timetable(timetable);
@@ -576,6 +580,8 @@ impl Agent {
     /// Tells a controller all that it may have missed, and ends what it does not know.
     fn on_welcome(&mut self, settings: Settings, known: &[LaunchId]) {
         self.welcomed = true;
+        // The rest of them went with the connection before.
+        self.timetable_parts = TimetableParts::default();
         self.loss.clear();
         self.retry_ns = RETRY_MIN_NS;
         // What was confirmed may be lost.

@@ -525,7 +525,7 @@ impl Driver {
         self.send_order(token, joiner, ToAgent::Welcome { node, clock_ahead_ns, settings, known });
         if up {
             if let Some(timetable) = timetable {
-                self.tell_node(node, ToAgent::Timetable(timetable));
+                self.tell_timetable(node, timetable);
             }
             self.reconcile(node, &launched, &held, same_keeper);
         }

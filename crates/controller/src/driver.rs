@@ -24,11 +24,11 @@ use tutti_node::platform::time as clock;
 use tutti_node::platform::time::wall_ms;
 use tutti_node::trusted;
 use tutti_types::{
-    ClusterTime, EndReason, JobId, Nanos, NodeId, Outcome, Params, RequestId, default_classes,
+    ClusterTime, EndReason, JobId, Nanos, NodeId, Outcome, Params, RequestId, Timetable, default_classes,
 };
 use tutti_wire::launch::{JobNode, Launch, Share};
 use tutti_wire::local::Reply;
-use tutti_wire::tree::ToAgent;
+use tutti_wire::tree::{ToAgent, timetable_orders};
 
 /// What a controller is told at its start.
 #[derive(Clone, Debug)]
@@ -443,7 +443,14 @@ impl Driver {
         if let Some(entry) = self.nodes.get_mut(&node) {
             entry.timetable = Some(timetable.clone());
         }
-        self.tell_node(node, ToAgent::Timetable(timetable));
+        self.tell_timetable(node, timetable);
+    }
+
+    /// Tells a node its part of the matrix, in as many messages as it takes.
+    pub(super) fn tell_timetable(&mut self, node: NodeId, timetable: Timetable) {
+        for order in timetable_orders(timetable) {
+            self.tell_node(node, order);
+        }
     }
 
     /// What all nodes of a job are told, and the share of each.

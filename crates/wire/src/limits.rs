@@ -1,5 +1,7 @@
 //! Every maximum of the wire, with its reason.
 
+use tutti_types::limits::{PROCESSORS_PER_NODE_MAX, SUBSTITUTES_PER_SLOT_MAX};
+
 /// The version of the messages; peers of another version are refused with both versions named.
 pub const PROTOCOL_VERSION: u16 = 12;
 
@@ -71,6 +73,10 @@ pub const ORIGINS_MAX: usize = 4096;
 /// Bytes of a list in one message; a longer item travels alone.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 
+/// Bytes of a candidate in a slot of a timetable: which launch, and a word for each 64 processors of the
+/// widest node.
+pub const CANDIDATE_BYTES_MAX: usize = 32 + PROCESSORS_PER_NODE_MAX as usize / 64 * 10;
+
 /// The longest order, report, or part of a job that travels in a list: a frame without what is around the list.
 /// That of a launch is also what an agent adds for its keeper, which is the path of a group.
 pub const ITEM_BYTES_MAX: usize = FRAME_BYTES_MAX - (64 << 10);
@@ -131,6 +137,11 @@ pub const HOST_NAME_BYTES_MAX: usize = 253;
 const _: () = assert!(EXCHANGE_PART_BYTES + 2 * PMI_LINE_BYTES_MAX + (1 << 10) < FRAME_BYTES_MAX);
 const _: () = assert!(STDIO_CHUNK_BYTES < FRAME_BYTES_MAX);
 const _: () = assert!(BATCH_BYTES_MAX < ITEM_BYTES_MAX);
+// A slot travels in one message: in a row each processor is one job's.
+const _: () = assert!(
+    (PROCESSORS_PER_NODE_MAX as usize + SUBSTITUTES_PER_SLOT_MAX + 1) * CANDIDATE_BYTES_MAX
+        < ITEM_BYTES_MAX
+);
 // A report's nodes are beside it.
 const _: () = assert!(ORIGINS_MAX * 5 + (1 << 10) < FRAME_BYTES_MAX - ITEM_BYTES_MAX);
 const _: () = assert!(SCRIPT_BYTES_MAX + (2 << 20) < JOB_REQUEST_BYTES_MAX);

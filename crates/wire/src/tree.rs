@@ -1,8 +1,8 @@
 //! Messages between the controller and an agent.
 
-use crate::frame::encoded_len;
+use crate::frame::{encoded_len, pack};
 use crate::launch::{Launch, Share, Usage};
-use crate::limits::ITEM_BYTES_MAX;
+use crate::limits::{BATCH_BYTES_MAX, CANDIDATE_BYTES_MAX, ITEM_BYTES_MAX};
 use crate::report::{AgentStatus, SwitchRecord, Target, TaskReport};
 use alloc::boxed::Box;
 use alloc::format;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{
     ClockSource, ClusterTime, JobId, LaunchId, LoadAverages, Nanos, NodeId, NodeSpec, Orphans,
-    ProcessorSet, Rank, TaskStatus, Timetable, Traversal,
+    ProcessorSet, Rank, Slot, TaskStatus, Timetable, Traversal,
 };
 
 /// What a controller tells an agent.
@@ -83,6 +83,58 @@ pub enum ToAgent {
     Stop,
     /// Go out of service: suspend all jobs, say `Leaving`, and wait for `Stop`.
     Leave,
+    /// Slots of a timetable that is too long for one message: the `Timetable` of the same version, which
+    /// follows, has the last of them.
+    TimetablePart {
+        /// Of which timetable.
+        version: u64,
+        /// The next slots.
+        slots: Vec<Slot>,
+    },
+}
+
+/// The orders that bring a timetable to a node: one, or several if it is too long for one message.
+#[must_use]
+pub fn timetable_orders(timetable: Timetable) -> Vec<ToAgent> {
+    let candidates: usize = timetable.slots.iter().map(|slot| slot.candidates.len()).sum();
+    // The usual case is not measured.
+    let is_short = (candidates + timetable.slots.len()) * CANDIDATE_BYTES_MAX <= BATCH_BYTES_MAX;
+    if is_short {
+        return Vec::from([ToAgent::Timetable(timetable)]);
+    }
+    let mut lists = pack(timetable.slots, BATCH_BYTES_MAX, usize::MAX);
+    let slots = lists.pop().unwrap_or_default();
+    let version = timetable.version;
+    let parts = lists.into_iter().map(|slots| ToAgent::TimetablePart { version, slots });
+    parts.chain([ToAgent::Timetable(Timetable { slots, ..timetable })]).collect()
+}
+
+/// The parts of a timetable that has not come whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimetableParts {
+    version: u64,
+    slots: Vec<Slot>,
+}
+
+impl TimetableParts {
+    /// Takes a `TimetablePart`. Parts of another version are dropped.
+    pub fn add(&mut self, version: u64, slots: Vec<Slot>) {
+        if self.version != version {
+            *self = Self { version, slots: Vec::new() };
+        }
+        self.slots.extend(slots);
+    }
+
+    /// The whole timetable, given the order that ends it.
+    #[must_use]
+    pub fn complete(&mut self, timetable: Timetable) -> Timetable {
+        let Self { version, mut slots } = core::mem::take(self);
+        if version != timetable.version {
+            return timetable;
+        }
+        slots.extend(timetable.slots);
+        Timetable { slots, ..timetable }
+    }
 }
 
 /// What a controller can ask of an agent.

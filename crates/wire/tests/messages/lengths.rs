@@ -8,7 +8,11 @@ use proptest::prelude::{ProptestConfig, any, proptest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
-use tutti_types::{JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank, TaskPlacement, TaskStatus};
+use tutti_types::limits::{PROCESSORS_PER_NODE_MAX, SUBSTITUTES_PER_SLOT_MAX};
+use tutti_types::{
+    Candidate, ClusterTime, IfAbsent, JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank, RowId, Slot,
+    TaskPlacement, TaskStatus, Timetable,
+};
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::{
     Contact, FromBranch, Order, Origin, Part, Passed, Recipients, Report, ToBranch, batches,
@@ -27,7 +31,7 @@ use tutti_wire::limits::{
 };
 use tutti_wire::pmi::Exchange;
 use tutti_wire::report::{SwitchRecord, TaskReport};
-use tutti_wire::tree::{Answer, FromAgent, Question, ToAgent};
+use tutti_wire::tree::{Answer, FromAgent, Question, TimetableParts, ToAgent, timetable_orders};
 
 /// Nodes of an instance: as many as the core takes.
 const NODES: usize = 1 << 20;
@@ -113,6 +117,18 @@ fn question(question: Question) -> Question {
     }
 }
 
+/// A slot with a job for each processor of the widest node, and as many substitutes as there may be.
+fn slot() -> Slot {
+    let candidate = Candidate {
+        launch: LAUNCH,
+        processors: (0..PROCESSORS_PER_NODE_MAX).collect(),
+        if_absent: IfAbsent::Down,
+    };
+    let most = PROCESSORS_PER_NODE_MAX as usize + SUBSTITUTES_PER_SLOT_MAX;
+    let (row, length) = (RowId(u64::MAX), Nanos(u64::MAX));
+    Slot { row, length, candidates: vec![candidate; most] }
+}
+
 fn order(order: ToAgent) -> ToAgent {
     match order {
         ToAgent::Welcome { node, clock_ahead_ns, settings, .. } => {
@@ -126,9 +142,14 @@ fn order(order: ToAgent) -> ToAgent {
         ToAgent::Ask { query, question: asked } => {
             ToAgent::Ask { query, question: question(asked) }
         }
+        ToAgent::Timetable(_) => {
+            ToAgent::Timetable(Timetable { slots: vec![slot()], ..Timetable::default() })
+        }
+        ToAgent::TimetablePart { version, .. } => {
+            ToAgent::TimetablePart { version, slots: vec![slot()] }
+        }
         // With its shares: see below.
         fixed @ (ToAgent::Launch { .. }
-        | ToAgent::Timetable(_)
         | ToAgent::Settings(_)
         | ToAgent::Terminate { .. }
         | ToAgent::Kill { .. }
@@ -496,5 +517,42 @@ proptest! {
             assert!(!list.is_empty());
         }
         assert_eq!(lists.concat(), items);
+    }
+}
+
+/// As many rows as there may be on a node of 64 processors, each in the most slots.
+#[test]
+fn a_timetable_of_any_length_arrives_whole() {
+    let candidate = |job: u32| Candidate {
+        launch: LaunchId { job: JobId(u64::MAX - u64::from(job)), number: u32::MAX },
+        processors: [job % 64].into_iter().collect(),
+        if_absent: IfAbsent::Down,
+    };
+    let slot = |number: u32| Slot {
+        row: RowId((number % 1024).into()),
+        length: Nanos(number.into()),
+        candidates: (0..64).map(|job| candidate(job + number)).collect(),
+    };
+    for slots in [0, 1, 12, 13, 16 * 1024] {
+        let slots: Vec<Slot> = (0..slots).map(slot).collect();
+        let (version, activates) = (7, ClusterTime(5));
+        let timetable = Timetable { version, activates, epoch: ClusterTime(3), slots };
+        let orders = timetable_orders(timetable.clone());
+        assert_eq!(orders.len() > 1, timetable.slots.len() > 1024);
+        let mut parts = TimetableParts::default();
+        // Of another, of which the rest did not come.
+        parts.add(version - 1, vec![slot(1)]);
+        let mut whole = None;
+        for order in orders {
+            assert!(whole.is_none(), "the last one ends it");
+            assert_fits(&order, ITEM_BYTES_MAX);
+            match order {
+                ToAgent::TimetablePart { version, slots } => parts.add(version, slots),
+                ToAgent::Timetable(last) => whole = Some(parts.complete(last)),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(whole == Some(timetable), "it came otherwise than it was sent");
+        assert_eq!(parts, TimetableParts::default());
     }
 }
