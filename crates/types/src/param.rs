@@ -159,7 +159,7 @@ pub fn find(table: &'static [Param], name: &str) -> Result<usize, ParamError> {
     })
 }
 
-/// What a parameter may be: `2ms to 24h`, `gang or space`.
+/// What a parameter may be: `2ms to 1d`, `gang or space`.
 #[derive(Clone, Copy, Debug)]
 pub struct Range(pub &'static Param);
 

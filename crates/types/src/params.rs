@@ -721,7 +721,7 @@ mod tests {
     fn a_value_out_of_range_names_the_range_and_changes_nothing() {
         let mut params = Params::default();
         let error = params.set("quantum", 1_000_000).unwrap_err();
-        assert_eq!(error.to_string(), "quantum can't be 1ms; it may be 2ms to 24h");
+        assert_eq!(error.to_string(), "quantum can't be 1ms; it may be 2ms to 1d");
         let error = params.set("rows", 0).unwrap_err();
         assert_eq!(error.to_string(), "rows can't be 0; it may be 1 to 1024");
         assert_eq!(params, Params::default());

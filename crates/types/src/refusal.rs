@@ -122,15 +122,7 @@ struct WholeSeconds(Nanos);
 
 impl fmt::Display for WholeSeconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.0.div_ceil(1_000_000_000);
-        match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-            (0, 0, seconds) => write!(f, "{seconds}s"),
-            (0, minutes, 0) => write!(f, "{minutes}m"),
-            (0, minutes, seconds) => write!(f, "{minutes}m{seconds}s"),
-            (hours, 0, 0) => write!(f, "{hours}h"),
-            (hours, minutes, 0) => write!(f, "{hours}h{minutes}m"),
-            (hours, minutes, seconds) => write!(f, "{hours}h{minutes}m{seconds}s"),
-        }
+        Nanos::from_secs(self.0.0.div_ceil(1_000_000_000)).fmt(f)
     }
 }
 

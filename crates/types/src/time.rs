@@ -76,20 +76,25 @@ impl AddAssign for Nanos {
     }
 }
 
-/// In the largest unit that loses nothing: `100ms`, `2s`, `1500us`.
+/// As it can be read again, without loss: `30d`, `1h30m`, `2s`, `100ms`, `1500us`.
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 5] = [
-            (3_600_000_000_000, "h"),
-            (60_000_000_000, "m"),
-            (1_000_000_000, "s"),
-            (1_000_000, "ms"),
-            (1_000, "us"),
-        ];
+        const SECOND: u64 = 1_000_000_000;
+        const LONG: [(u64, &str); 4] =
+            [(86_400 * SECOND, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "m"), (SECOND, "s")];
+        const SHORT: [(u64, &str); 2] = [(1_000_000, "ms"), (1_000, "us")];
         if self.0 == 0 {
             return f.write_str("0s");
         }
-        for (unit, name) in UNITS {
+        if self.0.is_multiple_of(SECOND) {
+            let mut left = self.0;
+            return LONG.into_iter().try_for_each(|(unit, name)| {
+                let count = left / unit;
+                left %= unit;
+                if count == 0 { Ok(()) } else { write!(f, "{count}{name}") }
+            });
+        }
+        for (unit, name) in SHORT {
             if self.0.is_multiple_of(unit) {
                 return write!(f, "{}{name}", self.0 / unit);
             }

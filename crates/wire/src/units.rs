@@ -460,6 +460,16 @@ mod tests {
         assert!(message.len() < 250 && !message.contains(|c: char| c.is_control()), "{message}");
     }
 
+    #[test]
+    fn lengths_of_time_are_shown_in_as_many_units_as_they_need() {
+        let shown = |ns| Nanos(ns).to_string();
+        assert_eq!(shown(720 * 3_600 * NS_PER_SECOND), "30d");
+        assert_eq!(shown(100 * 3_600 * NS_PER_SECOND), "4d4h");
+        assert_eq!(shown(7_201 * NS_PER_SECOND), "2h1s");
+        assert_eq!(shown(100_000_000), "100ms");
+        assert_eq!(shown(1_500_000), "1500us");
+    }
+
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "\\PC{0,40}", near in "[0-9.:smhduKMGiB -]{0,24}") {
@@ -472,6 +482,8 @@ mod tests {
 
         #[test]
         fn what_is_printed_is_read_back(ns in any::<u64>(), bytes in any::<u64>()) {
+            let whole = Nanos(ns / NS_PER_SECOND * NS_PER_SECOND);
+            prop_assert_eq!(parse_duration(&whole.to_string()), Ok(whole));
             prop_assert_eq!(parse_duration(&Nanos(ns).to_string()), Ok(Nanos(ns)));
             prop_assert!(parse_duration(&format_duration_short(Nanos(ns))).unwrap() <= Nanos(ns));
             prop_assert!(parse_bytes(&format_bytes(bytes)).unwrap() <= bytes);

@@ -3,12 +3,12 @@
 use clap::Args;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, print_json, print_table};
+use tutti_core::Nanos;
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::BankReport;
-use tutti_wire::units::format_seconds;
 
 /// What the figures mean.
 const HELP: &str = "\
@@ -81,7 +81,8 @@ fn table(accounts: &[BankReport]) -> Table {
     let titles = ["ALLOWANCE", "USED", "LEFT"].map(|title| (title, Align::Right));
     let mut table = Table::new(&[&[("ACCOUNT", Align::Left)][..], &titles].concat());
     for BankReport { account, allowance_s, used_s, left_s } in accounts {
-        let times = [*allowance_s, *used_s, *left_s].map(format_seconds);
+        let times = [*allowance_s, *used_s, *left_s];
+        let times = times.map(|seconds| Nanos::from_secs(seconds).to_string());
         table.row([account.clone()].into_iter().chain(times));
     }
     table

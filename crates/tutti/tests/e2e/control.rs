@@ -187,7 +187,7 @@ fn a_signal_finds_a_process_in_another_session_only_if_all_are_meant() {
 #[test]
 fn a_parameter_that_is_wrong_changes_nothing_and_says_what_is_right() {
     let instance = Instance::new().up();
-    instance.tutti(&["params", "quantum=1ms"]).expect(1).says("it may be 2ms to 24h");
+    instance.tutti(&["params", "quantum=1ms"]).expect(1).says("it may be 2ms to 1d");
     instance.tutti(&["params", "rows=0"]).expect(1).says("it may be 1 to 1024");
     instance.tutti(&["params", "quantm=5ms"]).expect(1).says("quantum");
     instance.tutti(&["params", "quantum", "rows=2"]).expect(1).says("NAME=VALUE");

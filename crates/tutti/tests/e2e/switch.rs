@@ -135,7 +135,7 @@ fn the_quantum_changes_while_jobs_run() {
         assert_eq!(turn, ms * 1_000_000, "quantum {quantum}");
     }
     let refused = instance.tutti(&["params", "quantum=1ms"]).expect(1);
-    refused.says("quantum can't be 1ms; it may be 2ms to 24h");
+    refused.says("quantum can't be 1ms; it may be 2ms to 1d");
     end_all(&instance);
 }
 
