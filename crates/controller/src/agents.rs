@@ -694,14 +694,19 @@ impl Driver {
     }
 
     /// What was on a node is gone.
-    fn lose_node(&mut self, node: NodeId, gone: Gone) {
+    pub(super) fn lose_node(&mut self, node: NodeId, gone: Gone) {
         if let Some(entry) = self.nodes.get_mut(&node) {
             entry.gone = if entry.is_removed { Gone::Removed } else { gone };
             entry.missed = None;
             entry.launched.clear();
             entry.unconfirmed.clear();
             entry.remembered.clear();
-            say!([NodeLost] "tutti controller: node {} {}", entry.name, entry.gone.past());
+            let (name, past) = (&entry.name, entry.gone.past());
+            match entry.gone {
+                Gone::Lost => say!([NodeLost] "tutti controller: node {name} {past}"),
+                // As was asked.
+                Gone::Down | Gone::Removed => say!("tutti controller: node {name} {past}"),
+            }
         }
         self.note_lost_tasks(node);
         self.apply(&Event::NodeLost { node });

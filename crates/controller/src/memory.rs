@@ -5,7 +5,7 @@
 //! killed is followed by one with the same core, the same jobs and the same nodes; the agents, who went
 //! on meanwhile, join again and tell what it missed.
 
-use super::agents::NodeEntry;
+use super::agents::{Gone, NodeEntry};
 use super::ahead::{Reach, ReachFile};
 use super::driver::Driver;
 use super::jobs::{Ended, Entry};
@@ -240,7 +240,7 @@ impl Driver {
         if ended_well {
             // It told all agents to end.
             for node in self.nodes.keys().copied().collect::<Vec<_>>() {
-                self.on_node_lost(node);
+                self.lose_node(node, Gone::Down);
             }
         }
         self.wake_at = self.core.wake_at();
