@@ -27,7 +27,7 @@ use tutti_client::scratch::{ScratchInstance, remove_on_signal};
 use tutti_node::instance::Instance;
 use tutti_node::membership::{Membership, Place};
 use tutti_secure::{Credentials, Key};
-use tutti_types::{Nanos, Params};
+use tutti_types::{Nanos, NodeId, Params};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::units::{format_bytes, format_duration_short};
 
@@ -299,7 +299,8 @@ impl Cluster {
         let used_before = Used::read(&head_pids)?;
         for _ in 0..rounds {
             let asked = Instant::now();
-            let Reply::Switches(answers) = own.ask(&Request::Switches { count: 1 })? else {
+            let latest = Request::Switches { count: 1, from: NodeId(0) };
+            let Reply::Switches { nodes: answers, .. } = own.ask(&latest)? else {
                 return tutti_client::ask::unexpected();
             };
             times_us.push(u64::try_from(asked.elapsed().as_micros())?);
@@ -309,9 +310,7 @@ impl Cluster {
         let questions = u64::try_from(rounds)?;
         times_us.sort_unstable();
         let after_kb = super::idle::kilobytes(status.pid, "Rss:")?;
-        let Reply::Nodes(reports) = own.ask(&Request::Nodes)? else {
-            return tutti_client::ask::unexpected();
-        };
+        let reports = tutti_client::ask::pages_of_nodes(|from| own.ask(&Request::Nodes { from }))?;
         // They would say that they miss it.
         agents.end()?;
         own.end()?;

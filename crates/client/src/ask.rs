@@ -2,35 +2,76 @@
 
 use crate::connect;
 use anyhow::Context;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 use tutti_node::codes::{coded, is_away};
 use tutti_node::link::LinkError;
-use tutti_types::JobId;
+use tutti_types::{JobId, NodeId};
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
-use tutti_wire::report::JobReport;
+use tutti_wire::report::{JobReport, NodeReport};
 
-/// Sends one request to the instance and gives its reply; a failure that it reports is an error.
+/// Sends one request to the instance and gives its reply; a failure that it reports is an error. If the controller
+/// goes away before it answers, the next one is asked, unless the first may have done what was asked.
 pub fn ask(request: &Request) -> anyhow::Result<Reply> {
-    let mut link = connect()?;
-    link.send(request);
-    match link.call().context("the controller went away")? {
-        Reply::Failed { reason, code } => Err(coded(code, reason)),
-        reply => Ok(reply),
+    let again = if request.only_asks() { Again::UntilAnswered } else { Again::UntilRead };
+    ask_again(request, again)
+}
+
+/// As [`ask`], of a controller that may also be out of reach for a while: the one after it knows what is asked about.
+pub fn ask_until_answered(request: &Request) -> anyhow::Result<Reply> {
+    ask_again(request, Again::UntilReached)
+}
+
+/// When a request is sent again, since the controller has gone away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    /// If it was not read.
+    UntilRead,
+    /// If it was not answered.
+    UntilAnswered,
+    /// The same, also while no controller can be reached.
+    UntilReached,
+}
+
+impl Again {
+    /// Whether the request is sent again after this reply.
+    fn after_failure(self, code: Code) -> bool {
+        match self {
+            Self::UntilRead => false,
+            Self::UntilAnswered => code == Code::ControllerAway,
+            // So says the head while its controller is being started again, and an agent that can't reach the head.
+            Self::UntilReached => is_away(code),
+        }
+    }
+
+    /// Whether it is sent again after the connection broke off.
+    fn after(self, error: &LinkError) -> bool {
+        match error {
+            // The kernel says so where something was not read.
+            LinkError::Io(error)
+                if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) =>
+            {
+                true
+            }
+            LinkError::Io(_) | LinkError::Closed => self != Self::UntilRead,
+            LinkError::Decode(_) | LinkError::TooLong(_) => false,
+        }
     }
 }
 
-/// As [`ask`], and once more when the controller goes away before it has answered: the one after it knows
-/// what is asked about.
-pub fn ask_until_answered(request: &Request) -> anyhow::Result<Reply> {
+fn ask_again(request: &Request, again: Again) -> anyhow::Result<Reply> {
     const PATIENCE: Duration = Duration::from_secs(20);
     const PAUSE: Duration = Duration::from_millis(10);
     let mut away_since: Option<Instant> = None;
     loop {
         let mut why = None;
-        let connected = connect();
-        let is_away = match connected {
-            Err(error) => away_since.is_none().then_some(error),
+        match connect() {
+            // To connect takes patience of its own while the supervisor starts the controller again.
+            Err(error) if away_since.is_none() || again != Again::UntilReached => {
+                return Err(error);
+            }
+            Err(_) => {}
             Ok(mut link) => {
                 let asked = Instant::now();
                 link.send(request);
@@ -38,21 +79,15 @@ pub fn ask_until_answered(request: &Request) -> anyhow::Result<Reply> {
                 // One that was there for so long has gone away anew.
                 away_since = away_since.filter(|_| asked.elapsed() < PATIENCE);
                 match answer {
-                    // So says the head while its controller is being started again, and an agent that can't
-                    // reach the head.
-                    Ok(Reply::Failed { reason, code }) if is_away(code) => {
+                    Ok(Reply::Failed { reason, code }) if again.after_failure(code) => {
                         why = Some(coded(code, reason));
-                        None
                     }
                     Ok(Reply::Failed { reason, code }) => return Err(coded(code, reason)),
                     Ok(reply) => return Ok(reply),
-                    Err(LinkError::Closed | LinkError::Io(_)) => None,
-                    Err(error) => return Err(error.into()),
+                    Err(error) if again.after(&error) => {}
+                    Err(error) => return Err(error).context("the controller went away"),
                 }
             }
-        };
-        if let Some(error) = is_away {
-            return Err(error);
         }
         if away_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
             let reason = "the controller went away and did not come back";
@@ -66,12 +101,31 @@ pub fn ask_until_answered(request: &Request) -> anyhow::Result<Reply> {
 pub fn pages_of_jobs(
     mut page: impl FnMut(JobId) -> anyhow::Result<Reply>,
 ) -> anyhow::Result<Vec<JobReport>> {
-    let (mut all, mut from) = (Vec::new(), Some(JobId(0)));
+    all_pages(JobId(0), |from| match page(from)? {
+        Reply::Jobs { jobs, next } => Ok((jobs, next)),
+        _ => unexpected(),
+    })
+}
+
+/// The nodes of all pages, given what answers for the one that begins with a node.
+pub fn pages_of_nodes(
+    mut page: impl FnMut(NodeId) -> anyhow::Result<Reply>,
+) -> anyhow::Result<Vec<NodeReport>> {
+    all_pages(NodeId(0), |from| match page(from)? {
+        Reply::Nodes { nodes, next } => Ok((nodes, next)),
+        _ => unexpected(),
+    })
+}
+
+/// The items of all pages of a list, given what has those from one on, and where the next page begins.
+pub fn all_pages<T, K: Copy + Ord>(
+    first: K,
+    mut page: impl FnMut(K) -> anyhow::Result<(Vec<T>, Option<K>)>,
+) -> anyhow::Result<Vec<T>> {
+    let (mut all, mut from) = (Vec::new(), Some(first));
     while let Some(first) = from {
-        let Reply::Jobs { jobs, next } = page(first)? else {
-            return unexpected();
-        };
-        all.extend(jobs);
+        let (items, next) = page(first)?;
+        all.extend(items);
         // A page that begins no later would be asked for again and again.
         from = next.filter(|next| *next > first);
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tutti_linux::spawn::program_candidates;
 use tutti_node::codes::coded;
 use tutti_node::instance::Instance;
-use tutti_types::{JobId, Rank};
+use tutti_types::{JobId, NodeId, Rank};
 use tutti_wire::code::Code;
 use tutti_wire::elf::{self, Dynamic};
 use tutti_wire::launch::LaunchSpec;
@@ -261,8 +261,8 @@ impl Libraries {
 fn runs_open_mpi(job: JobId) -> Option<bool> {
     let target = Target { job, rank: Some(Rank(0)), pid: None };
     let mut link = dial(&Instance::locate()).ok()?;
-    link.send(&Request::Processes { target });
-    let Ok(Reply::Tasks(tasks)) = link.call() else { return None };
+    link.send(&Request::Processes { target, from: NodeId(0) });
+    let Ok(Reply::Tasks { tasks, .. }) = link.call() else { return None };
     let processes = tasks.iter().flat_map(|task| &task.processes).take(PROCESSES_MAX);
     let mut processes = processes.peekable();
     processes.peek()?;

@@ -16,7 +16,7 @@ use tutti_node::codes::coded;
 use tutti_node::instance::Instance;
 use tutti_node::link::Link;
 use tutti_node::service;
-use tutti_types::{JobId, Outcome};
+use tutti_types::{JobId, NodeId, Outcome};
 use tutti_wire::launch::{OpenMode, Stdio};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, SwitchRecord};
@@ -106,8 +106,8 @@ impl ScratchInstance {
 
     /// The latest switches of its one node, oldest first.
     pub fn switches(&self, count: u32) -> anyhow::Result<Vec<SwitchRecord>> {
-        match self.ask(&Request::Switches { count })? {
-            Reply::Switches(nodes) => {
+        match self.ask(&Request::Switches { count, from: NodeId(0) })? {
+            Reply::Switches { nodes, .. } => {
                 Ok(nodes.into_iter().flat_map(|(_, records)| records).collect())
             }
             _ => unexpected(),

@@ -6,6 +6,7 @@ use super::driver::{Connection, Driver, Kind};
 use super::jobs::Entry;
 use super::kept;
 use super::problem::Problem;
+use super::questions::Page;
 use super::report;
 use super::vouched;
 use nix::unistd::geteuid;
@@ -170,8 +171,8 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::History { .. }
         | Request::Past(_)
         | Request::Processes { .. }
-        | Request::Nodes
-        | Request::NodesClosely
+        | Request::Nodes { .. }
+        | Request::NodesClosely { .. }
         | Request::GoOver { .. }
         | Request::Runs { .. }
         | Request::Signal { .. }
@@ -206,11 +207,12 @@ impl Driver {
             Request::JobsWithUsage { from } => self.on_jobs_with_usage(token, from),
             Request::History { job } => self.on_history(token, uid, job),
             Request::Past(query) => self.on_past(token, &query),
-            Request::Processes { target } => {
-                self.on_part(token, uid, target, Question::Processes(target));
+            Request::Processes { target, from } => {
+                let page = Page::of_nodes(from);
+                self.on_page_of_part(token, uid, target, (Question::Processes(target), page));
             }
-            Request::Nodes => self.reply_nodes(token),
-            Request::NodesClosely => self.on_nodes_closely(token),
+            Request::Nodes { from } => self.reply_nodes_from(token, from),
+            Request::NodesClosely { from } => self.on_nodes_closely(token, from),
             Request::SetNodeSets { settings } => self.on_set_node_sets(token, uid, &settings),
             Request::ChangeNodes { nodes, change } => {
                 self.on_change_nodes(token, uid, &nodes, &change);
@@ -246,9 +248,10 @@ impl Driver {
             Request::SetBank { settings } => self.on_set_bank(token, uid, &settings),
             Request::Access => self.reply_access(token),
             Request::SetAccess { settings } => self.on_set_access(token, uid, &settings),
-            Request::Switches { count } => {
+            Request::Switches { count, from } => {
                 let nodes: Vec<_> = self.nodes.keys().copied().collect();
-                self.ask(token, &nodes, &Question::Switches { count });
+                let page = Page::of_nodes(from);
+                self.ask_for_page(token, &nodes, &Question::Switches { count }, page);
             }
             Request::Status => self.on_status(token),
             Request::Down => match self.admin(uid) {
@@ -771,6 +774,16 @@ impl Driver {
 
     /// Whole jobs are suspended in the matrix; parts of them by the agents of their nodes.
     fn on_part(&mut self, token: u64, uid: u32, target: Target, question: Question) {
+        self.on_page_of_part(token, uid, target, (question, Page::default()));
+    }
+
+    fn on_page_of_part(
+        &mut self,
+        token: u64,
+        uid: u32,
+        target: Target,
+        (question, page): (Question, Page),
+    ) {
         let job = target.job;
         let allowed = self.owned_part(uid, target).and_then(|()| self.room_for_part(&question));
         if let Err(error) = allowed {
@@ -809,7 +822,7 @@ impl Driver {
             let reason = format!("{target} is not running; see `tutti ps`");
             return self.fail(token, Problem::new(Code::NoPart, reason));
         }
-        self.ask(token, &nodes, &question);
+        self.ask_for_page(token, &nodes, &question, page);
     }
 
     /// Whether another subtree may be suspended, if that is asked. Of whole tasks there are no more than the job has.
@@ -868,7 +881,8 @@ impl Driver {
 
     fn on_jobs_with_usage(&mut self, token: u64, from: JobId) {
         let nodes = self.nodes_with_agents();
-        self.ask_for_page(token, &nodes, &Question::Usages, from);
+        let page = Page::of_jobs(from);
+        self.ask_for_page(token, &nodes, &Question::Usages, page);
     }
 
     fn on_status(&mut self, token: u64) {

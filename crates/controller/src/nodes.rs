@@ -1,6 +1,7 @@
 //! `tutti nodes`: nodes by the names that people give, sets of them, and which take jobs.
 
 use super::driver::Driver;
+use super::questions::Page;
 use std::collections::{BTreeMap, BTreeSet};
 use tutti_core::Event;
 use tutti_node::membership::Place;
@@ -8,7 +9,7 @@ use tutti_types::{NodeId, NodeSetName, NodeWish};
 use tutti_wire::host_list::{HostItem, HostListError, format_host_list, parse_host_list};
 use tutti_wire::launch::cut;
 use tutti_wire::limits::NAME_BYTES_MAX;
-use tutti_wire::local::{NodeChange, NodesRequest, Reply};
+use tutti_wire::local::{NodeChange, NodesRequest};
 use tutti_wire::tree::Question;
 
 /// The most of a list of what there is that a message repeats, in bytes.
@@ -185,15 +186,20 @@ impl Driver {
         Ok(nodes)
     }
 
+    /// Shows the first page of the nodes.
     pub(super) fn reply_nodes(&mut self, token: u64) {
-        let nodes = super::report::nodes(self, &BTreeMap::new());
-        self.reply(token, &Reply::Nodes(nodes));
+        self.reply_nodes_from(token, NodeId(0));
+    }
+
+    pub(super) fn reply_nodes_from(&mut self, token: u64, from: NodeId) {
+        let page = super::report::nodes(self, &BTreeMap::new(), from);
+        self.reply(token, &page);
     }
 
     /// Shows the nodes with what they say of themselves.
-    pub(super) fn on_nodes_closely(&mut self, token: u64) {
+    pub(super) fn on_nodes_closely(&mut self, token: u64, from: NodeId) {
         let nodes = self.nodes_with_agents();
-        self.ask(token, &nodes, &Question::Fares);
+        self.ask_for_page(token, &nodes, &Question::Fares, Page::of_nodes(from));
     }
 }
 

@@ -5,7 +5,7 @@ use super::driver::Driver;
 use super::jobs::{Ended, Entry};
 use super::waits::Waits;
 use std::collections::BTreeMap;
-use tutti_core::{JobState, JobView, Place, RowView};
+use tutti_core::{JobState, JobView, NodeView, Place, RowView};
 use tutti_node::codes::code_of_end;
 use tutti_types::class::RULES;
 use tutti_types::param::{Range, Shown};
@@ -30,9 +30,9 @@ pub(super) fn user_name(uid: u32) -> String {
     }
 }
 
-/// How many jobs a page has at most, and how many bytes, about: one more job may be on it.
-const PAGE_JOBS: usize = 1000;
-const PAGE_BYTES: usize = 1 << 20;
+/// How much a page of a list has at most, and how many bytes, about: one more item may be on it.
+pub(super) const PAGE_ITEMS: usize = 1000;
+pub(super) const PAGE_BYTES: usize = 1 << 20;
 
 /// A page of jobs by number, from this one on: those that have not ended and, if wanted, those that ended lately.
 /// `usages`: what jobs that run have used, as far as that is known.
@@ -66,16 +66,24 @@ pub(super) fn jobs(
 
 /// As many as are on one page, of jobs by number.
 pub(super) fn page(reports: impl Iterator<Item = JobReport>) -> Reply {
-    let (mut jobs, mut bytes, mut next) = (Vec::new(), 0, None);
-    for report in reports {
-        if jobs.len() >= PAGE_JOBS || bytes >= PAGE_BYTES {
-            next = Some(report.job);
-            break;
+    let (jobs, left_out) = first_page(reports, bytes_of);
+    Reply::Jobs { jobs, next: left_out.map(|report| report.job) }
+}
+
+/// The items on the first page of a list, and the first that is not on it.
+fn first_page<T>(
+    items: impl Iterator<Item = T>,
+    bytes_of: impl Fn(&T) -> usize,
+) -> (Vec<T>, Option<T>) {
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    for item in items {
+        if page.len() >= PAGE_ITEMS || bytes >= PAGE_BYTES {
+            return (page, Some(item));
         }
-        bytes += bytes_of(&report);
-        jobs.push(report);
+        bytes += bytes_of(&item);
+        page.push(item);
     }
-    Reply::Jobs { jobs, next }
+    (page, None)
 }
 
 /// What it takes to send it, about.
@@ -260,46 +268,53 @@ fn place_of(driver: &Driver, node: NodeId) -> Option<&Joining> {
     Some(&entry.place)
 }
 
-/// The nodes, by number, with what some have said of themselves.
-pub(super) fn nodes(driver: &Driver, fares: &BTreeMap<NodeId, Fares>) -> Vec<NodeReport> {
-    driver
-        .core
-        .nodes()
-        .map(|view| NodeReport {
-            name: view.spec.name.clone(),
-            state: match (view.up, view.drained) {
-                (true, _) if view.away => "unreachable",
-                (true, None) => "up",
-                (true, Some(_)) => "drained",
-                (false, _) if is_down(driver, view.id) => "down",
-                (false, _) => "lost",
-            }
-            .into(),
-            drained: view.drained.map(Into::into),
-            sets: sets_of(driver, view.id),
-            parent: place_of(driver, view.id).map(|place| place.parent.clone()),
-            depth: place_of(driver, view.id).map(|place| place.depth),
-            clock_error_ns: place_of(driver, view.id).map(|place| place.time_error.0),
-            clock_ahead_ns: fares.get(&view.id).map(|fares| fares.clock_ahead_ns),
-            late_timetables: fares.get(&view.id).map(|fares| fares.late_timetables),
-            processors: view.spec.processors.count(),
-            processors_used: view.used.count(),
-            memory_bytes: view.spec.memory_bytes,
-            memory_promised_bytes: view.admitted_bytes,
-            jobs: u32::try_from(view.jobs.len()).unwrap_or(u32::MAX),
-            figures: view.figures,
-            load_averages_milli: fares.get(&view.id).and_then(|fares| fares.load_averages_milli),
-            memory_free_bytes: fares.get(&view.id).and_then(|fares| fares.memory_free_bytes),
-            processes: fares.get(&view.id).map(|fares| fares.processes),
-            foreign: driver
-                .core
-                .foreign_on(view.id)
-                .map_or_else(Vec::new, |foreign| foreign.iter().collect()),
-            foreign_milli: fares.get(&view.id).and_then(|fares| fares.foreign_milli),
-            branch_nodes: fares.get(&view.id).map(|fares| fares.branch_nodes),
-            branch_jobs: fares.get(&view.id).map(|fares| fares.branch_jobs),
-        })
-        .collect()
+/// A page of the nodes, which begins with `from`.
+pub(super) fn nodes(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, from: NodeId) -> Reply {
+    let nodes = driver.core.nodes().filter(|view| view.id >= from);
+    let reports = nodes.map(|view| (view.id, node(driver, fares, &view)));
+    let (page, left_out) = first_page(reports, |(_, report)| {
+        let texts = report.sets.iter().chain([&report.name]);
+        size_of::<NodeReport>() + texts.map(|text| text.len() + 1).sum::<usize>()
+    });
+    let nodes = page.into_iter().map(|(_, report)| report).collect();
+    Reply::Nodes { nodes, next: left_out.map(|(node, _)| node) }
+}
+
+fn node(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, view: &NodeView<'_>) -> NodeReport {
+    NodeReport {
+        name: view.spec.name.clone(),
+        state: match (view.up, view.drained) {
+            (true, _) if view.away => "unreachable",
+            (true, None) => "up",
+            (true, Some(_)) => "drained",
+            (false, _) if is_down(driver, view.id) => "down",
+            (false, _) => "lost",
+        }
+        .into(),
+        drained: view.drained.map(Into::into),
+        sets: sets_of(driver, view.id),
+        parent: place_of(driver, view.id).map(|place| place.parent.clone()),
+        depth: place_of(driver, view.id).map(|place| place.depth),
+        clock_error_ns: place_of(driver, view.id).map(|place| place.time_error.0),
+        clock_ahead_ns: fares.get(&view.id).map(|fares| fares.clock_ahead_ns),
+        late_timetables: fares.get(&view.id).map(|fares| fares.late_timetables),
+        processors: view.spec.processors.count(),
+        processors_used: view.used.count(),
+        memory_bytes: view.spec.memory_bytes,
+        memory_promised_bytes: view.admitted_bytes,
+        jobs: u32::try_from(view.jobs.len()).unwrap_or(u32::MAX),
+        figures: view.figures,
+        load_averages_milli: fares.get(&view.id).and_then(|fares| fares.load_averages_milli),
+        memory_free_bytes: fares.get(&view.id).and_then(|fares| fares.memory_free_bytes),
+        processes: fares.get(&view.id).map(|fares| fares.processes),
+        foreign: driver
+            .core
+            .foreign_on(view.id)
+            .map_or_else(Vec::new, |foreign| foreign.iter().collect()),
+        foreign_milli: fares.get(&view.id).and_then(|fares| fares.foreign_milli),
+        branch_nodes: fares.get(&view.id).map(|fares| fares.branch_nodes),
+        branch_jobs: fares.get(&view.id).map(|fares| fares.branch_jobs),
+    }
 }
 
 /// The parameters and the classes, as they are now.

@@ -114,11 +114,12 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use tutti_journal::SqliteStore;
     use tutti_node::link::Link;
-    use tutti_types::NodeSpec;
+    use tutti_types::{NodeId, NodeSpec};
     use tutti_wire::Role;
-    use tutti_wire::branch::{FromBranch, Joining, Origin, Report};
+    use tutti_wire::branch::{FromBranch, Joining, Origin, Recipients, Report, ToBranch};
     use tutti_wire::local::{NodeChange, Reply, Request};
-    use tutti_wire::tree::{FromAgent, Join};
+    use tutti_wire::report::SwitchRecord;
+    use tutti_wire::tree::{Answer, FromAgent, Join, ToAgent};
 
     /// A connection of this process, of which the controller has the other end.
     fn connection(role: Role) -> (Link, UnixStream) {
@@ -130,6 +131,15 @@ mod tests {
 
     /// A report that a node of this name has joined.
     fn join(name: &str) -> FromBranch {
+        joins(&[name.to_owned()])
+    }
+
+    /// The same of several, all in one branch.
+    fn joins(names: &[String]) -> FromBranch {
+        FromBranch::Reports((1..).zip(names).map(|(attempt, name)| joined(attempt, name)).collect())
+    }
+
+    fn joined(attempt: u64, name: &str) -> Report {
         let spec = NodeSpec {
             name: name.into(),
             processors: [0].into_iter().collect(),
@@ -143,8 +153,8 @@ mod tests {
             tasks_max: 1,
             keeper: 1,
         };
-        let from = Origin::Joiner(Joining { attempt: 1, life: 1, ..Joining::default() });
-        FromBranch::Reports(vec![Report { from, report: FromAgent::Join(join) }])
+        let from = Origin::Joiner(Joining { attempt, life: 1, ..Joining::default() });
+        Report { from, report: FromAgent::Join(join) }
     }
 
     /// Takes in who is new after all was said, and does rounds until the client has its answer.
@@ -161,6 +171,115 @@ mod tests {
                 return reply;
             }
         }
+    }
+
+    /// A controller, a client of it, and an agent with nodes of these names; and the directory of its journal.
+    fn cluster(name: &str, names: &[String]) -> (Stepped, Link, Link, PathBuf) {
+        let directory = std::env::temp_dir().join(format!("tutti-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let store = SqliteStore::open(&directory.join("journal.db")).expect("a journal");
+        let mut controller = Stepped::start(Box::new(store), None).expect("a controller");
+        let (client, client_end) = connection(Role::Client);
+        let (mut agent, agent_end) = connection(Role::Agent);
+        controller.take_in(client_end.into()).expect("it is taken in");
+        controller.take_in(agent_end.into()).expect("it is taken in");
+        for names in names.chunks(100) {
+            agent.send(&joins(names));
+            agent.flush().expect("the controller is there");
+            controller.look();
+            controller.round();
+        }
+        (controller, client, agent, directory)
+    }
+
+    #[test]
+    fn nodes_come_in_pages_by_number() {
+        let names: Vec<String> = (0..2345).map(|number| format!("n{number}")).collect();
+        let (mut controller, mut client, mut agent, directory) = cluster("pages", &names);
+        let (mut seen, mut from, mut pages) = (Vec::new(), Some(NodeId(0)), 0);
+        while let Some(first) = from {
+            client.send(&Request::Nodes { from: first });
+            client.flush().expect("the controller is there");
+            agent.receive().expect("the controller is there");
+            let reply = answer(&mut controller, &mut client, Vec::new());
+            let Reply::Nodes { nodes, next } = reply else { panic!("{reply:?}") };
+            assert!(!nodes.is_empty() && nodes.len() <= 1000);
+            seen.extend(nodes.into_iter().map(|node| node.name));
+            (from, pages) = (next, pages + 1);
+        }
+        assert_eq!((seen, pages), (names, 3));
+        drop(controller);
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+
+    /// Does rounds until the client has its answer, and answers for the nodes: so many switches each.
+    fn answer_with_switches(
+        (controller, client, agent): (&mut Stepped, &mut Link, &mut Link),
+        records: usize,
+    ) -> Reply {
+        let none = Vec::new;
+        let record = SwitchRecord {
+            due_ns: 0,
+            began_ns: 0,
+            stopped_ns: 0,
+            resumed_ns: 0,
+            left: none(),
+            yields: none(),
+            came: none(),
+            running: none(),
+            stragglers: 0,
+        };
+        loop {
+            controller.look();
+            controller.round();
+            agent.receive().expect("the controller is there");
+            while let Some(message) = agent.next::<ToBranch>().expect("a message") {
+                let ToBranch::Orders(orders) = message else { continue };
+                for order in orders {
+                    let (Recipients::Nodes(nodes), ToAgent::Ask { query, .. }) =
+                        (order.to, order.order)
+                    else {
+                        continue;
+                    };
+                    for node in nodes {
+                        let answer = Answer::Switches(vec![record.clone(); records]);
+                        let report = FromAgent::Answer { query, answer };
+                        let from = Origin::Nodes(vec![node]);
+                        agent.send(&FromBranch::Reports(vec![Report { from, report }]));
+                    }
+                }
+            }
+            agent.flush().expect("the controller is there");
+            client.receive().expect("the controller is there");
+            if let Some(reply) = client.next().expect("a message") {
+                return reply;
+            }
+        }
+    }
+
+    /// A node answers as many switches as are asked for, or more than half a page, or few.
+    #[test]
+    fn what_nodes_answer_comes_in_pages_by_its_length() {
+        let names: Vec<String> = (0..5).map(|number| format!("n{number}")).collect();
+        let (mut controller, mut client, mut agent, directory) = cluster("answers", &names);
+        for (count, records, pages) in
+            [(200_000, 200_000, 5), (1, 60_000, 5), (1, 30_000, 2), (1, 1, 1)]
+        {
+            let (mut seen, mut from, mut answers) = (Vec::new(), Some(NodeId(0)), 0);
+            while let Some(first) = from {
+                client.send(&Request::Switches { count, from: first });
+                client.flush().expect("the controller is there");
+                let all = (&mut controller, &mut client, &mut agent);
+                let reply = answer_with_switches(all, records);
+                let Reply::Switches { nodes, next } = reply else { panic!("{reply:?}") };
+                assert!(nodes.iter().all(|(_, switches)| switches.len() == records));
+                seen.extend(nodes.into_iter().map(|(name, _)| name));
+                (from, answers) = (next, answers + 1);
+            }
+            assert_eq!((&seen, answers), (&names, pages), "{records} each");
+        }
+        drop(controller);
+        let _ = std::fs::remove_dir_all(&directory);
     }
 
     #[test]
@@ -191,7 +310,7 @@ mod tests {
             agent.send(&join(&name));
             client.flush().and_then(|()| agent.flush()).expect("the controller is there");
             let reply = answer(&mut controller, &mut client, new);
-            assert!(matches!(reply, Reply::Nodes(_)), "{is_new:?}: {reply:?}");
+            assert!(matches!(reply, Reply::Nodes { .. }), "{is_new:?}: {reply:?}");
         }
         drop(controller);
         let _ = std::fs::remove_dir_all(&directory);

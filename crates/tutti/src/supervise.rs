@@ -25,6 +25,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_client::output::print;
 use tutti_client::{READY, RUNNING};
+use tutti_core::NodeId;
 use tutti_linux::disposition::is_ignored;
 use tutti_node::codes::{code_of, coded};
 use tutti_node::executable::own_program;
@@ -233,7 +234,7 @@ fn wait_while(
 
 fn has_node(instance: &Instance) -> anyhow::Result<bool> {
     match ask_for_nodes(instance)? {
-        Reply::Nodes(nodes) => {
+        Reply::Nodes { nodes, .. } => {
             // Of a member, its own: the others are there without it.
             let own = membership_of_member(instance)?.map(|membership| membership.name);
             let is_meant = |name: &str| own.as_deref().is_none_or(|own| own == name);
@@ -252,8 +253,20 @@ fn has_node(instance: &Instance) -> anyhow::Result<bool> {
 fn ask_for_nodes(instance: &Instance) -> anyhow::Result<Reply> {
     let mut link = Link::new(UnixStream::connect(instance.controller_socket())?)?;
     link.greet(tutti_wire::Role::Client);
-    link.send(&Request::Nodes);
-    Ok(link.call()?)
+    let (mut all, mut from) = (Vec::new(), NodeId(0));
+    loop {
+        link.send(&Request::Nodes { from });
+        match link.call()? {
+            Reply::Nodes { nodes, next } => {
+                all.extend(nodes);
+                match next.filter(|next| *next > from) {
+                    Some(next) => from = next,
+                    None => return Ok(Reply::Nodes { nodes: all, next: None }),
+                }
+            }
+            other => return Ok(other),
+        }
+    }
 }
 
 /// The daemons, in the order of their start.

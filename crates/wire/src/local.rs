@@ -56,15 +56,23 @@ pub enum Request {
     },
     /// Jobs that have ended, latest first, and as many as fit: `Past`.
     Past(EndedQuery),
-    /// The processes of a job, a task, or a process and all below it: `Tasks`.
+    /// The processes of a job, a task, or a process and all below it: a page of `Tasks`.
     Processes {
         /// Of which.
         target: Target,
+        /// The first node that may be on the page.
+        from: NodeId,
     },
-    /// `Nodes`.
-    Nodes,
+    /// `Nodes`: a page of them.
+    Nodes {
+        /// The first that may be on the page.
+        from: NodeId,
+    },
     /// `Nodes`, with what the nodes say of themselves, those that answer soon.
-    NodesClosely,
+    NodesClosely {
+        /// The first that may be on the page.
+        from: NodeId,
+    },
     /// Give names to sets of nodes: `Nodes`.
     SetNodeSets {
         /// Names of sets, and lists of nodes ([`crate::host_list`]) or `none`; all are set or none.
@@ -175,6 +183,8 @@ pub enum Request {
     Switches {
         /// The most that are wanted.
         count: u32,
+        /// The first node that may be on the page.
+        from: NodeId,
     },
     /// `Status`.
     Status,
@@ -185,6 +195,49 @@ pub enum Request {
         /// Which job.
         job: JobId,
     },
+}
+
+impl Request {
+    /// Whether it only asks, so that it may be sent again to the next controller.
+    #[must_use]
+    pub const fn only_asks(&self) -> bool {
+        match self {
+            Self::Wait { .. }
+            | Self::WaitBegun { .. }
+            | Self::Jobs { .. }
+            | Self::JobsWithUsage { .. }
+            | Self::History { .. }
+            | Self::Past(_)
+            | Self::Processes { .. }
+            | Self::Nodes { .. }
+            | Self::NodesClosely { .. }
+            | Self::Runs { .. }
+            | Self::Params
+            | Self::Bank
+            | Self::Access
+            | Self::Switches { .. }
+            | Self::Status => true,
+            Self::Run(_)
+            | Self::Return { .. }
+            | Self::Submit(..)
+            | Self::SetNodeSets { .. }
+            | Self::ChangeNodes { .. }
+            | Self::GoOver { .. }
+            | Self::Cancel { .. }
+            | Self::Signal { .. }
+            | Self::Suspend { .. }
+            | Self::Resume { .. }
+            | Self::SetParams { .. }
+            | Self::SetClass { .. }
+            | Self::ForgetClass { .. }
+            | Self::SetBank { .. }
+            | Self::SetAccess { .. }
+            | Self::SetPeriod { .. }
+            | Self::ForgetPeriod { .. }
+            | Self::Measured { .. }
+            | Self::Down => false,
+        }
+    }
 }
 
 /// Tells a job that is handed in from all others of its user: bytes that nobody else has chosen.
@@ -324,10 +377,22 @@ pub enum Reply {
         /// Where the page ends, if others may follow.
         next: Option<PageEnd>,
     },
-    /// Tasks with their processes, by rank.
-    Tasks(Vec<TaskReport>),
-    /// The nodes, by number.
-    Nodes(Vec<NodeReport>),
+    /// A page of tasks with their processes, by node and rank.
+    Tasks {
+        /// Of which job, or part of it, they are.
+        target: Target,
+        /// The tasks.
+        tasks: Vec<TaskReport>,
+        /// Where the next page begins, if others follow.
+        next: Option<NodeId>,
+    },
+    /// A page of nodes, by number.
+    Nodes {
+        /// The nodes.
+        nodes: Vec<NodeReport>,
+        /// Where the next page begins, if others follow.
+        next: Option<NodeId>,
+    },
     /// The parameters and the classes.
     Params {
         /// Parameters.
@@ -341,8 +406,13 @@ pub enum Reply {
     Bank(Vec<BankReport>),
     /// Who may hand in jobs; empty: everybody, from everywhere.
     Access(Vec<AccessReport>),
-    /// Switches by node, oldest first.
-    Switches(Vec<(String, Vec<SwitchRecord>)>),
+    /// A page of switches by node, oldest first.
+    Switches {
+        /// Names of nodes, and the switches of each.
+        nodes: Vec<(String, Vec<SwitchRecord>)>,
+        /// Where the next page begins, if others follow.
+        next: Option<NodeId>,
+    },
     /// How the instance fares.
     Status(StatusReport),
 }

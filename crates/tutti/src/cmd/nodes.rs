@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
-use tutti_client::ask::{ask, unexpected};
+use tutti_client::ask::{ask, pages_of_nodes};
 use tutti_client::node_list;
 use tutti_client::output::{Align, Table, counted, print_json, print_table};
 use tutti_node::codes::coded;
@@ -10,7 +10,7 @@ use tutti_node::exit::Exit;
 use tutti_types::{Nanos, ProcessorSet};
 use tutti_wire::code::Code;
 use tutti_wire::host_list::format_host_list;
-use tutti_wire::local::{NodeChange, Reply, Request};
+use tutti_wire::local::{NodeChange, Request};
 use tutti_wire::report::NodeReport;
 use tutti_wire::units::{format_bytes, format_duration_short};
 
@@ -110,20 +110,24 @@ enum Order {
 }
 
 pub(crate) fn execute(args: NodesArgs) -> anyhow::Result<Exit> {
-    let (request, is_order) = match args.order {
-        None => (Request::NodesClosely, false),
+    let order = match args.order {
+        None => None,
         Some(Order::Set { json, settings }) => return sets(json, &settings),
         Some(Order::Drain { nodes, reason }) => {
-            (Request::ChangeNodes { nodes, change: NodeChange::Drain { reason } }, true)
+            Some(Request::ChangeNodes { nodes, change: NodeChange::Drain { reason } })
         }
         Some(Order::Resume { nodes }) => {
-            (Request::ChangeNodes { nodes, change: NodeChange::Resume }, true)
+            Some(Request::ChangeNodes { nodes, change: NodeChange::Resume })
         }
         Some(Order::Remove { nodes, now }) => {
-            (Request::ChangeNodes { nodes, change: NodeChange::Remove { now } }, true)
+            Some(Request::ChangeNodes { nodes, change: NodeChange::Remove { now } })
         }
     };
-    let Reply::Nodes(nodes) = ask(&request)? else { return unexpected() };
+    let is_order = order.is_some();
+    let nodes = match order {
+        Some(order) => nodes_after(order)?,
+        None => pages_of_nodes(|from| ask(&Request::NodesClosely { from }))?,
+    };
     match (args.json, is_order) {
         (true, _) => print_json(&nodes)?,
         (false, false) => print_table(&table(&nodes))?,
@@ -131,6 +135,12 @@ pub(crate) fn execute(args: NodesArgs) -> anyhow::Result<Exit> {
         (false, true) => {}
     }
     Ok(Exit::OK)
+}
+
+/// All nodes once an order about them is carried out, which is answered with their first page.
+fn nodes_after(order: Request) -> anyhow::Result<Vec<NodeReport>> {
+    let mut order = Some(order);
+    pages_of_nodes(|from| ask(&order.take().unwrap_or(Request::Nodes { from })))
 }
 
 fn sets(json: bool, settings: &[String]) -> anyhow::Result<Exit> {
@@ -146,11 +156,10 @@ fn sets(json: bool, settings: &[String]) -> anyhow::Result<Exit> {
             }
         }
     }
-    let request = match orders.is_empty() {
-        true => Request::Nodes,
-        false => Request::SetNodeSets { settings: orders },
+    let nodes = match orders.is_empty() {
+        true => pages_of_nodes(|from| ask(&Request::Nodes { from }))?,
+        false => nodes_after(Request::SetNodeSets { settings: orders })?,
     };
-    let Reply::Nodes(nodes) = ask(&request)? else { return unexpected() };
     let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for node in &nodes {
         for set in &node.sets {

@@ -2,10 +2,10 @@
 
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
-use tutti_client::ask::{ask, unexpected};
+use tutti_client::ask::{all_pages, ask, unexpected};
 use tutti_client::output::{Align, Table, fold, print, print_json, print_table, terminal_width};
 use tutti_node::exit::Exit;
-use tutti_types::JobId;
+use tutti_types::{JobId, NodeId};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{SwitchRecord, SwitchReport};
 
@@ -43,11 +43,12 @@ pub(crate) struct SwitchesArgs {
 }
 
 pub(crate) fn execute(args: &SwitchesArgs) -> anyhow::Result<Exit> {
-    let nodes = match ask(&Request::Switches { count: args.count })? {
-        Reply::Switches(nodes) => reports(nodes),
-        Reply::Done => Vec::new(),
-        _ => return unexpected(),
-    };
+    let nodes = reports(all_pages(NodeId(0), |from| {
+        match ask(&Request::Switches { count: args.count, from })? {
+            Reply::Switches { nodes, next } => Ok((nodes, next)),
+            _ => unexpected(),
+        }
+    })?);
     if args.json {
         print_json(&nodes)?;
         return Ok(Exit::OK);

@@ -1,10 +1,10 @@
 //! `tutti ps --tree`: the processes of jobs, as trees.
 
 use std::collections::BTreeMap;
-use tutti_client::ask::{ask, unexpected};
+use tutti_client::ask::{all_pages, ask, unexpected};
 use tutti_client::output::{Align, Table, counted, print, print_json, print_table};
 use tutti_node::exit::Exit;
-use tutti_types::Nanos;
+use tutti_types::{Nanos, NodeId};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{ProcessReport, Target, TaskReport};
 use tutti_wire::units::{format_bytes, format_duration_short};
@@ -13,11 +13,14 @@ use tutti_wire::units::{format_bytes, format_duration_short};
 pub(super) fn show(targets: &[Target], json: bool) -> anyhow::Result<Exit> {
     let mut tasks = Vec::new();
     for &target in targets {
-        match ask(&Request::Processes { target })? {
-            Reply::Tasks(found) => tasks.extend(found),
-            _ => return unexpected(),
-        }
+        tasks.extend(all_pages(NodeId(0), |from| {
+            match ask(&Request::Processes { target, from })? {
+                Reply::Tasks { tasks, next, .. } => Ok((tasks, next)),
+                _ => unexpected(),
+            }
+        })?);
     }
+    tasks.sort_by_key(|task| (task.job, task.rank));
     if json {
         print_json(&tasks)?;
         return Ok(Exit::OK);

@@ -236,7 +236,9 @@ fn has_agent(instance: &Instance) -> anyhow::Result<bool> {
     let membership = Place::of(instance).membership()?;
     let is_ours = |name: &str| membership.as_ref().is_none_or(|here| here.name == name);
     Ok(match ask_for_nodes(instance)? {
-        Reply::Nodes(nodes) => nodes.iter().any(|it| is_ours(&it.name) && it.depth.is_some()),
+        Reply::Nodes { nodes, .. } => {
+            nodes.iter().any(|it| is_ours(&it.name) && it.depth.is_some())
+        }
         Reply::Failed { code: Code::OutOfReach, .. } => false,
         // The head does not let us know, but it is there.
         Reply::Failed { .. } => is_member(instance)?,

@@ -744,3 +744,32 @@ fn a_second_instance_on_a_journal_ends_no_job_of_the_first() {
     instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
     instance.tutti(&["wait", &job.to_string()]).expect(137);
 }
+
+#[test]
+fn a_verb_whose_controller_is_killed_before_it_reads_asks_the_next() {
+    let instance = Instance::new().up();
+    for words in [&["ps"][..], &["nodes", "--json"], &["params", "rows=3"]] {
+        let controller = instance.daemon("controller");
+        send(controller, Signal::SIGSTOP);
+        let verb = instance.start(words);
+        // Time to connect and ask; if it takes longer, the verb finds no controller at first.
+        std::thread::sleep(Duration::from_millis(300));
+        send(controller, Signal::SIGKILL);
+        let done = verb.wait().expect(0);
+        assert!(!done.err.contains("T011"), "{words:?}: {}", done.err);
+    }
+    let params = instance.tutti(&["params"]).expect(0).text();
+    let rows = params.lines().find(|line| line.starts_with("rows ")).unwrap_or_default();
+    assert!(rows.split_whitespace().nth(1) == Some("3"), "{params}");
+}
+
+#[test]
+fn the_next_instance_says_that_nodes_were_taken_down_with_the_one_before() {
+    let instance = Instance::of_the_system().up();
+    instance.tutti(&["run", "true"]).expect(0);
+    instance.tutti(&["down"]).expect(0);
+    instance.tutti(&["up"]).expect(0);
+    instance.tutti(&["run", "true"]).expect(0);
+    let log = instance.log();
+    assert!(log.contains("was taken down") && !log.contains("was lost"), "{log}");
+}

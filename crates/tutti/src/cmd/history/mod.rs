@@ -8,7 +8,7 @@ use super::several::{Several, check_found};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use tutti_client::ask::{ask, unexpected};
+use tutti_client::ask::{ask, pages_of_nodes, unexpected};
 use tutti_client::output::{Align, Table, account, counted, print, print_json, print_table};
 use tutti_node::calendar::{local_time, moment_ms};
 use tutti_node::codes::code_of;
@@ -138,9 +138,8 @@ fn all(args: &HistoryArgs) -> anyhow::Result<Exit> {
 
 /// The nodes; none where no instance runs.
 fn nodes() -> anyhow::Result<Vec<NodeReport>> {
-    match ask(&Request::Nodes) {
-        Ok(Reply::Nodes(nodes)) => Ok(nodes),
-        Ok(_) => unexpected(),
+    match pages_of_nodes(|from| ask(&Request::Nodes { from })) {
+        Ok(nodes) => Ok(nodes),
         Err(error) if code_of(&error) == Code::NoInstance => Ok(Vec::new()),
         Err(error) => Err(error),
     }

@@ -7,7 +7,7 @@ use tutti_client::ask::unexpected;
 use tutti_client::connect;
 use tutti_node::link::Link;
 use tutti_node::platform::time::wall_ms;
-use tutti_types::JobId;
+use tutti_types::{JobId, NodeId};
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::{JobReport, NodeReport, ParamReport, Target, TaskReport};
 
@@ -38,14 +38,20 @@ impl Sample {
         let mut more = None;
         match reply {
             Reply::Params { params, .. } => self.params = params,
-            Reply::Nodes(nodes) => self.nodes = nodes,
+            Reply::Nodes { nodes, next } => {
+                self.nodes.extend(nodes);
+                more = next.map(|from| Request::Nodes { from });
+            }
             Reply::Jobs { jobs, next } => {
                 self.jobs.extend(jobs.into_iter().filter(|job| job.exit_code.is_none()));
                 more = next.map(|from| Request::JobsWithUsage { from });
                 // Usage is as of this moment.
                 (self.at, self.wall_ms) = (Instant::now(), wall_ms());
             }
-            Reply::Tasks(tasks) => self.tasks.extend(tasks),
+            Reply::Tasks { target, tasks, next } => {
+                self.tasks.extend(tasks);
+                more = next.map(|from| Request::Processes { target, from });
+            }
             // A job that ends is no reason to show nothing of the others.
             Reply::Failed { reason, code } => self.remark = Some(code.mark(&reason)),
             _ => return unexpected(),
@@ -68,8 +74,10 @@ impl Feed {
     /// # Errors
     /// If there is no instance.
     pub(super) fn new(targets: &[Target]) -> anyhow::Result<Self> {
-        let processes = targets.iter().map(|&target| Request::Processes { target });
-        let always = [Request::Params, Request::Nodes, Request::JobsWithUsage { from: JobId(0) }];
+        let processes =
+            targets.iter().map(|&target| Request::Processes { target, from: NodeId(0) });
+        let nodes = Request::Nodes { from: NodeId(0) };
+        let always = [Request::Params, nodes, Request::JobsWithUsage { from: JobId(0) }];
         let requests = always.into_iter().chain(processes).collect();
         Ok(Self { link: Some(connect()?), requests, begun: None })
     }

@@ -12,7 +12,7 @@ use serde_bytes::ByteBuf;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tutti_client::ask::{ask_until_answered, unexpected};
+use tutti_client::ask::{ask_until_answered, pages_of_nodes, unexpected};
 use tutti_client::output::print;
 use tutti_node::codes::{code_of, coded};
 use tutti_node::exit::Exit;
@@ -82,10 +82,7 @@ fn nodes_to_upgrade(head: &str) -> anyhow::Result<Vec<String>> {
 }
 
 fn nodes() -> anyhow::Result<Vec<NodeReport>> {
-    match ask_until_answered(&Request::Nodes)? {
-        Reply::Nodes(nodes) => Ok(nodes),
-        _ => unexpected(),
-    }
+    pages_of_nodes(|from| ask_until_answered(&Request::Nodes { from }))
 }
 
 fn stopped(name: &str, error: &anyhow::Error, done: &[String], left: &[String]) -> String {
