@@ -56,6 +56,10 @@ pub fn write() -> anyhow::Result<Exit> {
     let socket = inherited.take(WRITER_FD).context("this verb is for the keeper")?;
     let mut link = Link::new(UnixStream::from(socket))?;
     let order: WriterOrder = link.call().context("the keeper gives no order")?;
+    if let Some(reason) = &order.gives_up {
+        tell_others(order.job, &order.nodes, reason);
+        return Ok(Exit::OK);
+    }
     link.take_descriptors();
     link.greet(Role::FrontEnd);
     have_descriptors();

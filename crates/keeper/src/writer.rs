@@ -53,6 +53,8 @@ pub(super) struct Writer {
     stuck_at_ns: Option<u64>,
     /// Whether it has written something since `stuck_at_ns` was set.
     has_written: bool,
+    /// Whether it only tells other nodes that the one before it was killed.
+    gives_up: bool,
 }
 
 impl Writer {
@@ -64,6 +66,7 @@ impl Writer {
             link: self.link.as_ref().map(|(link, _)| link.hand_over()),
             stuck_at_ns: self.stuck_at_ns,
             has_written: self.has_written,
+            gives_up: self.gives_up,
         }
     }
 
@@ -92,6 +95,7 @@ impl Writer {
             link,
             stuck_at_ns: handed.stuck_at_ns,
             has_written: handed.has_written,
+            gives_up: handed.gives_up,
         })
     }
 
@@ -122,17 +126,22 @@ impl Job {
         if !written.is_here() {
             return;
         }
-        match self.spawn_writer(written, context) {
+        match self.spawn_writer(written, None, context) {
             Ok(writer) => self.writer = Some(writer),
             Err(refusal) => self.fail_output(refusal.detail, context),
         }
     }
 
-    fn spawn_writer(&mut self, written: Written, context: &mut Context) -> Result<Writer, Refusal> {
+    fn spawn_writer(
+        &mut self,
+        written: Written,
+        gives_up: Option<String>,
+        context: &mut Context,
+    ) -> Result<Writer, Refusal> {
         let refused = |error: &io::Error| {
             Refusal::io("cannot start the process that writes the output", error)
         };
-        let order = self.writer_order(written)?;
+        let order = WriterOrder { gives_up, ..self.writer_order(written)? };
         let identity = identity(&self.launch.credentials, context.uid)?;
         let (ours, theirs) = UnixStream::pair().map_err(|error| refused(&error))?;
         let (argv, environment) = words(&context.directory)?;
@@ -167,6 +176,7 @@ impl Job {
             link: None,
             stuck_at_ns: None,
             has_written: false,
+            gives_up: order.gives_up.is_some(),
         };
         // If it can't be connected, it finds nothing to do, and its end is noticed.
         if let Ok(mut link) = Link::new(ours) {
@@ -203,6 +213,7 @@ impl Job {
                 true => others.map(|(_, node)| node).collect(),
                 false => Vec::new(),
             },
+            gives_up: None,
         })
     }
 
@@ -274,17 +285,36 @@ impl Job {
     pub(super) fn on_writer_reaped(&mut self, end: End, context: &mut Context) {
         let Some(writer) = &mut self.writer else { return };
         writer.pid = None;
+        let is_killed = matches!(end, End::Signaled(_)) && !writer.gives_up;
         let early = self.undelivered > 0;
         let failure = writer.failure(end);
         let failure = failure.or_else(|| {
             early.then(|| "the process that writes the output ended before the tasks".into())
         });
         match failure {
-            Some(reason) => self.fail_output(reason, context),
+            Some(reason) => {
+                self.fail_output(reason.clone(), context);
+                if is_killed {
+                    self.tell_others_of_failure(reason, context);
+                }
+            }
             None => self.drop_writer_link(context),
         }
         self.clear_if_ended(context);
         context.touched.insert(self.launch.job);
+    }
+
+    /// The writer can't tell the keepers of other nodes any more that nothing is written. Another one does, since they
+    /// believe only the job's user; if it can't be started, they miss the first one after a while.
+    fn tell_others_of_failure(&mut self, reason: String, context: &mut Context) {
+        let written = self.launch.written();
+        if !written.serves_others {
+            return;
+        }
+        let reason = cut(reason, TASK_DETAIL_BYTES_MAX);
+        if let Ok(writer) = self.spawn_writer(written, Some(reason), context) {
+            self.writer = Some(writer);
+        }
     }
 
     /// The job was killed: what its tasks have written is still written, unless that takes too long.

@@ -258,6 +258,8 @@ pub struct HandedWriter {
     pub stuck_at_ns: Option<u64>,
     /// Whether it has written something since that moment was set.
     pub has_written: bool,
+    /// Whether it only tells other nodes that nothing is written.
+    pub gives_up: bool,
 }
 
 /// What all tasks of a job run. No text has a zero byte in it.

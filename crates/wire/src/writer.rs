@@ -6,6 +6,7 @@
 //! [`WriterOrder`], without a greeting: both ends are of one build. Then the connection is that of a
 //! front end.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -29,4 +30,7 @@ pub struct WriterOrder {
     pub truncates: bool,
     /// The other nodes whose output belongs into these files.
     pub nodes: Vec<NodeId>,
+    /// Why nothing is written any more, since the writer before this one was killed: this one only tells
+    /// those nodes. `None`: it writes.
+    pub gives_up: Option<String>,
 }

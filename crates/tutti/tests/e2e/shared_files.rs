@@ -171,3 +171,29 @@ fn a_job_whose_writer_is_killed_says_that_output_is_lost() {
     fs::write(instance.work.join("stop"), "").unwrap();
     instance.tutti(&["wait", &job]).expect(119).says("signal 9");
 }
+
+/// The tasks of other nodes would find their output open until their keepers miss the writer, after two minutes.
+#[test]
+fn a_writer_that_is_killed_is_missed_on_all_nodes_at_once() {
+    let bed = Bed::up(2, &[0]);
+    let file = bed.audit.work.join("out");
+    let program =
+        "trap '' PIPE; echo begin; while echo more; do sleep 0.1; done 2>/dev/null; exit 0";
+    let job = submit(&bed, &["-N", "2", "-n", "2", "--keep-going", "-o", "out"], program);
+    let begun = || {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        (text.lines().filter(|line| *line == "begin").count() == 2).then_some(())
+    };
+    within(LONG, "both began", begun);
+    let has_file = |pid: &i32| {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        open.into_iter().any(|fd| fs::read_link(fd.path()).is_ok_and(|path| path == file))
+    };
+    let writer = crate::harness::processes().into_iter().find(has_file).unwrap();
+    kill(Pid::from_raw(writer), Signal::SIGKILL).unwrap();
+    within(LONG, "both find their output closed", || {
+        let shown = bed.tutti(1, &["ps", "--json"]).expect(0).text();
+        (!shown.contains("running")).then_some(())
+    });
+    bed.tutti(1, &["wait", &job]).expect(119).says("signal 9");
+}

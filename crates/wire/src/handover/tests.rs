@@ -156,6 +156,7 @@ fn sample() -> Handover {
             link: Some(link(35)),
             stuck_at_ns: Some(5),
             has_written: true,
+            gives_up: false,
         }),
         writer_until_ns: Some(6),
         output_failure: Some("disk".into()),
