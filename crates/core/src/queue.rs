@@ -28,7 +28,7 @@
 //! it wants a block of them (`packing=buddy`), or certain nodes, and while nobody is on a drained node.
 //! For other jobs it says too much: processors may be free
 //! on many nodes, a few on each, and memory is promised over all rows. Then `at` is merely a moment before which the first in line can't start,
-//! and only who is gone by then is let by, in any row: so it is never delayed, but nothing
+//! and only a job that is gone by then may pass, in any row: so it is never delayed, but nothing
 //! is said to the user of when it starts.
 //!
 //! What was promised holds as long as jobs end by their limits, nodes stay, and nobody changes

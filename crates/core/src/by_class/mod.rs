@@ -205,8 +205,8 @@ impl Core {
         }
     }
 
-    /// Until when a job may have its processors though the bumper wants them: that of one that is asked to
-    /// end is its grace. Never: nobody can say.
+    /// When a job has left its processors to the bumper at the latest: its do-not-disturb time is over, or its
+    /// grace. Never: unknown.
     pub(crate) fn gone_by(&self, job: JobId) -> ClusterTime {
         match self.residence(job).map(|residence| residence.course) {
             Some(Course::Terminating { kill_at, .. }) => kill_at,

@@ -2,9 +2,8 @@
 //!
 //! In this order, each if its processors are not taken by one before it:
 //!
-//! 1. those whose promised time it is (never two on one processor), which includes the grace of those that
-//!    are ending;
-//! 2. others that are ending, so that they can;
+//! 1. jobs in their promised time (never two on one processor), which includes their grace;
+//! 2. other jobs that are ending, so that they can;
 //! 3. those with a promise, the first to be due first: what they run before their time is not needed
 //!    later, and is given back;
 //! 4. those whose promise could not be kept, the first to be due first;

@@ -90,7 +90,7 @@ impl Ahead<'_> {
         let (spec, service) = (&record.spec, self.ledger().service(record.id, self.at));
         let most = spec.time_limit.map(|limit| (limit + spec.grace).0.saturating_sub(service.0));
         match record.residence().map(|residence| residence.course) {
-            // It was told late if its limit was noticed late; nobody else is to pay for that.
+            // If its limit was noticed late, it is killed late; other promises don't count on less.
             Some(Course::Terminating { kill_at, .. }) => {
                 Some(kill_at.since(self.at).0.min(most.unwrap_or(u64::MAX)))
             }

@@ -20,7 +20,7 @@ pub(crate) struct Promise {
     pub(crate) last: u64,
     /// Where its tasks are, or will be.
     pub(crate) parts: Vec<Part>,
-    /// When nobody else runs there: as long as it may still run, and then for its grace.
+    /// The time kept for it there: as long as it may still run, and then for its grace.
     pub(crate) time: Busy,
 }
 

@@ -79,7 +79,7 @@ impl Account {
         }
     }
 
-    /// Its place in the list of its pace; `None` if nobody can say when its processors come free.
+    /// Its place in the list of its pace; `None` if it is unknown when its processors come free.
     pub(super) fn due(&self, job: JobId) -> Option<Due> {
         if let Standing::Ending(killed_at) = self.standing {
             let processors = self.processors;
