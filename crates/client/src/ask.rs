@@ -14,34 +14,34 @@ use tutti_wire::report::{JobReport, NodeReport};
 /// Sends one request to the instance and gives its reply; a failure that it reports is an error. If the controller
 /// goes away before it answers, the next one is asked, unless the first may have done what was asked.
 pub fn ask(request: &Request) -> anyhow::Result<Reply> {
-    let again = if request.only_asks() { Again::UntilAnswered } else { Again::UntilRead };
+    let again = if request.only_asks() { Again::Unanswered } else { Again::Unread };
     ask_again(request, again)
 }
 
 /// As [`ask`], of a controller that may also be out of reach for a while: the one after it knows what is asked about.
 pub fn ask_until_answered(request: &Request) -> anyhow::Result<Reply> {
-    ask_again(request, Again::UntilReached)
+    ask_again(request, Again::OutOfReach)
 }
 
 /// When a request is sent again, since the controller has gone away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
     /// If it was not read.
-    UntilRead,
+    Unread,
     /// If it was not answered.
-    UntilAnswered,
+    Unanswered,
     /// The same, also while no controller can be reached.
-    UntilReached,
+    OutOfReach,
 }
 
 impl Again {
     /// Whether the request is sent again after this reply.
     fn after_failure(self, code: Code) -> bool {
         match self {
-            Self::UntilRead => false,
-            Self::UntilAnswered => code == Code::ControllerAway,
+            Self::Unread => false,
+            Self::Unanswered => code == Code::ControllerAway,
             // So says the head while its controller is being started again, and an agent that can't reach the head.
-            Self::UntilReached => is_away(code),
+            Self::OutOfReach => is_away(code),
         }
     }
 
@@ -54,7 +54,7 @@ impl Again {
             {
                 true
             }
-            LinkError::Io(_) | LinkError::Closed => self != Self::UntilRead,
+            LinkError::Io(_) | LinkError::Closed => self != Self::Unread,
             LinkError::Decode(_) | LinkError::TooLong(_) => false,
         }
     }
@@ -68,7 +68,7 @@ fn ask_again(request: &Request, again: Again) -> anyhow::Result<Reply> {
         let mut why = None;
         match connect() {
             // To connect takes patience of its own while the supervisor starts the controller again.
-            Err(error) if away_since.is_none() || again != Again::UntilReached => {
+            Err(error) if away_since.is_none() || again != Again::OutOfReach => {
                 return Err(error);
             }
             Err(_) => {}

@@ -248,11 +248,7 @@ impl Driver {
             Request::SetBank { settings } => self.on_set_bank(token, uid, &settings),
             Request::Access => self.reply_access(token),
             Request::SetAccess { settings } => self.on_set_access(token, uid, &settings),
-            Request::Switches { count, from } => {
-                let nodes: Vec<_> = self.nodes.keys().copied().collect();
-                let page = Page::of_nodes(from);
-                self.ask_for_page(token, &nodes, &Question::Switches { count }, page);
-            }
+            Request::Switches { count, from } => self.on_switches(token, count, from),
             Request::Status => self.on_status(token),
             Request::Down => match self.admin(uid) {
                 Ok(()) => self.stop(Some(token)),
@@ -877,6 +873,11 @@ impl Driver {
     pub(super) fn nodes_with_agents(&self) -> Vec<NodeId> {
         let nodes = self.nodes.iter().filter(|(_, entry)| entry.agent.is_some());
         nodes.map(|(&node, _)| node).collect()
+    }
+
+    fn on_switches(&mut self, token: u64, count: u32, from: NodeId) {
+        let nodes: Vec<_> = self.nodes.keys().copied().collect();
+        self.ask_for_page(token, &nodes, &Question::Switches { count }, Page::of_nodes(from));
     }
 
     fn on_jobs_with_usage(&mut self, token: u64, from: JobId) {

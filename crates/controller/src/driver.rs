@@ -24,7 +24,8 @@ use tutti_node::platform::time as clock;
 use tutti_node::platform::time::wall_ms;
 use tutti_node::trusted;
 use tutti_types::{
-    ClusterTime, EndReason, JobId, Nanos, NodeId, Outcome, Params, RequestId, Timetable, default_classes,
+    ClusterTime, EndReason, JobId, Nanos, NodeId, Outcome, Params, RequestId, Timetable,
+    default_classes,
 };
 use tutti_wire::launch::{JobNode, Launch, Share};
 use tutti_wire::local::Reply;

@@ -25,7 +25,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tutti_client::output::print;
 use tutti_client::{READY, RUNNING};
-use tutti_core::NodeId;
 use tutti_linux::disposition::is_ignored;
 use tutti_node::codes::{code_of, coded};
 use tutti_node::executable::own_program;
@@ -37,6 +36,7 @@ use tutti_node::membership::{Membership, Place};
 use tutti_node::presence::has_keeper;
 use tutti_node::service;
 use tutti_node::trusted;
+use tutti_types::NodeId;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 

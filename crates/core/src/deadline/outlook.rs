@@ -57,10 +57,9 @@ impl Core {
             let promise = self.plans.promise(job);
             let time = promise.map(|promise| promise.time.clone()).unwrap_or_default();
             let ending = record.residence().is_some_and(Residence::ending);
-            let claim = match self.claim(job, record, clock) {
-                Claim::Now if ending => Claim::Ending,
-                claim => claim.besides(promise),
-            };
+            let claim = self.claim(job, record, clock);
+            let claim =
+                if ending && claim == Claim::Now { Claim::Ending } else { claim.besides(promise) };
             let grace = if ending { 0 } else { record.spec.grace.0 };
             let left = ahead.holds(record).map(|holds| holds.saturating_sub(grace));
             Some(Prospect { contender: Contender { claim, job, parts }, time, left, grace })

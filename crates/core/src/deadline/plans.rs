@@ -12,7 +12,6 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{JobId, RowId};
-use tutti_types::job::JobSpec;
 use tutti_types::time::{ClusterTime, Nanos};
 
 /// The plan of a row.

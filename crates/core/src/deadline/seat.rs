@@ -78,10 +78,8 @@ impl Core {
 
     /// What speaks for a job when a row's clock shows so much.
     pub(crate) fn claim(&self, job: JobId, record: &Record, clock: u64) -> Claim {
-        if let Some(residence) = record.residence() {
-            if !residence.may_come_back() {
-                return Claim::Gone;
-            }
+        if record.residence().is_some_and(|residence| !residence.may_come_back()) {
+            return Claim::Gone;
         }
         let ending = record.residence().is_some_and(Residence::ending);
         let promise = self.plans.promise(job);

@@ -75,7 +75,11 @@ impl Account {
             Standing::Ending(_) => {
                 List { runs: Runs { home: self.runs.home, rows: Rows::default() }, grace: 0 }
             }
-            _ => List { runs: self.runs.clone(), grace: self.grace },
+            Standing::New
+            | Standing::Open
+            | Standing::Held
+            | Standing::Killed
+            | Standing::Halted => List { runs: self.runs.clone(), grace: self.grace },
         }
     }
 

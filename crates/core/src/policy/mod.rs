@@ -323,6 +323,11 @@ impl fmt::Display for Seconds {
     }
 }
 
+const UNDISTURBED: &str = "too few processors are free, and the jobs that have them may not be preempted for it; a job with \
+     fewer tasks or of a more important class could start sooner";
+const NEVER_PREEMPTS: &str = "too few processors are free, and jobs of its class never preempt others; a job with fewer tasks or \
+     of another class (--class) could start sooner";
+
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -385,14 +390,8 @@ impl fmt::Display for WaitReason {
             Self::Bumper { job } => {
                 write!(f, "too few processors are free, and job {job} preempts others first")
             }
-            Self::Undisturbed => f.write_str(
-                "too few processors are free, and the jobs that have them may not be preempted for it; \
-                 a job with fewer tasks or of a more important class could start sooner",
-            ),
-            Self::NeverPreempts => f.write_str(
-                "too few processors are free, and jobs of its class never preempt others; \
-                 a job with fewer tasks or of another class (--class) could start sooner",
-            ),
+            Self::Undisturbed => f.write_str(UNDISTURBED),
+            Self::NeverPreempts => f.write_str(NEVER_PREEMPTS),
             Self::Foreign { processors } => write!(
                 f,
                 "what is no job of the cluster keeps {} busy, and too few are left (parameter foreign)",

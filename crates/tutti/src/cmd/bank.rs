@@ -3,9 +3,9 @@
 use clap::Args;
 use tutti_client::ask::{ask, unexpected};
 use tutti_client::output::{Align, Table, print_json, print_table};
-use tutti_core::Nanos;
 use tutti_node::codes::coded;
 use tutti_node::exit::Exit;
+use tutti_types::Nanos;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
 use tutti_wire::report::BankReport;

@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 use tutti_types::limits::{PROCESSORS_PER_NODE_MAX, SUBSTITUTES_PER_SLOT_MAX};
 use tutti_types::{
-    Candidate, ClusterTime, IfAbsent, JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank, RowId, Slot,
-    TaskPlacement, TaskStatus, Timetable,
+    Candidate, ClusterTime, IfAbsent, JobId, LaunchId, Nanos, NodeId, ProcessorSet, Rank, RowId,
+    Slot, TaskPlacement, TaskStatus, Timetable,
 };
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::{
