@@ -315,7 +315,7 @@ impl Agent {
         self.flush();
         if let Some(sender) = self.sent_away {
             anyhow::bail!(
-                "told to end by process {sender}; jobs go on, and another agent is started"
+                "got SIGTERM of process {sender}; jobs go on, and another agent is started"
             );
         }
         Ok(())

@@ -497,7 +497,7 @@ impl Tracker {
             self.io_missed.extend(&self.jobs);
         }
         if drained == Drained::Lost {
-            say!("tutti agent: process events were lost; looking who is there");
+            say!("tutti agent: process events were lost; all processes are listed anew");
             self.missed.extend(&self.jobs);
             self.take_in(u64::MAX);
             self.scan_all();

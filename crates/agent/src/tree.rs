@@ -253,7 +253,7 @@ impl Tree {
             return tree;
         }
         if let Err(error) = tree.open_doors(poller) {
-            say!([OutOfReach] "tutti agent: nobody can reach other nodes from here: {error:#}");
+            say!([OutOfReach] "tutti agent: no node can be reached from here: {error:#}");
         }
         if let Err(error) = tree.open_port(poller) {
             say!([OutOfReach] "tutti agent: no other machine can reach this one: {error:#}");

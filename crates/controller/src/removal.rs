@@ -98,7 +98,7 @@ impl Driver {
         for node in self.removals.told.iter().filter_map(late).collect::<Vec<_>>() {
             self.removals.told.remove(&node);
             let name = self.node_name(node);
-            say!("tutti controller: node {name} was told to go and did not; it is cut off");
+            say!("tutti controller: node {name} did not leave at the order to; it is cut off");
             self.say_removed(node);
         }
     }

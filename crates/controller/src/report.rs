@@ -189,9 +189,9 @@ fn seconds_until(moment: ClusterTime, now: ClusterTime) -> i64 {
 const fn place_word(place: Place) -> &'static str {
     match place {
         Place::Home => "running",
-        Place::Leaving => "leaving",
-        Place::Aside => "aside",
-        Place::Coming => "coming",
+        Place::Leaving => "preempting",
+        Place::Aside => "preempted",
+        Place::Coming => "resuming",
     }
 }
 
@@ -291,11 +291,11 @@ pub(super) fn nodes(driver: &Driver, fares: &BTreeMap<NodeId, Fares>) -> Vec<Nod
             load_averages_milli: fares.get(&view.id).and_then(|fares| fares.load_averages_milli),
             memory_free_bytes: fares.get(&view.id).and_then(|fares| fares.memory_free_bytes),
             processes: fares.get(&view.id).map(|fares| fares.processes),
-            foreign: driver
+            external_load: driver
                 .core
                 .foreign_on(view.id)
                 .map_or_else(Vec::new, |foreign| foreign.iter().collect()),
-            foreign_milli: fares.get(&view.id).and_then(|fares| fares.foreign_milli),
+            external_load_milli: fares.get(&view.id).and_then(|fares| fares.foreign_milli),
             branch_nodes: fares.get(&view.id).map(|fares| fares.branch_nodes),
             branch_jobs: fares.get(&view.id).map(|fares| fares.branch_jobs),
         })

@@ -267,7 +267,7 @@ impl Client {
                 false
             }
             (_, other) => {
-                users.wrong.push(format!("nobody asked for this answer: {other:?}"));
+                users.wrong.push(format!("unexpected answer: {other:?}"));
                 false
             }
         }

@@ -213,7 +213,7 @@ impl Keeper {
         // Whoever comes after us binds anew; a client must not find a socket that nobody serves.
         let _ = fs::remove_file(&self.options.socket);
         if let Some(sender) = self.sent_away {
-            bail!("told to end by process {sender}; another keeper is started");
+            bail!("got SIGTERM of process {sender}; another keeper is started");
         }
         Ok(())
     }
@@ -534,7 +534,7 @@ impl Keeper {
     fn on_proxy(&mut self, number: u64) {
         let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
         if !may_run_instance(newcomer.uid, self.options.instance_uid) {
-            let why = format!("user {} may speak for nobody else", newcomer.uid);
+            let why = format!("user {} may not act for another user", newcomer.uid);
             return self.drop_newcomer(number, &why);
         }
         match newcomer.link.next::<Vouch>() {

@@ -484,7 +484,7 @@ impl<'a> Supervisor<'a> {
 
     /// Whatever is killed has no time to clear away what it holds: each is told first.
     fn tell_all(&mut self, why: &str) {
-        say!([PartEnded] "tutti: {why}: each daemon is told to end");
+        say!([PartEnded] "tutti: {why}: each daemon gets SIGTERM");
         self.has_told_all = true;
         self.ending = Some(Instant::now() + LAST_PATIENCE);
         self.terminate(&ROLES);
@@ -623,7 +623,7 @@ fn refuse_beside_one_without_directory(instance: &Instance) -> anyhow::Result<()
     };
     let directory = instance.directory().display();
     let reason = format!(
-        "the directory {directory} was removed while its instance runs, which nobody can reach now. Its jobs go on: \
+        "the directory {directory} was removed while its instance runs, which can't be reached now. Its jobs go on: \
          when they have ended, or to end them, end it with `{end}`, and try again"
     );
     Err(coded(Code::NotStarted, reason))

@@ -210,7 +210,7 @@ impl Tree {
             return None;
         }
         let (name, attempt, life) = (name.clone(), joining.attempt, joining.life);
-        let reason = format!("nobody joins through node {}", below.name);
+        let reason = format!("no machine joins through node {}", below.name);
         let to = Recipients::Joiner { name, attempt, life };
         Some(Order { to, order: ToAgent::Refused { reason } })
     }

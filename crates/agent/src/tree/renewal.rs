@@ -95,7 +95,7 @@ impl Tree {
         let Some(key) = self.renewal.asked.take() else { return Ok(()) };
         let before = self.renewal.credentials.as_ref().context("there was none before")?;
         let credentials = Credentials::new(key, certificate, before.authority_certificate())?;
-        anyhow::ensure!(credentials.member() == before.member(), "it is for somebody else");
+        anyhow::ensure!(credentials.member() == before.member(), "it is for another machine");
         self.options.place.keep_credentials(&credentials)?;
         self.renewal.credentials = Some(credentials);
         self.renewal.plan(monotonic_ns());

@@ -127,7 +127,7 @@ impl Tree {
     }
 
     fn turn_away(&mut self, token: u64, why: &str) {
-        say_provoked!([NotTrusted] "tutti agent: turned away somebody at the port: {why}");
+        say_provoked!([NotTrusted] "tutti agent: refused a connection to the port: {why}");
         if let Some(mut stranger) = self.strangers.remove(&token) {
             // Our greeting tells one of another release so.
             let _ = stranger.link.flush();

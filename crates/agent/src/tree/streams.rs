@@ -139,7 +139,7 @@ impl Tree {
         let vouch = match vouch(&stream, node) {
             Ok(vouch) => vouch,
             Err(error) => {
-                return say_provoked!([NotUnderstood] "tutti agent: who is at the gate? {error:#}");
+                return say_provoked!([NotUnderstood] "tutti agent: unknown peer at the socket for streams: {error:#}");
             }
         };
         let number = match chance::number() {

@@ -61,11 +61,11 @@ fn check_aside(core: &Core, report: &mut Report<'_>) {
     let aside = |&job: &JobId| core.residence(job).is_some_and(|it| it.place == Place::Aside);
     let found: BTreeSet<JobId> = core.jobs.keys().filter(aside).collect();
     if found != core.aside {
-        report(Rule::Aside, format!("{found:?} are set aside, not {:?}", core.aside));
+        report(Rule::Aside, format!("{found:?} are preempted, not {:?}", core.aside));
     }
     let waits = |&job: &JobId| core.residence(job).is_some_and(Residence::may_come_back);
     if !core.policy().sets_aside() && found.iter().any(waits) {
-        report(Rule::Aside, format!("nobody brings {found:?} back"));
+        report(Rule::Aside, format!("nothing brings {found:?} back"));
     }
 }
 

@@ -31,7 +31,7 @@ fn check_noted(core: &Core, report: &mut Report<'_>) {
     for (job, record) in core.jobs.iter() {
         let known = once.contains(&job) || core.plans.at_risk.contains_key(&job);
         if wants_promise(record) && !known {
-            report(Rule::Promises, format!("nobody cares for the deadline of job {job}"));
+            report(Rule::Promises, format!("the deadline of job {job} is not kept"));
         }
         if once.contains(&job) && (!wants_promise(record) || record.suspended) {
             report(Rule::Promises, format!("job {job} is promised something for nothing"));

@@ -145,8 +145,8 @@ impl Supervisor<'_> {
         let with = counted(jobs, "job");
         say!("tutti: the keeper was upgraded to {} with {with}", program.display());
         self.execute(asker, program, jobs).context(
-            "the keeper went over to it, but not the supervisor; what ran goes on, and it can be tried \
-             again",
+            "the keeper is upgraded, but not the supervisor; what ran goes on, and the upgrade can be \
+             tried again",
         )
     }
 
@@ -222,7 +222,7 @@ impl Supervisor<'_> {
             self.take_signals();
             self.reap();
             self.start_due();
-            ensure!(self.ending.is_none(), "the instance was told to end");
+            ensure!(self.ending.is_none(), "the instance is ending");
             let seconds = DAEMON_WITHIN.as_secs();
             ensure!(Instant::now() < patience, "{what} was not there within {seconds} s");
             std::thread::sleep(Duration::from_millis(1));
