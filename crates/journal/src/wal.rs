@@ -18,7 +18,7 @@
 //! - A header that is not whole, with anything behind it, is damage.
 //! - If the machine was not started since, and the index is whole: damage, if the log does not go as far as the index
 //!   says, or not with the same checksum. (A reader of the log since has made the index anew, from
-//! what there is.)
+//!   what there is.)
 //! - The first frame that does not fit is looked at, and those behind it. If a frame that commits is whole behind
 //!   it, though not what it goes on from, then a transaction was lost that had been written. Where the machine was not
 //!   started since, that is damage. Otherwise it may be either, and is reported: what was not on disk was lost.

@@ -10,8 +10,7 @@
 //! - What was written may wait here for room in the socket: [`SecureStream::flush`] sends it when
 //!   there is some.
 //! - What was read from the socket may wait here: a caller that stops reading before a read comes
-//! back short or
-//!   with `WouldBlock` asks [`SecureStream::has_unread`] before waiting.
+//!   back short or with `WouldBlock` asks [`SecureStream::has_unread`] before waiting.
 //!
 //! At most one piece of input and one of output are held, whatever the peer does or leaves undone.
 

@@ -1,4 +1,4 @@
-//! What a job waits for under the policy `classes`, as its owner is told.
+//! What a job waits for under the policy `classes`, as its owner sees it.
 
 use crate::controller::Core;
 use crate::policy::WaitReason;
@@ -23,7 +23,7 @@ impl Core {
         let bumper = self.by_class.bumper.as_ref();
         if bumper.is_some_and(|bumper| bumper.job == job) {
             let until = self.in_the_way().into_iter().map(|it| self.let_alone_until(it));
-            // Who is leaving or ending says itself when it is gone.
+            // A job that is leaving or ending reports itself when it is gone.
             let until = until.filter(|&at| at < ClusterTime::NEVER).max();
             return WaitReason::Reserved { within: until.unwrap_or(now).since(now) };
         }

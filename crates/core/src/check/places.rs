@@ -1,4 +1,4 @@
-//! Who is where: homes, holds, rows, processors, memory.
+//! Places: homes, holds, rows, processors, memory.
 
 use super::{Report, Rule};
 use crate::aside::Place;
@@ -69,7 +69,7 @@ fn check_aside(core: &Core, report: &mut Report<'_>) {
     }
 }
 
-/// Whoever leaves for other processors has a hold on them, and nobody else has one.
+/// A job that leaves for other processors has a hold on them, and no other has one.
 fn check_holds(core: &Core, report: &mut Report<'_>) {
     for &job in core.migration.leaving.keys() {
         if core.residence(job).is_none_or(|it| it.place != Place::Leaving) {

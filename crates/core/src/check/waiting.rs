@@ -1,4 +1,4 @@
-//! Who waits for what: the queue, reservations, who is set aside for whom, allowances, graces.
+//! Waiting: the queue, reservations, preemption, allowances, graces.
 
 use super::{Report, Rule};
 use crate::aside::Place;
@@ -48,7 +48,7 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
     }
 }
 
-/// What was promised is kept: nobody who was let by moves it back.
+/// What was promised is kept: no job that was let by moves it back.
 fn check_reservations(core: &Core, report: &mut Report<'_>) {
     let queue = &core.queue;
     if let Some(promise) = queue.promise {

@@ -39,7 +39,7 @@ fn check_noted(core: &Core, report: &mut Report<'_>) {
     }
 }
 
-/// What is promised is enough, in time, and nobody else's.
+/// What is promised is enough, in time, and to no other job.
 fn check_time(core: &Core, report: &mut Report<'_>) {
     let ahead = core.ahead(core.now);
     for plan in core.plans.rows.values() {
@@ -63,7 +63,7 @@ fn check_time(core: &Core, report: &mut Report<'_>) {
     }
 }
 
-/// Whoever is to run does, and nobody waits who could.
+/// A job that is to run does, and none waits that could.
 fn check_idle(core: &Core, report: &mut Report<'_>) {
     let on_the_way = core.jobs.values().any(|record| {
         record.residence().is_some_and(|it| matches!(it.place, Place::Leaving | Place::Coming))

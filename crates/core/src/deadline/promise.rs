@@ -19,7 +19,7 @@ pub(crate) struct Promise {
     pub(crate) last: u64,
     /// Where its tasks are, or will be.
     pub(crate) parts: Vec<Part>,
-    /// When nobody else runs there, as long as what it may still run.
+    /// When no other runs there, as long as what it may still run.
     pub(crate) time: Busy,
 }
 
@@ -43,7 +43,7 @@ impl Promises {
         self.by_job.is_empty()
     }
 
-    /// Who was promised what of a node, by number.
+    /// The jobs that were promised processors of a node, by number.
     pub(crate) fn on(&self, node: NodeId) -> impl Iterator<Item = (JobId, &ProcessorSet)> {
         let jobs = self.by_node.get(&node).into_iter().flatten();
         jobs.filter_map(move |&job| {
@@ -67,7 +67,7 @@ impl Promises {
         self.time_of(&self.rivals(job, parts))
     }
 
-    /// Who but `job` was promised any of these processors.
+    /// The jobs but `job` that were promised any of these processors.
     pub(crate) fn rivals(&self, job: JobId, parts: &[Part]) -> Vec<JobId> {
         let here = |part: &Part| {
             let on = self.on(part.node).filter(|(other, _)| *other != job);
