@@ -10,12 +10,15 @@ use super::job::Job;
 use super::track::TaskId;
 use std::collections::BTreeMap;
 use std::path::Path;
+use tracing::warn;
 use tutti_linux::affinity;
 use tutti_linux::cgroup::LimitBy;
 use tutti_linux::pidfd::Held;
+use tutti_node::log::PROVOKED;
 use tutti_node::platform::groups::{Cgroup, Hierarchy};
 use tutti_node::platform::time as clock;
 use tutti_types::{JobId, ProcessorSet, Rank, Timetable};
+use tutti_wire::code::Code;
 use tutti_wire::launch::Launch;
 
 /// How often processes are looked for that have left their processors. Longer where that takes long, so that it
@@ -54,7 +57,7 @@ impl Affinity {
         };
         let list: Vec<u32> = processors.iter().collect();
         let held = group.set_processors(&list).inspect_err(|error| {
-            say!([GoesWithout] "tutti agent: job {job} is not held to its processors: {error}");
+            warn!(code = %Code::GoesWithout, "job {job} is not held to its processors: {error}");
         });
         held.is_ok()
     }
@@ -119,7 +122,7 @@ impl Agent {
         let Some(job) = self.jobs.get(&id) else { return };
         let moved_sets = if job.is_held { move_sets(job, &old, &new) } else { Ok(()) };
         if let Err(error) = moved_sets {
-            say!([GoesWithout] "tutti agent: job {id} is not held to its new processors: {error}");
+            warn!(code = %Code::GoesWithout, "job {id} is not held to its new processors: {error}");
         }
         let common: Vec<u32> = old.iter().copied().filter(|it| new.contains(it)).collect();
         for rank in job.roots.keys() {
@@ -190,7 +193,7 @@ impl Agent {
             return;
         }
         if let Err(error) = affinity::confine(&process, processors, stale) {
-            say_provoked!([GoesWithout] "tutti agent: process {pid} of job {} stays on its processors: {error}", task.0);
+            warn!(target: PROVOKED, code = %Code::GoesWithout, "process {pid} of job {} stays on its processors: {error}", task.0);
         }
     }
 }

@@ -24,6 +24,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tracing::{info, warn};
 use tutti_linux::peer::{peer_lives, peer_process};
 use tutti_linux::signal::Root;
 use tutti_node::layout::{self, FIRST_STEP};
@@ -34,6 +35,7 @@ use tutti_node::platform::{hardware, time as clock, ways};
 use tutti_node::sender::answers_for;
 use tutti_types::{ClockSource, ClusterTime, JobId, LaunchId, Nanos, NodeSpec, Orphans, Traversal};
 use tutti_wire::Role;
+use tutti_wire::code::Code;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::{Launch, Usage};
 use tutti_wire::pmi::Exchange;
@@ -317,7 +319,7 @@ impl Agent {
         self.flush();
         if let Some(sender) = self.sent_away {
             anyhow::bail!(
-                "told to end by process {sender}; jobs go on, and another agent is started"
+                "got SIGTERM of process {sender}; jobs go on, and another agent is started"
             );
         }
         Ok(())
@@ -356,8 +358,7 @@ impl Agent {
         }
         if self.keeper.is_none() && getppid() != self.parent {
             // The controller ends the rest when it misses us, so that another instance can be started.
-            say!(
-                [PartEnded] "tutti agent: the keeper is gone, and the supervisor that would start another; ending"
+            warn!(code = %Code::PartEnded, "the keeper is gone, and the supervisor that would start another; ending"
             );
             self.stopping = true;
             return;
@@ -474,7 +475,7 @@ impl Agent {
 
     fn on_parent_lost(&mut self, reason: &str) {
         if !self.stopping && self.loss != reason {
-            say!([OutOfReach] "tutti agent: lost the controller: {reason}; jobs go on taking turns");
+            warn!(code = %Code::OutOfReach, "lost the controller: {reason}; jobs go on taking turns");
             reason.clone_into(&mut self.loss);
         }
         if self.leaves_by_ns.is_some() {
@@ -595,7 +596,7 @@ impl Agent {
             if known.contains(&launch) {
                 self.report_again(launch.job);
             } else {
-                say!("tutti agent: the controller has done with job {launch}; ending it here");
+                info!("the controller has done with job {launch}; ending it here");
                 self.end_strange(launch.job);
             }
         }
@@ -647,7 +648,7 @@ impl Agent {
         let group = match self.hierarchy.as_ref().map(|h| h.create(&layout::group_of_job(id))) {
             Some(Ok(group)) => Some(Arc::new(group)),
             Some(Err(error)) => {
-                say!([GoesWithout] "tutti agent: job {id} goes without a cgroup: {error}");
+                warn!(code = %Code::GoesWithout, "job {id} goes without a cgroup: {error}");
                 None
             }
             None => None,
@@ -712,7 +713,7 @@ impl Agent {
             return true;
         }
         let left = former.launch;
-        say!([ProcessStuck] "tutti agent: job {launch} cannot begin here: something is left of job {left}");
+        warn!(code = %Code::ProcessStuck, "job {launch} cannot begin here: something is left of job {left}");
         self.end_strange(launch.job);
         self.tell_controller(FromAgent::Cleared { launch, usage: Usage::unknown() });
         false

@@ -19,6 +19,7 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tracing::warn;
 use tutti_linux::posix_queues::{self, PosixQueue};
 use tutti_linux::proc::{self, ProcessStat};
 use tutti_linux::shm::{self, SharedFile};
@@ -27,6 +28,7 @@ use tutti_linux::sysvipc::{self, Segment};
 use tutti_linux::track::Life;
 use tutti_linux::track::events::boot_ns;
 use tutti_node::executable::RUNNING;
+use tutti_wire::code::Code;
 use tutti_wire::launch::Launch;
 
 /// The kernel has the making in whole seconds, and clocks may be set by a little.
@@ -135,7 +137,7 @@ fn tell(what: &str, id: impl Display, removed: tutti_linux::Result<()>) {
     if let Err(error) = removed
         && !error.is_gone()
     {
-        say!([System] "tutti agent: cannot remove {what} {id}: {error}");
+        warn!(code = %Code::System, "cannot remove {what} {id}: {error}");
     }
 }
 

@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use tracing::warn;
 use tutti_linux::signal::Root;
 use tutti_node::layout;
 use tutti_node::platform::groups::Cgroup;
 use tutti_types::{ControlMethod, JobId, LaunchId, ProcessorSet, Rank, TaskStatus};
+use tutti_wire::code::Code;
 use tutti_wire::launch::Usage;
 use tutti_wire::report::Target;
 
@@ -55,7 +57,7 @@ impl Job {
         if let (Some(group), ControlMethod::Priority) = (&self.group, self.control)
             && let Err(error) = group.prepare_to_yield()
         {
-            say!([GoesWithout] "tutti agent: job {id} is frozen, since it can't yield: {error}");
+            warn!(code = %Code::GoesWithout, "job {id} is frozen, since it can't yield: {error}");
             self.control = ControlMethod::Freeze;
         }
     }
@@ -112,5 +114,5 @@ pub(super) fn remove_group(group: Option<&Cgroup>) {
             Err(_) => break,
         }
     }
-    say!([System] "tutti agent: cannot remove {}", group.path().display());
+    warn!(code = %Code::System, "cannot remove {}", group.path().display());
 }

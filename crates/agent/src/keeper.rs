@@ -10,10 +10,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tracing::warn;
 use tutti_linux::signal::kill_forest;
 use tutti_node::layout;
 use tutti_node::platform::groups::Cgroup;
 use tutti_types::{JobId, LaunchId, Rank, TaskStatus};
+use tutti_wire::code::Code;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::Usage;
 use tutti_wire::tree::FromAgent;
@@ -110,7 +112,7 @@ impl Agent {
             let killed = kill_forest(&left);
             Box::new(move |agent: &mut Self| {
                 if let Err(error) = killed {
-                    say!([ProcessStuck] "tutti agent: cannot end what job {} has left: {error}", launch.job);
+                    warn!(code = %Code::ProcessStuck, "cannot end what job {} has left: {error}", launch.job);
                 }
                 // Nothing where the job was lost meanwhile.
                 let Some(reports) = agent.held_back.remove(&launch) else { return };
@@ -313,7 +315,7 @@ impl Agent {
             self.keeper = None;
             return;
         }
-        say!([PartEnded] "tutti agent: lost the keeper; waiting for it to come back");
+        warn!(code = %Code::PartEnded, "lost the keeper; waiting for it to come back");
         self.keeper = None;
         self.retry_soon();
     }

@@ -15,8 +15,10 @@
 use super::driver::Agent;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tracing::warn;
 use tutti_node::platform::time::{boottime_ns, monotonic_ns};
 use tutti_types::Nanos;
+use tutti_wire::code::Code;
 use tutti_wire::keeper::ToKeeper;
 use tutti_wire::tree::FromAgent;
 
@@ -163,8 +165,7 @@ impl Agent {
         let groups = self.job_groups();
         let suspended = groups.iter().filter(|(_, group)| group.request_freeze().is_ok()).count();
         if suspended > 0 {
-            say!(
-                [LeaseOver] "tutti agent: the keeper does not say what runs here; jobs are suspended until it does"
+            warn!(code = %Code::LeaseOver, "the keeper does not say what runs here; jobs are suspended until it does"
             );
         }
     }
@@ -176,8 +177,7 @@ impl Agent {
         if std::mem::replace(&mut self.lease_held, holds) && !holds {
             self.switch.look_again();
             if !self.jobs.is_empty() {
-                say!(
-                    [LeaseOver] "tutti agent: the controller's machine is out of reach; jobs here are suspended"
+                warn!(code = %Code::LeaseOver, "the controller's machine is out of reach; jobs here are suspended"
                 );
                 // So the keeper need not do it.
                 self.switch.lapse();
@@ -236,8 +236,7 @@ impl Agent {
 
     /// The keeper has suspended all jobs, since it was not told that they may run.
     pub(super) fn on_keeper_lapse(&mut self) {
-        say!(
-            [LeaseOver] "tutti agent: nothing was heard of the controller's machine for too long; jobs were suspended"
+        warn!(code = %Code::LeaseOver, "nothing was heard of the controller's machine for too long; jobs were suspended"
         );
         self.switch.lapse();
         self.told = Told::default();

@@ -11,9 +11,6 @@
 #![deny(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-#[macro_use]
-extern crate tutti_node;
-
 mod affinity;
 mod bell;
 mod beside;

@@ -21,6 +21,7 @@ use super::track::TaskId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::warn;
 use tutti_linux::cgroup::FreezeError;
 use tutti_linux::proc::ProcessStat;
 use tutti_linux::signal::{
@@ -31,6 +32,7 @@ use tutti_linux::track::{Member, Seen};
 use tutti_node::platform::groups::Cgroup;
 use tutti_node::platform::time as clock;
 use tutti_types::{ControlMethod, JobId, LaunchId, Nanos, Rank};
+use tutti_wire::code::Code;
 use tutti_wire::keeper::{StoppedPart, ToKeeper};
 use tutti_wire::limits::SUSPENDED_PROCESSES_MAX;
 use tutti_wire::report::Target;
@@ -348,7 +350,7 @@ impl Agent {
             self.endings.extract_if(.., |ending| ending.due_ns <= now_ns).collect();
         for ending in due {
             if let Err(error) = self.kill_rest(&ending) {
-                say!([ProcessStuck] "tutti agent: cannot end a part of job {}: {error}", ending.task.0);
+                warn!(code = %Code::ProcessStuck, "cannot end a part of job {}: {error}", ending.task.0);
             }
         }
     }
@@ -378,7 +380,7 @@ impl Agent {
                 false => kill_forest(&found).map(drop),
             };
             if let Err(error) = killed {
-                say!([ProcessStuck] "tutti agent: cannot end a part of job {job}: {error}");
+                warn!(code = %Code::ProcessStuck, "cannot end a part of job {job}: {error}");
             }
             Box::new(|_| {})
         });

@@ -17,6 +17,7 @@ use io::{Bytes, Io};
 use runaways::Watch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
+use tracing::info;
 use tutti_linux::cgroup::processes_of;
 use tutti_linux::proc;
 use tutti_linux::track::events::{Drained, boot_ns};
@@ -497,7 +498,7 @@ impl Tracker {
             self.io_missed.extend(&self.jobs);
         }
         if drained == Drained::Lost {
-            say!("tutti agent: process events were lost; looking who is there");
+            info!("process events were lost; all processes are listed anew");
             self.missed.extend(&self.jobs);
             self.take_in(u64::MAX);
             self.scan_all();

@@ -38,6 +38,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use tracing::warn;
 use tutti_node::link::{Interest, Link, LinkError, Poller};
 use tutti_node::membership::{self, Members, Membership};
 use tutti_node::platform::time::{boot, monotonic_ns, process_id};
@@ -46,6 +47,7 @@ use tutti_node::trusted;
 use tutti_secure::Endpoint;
 use tutti_types::{ClockSource, Nanos};
 use tutti_wire::branch::{FromBranch, Order, SystemTime, ToBranch, Tunnelled, batches};
+use tutti_wire::code::Code;
 use tutti_wire::pmi::Exchange;
 use tutti_wire::tree::{Settings, ToAgent};
 
@@ -253,10 +255,10 @@ impl Tree {
             return tree;
         }
         if let Err(error) = tree.open_doors(poller) {
-            say!([OutOfReach] "tutti agent: nobody can reach other nodes from here: {error:#}");
+            warn!(code = %Code::OutOfReach, "no node can be reached from here: {error:#}");
         }
         if let Err(error) = tree.open_port(poller) {
-            say!([OutOfReach] "tutti agent: no other machine can reach this one: {error:#}");
+            warn!(code = %Code::OutOfReach, "no other machine can reach this one: {error:#}");
         }
         tree
     }

@@ -51,7 +51,7 @@ impl Kind {
         let most = self.most();
         let instead = match self {
             Self::Busy => {
-                ": more would keep everybody else from running for minutes; \
+                ": more would keep all others from running for minutes; \
                  processes that are idle may be more"
             }
             Self::Idle => "",

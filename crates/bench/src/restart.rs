@@ -67,7 +67,7 @@ pub(super) fn measure(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
         once(&own, &mut seen)?;
     }
     std::fs::write(&stop, "")?;
-    let lines = count.join().ok().context("nobody has read the output")??;
+    let lines = count.join().ok().context("the output was not read")??;
     ensure!(counting.wait()?.success(), "the job that counts failed");
     own.end()?;
     Ok(seen.figures(lines))

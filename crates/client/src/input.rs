@@ -110,7 +110,7 @@ impl Input {
             self.note_end_of(rank, wrong);
         } else {
             wrong.push(format!(
-                "line {} of the input names no rank; write RANK: TEXT with a rank below {}",
+                "line {} of the input has no rank; write RANK: TEXT with a rank below {}",
                 self.line, self.size
             ));
         }

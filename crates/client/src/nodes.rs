@@ -84,7 +84,7 @@ impl JobOptions {
         let nodes = count.unwrap_or(1);
         let Some(room) = nodes.checked_mul(tasks_per_node.unwrap_or(1)) else {
             anyhow::bail!(
-                "{} with so many tasks each is too much to ask; ask for fewer",
+                "{} with that many tasks each are too many; ask for fewer",
                 counted(nodes, "node")
             );
         };

@@ -38,7 +38,7 @@ pub fn connect() -> anyhow::Result<Link> {
                 coded(
                     Code::NoInstance,
                     format!(
-                        "the controller of the instance in {directory} has ended, and nobody starts \
+                        "the controller of the instance in {directory} has ended, and no supervisor starts \
                          it again; its jobs run: `tutti up` goes on with them, `tutti down` ends them"
                     ),
                 )
@@ -64,7 +64,7 @@ fn cannot_begin(instance: &Instance) -> String {
     let why = said.find(is_why).unwrap_or("nothing (see the log of the service)");
     format!(
         "the controller of the instance in {} can't begin, and is tried again and again; its jobs run on. It says: \
-         {why}. When that is mended it goes on by itself; `tutti down` ends the instance with its jobs",
+         {why}. When that is fixed it goes on by itself; `tutti down` ends the instance with its jobs",
         instance.directory().display(),
     )
 }

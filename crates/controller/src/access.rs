@@ -21,7 +21,7 @@ const GRANTS_MAX: usize = 10_000;
 impl Driver {
     pub(super) fn reply_access(&mut self, token: u64) {
         let report = |(grantee, origin): (&Grantee, &Origin)| AccessReport {
-            who: name(*grantee),
+            user: name(*grantee),
             from: match origin {
                 Origin::Anywhere => ANYWHERE.into(),
                 Origin::Machines(list) => list.clone(),

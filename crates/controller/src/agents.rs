@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use tracing::{info, warn};
 use tutti_core::{Event, JobState, JobView, PlacementView};
 use tutti_node::link::Link;
 use tutti_secure::Fingerprint;
@@ -227,7 +228,7 @@ impl Driver {
                     "its launch on a node takes {bytes} bytes, and at most {ITEM_BYTES_MAX} are possible; use fewer \
                      nodes or a smaller environment"
                 );
-                say!([TooMuchAsked] "tutti controller: job {job} is ended: {detail}");
+                warn!(code = %Code::TooMuchAsked, "job {job} is ended: {detail}");
                 if let Some(entry) = self.jobs.get_mut(&job) {
                     entry.note_detail(Rank(0), Code::TooMuchAsked.mark(&detail));
                 }
@@ -347,7 +348,7 @@ impl Driver {
             }
             (Origin::Nodes(nodes), report) => (nodes, report),
             (Origin::Joiner(_), _) => {
-                return say!([NotUnderstood] "tutti controller: an agent spoke out of turn; ignored");
+                return warn!(code = %Code::NotUnderstood, "an agent spoke out of turn; ignored");
             }
         };
         for node in nodes {
@@ -411,7 +412,7 @@ impl Driver {
                 }
             }
             FromAgent::Join(_) => {
-                say!("tutti controller: node {} joined twice; ignored", self.node_name(node));
+                info!("node {} joined twice; ignored", self.node_name(node));
             }
         }
     }
@@ -749,7 +750,7 @@ impl Driver {
     /// Nobody starts again what ended: jobs would wait for ever. What is left of the instance ends, so
     /// that another can be started.
     fn give_up(&mut self, node: NodeId) {
-        say!([PartEnded] "tutti controller: the supervisor is gone, and an agent; ending");
+        warn!(code = %Code::PartEnded, "the supervisor is gone, and an agent; ending");
         let Some(entry) = self.nodes.get(&node) else { return };
         let keeper = Path::new(OsStr::from_bytes(&entry.attach));
         if let Ok(stream) = UnixStream::connect(keeper)

@@ -18,10 +18,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use tracing::warn;
 use tutti_journal::Known;
 use tutti_node::instance::Instance;
 use tutti_node::platform::time::monotonic_ns;
 use tutti_types::{ClusterTime, Nanos};
+use tutti_wire::code::Code;
 
 /// What lies between the last moment that is known and the first of the next controller after the clock began anew.
 const TIME_GAP: Nanos = Nanos::from_secs(1);
@@ -55,7 +57,7 @@ pub(super) fn keep(instance: &Instance, this: Former) {
     if let Err(error) =
         write((&file, &instance.clock_next_file()), &format!("{} {}\n", boot.trim(), this.ahead.0))
     {
-        say!([System] "tutti controller: cannot write {}: {error}", file.display());
+        warn!(code = %Code::System, "cannot write {}: {error}", file.display());
     }
 }
 
@@ -64,7 +66,7 @@ pub(super) fn keep(instance: &Instance, this: Former) {
 pub(super) fn note_gap(instance: &Instance, has_gap: bool) {
     let (from, to) = (file(instance, !has_gap), file(instance, has_gap));
     if let Err(error) = fs::rename(&from, to) {
-        say!([System] "tutti controller: cannot rename {}: {error}", from.display());
+        warn!(code = %Code::System, "cannot rename {}: {error}", from.display());
     }
 }
 
@@ -102,7 +104,7 @@ impl ReachFile {
                 Some(Self { file, boot })
             }
             Err(error) => {
-                say!([System] "tutti controller: cannot write {}: {error}", path.display());
+                warn!(code = %Code::System, "cannot write {}: {error}", path.display());
                 None
             }
         }

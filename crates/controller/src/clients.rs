@@ -563,7 +563,7 @@ impl Driver {
         match found {
             Ok((gid, groups)) => Some(Credentials { uid, gid, groups }),
             Err(error) => {
-                let reason = format!("the kernel does not say who you are: {error}");
+                let reason = format!("the kernel does not name your user: {error}");
                 self.fail(token, Problem::new(Code::System, reason));
                 None
             }

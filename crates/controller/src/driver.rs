@@ -13,6 +13,7 @@ use super::report;
 use nix::unistd::{Pid, geteuid, getppid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::unix::net::UnixListener;
+use tracing::info;
 use tutti_core::{Action, Core, Event, JobState};
 use tutti_journal::{History, Journal};
 use tutti_linux::{heap, proc};
@@ -357,7 +358,7 @@ impl Driver {
         }
         self.give_up_fronts(now);
         if self.stopping.is_none() && self.idle_end().is_some_and(|idle| idle <= now) {
-            say!("tutti controller: idle for long enough; ending");
+            info!("idle for long enough; ending");
             self.stop(None);
         }
     }

@@ -4,6 +4,7 @@ use super::clients::Forbidden;
 use super::driver::Driver;
 use super::jobs::Ended;
 use super::problem::Problem;
+use tracing::warn;
 use tutti_journal::{EndedJob, EndedSpan};
 use tutti_node::codes::code_of_journal;
 use tutti_node::platform::time::wall_ms;
@@ -94,7 +95,7 @@ impl Driver {
             }
             Ok(false) => self.look_again(),
             Err(error) => {
-                say!("{}", code_of_journal(&error).mark(&format!("tutti controller: {error}")));
+                warn!(code = %code_of_journal(&error), "{error}");
                 LOOK_MAX
             }
         };

@@ -12,8 +12,10 @@
 
 use super::agents::NodeEntry;
 use super::driver::Driver;
+use tracing::warn;
 use tutti_core::Event;
 use tutti_types::{ClusterTime, Nanos, NodeId, NodeSpec};
+use tutti_wire::code::Code;
 use tutti_wire::tree::Join;
 
 /// Agents that are started again, or look for another parent, are back sooner: so long, nothing is said.
@@ -140,7 +142,7 @@ impl Driver {
             return (false, false);
         };
         if !same {
-            say!([NodeLost] "tutti controller: node {} has other processors than before", join.spec.name);
+            warn!(code = %Code::NodeLost, "node {} has other processors than before", join.spec.name);
             self.on_node_lost(node);
         }
         (same, away)

@@ -13,6 +13,7 @@ use super::kept;
 use super::problem::Problem;
 use super::report;
 use std::collections::{BTreeMap, VecDeque};
+use tracing::{error, info, warn};
 use tutti_core::{Event, JobState};
 use tutti_journal::{EndedJob, EndedSpan, History, Job, Journal, Keeper, Number};
 use tutti_node::codes::code_of_journal;
@@ -198,11 +199,11 @@ impl Driver {
     pub(super) fn remember(&mut self, history: History, is_first: bool, jobs_known: u64) {
         let lacks_something = history.remark.is_some();
         if let Some(remark) = &history.remark {
-            say!([JournalDamaged] "tutti controller: {remark}");
+            error!(code = %Code::JournalDamaged, "{remark}");
         }
         if let Some(entry) = history.differs_at {
-            say!(
-                "tutti controller: this release decides otherwise than the one that wrote the journal, from entry \
+            info!(
+                "this release decides otherwise than the one that wrote the journal, from entry \
                  {entry} on (`tutti replay` says what): jobs are now as it would have them, as far as their nodes agree"
             );
         }
@@ -220,13 +221,11 @@ impl Driver {
         self.remember_nodes(history.keepers);
         for node in history.bad_keepers {
             let node = self.node_name(node);
-            say!([JournalDamaged] "tutti controller: what the journal keeps of the keeper of {node} is not what was written");
+            error!(code = %Code::JournalDamaged, "what the journal keeps of the keeper of {node} is not what was written");
         }
         self.remember_ended();
         let (jobs, entries) = (self.jobs.len(), history.replayed);
-        say!(
-            "tutti controller: jobs taken over: {jobs}; entries of the journal replayed: {entries}"
-        );
+        info!("jobs taken over: {jobs}; entries of the journal replayed: {entries}");
         // What it knows it may say only when that is on disk.
         self.memory.journal.want_on_disk();
         if lacks_something || !ended_well && (is_first || self.memory.has_gap) {
@@ -282,7 +281,7 @@ impl Driver {
     pub(super) fn leave_count(&self) {
         let Some(file) = self.instance.count_file() else { return };
         if let Err(error) = std::fs::write(&file, format!("{}\n", self.core.jobs_made())) {
-            say!([System] "tutti controller: cannot write {}: {error}", file.display());
+            warn!(code = %Code::System, "cannot write {}: {error}", file.display());
         }
     }
 
@@ -362,7 +361,7 @@ impl Driver {
                 }
             }
             Err(error) => {
-                say!("{}", code_of_journal(&error).mark(&format!("tutti controller: {error}")));
+                warn!(code = %code_of_journal(&error), "{error}");
             }
         }
     }
@@ -370,7 +369,7 @@ impl Driver {
     /// Says which jobs are missing in histories.
     pub(super) fn say_left_out(&mut self) {
         for job in self.memory.journal.left_out() {
-            say!([JournalDamaged] "tutti controller: job {job} is left out of histories: what the journal keeps of it is not what was written");
+            error!(code = %Code::JournalDamaged, "job {job} is left out of histories: what the journal keeps of it is not what was written");
         }
     }
 
@@ -416,7 +415,7 @@ impl Driver {
             }
             Some(reason) => {
                 if !failed_before {
-                    say!([JournalUnusable] "tutti controller: {reason}; no job is accepted until then");
+                    error!(code = %Code::JournalUnusable, "{reason}; no job is accepted until then");
                 }
                 self.break_promises(&reason);
                 begun.into_iter().for_each(|begun| self.turn_away(&begun, &reason));
@@ -453,7 +452,7 @@ impl Driver {
         self.take_early();
         if let Some(failure) = failure {
             let reason = not_on_disk(&failure);
-            say!([JournalUnusable] "tutti controller: {reason}");
+            error!(code = %Code::JournalUnusable, "{reason}");
             self.break_promises(&reason);
         }
     }

@@ -10,6 +10,7 @@
 use super::driver::{Connection, Driver, Kind};
 use super::problem::Problem;
 use std::collections::{BTreeMap, BTreeSet};
+use tracing::info;
 use tutti_core::Event;
 use tutti_node::codes::code_of;
 use tutti_node::membership::Place;
@@ -68,7 +69,7 @@ impl Driver {
                 self.removals.told.insert(node, until);
             } else {
                 let name = self.node_name(node);
-                say!("tutti controller: node {name} is out of reach; its lease is waited for");
+                info!("node {name} is out of reach; its lease is waited for");
             }
         }
         self.answer_removals();
@@ -98,7 +99,7 @@ impl Driver {
         for node in self.removals.told.iter().filter_map(late).collect::<Vec<_>>() {
             self.removals.told.remove(&node);
             let name = self.node_name(node);
-            say!("tutti controller: node {name} was told to go and did not; it is cut off");
+            info!("node {name} did not leave at the order to; it is cut off");
             self.say_removed(node);
         }
     }

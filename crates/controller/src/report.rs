@@ -197,9 +197,9 @@ fn seconds_until(moment: ClusterTime, now: ClusterTime) -> i64 {
 const fn place_word(place: Place) -> &'static str {
     match place {
         Place::Home => "running",
-        Place::Leaving => "leaving",
-        Place::Aside => "aside",
-        Place::Coming => "coming",
+        Place::Leaving => "preempting",
+        Place::Aside => "preempted",
+        Place::Coming => "resuming",
     }
 }
 

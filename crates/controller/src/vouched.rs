@@ -86,7 +86,7 @@ fn unknown(uid: u32, gid: u32) -> Result<Credentials, Problem> {
         return Ok(Credentials { uid, gid, groups: Vec::new() });
     }
     let reason = format!(
-        "the head knows no user {uid}, and does not take group {gid} on the word of a machine whose root it \
+        "the head knows no user {uid}, and does not take group {gid} from a machine whose root it \
          does not trust: make the user known there, or have the machine join by what `tutti invite --admin` \
          prints"
     );

@@ -1,5 +1,5 @@
-//! Who may hand in jobs, and from which machines: as long as nothing is granted to anybody, everybody may,
-//! from everywhere; then only those to whom it is granted. Root always may.
+//! Which users may submit jobs, and from which machines: while nothing is granted, all users may,
+//! from everywhere; then only those with a grant. Root always may.
 //!
 //! Which machine a request comes from, and which machines a list of names means, only the driver knows;
 //! so it asks here before it hands a request in.
@@ -9,14 +9,14 @@ use tutti_types::access::{Access, Grantee, Origin};
 use tutti_types::ids::{GroupId, UserId};
 
 impl Core {
-    /// What is granted; nothing: everybody may hand in jobs.
+    /// What is granted; nothing: all users may submit jobs.
     #[must_use]
     pub const fn access(&self) -> &Access {
         &self.access
     }
 
-    /// Whether a user who is in these groups may hand in jobs, where `is_there` says whether the machine
-    /// that he does it from is in a list.
+    /// Whether a user that is in these groups may submit jobs, where `is_there` says whether the
+    /// machine of the request is in a list.
     pub fn may_submit(
         &self,
         user: UserId,

@@ -25,7 +25,7 @@ pub enum Action {
         refusal: Refusal,
     },
     /// Send a node its part of the matrix, which is [`Core::timetable`](crate::Core::timetable): made
-    /// only for who asks. Comes before the `Launch` of a job that it names.
+    /// only for the submitter. Comes before the `Launch` of a job that it names.
     Timetable {
         /// Which node.
         node: NodeId,
@@ -45,13 +45,13 @@ pub enum Action {
         /// How its processes are suspended and resumed.
         control: ControlMethod,
     },
-    /// A job is set aside: make sure that its processors are free, and report `MovedOut`. The
+    /// A job is preempted: make sure that its processors are free, and report `MovedOut`. The
     /// timetables before it name the job no more.
     MoveOut {
         /// Which job.
         job: JobId,
     },
-    /// A job that was set aside has processors again, which are
+    /// A preempted job has processors again, which are
     /// [`Core::parts`](crate::Core::parts): make sure that it can run there, and report `MovedIn`. No
     /// timetable names it before that.
     MoveIn {
@@ -90,14 +90,14 @@ pub enum Action {
         /// Which job.
         job: JobId,
     },
-    /// Tell whoever waits that the job has ended. Nothing of it is left on any node.
+    /// Report the end of the job to all that wait for it. Nothing of it is left on any node.
     Ended {
         /// Which job.
         job: JobId,
         /// How.
         outcome: Outcome,
     },
-    /// Hand in an [`Event::Tick`](crate::Event::Tick) at this time. Replaces an earlier wish.
+    /// Send an [`Event::Tick`](crate::Event::Tick) at this time. Replaces an earlier wish.
     WakeAt {
         /// When; [`ClusterTime::NEVER`] withdraws the wish.
         at: ClusterTime,

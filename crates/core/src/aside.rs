@@ -1,10 +1,10 @@
-//! Set aside: a resident job gives up its processors, and gets some again later.
+//! Preemption: a resident job gives up its processors, and gets some again later.
 //!
 //! ```text
 //! Home --move_out--> Leaving --MovedOut--> Aside --move_in--> Coming --MovedIn--> Home
 //! ```
 //!
-//! A job that was set aside has no place in the matrix, so it is a candidate in no timetable, and
+//! A preempted job has no place in the matrix, so it is a candidate in no timetable, and
 //! its nodes hold it suspended. It stays resident in all else: its tasks are where they are, its
 //! memory stays admitted there (they are suspended in place, and the kernel may swap them), its
 //! limits and graces go on, and it can be signalled, killed, suspended, resumed and lose a node as
@@ -12,13 +12,13 @@
 //!
 //! Leaving and coming may take time: the driver is asked ([`Action::MoveOut`], [`Action::MoveIn`])
 //! and says when it is done. Until then the job keeps its processors and runs on none of them, so
-//! that nobody else gets them before they are really free. A driver that suspends jobs in place
+//! that no other job gets them before they are really free. A driver that suspends jobs in place
 //! answers at once.
 //!
-//! Who is set aside and when he comes back is a policy's business. Under one that sets nobody
-//! aside, whoever an earlier one did comes back at once, to where his tasks are: in the first row
-//! where these processors are free, or in a new one, if need be beyond the limit; such rows vanish
-//! as their jobs end.
+//! A policy decides which job is preempted and when it comes back. Under one that preempts
+//! none, a job that an earlier one preempted comes back at once, to where its tasks are: in the
+//! first row where these processors are free, or in a new one, if need be beyond the limit; such
+//! rows vanish as their jobs end.
 
 use crate::action::Action;
 use crate::controller::Core;
@@ -79,7 +79,7 @@ impl Core {
         self.disturb();
     }
 
-    /// Gives a job that was set aside a home again, in a row (`None`: a new one), where its tasks
+    /// Gives a preempted job a home again, in a row (`None`: a new one), where its tasks
     /// are.
     pub(crate) fn move_in(&mut self, job: JobId, row: Option<RowId>) {
         if self.house_again(job, row, Place::Coming) {
@@ -122,15 +122,15 @@ impl Core {
         self.move_in(job, row);
     }
 
-    /// Whether a job that was set aside may come back on other processors.
+    /// Whether a preempted job may come back on other processors.
     pub(crate) fn is_movable(&self, job: JobId) -> bool {
         let Some(record) = self.jobs.get(&job) else { return false };
         let aside = record.residence().filter(|it| it.place == Place::Aside);
-        // Whoever is asked to end, or killed, is so where he is.
+        // A job that is asked to end, or killed, is so where it is.
         record.spec.movable && aside.is_some_and(|it| it.is_whole() && !it.ending())
     }
 
-    /// Sets a job aside in one step: it is suspended in place, so there is nobody to wait for.
+    /// Preempts a job in one step: it is suspended in place, so there is nothing to wait for.
     pub(crate) fn put_aside(&mut self, job: JobId) {
         let Some(residence) = self.residence_mut(job).filter(|it| it.place == Place::Home) else {
             return;
@@ -142,7 +142,7 @@ impl Core {
         self.aside.insert(job);
     }
 
-    /// Gives a job that was set aside its home and its turns again in one step, where its tasks are.
+    /// Gives a preempted job its home and its turns again in one step, where its tasks are.
     pub(crate) fn put_back(&mut self, job: JobId, row: RowId) {
         self.house_again(job, Some(row), Place::Home);
         self.give_turns(job);
@@ -194,7 +194,7 @@ impl Core {
         }
     }
 
-    /// Gives all who were set aside a home again.
+    /// Gives all preempted jobs a home again.
     pub(crate) fn bring_back(&mut self) {
         if self.aside.is_empty() {
             return;
@@ -216,7 +216,7 @@ impl Core {
         self.matrix.rows().map(|(row, _)| row).find(|&row| free(row))
     }
 
-    /// Jobs that were set aside and have tasks on a node.
+    /// Preempted jobs with tasks on a node.
     pub(crate) fn aside_on(&self, node: NodeId) -> impl Iterator<Item = JobId> + '_ {
         let here = move |job: &JobId| {
             let part = self.residence(*job).and_then(|residence| residence.part(node));

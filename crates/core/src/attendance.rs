@@ -1,10 +1,11 @@
 //! Which nodes are there, and which of them take jobs: what happens when one joins, is lost, is
 //! drained, is out of reach, or is removed.
 //!
-//! A drained node takes no new jobs. Those who are there run on, keep their processors through all
-//! turns, and come back to them if they were set aside; it stays drained until an administrator says
-//! otherwise, also if it is lost and joins again. So it is with a node that is out of reach, until it joins again or is
-//! lost. A job that would fit if all these nodes took jobs is accepted, and waits; it holds up no other.
+//! A drained node takes no new jobs. Its jobs run on, keep their processors through all
+//! turns, and come back to them if they were preempted; it stays drained until an administrator
+//! says otherwise, also if it is lost and joins again. So it is with a node that is out of reach,
+//! until it joins again or is lost. A job that would fit if all these nodes took jobs is accepted,
+//! and waits; it holds up no other.
 //!
 //! After a loss of power the journal may lack what happened last: a node that is out of reach may run what was
 //! launched then. So no node takes new jobs until each of those is back, and says what it has, or is lost: no
@@ -103,7 +104,7 @@ impl Core {
         self.open_or_close(now, node);
     }
 
-    /// A node's agent is out of reach, for how long nobody knows.
+    /// A node's agent is out of reach, for an unknown time.
     pub(crate) fn on_node_out_of_reach(&mut self, now: ClusterTime, node: NodeId) {
         if self.nodes.set_away(node, true) {
             self.open_or_close(now, node);
@@ -170,7 +171,7 @@ impl Core {
         self.migration.rows = true;
     }
 
-    /// Who was promised to begin on a node begins elsewhere, if there is time.
+    /// A job that was promised to begin on a node begins elsewhere, if there is time.
     fn call_off_starts_on(&mut self, now: ClusterTime, node: NodeId) {
         let plans = self.plans.rows.values();
         let here = plans.flat_map(|plan| plan.promises.on(node)).map(|(job, _)| job);

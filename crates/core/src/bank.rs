@@ -1,10 +1,10 @@
 //! Banks: how much processor time a user or a group may use (LLNL paper, sharing of resources).
 //!
-//! Whoever has an account with an allowance is charged for what his jobs get: time of their turns,
-//! times their processors. All jobs compete alike within their classes until an allowance is spent;
-//! then the jobs of that user, or of that group, count as standby, and when there is more again
-//! they get back the class that they had. Users and groups without an account may use as much as
-//! they like.
+//! A user with an account with an allowance is charged for what the user's jobs get: time of their
+//! turns, times their processors. All jobs compete alike within their classes until an allowance is
+//! spent; then the jobs of that user, or of that group, count as standby, and when there is more
+//! again they get back the class that they had. Users and groups without an account may use as much
+//! as they like.
 //!
 //! An allowance counts from when it was first set; a change of it leaves what was used as it was.
 //!
@@ -97,7 +97,7 @@ impl Core {
     /// An administrator sets an allowance, or closes the account.
     pub(crate) fn on_set_bank(&mut self, account: BankAccount, allowance: Option<ProcessorTime>) {
         if self.bank.accounts.is_empty() {
-            // Until now nobody was charged, and what was used so far counts for no one.
+            // Until now no account was charged, and what was used so far counts for none.
             let jobs: Vec<JobId> = self.jobs.keys().collect();
             for job in jobs {
                 let service = self.ledger.service(job, self.now);

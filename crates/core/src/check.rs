@@ -2,7 +2,7 @@
 //!
 //! The numbers in the names of the rules are those of the design's list of what must always hold.
 //! Tests and the simulator call [`check`] after each event; nothing in the core relies on it. Here are
-//! the rules; the functions are in a file each for who is where, who runs when, and who waits for what.
+//! the rules; the functions are in a file each for places, turns, and waiting.
 
 mod places;
 mod turns;
@@ -28,19 +28,19 @@ pub struct Violation {
 pub enum Rule {
     /// 2: in a row, a processor is one job's.
     OneJobPerProcessor,
-    /// Every resident job that is not set aside has one home row, and its processors exist.
+    /// Every resident job that is not preempted has one home row, and its processors exist.
     OneHome,
-    /// Who is set aside is noted as such; nobody is under a policy that sets nobody aside.
+    /// A preempted job is noted as such; there is none under a policy that preempts none.
     Aside,
-    /// Who has a wish about its nodes has them as wished.
+    /// A job with a wish about its nodes has them as wished.
     Wish,
-    /// Whatever node is drained or out of reach takes nobody new, and none else.
+    /// A node that is drained or out of reach takes no new job, and all others do.
     Drained,
-    /// The counts by which processors are found agree with who has them.
+    /// The counts by which processors are found agree with the jobs that have them.
     FreeProcessors,
     /// No home could move to another row where it should be, and no job could be a guest where it isn't.
     Compact,
-    /// 3: who runs in a slot is the same for all nodes of a gang.
+    /// 3: the jobs that run in a slot are the same for all nodes of a gang.
     GangWhole,
     /// Every node has the same frame, and no suspended job is in it.
     SameFrame,
@@ -50,22 +50,22 @@ pub enum Rule {
     Memory,
     /// Every resident job has an account that counts the slots it runs in.
     Accounts,
-    /// 5: every job is either resident or in exactly one place of the queue, and nobody waits for
+    /// 5: every job is either resident or in exactly one place of the queue, and none waits for
     /// nothing.
     Queue,
-    /// 7: who has a reservation is not moved back by later jobs, while jobs end by their limits.
+    /// 7: a job with a reservation is not moved back by later jobs, while jobs end by their limits.
     Reservations,
-    /// A place is kept for whoever goes on on other processors.
+    /// A place is kept for a job that goes on on other processors.
     Migration,
-    /// Under the policy `classes`: nobody waits who could have processors, who is to be set aside is, and
-    /// what is reserved may be.
+    /// Under the policy `classes`: no job waits that could have processors, a job that is to be
+    /// preempted is, and what is reserved may be.
     ByClass,
-    /// Whose allowance is spent, his jobs count as standby, and nobody else's for that reason.
+    /// The jobs of a spent allowance count as standby, and no others for that reason.
     Bank,
     /// Whatever is due for a job is noted.
     Deadlines,
-    /// 7: who was promised to be done by a deadline has time enough until then, which is nobody
-    /// else's; and no processor idles that somebody could use.
+    /// 7: a job that was promised to be done by a deadline has time enough until then, which no
+    /// other has; and no processor idles that a job could use.
     Promises,
 }
 

@@ -60,7 +60,7 @@ pub struct Core {
     pub(crate) by_class: ByClass,
     pub(crate) circuits: Circuits,
     pub(crate) bank: Bank,
-    /// Who may hand in jobs.
+    /// The users that may submit jobs.
     pub(crate) access: Access,
     /// Processors that others than our jobs use.
     pub(crate) foreign: BTreeMap<NodeId, ProcessorSet>,
@@ -84,12 +84,12 @@ pub struct Core {
     /// Resident jobs whose tasks on a node have all ended, by node.
     pub(crate) absent: BTreeSet<(NodeId, JobId)>,
     pub(crate) jobs_made: u64,
-    /// Who goes on on other processors.
+    /// The jobs that go on on other processors.
     pub(crate) migration: Migration,
     stopping: bool,
     /// Leases of nodes that may be longer than those that are given now.
     pub(crate) longer_leases: Longer,
-    /// Whether the driver wants to be told which nodes need timetables.
+    /// Whether the driver wants to know which nodes need timetables.
     pub(crate) tells_nodes: bool,
     /// The wish that the driver holds.
     pub(crate) wake: ClusterTime,
@@ -144,7 +144,7 @@ impl Core {
     }
 
     /// Leaves out which nodes need timetables ([`Action::Timetable`] and [`Action::Timetables`]): for
-    /// a driver without nodes, which asks the core itself who runs when.
+    /// a driver without nodes, which asks the core itself which jobs run when.
     #[must_use]
     pub fn without_timetables(self) -> Self {
         Self { tells_nodes: false, ..self }
@@ -249,7 +249,7 @@ impl Core {
             self.unify();
         }
         self.seat_queued(now);
-        // Who was seated may be where he, or somebody else, should rather not be.
+        // A seated job may be where it, or another job, should rather not be.
         while !self.queue.promised() && (self.unify() || self.migrate()) {
             self.queue.reconsider();
             self.seat_queued(now);
@@ -583,7 +583,7 @@ impl Core {
             self.queue.disturbed = true;
             self.queue.reconsider();
             if !self.queue.parked.is_empty() {
-                // Whom there were too few nodes for may fit by another placement.
+                // A job that had too few nodes may fit by another placement.
                 self.queue.waiting.append(&mut self.queue.parked);
                 self.forget_promises();
             }
@@ -607,7 +607,7 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         self.stopping = true;
-        // Whoever stays in line is for the next driver.
+        // A job that stays in line is for the next driver.
         self.open_or_close_all(now);
         let jobs = self.jobs.iter().filter(|(_, record)| !stays(record));
         for job in jobs.map(|(job, _)| job).collect::<Vec<JobId>>() {

@@ -42,7 +42,8 @@ pub enum Event {
         spec: NodeSpec,
     },
     /// A node's agent is gone, and may come back: `NodeJoined` or `NodeLost` follows. Its jobs go on, and
-    /// no new ones are placed there. Sent by the driver, who may wait a little in case it is back at once.
+    /// no new ones are placed there. Sent by the driver, which may wait a little in case it is back
+    /// at once.
     NodeOutOfReach {
         /// Which one.
         node: NodeId,
@@ -52,7 +53,7 @@ pub enum Event {
         /// Which one.
         node: NodeId,
     },
-    /// An administrator has a node take no new jobs, or take some again. Those who are there run on.
+    /// An administrator has a node take no new jobs, or take some again. Its jobs run on.
     SetDrained {
         /// Which one.
         node: NodeId,
@@ -213,11 +214,11 @@ pub enum Event {
         /// How much in all; `None`: there is to be no account, so as much as they like.
         allowance: Option<ProcessorTime>,
     },
-    /// An administrator says who may hand in jobs, and from which machines.
+    /// An administrator sets which users may submit jobs, and from which machines.
     SetAccess {
-        /// Who.
+        /// The user or group.
         grantee: Grantee,
-        /// From where; `None`: he is not listed any more.
+        /// From where; `None`: it is not listed any more.
         origin: Option<Origin>,
     },
     /// A driver begins, with what an earlier one left: if that was told to end the instance, it has; and all nodes

@@ -1,4 +1,4 @@
-//! Classes that are to be no more: a slip of the pen makes one, and nobody wants to see it for ever.
+//! Deletion of classes: a slip of the pen makes one, and it should not stay for ever.
 
 use crate::controller::Core;
 use crate::record::Record;

@@ -4,14 +4,14 @@
 //! where it was (no longer than its new length); if that row is gone, the next surviving one
 //! begins. Rows that are new go to the end of the cycle as seen from there. So whatever comes and
 //! goes, a row only ever waits for rows that stood before it, each for at most its own length: a
-//! stream of short jobs starves nobody.
+//! stream of short jobs starves none.
 //!
 //! A row with several slots in each frame takes its turns between the others; if rows of that kind come
 //! and go in just the right moments, others may wait longer than that.
 //!
-//! Where places are fixed ([`Layout::Places`]) the turn only ever goes on from place to place, whoever
-//! comes and goes, so none comes up twice before each other one that is there has: a row is sure of
-//! its part of any time, however many slots it has.
+//! Where places are fixed ([`Layout::Places`]) the turn only ever goes on from place to place,
+//! whichever rows comes and goes, so none comes up twice before each other one that is there has: a
+//! row is sure of its part of any time, however many slots it has.
 //!
 //! The slots of a frame are listed from the one whose turn it was when the frame was made.
 
@@ -30,8 +30,8 @@ pub type Lengths = BTreeMap<RowId, Nanos>;
 pub enum Layout {
     /// Each row as often and as long as this; rows without a slot are left out.
     Turns(BTreeMap<RowId, Turns>),
-    /// These, in the order of their places in a cycle that has room for others. Who leaves and comes
-    /// back has the places that it had.
+    /// These, in the order of their places in a cycle that has room for others. A row that leaves
+    /// and comes back has the places that it had.
     Places(Vec<FrameSlot>),
 }
 
@@ -203,7 +203,7 @@ impl Frame {
         slots.fold(Nanos::ZERO, |sum, (index, _)| sum + self.served(index, from, to))
     }
 
-    /// When somebody who runs in the slots of `rows` has run for `need` more, counted from `from`.
+    /// When a job that runs in the slots of `rows` has run for `need` more, counted from `from`.
     #[must_use]
     pub fn reaches(&self, rows: &[RowId], from: ClusterTime, need: Nanos) -> ClusterTime {
         let runs = |slot: &FrameSlot| rows.contains(&slot.row);
@@ -335,7 +335,7 @@ mod tests {
         }
 
         /// In fixed places, a row that stays gets its part of any time, but for what a cycle can hold
-        /// back, whoever comes and goes.
+        /// back, whichever rows come and go.
         #[test]
         fn a_row_in_fixed_places_is_sure_of_its_part(
             places in prop::collection::vec((0u64..4, 1u64..9), 4..12),

@@ -1,16 +1,16 @@
 //! Migration: jobs that permit it ([`JobSpec::movable`](tutti_types::JobSpec)) go on on other processors, so
 //! that others get more turns (parameter `migration`).
 //!
-//! When a job has ended, and nobody is on his way any more:
+//! When a job has ended, and none is on its way any more:
 //!
 //! - *Fewer rows.* If all homes of a row can move and find processors in other rows, they do, and the
 //!   row goes. Rows are tried from the one that unification would empty first, and homes go only to
 //!   rows where unification would leave them ([`crate::matrix`]).
 //! - *Turns as a guest.* Otherwise the first job that is nowhere a guest, and for which other
 //!   processors of its own row are idle in another row too, moves there, within its row; only
-//!   processors that nobody runs on in either row.
+//!   processors that no job runs on in either row.
 //!
-//! Nobody's promise gets worse: nothing moves while somebody in line was promised a start, nobody loses
+//! No promise gets worse: nothing moves while a job in line was promised a start, no job loses
 //! processors or turns for it, and there are never more rows than before. For that, the place that a
 //! job goes to is kept for it from the decision on, as a home without turns (a *hold*) under a number
 //! that no job has; it becomes the job's when its old processors are free. If nodes or tasks that it
@@ -30,7 +30,7 @@ use tutti_types::ids::{JobId, NodeId, ProcessorSet, RowId};
 use tutti_types::limits::JOB_NUMBER_MAX;
 use tutti_types::placing::{Packing, Placement};
 
-/// Who is on his way, and what there is to try.
+/// The jobs that are on their way, and what there is to try.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Migration {
     /// The jobs that leave, each with where it goes.
@@ -41,7 +41,7 @@ pub(crate) struct Migration {
     pub(crate) turns: bool,
 }
 
-/// Who goes where.
+/// Which job goes where.
 struct Move {
     job: JobId,
     row: RowId,

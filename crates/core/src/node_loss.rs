@@ -4,10 +4,11 @@
 //! By default a gang without one of its nodes can't run: it ends whole, with the reason. A job that is
 //! to be in line again ends in the same way first, and is queued anew only when every other node has
 //! said that nothing of it is left: so it never runs twice at a time. It keeps its number, and with it
-//! its place in line, and begins from the start, with all of its time limit before it. Whoever asks
-//! meanwhile that it end has it end. A job that wants to be told goes on without the tasks that were
-//! there. Its other tasks get the signal once for each node, when nothing of the job is left there:
-//! whether the loss of the node itself was seen, or its agent reported the tasks as lost before.
+//! its place in line, and begins from the start, with all of its time limit before it. A user that
+//! asks meanwhile that it end has it end. A job that wants a notice goes on without the tasks that
+//! were there. Its other tasks get the signal once for each node, when nothing of the job is left
+//! there: whether the loss of the node itself was seen, or its agent reported the tasks as lost
+//! before.
 
 use crate::action::Action;
 use crate::controller::Core;
@@ -103,7 +104,7 @@ impl Core {
             self.queue.add(job, &record.spec, self.matrix.widths());
         }
         self.jobs.insert(job, record);
-        // It may come before others who were promised something.
+        // It may come before others that were promised something.
         self.queue.disturbed = true;
         self.queue.reconsider();
         actions.push(Action::Requeued { job });

@@ -39,10 +39,11 @@ pub struct Nodes {
     /// Whose turn it is where nodes take turns, or that of the next one.
     in_turn: NodeId,
     sets: BTreeMap<NodeSetName, BTreeSet<NodeId>>,
-    /// Whether nodes that are out of reach may run what nobody knows of: until they are back or lost, none takes
-    /// new jobs.
+    /// Whether nodes that are out of reach may run unknown jobs: until they are back or lost, none
+    /// takes new jobs.
     in_doubt: bool,
-    /// Those that are up and out of reach: mostly none, and each job that is handed in asks for them.
+    /// Those that are up and out of reach: mostly none, and each job that is submitted asks for
+    /// them.
     away: BTreeSet<NodeId>,
 }
 
@@ -105,7 +106,7 @@ impl Nodes {
         away.eq(self.away.iter().copied())
     }
 
-    /// Nodes that are out of reach may run what nobody knows of.
+    /// Nodes that are out of reach may run unknown jobs.
     pub fn doubt(&mut self) {
         self.in_doubt = true;
     }
@@ -202,7 +203,7 @@ impl Nodes {
         self.iter().filter(|(_, node)| node.up)
     }
 
-    /// Memory of the node that is promised to nobody, in bytes; none on a node that is not up.
+    /// Memory of the node that is promised to no job, in bytes; none on a node that is not up.
     #[must_use]
     pub fn free_bytes(&self, node: NodeId) -> u64 {
         self.nodes

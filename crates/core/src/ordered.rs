@@ -96,7 +96,7 @@ impl<T: Entry> Ordered<T> {
         self.blocks.iter().flat_map(|block| &block.entries).copied()
     }
 
-    /// The blocks in order, for who wants to skip some.
+    /// The blocks in order, for a caller that wants to skip some.
     pub(crate) fn blocks(&self) -> &[Block<T>] {
         &self.blocks
     }

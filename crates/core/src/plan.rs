@@ -1,4 +1,4 @@
-//! What each node is told: from the matrix and the frame to timetables.
+//! Timetables of nodes, made from the matrix and the frame.
 //!
 //! In the slot of a row, a node's candidates are, in this order:
 //!
@@ -62,13 +62,14 @@ pub(crate) struct Sent {
 }
 
 impl Core {
-    /// Who may run in which row's slot on a node.
+    /// The jobs that may run in which row's slot on a node.
     pub(crate) fn node_plan(&self, node: NodeId) -> NodePlan {
         let mut plan = NodePlan::new();
         let Some(column) = self.matrix.column(node) else { return plan };
         for (row, _) in self.matrix.rows().filter(|(_, row)| !row.classes.is_empty()) {
             let mut candidates = Vec::new();
-            // A row that uses nothing here has no one to be substituted: who could stand in is a guest.
+            // A row that uses nothing here has no one to be substituted: a job that could stand in
+            // is a guest.
             if column.cells(row).is_some() {
                 self.homes_and_guests((row, node, column), &mut candidates);
                 self.substitutes((row, node, column), &mut candidates);
@@ -146,7 +147,7 @@ impl Core {
         Some(self.timetable_from(plan, sent))
     }
 
-    /// Sends what changed: timetables, then launches, then who leaves and comes.
+    /// Sends what changed: timetables, then launches, then the jobs that leave and come.
     pub(crate) fn publish(&mut self, now: ClusterTime, actions: &mut Vec<Action>) {
         let reframed = self.reframe(now) | core::mem::take(&mut self.outbox.reframed);
         let all_nodes = core::mem::take(&mut self.outbox.all_nodes);
@@ -165,8 +166,8 @@ impl Core {
         self.outbox.nodes = nodes;
         let mut runs = Vec::with_capacity(changes.jobs.len());
         self.runs_of(&changes.jobs, &mut runs);
-        // Where somebody is absent, others may run in his place; what a class says of its empty time
-        // may also decide who.
+        // Where a job is absent, others may run in its place; what a class says of its empty time
+        // may also decide which.
         if all_nodes {
             self.outbox.quieter.extend(self.absent.iter().map(|&(node, _)| node));
         } else if !self.absent.is_empty() {
@@ -294,7 +295,7 @@ impl Core {
         }
     }
 
-    /// In which rows' slots the jobs that run only on this node run, as far as the core knows who
+    /// In which rows' slots the jobs that run only on this node run, as far as the core knows which
     /// is present.
     fn runs_on(&self, node: NodeId, runs: &mut Vec<(JobId, Runs)>) {
         let Some(column) = self.matrix.column(node) else { return };
@@ -323,7 +324,7 @@ impl Core {
     fn runs_of(&self, jobs: &[JobId], runs: &mut Vec<(JobId, Runs)>) {
         for &job in jobs {
             let Some(seat) = self.matrix.seat(job) else {
-                // Nothing is said of who has ended.
+                // Nothing is said of a job that has ended.
                 if self.ledger.has(job) {
                     runs.push((job, Runs::default()));
                 }

@@ -1,13 +1,13 @@
-//! The queue: who waits, who is seated next, and who was promised what.
+//! The queue: which jobs wait, which is seated next, and what each was promised.
 //!
-//! Who is first in line starts as soon as it fits. What becomes of those behind it is the queue's
+//! The first in line starts as soon as it fits. What becomes of those behind it is the queue's
 //! discipline:
 //!
 //! - `fcfs`: they wait;
-//! - `easy`: the first in line has a reservation, and whoever cannot delay it is let by, in the order
-//!   of acceptance;
+//! - `easy`: the first in line has a reservation, and a job that cannot delay it is let by, in the
+//!   order of acceptance;
 //! - `sjbf`: the same, but those with the shortest limits are tried first;
-//! - `conservative`: everybody has a reservation ([`crate::reserve`]), and starts when it comes up.
+//! - `conservative`: each job has a reservation ([`crate::reserve`]), and starts when it comes up.
 //!
 //! A job is taken to last as long as its time limit and its grace after that, or for ever if it has no limit.
 //!
@@ -25,14 +25,14 @@
 //! either could delay the rows it is not in.
 //!
 //! Counting processors is exact for a job whose tasks take one processor each and no memory, unless
-//! it wants a block of them (`packing=buddy`), or certain nodes, and while nobody is on a drained node.
-//! For other jobs it says too much: processors may be free
+//! it wants a block of them (`packing=buddy`), or certain nodes, and while no job is on a drained
+//! node. For other jobs it says too much: processors may be free
 //! on many nodes, a few on each, and memory is promised over all rows. Then `at` is merely a moment before which the first in line can't start,
 //! and only a job that is gone by then may pass, in any row: so it is never delayed, but nothing
 //! is said to the user of when it starts.
 //!
-//! What was promised holds as long as jobs end by their limits, nodes stay, and nobody changes
-//! parameters, classes or what is suspended.
+//! What was promised holds as long as jobs end by their limits, nodes stay, and no administrator
+//! changes parameters, classes or what is suspended.
 
 use crate::by_class::ByClass;
 use crate::controller::Core;
@@ -70,7 +70,7 @@ pub(crate) struct Queue {
     pub(crate) backlog: Ordered<Waiting>,
     /// What the first in line is promised.
     pub(crate) promise: Option<Promise>,
-    /// What everybody is promised, while the discipline is `conservative`.
+    /// What each job is promised, while the discipline is `conservative`.
     pub(crate) reservations: BTreeMap<JobId, Reservation>,
     /// The discipline that all this was made for.
     pub(crate) discipline: Discipline,
@@ -82,7 +82,7 @@ pub(crate) struct Queue {
     pub(crate) disturbed: bool,
 }
 
-/// A job in line, for who looks for one that fits.
+/// A job in line, for a search for one that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Waiting {
     /// What it is tried by, before the order of acceptance.
@@ -128,7 +128,7 @@ pub(crate) struct Promise {
     pub(crate) first: ClusterTime,
 }
 
-/// Where there is room for whoever can't delay the first in line.
+/// Where there is room for a job that can't delay the first in line.
 struct Room {
     /// Processors free in the rows where a job may stay as long as it likes: the most in any.
     beside: u64,
@@ -225,7 +225,7 @@ impl Core {
         self.queue.disturbed = false;
     }
 
-    /// The discipline in effect: without a line, nobody is promised anything.
+    /// The discipline in effect: without a line, no job is promised anything.
     pub(crate) fn discipline(&self) -> Discipline {
         match self.policy().preemption {
             Preemption::Nobodys(_) => self.params.queue(),
@@ -259,7 +259,7 @@ impl Core {
             let Some(decision) = self.policy().decide(self.machine(), &record.spec) else { return };
             match decision {
                 Decision::Start { row, parts } => self.start(now, job, row, parts),
-                // It must not block those who do fit until, perhaps, a node comes back.
+                // It must not block those that do fit until, perhaps, a node comes back.
                 Decision::Wait(WaitReason::Nodes) => self.park(job),
                 Decision::Wait(reason) => {
                     self.queue.blocked = Some(reason);
@@ -312,7 +312,7 @@ impl Core {
         self.queue.promise = Some(promise);
     }
 
-    /// Starts all who can't delay the first in line.
+    /// Starts all jobs that can't delay the first in line.
     fn let_by(&mut self, now: ClusterTime, promise: &mut Promise) {
         let mut from = None;
         let mut failures = 0;
@@ -348,7 +348,7 @@ impl Core {
                 return None;
             }
             let parts = lay(machine, &record.spec, Some(row)).ok()?;
-            // Who wants nodes to itself takes more than it needs.
+            // A job that wants nodes to itself takes more than it needs.
             let taken = parts.iter().map(|part| u64::from(part.processors.count())).sum();
             let keeps = !open && !gone;
             (!keeps || taken <= promise.extra).then_some((row, parts, keeps.then_some(taken)))
@@ -384,7 +384,7 @@ impl Core {
         room
     }
 
-    /// When and where the first in line can start, by the limits of those who run.
+    /// When and where the first in line can start, by the limits of the running jobs.
     pub(crate) fn promise(&self, now: ClusterTime, job: JobId) -> Promise {
         let mut best =
             Promise { job, row: None, at: ClusterTime::NEVER, extra: 0, first: ClusterTime::NEVER };
@@ -409,14 +409,14 @@ impl Core {
     }
 
     /// Whether what is said of a job's start can be kept to if jobs end by their limits: not while
-    /// somebody is just leaving, or a change of the timetable is still to come.
+    /// a job is just leaving, or a change of the timetable is still to come.
     pub(crate) fn can_keep_to(&self, job: JobId) -> bool {
         let counts = self.jobs.get(&job).is_some_and(|record| self.counts_tell(&record.spec));
         counts && !self.ledger.anybody_leaves() && self.ledger.next_stage() == ClusterTime::NEVER
     }
 
     /// Whether counting processors tells when a job fits: not while anybody is on a node that takes
-    /// no new jobs, who leaves his processors to nobody.
+    /// no new jobs, which leaves its processors to none.
     fn counts_tell(&self, spec: &JobSpec) -> bool {
         self.machine().counts_suffice(spec) && !self.matrix.closed_in_use()
     }

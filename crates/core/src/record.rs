@@ -37,7 +37,7 @@ pub struct Record {
     pub suspended: bool,
     /// How often it was in line again since a node was lost.
     pub requeues: u32,
-    /// Whether somebody asked that it end: then it is not in line again.
+    /// Whether a user asked that it end: then it is not in line again.
     pub asked_to_end: bool,
     /// Where it stands.
     pub phase: Phase,
@@ -76,7 +76,7 @@ pub enum Phase {
         /// Since when.
         since: ClusterTime,
     },
-    /// It has been placed: it is in the matrix, or set aside.
+    /// It has been placed: it is in the matrix, or preempted.
     Resident(Box<Residence>),
 }
 
@@ -100,7 +100,7 @@ pub struct Part {
     pub first: u32,
     /// How many tasks.
     pub tasks: u32,
-    /// Who has which processors.
+    /// Which job has which processors.
     pub binding: Binding,
     /// Tasks that haven't ended.
     pub left: u32,
@@ -119,8 +119,9 @@ impl Part {
     }
 
     /// Every task with its processors, by rank. Tasks that share them are dealt out in turn if that gives
-    /// each processor as many: bound to one, they stay with their caches, and whoever yields while it waits
-    /// for another yields to that other. Else all of them move over all processors, and have the same of them.
+    /// each processor as many: bound to one, they stay with their caches, and a task that yields
+    /// while it waits for another yields to that other. Else all of them move over all processors,
+    /// and have the same of them.
     #[must_use]
     pub fn placements(&self) -> Vec<TaskPlacement> {
         let count = self.processors.count();
@@ -225,7 +226,7 @@ pub struct Residence {
     pub since: ClusterTime,
     /// Its tasks by node, lowest ranks and lowest node numbers first.
     pub parts: Vec<Part>,
-    /// Whether it is in the matrix or set aside.
+    /// Whether it is in the matrix or preempted.
     pub place: Place,
     /// Since when it has had its processors; once it is leaving, since when it has not.
     pub moved: ClusterTime,
@@ -380,7 +381,7 @@ impl Residence {
         }
     }
 
-    /// Nobody can say any more how the tasks on a node ended that had not yet.
+    /// It is unknown how the tasks on a node ended that had not yet.
     pub fn hear_of_loss(&mut self, node: NodeId) {
         if self.part(node).is_some_and(|part| !part.cleared && part.left > 0) {
             self.hear(TaskStatus::Lost);
@@ -492,7 +493,7 @@ fn fatal(status: TaskStatus, rules: Rules, node: NodeId) -> Option<EndReason> {
         TaskStatus::OutOfMemory => failed.map(|_| EndReason::OutOfMemory),
         TaskStatus::Lost => match rules.on_node_loss {
             OnNodeLoss::Notify { .. } => None,
-            // Nobody can tell any more what the tasks there do, so no other rule can apply to them.
+            // It is unknown what the tasks there do, so no other rule can apply to them.
             OnNodeLoss::Kill | OnNodeLoss::Requeue => Some(EndReason::NodeLost(node)),
         },
     }

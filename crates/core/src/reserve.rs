@@ -1,17 +1,17 @@
 //! The discipline `conservative`: every job in line has a reservation.
 //!
-//! A job that comes into line gets the earliest place, over all rows, where it delays neither who
-//! runs nor who has a reservation. When a job ends before its limit, all move forward as far as they
+//! A job that comes into line gets the earliest place, over all rows, where it delays neither
+//! running jobs nor reservations. When a job ends before its limit, all move forward as far as they
 //! can: one after the other, by the moments at which they are to start, each into the earliest place
-//! that the others leave. So nobody is ever moved back, as long as jobs end by their limits.
+//! that the others leave. So none is ever moved back, as long as jobs end by their limits.
 //!
 //! A row's free processors over time are a list of steps. A job takes its limit and its grace in a row's slots, and
 //! waits for as many turns of the other rows as it can have to: exact for one row, and for several at
 //! most a frame too much. Reservations count processors; a job that lacks memory, or that finds its processors spread
 //! over too many nodes, when its moment has come, holds its place and is tried again.
 //!
-//! A job without a limit keeps its processors for ever, so there is no promise to whoever needs them,
-//! and none to any job without a limit behind that one.
+//! A job without a limit keeps its processors for ever, so there is no promise to jobs that need
+//! them, and none to any job without a limit behind that one.
 
 use crate::controller::Core;
 use crate::policy::{Lack, WaitReason, processors};
@@ -96,7 +96,7 @@ impl Profile {
         (from, to)
     }
 
-    /// When `limit` is reached at the latest by who starts at `start`.
+    /// When `limit` is reached at the latest by a job that starts at `start`.
     fn end(&self, start: ClusterTime, limit: u64) -> ClusterTime {
         if limit == u64::MAX {
             return ClusterTime::NEVER;
@@ -126,7 +126,7 @@ impl Profile {
 }
 
 impl Core {
-    /// Gives everybody in line a reservation, as early as may be, and starts those whose has come.
+    /// Gives each job in line a reservation, as early as may be, and starts those whose has come.
     pub(crate) fn seat_reserved(&mut self, now: ClusterTime, newcomer: Option<JobId>) {
         if self.queue.waiting.is_empty() {
             self.queue.blocked = None;
@@ -142,7 +142,7 @@ impl Core {
             if !self.reframe(now) {
                 break;
             }
-            // Who started made the slots others than was counted on.
+            // A job that started made the slots others than was counted on.
             self.outbox.reframed = true;
             self.queue.stale = true;
             self.queue.disturbed = true;
@@ -231,7 +231,7 @@ impl Core {
         }
     }
 
-    /// Gives a reservation to those who have none, as they come.
+    /// Gives a reservation to jobs that have none, as they come.
     fn reserve_new(&mut self, profiles: &mut [Profile]) {
         let machine = self.matrix.widths();
         let mut parked = Vec::new();
@@ -261,8 +261,8 @@ impl Core {
         }
     }
 
-    /// When the next reservation comes up: mostly when somebody ends, but who was to be there before
-    /// may not have started at all.
+    /// When the next reservation comes up: mostly when a job ends, but one that was to be there
+    /// before may not have started at all.
     pub(crate) fn next_reserved(&self, now: ClusterTime) -> ClusterTime {
         let starts = self.queue.reservations.values().map(|place| place.start);
         starts.filter(|&start| start > now).min().unwrap_or(ClusterTime::NEVER)

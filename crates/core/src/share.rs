@@ -24,7 +24,7 @@
 //! takes for each to be long enough.
 //!
 //! A row that has neither a share nor a rest to divide gets no slot: its jobs run on what the
-//! other rows leave idle, as an administrator who gives away the whole has asked.
+//! other rows leave idle, as an administrator that gives away the whole has asked.
 
 use crate::frame::{Layout, Lengths};
 use crate::slices::Cut;
@@ -54,7 +54,7 @@ pub fn layout(present: &Present, classes: &Classes, quantum: Nanos) -> Layout {
 pub fn shortest(classes: &Classes, quantum: Nanos) -> Option<(Nanos, ClassName)> {
     let shares = || classes.values().map(ClassSpec::share).filter(|&share| share > 0);
     let rest = SHARE_WHOLE.saturating_sub(shares().sum());
-    // Who has no share where they leave nothing has what one of them leaves that is absent.
+    // A class without a share where they leave nothing has what one of them leaves that is absent.
     let without = if rest > 0 { rest } else { shares().min().unwrap_or(rest) };
     let slot = |(name, spec): (&ClassName, &ClassSpec)| {
         let part = if spec.share() > 0 { spec.share() + rest } else { without };

@@ -20,6 +20,7 @@ mod engine;
 mod front;
 mod lapses;
 mod launches;
+mod log;
 mod network;
 mod run;
 mod script;

@@ -1,6 +1,7 @@
 //! Living through simulated worlds: one seed, many, and as little as still fails of one that did.
 
 use super::engine::World;
+use super::log;
 use super::script::{CLUSTER, Script};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +28,7 @@ pub(super) struct Life {
 
 /// Lives through a script.
 pub(super) fn live(script: Script, is_loud: bool) -> Life {
+    log::begin();
     set_loud(is_loud);
     let mut world = World::new(script, is_loud);
     let panicked = catch_unwind(AssertUnwindSafe(|| live_in(&mut world))).err();

@@ -5,8 +5,8 @@ use super::front::Front;
 use super::script::Plan;
 use std::collections::BTreeMap;
 use std::path::Path;
+use tracing::debug;
 use tutti_node::link::Link;
-use tutti_node::say;
 use tutti_node::simulated::machine::with_here;
 use tutti_node::simulated::process::arguments;
 use tutti_types::{ClassName, JobId, Nanos, OnBadExit};
@@ -252,12 +252,12 @@ impl Client {
                 self.front.is_some()
             }
             (Wanted::Command(_), Reply::Failed { reason, .. }) => {
-                say!("a command is refused: {reason}");
+                debug!("a command is refused: {reason}");
                 false
             }
             (Wanted::Command(_), _) => false,
             (_, Reply::Declined { reason, .. } | Reply::Failed { reason, .. }) => {
-                say!("a job is refused: {reason}");
+                debug!("a job is refused: {reason}");
                 users.refused += 1;
                 // Who waits for it has been told.
                 self.job.map(|job| users.accepted.remove(&job));
@@ -267,7 +267,7 @@ impl Client {
                 false
             }
             (_, other) => {
-                users.wrong.push(format!("nobody asked for this answer: {other:?}"));
+                users.wrong.push(format!("unexpected answer: {other:?}"));
                 false
             }
         }

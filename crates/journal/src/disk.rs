@@ -10,19 +10,19 @@ use std::thread::JoinHandle;
 /// How far the others are.
 #[derive(Debug, Default)]
 struct State {
-    /// The last entry that somebody wants on disk; it is stored already.
+    /// The last entry that a caller wants on disk; it is stored already.
     wanted: Number,
     /// The last that is there.
     reached: Number,
     /// What the disk said when it was asked last.
     failure: Option<String>,
-    /// Whether somebody wants it to be asked again.
+    /// Whether a caller wants it to be asked again.
     again: bool,
     ending: bool,
 }
 
 impl State {
-    /// Whether there is nothing to do for who has tried up to this.
+    /// Whether there is nothing to do for a thread that has tried up to this.
     fn is_idle(&self, tried: Number) -> bool {
         self.wanted <= self.reached.max(tried) && !self.again
     }
@@ -36,7 +36,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nobody panics while holding it; if somebody did, the numbers are still numbers.
+        // No thread panics while holding it; if one did, the numbers are still numbers.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -46,7 +46,7 @@ pub(crate) struct Disk {
     shared: Arc<Shared>,
     wake: UnixStream,
     thread: Option<JoinHandle<()>>,
-    /// In place of the thread, where somebody else says when the disk has come on.
+    /// In place of the thread, where a simulation says when the disk has come on.
     by_hand: Option<(Box<dyn BringToDisk>, Number, UnixStream)>,
 }
 
@@ -73,7 +73,7 @@ impl Disk {
         let shared = Arc::<Shared>::default();
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
-        // One byte that nobody has read is as good as many.
+        // One byte that is not read is as good as many.
         waker.set_nonblocking(true)?;
         Ok((Self { shared, wake, thread: None, by_hand: None }, waker))
     }
@@ -139,7 +139,7 @@ fn run(shared: &Shared, mut sync: Box<dyn BringToDisk>, waker: &UnixStream) {
     loop {
         let wanted = {
             let mut state = shared.lock();
-            // What the disk refused is tried again when somebody wants it, not over and over.
+            // What the disk refused is tried again when a caller wants it, not over and over.
             while state.is_idle(tried) && !state.ending {
                 state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }

@@ -29,7 +29,7 @@ pub struct Entry {
 pub struct Job {
     /// Which.
     pub job: JobId,
-    /// Who it runs as.
+    /// The user and groups that it runs as.
     pub credentials: Credentials,
     /// By what its owner would ask for it again.
     pub key: Option<SubmitKey>,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// It can't be opened, read or written.
-    #[error("the journal {path} can't be {what}: {why}; make room or mend the permissions")]
+    #[error("the journal {path} can't be {what}: {why}; make room or correct the permissions")]
     Storage {
         /// The file.
         path: PathBuf,

@@ -90,7 +90,7 @@ impl Journal {
     }
 
     /// As [`Self::open`], where the machine was not started since the controller before: all that this has stored is
-    /// there, or it is damaged. One that is not there at all was taken away by somebody, and is made anew.
+    /// there, or it is damaged. One that is not there at all was deleted, and is made anew.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -115,7 +115,7 @@ impl Journal {
         Self::begin(store, Known::default(), path, blank, Disk::start)
     }
 
-    /// As [`Self::with`], but nothing comes to disk by itself: whoever simulates a disk says when, by
+    /// As [`Self::with`], but nothing comes to disk by itself: a simulated disk says when, by
     /// [`Self::bring_to_disk`].
     ///
     /// # Errors

@@ -15,8 +15,9 @@
 //! - [`Store`]: where it all lies. [`SqliteStore`] is the one of a controller that is alone: a file.
 //!
 //! Appended is not yet on disk: a process that is killed loses nothing of it, a machine that loses power
-//! may. Who must know asks for [`Journal::noted`] and waits until [`Journal::on_disk`] has come so far;
-//! a thread of its own brings it there, for as many at once as have gathered meanwhile.
+//! may. A caller that must know asks for [`Journal::noted`] and waits until [`Journal::on_disk`]
+//! has come so far; a thread of its own brings it there, for as many at once as have gathered
+//! meanwhile.
 
 #![forbid(unsafe_code)]
 

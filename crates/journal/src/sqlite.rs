@@ -1,4 +1,4 @@
-//! A journal in a file of SQLite: no server, and readable by whoever knows SQL.
+//! A journal in a file of SQLite: no server, and readable by SQL.
 //!
 //! The write-ahead log is on, and nothing waits for the disk when it commits: a commit is in the kernel's
 //! hands then, which outlives the process. What brings it to disk is [`WalSync`], from another thread, on
@@ -7,7 +7,7 @@
 //! SQLite sees it ([`crate::wal`]).
 //!
 //! A controller holds a lock on a file beside it (`-lock`) as long as it lives: two that do not know of each other would
-//! each go on from what it knows. Who only reads needs none.
+//! each go on from what it knows. A reader needs none.
 
 use crate::chunks::{ChunkId, Segment, cut};
 use crate::entry::{Job, encode};
@@ -34,10 +34,10 @@ const LOG_BYTES: u64 = 8 << 20;
 /// How long a command of another process, which only reads, may hold us up, in milliseconds.
 const BUSY_MS: u32 = 2_000;
 
-/// What is read of who holds the lock.
+/// What is read of the process that holds the lock.
 const LOCK_BYTES_MAX: u64 = 100;
 
-/// How many jobs that have ended and are not what was written are told, each once.
+/// How many jobs that have ended and are not what was written are reported, each once.
 const BAD_KNOWN_MAX: usize = 1_000;
 
 /// A file only its owner may read: it holds the environments of jobs.
@@ -111,7 +111,7 @@ pub struct SqliteStore {
     remark: Option<String>,
     /// Whether pages are free that are to be given back.
     is_long: bool,
-    /// Its form: another than the latest one for who only reads.
+    /// Its form: another than the latest one for a reader.
     form: u32,
     /// Jobs that have ended and are not what was written; the first ones were told.
     bad_ended: Vec<JobId>,
@@ -133,7 +133,8 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Opens it for who may find that it is damaged all the same: its log stays until [`Store::syncer`] is asked for.
+    /// Opens it for a controller that may find it damaged all the same: its log stays until
+    /// [`Store::syncer`] is asked for.
     pub(crate) fn open_after(path: &Path, power: Power) -> Result<Self, JournalError> {
         let lock = lock(path)?;
         let remark = wal::check(path, power)?;
@@ -233,7 +234,7 @@ impl SqliteStore {
                     return Ok(Err(error));
                 }
             }
-            // Who only reads does not look at keepers, nor at what jobs are to run.
+            // A reader does not look at keepers, nor at what jobs are to run.
             SCHEMA_WITHOUT_SINCE..=SCHEMA_WITHOUT_CHUNKS => self.form = found,
             0 => {
                 let (path, why) = (self.path.clone(), "its tables are another program's".into());
@@ -473,7 +474,7 @@ impl SqliteStore {
 }
 
 impl SqliteStore {
-    /// Those of them that were not known are told.
+    /// Those of them that were not known are reported.
     fn leave_out(&mut self, jobs: Vec<JobId>) {
         for job in jobs {
             if !self.bad_ended.contains(&job) && self.bad_ended.len() < BAD_KNOWN_MAX {
@@ -734,7 +735,7 @@ fn identity(path: &Path) -> std::io::Result<Identity> {
 impl Sync for WalSync {
     fn sync(&mut self) -> std::io::Result<()> {
         if (identity(&self.path)?, identity(&self.log)?) != self.is {
-            // What we write is to be found by nobody.
+            // No pattern that we write is to be found.
             let why =
                 "another file was put in its place; put the right one back, or end the instance";
             return Err(std::io::Error::other(why));
@@ -780,7 +781,7 @@ fn lock(path: &Path) -> Result<Option<Flock<File>>, JournalError> {
         Err((_, Errno::EOPNOTSUPP | Errno::ENOSYS)) => return Ok(None),
         Err((_, error)) => return Err(failed(error.into())),
     };
-    // For who finds it held; on a full disk he is told less.
+    // For a process that finds it held; on a full disk it is told less.
     let by = format!(" (process {})", std::process::id());
     let _ = file.set_len(0).and_then(|()| file.write_all(by.as_bytes()));
     Ok(Some(file))

@@ -17,7 +17,8 @@
 //! So, in this order:
 //! - A header that is not whole, with anything behind it, is damage.
 //! - If the machine was not started since, and the index is whole: damage, if the log does not go as far as the index
-//!   says, or not with the same checksum. (Who has read the log since has made the index anew, from what there is.)
+//!   says, or not with the same checksum. (A reader of the log since has made the index anew, from
+//!   what there is.)
 //! - The first frame that does not fit is looked at, and those behind it. If a frame that commits is whole behind
 //!   it, though not what it goes on from, then a transaction was lost that had been written. Where the machine was not
 //!   started since, that is damage. Otherwise it may be either, and is reported: what was not on disk was lost.
@@ -80,8 +81,8 @@ pub(crate) fn check(path: &Path, power: Power) -> Result<Option<String>, Journal
     }
 }
 
-/// What somebody who only reads does not see of the log, since it is not whole. A controller may write it meanwhile, so
-/// that half a frame is read.
+/// What a reader does not see of the log, since it is not whole. A controller may write it
+/// meanwhile, so that half a frame is read.
 pub(crate) fn remark(path: &Path) -> Option<String> {
     let log = beside(path, "-wal");
     let seen = look(path, &log, Power::MayHaveGone).ok()?;
@@ -275,7 +276,7 @@ struct Index {
 }
 
 impl Index {
-    /// Nothing if there is none, or it is not whole: who writes it may have ended meanwhile.
+    /// Nothing if there is none, or it is not whole: its writer may have ended meanwhile.
     fn read(path: &Path) -> Option<Self> {
         let mut both = [0; 2 * INDEX_HEADER_BYTES];
         File::open(path).and_then(|mut file| file.read_exact(&mut both)).ok()?;

@@ -179,7 +179,7 @@ fn old_entries_go_when_the_state_is_stored() {
     assert_eq!(history.replayed, 0);
 }
 
-/// Rows as somebody else might have left them.
+/// Rows as another program might have left them.
 fn store_rows(path: &Path, change: impl FnOnce(&mut Vec<Row>)) {
     let mut store = SqliteStore::open(path).unwrap();
     let mut rows = store.load_all().unwrap().rows;
@@ -721,7 +721,7 @@ fn a_journal_has_one_controller_at_a_time() {
     assert!(matches!(error, JournalError::InUse { .. }), "{error}");
     assert!(error.to_string().contains("tutti down"), "{error}");
     controller.journal.store(&controller.core);
-    // Who reads is not held up.
+    // Readers are not held up.
     assert!(replay(&path, None, blank, |_, _, _| {}).unwrap().entries > 5);
     drop(controller);
     Controller::at(&path);

@@ -208,7 +208,7 @@ fn judge(processes: &[Process]) -> (TaskStatus, String) {
             let pid = unknown.map_or(0, |process| process.held.pid());
             let detail = format!(
                 "how process {pid} ended is not known: it was not started by tutti, and kernels \
-                 before 6.15 tell only whoever started it"
+                 before 6.15 report it only to the process that started it"
             );
             (TaskStatus::Unknown, detail)
         }

@@ -22,11 +22,13 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use tracing::{info, warn};
 use tutti_linux::reap::{End, ended_child, reap};
 use tutti_linux::{heap, peer, subreaper};
 use tutti_node::instance::{may_run_instance, supervisor};
 use tutti_node::layout::is_of_a_job;
 use tutti_node::link::{Interest, Link, LinkError};
+use tutti_node::log::PROVOKED;
 use tutti_node::platform::groups::Hierarchy;
 use tutti_node::platform::time::{monotonic_ns, process_id};
 use tutti_node::platform::ways::Stream;
@@ -36,6 +38,7 @@ use tutti_types::{JobId, LaunchId, TaskStatus};
 use tutti_wire::Role;
 use tutti_wire::attach::{FromFrontEnd, ToFrontEnd};
 use tutti_wire::branch::Vouch;
+use tutti_wire::code::Code;
 use tutti_wire::frame::pack;
 use tutti_wire::keeper::{FromKeeper, HeldJob, ToKeeper};
 use tutti_wire::launch::Usage;
@@ -194,10 +197,10 @@ impl Keeper {
             if !is_of_a_job(&name) {
                 continue;
             }
-            say!([PartEnded] "tutti keeper: ending {name}, which an earlier keeper left");
+            warn!(code = %Code::PartEnded, "ending {name}, which an earlier keeper left");
             match Hierarchy::open(&root.join(&name)).map(|group| group.remove()) {
                 Ok(Ok(true)) => {}
-                _ => say!([ProcessStuck] "tutti keeper: {name} does not end"),
+                _ => warn!(code = %Code::ProcessStuck, "{name} does not end"),
             }
         }
     }
@@ -213,7 +216,7 @@ impl Keeper {
         // Whoever comes after us binds anew; a client must not find a socket that nobody serves.
         let _ = fs::remove_file(&self.options.socket);
         if let Some(sender) = self.sent_away {
-            bail!("told to end by process {sender}; another keeper is started");
+            bail!("got SIGTERM of process {sender}; another keeper is started");
         }
         Ok(())
     }
@@ -418,7 +421,7 @@ impl Keeper {
             match Signal::try_from(info.ssi_signo.cast_signed()) {
                 Ok(Signal::SIGCHLD) => self.reap(),
                 Ok(signal) => {
-                    say!([PartEnded] "tutti keeper: got {signal}; ending all jobs");
+                    warn!(code = %Code::PartEnded, "got {signal}; ending all jobs");
                     if !answers_for(info.ssi_pid, self.parent) {
                         self.sent_away = Some(info.ssi_pid);
                     }
@@ -459,13 +462,13 @@ impl Keeper {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     if let Err(error) = self.welcome_newcomer(stream) {
-                        say_provoked!([NotUnderstood] "tutti keeper: turned a connection away: {error}");
+                        warn!(target: PROVOKED, code = %Code::NotUnderstood, "turned a connection away: {error}");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     if error.kind() != ErrorKind::WouldBlock {
-                        say!([System] "tutti keeper: cannot take a connection: {error}");
+                        warn!(code = %Code::System, "cannot take a connection: {error}");
                         // The connection still waits: without a pause we would do nothing else.
                         self.accept(Interest::NONE);
                         self.accept_again_ns = Some(monotonic_ns() + ACCEPT_PAUSE_NS);
@@ -534,7 +537,7 @@ impl Keeper {
     fn on_proxy(&mut self, number: u64) {
         let Some(newcomer) = self.newcomers.get_mut(&number) else { return };
         if !may_run_instance(newcomer.uid, self.options.instance_uid) {
-            let why = format!("user {} may speak for nobody else", newcomer.uid);
+            let why = format!("user {} may not act for another user", newcomer.uid);
             return self.drop_newcomer(number, &why);
         }
         match newcomer.link.next::<Vouch>() {
@@ -562,7 +565,7 @@ impl Keeper {
     }
 
     fn drop_newcomer(&mut self, number: u64, why: &str) {
-        say_provoked!([NotUnderstood] "tutti keeper: dropped a connection: {why}");
+        warn!(target: PROVOKED, code = %Code::NotUnderstood, "dropped a connection: {why}");
         self.remove_newcomer(number);
     }
 
@@ -701,7 +704,7 @@ impl Keeper {
                 Ok(Some(order)) => self.on_order(order),
                 Ok(None) => return,
                 Err(error) => {
-                    say!([NotUnderstood] "tutti keeper: dropped the agent: {error}");
+                    warn!(code = %Code::NotUnderstood, "dropped the agent: {error}");
                     self.drop_agent();
                 }
             }
@@ -715,7 +718,7 @@ impl Keeper {
                 self.remove_if_over(launch.id());
                 if let Some(known) = self.jobs.get(&id) {
                     let (launch, known) = (launch.id(), known.launch.id());
-                    say!("tutti keeper: job {launch} is not launched: {known} is known");
+                    info!("job {launch} is not launched: {known} is known");
                     if launch != known {
                         let usage = Usage::unknown();
                         self.context.reports.push(FromKeeper::Cleared { launch, usage });
@@ -723,7 +726,7 @@ impl Keeper {
                     return;
                 }
                 if self.stop_at_ns.is_some() {
-                    say!("tutti keeper: job {id} is not launched: we stop");
+                    info!("job {id} is not launched: we stop");
                     return;
                 }
                 let job = Job::new(launch, cgroup, &mut self.context);

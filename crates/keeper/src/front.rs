@@ -9,10 +9,12 @@ use super::stdio::{INPUT_BYTES_MAX, InputState, Reader};
 use super::watch::{Event, Token, Watch};
 use std::io;
 use std::rc::Rc;
+use tracing::warn;
 use tutti_node::link::{Interest, Link};
 use tutti_node::platform::time::monotonic_ns;
 use tutti_types::{Rank, TaskStatus};
 use tutti_wire::attach::{FromFrontEnd, Stream, ToFrontEnd};
+use tutti_wire::code::Code;
 
 /// How often one round of the loop fills a front end's outlet, so that a fast reader does not keep
 /// the keeper from other jobs.
@@ -431,7 +433,7 @@ impl Job {
     }
 
     fn refuse_front(&mut self, why: &str, context: &mut Context) {
-        say!([NotUnderstood] "tutti keeper: dropped the front end of job {}: {why}", self.launch.job);
+        warn!(code = %Code::NotUnderstood, "dropped the front end of job {}: {why}", self.launch.job);
         if self.launch.written().any() {
             return self.fail_output(format!("the process that writes the output: {why}"), context);
         }

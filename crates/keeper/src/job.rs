@@ -38,6 +38,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use sweep::Sweep;
+use tracing::warn;
 use tutti_linux::reap::End;
 use tutti_linux::spawn::read_number;
 use tutti_node::layout::{self, FIRST_STEP};
@@ -46,6 +47,7 @@ use tutti_node::platform::processes::send_to_group;
 use tutti_node::platform::time as clock;
 use tutti_types::{Rank, TaskStatus};
 use tutti_wire::attach::Stream;
+use tutti_wire::code::Code;
 use tutti_wire::keeper::{FromKeeper, HeldJob, StoppedPart};
 use tutti_wire::launch::{Launch, NULL_DEVICE, Stdio, Usage, cut};
 use tutti_wire::limits::TASK_DETAIL_BYTES_MAX;
@@ -250,7 +252,7 @@ impl Job {
         let is_wanted = launch.own_ipc && context.uid == 0 && launch.spec.adopt.is_empty();
         let made = is_wanted.then(|| context.namespaces.take())?;
         let say = |error: &tutti_linux::Error| {
-            say!([GoesWithout] "tutti keeper: job {} has the IPC of the node: {}", launch.job, chain(error));
+            warn!(code = %Code::GoesWithout, "job {} has the IPC of the node: {}", launch.job, chain(error));
         };
         made.inspect_err(say).ok()
     }
@@ -542,7 +544,7 @@ impl Job {
             }
             Ok(true) => {}
             // Waiting would not help; the group goes with the instance's subtree.
-            Err(error) => say!("tutti keeper: {}", chain(&error)),
+            Err(error) => warn!("{}", chain(&error)),
         }
         if self.is_waiting_for_an_abort(index) {
             self.tasks[index].group = None;
@@ -607,7 +609,7 @@ impl Job {
         if !context.agent_connected
             && let Some(Err(error)) = self.cgroup.as_ref().map(Cgroup::remove)
         {
-            say!("tutti keeper: {}", chain(&error));
+            warn!("{}", chain(&error));
         }
         self.cgroup = None;
         if self.launch.share.tasks.len() == self.launch.size as usize {
@@ -702,7 +704,7 @@ fn say_what_hangs(task: &Task) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    say!([ProcessStuck] "tutti keeper: task {} was killed and processes {named:?}{more} do not end", task.rank);
+    warn!(code = %Code::ProcessStuck, "task {} was killed and processes {named:?}{more} do not end", task.rank);
 }
 
 pub(super) const fn task_status(end: End) -> TaskStatus {

@@ -8,8 +8,10 @@
 use super::context::{Context, chain};
 use super::job::{Job, Phase};
 use std::time::Duration;
+use tracing::warn;
 use tutti_linux::signal::{Root, Traversal, Walk, suspend_forest};
 use tutti_node::platform::time::{boottime_ns, monotonic_ns};
+use tutti_wire::code::Code;
 use tutti_wire::keeper::FromKeeper;
 
 /// The agent has so long to do it itself.
@@ -63,7 +65,7 @@ impl Lease {
             suspended += 1;
         }
         if suspended > 0 {
-            say!([LeaseOver] "tutti keeper: the agent has not said that tasks may go on; they are suspended");
+            warn!(code = %Code::LeaseOver, "the agent has not said that tasks may go on; they are suspended");
             context.reports.push(FromKeeper::Lapsed);
         }
     }
@@ -74,7 +76,7 @@ impl Job {
     fn suspend(&self) {
         if let Some(group) = &self.cgroup {
             if let Err(error) = group.request_freeze() {
-                say!([ProcessStuck] "tutti keeper: cannot suspend job {}: {}", self.launch.job, chain(&error));
+                warn!(code = %Code::ProcessStuck, "cannot suspend job {}: {}", self.launch.job, chain(&error));
             }
             return;
         }
@@ -89,7 +91,7 @@ impl Job {
             }
         }
         if let Err(error) = suspend_forest(&trees, &WALK) {
-            say!([ProcessStuck] "tutti keeper: cannot suspend job {}: {}", self.launch.job, chain(&error));
+            warn!(code = %Code::ProcessStuck, "cannot suspend job {}: {}", self.launch.job, chain(&error));
         }
     }
 }

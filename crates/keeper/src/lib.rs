@@ -25,9 +25,6 @@
 #![deny(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-#[macro_use]
-extern crate tutti_node;
-
 mod adopt;
 mod context;
 mod disk;

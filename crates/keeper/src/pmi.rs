@@ -9,7 +9,9 @@ use super::context::Context;
 use super::job::Job;
 use super::watch::{Token, Watch};
 use std::io::{self, ErrorKind, Read, Write};
+use tracing::warn;
 use tutti_node::link::Interest;
+use tutti_node::log::PROVOKED;
 use tutti_node::platform::ways::{self, Stream};
 use tutti_types::{TaskPlacement, UserId};
 use tutti_wire::code::Code;
@@ -241,7 +243,7 @@ impl Job {
                 }
                 Effect::Close { task, error } => {
                     let job = self.launch.job;
-                    say_provoked!([NotUnderstood] "tutti keeper: job {job}: task at {task}: {error}");
+                    warn!(target: PROVOKED, code = %Code::NotUnderstood, %job, "task at {task}: {error}");
                     pmi.close(task, context);
                 }
                 Effect::BarrierComplete { .. } => context.note_exchange(self.launch.job),

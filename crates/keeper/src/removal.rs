@@ -13,9 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
+use tracing::warn;
 use tutti_linux::random::random_u32;
 use tutti_linux::remove_tree::remove_tree_of;
 use tutti_node::workers::{Bounds, Workers};
+use tutti_wire::code::Code;
 
 /// Threads at once, for what belongs to one user and in all.
 const BOUNDS: Bounds = Bounds { of_user: 2, all: 32 };
@@ -63,7 +65,7 @@ fn remove_now(path: &Path, owner: Option<u32>) {
     if let Err(error) = remove_tree_of(path, owner) {
         let left = put_aside(path).unwrap_or_else(|| path.to_owned());
         let (path, left) = (path.display(), left.display());
-        say!([System] "tutti keeper: cannot remove {path}: {error}; what is left is in {left}");
+        warn!(code = %Code::System, "cannot remove {path}: {error}; what is left is in {left}");
     }
 }
 

@@ -20,8 +20,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 #[cfg(test)]
 use std::time::Duration;
+use tracing::warn;
 use tutti_linux::random::random_u32;
 use tutti_types::JobId;
+use tutti_wire::code::Code;
 use tutti_wire::handover::HeldSpares;
 use tutti_wire::launch::Credentials;
 
@@ -164,12 +166,12 @@ fn make(prefix: &Path, job: JobId, owner: Option<&Credentials>) -> Option<PathBu
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
-                say!([GoesWithout] "tutti keeper: job {job} has no TMPDIR of its own: {error}");
+                warn!(code = %Code::GoesWithout, "job {job} has no TMPDIR of its own: {error}");
                 return None;
             }
         }
     }
-    say!([GoesWithout] "tutti keeper: job {job} has no TMPDIR of its own: all its names are taken");
+    warn!(code = %Code::GoesWithout, "job {job} has no TMPDIR of its own: all its names are taken");
     None
 }
 

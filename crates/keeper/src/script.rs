@@ -4,8 +4,10 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use tracing::warn;
 use tutti_linux::remove_tree::remove_tree;
 use tutti_types::JobId;
+use tutti_wire::code::Code;
 use tutti_wire::launch::Credentials;
 
 /// Who runs a script that does not say so itself.
@@ -55,7 +57,7 @@ fn write_file(
 /// Removes a job's directory in the spool.
 pub(super) fn remove(directory: &Path) {
     if let Err(error) = remove_tree(directory) {
-        say!([System] "tutti keeper: cannot remove {}: {error}", directory.display());
+        warn!(code = %Code::System, "cannot remove {}: {error}", directory.display());
     }
 }
 

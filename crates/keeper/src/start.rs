@@ -15,6 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use tracing::warn;
 use tutti_linux::spawn::{Child, Report, Spawn, StdioFd, Step, Unwanted, read_report};
 use tutti_node::layout::FIRST_STEP;
 use tutti_node::link::Interest;
@@ -22,6 +23,7 @@ use tutti_node::platform::groups::Cgroup;
 use tutti_node::platform::{processes, ways};
 use tutti_types::TaskStatus;
 use tutti_wire::attach::Stream;
+use tutti_wire::code::Code;
 use tutti_wire::keeper::FromKeeper;
 use tutti_wire::launch::{InputTo, OpenMode, Stdio};
 use tutti_wire::pattern::{self, PatternValues};
@@ -181,7 +183,7 @@ impl Job {
         let (job, rank, root) = (self.launch.job, self.tasks[index].rank, child.pid);
         let mut watch = |fd: &OwnedFd, what| {
             context.watches.add(fd, what, Interest::READ).inspect_err(|error| {
-                say!([System] "tutti keeper: job {job}: cannot watch a new process: {error}");
+                warn!(code = %Code::System, %job, "cannot watch a new process: {error}");
             })
         };
         let minder = child.status.map(|fd| {

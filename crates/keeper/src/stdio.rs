@@ -18,8 +18,10 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::rc::Rc;
+use tracing::warn;
 use tutti_linux::inherited::Inherited;
 use tutti_node::link::Interest;
+use tutti_wire::code::Code;
 use tutti_wire::handover::{HandedInPipe, HandedOutPipe, HandedReader};
 
 /// A pipe of a task that says more than a little is made so large, where the kernel permits it, so
@@ -168,7 +170,7 @@ impl OutPipe {
         if self.token.is_none() {
             match watches.add(&self.file, self.watch, Interest::READ) {
                 Ok(token) => self.token = Some(token),
-                Err(error) => say!([System] "tutti keeper: lost sight of a task's output: {error}"),
+                Err(error) => warn!(code = %Code::System, "lost sight of a task's output: {error}"),
             }
         }
     }
@@ -267,7 +269,7 @@ impl InPipe {
                 match watches.add(&self.file, self.watch, Interest::WRITE) {
                     Ok(token) => self.token = Some(token),
                     Err(error) => {
-                        say!([System] "tutti keeper: gave up a task's input: {error}");
+                        warn!(code = %Code::System, "gave up a task's input: {error}");
                         return InputState::Closed;
                     }
                 }

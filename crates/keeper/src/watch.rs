@@ -4,9 +4,11 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use tracing::warn;
 use tutti_node::link::{Interest, Poller, Ready};
 use tutti_types::JobId;
 use tutti_wire::attach::Stream;
+use tutti_wire::code::Code;
 
 /// What a watched descriptor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +86,7 @@ impl Watches {
 
     pub(super) fn modify(&self, fd: impl AsFd, token: Token, interest: Interest) {
         if let Err(error) = self.poller.modify(fd, token.0, interest) {
-            say!([System] "tutti keeper: cannot watch a descriptor: {error}");
+            warn!(code = %Code::System, "cannot watch a descriptor: {error}");
         }
     }
 

@@ -88,8 +88,8 @@ fn bind_thread(thread: i32, words: &[u64]) -> Result<()> {
     if result == 0 { Ok(()) } else { Err(Error::last("sched_setaffinity")) }
 }
 
-/// As [`bind`], for a process that is held. `false` if it has ended: who has its number then may use the
-/// processors of its own parent.
+/// As [`bind`], for a process that is held. `false` if it has ended: the process that reuses its
+/// PID then may use the processors of its own parent.
 ///
 /// # Errors
 /// As [`bind`].

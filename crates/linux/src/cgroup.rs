@@ -69,7 +69,7 @@ pub struct Cgroup {
     events: OnceLock<File>,
     freeze: OnceLock<File>,
     weight: OnceLock<weight::Weight>,
-    /// So many stops more nobody here is hurried.
+    /// Number of further stops at which no thread here is boosted.
     unhurried: AtomicU32,
     /// The companion that only counts the memory of this group.
     counter: OnceLock<PathBuf>,
@@ -362,7 +362,7 @@ impl Cgroup {
         self.top.oom_kills(&self.path)
     }
 
-    /// Whether somebody here or below was refused another process, since there were as many as the limit of
+    /// Whether a fork here or below was refused, since there were as many processes as the limit of
     /// this group allows.
     #[must_use]
     pub fn has_reached_process_limit(&self) -> bool {

@@ -1,7 +1,8 @@
 //! Descriptors that go from one program to the next in the same process, over `execve`.
 //!
 //! Before: [`keep_all_open`] has the kernel leave them open. After: [`Inherited::take_all`] finds what was left
-//! open, once, and whoever knows their meaning takes them by number. What nobody takes is closed.
+//! open, once, and the code that knows their meaning takes them by number. What is not taken is
+//! closed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -69,8 +70,9 @@ impl Inherited {
                 continue;
             }
             set_closing(number, true)?;
-            // SAFETY: open, left by the program before, which is gone; and nobody of this one has it, since this is
-            // done once and whatever this program opens closes on `execve`.
+            // SAFETY: open, left by the program before, which is gone; and this one has no other
+            // owner of it, since this is done once and whatever this program opens closes on
+            // `execve`.
             descriptors.insert(number, unsafe { OwnedFd::from_raw_fd(number) });
         }
         Ok(Self { descriptors })

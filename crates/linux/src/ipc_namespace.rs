@@ -1,8 +1,8 @@
 //! Namespaces for System V IPC and POSIX message queues.
 //!
-//! The kernel does not say who made a queue or a set of semaphores, so nobody could tell whose they are
-//! when their makers have ended. In a namespace of their own they need not be found: they go when the
-//! last process in it has ended and the last descriptor of it is closed.
+//! The kernel does not say which process made a queue or a set of semaphores, so their job would be
+//! unknown when their makers have ended. In a namespace of their own they need not be found: they
+//! go when the last process in it has ended and the last descriptor of it is closed.
 
 use crate::rt::set_nice;
 use crate::{Error, Result};
@@ -31,7 +31,7 @@ pub struct Maker {
 struct Workshop {
     orders: Sender<()>,
     made: Receiver<Result<OwnedFd>>,
-    /// Those that nobody has taken yet.
+    /// Those that are not taken yet.
     ordered: usize,
 }
 
@@ -58,7 +58,7 @@ impl Maker {
         made
     }
 
-    /// Has one made for the next who wants it, if one was ever wanted and none is there.
+    /// Has one made for the next launch that wants it, if one was ever wanted and none is there.
     pub fn make_ahead(&mut self) {
         if let Some(workshop) = &mut self.workshop
             && workshop.ordered == 0
@@ -85,7 +85,7 @@ impl Workshop {
     }
 
     fn order(&mut self) {
-        // Whoever takes finds out if nobody works any more.
+        // A launch that takes one finds out if the maker has ended.
         let _ = self.orders.send(());
         self.ordered += 1;
     }
@@ -101,8 +101,8 @@ impl Workshop {
     }
 }
 
-/// What is made ahead holds up nobody else, as it would with the priority of a daemon. That it fails changes
-/// nothing.
+/// Making one ahead delays no other, as it would with the priority of a daemon. That it fails
+/// changes nothing.
 fn be_patient() {
     // SAFETY: takes no pointer; it is about this thread.
     if unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) } < 0 {

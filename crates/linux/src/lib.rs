@@ -2,8 +2,9 @@
 //!
 //! The problem: a set of processes must be started inside a fence that none of them can leave,
 //! be stopped and continued as one within a fraction of a millisecond, and be ended without
-//! a rest, and it must be known who descends from whom ([`track`]). The approach: a cgroup where one may be written ([`cgroup`]), a child subreaper and
-//! a walk over the tree of processes with SIGSTOP where not ([`signal`], [`spawn`]).
+//! a rest, and the descent of processes must be known ([`track`]). The approach: a cgroup where one
+//! may be written ([`cgroup`]), a child subreaper and a walk over the tree of processes with
+//! SIGSTOP where not ([`signal`], [`spawn`]).
 //!
 //! Everything here is synchronous and takes paths, descriptors and numbers. It knows nothing of
 //! what the processes are for, and it is the only crate of the workspace with `unsafe` in it; but for the

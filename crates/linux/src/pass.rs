@@ -46,7 +46,7 @@ pub fn receive(
         Ok(all) => {
             for each in all {
                 if let ControlMessageOwned::ScmRights(numbers) = each {
-                    // SAFETY: the kernel has just made these for us, and nobody else knows them.
+                    // SAFETY: the kernel has just made these for us, and no other owner knows them.
                     let owned = |number| Some(unsafe { OwnedFd::from_raw_fd(number) });
                     received.extend(numbers.into_iter().map(owned));
                 }
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(contents, ["1", "2"]);
     }
 
-    /// In a process of its own, whose limit nobody else minds.
+    /// In a process of its own, so that its limit concerns no other.
     #[test]
     fn one_without_a_place_is_told_of() {
         use nix::sys::resource::{Resource, setrlimit};

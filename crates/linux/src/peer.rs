@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix socket, as the kernel says.
+//! The peer of a Unix socket: process, user and group, as the kernel says.
 
 use crate::pidfd::{gone, has_ended, open};
 use crate::{Error, Result};
@@ -71,7 +71,7 @@ pub fn peer_process(socket: impl AsFd) -> Result<OwnedFd> {
 }
 
 /// Whether the process at the other end of a connected Unix socket, that connected or listened, lives. One that
-/// nobody can be sure of does.
+/// is unknown does.
 pub fn peer_lives(socket: impl AsFd) -> bool {
     match peer_process(socket) {
         Ok(process) => !has_ended(process.as_fd()),
@@ -146,7 +146,8 @@ mod tests {
         let process = peer_process(&before).unwrap();
         let mut ends = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut ends, PollTimeout::NONE), Ok(1));
-        // Not reaped, and then reaped; who connects now finds somebody who has the socket, too.
+        // Not reaped, and then reaped; a client that connects now finds another that has the
+        // socket, too.
         assert!(!peer_lives(&before));
         listener.wait().unwrap();
         assert!(!peer_lives(&before) && !peer_lives(UnixStream::connect(&path).unwrap()));

@@ -3,7 +3,7 @@
 //! A descriptor of a process is readable once the process has ended. How it ended, its parent alone
 //! has a right to know from `wait`; others learn it from `/proc` while it is not reaped, and from the
 //! descriptor itself after that, on kernels from 6.15 on. On older ones a process whose parent is
-//! quicker than we are has ended in a way that nobody knows.
+//! quicker than we are has ended in an unknown way.
 
 use crate::proc::{ProcessStat, ended_status};
 use crate::{Error, Result};
@@ -48,7 +48,7 @@ impl Held {
         Err(gone("pidfd_open"))
     }
 
-    /// Takes hold of whoever has this number now.
+    /// Opens the process that has this number now.
     ///
     /// # Errors
     /// [`Error::is_gone`] if that has ended; what `pidfd_open` says (kernel 5.3 or later).
@@ -84,7 +84,7 @@ impl Held {
         }
     }
 
-    /// Its wait status, once its descriptor is readable; `None` if nobody knows.
+    /// Its wait status, once its descriptor is readable; `None` if unknown.
     #[must_use]
     pub fn status(&self) -> Option<i32> {
         // Its number is its own until it is reaped, and until then the descriptor knows nothing.

@@ -1,7 +1,7 @@
 //! POSIX message queues, as files.
 //!
 //! The kernel shows them in a file system of their own, with their users and when they were last used. Where
-//! nobody has mounted that, root can do so without a place for it.
+//! it is not mounted, root can read them without a mount point.
 
 use crate::proc;
 use crate::{Error, Result};
@@ -41,8 +41,8 @@ pub fn all() -> Vec<PosixQueue> {
     those(|_| true)
 }
 
-/// Those that are wanted, by what is known before it is known who has them open: to find that out, all that processes
-/// have open must be looked at.
+/// Those that are wanted, by what is known before their users are known: to find that out, all that
+/// processes have open must be looked at.
 #[must_use]
 pub fn those(wanted: impl Fn(&PosixQueue) -> bool) -> Vec<PosixQueue> {
     look(|directory| within(directory, wanted)).unwrap_or_default()
@@ -55,8 +55,8 @@ pub fn inodes() -> Option<BTreeSet<u64>> {
     look(|directory| fs::read_dir(directory)?.map(inode).collect::<io::Result<_>>())?.ok()
 }
 
-/// Removes some that nobody had open, unless somebody has used or opened them since they were looked at; says of each
-/// what came of it: it may be gone, or another user's.
+/// Removes some that no process had open, unless one has used or opened them since they were looked
+/// at; says of each what came of it: it may be gone, or another user's.
 #[must_use]
 pub fn remove(queues: &[PosixQueue]) -> Vec<Result<()>> {
     let remove = |directory: &Path| {

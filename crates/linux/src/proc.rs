@@ -1,7 +1,7 @@
 //! Reading `/proc`: one process, the tree below it, and a few facts of the machine.
 //!
-//! All of it is a snapshot that may be stale when it is returned. Who acts on it by number must
-//! check [`ProcessStat::start_time`] against what was seen before: numbers are used again.
+//! All of it is a snapshot that may be stale when it is returned. Code that acts on it by number
+//! must check [`ProcessStat::start_time`] against what was seen before: numbers are used again.
 
 use crate::text::read_bytes;
 use crate::{Error, Result};
@@ -167,12 +167,12 @@ pub(crate) fn ended_status(pid: i32) -> Option<i32> {
     let text = fs::read(format!("{PROC}/{pid}/stat")).ok()?;
     let rest = &text[text.iter().rposition(|&byte| byte == b')')? + 1..];
     let fields: Vec<&str> = std::str::from_utf8(rest).ok()?.split_ascii_whitespace().collect();
-    // Zero is also what those see who may not know.
+    // Zero is also what a reader without the right sees.
     let code = fields.get(EXIT_CODE - 3)?.parse().ok()?;
     (fields.first() == Some(&"Z") && may_trace(pid)).then_some(code)
 }
 
-/// Whether the kernel lets us look into a process: who may not is shown zeros.
+/// Whether the kernel lets us look into a process: a reader without the right is shown zeros.
 fn may_trace(pid: i32) -> bool {
     fs::read_link(format!("{PROC}/{pid}/ns/user")).is_ok()
 }
@@ -244,7 +244,7 @@ pub fn descendants(root: i32) -> Result<Vec<i32>> {
     Ok(found)
 }
 
-/// Who is whose child: asked of the kernel anew for each process, or, where it was built without
+/// Parents and children: asked of the kernel anew for each process, or, where it was built without
 /// `/proc/PID/task/TID/children`, from one scan of all processes; or known of some processes only.
 pub(crate) enum Tree {
     Live,
@@ -274,8 +274,8 @@ impl Tree {
     /// As the processes of a list are related, with those whose parent is none of them.
     ///
     /// One may end before it is looked at, and its number be that of another user's process then: that is not
-    /// in the list when it is read again. It is among the tops, but [`Tree::may_be`] nobody: who began with it
-    /// meanwhile may have to be looked for.
+    /// in the list when it is read again. It is among the tops, but [`Tree::may_be`] excludes it:
+    /// one that began with it meanwhile may have to be looked for.
     pub(crate) fn among(list: impl Fn() -> Result<Vec<i32>>) -> Result<(Self, Vec<i32>)> {
         let listed = list()?;
         let mut found = stats(Path::new(PROC), &listed);
@@ -385,7 +385,7 @@ impl StuckProcess {
     }
 }
 
-/// What to make of a thread that sleeps nobody knows where. It may sit in the freezer, and the
+/// What to make of a thread that sleeps in an unknown place. It may sit in the freezer, and the
 /// reader have no right to see that; or be between two states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sleepers {
@@ -468,7 +468,7 @@ fn thousandths(text: &str) -> Option<u32> {
 pub struct Busy {
     /// By processes that give way to others (`nice`).
     pub niced_us: u64,
-    /// By everybody else, and the kernel.
+    /// By all others, and the kernel.
     pub us: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Numbers that nobody can guess.
+//! Numbers that can't be guessed.
 
 use std::io;
 

@@ -56,7 +56,8 @@ pub fn ended_child() -> Option<i32> {
             return None;
         }
     }
-    // SAFETY: all zero is valid, and stays if there is nobody; else the kernel has filled in who has ended.
+    // SAFETY: all zero is valid, and stays if there is none; else the kernel has filled in the
+    // ended process.
     let pid = unsafe { found.assume_init().si_pid() };
     (pid > 0).then_some(pid)
 }

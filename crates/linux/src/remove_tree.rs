@@ -1,15 +1,16 @@
-//! Removing a directory with all that is in it, whatever somebody has made there.
+//! Removing a directory with all that is in it, whatever its owner has made there.
 //!
-//! The problem: who made it may have nested directories by the thousand, so that a function that calls itself, or
-//! holds a descriptor for each level, comes to an end before the tree does; he may have put links in it; and he may
-//! be at it while it is removed. The approach: nothing is ever as deep as it was. A directory that is found in another
-//! moves up into the topmost one, under a new name that is a number, and is emptied there when its turn comes: so three
-//! descriptors are enough for any tree, and what waits is a range of numbers. Everything is reached by the descriptor
-//! of the directory that it is in, never through a link.
+//! The problem: its owner may have nested directories by the thousand, so that a function that
+//! calls itself, or holds a descriptor for each level, comes to an end before the tree does; links
+//! may be in it; and the owner may be at it while it is removed. The approach: nothing is ever as
+//! deep as it was. A directory that is found in another moves up into the topmost one, under a new
+//! name that is a number, and is emptied there when its turn comes: so three descriptors are enough
+//! for any tree, and what waits is a range of numbers. Everything is reached by the descriptor of
+//! the directory that it is in, never through a link.
 //!
 //! What is a mount point stays, and so does what the kernel keeps from being removed. What root removes for another
-//! user, it removes with that user's rights ([`remove_tree_of`]): a directory of somebody else that he could move into
-//! his own, but not empty, stays.
+//! user, it removes with that user's rights ([`remove_tree_of`]): a directory of another user that
+//! the owner could move into the tree, but not empty, stays.
 
 use crate::random::random_u32;
 use crate::rights::with_rights_of;
@@ -25,8 +26,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// How often is begun anew where something was left: another process may have made it meanwhile. Who goes on
-/// for ever has something left.
+/// How often is begun anew where something was left: another process may have made it meanwhile. A
+/// process that goes on for ever has something left.
 const ROUNDS_MAX: u32 = 3;
 
 /// Removes a directory with all that is in it; or a file, or a link. That nothing is there is fine.
@@ -40,9 +41,10 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     })
 }
 
-/// Removes what belongs to a user with no more rights than he has, all but the emptied directory itself: its place may
-/// be one where he can't remove it. Without `owner`, as whose the directory is, if nobody else could have put it there.
-/// Who is not root does it with his own rights.
+/// Removes what belongs to a user with that user's rights only, all but the emptied directory
+/// itself: its place may be one where the user can't remove it. Without `owner`, as the directory's
+/// owner, if no other user could have put it there. A caller that is not root does it with its own
+/// rights.
 ///
 /// # Errors
 /// As [`remove_tree`]; and if the directory is another's.
@@ -105,7 +107,8 @@ fn empty(top: OwnedFd, owner: Option<u32>) -> io::Result<Option<io::Error>> {
     Ok(flattening.obstacle)
 }
 
-/// Opens up a directory that its owner has closed to himself, as read-only ones are. No rights but his are needed.
+/// Opens up a directory that its owner has closed to everyone, as read-only ones are. Only the
+/// owner's rights are needed.
 fn open_up(directory: impl AsFd, owner: Option<u32>) -> nix::Result<()> {
     let found = fstat(&directory)?;
     if owner == Some(found.st_uid) && found.st_mode & libc::S_IRWXU != libc::S_IRWXU {
@@ -140,9 +143,9 @@ fn open<P: ?Sized + nix::NixPath>(at: impl AsFd, path: &P) -> nix::Result<OwnedF
 /// One time through a tree.
 struct Flattening {
     top: OwnedFd,
-    /// Who must have rights to what he empties; nobody for root, who has them.
+    /// The user whose rights are used to delete files. `None` means root.
     owner: Option<u32>,
-    /// How the new names begin: as none that is there, and as nobody can foresee.
+    /// How the new names begin: as none that is there, and as none that can be foreseen.
     prefix: String,
     /// Directories that have got names, and how many of these were dealt with.
     named: u64,
@@ -231,7 +234,7 @@ impl Flattening {
         }
     }
 
-    /// The first one is told; that something has gone already is none.
+    /// The first one is reported; that something has gone already is none.
     fn note(&mut self, name: &[u8], errno: Errno) {
         if errno != Errno::ENOENT && self.obstacle.is_none() {
             let (error, name) = (io::Error::from(errno), String::from_utf8_lossy(name));
@@ -294,7 +297,7 @@ mod tests {
         remove_tree(&elsewhere).unwrap();
     }
 
-    /// A directory of `owner`, who is a user without privileges.
+    /// A directory of `owner`, a user without privileges.
     fn give(path: &Path, owner: u32, mode: u32) {
         chown(path, Some(owner), Some(owner)).unwrap();
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
@@ -327,7 +330,7 @@ mod tests {
         assert!(
             left[0].path().join("within/file").exists() && !left[0].path().join("file").exists()
         );
-        // Whose it is, is taken from the directory only where nobody else could have moved it.
+        // The owner is taken from the directory only where no other user could have moved it.
         fs::set_permissions(&path, Permissions::from_mode(0o770)).unwrap();
         assert!(remove_tree_of(&path, None).unwrap_err().to_string().contains("user 70001's"));
         give(&path, bob, 0o700);

@@ -34,7 +34,8 @@ pub fn with_rights_of<T: Send>(
 
 /// Takes the identity, for the calling thread alone and for the rest of its life.
 fn take(uid: u32, gid: u32) -> io::Result<()> {
-    // The kernel makes the process one that others of its user may not look into. Nobody may by this identity.
+    // The kernel makes the process one that others of its user may not look into. None may by this
+    // identity.
     static DUMPABLE: OnceLock<bool> = OnceLock::new();
     let was_dumpable = *DUMPABLE.get_or_init(|| get_dumpable().unwrap_or(false));
     // The C library's function would have all threads lose their groups.
@@ -52,7 +53,7 @@ fn take(uid: u32, gid: u32) -> io::Result<()> {
 
 /// Sets one of the two, and asks whether it is so: the calls themselves know no errors.
 fn is_taken(call: libc::c_long, id: u32) -> bool {
-    // SAFETY: takes a number; one that nobody can have changes nothing.
+    // SAFETY: takes a number; one that no user has changes nothing.
     let set = |id: u32| unsafe { libc::syscall(call, id) };
     set(id);
     set(u32::MAX) == libc::c_long::from(id)

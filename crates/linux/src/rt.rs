@@ -66,23 +66,24 @@ const NICE_BEST: i32 = -20;
 /// Priority of a thread that is hurried: the least that is before all ordinary ones.
 const HURRIED: i32 = 1;
 
-/// Whom a thread of real-time priority gives way to.
+/// What a thread of real-time priority yields to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// Whoever waits for the processor.
+    /// The threads that wait for the processor.
     Anybody,
     /// Only those that are hurried ([`hurry`]).
     Hurried,
 }
 
-/// Lets those run who wait for this processor, until `done` says so, `rounds` times at most; gives
-/// what `done` said last.
+/// Lets the threads run that wait for this processor, until `done` says so, `rounds` times at most;
+/// gives what `done` said last.
 ///
 /// A thread of real-time priority makes way only by sleeping, and waking costs some 20 us more than
 /// it sleeps; of an idle processor, far more. So it is no better than those it gives way to for these rounds, and
-/// yields: whoever is about to leave the processor does so at once, and this thread goes on. It has its priority
-/// back afterwards. Among ordinary threads it may be some milliseconds before this one goes on, if another than
-/// those that leave wants the processor; among hurried ones it waits for those that leave only.
+/// yields: a thread that is about to leave the processor does so at once, and this thread goes on.
+/// It has its priority back afterwards. Among ordinary threads it may be some milliseconds before
+/// this one goes on, if another than those that leave wants the processor; among hurried ones it
+/// waits for those that leave only.
 ///
 /// Among hurried threads it stays on its processor. The kernel would move it to one where nothing of real-time
 /// priority runs, which must wake up first if it is idle: some 0.1 ms, and on a virtual machine whose host is slow to
@@ -92,7 +93,7 @@ pub fn give_way(to: Waiting, rounds: u32, mut done: impl FnMut() -> bool) -> boo
     let realtime = matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR);
     if realtime {
         let reset = policy & libc::SCHED_RESET_ON_FORK;
-        // If it is refused, nobody else runs: then naps help.
+        // If it is refused, no other thread runs: then naps help.
         let _ = match to {
             Waiting::Anybody => set_policy(0, libc::SCHED_OTHER | reset, 0),
             Waiting::Hurried => set_policy(0, libc::SCHED_FIFO | reset, HURRIED),
@@ -109,7 +110,7 @@ pub fn give_way(to: Waiting, rounds: u32, mut done: impl FnMut() -> bool) -> boo
         }
     }
     if realtime {
-        // Whoever was allowed to have it is allowed to have it back.
+        // A thread that was allowed to have it is allowed to have it back.
         let _ = set_policy(0, policy, priority);
     }
     drop(stay);

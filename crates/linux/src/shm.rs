@@ -1,6 +1,6 @@
 //! Shared memory that processes leave behind when they are killed.
 //!
-//! A file in `/dev/shm` outlives whoever made it. Which files a set of processes uses can only be
+//! A file in `/dev/shm` outlives its maker. Which files a set of processes uses can only be
 //! seen while they live, in their maps; whether a file is theirs alone, only after they are gone.
 //! So this is done in two steps, before and after a kill.
 //!
@@ -216,11 +216,11 @@ mod tests {
         let length = std::num::NonZeroUsize::new(4096).unwrap();
         let (protection, flags) =
             (nix::sys::mman::ProtFlags::PROT_READ, nix::sys::mman::MapFlags::MAP_SHARED);
-        // SAFETY: a new mapping, which nobody reads.
+        // SAFETY: a new mapping, which has no reader.
         let map = unsafe { nix::sys::mman::mmap(None, length, protection, flags, &file, 0) };
         drop(file);
         assert_eq!(find(), None, "it is mapped");
-        // SAFETY: nobody uses it.
+        // SAFETY: it has no user.
         unsafe { nix::sys::mman::munmap(map.unwrap(), 4096).unwrap() };
         let found = find().unwrap();
         assert_eq!(

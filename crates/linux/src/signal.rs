@@ -10,18 +10,19 @@
 //! before. Then nothing can have been missed: a stopped process makes no child, and only one that
 //! ends while the pass is under way leaves its children to another, behind the walk's back.
 //!
-//! Whom a signal reaches is made sure by number *and* start time, through a pidfd where the kernel
+//! The target of a signal is made sure by number *and* start time, through a pidfd where the kernel
 //! has them, so that a number that was used again is never signalled.
 //!
-//! Where there is a group that is to be stopped by signals all the same, it says anew for each pass who
-//! belongs to it: also those whose parent has ended, wherever they are in the tree now. Its list has numbers
-//! only, so it is read again when all on it have been looked at: who is still on it is who was seen.
+//! Where there is a group that is to be stopped by signals all the same, it lists anew for each
+//! pass what belongs to it: also those whose parent has ended, wherever they are in the tree now.
+//! Its list has numbers only, so it is read again when all on it have been looked at: what is still
+//! on it is what was seen.
 //!
 //! A process that had stopped before a walk gets no signal, and the walk says which these are: they were
 //! stopped by their own program or user, and stay so when the others are continued.
 //!
 //! What this cannot do, other than the freezer: SIGCONT from elsewhere wakes what was stopped; parents
-//! are told of it (SIGCHLD); a process that its program stops at the same moment counts as stopped by
+//! get SIGCHLD for it; a process that its program stops at the same moment counts as stopped by
 //! the walk; and without a group orphans are found only if the root, or what is walked below it, is a
 //! child subreaper.
 
@@ -120,7 +121,7 @@ impl From<i32> for Root {
 
 impl From<(i32, u64)> for Root {
     /// The process that began then (clock ticks since boot, as in [`ProcessStat`]) and all its descendants;
-    /// nobody, if it has ended and its number is another's.
+    /// none, if it has ended and its number is another's.
     fn from((pid, start_time): (i32, u64)) -> Self {
         Self { start_time: Some(start_time), ..Self::whole(pid) }
     }
@@ -188,12 +189,12 @@ enum OnRefusal {
     GoOn,
 }
 
-/// Who is to be walked.
+/// The processes to be walked.
 #[derive(Clone)]
 enum Whom<'a> {
     /// With the start time of each, since a root may end and its number be used again.
     Roots(Vec<(Root, u64)>),
-    /// All of a group, whoever they descend from.
+    /// All of a group, of any descent.
     Group(&'a Cgroup),
 }
 
@@ -246,7 +247,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Who is whose child now, and where a pass begins.
+    /// The parents and children now, and where a pass begins.
     fn survey(&self) -> Result<(Tree, Vec<Place>), WalkError> {
         match &self.whom {
             Whom::Roots(roots) => {
@@ -261,8 +262,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The roots that still are who they were, or their children. A root whose parent is one is found
-    /// below that: else each process would be walked once for each root above it.
+    /// The roots that are still the same processes, or their children. A root whose parent is one
+    /// is found below that: else each process would be walked once for each root above it.
     fn tops(roots: &[(Root, u64)], tree: &Tree) -> Result<Vec<Place>, WalkError> {
         let mut living = Vec::new();
         for &(root, start_time) in roots {

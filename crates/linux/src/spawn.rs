@@ -4,7 +4,7 @@
 //! moment at which it, or a child of it, is outside. Where that call can't be had, the child moves into the group
 //! before it does anything else. Everything else is set in the child, in an
 //! order that the comments of `child.rs` explain; whatever fails there comes back through a pipe.
-//! The child may be born frozen: nobody may wait for it, so the pipe is read when it is readable.
+//! The child may be born frozen: none may wait for it, so the pipe is read when it is readable.
 //!
 //! The *minder*: without a group, a process that detaches from its parent would be lost. So a
 //! small process of ours stands between: a child subreaper, to which all orphans below it fall.
@@ -46,7 +46,7 @@ pub struct Spawn<'a> {
     pub nice: Option<c_int>,
     /// Resource limits: the kernel's number of the resource, soft, hard.
     pub rlimits: &'a [(c_int, u64, u64)],
-    /// Whom to run as; `None`: as the caller.
+    /// The user and groups to run as; `None`: as the caller.
     pub identity: Option<Identity>,
     /// The group to be born into (`O_PATH` or read-only descriptor of its directory).
     pub cgroup: Option<BorrowedFd<'a>>,
@@ -103,7 +103,7 @@ pub enum StdioFd<'a> {
     Null,
 }
 
-/// A process that was started. Its parent is the caller, who must reap it.
+/// A process that was started. Its parent is the caller, which must reap it.
 #[derive(Debug)]
 pub struct Child {
     /// The process; with a minder, the minder.
@@ -257,7 +257,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: both are open and nobody else's.
+    // SAFETY: both are open and have no other owner.
     let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
     // SAFETY: takes no pointer.
     match unsafe { libc::fcntl(read.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } {

@@ -23,8 +23,8 @@ extern "C" fn look() {
     }
 }
 
-/// What the standard library does before its `main`, for a program that has one of its own: whoever writes to
-/// a pipe that nobody reads hears of it in the answer, and is not ended.
+/// What the standard library does before its `main`, for a program that has one of its own: a
+/// program that writes to a pipe without a reader gets an error, and is not ended.
 pub fn begin() {
     for stream in 0..3 {
         if was_closed(stream) {

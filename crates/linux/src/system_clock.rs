@@ -15,10 +15,10 @@ pub struct SystemClock {
     pub error_ns: u64,
 }
 
-/// Nobody keeps it.
+/// No program keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the kernel says that nobody keeps the system's clock: start chrony, ntpd or ptp4l, and see what \
+    "no program keeps the system's clock: start chrony, ntpd or ptp4l, and see what \
      `chronyc tracking` says"
 )]
 pub struct NotSynchronised;
@@ -35,7 +35,7 @@ const SLOW_NS: u64 = 20_000;
 /// Reads the system's clock.
 ///
 /// # Errors
-/// If nobody keeps it, as far as the kernel knows.
+/// If no program keeps it, as far as the kernel knows.
 pub fn system_clock() -> Result<SystemClock, NotSynchronised> {
     let error_us = max_error_us()?;
     let mut best = reading();
@@ -64,7 +64,7 @@ fn reading() -> SystemClock {
     }
 }
 
-/// The kernel's bound, which grows while nobody corrects the clock.
+/// The kernel's bound, which grows while no program corrects the clock.
 fn max_error_us() -> Result<u64, NotSynchronised> {
     // SAFETY: a timex of zeros is a proper one, which asks for nothing to be changed.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };

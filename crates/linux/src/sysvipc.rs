@@ -1,8 +1,8 @@
-//! System V IPC that nobody uses any more.
+//! System V IPC that no process uses any more.
 //!
-//! What was made outlives whoever made it. Of shared memory the kernel remembers the number of its maker,
+//! An object outlives its maker. Of shared memory the kernel remembers the number of its maker,
 //! and when that was, so that it can be known whose it is. Of queues and semaphores it remembers the user,
-//! when they were made, and who used them last ([`used`]).
+//! when they were made, and the processes that used them last ([`used`]).
 
 use crate::text::read_text;
 use crate::{Error, Result};
@@ -24,7 +24,7 @@ pub struct Segment {
     pub maker: i32,
     /// How many have it attached.
     pub attached: u64,
-    /// The user who made it.
+    /// The user that made it.
     pub uid: u32,
     /// When it was made, or its owner was changed: seconds since 1970.
     pub made_s: u64,
@@ -68,7 +68,7 @@ fn parse<T>(text: &str, make: impl Fn(&Line) -> Option<T>) -> Vec<T> {
     lines.filter_map(made).collect()
 }
 
-/// Removes a segment, unless somebody has attached it since.
+/// Removes a segment, unless a process has attached it since.
 ///
 /// # Errors
 /// What `shmctl(IPC_RMID)` says: it is gone, or another user's.

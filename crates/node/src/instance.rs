@@ -412,7 +412,7 @@ pub fn said_cluster() -> anyhow::Result<Option<Name>> {
     let name = name.and_then(|said| Name::new(said).ok());
     name.map(Some).ok_or_else(|| {
         let reason = format!(
-            "TUTTI_CLUSTER is {said:?}, which names no cluster: a name begins with a letter or digit, goes on \
+            "TUTTI_CLUSTER is {said:?}, an invalid name of a cluster: a name begins with a letter or digit, goes on \
              with letters, digits, '-', '.' and '_', and has at most {CLUSTER_BYTES_MAX} of them"
         );
         coded(Code::BadValue, reason)

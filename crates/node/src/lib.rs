@@ -7,10 +7,10 @@
 //!   [`trusted`]: files and sockets there that another user may have put; [`order`]: an order to the supervisor
 //! - [`membership`]: the cluster that this machine belongs to
 //! - [`service`]: the unit of systemd; [`capability`]: what this process can do for jobs
-//! - [`say`], [`codes`], [`exit`]: the log, the codes of errors, exit codes
+//! - [`log`]: of daemons; [`say`]: messages of verbs; [`codes`], [`exit`]: the codes of errors, exit codes
 //! - [`layout`]: the names of cgroups; [`limits`]: what a daemon may use; [`workers`]: threads for slow work; [`executable`], [`calendar`], [`sender`]
 #![deny(unsafe_code)]
-// A closed standard error must not end a daemon: `say!` does not panic.
+// A closed standard error must not end a process: `say!` does not panic.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
@@ -25,6 +25,7 @@ pub mod instance;
 pub mod layout;
 pub mod limits;
 pub mod link;
+pub mod log;
 pub mod membership;
 pub mod order;
 pub mod platform;

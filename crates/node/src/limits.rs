@@ -35,7 +35,7 @@ pub fn prepare_daemon() {
     }
     let _ = tutti_linux::rt::set_nice(-10);
     tutti_linux::oom_score::protect_daemon();
-    crate::say::limit_lines();
+    crate::log::begin();
 }
 
 /// Three for each cgroup, some for each task's pipes: enough for tens of thousands of tasks.

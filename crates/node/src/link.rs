@@ -6,6 +6,7 @@
 
 mod handover;
 
+use crate::log::PROVOKED;
 use crate::platform::ways::Stream;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::time::TimeSpec;
@@ -16,7 +17,9 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+use tracing::warn;
 use tutti_secure::SecureStream;
+use tutti_wire::code::Code;
 use tutti_wire::frame::{self, DecodeError, FrameBuffer, Hello, Role, TooLong};
 
 /// How much one call to [`Link::receive`] reads at most, so that a fast peer can't starve others.
@@ -409,7 +412,7 @@ impl<S: Transport> Link<S> {
             self.overlong = Some(error);
         } else {
             let name = std::any::type_name::<M>().rsplit(':').next().unwrap_or_default();
-            say_provoked!([TooMuchAsked] "dropping a message ({name}): {error}");
+            warn!(target: PROVOKED, code = %Code::TooMuchAsked, "dropping a message ({name}): {error}");
         }
     }
 

@@ -122,7 +122,7 @@ impl Members {
             };
         (!is_it).then(|| {
             format!(
-                "who comes as node {name} was removed from the cluster, or has an old copy of a certificate: another \
+                "the machine that comes as node {name} was removed from the cluster, or has an old copy of a certificate: another \
                  machine is that node; {rejoin}, by another name"
             )
         })
@@ -443,7 +443,7 @@ impl Place {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 let path = path.display();
                 let reason = format!(
-                    "only root, or the owner of the instance, may do that: nobody else can read {path}"
+                    "only root, or the owner of the instance, may do that: others can't read {path}"
                 );
                 Err(coded(Code::NotAllowed, reason))
             }

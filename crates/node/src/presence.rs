@@ -61,7 +61,7 @@ pub fn end(instance: &Instance) -> anyhow::Result<()> {
     }
     let pid: Option<i32> = text.trim().parse().ok();
     // Of others many would be meant, or the first of all.
-    let pid = pid.filter(|pid| *pid > 1).context("the lock does not say who holds it")?;
+    let pid = pid.filter(|pid| *pid > 1).context("the lock does not say which process holds it")?;
     kill(Pid::from_raw(pid), Signal::SIGTERM).context("cannot tell the supervisor to end")?;
     let patience = Instant::now() + Duration::from_secs(30);
     while is_supervised(instance) {

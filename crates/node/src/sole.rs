@@ -72,7 +72,7 @@ pub fn holder(instance: &Instance, role: &str) -> anyhow::Result<Option<i32>> {
     };
     let mut found = whole_file();
     fcntl(&file, FcntlArg::F_GETLK(&mut found))
-        .with_context(|| format!("cannot see who has locked {}", path.display()))?;
+        .with_context(|| format!("cannot see which process has locked {}", path.display()))?;
     Ok((libc::c_int::from(found.l_type) != libc::F_UNLCK).then_some(found.l_pid))
 }
 

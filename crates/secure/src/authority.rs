@@ -1,7 +1,7 @@
-//! The cluster's own authority: it says who is a member, by certificates that it signs.
+//! The cluster's own authority: it says which machines are members, by certificates that it signs.
 //!
-//! It is made once, with the cluster, and kept in one file that only its owner can read. Whoever has
-//! that file is the cluster: it names every node and admin.
+//! It is made once, with the cluster, and kept in one file that only its owner can read. A holder
+//! of that file is the cluster: it names every node and admin.
 
 use crate::certificate::{Certificate, CertificateError, Fingerprint};
 use crate::clock::{after, before};
@@ -137,8 +137,9 @@ impl Authority {
         self.certificate.not_after
     }
 
-    /// Makes the certificate (DER) of a member from its [request](Key::request). Whether who asks is
-    /// that member is the caller's to know: by a token, or by the certificate that it has.
+    /// Makes the certificate (DER) of a member from its [request](Key::request). Whether the
+    /// machine is that member is the caller's to know: by a token, or by the certificate that it
+    /// has.
     ///
     /// # Errors
     /// If the request is none, or the authority has run out.
@@ -181,7 +182,7 @@ fn requested_key(request: &[u8]) -> Result<impl PublicKeyData, AuthorityError> {
     Ok(request.public_key)
 }
 
-/// An admin's certificate lets nobody connect to the admin.
+/// An admin's certificate lets no member connect to the admin.
 fn usages(role: Role) -> Vec<ExtendedKeyUsagePurpose> {
     match role {
         Role::Node => {
@@ -191,7 +192,7 @@ fn usages(role: Role) -> Vec<ExtendedKeyUsagePurpose> {
     }
 }
 
-/// What all certificates have: whom they name, and for how long.
+/// What all certificates have: the member's name, and a lifetime.
 fn params(
     uri: &str,
     common_name: &str,
@@ -215,7 +216,7 @@ fn date(time: UnixTime) -> Result<OffsetDateTime, AuthorityError> {
         .ok_or(AuthorityError::Clock(time.as_secs()))
 }
 
-/// A random one: certificates of one key, too, are told apart.
+/// A random one: certificates of one key, too, are distinguished.
 fn serial_number() -> Result<SerialNumber, KeyError> {
     let mut bytes = [0; 16];
     SystemRandom::new().fill(&mut bytes).map_err(|_| rcgen::Error::RingUnspecified)?;

@@ -1,7 +1,7 @@
-//! Reading certificates: whom one names, for how long, and its fingerprint.
+//! Reading certificates: member, lifetime and fingerprint.
 //!
-//! What is read here is our own authority's work, or is about to be compared with it; whom to trust
-//! is decided in `verify`, not here.
+//! What is read here is our own authority's work, or is about to be compared with it; whether to
+//! trust is decided in `verify`, not here.
 
 use crate::hash::sha256;
 use crate::limits::CERTIFICATE_BYTES_MAX;
@@ -130,7 +130,7 @@ impl Certificate {
         Fingerprint::of(&self.der)
     }
 
-    /// Whom it names.
+    /// The member that it names.
     pub(crate) fn member(&self) -> Result<Member, CertificateError> {
         Member::from_uri(&self.uri).ok_or(CertificateError::NamesNobody)
     }
@@ -165,7 +165,7 @@ fn parse(der: &[u8]) -> Result<X509Certificate<'_>, CertificateError> {
     }
 }
 
-/// The one URI among its names: who could have several names could be taken for several.
+/// The one URI among its names: a member with several names could be taken for several.
 fn only_uri<'a>(certificate: &'a X509Certificate<'_>) -> Result<&'a str, CertificateError> {
     let names = certificate
         .subject_alternative_name()

@@ -68,7 +68,7 @@ impl Credentials {
         key_file::write(&directory.join(FILE), &self.key, &certificates, Existing::Replace)
     }
 
-    /// Whom they name.
+    /// The member that they name.
     #[must_use]
     pub const fn member(&self) -> &Member {
         &self.member
@@ -124,8 +124,8 @@ impl Credentials {
         &self.key
     }
 
-    /// The certificates as they are shown: with the authority's, which who joins knows by its
-    /// fingerprint alone.
+    /// The certificates as they are shown: with the authority's, which a joining machine knows by
+    /// its fingerprint alone.
     pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
         vec![self.certificate.der().clone(), self.authority.der().clone()]
     }

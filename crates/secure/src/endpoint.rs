@@ -81,8 +81,8 @@ impl Endpoint {
 pub struct Newcomer(Arc<ClientConfig>);
 
 impl Newcomer {
-    /// Connections of who has this token: to members of its cluster, and nobody else. For `version`
-    /// and `clock`, see [`Endpoint::new`].
+    /// Connections of a machine with this token: to members of its cluster, and no others. For
+    /// `version` and `clock`, see [`Endpoint::new`].
     ///
     /// # Errors
     /// If TLS can't be used at all.

@@ -21,7 +21,7 @@ impl Input {
     /// # Errors
     /// Those of reading, except of having been interrupted.
     pub(crate) fn fill(&mut self, source: &mut impl Read) -> io::Result<usize> {
-        // Whoever fills the room sends in bulk.
+        // A peer that fills the room sends in bulk.
         let size = if self.filled >= INPUT_BYTES { INPUT_BYTES_BULK } else { INPUT_BYTES };
         if self.bytes.len() < size {
             self.bytes.resize(size, 0);

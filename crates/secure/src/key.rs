@@ -22,8 +22,8 @@ impl Key {
     }
 
     /// The request for a certificate (PKCS #10), for [`Authority::sign`](crate::Authority::sign). It
-    /// carries the public key, signed with the private one, and nothing of who asks: that is the
-    /// authority's to say.
+    /// carries the public key, signed with the private one, and nothing of the asking machine: that
+    /// is the authority's to say.
     ///
     /// # Errors
     /// If the key can't sign.

@@ -12,7 +12,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The access rights that nobody but the owner of a key may have.
+/// The access rights that only the owner of a key may have.
 const OTHERS: u32 = 0o077;
 
 /// Why a file with a key can't be read or written.
@@ -34,7 +34,7 @@ pub enum FileError {
     /// Others than its owner may read or write it.
     #[error(
         "{path} holds a private key and others have access to it (mode {mode:03o}): `chmod 600 {path}`, \
-         and if somebody may have read it, make a new one",
+         and if another user may have read it, make a new one",
         path = path.display()
     )]
     Open {

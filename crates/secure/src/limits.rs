@@ -12,15 +12,15 @@ pub const NAME_BYTES_MAX: usize = 253;
 /// that it outlives the machines.
 pub const AUTHORITY_LIFETIME: Duration = DAY.saturating_mul(20 * 365);
 
-/// How long a certificate is good for: nobody takes one back, so that a stolen one must not last.
+/// Lifetime of a certificate: none is revoked, so that a stolen one must not last.
 pub const CERTIFICATE_LIFETIME: Duration = DAY.saturating_mul(30);
 
 /// When so many parts, of how many, of its time are over a certificate is due to be renewed: a node that
 /// is off for a week still comes back by itself.
 pub const RENEWAL_PARTS: (u32, u32) = (2, 3);
 
-/// Certificates are good from so long before they were made: clocks of machines differ, and who
-/// joins has no cluster time yet.
+/// Certificates are good from so long before they were made: clocks of machines differ, and a
+/// machine joins has no cluster time yet.
 pub const CLOCK_SKEW: Duration = HOUR;
 
 /// A request for a certificate; one made here has some 230 bytes.
@@ -36,14 +36,14 @@ pub const FILE_BYTES_MAX: usize = 64 << 10;
 /// redeemed is compared with all of them.
 pub const TOKENS_MAX: usize = 4 << 10;
 
-/// How long a token is remembered after its end, so that who comes late hears that it was in order
+/// How long a token is remembered after its end, so that a late machine hears that it was in order
 /// once.
 pub const TOKEN_REMEMBERED: Duration = DAY;
 
 /// Room for what comes from the network, as long as little comes.
 pub const INPUT_BYTES: usize = 16 << 10;
 
-/// The same, for who fills that.
+/// The same, for a peer that fills that.
 pub const INPUT_BYTES_BULK: usize = 256 << 10;
 
 /// What is encrypted and not yet taken by the kernel: more is not taken from the caller.

@@ -1,4 +1,4 @@
-//! Who is who: names of clusters and of their members, and how a certificate says them.
+//! Names of clusters and of their members, and how a certificate says them.
 //!
 //! A certificate names its owner by one URI, `tutti://CLUSTER/ROLE/NAME`; an authority's own names
 //! the cluster alone, `tutti://CLUSTER`. Names are made of letters, digits, `-`, `.` and `_`, so that
@@ -65,7 +65,7 @@ impl FromStr for Name {
 pub enum Role {
     /// A machine that runs tasks, or the controller: others may connect to it.
     Node,
-    /// Somebody who directs the cluster from elsewhere. Nobody connects to an admin.
+    /// An administrator's machine that directs the cluster. No member connects to it.
     Admin,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// One who has a certificate of the cluster's authority.
+/// A peer with a certificate of the cluster's authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The cluster.

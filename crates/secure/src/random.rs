@@ -7,7 +7,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 #[error("the machine gives no random numbers")]
 pub struct NoRandomness;
 
-/// A number that nobody can guess.
+/// A number that can't be guessed.
 ///
 /// # Errors
 /// If the machine gives none.

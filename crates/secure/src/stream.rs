@@ -9,8 +9,8 @@
 //!   a poller that watches for room then would not rest. Reading brings the handshake forward.
 //! - What was written may wait here for room in the socket: [`SecureStream::flush`] sends it when
 //!   there is some.
-//! - What was read from the socket may wait here: who stops reading before a read comes back short or
-//!   with `WouldBlock` asks [`SecureStream::has_unread`] before waiting.
+//! - What was read from the socket may wait here: a caller that stops reading before a read comes
+//!   back short or with `WouldBlock` asks [`SecureStream::has_unread`] before waiting.
 //!
 //! At most one piece of input and one of output are held, whatever the peer does or leaves undone.
 
@@ -27,14 +27,15 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Who is at the other end, as its certificate says.
+/// The peer, as its certificate says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Who it is. That it is whom one wanted to speak with is the caller's to compare.
+    /// Its identity. The caller has to compare it with the wanted one.
     pub member: Member,
-    /// The fingerprint of its key: by it, one is told from another that had the same name before.
+    /// The fingerprint of its key: it distinguishes a member from another that had the same name
+    /// before.
     pub key: Fingerprint,
-    /// When its certificate runs out. A connection does not end by that; whoever wants that closes it.
+    /// When its certificate runs out. A connection does not end by that; its owner may close it.
     pub expires: UnixTime,
 }
 
@@ -45,7 +46,7 @@ pub struct SecureStream {
     input: Input,
     peer: Option<Peer>,
     progress: Progress,
-    /// Decrypted bytes that nobody has read yet.
+    /// Decrypted bytes that are not read yet.
     unread: usize,
     /// The peer has said farewell.
     ended: bool,
@@ -117,7 +118,7 @@ impl SecureStream {
         self.progress == Progress::Handshake
     }
 
-    /// Who is at the other end. `None` as long as the handshake lasts; after it, for a newcomer that
+    /// The peer. `None` as long as the handshake lasts; after it, for a newcomer that
     /// has no certificate, with which nothing but a token is to be exchanged.
     #[must_use]
     pub const fn peer(&self) -> Option<&Peer> {
@@ -155,7 +156,7 @@ impl SecureStream {
             self.tls.send_close_notify();
         }
         if self.is_handshaking() {
-            // Nothing that still comes has been looked at for whom it comes from.
+            // The sender of what still comes has not been checked.
             return self.fail(StreamError::GivenUp);
         }
         self.progress = Progress::Closing;
@@ -163,7 +164,8 @@ impl SecureStream {
         self.socket.shutdown(Shutdown::Write)
     }
 
-    /// The socket, for its addresses and options; whoever reads or writes it breaks the connection.
+    /// The socket, for its addresses and options; code that reads or writes it breaks the
+    /// connection.
     #[must_use]
     pub const fn socket(&self) -> &TcpStream {
         &self.socket
@@ -196,7 +198,7 @@ impl SecureStream {
         Ok(())
     }
 
-    /// The handshake is over: who is it?
+    /// The handshake is over: check the peer.
     fn open(&mut self) -> Result<(), StreamError> {
         // TLS lets a peer be that speaks of no protocol at all.
         if self.tls.alpn_protocol().is_none() {
@@ -212,7 +214,7 @@ impl SecureStream {
         Ok(())
     }
 
-    /// The peer is told why, if it still listens.
+    /// The peer gets the reason, if it still listens.
     fn fail<T>(&mut self, error: StreamError) -> io::Result<T> {
         let _ = self.flush();
         self.unread = 0;
@@ -247,7 +249,7 @@ impl Read for SecureStream {
                 match self.decrypt() {
                     Ok(()) if self.unread == 0 => self.look_for_farewell(),
                     Ok(()) => {}
-                    // What came before can be used; the error is told again.
+                    // What came before can be used; the error is returned again.
                     Err(_) if total > 0 => break,
                     Err(error) => return Err(error),
                 }

@@ -1,7 +1,7 @@
 //! Tokens: by one, a machine that has no certificate yet joins a cluster, once.
 //!
-//! A token tells the machine whom it may speak with (the fingerprint of the cluster's authority, the
-//! first 128 bits of it, since nobody can make another certificate with the same), and carries a
+//! A token tells the machine its peer (the fingerprint of the cluster's authority, the
+//! first 128 bits of it, since no other certificate with the same can be made), and carries a
 //! secret of 128 bits that the cluster takes once for a certificate. Written, it is `tutti1-` and 56
 //! letters and digits (base32 of 35 bytes; capitals and spaces don't matter); the last three bytes
 //! are a checksum, so that a slip of the hand is not taken for a token that is refused.
@@ -33,7 +33,7 @@ impl Secret {
         Ok(Self(draw()?))
     }
 
-    /// The bytes of it, to be sent to the cluster and nobody else.
+    /// The bytes of it, to be sent to the cluster only.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -45,7 +45,7 @@ impl Secret {
         bytes.try_into().ok().map(Self)
     }
 
-    /// What is kept of it: who reads it there can't redeem it.
+    /// What is kept of it: a reader can't redeem it.
     pub(crate) fn hash(&self) -> [u8; 32] {
         sha256(&[&self.0])
     }
@@ -97,7 +97,7 @@ impl Token {
         token
     }
 
-    /// What the cluster is to be told.
+    /// What the cluster has to know.
     #[must_use]
     pub const fn secret(&self) -> &Secret {
         &self.secret

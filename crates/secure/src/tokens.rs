@@ -1,4 +1,4 @@
-//! The tokens that a cluster has given out. What is kept are hashes: who reads them can't join.
+//! The tokens that a cluster has given out. What is kept are hashes: a reader of them can't join.
 
 use crate::certificate::Fingerprint;
 use crate::clock::after;
@@ -25,10 +25,10 @@ pub enum IssueError {
 /// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Refusal {
-    /// It was never given out here, or so long ago that nobody remembers.
+    /// It was never given out here, or so long ago that it is forgotten.
     #[error("the cluster does not know this token: ask for a new one")]
     Unknown,
-    /// Somebody has used it. Was it not you, somebody else has joined by it.
+    /// It was used. If that was another machine, that machine has joined by it.
     #[error("this token was used already, and is good for one machine alone: ask for a new one")]
     Used,
     /// It came too late.
@@ -105,7 +105,7 @@ impl Tokens {
         }
     }
 
-    /// Takes back a token that was given out and not used: nobody knows it any more.
+    /// Revokes a token that was given out and not used.
     pub fn revoke(&mut self, secret: &Secret) {
         let hash = secret.hash();
         self.issued.retain(|issued| issued.used || !bool::from(issued.hash.ct_eq(&hash)));

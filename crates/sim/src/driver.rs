@@ -1,10 +1,10 @@
 //! The loop: what happens next, tell the core, do what it says.
 //!
-//! Four things can happen: a job is handed in, a job is done, one that is set aside has left or is
+//! Four things can happen: a job is submitted, a job is done, a preempted one has left or is
 //! back, and the time comes at which the core wanted to be woken. At one moment, first of all those
 //! jobs are gone that have reached their limits, all in one event: that they would be was known,
 //! and all that was promised counts on it. Next arrive those that leave their processors or come
-//! back ([`MoveCost`]). Then come the jobs that are handed in, in the order of the workload, then
+//! back ([`MoveCost`]). Then come the jobs that are submitted, in the order of the workload, then
 //! those that are done earlier than they had to be, in the order in which they started (or
 //! otherwise: [`Order`]); each is an event by itself, on which the core decides before the next.
 
@@ -31,9 +31,9 @@ use tutti_types::{
 pub struct Settings {
     /// The machine.
     pub machine: Machine,
-    /// Its nodes, if they differ; none: they are equal, and nobody else uses them.
+    /// Its nodes, if they differ; none: they are equal, without external load.
     pub hosts: Vec<Host>,
-    /// What jobs compute with, which the core is told; `None`: what the parameters say.
+    /// What jobs compute with, as the core gets it; `None`: what the parameters say.
     pub weights: Option<Weights>,
     /// Whether the tasks of a job go on and end each by itself; otherwise a job waits for its slowest.
     pub bags: bool,
@@ -44,9 +44,9 @@ pub struct Settings {
     /// What is otherwise in some hours of the week.
     pub periods: Vec<(Period, Overrides)>,
     /// What people's clocks say, and when they are put forward or back: moments in their order, each
-    /// with how much of the week has passed then. Empty: nobody knows, and no period holds.
+    /// with how much of the week has passed then. Empty: unknown, and no period holds.
     pub calendar: Vec<(ClusterTime, Nanos)>,
-    /// Who may use how much processor time.
+    /// The users' allowances of processor time.
     pub bank: Vec<(BankAccount, ProcessorTime)>,
     /// The classes of the workload's jobs, by their index.
     pub classes: Vec<ClassName>,
@@ -56,7 +56,7 @@ pub struct Settings {
     pub switch_cost: Nanos,
     /// How long it takes to set a job aside, and to bring it back.
     pub move_cost: MoveCost,
-    /// Whether jobs that were set aside may come back on other processors.
+    /// Whether preempted jobs may come back on other processors.
     pub movable: bool,
     /// How progress is worked out.
     pub progress: Progress,
@@ -83,13 +83,13 @@ pub enum Checks {
 /// What comes first of what happens at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Jobs that are handed in: those that end at that moment, before their limits, are still in
+    /// Jobs that are submitted: those that end at that moment, before their limits, are still in
     /// their way.
     #[default]
     SubmitFirst,
-    /// Jobs that are done: what they leave is free for those handed in.
+    /// Jobs that are done: what they leave is free for those submitted.
     EndFirst,
-    /// Jobs that are handed in; then jobs that are done, also those that have reached their limits,
+    /// Jobs that are submitted; then jobs that are done, also those that have reached their limits,
     /// each by itself.
     OneByOne,
 }
@@ -129,7 +129,7 @@ pub(crate) trait Progression {
 }
 
 /// Simulates a workload, to its end or to the horizon. Jobs must come in the order in which they are
-/// handed in; one that comes late is handed in when it comes.
+/// submitted; one that comes late is submitted when it comes.
 ///
 /// # Errors
 /// If the workload has an error, the core declines a job, or the observer can't write.
@@ -177,7 +177,7 @@ struct Simulation<'a, P, O> {
     progress: P,
     observer: &'a mut O,
     jobs: Jobs,
-    /// Jobs that are not handed in yet, though their place in the workload has come.
+    /// Jobs that are not submitted yet, though their place in the workload has come.
     waiting: Waiting<'a>,
     moves: Moves,
     uneven: Option<Uneven>,
@@ -265,7 +265,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
             }
             let submits_first = self.settings.order != Order::EndFirst || done > due;
             if submit == due && submits_first {
-                // Who waited stands above in the workload.
+                // A job that waited stands above in the workload.
                 if let Some(job) = self.waiting.take(self.now) {
                     self.hand_in(job)?;
                 } else {
@@ -339,7 +339,7 @@ impl<'a, P: Progression, O: Observer> Simulation<'a, P, O> {
         self.settings.skips_declined || matches!(refusal, Refusal::Deadline { .. })
     }
 
-    /// A job is handed in, or waits for the one before it.
+    /// A job is submitted, or waits for the one before it.
     fn arrive<E>(&mut self, job: Job) -> Result<(), SimError<E>> {
         match self.waiting.arrive(&job, self.now) {
             Arrival::Now => self.hand_in(job),

@@ -23,7 +23,7 @@ pub enum SimError<E> {
     /// A job waits for one that was not simulated.
     #[error(
         "job {number} (line {line}) is to come after job {preceding}, which is not above it among the \
-         jobs that are simulated; mend field 17"
+         jobs that are simulated; correct field 17"
     )]
     Preceding {
         /// The job's number in its workload.

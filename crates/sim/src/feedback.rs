@@ -1,11 +1,12 @@
-//! People who wait for a result before they hand in more: fields 17 and 18 of a trace.
+//! Users that wait for a result before they submit more: fields 17 and 18 of a trace.
 //!
-//! A job that names a preceding job is handed in when that one has ended *in the simulation* and the
-//! think time is over, but never before its own submit time. So who is served late hands in late,
-//! and everything that hangs on it is late too; who is served sooner than in the log hands in as in
-//! the log. (The format leaves open which of both times counts. Without the submit time the rest of
-//! a trace would have to be read ahead, to find who is freed by an end.) With [`Feedback::hours`],
-//! a job that had to wait comes in these hours of the week only: its user has gone home.
+//! A job that names a preceding job is submitted when that one has ended *in the simulation* and
+//! the think time is over, but never before its own submit time. So a user that is served late
+//! submits late, and everything that hangs on it is late too; one that is served sooner than in the
+//! log submits as in the log. (The format leaves open which of both times counts. Without the
+//! submit time the rest of a trace would have to be read ahead, to find the jobs that an end
+//! frees.) With [`Feedback::hours`], a job that had to wait comes in these hours of the week only:
+//! its user has gone home.
 //!
 //! The preceding job must stand above in the workload. One that the core declines has ended as soon
 //! as it is declined. Of one that was not simulated there is no end to wait for: an error, or the
@@ -21,7 +22,7 @@ use tutti_types::{Calendar, ClusterTime, Nanos, Period};
 /// How jobs wait for those before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
-    /// When those who had to wait for a result hand in more; `None`: at any time. Needs
+    /// When users that had to wait for a result submit more; `None`: at any time. Needs
     /// [`Settings::calendar`](crate::Settings::calendar).
     pub hours: Option<Period>,
     /// Whether a job whose preceding job was not simulated comes at its own submit time; otherwise
@@ -76,7 +77,7 @@ struct Held {
 /// What becomes of a job whose place in the workload has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// It is handed in.
+    /// It is submitted.
     Now,
     /// It waits.
     Later,
@@ -85,7 +86,7 @@ pub(crate) enum Arrival {
 }
 
 impl<'a> Waiting<'a> {
-    /// Without a rule nobody waits.
+    /// Without a rule no job waits.
     pub(crate) const fn new(rule: Option<Feedback>, calendar: &'a [(ClusterTime, Nanos)]) -> Self {
         Self {
             rule,
@@ -174,7 +175,7 @@ impl<'a> Waiting<'a> {
         self.due.pop_first().map(|(_, job)| job)
     }
 
-    /// The first moment from this one on at which people hand in jobs.
+    /// The first moment from this one on at which people submit jobs.
     fn in_hours(&self, mut at: ClusterTime) -> ClusterTime {
         let Some(hours) = self.rule.and_then(|rule| rule.hours) else { return at };
         // Between two looks the hours begin, or the clocks were put back: more never come together.
@@ -228,7 +229,7 @@ mod tests {
         waiting.ended(1, at(3));
         assert_eq!((waiting.next(), waiting.take(at(3))), (at(4), None));
         assert_eq!(waiting.take(at(4)).map(|job| job.number), Some(2));
-        // Who comes after the end waits for the rest of the time.
+        // A user that comes after the end waits for the rest of the time.
         assert_eq!(waiting.arrive(&job(4, Some((1, 2 * HOUR))), at(4)), Arrival::Later);
         assert_eq!(waiting.arrive(&job(5, Some((1, HOUR))), at(4)), Arrival::Now);
         waiting.ended(2, at(5));

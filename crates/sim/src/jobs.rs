@@ -11,7 +11,7 @@ pub struct Job {
     pub number: u64,
     /// Its line there; 0 if it comes from a model.
     pub line: u64,
-    /// When it is handed in.
+    /// When it is submitted.
     pub submit: ClusterTime,
     /// How long its processes compute, on processors of their own.
     pub run: Nanos,
@@ -27,7 +27,8 @@ pub struct Job {
     pub user: u32,
     /// Its group; 0 if not known.
     pub group: u32,
-    /// The job that it waits for before it is handed in, if jobs wait ([`Feedback`](crate::Feedback)).
+    /// The job that it waits for before it is submitted, if jobs wait
+    /// ([`Feedback`](crate::Feedback)).
     pub follows: Option<Follows>,
 }
 
@@ -94,7 +95,7 @@ pub(crate) struct Live {
     pub(crate) started: u64,
     /// Whether it is done after those at their limits, at the same moment.
     pub(crate) is_early: bool,
-    /// Whether it has processors: it was not set aside since.
+    /// Whether it has processors: it was not preempted since.
     pub(crate) is_seated: bool,
     /// How many processors it has, or will have.
     pub(crate) width: u32,
@@ -103,7 +104,7 @@ pub(crate) struct Live {
     pub(crate) course: Course,
 }
 
-/// How far a started job has got; kept up to date by whoever works out progress.
+/// How far a started job has got; kept up to date by the code that works out progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Course {
     /// What it still needs, in ns, as of when it last joined a group or a slot ended.

@@ -1,9 +1,10 @@
 //! The simulator: the second driver of the core, beside the live controller.
 //!
 //! [`run`] feeds [`Core::apply`](tutti_core::Core::apply) with the events of a workload (jobs come,
-//! jobs are done) and hands on what it decides. Nothing is decided here: not who starts, not who
-//! takes turns with whom. What the driver adds is what processes would have done: it works out when
-//! a job has got as much time as it needs, from the rows in whose slots the core has it run.
+//! jobs are done) and hands on what it decides. Nothing is decided here: neither which job starts,
+//! nor which take turns with which. What the driver adds is what processes would have done: it
+//! works out when a job has got as much time as it needs, from the rows in whose slots the core has
+//! it run.
 //!
 //! - in: any iterator of [`Job`]s, such as [`Workload`] makes of a trace or a model
 //! - out: whatever [`Observer`]s make of it: [`Summary`] (means, percentiles, utilisation),

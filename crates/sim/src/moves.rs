@@ -1,8 +1,8 @@
-//! Jobs on their way out of the matrix and back: how long it takes, and who arrives next.
+//! Jobs on their way out of the matrix and back: how long it takes, and which arrives next.
 //!
-//! What a job has in memory is written out when it is set aside, and read when it comes back. That
-//! takes so long for any job, and so much more for each of its processors; those who are on their way
-//! at the same time do not slow each other down.
+//! What a job has in memory is written out when it is preempted, and read when it comes back. That
+//! takes so long for any job, and so much more for each of its processors; jobs that are on their
+//! way at the same time do not slow each other down.
 
 use std::collections::BTreeMap;
 use tutti_core::Event;
@@ -23,7 +23,7 @@ impl MoveCost {
     }
 }
 
-/// Those on their way, by when they arrive; at one moment, who set out first.
+/// Those on their way, by when they arrive; at one moment, in the order in which they set out.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     cost: MoveCost,

@@ -1,4 +1,4 @@
-//! Who looks on while a simulation runs.
+//! Observers of a running simulation.
 
 use crate::jobs::{Finished, Job};
 use std::io;
@@ -35,9 +35,9 @@ pub struct Passed {
     pub waiting: usize,
 }
 
-/// Who looks on while a simulation runs; nothing that an observer does changes anything.
+/// An observer of a running simulation; nothing that it does changes anything.
 pub trait Observer {
-    /// A job is handed in.
+    /// A job is submitted.
     ///
     /// # Errors
     /// If the observer can't write.

@@ -1,4 +1,4 @@
-//! Each job by itself, in the order in which jobs were handed in.
+//! Each job by itself, in the order in which jobs were submitted.
 
 use crate::jobs::{Finished, Job};
 use crate::observer::Observer;
@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::io;
 use tutti_types::JobId;
 
-/// Hands jobs that have ended to `write`, in the order in which they were handed in. Those that end
-/// before an older one wait for it; those that don't end at all hold up nobody once
+/// Hands jobs that have ended to `write`, in the order in which they were submitted. Those that end
+/// before an older one wait for it; those that don't end at all hold up none once
 /// [`finish`](InOrder::finish) is called.
 pub struct InOrder<F> {
     write: F,

@@ -54,7 +54,7 @@ impl Pace {
         batches
     }
 
-    /// How long a task of a part takes for what takes `run` on the mean node with nobody else there.
+    /// How long a task of a part takes for what takes `run` on the mean node without other load.
     fn takes(&self, part: &Part, run: Nanos) -> Nanos {
         let Some(host) = self.hosts.get(part.node.0 as usize) else { return run };
         let Weights { int, float, double, memory } = self.weights;

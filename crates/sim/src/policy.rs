@@ -2,7 +2,7 @@
 
 use tutti_types::{ParamError, Params};
 
-/// Policies that can be simulated, by name. Whoever takes turns may have a queue of another kind
+/// Policies that can be simulated, by name. A policy with turns may have a queue of another kind
 /// than first come first served, too: `gang:easy`.
 pub const POLICIES: &[&str] = &[
     "gang",

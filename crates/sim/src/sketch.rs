@@ -11,7 +11,7 @@ const KEPT: usize = 1 << 16;
 const PART_BITS: u32 = 11;
 const PARTS: usize = 1 << PART_BITS;
 
-/// Numbers, as far as they are told apart.
+/// Numbers, as far as they are distinguished.
 #[derive(Clone, Debug, Default)]
 pub struct Sketch {
     kept: Vec<u64>,
@@ -77,7 +77,7 @@ impl Sketch {
         0
     }
 
-    /// The numbers, lowest first, as far as they are told apart, each with its count.
+    /// The numbers, lowest first, as far as they are distinguished, each with its count.
     #[must_use]
     pub fn counts(&self) -> Vec<(u64, u32)> {
         let mut kept = self.kept.clone();

@@ -7,7 +7,7 @@
 //! - utilisation: processor time in which jobs got on, over all of the makespan
 //! - loss of capacity: idle processor time while jobs waited, over all of the makespan (Zhang,
 //!   Franke, Moreira, Sivasubramaniam: "An analysis of space- and time-sharing techniques for
-//!   parallel job scheduling", 2001). With time slicing, the slots in which a processor has nobody
+//!   parallel job scheduling", 2001). With time slicing, the slots in which a processor has no job
 //!   to run count as idle.
 //!
 //! Sums are exact, in integers, but for slowdowns; percentiles are those of a [`Sketch`].
@@ -33,7 +33,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// Slowdowns are kept in millionths for percentiles.
 const SLOWDOWN_UNIT: f64 = 1e6;
 
-/// By what jobs are told apart in a table.
+/// What distinguishes jobs in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
     /// Their class.
@@ -188,7 +188,7 @@ impl Summary {
         self.groups.iter().map(|(&key, figures)| figures.results(Some(name(key)), whole)).collect()
     }
 
-    /// How many jobs were handed in.
+    /// How many jobs were submitted.
     #[must_use]
     pub const fn submitted(&self) -> u64 {
         self.submitted

@@ -1,9 +1,9 @@
-//! When, in a frame, those get on who run in the slots of a given set of rows.
+//! When, in a frame, jobs get on that run in the slots of a given set of rows.
 //!
 //! All by arithmetic on one cycle: pieces of it, repeated. What a switch costs is modelled here, as
 //! lost service: where slots follow one another in which they run, the first `cost` of time gets
-//! nothing done (the others are being suspended, they are being resumed, caches are cold). Who runs
-//! in all slots of the frame is never switched, and loses nothing.
+//! nothing done (the others are being suspended, they are being resumed, caches are cold). A job
+//! that runs in all slots of the frame is never switched, and loses nothing.
 
 use tutti_core::frame::Frame;
 use tutti_types::{ClusterTime, Nanos, RowId};
@@ -48,7 +48,7 @@ impl Pieces {
 }
 
 impl Turns {
-    /// The turns of those who run in the slots of `rows`.
+    /// The turns of jobs that run in the slots of `rows`.
     pub(crate) fn of(frame: &Frame, rows: &[RowId], cost: Nanos) -> Self {
         let runs: Vec<bool> = frame.slots.iter().map(|slot| rows.contains(&slot.row)).collect();
         let epoch = frame.epoch;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use tutti_trace::{Header, Job as Record};
 use tutti_types::{ClassName, ClusterTime, Nanos};
 
-/// What the core is told that jobs take.
+/// The run times that the core gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Estimates {
     /// The requested time; of jobs without, the run time.

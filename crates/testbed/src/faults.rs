@@ -1,8 +1,9 @@
 //! What can happen to a node of a test bed: its network breaks, in both directions or in one, or is slow; it
 //! hangs; its power fails.
 //!
-//! Nothing is needed but `ip`. How a way is made slow says `slow.rs`. Whoever is to be heard no more by somebody gets a neighbour entry for him
-//! that leads nowhere: the kernel sends, and nobody receives, as if a cable were broken in one direction.
+//! Nothing is needed but `ip`. How a way is made slow says `slow.rs`. Where one node is to hear
+//! another no more, a neighbour entry for the other leads nowhere: the kernel sends, and no node
+//! receives, as if a cable were broken in one direction.
 
 use crate::{Node, Testbed, in_switch, ip, ways};
 use anyhow::Context;
@@ -12,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// A hardware address that nobody has.
+/// A hardware address that no node has.
 const NOWHERE: &str = "02:00:00:00:00:fe";
 
 /// How long all processes of a node may take to be gone.
@@ -27,7 +28,7 @@ impl Testbed {
         in_switch(self.switch(), &["link", "set", node.port(), "down"])
     }
 
-    /// Nobody hears a node any more, and it hears all the others.
+    /// No node hears this one any more, and it hears all the others.
     ///
     /// # Errors
     /// If `ip` does not do it.
@@ -38,7 +39,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// A node hears nobody any more, and all the others hear it.
+    /// A node hears no other any more, and all the others hear it.
     ///
     /// # Errors
     /// If `ip` does not do it.

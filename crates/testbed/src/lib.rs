@@ -155,10 +155,10 @@ impl Testbed {
         let words: Vec<&str> = ["params", "foreign=0%"].into_iter().chain(params).collect();
         expect(head.tutti(&words))?;
         for member in members {
-            ensure!(is_wanted(), "told to end before all nodes were up");
+            ensure!(is_wanted(), "ended before all nodes were up");
             self.join(member)?;
         }
-        ensure!(is_wanted(), "told to end when all nodes were up");
+        ensure!(is_wanted(), "ended when all nodes were up");
         Ok(())
     }
 

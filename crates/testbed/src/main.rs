@@ -31,10 +31,10 @@ enum Verb {
     /// Take a node off the network, in both directions
     Cut(NodeArgs),
 
-    /// Nobody hears a node any more, and it hears the others
+    /// No other node hears a node any more, and it hears the others
     Mute(NodeArgs),
 
-    /// A node hears nobody any more, and the others hear it
+    /// A node hears no other any more, and the others hear it
     Deafen(NodeArgs),
 
     /// What a node sends, and what is sent to it, is late by so much from now on, in each direction
@@ -279,7 +279,7 @@ fn build(cargo: &OsStr, program: &Path) -> anyhow::Result<()> {
     let mut command = Command::new(cargo);
     command.args(["build", "--package", "tutti", "--profile", profile]);
     command.arg("--target-dir").arg(place.parent().unwrap_or(place));
-    // There lies what cargo is told for all builds.
+    // There lies what cargo uses for all builds.
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let status = command.status().with_context(|| format!("cannot run {}", cargo.display()))?;
     anyhow::ensure!(status.success(), "tutti could not be built");

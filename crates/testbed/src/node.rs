@@ -146,7 +146,7 @@ impl Node {
     /// A connection from the node to an address.
     ///
     /// # Errors
-    /// If the node has no network, or nobody listens there.
+    /// If the node has no network, or nothing listens there.
     pub fn dial(&self, to: &str) -> io::Result<TcpStream> {
         in_namespace(&self.namespace, || TcpStream::connect(to))
     }

@@ -37,7 +37,7 @@ impl Ends {
     /// Sleeps.
     ///
     /// # Errors
-    /// If this process is told to end meanwhile.
+    /// If this process gets SIGTERM meanwhile.
     pub(crate) fn sleep(&self, how_long: Duration) -> anyhow::Result<()> {
         let until = Instant::now() + how_long;
         loop {
@@ -45,7 +45,7 @@ impl Ends {
             let left = left.as_millis().try_into().unwrap_or(PollTimeout::MAX);
             poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], left)?;
             if let Some(told) = self.next() {
-                bail!("told to end by {told}");
+                bail!("ended by {told}");
             }
             if Instant::now() >= until {
                 return Ok(());
@@ -56,7 +56,7 @@ impl Ends {
     /// Runs a command to its end, which must be a good one.
     ///
     /// # Errors
-    /// With what it said; or if this process is told to end before: then the command has ended, too.
+    /// With what it said; or if this process gets SIGTERM before: then the command has ended, too.
     pub(crate) fn expect(&self, mut command: Command) -> anyhow::Result<Output> {
         let named = format!("{command:?}");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -65,7 +65,7 @@ impl Ends {
         let running = Running::start(command, Child::wait_with_output, false)?;
         if let Some(told) = running.wait(self, |_| true)? {
             let _ = killpg(running.pid, Signal::SIGKILL);
-            bail!("told to end by {told}");
+            bail!("ended by {told}");
         }
         tutti_testbed::is_good(&named, running.result()?)
     }
@@ -75,13 +75,14 @@ fn held() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
 }
 
-/// Runs a command to its end, or until this process is told to end. Interrupts are the command's, not ours.
+/// Runs a command to its end, or until this process gets SIGTERM. Interrupts are the command's, not
+/// ours.
 ///
 /// # Errors
 /// If it can't be started.
 pub(crate) fn run(command: Command, ends: &Ends) -> anyhow::Result<ExitCode> {
     if let Some(told) = ends.next() {
-        bail!("told to end by {told}");
+        bail!("ended by {told}");
     }
     let running = Running::start(command, |mut child| child.wait(), true)?;
     let Some(told) = running.wait(ends, |signal| signal != Signal::SIGINT)? else {
@@ -90,7 +91,7 @@ pub(crate) fn run(command: Command, ends: &Ends) -> anyhow::Result<ExitCode> {
             .and_then(|code| u8::try_from(code).ok())
             .map_or(ExitCode::FAILURE, ExitCode::from));
     };
-    // A shell that is used by somebody takes no notice of SIGTERM.
+    // An interactive shell ignores SIGTERM.
     for signal in [Signal::SIGHUP, Signal::SIGCONT] {
         let _ = kill(running.pid, signal);
     }

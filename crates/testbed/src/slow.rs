@@ -38,7 +38,7 @@ const BUFFER_BYTES: usize = 32 << 20;
 /// As many frames as may be on their way in one direction; those beyond are lost, as on any full line.
 const UNDERWAY_MAX: usize = 100_000;
 
-/// As many packets in one piece as a port sends unless it is told otherwise.
+/// As many packets in one piece as a port sends by default.
 const PIECES_USUAL: &str = "65535";
 
 /// A way that is slow until this is dropped.

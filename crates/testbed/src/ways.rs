@@ -1,8 +1,8 @@
 //! Which nodes of a test bed have a slow way, and how a process that did not make it asks for one.
 //!
-//! Somebody must carry what is late: the process that has made the test bed. It listens at a Unix socket in the
-//! test bed's directory. An order is a line, the node's name and the microseconds; the answer is what went
-//! wrong, or nothing.
+//! A process must carry what is late: the one that has made the test bed. It listens at a Unix
+//! socket in the test bed's directory. An order is a line, the node's name and the microseconds;
+//! the answer is what went wrong, or nothing.
 
 use crate::Node;
 use crate::slow::SlowWay;
@@ -69,7 +69,7 @@ pub(crate) fn take_orders(
     let thread = thread::Builder::new().name("orders".into());
     let orders = move || {
         for stream in listener.incoming().flatten() {
-            // Who asked may have gone.
+            // The client may have gone.
             let _ = answer(&stream, &ways, &nodes);
         }
     };

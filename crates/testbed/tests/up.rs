@@ -1,4 +1,4 @@
-//! `testbed` clears away what it has made, also when it is told to end. As root; the program on its nodes is a
+//! `testbed` clears away what it has made, also at SIGTERM. As root; the program on its nodes is a
 //! stand-in, since nothing is asked of it.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Makes what is to be executed. Not by this process: what another thread starts meanwhile would have it open for
-/// writing for a moment, and nobody could execute it.
+/// writing for a moment, and no process could execute it.
 fn shell(line: &str, paths: &[&Path]) {
     assert!(Command::new("sh").args(["-c", line]).args(paths).status().unwrap().success());
 }
@@ -89,7 +89,7 @@ fn a_test_bed_ends_with_its_command_or_when_it_is_told_to() {
     let (status, _) = Up::start("own", "", "exit 7").end();
     assert_eq!(status.code(), Some(7));
     for signal in [Signal::SIGTERM, Signal::SIGHUP] {
-        // A shell that is used by somebody takes no notice of SIGTERM.
+        // An interactive shell ignores SIGTERM.
         let line = "trap '' TERM; touch $TMPDIR/began; exec sleep 600";
         let up = Up::start(signal.as_str(), "", line);
         up.wait_for("began");
@@ -106,7 +106,7 @@ fn a_test_bed_that_is_told_to_end_while_it_is_made_is_cleared_away() {
     // Each verb is a child of the test bed's process.
     let up = Up::start("made", "test $1 != up || kill -TERM $PPID", "touch $TMPDIR/began");
     let (status, said) = up.end();
-    assert!(!status.success() && said.contains("told to end"), "{status}: {said}");
+    assert!(!status.success() && said.contains("ended "), "{status}: {said}");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_benchmark_that_is_told_to_end_clears_its_cluster_away() {
         bench.tell(signal);
         let (status, said) = bench.end();
         assert_eq!(status.code(), Some(1), "{status}: {said}");
-        assert!(said.contains("told to end"), "{said}");
+        assert!(said.contains("ended "), "{said}");
         let (patience, pid) =
             (Instant::now() + Duration::from_secs(60), Pid::from_raw(runs.trim().parse().unwrap()));
         while kill(pid, None).is_ok() {

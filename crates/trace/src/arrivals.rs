@@ -61,7 +61,7 @@ impl Stretch {
 
 /// What has a submit time.
 pub trait Arrival {
-    /// When it is handed in, in ns.
+    /// When it is submitted, in ns.
     fn submit_ns(&self) -> Option<u64>;
     /// Moves it there. Only called for what has a submit time.
     fn move_to(&mut self, submit_ns: u64);

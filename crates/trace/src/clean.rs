@@ -134,7 +134,7 @@ impl CleanJob {
         Ok(CleanJob { record, submit_ns, run_ns, estimate_ns, processors })
     }
 
-    /// When it is handed in, in ns after the log's beginning.
+    /// When it is submitted, in ns after the log's beginning.
     #[must_use]
     pub fn submit_ns(&self) -> u64 {
         self.submit_ns

@@ -65,7 +65,7 @@ pub enum TraceError {
         file: String,
     },
     /// A line is wrong.
-    #[error("{file}, line {line}: {problem}; mend the line, or read the file leniently")]
+    #[error("{file}, line {line}: {problem}; correct the line, or read the file leniently")]
     Line {
         /// The file's name.
         file: String,
@@ -153,7 +153,7 @@ pub enum LineProblem {
     },
     /// A burst of a rolled job does not follow the job's own line.
     #[error(
-        "a burst of job {number} without the line that sums the job up (whoever reads bursts can \
+        "a burst of job {number} without the line that sums the job up (a reader of bursts can \
          take it)"
     )]
     BurstAlone {
@@ -193,7 +193,7 @@ pub enum Tolerated {
 }
 
 impl Tolerated {
-    /// Whether the line was skipped; otherwise it was kept, mended as the variant tells.
+    /// Whether the line was skipped; otherwise it was kept, corrected as the variant tells.
     #[must_use]
     pub fn is_skipped(self) -> bool {
         use Tolerated::*;

@@ -7,8 +7,8 @@ use crate::reader::Tolerance;
 use crate::tally::Tally;
 use std::ops::Range;
 
-/// Reads the job that a line tells. What a lenient reader mends is counted; what it can't mend is
-/// an error like any other.
+/// Reads the job that a line tells. What a lenient reader corrects is counted; what it can't
+/// correct is an error like any other.
 pub(crate) fn job_of_line(
     line: &[u8],
     tolerance: Tolerance,
@@ -35,7 +35,7 @@ fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Whether a byte stands between words. Other than in Rust's own sense a vertical tab does too.
 pub(crate) fn is_blank(byte: u8) -> bool {
-    // Nearly every byte is told by the first comparison.
+    // Nearly every byte is decided by the first comparison.
     byte <= b' ' && matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
 }
 

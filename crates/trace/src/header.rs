@@ -1,8 +1,8 @@
 //! The comment lines before the first job: `; Name: value`.
 //!
 //! The lines themselves are kept, byte for byte and in order, and the writer puts them out as they
-//! came: who gave a log is told there, and must stay. What they say is read from them when asked.
-//! Bytes that are no UTF-8 are Latin-1, as in the archive's older logs.
+//! came: the donors of a log are named there, and must stay. What they say is read from them when
+//! asked. Bytes that are no UTF-8 are Latin-1, as in the archive's older logs.
 
 use crate::number::Decimal;
 
@@ -148,7 +148,7 @@ impl Header {
         self.value("Installation")
     }
 
-    /// `Acknowledge`: who gave the log, and is to be thanked.
+    /// `Acknowledge`: the donor of the log, to be thanked.
     #[must_use]
     pub fn acknowledge(&self) -> Option<String> {
         self.value("Acknowledge")

@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Job {
     /// Field 1: the job's number in its file. Logs that were cleaned or cut have gaps.
     pub number: u64,
-    /// Field 2: when it was handed in, in ns after the log's beginning.
+    /// Field 2: when it was submitted, in ns after the log's beginning.
     pub submit_ns: Option<u64>,
     /// Field 3: how long it waited on the real machine, in ns; for a burst, since the end of the
     /// burst before.
@@ -109,7 +109,7 @@ impl Job {
 
 /// The fields of a line, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "each is told at the field of Job of the same name")]
+#[expect(missing_docs, reason = "each is described at the field of Job of the same name")]
 pub enum Field {
     Number,
     Submit,

@@ -1,7 +1,8 @@
 //! Traces in: a stream of jobs from a plain or packed text, one line in memory at a time.
 //!
-//! In two steps: a line becomes a job (`parsed`), then rolled jobs are told one way and the order
-//! is checked (`unrolled`). A line that a lenient reader can't mend never leaves the first step.
+//! In two steps: a line becomes a job (`parsed`), then rolled jobs are described one way and the
+//! order is checked (`unrolled`). A line that a lenient reader can't correct never leaves the first
+//! step.
 
 use crate::error::{LineProblem, Tolerated, TraceError};
 use crate::fields::{is_blank, job_of_line};
@@ -33,7 +34,7 @@ pub enum Tolerance {
     /// The first one is an error, and ends the trace.
     #[default]
     Strict,
-    /// They are mended or skipped, and counted: see [`Reader::tolerated`].
+    /// They are corrected or skipped, and counted: see [`Reader::tolerated`].
     Lenient,
 }
 
@@ -132,7 +133,7 @@ impl<R: BufRead> Reader<R> {
         self.line
     }
 
-    /// What a lenient reader mended or skipped so far.
+    /// What a lenient reader corrected or skipped so far.
     #[must_use]
     pub fn tolerated(&self) -> &Tally<Tolerated> {
         &self.tolerated

@@ -124,7 +124,7 @@ impl<R: BufRead> Lines<R> {
 }
 
 /// Reads the next line to `line`; false at the end of the text. What is beyond
-/// [`LINE_BYTES_MAX`] is left for the next call to skip: after an error nobody reads it.
+/// [`LINE_BYTES_MAX`] is left for the next call to skip: after an error it is not read.
 fn next_line(
     text: &mut impl BufRead,
     line: &mut Vec<u8>,

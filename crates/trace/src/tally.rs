@@ -1,4 +1,4 @@
-//! Counts by reason, for what was left out or mended on the way.
+//! Counts by reason, for what was left out or corrected on the way.
 
 use std::collections::BTreeMap;
 

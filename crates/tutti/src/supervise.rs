@@ -23,6 +23,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tracing::{info, warn};
 use tutti_client::output::print;
 use tutti_client::{READY, RUNNING};
 use tutti_linux::disposition::is_ignored;
@@ -30,7 +31,6 @@ use tutti_node::codes::{code_of, coded};
 use tutti_node::executable::own_program;
 use tutti_node::exit::Exit;
 use tutti_node::instance::Instance;
-use tutti_node::limits;
 use tutti_node::link::Link;
 use tutti_node::membership::{Membership, Place};
 use tutti_node::presence::has_keeper;
@@ -88,12 +88,13 @@ pub(crate) fn foreground(instance: &Instance) -> anyhow::Result<Exit> {
     let Some(lock) = lock(instance)? else {
         anyhow::bail!("an instance runs in {} already", instance.directory().display());
     };
+    log::begin();
     if let Err(error) = enter_unit(instance, true) {
-        say!("tutti: {error:#}");
+        warn!("{error:#}");
     }
     let mut supervisor = Supervisor::start(instance, lock, None)?;
     supervisor.wait_until_up()?;
-    say!("tutti: the instance in {} is up", instance.directory().display());
+    info!("the instance in {} is up", instance.directory().display());
     service::say_ready();
     supervisor.serve()
 }
@@ -156,10 +157,7 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
     keep_former_logs(instance);
     let log = OpenOptions::new().create(true).append(true).open(instance.log_file())?;
     nix::unistd::setsid().context("cannot leave the session")?;
-    let unit = enter_unit(instance, false).unwrap_or_else(|error| {
-        let _ = writeln!(&log, "tutti: {error:#}");
-        None
-    });
+    let unit = enter_unit(instance, false);
     let begins = log.metadata().map_or(0, |log| log.len());
     let mut supervisor = Supervisor::start(instance, lock, Some(log.try_clone()?))?;
     if let Err(error) = supervisor.wait_until_up() {
@@ -171,11 +169,16 @@ fn become_daemon(instance: &Instance) -> anyhow::Result<Exit> {
         return Err(if said.is_empty() { error } else { coded(Code::NotStarted, said) });
     }
     // Whoever waits for this pipe to close must not wait for the supervisor's end.
-    print(format!("{READY} {}", unit.unwrap_or_default()).trim_end())?;
+    let name = unit.as_ref().ok().cloned().flatten().unwrap_or_default();
+    print(format!("{READY} {name}").trim_end())?;
     print("\n")?;
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(&null)?;
     nix::unistd::dup2_stderr(&log)?;
+    log::begin();
+    if let Err(error) = unit {
+        warn!("{error:#}");
+    }
     supervisor.serve()
 }
 
@@ -199,10 +202,10 @@ fn keep_former_logs(instance: &Instance) {
 
 /// What the daemons have said since the log had this length, in bytes; what one said again and again, once.
 fn said_since(instance: &Instance, begins: u64) -> String {
-    let log = std::fs::read(instance.log_file()).unwrap_or_default();
-    let begins = usize::try_from(begins).unwrap_or(usize::MAX).min(log.len());
-    let said = String::from_utf8_lossy(&log[begins..]);
-    let mut lines: Vec<&str> = said.trim().lines().collect();
+    let text = std::fs::read(instance.log_file()).unwrap_or_default();
+    let begins = usize::try_from(begins).unwrap_or(usize::MAX).min(text.len());
+    let said = String::from_utf8_lossy(&text[begins..]);
+    let mut lines: Vec<&str> = said.trim().lines().map(log::text_of).collect();
     lines.dedup();
     lines.join("\n")
 }
@@ -329,8 +332,8 @@ impl<'a> Supervisor<'a> {
                 found::end(instance, role)?;
             }
             match &daemon.child {
-                Some(keeper) => say!(
-                    "tutti: the keeper, process {}, lives, and its jobs go on: it is kept",
+                Some(keeper) => info!(
+                    "the keeper, process {}, lives, and its jobs go on: it is kept",
                     keeper.pid()
                 ),
                 None => Self::launch(instance, supervisor.log.as_ref(), &mut daemon)?,
@@ -497,7 +500,7 @@ impl<'a> Supervisor<'a> {
 
     /// Whatever is killed has no time to clear away what it holds: each is told first.
     fn tell_all(&mut self, why: &str) {
-        say!([PartEnded] "tutti: {why}: each daemon is told to end");
+        warn!(code = %Code::PartEnded, "{why}: each daemon gets SIGTERM");
         self.has_told_all = true;
         self.ending = Some(Instant::now() + LAST_PATIENCE);
         self.terminate(&ROLES);
@@ -559,7 +562,7 @@ impl<'a> Supervisor<'a> {
         let lived = daemon.started.elapsed();
         daemon.failures = if lived > STEADY { 1 } else { daemon.failures + 1 };
         let wait = pause_after(daemon.failures);
-        say!([PartEnded] "tutti: the {} ended ({status}); starting it again", daemon.role);
+        warn!(code = %Code::PartEnded, "the {} ended ({status}); starting it again", daemon.role);
         daemon.start_at = Some(Instant::now() + wait);
     }
 
@@ -572,7 +575,7 @@ impl<'a> Supervisor<'a> {
             {
                 daemon.failures = (daemon.failures + 1).max(FAILURES_AT_ONCE + 1);
                 let wait = pause_after(daemon.failures);
-                say!([System] "tutti: the {} can't be started: {error:#}; trying again", daemon.role);
+                warn!(code = %Code::System, "the {} can't be started: {error:#}; trying again", daemon.role);
                 daemon.start_at = (!is_ending).then(|| Instant::now() + wait);
             }
         }
@@ -636,7 +639,7 @@ fn refuse_beside_one_without_directory(instance: &Instance) -> anyhow::Result<()
     };
     let directory = instance.directory().display();
     let reason = format!(
-        "the directory {directory} was removed while its instance runs, which nobody can reach now. Its jobs go on: \
+        "the directory {directory} was removed while its instance runs, which can't be reached now. Its jobs go on: \
          when they have ended, or to end them, end it with `{end}`, and try again"
     );
     Err(coded(Code::NotStarted, reason))

@@ -67,8 +67,8 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: 2,
         default: 0,
-        help: "How its jobs are suspended and resumed: by the freezer, by signals, or not at all, in \
-               that they run on with what those whose turn it is leave idle.",
+        help: "How its jobs are suspended and resumed: by the freezer, by signals, or not at \
+               all: they run on with what the jobs of the turn leave idle.",
         takes: Takes::FromThenOn,
     },
     Param {
@@ -86,7 +86,7 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: RULE_TIME_MAX.0,
         default: 1800 * SEC,
-        help: "After so long without processors, a job may preempt others to get some.",
+        help: "Time without processors after which a job may preempt others.",
         takes: Takes::Live,
     },
     Param {
@@ -95,7 +95,7 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: RULE_TIME_MAX.0,
         default: 10 * SEC,
-        help: "For so long, for each of its processors, a job is not preempted once it has them; never: it never is.",
+        help: "Time, for each of its processors, in which a job is not preempted after it got them; never: it never is.",
         takes: Takes::Live,
     },
     Param {

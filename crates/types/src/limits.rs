@@ -9,7 +9,7 @@ pub const PROCESSORS_PER_NODE_MAX: u32 = 8192;
 /// does not tell whether a job fits, each costs a search.
 pub const BACKFILL_TRIES_MAX: usize = 1000;
 
-/// Places considered for a job that has others set aside: with more processors than that, only those
+/// Places considered for a job that preempts others: with more processors than that, only those
 /// that begin at the lowest.
 pub const POSITIONS_MAX: usize = 4096;
 

@@ -151,7 +151,7 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 0,
         max: 10 * SEC,
         default: 0,
-        help: "How far ahead a change of the timetable activates, so that it reaches all nodes; each job begins so much later.",
+        help: "Time until a change of the timetable takes effect, so that it reaches all nodes; each job begins this much later.",
         takes: Takes::Live,
     },
     Param {
@@ -216,7 +216,7 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 1,
         max: PROCESSORS_MAX,
         default: UNBOUNDED,
-        help: "From so many processors on a job counts as large; for the policy classes, as are the next two.",
+        help: "Number of processors from which a job counts as large; for policy=classes, as the next two.",
         takes: Takes::Live,
     },
     Param {
@@ -269,7 +269,7 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 1,
         max: TASKS_PER_NODE_MAX,
         default: 4,
-        help: "placement=high-load: so many tasks of a job may share a node, even one with fewer \
+        help: "placement=high-load: maximum number of tasks of a job on a node, even one with fewer \
                processors.",
         takes: Takes::FromThenOn,
     },
@@ -344,8 +344,8 @@ pub const TABLE: &[Param; at::COUNT] = &[
         min: 2,
         max: FAN_OUT_MAX,
         default: 16,
-        help: "How many agents connect to the same one, in a cluster whose head trusts root of the \
-               others; further ones connect to these. The places that agents have they keep.",
+        help: "Maximum number of children of an agent in the control tree, in a cluster whose head \
+               trusts root of the others. Agents that are connected keep their places.",
         takes: Takes::FromThenOn,
     },
     Param {

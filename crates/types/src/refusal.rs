@@ -173,7 +173,7 @@ impl fmt::Display for Refusal {
             ),
             Self::TooMuchMemory { asked_bytes, available_bytes } => write!(
                 f,
-                "{} of memory were asked for each task, and for so many tasks there is at most {1} \
+                "{} of memory were asked for each task, and for that many tasks there is at most {1} \
                  each; ask for at most -m {1}, or for fewer tasks",
                 Size(*asked_bytes),
                 Size(available_bytes >> 20 << 20)

@@ -29,7 +29,7 @@ pub enum FromFrontEnd {
     },
     /// Input for one rank, or for all that get input.
     Input {
-        /// For whom; `None`: all.
+        /// The rank that gets it; `None`: all.
         rank: Option<Rank>,
         /// The bytes; empty: the end of input.
         data: ByteBuf,
@@ -124,7 +124,7 @@ pub enum ToFrontEndWith<D> {
     Finished,
     /// The pipe that a task writes to; its descriptor comes with the first byte of the frame. It is
     /// never waited for. The rest of the stream is read from there; once the task has ended, what is
-    /// in it is the last of it, though somebody else may hold it open.
+    /// in it is the last of it, though another process may hold it open.
     Pipe {
         /// Whose.
         rank: Rank,
@@ -138,8 +138,8 @@ pub enum ToFrontEndWith<D> {
 /// The place of `Output` among the variants of [`ToFrontEndWith`].
 const VARIANT_OUTPUT: u32 = 2;
 
-/// The bytes of a frame with [`ToFrontEndWith::Output`] that come before its data, so that whoever
-/// has the data elsewhere need not bring it together with them.
+/// The bytes of a frame with [`ToFrontEndWith::Output`] that come before its data, so that a front
+/// end that has the data elsewhere need not bring it together with them.
 ///
 /// Their number is known before that of the data: the length of the data is always written in three
 /// bytes of seven bits, which the format allows (the higher ones may be zero).

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tutti_types::{ClusterTime, Nanos, NodeId};
 
-/// Whom an order is for.
+/// The target of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Recipients {
     /// These nodes, in ascending order.
@@ -36,7 +36,7 @@ pub enum Recipients {
 /// An order on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Whom it is for.
+    /// Its target.
     pub to: Recipients,
     /// What to do.
     pub order: ToAgent,
@@ -81,8 +81,8 @@ pub enum Origin {
 pub struct Joining {
     /// Which of the agent's requests it is: the answer bears the same number.
     pub attempt: u64,
-    /// The agent's life: a number that no other agent of the node has had. Who joins twice in one life
-    /// has moved.
+    /// The agent's life: a number that no other agent of the node has had. An agent that joins
+    /// twice in one life has moved.
     pub life: u64,
     /// The name of the node that its parent is on; empty at the root.
     pub parent: String,
@@ -108,7 +108,7 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passed {
     /// On the way up: whose it is; of several nodes, it is a part of all that they have stored together. On the way
-    /// down: whom it is for. In ascending order.
+    /// down: the nodes it is for. In ascending order.
     pub nodes: Vec<NodeId>,
     /// The part.
     pub exchange: Exchange,
@@ -136,7 +136,7 @@ pub enum ToBranch {
     Clock(ClockReply),
     /// The answer to `Here`: the branch is part of the tree.
     Taken {
-        /// The agents above, from the root down to who says this.
+        /// The agents above, from the root down to the sender of this.
         above: Vec<Contact>,
     },
     /// The answer to `Here`: this one is to be asked instead.
@@ -205,7 +205,7 @@ pub enum FromBranch {
     },
     /// What time is it?
     Clock {
-        /// When it was asked, by the clock of who asks, in nanoseconds.
+        /// When it was asked, by the clock of the asking agent, in nanoseconds.
         asked_ns: u64,
     },
 }
@@ -243,9 +243,9 @@ pub struct SystemTime {
 /// A stream's name: unique in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TunnelId {
-    /// The node of who opened it.
+    /// The node of the agent that opened it.
     pub opener: NodeId,
-    /// A number that this node's agent has drawn, and nobody guesses.
+    /// A number that this node's agent has drawn, and that can't be guessed.
     pub number: u64,
 }
 
@@ -272,7 +272,7 @@ pub struct Tunnelled {
 }
 
 impl Tunnelled {
-    /// What the end that it comes from is told where it can't go on.
+    /// What the end that it comes from gets where it can't go on.
     #[must_use]
     pub const fn refused(&self, refusal: Refusal) -> Self {
         Self { from: self.to, to: self.from, tunnel: self.tunnel, part: Part::End(Some(refusal)) }
@@ -282,7 +282,7 @@ impl Tunnelled {
 /// Why a stream is over before it did what it was opened for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// For who opened it.
+    /// For the agent that opened it.
     pub reason: String,
     /// What kind of thing that is.
     pub code: Code,
@@ -291,7 +291,7 @@ pub struct Refusal {
 /// A part of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
-    /// Somebody wants to speak with the daemon there: the controller, or the node's keeper.
+    /// A client wants to speak with the daemon there: the controller, or the node's keeper.
     Open(Vouch),
     /// Bytes, at most [`TUNNEL_CHUNK_BYTES`] of them, and no more on their way than
     /// [`crate::limits::TUNNEL_WINDOW_BYTES`].
@@ -314,11 +314,12 @@ impl Part {
     }
 }
 
-/// Who somebody is, as the kernel of his node said to the agent there. Taken only from daemons of the
-/// cluster; after it, the connection is his, beginning with his greeting.
+/// The identity of a user, as the kernel of the user's node said to the agent there. Taken only
+/// from daemons of the cluster; after it, the connection is the user's, beginning with the user's
+/// greeting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vouch {
-    /// The node that he is on.
+    /// The user's node.
     pub node: NodeId,
     /// User.
     pub uid: u32,
@@ -326,18 +327,18 @@ pub struct Vouch {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Process, on his node.
+    /// Process, on the user's node.
     pub pid: i32,
     /// Hard limits of the process, by the kernel's number of the resource.
     pub hard_limits: Vec<u64>,
-    /// Whether root of his node is trusted. Only the agent of the head says so, to the controller: whatever
-    /// else stands here counts for nothing.
+    /// Whether root of that node is trusted. Only the agent of the head says so, to the controller:
+    /// whatever else stands here counts for nothing.
     pub is_trusted: bool,
 }
 
 /// What a client tells the agent of its node: the first message to [`crate::Role::Gate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Through {
-    /// The node whose keeper the client wants to speak with. What follows are his bytes.
+    /// The node whose keeper the client wants to speak with. What follows are the client's bytes.
     pub node: NodeId,
 }

@@ -7,7 +7,7 @@ use alloc::string::String;
 use core::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// What a reader is told of a code.
+/// What `tutti explain` prints of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The code.
@@ -42,27 +42,27 @@ codes! {
         "Nothing was done."
         "The message names the word; `tutti VERB --help` shows what the verb takes.";
     2 BadValue
-        "A value is not one that can be taken: a length, a size, a count, a time, a parameter or a list."
+        "A value is invalid: a length, a size, a count, a time, a parameter or a list."
         "Nothing was changed."
-        "The message says what would be taken. `tutti params` lists parameters with their ranges.";
+        "The message says what is valid. `tutti params` lists parameters with their ranges.";
     3 BadScript
         "A line of a job script can't be understood, or the script can't be read."
         "The job was not submitted."
         "Correct the line that the message names; options are those of `tutti submit --help`.";
     4 NoProgram
-        "There is no such program, or not where the task looked for it."
+        "The program was not found."
         "The job was not submitted, or it ended with exit code 127."
         "Give the path of the program, or correct PATH; programs must be at the same place on all nodes.";
     5 NotExecutable
-        "The program is there and can't be started."
+        "The program was found, but can't be started."
         "The job was not submitted, or it ended with exit code 126."
-        "By the reason in the message: `chmod +x`; a first line that names the interpreter; a file that can be written; higher `ulimit`s.";
+        "The message has the reason. Often it is a missing `chmod +x`, a wrong interpreter in the first line, or a low `ulimit`.";
     6 BadFile
         "A directory or file that the job needs can't be used."
         "The job was not submitted, or it ended before its program began."
-        "Make the directory or file, or correct its permissions for the job's user.";
+        "Create the directory or file, or correct its permissions for the job's user.";
     7 OpenMpi
-        "An Open MPI program was to be started as several tasks. Each would run alone, since Tutti serves no PMIx."
+        "An Open MPI program can't be started as several tasks: each would run alone, since Tutti has no PMIx."
         "The job was not submitted, or it was ended."
         "Start its own mpirun in one task, as `tutti run -n 1 -c N mpirun -np N PROGRAM`, or build with MPICH; TUTTI_SINGLETONS=1 starts all tasks alone.";
     8 Nested
@@ -70,37 +70,37 @@ codes! {
         "The inner job was declined: it and the outer job would have waited for each other for ever."
         "Ask for less with `-n`, start the program without Tutti, or submit the outer job with more; `tutti submit` waits in line.";
     10 NoInstance
-        "No instance of Tutti runs where one was looked for."
+        "No instance of Tutti runs at the expected place."
         "Nothing was done."
-        "Start one with `tutti up`, or by `tutti run`. TUTTI_DIR and TUTTI_CLUSTER say where one is looked for.";
+        "Start one with `tutti up`, or by `tutti run`. TUTTI_DIR and TUTTI_CLUSTER set the place.";
     11 ControllerAway
         "The controller went away before it answered."
-        "Tutti waited for the next one; it did not come, or can't know what was asked."
-        "See with `tutti ps` what was done, then ask again. The log in the state directory says why it ended.";
+        "Tutti waited for the next controller; it did not start, or does not know the request."
+        "See with `tutti ps` what was done, then try again. The log in the state directory says why it ended.";
     12 OtherRelease
-        "Two parts of Tutti do not understand each other: they are of different releases."
+        "Two parts of Tutti are of different releases, and their protocols differ."
         "The connection was closed; jobs go on."
         "Use the release that the instance was started with, or restart it with `tutti down` and `tutti up`.";
     13 OthersInstance
         "The instance, or its state directory, belongs to another user."
-        "It was told nothing."
+        "No request was sent to it."
         "Set TUTTI_DIR to a place of your own, or have the directory removed by its owner.";
     14 NotStarted
         "The instance could not be started."
-        "All of it that had started was ended."
-        "The message has the reason; `tutti doctor` says what of this machine works.";
+        "The parts that had started were ended."
+        "The message has the reason; `tutti doctor` shows what does not work on this machine.";
     15 NotUpgraded
         "The instance was not upgraded to the other executable."
-        "What ran goes on as it was, or, if the message says so, was started again."
-        "The message has the reason. `tutti down` and `tutti up` change the executable too, and end all jobs.";
+        "The instance goes on as before, or, if the message says so, was started again."
+        "The message has the reason. `tutti down` and `tutti up` also change the executable, but end all jobs.";
     20 NotAllowed
         "Only the owner, or root, may do that."
         "Nothing was done."
         "Ask the owner of the job, of the process or of the instance.";
     21 NoJob
-        "There is no job of that number, or it is forgotten."
+        "There is no job with that number, or its history has been deleted."
         "Nothing was done."
-        "`tutti ps --all` and `tutti history` show those that are known; `tutti params keep_history` says how long.";
+        "`tutti ps --all` and `tutti history` list the known jobs; `tutti params keep_history` shows how long.";
     22 JobEnded
         "The job has ended already."
         "Nothing was done."
@@ -110,27 +110,27 @@ codes! {
         "Nothing was done."
         "`tutti wait JOB` waits for its end, `tutti ps -l JOB` shows what it has used so far.";
     24 NoPart
-        "The job has no such rank or process, or it does not run now."
+        "The job has no such rank or process, or it is not running."
         "Nothing was done."
         "`tutti ps --tree JOB` shows its tasks and processes.";
     25 TooMuchAsked
-        "One user asks for more than the controller keeps for one."
+        "A user's requests exceed the memory that the controller keeps for one user."
         "The request was refused; what was accepted before stays."
         "Wait until some jobs have ended, or give shorter names and smaller environments.";
     26 Improper
         "The request contradicts itself."
         "The job was not accepted."
-        "The message names the options that do not go together.";
+        "The message names the options that conflict.";
     27 CannotAdopt
         "The process can't be made a job."
-        "The process goes on as it was."
-        "Name a process of yours that runs and is in no job, and not one that started this command.";
+        "The process goes on as before."
+        "Name a running process of yours that is in no job and did not start this command.";
     28 CannotChangeNode
-        "The node can't be changed so while things are as they are."
+        "The node can't be changed in this way now."
         "No node was changed."
         "The message says what to do first.";
     29 NothingToWaitFor
-        "There is no job to wait for: no live one, and none that was submitted in this session and has ended."
+        "There is no job to wait for: none is live, and none of this session has ended."
         "`tutti wait` ended at once."
         "Name the jobs, as `tutti wait 7 8` or 7-8; `tutti history` says how jobs ended.";
     30 TooLarge
@@ -138,11 +138,11 @@ codes! {
         "The job was declined; the message has the most that would be accepted."
         "Ask for less, or add nodes with `tutti join`.";
     31 TooMuchMemory
-        "The job asks for more memory than the machine can ever give."
+        "The job asks for more memory than the machine has."
         "The job was declined; the message has the most that would be accepted."
         "Ask for less with `-m`, or spread the tasks over more nodes.";
     32 NoSuchNodes
-        "The nodes or sets of nodes that are named are not there, or too few."
+        "The named nodes or sets of nodes do not exist, or are too few."
         "Nothing was done, or the job was declined."
         "`tutti nodes` shows the nodes and their sets.";
     33 NoNodes
@@ -154,127 +154,127 @@ codes! {
         "Nothing was done, or the job was declined."
         "`tutti params` lists the classes; `tutti params --class NAME` defines one.";
     35 TooManyJobs
-        "As many jobs wait as the controller may know."
+        "The queue is full."
         "The job was declined."
-        "Wait until some have ended.";
+        "Wait until some jobs have ended.";
     36 DeadlineTooSoon
         "The job can't be guaranteed to end by its deadline."
         "The job was declined; the message has the earliest deadline that would be accepted, if there is one."
-        "Take a later deadline or a shorter time limit.";
+        "Choose a later deadline or a shorter time limit.";
     37 NoDeadlines
         "A deadline needs the policy `deadline` and a time limit."
         "The job was declined."
-        "Add `--time`; `tutti params policy=deadline` has deadlines promised.";
+        "Add `--time`; `tutti params policy=deadline` selects the policy.";
     38 ShuttingDown
         "The instance is ending."
         "The job was declined."
-        "Hand it in again when the instance is up.";
+        "Submit it again when the instance is up.";
     39 NoAccess
         "The access list does not allow this user to submit jobs from this machine."
         "The job was declined."
-        "The message says from where, if from anywhere. `tutti access` shows the list; root can change it.";
+        "The message names the allowed machines, if any. `tutti access` shows the list; root can change it.";
     40 NodeLost
-        "A node was lost, or what held the job's tasks there."
+        "A node was lost, or its keeper with the job's tasks."
         "The job ended with exit code 121; its other tasks were ended."
-        "Run it again. `--on-node-loss requeue` has Tutti do so, `notify` lets the other tasks go on.";
+        "Run it again. With `--on-node-loss requeue` Tutti does so; with `notify` the other tasks go on.";
     41 TimedOut
         "The job reached its time limit."
-        "It was told by SIGTERM, ended after its grace, and has exit code 124."
+        "The job got SIGTERM, was killed after its grace, and has exit code 124."
         "Give a longer limit with `--time`.";
     42 OutOfMemory
-        "A task used more memory than it may."
+        "A task exceeded its memory limit."
         "The job was ended, with exit code 123."
         "Ask for more with `-m`; `tutti history JOB` shows the most that a task had.";
     43 InstanceEnded
-        "The instance was shut down while the job was there."
+        "The instance was shut down before the job had ended."
         "The job was ended, with exit code 122."
         "Run it again when the instance is up.";
     44 FrontEndLost
         "The job's front end went away."
         "The job was ended after the parameter `front_end_grace`."
-        "Use `tutti submit` for jobs that are to outlive their terminal.";
+        "Use `tutti submit` for jobs that must outlive their terminal.";
     45 Cancelled
         "A user ended the job."
         "Its tasks got SIGTERM, and SIGKILL after their grace."
-        "It was the owner or root; nothing needs to be done.";
+        "Nothing; the owner or root did it.";
     46 OutputLost
-        "Output of the job could not be written, or did not arrive."
-        "The job was ended if its output could not be read any more; the exit code is 119."
+        "Output of the job could not be written or delivered."
+        "The job was ended if its output could not be read any further; the exit code is 119."
         "Make room, or write to a file with `tutti submit`, and run it again.";
     47 ExitUnknown
-        "How an adopted process ended is not known."
+        "The exit status of an adopted process is unknown."
         "The job ended with exit code 121; nothing of it is left."
-        "Look at what it was to do. From Linux 6.15 on the kernel tells how such processes end.";
+        "Check the process's results. From Linux 6.15 on the kernel reports such exit statuses.";
     48 TooMuchStored
-        "The tasks of a job stored more through PMI than a node, or all nodes together, keep for one job or one user."
+        "The tasks of a job stored more through PMI than is kept for one job or one user."
         "The job was ended; no other job was touched."
-        "A job may store 64 MiB, all jobs of a user 512 MiB on a node. The program may put without an end: see what it stores.";
+        "A job may store 64 MiB, all jobs of a user 512 MiB on a node. Check whether the program stores values in an endless loop.";
     49 NotFinalized
         "A task ended between `MPI_Init` and `MPI_Finalize`, and the other tasks did not end."
         "The job was killed after its grace, counted in the job's own turns."
-        "The message names the rank and its exit status: see what it printed last. `--keep-going` lets the others run on.";
+        "The message names the rank and its exit status: check its last output. `--keep-going` lets the others run on.";
     50 JournalUnusable
         "The journal can't be opened, read or written, or another controller has it."
-        "A controller that starts does not; one that runs lets jobs go on, accepts none and sets nothing."
-        "Make room, correct its permissions, or end the other instance; jobs are accepted again by themselves.";
+        "A controller does not start. A running one lets jobs go on, but accepts no jobs and no changes."
+        "Make room, correct the permissions, or end the other instance. Jobs are then accepted again.";
     51 JournalDamaged
-        "The journal does not hold what was written."
-        "The controller did not start, and left the files as they are; or it did, without what happened last."
-        "`tutti replay` says how far it is good. Put the right files back, or move all away: that forgets it all, as \
-         `tutti down --forget` does for a private instance.";
+        "The journal is damaged."
+        "The controller did not start and left the files unchanged, or it started without the latest entries."
+        "`tutti replay` shows the last good entry. Restore the files from a backup, or move them away to begin with an \
+         empty journal; `tutti down --forget` deletes that of a private instance.";
     52 JournalOfOther
         "The journal was written by another release."
-        "The file was left as it is."
-        "Start that release; the message says which form it has. `tutti down --forget` deletes that of a private \
+        "The file was not changed."
+        "Start that release; the message has the form of the journal. `tutti down --forget` deletes that of a private \
          instance.";
     60 Membership
-        "The machine is in a cluster already, in none, or not the one that decides."
+        "The machine is in a cluster already, in none, or is not the head."
         "Nothing was changed."
-        "The message says where or after what to do it: often `tutti down` or `tutti leave` first.";
+        "The message says what to do first, or on which machine: often `tutti down` or `tutti leave`.";
     61 NotTrusted
         "A token, certificate or name was refused."
-        "The machine was not let in."
-        "Print a new token with `tutti invite` at the head; look whether both machines' clocks are right.";
+        "The machine did not join or connect."
+        "Print a new token with `tutti invite` at the head; check the clocks of both machines.";
     62 OutOfReach
         "Another machine of the cluster, or its controller, can't be reached."
-        "What runs goes on; it is tried again and again."
-        "See whether the machine is up, whether `tutti up` runs there, and whether firewalls let its port by.";
+        "Running jobs go on; Tutti tries to reconnect."
+        "Check that the machine is up, that its instance runs, and that firewalls pass its port.";
     63 LeaseOver
         "This machine was out of reach of the head for longer than the parameter `lease` allows."
-        "Its jobs were suspended, since they may run elsewhere now."
-        "When it is in reach, they go on or end, as the head says. A longer `tutti params lease` bears longer breaks.";
+        "Its jobs were suspended, since they may run on other nodes now."
+        "Reconnect the machine: its jobs go on or end, as the head decides. A longer `tutti params lease` tolerates longer breaks.";
     64 NotUnderstood
         "A peer sent an invalid message, or one that it may not send."
-        "That connection was closed; nothing else happened."
-        "The message says what it was. If it comes again from a program that is not yours, see which users can reach the socket or port.";
+        "The connection was closed; nothing else happened."
+        "The message has the details. If an unknown program repeats it, check which users can reach the socket or port.";
     70 System
-        "The kernel or a file system refused what was needed."
+        "The kernel or a file system refused an operation."
         "Nothing more was done than the message says."
-        "The message has the system's reason; `tutti doctor` says what of this machine works.";
+        "The message has the system's reason; `tutti doctor` shows what does not work on this machine.";
     71 PartEnded
-        "A part of Tutti ended, or was ended by force."
-        "It is started again and learns what there is; with a keeper its tasks are lost, and reported so."
-        "The lines before may say why; only the supervisor should end it. If it happens again, look with `tutti doctor`.";
+        "A daemon of Tutti ended or was killed."
+        "It is started again and recovers its state. With a keeper its tasks are lost, and reported as lost."
+        "The log lines before it may have the reason. If it happens again, run `tutti doctor`.";
     72 ProcessStuck
         "Processes of a job can't be ended or suspended."
         "Their processors are not given to others until they are gone; other jobs go on."
-        "`cat /proc/PID/wchan` says what one waits for: often a file system that does not answer. Repair that.";
+        "`cat /proc/PID/wchan` shows what a process waits for: often a file system that does not answer. Repair that.";
     73 GoesWithout
-        "A job does not get all that it should: a directory, a limit or a namespace of its own."
-        "It runs without."
-        "The message has what the system refused; `tutti doctor` says how to change it.";
+        "A job runs without a directory, a limit or a namespace that it should have."
+        "The job runs without it."
+        "The message has what the system refused; `tutti doctor` shows how to change that.";
     74 OldKernel
-        "The kernel, or the filter of a container, lacks a call that Tutti can't do without."
+        "The kernel, or the filter of a container, lacks a system call that Tutti needs."
         "No instance was started."
         "Use Linux 5.3 or later. In a container, allow the call that the message names.";
     99 Other
-        "Something kept the command from being done."
+        "The command failed for a reason without a code of its own."
         "Nothing more was done than the message says."
-        "The message says what it was.";
+        "The message has the reason.";
 }
 
 impl Code {
-    /// What a reader is told of it.
+    /// What `tutti explain` prints of it.
     #[must_use]
     pub fn entry(self) -> &'static Entry {
         // The table has a line for each, made by the same macro.

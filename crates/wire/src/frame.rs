@@ -45,7 +45,7 @@ pub enum DecodeError {
 
 const MAGIC: [u8; 5] = *b"TUTTI";
 
-/// Who a connection's opener is.
+/// The kind of the opener of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Role {
@@ -57,22 +57,22 @@ pub enum Role {
     FrontEnd = 3,
     /// The side that was connected to.
     Server = 4,
-    /// A daemon of the cluster that speaks for somebody on another node; a
+    /// A daemon of the cluster that speaks for a user on another node; a
     /// [`crate::branch::Vouch`] follows, and then that user's own greeting.
     Proxy = 5,
-    /// A user who wants to be connected with a daemon of another node; a
-    /// [`crate::branch::Through`] follows, and then what he has to say to that daemon.
+    /// A user that wants to be connected with a daemon of another node; a
+    /// [`crate::branch::Through`] follows, and then the user's messages to that daemon.
     Gate = 6,
     /// A machine that wants to become one of the cluster; speaks [`crate::join`].
     Newcomer = 7,
-    /// The supervisor, which has a keeper go over to another executable; speaks [`crate::handover`].
+    /// The supervisor, which upgrades a keeper to another executable; speaks [`crate::handover`].
     Supervisor = 8,
 }
 
 /// The first frame of a connection: `TUTTI`, the version (two bytes), the role (one byte).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Who speaks.
+    /// The sender.
     pub role: Role,
 }
 
@@ -155,7 +155,7 @@ pub fn encode<M: Serialize>(message: &M, out: &mut Vec<u8>) -> Result<(), TooLon
 #[must_use]
 pub fn encoded_len<M: Serialize>(message: &M) -> usize {
     let size = postcard::ser_flavors::Size::default();
-    // A length that can't be told counts as too long.
+    // A length that is unknown counts as too long.
     postcard::serialize_with_flavor(message, size).unwrap_or(usize::MAX)
 }
 

@@ -1,9 +1,9 @@
 //! What a keeper hands over to the program that takes its place: all that it holds, in one value.
 //!
-//! A keeper goes over to another executable without letting go of its tasks: it writes this to a file in
-//! memory and executes the other, which keeps its number, its children and the descriptors that are named here
-//! by theirs. The form has a number of its own ([`FORM`]): an executable says which it understands before it is
-//! executed, and one that does not is not executed.
+//! The upgrade of a keeper to another executable without the end of its tasks: it writes this to a
+//! file in memory and executes the other, which keeps its number, its children and the descriptors
+//! that are named here by theirs. The form has a number of its own ([`FORM`]): an executable says
+//! which it understands before it is executed, and one that does not is not executed.
 //!
 //! Everything but the form's own number may change with it. What never changes is how a form begins ([`MAGIC`], then two bytes
 //! of its number), what is asked of an executable (`tutti keeper --can-take-over FORM`), and the messages
@@ -38,7 +38,7 @@ pub enum HandoverError {
     /// It is of another form.
     #[error("it is of form {theirs}, this program understands form {FORM}")]
     OtherForm {
-        /// That of whoever handed it over.
+        /// That of the keeper that wrote it.
         theirs: u16,
     },
     /// It is of this form, and broken.
@@ -57,10 +57,10 @@ pub enum HandoverError {
     },
 }
 
-/// What whoever wants a keeper to go over to another executable tells it.
+/// What the supervisor tells a keeper that is to be upgraded to another executable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToHolder {
-    /// Go over to it; it has been found to understand [`FORM`].
+    /// Upgrade to it; it has been found to understand [`FORM`].
     GoOver {
         /// Its path, from the root.
         program: ByteBuf,
@@ -90,7 +90,7 @@ pub type Fd = i32;
 /// All that a keeper holds.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Handover {
-    /// The version of the messages that those who are connected speak.
+    /// The version of the messages that the connected peers speak.
     pub protocol: u16,
     /// Drawn at the start of the first of these keepers.
     pub incarnation: u64,
@@ -98,9 +98,9 @@ pub struct Handover {
     pub descriptors: (u64, u64),
     /// Where connections come in.
     pub listener: Fd,
-    /// Who is connected and waits.
+    /// The connected peers that wait.
     pub newcomers: Vec<HeldNewcomer>,
-    /// Whoever asked for all this, and waits for [`FromHolder`].
+    /// The peer that asked for all this, and waits for [`FromHolder`].
     pub asker: Option<HeldLink>,
     /// The agent.
     pub agent: Option<HeldLink>,
@@ -130,7 +130,7 @@ pub struct HeldSpares {
 pub struct HeldLink {
     /// Its socket.
     pub fd: Fd,
-    /// Who greeted.
+    /// Peers that greeted.
     pub greeted: Option<Role>,
     /// What was read and not taken.
     pub input: ByteBuf,
@@ -140,20 +140,20 @@ pub struct HeldLink {
     pub taken: u64,
 }
 
-/// Somebody who has not said what he wants, or whose job has not come.
+/// A front end that has not named a job, or whose job has not come.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct HeldNewcomer {
     /// The connection.
     pub link: HeldLink,
-    /// Who he is.
+    /// Its user.
     pub uid: u32,
-    /// What is queued for him.
+    /// What is queued for it.
     pub outlet: Option<HeldOutlet>,
-    /// The job that he waits for.
+    /// The job that it waits for.
     pub waits: Option<JobId>,
-    /// How much of its output he has got.
+    /// How much of the job's output it has got.
     pub received: Option<u64>,
-    /// When he is turned away, in monotonic time.
+    /// When it is turned away, in monotonic time.
     pub until_ns: u64,
 }
 
@@ -164,7 +164,7 @@ pub struct HeldOutlet {
     pub unsent: ByteBuf,
     /// Pipes to be passed on, each with the place of its frame in those bytes.
     pub pipes: Vec<(u64, Fd)>,
-    /// What was sent last, for one who may break off.
+    /// What was sent last, for a peer that may break off.
     pub kept: Option<HeldKept>,
 }
 
@@ -371,18 +371,18 @@ pub struct HandedOutPipe {
     pub fd: Fd,
     /// How much the next read asks for.
     pub want: u32,
-    /// Who reads it.
+    /// Its reader.
     pub reader: HandedReader,
     /// Whether it is not to be read for now.
     pub is_parked: bool,
 }
 
-/// Who reads what a task writes.
+/// The reader of what a task writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandedReader {
     /// The keeper.
     Us,
-    /// Nobody: the pipe is on its way to the front end.
+    /// None: the pipe is on its way to the front end.
     Nobody,
     /// The front end.
     FrontEnd,
@@ -402,7 +402,7 @@ pub struct HandedInPipe {
 /// A job's PMI server.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct HandedPmi {
-    /// What was stored, and who waits for whom.
+    /// What was stored, and which ranks wait for which.
     pub server: Server,
     /// Connections by the tasks' places.
     pub connections: Vec<Option<HandedPmiLink>>,

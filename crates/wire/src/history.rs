@@ -16,7 +16,7 @@ pub enum Ending {
     Completed,
     /// With another exit code.
     Failed,
-    /// Somebody ended it.
+    /// A user ended it.
     Cancelled,
     /// Its time limit was reached.
     TimedOut,

@@ -176,7 +176,7 @@ pub fn format_host_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String 
         let stem = head.trim_end_matches(|c: char| c.is_ascii_digit());
         let digits = &head[stem.len()..];
         match digits.parse() {
-            // Those with zeros in front are told apart by their length.
+            // Those with zeros in front are distinguished by their length.
             Ok(number) => {
                 let width = if digits.starts_with('0') { digits.len() } else { 0 };
                 numbered.push((stem, width, number, tail));

@@ -1,5 +1,6 @@
 //! Messages between a machine that wants to join a cluster and the one that has its authority: over
-//! a connection on which the newcomer knows whom it speaks with, by its token, and nobody knows it.
+//! a connection on which the newcomer knows its peer, by its token, and the peer does not know the
+//! newcomer.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! Messages between an agent and the keeper of its node.
 //!
 //! The keeper outlives agents. Whatever it reported stays in its memory until `Forget`, and a new
-//! agent is told of it all in `Welcome`, so no end of a task is lost with an agent.
+//! agent gets it all in `Welcome`, so no end of a task is lost with an agent.
 
 use crate::launch::{Launch, Usage};
 use crate::pmi::Exchange;
@@ -59,8 +59,8 @@ pub enum ToKeeper {
         /// Which job, and which launch of it.
         launch: LaunchId,
     },
-    /// Tasks may run until then. If no later moment is told before, all are to be suspended, and the agent
-    /// is told so: it stands still, or is gone.
+    /// Tasks may run until then. If no later moment is set before, all are to be suspended, and the
+    /// agent gets a message of it: it stands still, or is gone.
     Lease {
         /// By this machine's clock that counts sleep, in nanoseconds; `None`: the agent has suspended all.
         until_ns: Option<u64>,
@@ -115,7 +115,7 @@ pub enum FromKeeper {
         what: String,
     },
     /// All tasks here have ended, nothing of the job is left, its output has been delivered or
-    /// nobody is there to take it.
+    /// no agent is there to take it.
     Cleared {
         /// Which job, and which launch of it.
         launch: LaunchId,

@@ -146,7 +146,7 @@ pub enum InputTo {
     Tagged,
 }
 
-/// Who the tasks run as, as the kernel told the controller (never as the client said).
+/// The user that the tasks run as, as the kernel told the controller (never as the client said).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
     /// User.
@@ -190,7 +190,7 @@ pub struct Launch {
     pub control: ControlMethod,
     /// Whether it has System V IPC and POSIX message queues of its own, where that is possible.
     pub own_ipc: bool,
-    /// Who it runs as.
+    /// The user that it runs as.
     pub credentials: Credentials,
     /// Tasks of the whole job.
     pub size: u32,
@@ -300,7 +300,7 @@ pub struct Usage {
     pub written_bytes: u64,
     /// Whether that is all of it.
     pub io_whole: bool,
-    /// Processes that there were; nothing where nobody counted any.
+    /// Processes that there were; nothing where they were not counted.
     pub processes: Option<u64>,
     /// The most that any one task had at once, likewise.
     pub processes_peak: Option<u64>,
@@ -358,7 +358,7 @@ impl Usage {
         self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
         self.written_bytes = self.written_bytes.saturating_add(other.written_bytes);
         self.io_whole &= other.io_whole;
-        // Of whom nothing is known others still have had theirs.
+        // Tasks of which nothing is known still have had theirs.
         let both = self.processes.zip(other.processes);
         let sum = both.map(|(one, other)| one.saturating_add(other));
         self.processes = sum.or(self.processes).or(other.processes);

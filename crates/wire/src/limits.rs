@@ -46,7 +46,7 @@ pub const FRONT_END_FRAME_BYTES_MAX: usize = 2 << 20;
 /// The first message of a connection to a keeper: the longest is a writer's report that it can't write.
 pub const NEWCOMER_FRAME_BYTES_MAX: usize = TASK_DETAIL_BYTES_MAX + 256;
 
-/// What a machine may send that nobody knows yet: a token and a request for a certificate.
+/// What a machine may send that is not known yet: a token and a request for a certificate.
 pub const STRANGER_FRAME_BYTES_MAX: usize = 8 << 10;
 
 /// One piece of a task's output or input. Large enough that the cost of a frame vanishes, small
@@ -124,7 +124,7 @@ pub const SWITCH_RECORDS_MAX: usize = 65_536;
 /// Jobs that all of these records together name.
 pub const SWITCH_RECORD_JOBS_MAX: usize = 1 << 20;
 
-/// A list of nodes as somebody types it.
+/// A list of nodes as a user types it.
 pub const HOST_LIST_BYTES_MAX: usize = 64 << 10;
 
 /// Names that such a list stands for.

@@ -1,5 +1,5 @@
-//! Messages between a client (a user's verb) and the controller, on the instance's Unix socket. Who
-//! the client is, the kernel says; nothing in here does.
+//! Messages between a client (a user's verb) and the controller, on the instance's Unix socket. The
+//! kernel names the client's user; nothing in here does.
 
 use crate::code::Code;
 use crate::history::{EndedQuery, EndedReport, PageEnd};
@@ -29,8 +29,8 @@ pub enum Request {
         /// Which job.
         job: JobId,
     },
-    /// Run a job without a front end: `Accepted`. Who has had no answer may ask again with the same key, and
-    /// is told the same job.
+    /// Run a job without a front end: `Accepted`. A client that has had no answer may ask again
+    /// with the same key, and gets the same job.
     Submit(JobRequest, SubmitKey),
     /// `Ended` when the job has ended, at once if it has already.
     Wait {
@@ -85,7 +85,8 @@ pub enum Request {
         /// How.
         change: NodeChange,
     },
-    /// Have a node go over to another executable: `Done` when its agent has ended, as it does on the way.
+    /// Upgrade a node to another executable: `Done` when its agent has ended, as it does on the
+    /// way.
     GoOver {
         /// Its name.
         node: String,
@@ -108,7 +109,7 @@ pub enum Request {
     },
     /// Send a signal to a job, a task, or a process with all below it: `Done`.
     Signal {
-        /// To whom.
+        /// The target.
         target: Target,
         /// The signal's number.
         signal: u8,
@@ -153,7 +154,7 @@ pub enum Request {
     },
     /// `Access`.
     Access,
-    /// Say who may hand in jobs, and from where: `Access`.
+    /// Set which users may submit jobs, and from where: `Access`.
     SetAccess {
         /// Users, groups (`@physics`) or `all`, and machines, as text; all are set or none.
         settings: Vec<(String, String)>,
@@ -272,7 +273,7 @@ pub struct NodesRequest {
     pub exclude: Option<String>,
     /// With as few tasks each as can be.
     pub spread: bool,
-    /// With nobody else in its row.
+    /// With no other job in its row.
     pub exclusive: bool,
 }
 
@@ -404,7 +405,7 @@ pub enum Reply {
     },
     /// The accounts with an allowance, users first.
     Bank(Vec<BankReport>),
-    /// Who may hand in jobs; empty: everybody, from everywhere.
+    /// The users that may submit jobs; empty: all users, from everywhere.
     Access(Vec<AccessReport>),
     /// A page of switches by node, oldest first.
     Switches {

@@ -36,8 +36,8 @@ pub fn set_rule(spec: &mut ClassSpec, name: &str, text: &str) -> Result<(), Stri
     set.map_err(|error| error.to_string())
 }
 
-/// The number that a text stands for. A length of time needs a unit here: who thinks of a quantum
-/// thinks of milliseconds, a bare number means seconds elsewhere.
+/// The number that a text stands for. A length of time needs a unit here: a user that thinks of a
+/// quantum thinks of milliseconds, a bare number means seconds elsewhere.
 fn value(param: &'static Param, text: &str) -> Result<u64, String> {
     if let Ok(value) = param.value_of(text) {
         return Ok(value);

@@ -1,5 +1,5 @@
 //! The process management interface of MPI libraries (PMI-1, wire protocol 1.1 and 1.2), by which
-//! the tasks of a job learn who they are, exchange addresses and wait for each other.
+//! the tasks of a job learn their ranks, exchange addresses and wait for each other.
 //!
 //! A task speaks over an inherited socket (`PMI_FD`), one line a command and one line an answer. In
 //! here is no socket: a keeper collects bytes in a [`LineBuffer`] for each task, hands whole lines
@@ -26,11 +26,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The longest name of a key space, as clients are told.
+/// The longest name of a key space, as clients learn it.
 pub const SPACE_NAME_BYTES_MAX: usize = 256;
-/// The longest key, as clients are told. The same as hydra's, which every client was tried with.
+/// The longest key, as clients learn it. The same as hydra's, which every client was tried with.
 pub const KEY_BYTES_MAX: usize = 64;
-/// The longest value, as clients are told: MPICH puts it into a line buffer of its own, and cuts
+/// The longest value, as clients learn it: MPICH puts it into a line buffer of its own, and cuts
 /// what is longer into pieces. Also the same as hydra's.
 pub const VALUE_BYTES_MAX: usize = 1024;
 /// What one job may make its server on one node keep: its keys and values, and what is remembered of barriers.

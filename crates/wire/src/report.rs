@@ -22,8 +22,8 @@ pub struct JobReport {
     pub class: String,
     /// The class that it had before its owner's allowance was spent; nothing otherwise.
     pub former_class: Option<String>,
-    /// `queued`, `running`, `suspended`, `ending` or `ended`; `aside` while it is set aside, with
-    /// `leaving` before that and `coming` after it.
+    /// `queued`, `running`, `suspended`, `ending` or `ended`; `preempted` while another job has its
+    /// processors, with `preempting` before that and `resuming` after it.
     pub state: String,
     /// Why it waits, or how it ended; empty otherwise.
     pub reason: String,
@@ -53,7 +53,7 @@ pub struct JobReport {
     /// Milliseconds between its acceptance and its start.
     pub waited_ms: u64,
     /// Milliseconds since its start in which it was suspended: others had their turns, or somebody
-    /// suspended it, or it was set aside.
+    /// suspended it, or it was preempted.
     pub suspended_ms: u64,
     /// What it used; nothing while it runs, unless that was asked for (`ps -l`).
     pub usage: Option<Usage>,
@@ -62,7 +62,7 @@ pub struct JobReport {
     /// For how many seconds its deadline has been at risk; nothing while it is kept.
     pub at_risk_s: Option<u64>,
     /// Seconds until it is expected to be done, if no other comes and each runs as long as it may;
-    /// nothing where nobody can say, and unless the policy is `deadline`.
+    /// nothing where it is unknown, and unless the policy is `deadline`.
     pub ends_s: Option<u64>,
     /// Milliseconds of processor time, once it has ended.
     pub cpu_ms: Option<u64>,
@@ -191,10 +191,10 @@ pub struct NodeReport {
     pub processes: Option<u32>,
     /// How many of its processors, in thousandths, whatever is none of the cluster's jobs had on average since that was
     /// last looked at, for a second at least: users' own programs, daemons, the jobs of other clusters. `null` where
-    /// that can't be told, and of a node that does not answer.
-    pub foreign_milli: Option<u32>,
+    /// that is unknown, and of a node that does not answer.
+    pub external_load_milli: Option<u32>,
     /// Processors with external load, ascending: jobs get them last, under `policy=classes` not at all.
-    pub foreign: Vec<u32>,
+    pub external_load: Vec<u32>,
     /// Nodes that are connected through it; `null` if it does not answer.
     pub branch_nodes: Option<u32>,
     /// Jobs with tasks there or on nodes that are connected through it, as it knows from what passes; `null` if it does
@@ -250,11 +250,11 @@ pub struct BankReport {
     pub left_s: u64,
 }
 
-/// Who may hand in jobs from where, as `tutti access` shows it.
+/// The users that may submit jobs, and from where, as `tutti access` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessReport {
     /// A user's name, a group's behind an `@`, or `all`; a number where there is no name.
-    pub who: String,
+    pub user: String,
     /// A list of nodes and sets of nodes, or `anywhere`.
     pub from: String,
 }
@@ -392,7 +392,7 @@ pub struct ClocksReport {
     pub least_ns: u64,
     /// How many nodes may be too far off for the shortest slot.
     pub too_far: u32,
-    /// The shortest slot that the settings can give; nothing where nobody takes turns.
+    /// The shortest slot that the settings can give; nothing where no jobs take turns.
     pub shortest: Option<SlotReport>,
 }
 
@@ -440,7 +440,7 @@ impl core::fmt::Display for Target {
 
 /// Why a text names no target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} names no job; write JOB, JOB.RANK or JOB.RANK/PID, such as 7, 7.0 or 7.0/1234")]
+#[error("invalid job {text:?}; write JOB, JOB.RANK or JOB.RANK/PID, such as 7, 7.0 or 7.0/1234")]
 pub struct TargetError {
     /// What was given.
     pub text: String,

@@ -171,8 +171,8 @@ pub enum Question {
         /// The signal's number.
         signal: u8,
     },
-    /// Go over to another executable, with all parts of the node. Answered only if that is refused: the agent ends
-    /// on the way.
+    /// Upgrade to another executable, with all parts of the node. Answered only if that is refused:
+    /// the agent ends on the way.
     GoOver {
         /// Its path there.
         program: ByteBuf,
@@ -207,11 +207,11 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fares {
     /// How many of its processors, in thousandths, whatever is none of the cluster's jobs had on average; nothing
-    /// where that can't be told.
+    /// where that is unknown.
     pub foreign_milli: Option<u32>,
-    /// Its load averages over one, five and fifteen minutes, in thousandths, if they can be told.
+    /// Its load averages over one, five and fifteen minutes, in thousandths, if they are known.
     pub load_averages_milli: Option<[u32; 3]>,
-    /// Its memory that can be had without swapping, in bytes, if that can be told.
+    /// Its memory that can be had without swapping, in bytes, if that is known.
     pub memory_free_bytes: Option<u64>,
     /// Its processes, whosever they are.
     pub processes: u32,
@@ -240,7 +240,7 @@ pub struct Settings {
     pub foreign_milli: u32,
     /// Whether processors that jobs of other instances hold are reported too, used or not.
     pub held_count: bool,
-    /// To whom the children of a process go that has ended.
+    /// The process that gets the children of one that has ended.
     pub orphans: Orphans,
     /// How many children an agent has in the control tree before it sends others on to them.
     pub fan_out: u32,
@@ -303,7 +303,7 @@ pub enum FromAgent {
         /// What it used here.
         usage: Usage,
     },
-    /// The node goes out of service. It ends its tasks when it is told to stop, or soon in any case.
+    /// The node goes out of service. It ends its tasks at the order to stop, or soon in any case.
     Leaving,
     /// How busy the node is, otherwise than when it was last told.
     Load(LoadAverages),

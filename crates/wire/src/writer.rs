@@ -15,7 +15,7 @@ use tutti_types::{JobId, NodeId};
 /// The number of the descriptor at which a writer finds its keeper.
 pub const WRITER_FD: i32 = 3;
 
-/// What to write for whom. Paths are from the root, with all letters filled in.
+/// What to write for which task. Paths are from the root, with all letters filled in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriterOrder {
     /// Which job.

@@ -11,11 +11,14 @@ use super::{Place, TaskId, Tracker};
 use nix::unistd::geteuid;
 use std::collections::BTreeSet;
 use std::path::Path;
+use tracing::{info, warn};
 use tutti_linux::cgroup::{Cgroup, processes_of};
 use tutti_linux::pidfd::Held;
 use tutti_linux::track::{self, Member};
 use tutti_node::instance::is_in_a_job;
+use tutti_node::log::PROVOKED;
 use tutti_node::platform::time as clock;
+use tutti_wire::code::Code;
 
 /// How often they are looked for. Longer where that takes long, so that it costs a hundredth of a processor.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -111,14 +114,13 @@ fn report((job, rank): TaskId, member: &Member, taken_in: tutti_linux::Result<bo
     let pid = member.pid;
     match taken_in {
         Ok(true) => {
-            say!(
-                "tutti agent: process {pid} of task {job}.{rank} was outside of its cgroup; moved back"
-            );
+            info!("process {pid} of task {job}.{rank} was outside of its cgroup; moved back");
         }
         Ok(false) => {}
-        Err(error) => say_provoked!(
-            [ProcessStuck] "tutti agent: process {pid} of task {job}.{rank} is outside of its cgroup and can't be moved \
-             back: {error}; it is killed when the task ends"
-        ),
+        Err(error) => {
+            warn!(target: PROVOKED, code = %Code::ProcessStuck, "process {pid} of task {job}.{rank} is outside of its cgroup and can't be moved \
+                 back: {error}; it is killed when the task ends"
+            )
+        }
     }
 }

@@ -6,6 +6,7 @@ use crate::clock::{Need, ask_every_ns};
 use crate::neighbour::Neighbour;
 use crate::routes::Way;
 use anyhow::Context;
+use tracing::warn;
 use tutti_node::link::{Interest, Link, Poller};
 use tutti_node::platform::time::monotonic_ns;
 use tutti_node::platform::ways;
@@ -14,6 +15,7 @@ use tutti_wire::Role;
 use tutti_wire::branch::{
     Contact, FromBranch, Joining, Order, Origin, Passed, Place, Report, ToBranch,
 };
+use tutti_wire::code::Code;
 use tutti_wire::pmi::Exchange;
 use tutti_wire::tree::FromAgent;
 
@@ -52,7 +54,7 @@ impl Tree {
             Err(error) => {
                 // On this machine the controller may only be starting, and will be there in a moment.
                 if !self.options.is_root() {
-                    say!([OutOfReach] "tutti agent: cannot reach the cluster: {error:#}");
+                    warn!(code = %Code::OutOfReach, "cannot reach the cluster: {error:#}");
                     self.candidates.failed(monotonic_ns());
                 }
                 return;

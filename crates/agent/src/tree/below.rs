@@ -8,6 +8,7 @@
 use super::Tree;
 use crate::neighbour::Neighbour;
 use crate::routes::{Child, Way};
+use tracing::warn;
 use tutti_node::link::LinkError;
 use tutti_node::platform::time::monotonic_ns;
 use tutti_secure::{Fingerprint, Member, Role};
@@ -15,6 +16,7 @@ use tutti_types::NodeId;
 use tutti_wire::branch::{
     ClockReply, Contact, FromBranch, Order, Origin, Place, Recipients, Report, ToBranch, batches,
 };
+use tutti_wire::code::Code;
 use tutti_wire::tree::{FromAgent, ToAgent};
 
 /// Who has come has so long to say where it listens and to be taken, and who was told to go to be gone.
@@ -210,7 +212,7 @@ impl Tree {
             return None;
         }
         let (name, attempt, life) = (name.clone(), joining.attempt, joining.life);
-        let reason = format!("nobody joins through node {}", below.name);
+        let reason = format!("no machine joins through node {}", below.name);
         let to = Recipients::Joiner { name, attempt, life };
         Some(Order { to, order: ToAgent::Refused { reason } })
     }
@@ -293,7 +295,7 @@ impl Tree {
         };
         for (child, was_taken) in self.children.iter_mut().filter_map(late).collect::<Vec<_>>() {
             if was_taken {
-                say!([OutOfReach] "tutti agent: a branch has said nothing for too long");
+                warn!(code = %Code::OutOfReach, "a branch has said nothing for too long");
             }
             self.lose_child(child, &LinkError::Closed);
         }
@@ -376,7 +378,7 @@ impl Tree {
         let Some(below) = self.children.remove(&child) else { return };
         self.orders.remove(&child);
         if self.lose_branch(child) {
-            say!([OutOfReach] "tutti agent: lost the branch of {}: {}", below.name, error.whole());
+            warn!(code = %Code::OutOfReach, "lost the branch of {}: {}", below.name, error.whole());
         }
     }
 

@@ -10,9 +10,11 @@
 use super::{Tree, monotonic_ns};
 use crate::routes::Child;
 use anyhow::Context;
+use tracing::warn;
 use tutti_node::membership::Place;
 use tutti_secure::{Clock, Credentials, Fingerprint, Key};
 use tutti_wire::branch::{FromBranch, ToBranch};
+use tutti_wire::code::Code;
 
 /// Into so many parts the life of a certificate is divided: at the end of each is looked whether it is time.
 const LOOKS: u64 = 60;
@@ -68,7 +70,7 @@ impl Tree {
         if self.renewal.is_due(now_ns)
             && let Err(error) = self.ask_for_certificate()
         {
-            say!([NotTrusted] "tutti agent: cannot renew the certificate: {error:#}");
+            warn!(code = %Code::NotTrusted, "cannot renew the certificate: {error:#}");
         }
     }
 
@@ -95,7 +97,7 @@ impl Tree {
         let Some(key) = self.renewal.asked.take() else { return Ok(()) };
         let before = self.renewal.credentials.as_ref().context("there was none before")?;
         let credentials = Credentials::new(key, certificate, before.authority_certificate())?;
-        anyhow::ensure!(credentials.member() == before.member(), "it is for somebody else");
+        anyhow::ensure!(credentials.member() == before.member(), "it is for another machine");
         self.options.place.keep_credentials(&credentials)?;
         self.renewal.credentials = Some(credentials);
         self.renewal.plan(monotonic_ns());
@@ -126,7 +128,7 @@ impl Tree {
         match self.options.place.sign_again(&name, keys, &request) {
             Ok(certificate) => self.on_renewed(name, certificate),
             Err(error) => {
-                say!([NotTrusted] "tutti agent: {name} gets no new certificate: {error:#}")
+                warn!(code = %Code::NotTrusted, "{name} gets no new certificate: {error:#}")
             }
         }
     }
@@ -135,7 +137,7 @@ impl Tree {
     pub(super) fn on_renewed(&mut self, name: String, certificate: Vec<u8>) {
         if name == self.options.name {
             if let Err(error) = self.take_certificate(&certificate) {
-                say!([NotTrusted] "tutti agent: the new certificate is of no use: {error:#}");
+                warn!(code = %Code::NotTrusted, "the new certificate is of no use: {error:#}");
             }
             return;
         }

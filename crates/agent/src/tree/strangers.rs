@@ -8,10 +8,13 @@ use anyhow::Context;
 use nix::sys::socket::{Backlog, listen};
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
+use tracing::{info, warn};
 use tutti_node::link::{Interest, Link, LinkError, Poller};
+use tutti_node::log::PROVOKED;
 use tutti_node::platform::time::monotonic_ns;
 use tutti_secure::{Fingerprint, Member};
 use tutti_wire::Role;
+use tutti_wire::code::Code;
 use tutti_wire::join::{Redeem, Redeemed};
 use tutti_wire::limits::{FRAME_BYTES_MAX, STRANGER_FRAME_BYTES_MAX};
 
@@ -127,7 +130,7 @@ impl Tree {
     }
 
     fn turn_away(&mut self, token: u64, why: &str) {
-        say_provoked!([NotTrusted] "tutti agent: turned away somebody at the port: {why}");
+        warn!(target: PROVOKED, code = %Code::NotTrusted, "refused a connection to the port: {why}");
         if let Some(mut stranger) = self.strangers.remove(&token) {
             // Our greeting tells one of another release so.
             let _ = stranger.link.flush();
@@ -153,7 +156,7 @@ impl Tree {
         };
         let answer = match signed {
             Ok((certificate, authority)) => {
-                say!("tutti agent: {} is a machine of the cluster now", asked.name);
+                info!("{} is a machine of the cluster now", asked.name);
                 Redeemed::Taken {
                     cluster: membership.cluster.clone(),
                     certificate: certificate.into(),
@@ -181,7 +184,7 @@ impl Tree {
         self.children.insert(token, below);
         self.estimator.hurry(self.ask_every_ns());
         if let Some(reason) = objection {
-            say_provoked!([NotTrusted] "tutti agent: turned away a machine at the port: {reason}");
+            warn!(target: PROVOKED, code = %Code::NotTrusted, "turned away a machine at the port: {reason}");
             return self.refuse(token, reason);
         }
         self.on_child(token);

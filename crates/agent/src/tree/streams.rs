@@ -7,9 +7,11 @@ use nix::unistd::geteuid;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixListener;
+use tracing::warn;
 use tutti_linux::peer;
 use tutti_node::instance::may_run_instance;
 use tutti_node::link::{Interest, Link, Poller};
+use tutti_node::log::PROVOKED;
 use tutti_node::platform::time::monotonic_ns;
 use tutti_node::platform::ways::{self, Stream};
 use tutti_node::platform::{chance, hardware};
@@ -49,7 +51,7 @@ impl Tree {
     pub(super) fn cannot_accept(&mut self, error: &io::Error, poller: &Poller) {
         use ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
         if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
-            say!([System] "tutti agent: cannot take a connection: {error}");
+            warn!(code = %Code::System, "cannot take a connection: {error}");
             self.watch_doors(Interest::NONE, poller);
             self.accept_again_ns = Some(monotonic_ns() + ACCEPT_PAUSE_NS);
         }
@@ -85,7 +87,7 @@ impl Tree {
         let stream = stream.into();
         let Ok(uid) = peer::peer_credentials(&stream).map(|who| who.uid) else { return };
         if !self.has_room_for(uid) {
-            return say_provoked!([TooMuchAsked] "tutti agent: too many of user {uid} at the gate say nothing");
+            return warn!(target: PROVOKED, code = %Code::TooMuchAsked, "too many of user {uid} at the gate say nothing");
         }
         let Ok(mut link) = Link::new(stream) else { return };
         link.limit(NEWCOMER_FRAME_BYTES_MAX);
@@ -139,18 +141,18 @@ impl Tree {
         let vouch = match vouch(&stream, node) {
             Ok(vouch) => vouch,
             Err(error) => {
-                return say_provoked!([NotUnderstood] "tutti agent: who is at the gate? {error:#}");
+                return warn!(target: PROVOKED, code = %Code::NotUnderstood, "unknown peer at the socket for streams: {error:#}");
             }
         };
         let number = match chance::number() {
             Ok(number) => number,
-            Err(error) => return say!([System] "tutti agent: cannot pass a client on: {error}"),
+            Err(error) => return warn!(code = %Code::System, "cannot pass a client on: {error}"),
         };
         let tunnel = TunnelId { opener: node, number };
         let (token, from) = (self.token(), Place::Node(node));
         let opening = Opening { tunnel, from, to, uid: vouch.uid };
         if let Err(error) = self.tunnels.add(opening, (stream, token), Vec::new(), poller) {
-            return say!([System] "tutti agent: cannot pass a client on: {error}");
+            return warn!(code = %Code::System, "cannot pass a client on: {error}");
         }
         self.tunnelled.push(Tunnelled { from, to, tunnel, part: Part::Open(vouch) });
         self.tunnels.say_first(tunnel, said);

@@ -4,6 +4,7 @@ use super::{Heard, Tree};
 use crate::clock::{Correction, DRIFT_PPB_MAX};
 use crate::system_clock::{self, Untrusted};
 use std::mem::discriminant;
+use tracing::info;
 use tutti_node::platform::time::monotonic_ns;
 use tutti_types::{ClockSource, Nanos};
 use tutti_wire::branch::{ClockReply, SystemTime};
@@ -71,7 +72,7 @@ impl Tree {
     fn say_untrusted(&mut self, why: Untrusted) {
         let said = self.untrusted.replace(why);
         if said.is_none_or(|said| discriminant(&said) != discriminant(&why)) {
-            say!("tutti agent: {why}; the time is measured over the network instead");
+            info!("{why}; the time is measured over the network instead");
         }
     }
 

@@ -277,8 +277,8 @@ impl Curves {
         }
         format!(
             "Two jobs of N busy processes each, switched by signals; the model is equation 9 of the \
-             process-tracking paper with this machine's tick of {} ms; MUST RUN: the same where also who is \
-             not running must run before he stops\n\n{}",
+             process-tracking paper with this machine's tick of {} ms; MUST RUN: the same where also a process that is \
+             not running must run before it stops\n\n{}",
             self.tick_ms,
             table.render()
         )

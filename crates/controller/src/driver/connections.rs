@@ -9,9 +9,11 @@ use crate::problem::Problem;
 use nix::unistd::geteuid;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixListener;
+use tracing::warn;
 use tutti_linux::peer;
 use tutti_node::instance::may_run_instance;
 use tutti_node::link::{Interest, Link, LinkError, Poller};
+use tutti_node::log::PROVOKED;
 use tutti_node::platform::ways::Stream;
 use tutti_types::{ClusterTime, Nanos};
 use tutti_wire::Role;
@@ -96,14 +98,14 @@ impl Driver {
             match listener.accept() {
                 Ok((stream, _)) => {
                     if let Err(error) = self.take_in(stream) {
-                        say!([System] "tutti controller: cannot take a connection: {error}");
+                        warn!(code = %Code::System, "cannot take a connection: {error}");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     // It still waits: without a pause we would do nothing else.
-                    say!([System] "tutti controller: cannot take a connection: {error}");
+                    warn!(code = %Code::System, "cannot take a connection: {error}");
                     self.accept_again = self.now() + ACCEPT_PAUSE;
                     let _ = self.poller.modify(listener, LISTENER, Interest::NONE);
                     return;
@@ -120,7 +122,7 @@ impl Driver {
         link.one_at_a_time();
         link.greet(Role::Server);
         if let Some(reason) = self.has_no_room_for(who.uid) {
-            say_provoked!([TooMuchAsked] "tutti controller: turned away process {}: {reason}", who.pid);
+            warn!(target: PROVOKED, code = %Code::TooMuchAsked, "turned away process {}: {reason}", who.pid);
             link.send(&Problem::new(Code::TooMuchAsked, reason).failed());
             let _ = link.flush();
             return Ok(());
@@ -297,8 +299,7 @@ impl Driver {
             *unsent = unsent.saturating_sub(connection.link.unsent());
         }
         if !is_end(error) {
-            say_provoked!(
-                [NotUnderstood] "tutti controller: closing a connection of process {} of user {}: {:#}",
+            warn!(target: PROVOKED, code = %Code::NotUnderstood, "closing a connection of process {} of user {}: {:#}",
                 connection.pid,
                 connection.uid,
                 anyhow::Error::msg(chain(error))

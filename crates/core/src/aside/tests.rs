@@ -120,7 +120,7 @@ fn who_leaves_holds_its_processors_until_they_are_free_and_runs_on_none() {
     assert_eq!(m.core.nodes().next().unwrap().used, ProcessorSet::first(2));
     let timetable = m.core.timetable(NodeId(0)).unwrap();
     assert!(timetable.slots.iter().all(|slot| slot.candidates.is_empty()));
-    // The policy gang sets nobody aside, so it comes back at once.
+    // The policy gang preempts no job, so it comes back at once.
     assert!(asks(&m.moved_out(), &Action::MoveIn { job: FIRST }));
     m.at(40);
     assert_eq!((m.place(), m.service()), (Some(Place::Coming), 20));

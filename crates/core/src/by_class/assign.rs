@@ -3,10 +3,10 @@
 //! A position is a processor; the assignment from a position on takes the first processors from
 //! there, in the order of nodes and numbers, that are eligible and enough. With `packing=buddy`,
 //! positions are those at which an aligned block begins that is eligible as a whole. A job that was
-//! set aside and is not movable has just one assignment: its own processors.
+//! preempted and is not movable has just one assignment: its own processors.
 //!
-//! For a bumper, processors are eligible that nobody has, or a job of the same priority or a lower
-//! one whose class can be disturbed at all, and that no others than our jobs use. What an
+//! For a bumper, processors are eligible that are free, or have a job of the same priority or a
+//! lower one whose class can be disturbed at all, and that no others than our jobs use. What an
 //! assignment costs is the sum over the jobs that have any of its processors:
 //!
 //! ```text
@@ -14,9 +14,9 @@
 //! time)
 //! ```
 //!
-//! so with all else equal it is cheaper to move few processors, low priorities, and those who have
-//! had their time. The paper names these three and not how they are weighed. Who is leaving already
-//! costs nothing. Of several that cost the same, the one closest to node 0 counts.
+//! so with all else equal it is cheaper to move few processors, low priorities, and jobs that have
+//! had their time. The paper names these three and not how they are weighed. A job that is leaving
+//! already costs nothing. Of several that cost the same, the one closest to node 0 counts.
 
 use super::Contender;
 use crate::aside::Place;
@@ -148,8 +148,8 @@ impl Core {
         nodes.filter(|(_, set)| !set.is_empty()).collect()
     }
 
-    /// Whether a job may get processors of a node: who was there before comes back, though the node
-    /// takes nobody new.
+    /// Whether a job may get processors of a node: a job that was there before comes back, though
+    /// the node takes no new one.
     fn may_be_on(&self, job: JobId, node: NodeId) -> bool {
         let comes_back = || self.residence(job).is_some() && !self.is_movable(job);
         !self.matrix.is_closed(node) || comes_back()

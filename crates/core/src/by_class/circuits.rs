@@ -1,8 +1,8 @@
 //! Circuits: things of which there are several alike, and of which a job needs one besides its
 //! processors (LLNL paper: barrier wire circuits).
 //!
-//! Who asks for one in particular gets that one or waits. Otherwise they are given round robin: the
-//! next one after the last that was given, if there is room on it.
+//! A job that asks for one in particular gets that one or waits. Otherwise they are given round
+//! robin: the next one after the last that was given, if there is room on it.
 
 use crate::controller::Core;
 use alloc::collections::BTreeMap;
@@ -26,7 +26,7 @@ struct Kind {
 }
 
 impl Circuits {
-    /// How many there are from now on. Who has one that is no more keeps it.
+    /// How many there are from now on. A job with one that is no more keeps it.
     pub(crate) fn set(&mut self, name: &CircuitName, spec: CircuitSpec) {
         if spec.count == 0 {
             self.kinds.remove(name);

@@ -1,4 +1,4 @@
-//! Who waits for processors, and in what order they are tried.
+//! Jobs that wait for processors, and in what order they are tried.
 
 use crate::aside::Place;
 use crate::controller::Core;
@@ -9,7 +9,7 @@ use core::cmp::Reverse;
 use tutti_types::ids::JobId;
 use tutti_types::time::ClusterTime;
 
-/// A job that waits, in the queue or set aside.
+/// A job that waits, in the queue or preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contender {
     pub(crate) job: JobId,
@@ -36,7 +36,7 @@ impl Contender {
         Self { processors, ..self }
     }
 
-    /// From when on others may be set aside for it; `None`: never.
+    /// From when on others may be preempted for it; `None`: never.
     pub(crate) fn candidate_from(&self, core: &Core) -> Option<ClusterTime> {
         let record = core.jobs.get(&self.job)?;
         let limit = core.params.job_limit();
@@ -52,7 +52,7 @@ impl Contender {
 }
 
 impl Core {
-    /// All who wait, in the order in which they are tried.
+    /// All jobs that wait, in the order in which they are tried.
     pub(crate) fn contenders(&self) -> Vec<Contender> {
         let jobs = self.aside.iter().chain(&self.queue.waiting);
         let mut contenders: Vec<Contender> = jobs.filter_map(|&job| self.contender(job)).collect();

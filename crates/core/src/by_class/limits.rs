@@ -2,7 +2,7 @@
 //! jobs of a class, or of a user in it, have processors at all.
 //!
 //! A job counts with its processors from when it gets them until they are free. A limit that is
-//! lowered takes nothing from those who have processors.
+//! lowered takes nothing from jobs that have processors.
 
 use super::Contender;
 use crate::controller::Core;

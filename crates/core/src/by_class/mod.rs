@@ -1,40 +1,40 @@
-//! The policy `classes`, step by step: who gets processors, and who gives his up for it.
+//! The policy `classes`, step by step: which jobs get processors, and which give theirs up.
 //!
 //! After each event, and when a moment comes that is named below, in this order (LLNL paper, job
 //! scheduling algorithm; what it leaves open is marked *ours*):
 //!
-//! 1. *Suspended.* A job that its user suspended is set aside; its do-not-disturb time protects it
+//! 1. *Suspended.* A job that its user suspended is preempted; its do-not-disturb time protects it
 //!    from others, not from its owner. *(Ours: the paper's users suspend by rolling out.)*
-//! 2. *Candidates.* Who has waited for processors longer than his class's `wait` is a candidate.
-//!    They are tried by priority, then by how long they wait, then the larger first, then by
-//!    number. One that exceeds `job_limit` is none.
+//! 2. *Candidates.* A job that has waited for processors longer than its class's `wait` is a
+//!    candidate. They are tried by priority, then by how long they wait, then the larger first,
+//!    then by number. One that exceeds `job_limit` is none.
 //! 3. *Loading a candidate.* One that fits on processors that are unassigned and not reserved gets
 //!    these. The one with a reservation, the *bumper*, may also take what is reserved for it. It
 //!    need not get what was reserved: whatever is free first, and the reservation is released.
 //! 4. *Reservation.* For the first candidate for which there is a possible assignment of
 //!    processors, the cheapest one is reserved ([`assign`]). While there is a bumper, only a
 //!    candidate of a higher priority can take its place; its reservation is then released.
-//! 5. *Preemption.* Jobs with any of the reserved processors are set aside when their
+//! 5. *Preemption.* Jobs with any of the reserved processors are preempted when their
 //!    do-not-disturb time is over: `do_not_disturb` of the class, for each of their processors,
-//!    since they got them. What they leave stays empty until the bumper has all it needs. Nobody
-//!    else is set aside: after its do-not-disturb time a job may lose its processors to any other
+//!    since they got them. What they leave stays empty until the bumper has all it needs. No
+//!    other is preempted: after its do-not-disturb time a job may lose its processors to any other
 //!    of the same priority or a higher.
-//! 6. *All others* that wait are tried in the order of 2, whoever fits gets processors that are
+//! 6. *All others* that wait are tried in the order of 2; each that fits gets processors that are
 //!    unassigned and not reserved: the position closest to node 0.
 //!
-//! Nobody gets processors beyond the limits ([`limits`]: job, large jobs, class) or without its
+//! No job gets processors beyond the limits ([`limits`]: job, large jobs, class) or without its
 //! circuit ([`circuits`]). *(Ours: an assignment for a bumper counts as possible only if it is
 //! within the limits once those in its way are gone; else it would hold processors empty for
 //! nothing.)*
 //!
-//! A job that was set aside waits since it began to leave. It comes back to its processors, or to
+//! A preempted job waits since it began to leave. It comes back to its processors, or to
 //! others if it is movable. One that is asked to end while it is aside comes before all others and
 //! needs only the processors, so that it can heed; its grace goes on meanwhile.
 //!
 //! Since leaving takes time, everything is decided anew when processors are really free.
 //!
 //! The machine is the first row of the matrix. Rows that are left from a policy with more take
-//! nobody in, and vanish as their jobs end.
+//! no new job in, and vanish as their jobs end.
 
 mod assign;
 mod circuits;
@@ -68,7 +68,7 @@ impl Default for ByClass {
     }
 }
 
-/// Who has processors reserved, and which.
+/// The job that has processors reserved, and which.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Bumper {
     pub(crate) job: JobId,
@@ -139,7 +139,7 @@ impl Core {
         }
     }
 
-    /// Sets aside who is in the bumper's way, as far as their time is over.
+    /// Preempts the jobs that are in the bumper's way, as far as their time is over.
     fn preempt(&mut self, now: ClusterTime) {
         for job in self.in_the_way() {
             if self.let_alone_until(job) <= now {
@@ -186,7 +186,7 @@ impl Core {
         (!lacks).then_some(parts)
     }
 
-    /// Until when nobody may set a job aside.
+    /// Until when a job may not be preempted.
     pub(crate) fn let_alone_until(&self, job: JobId) -> ClusterTime {
         let (Some(record), Some(seat)) = (self.jobs.get(&job), self.matrix.seat(job)) else {
             return ClusterTime::NEVER;

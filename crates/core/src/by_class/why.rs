@@ -1,4 +1,4 @@
-//! What a job waits for under the policy `classes`, as its owner is told.
+//! What a job waits for under the policy `classes`, as its owner sees it.
 
 use crate::controller::Core;
 use crate::policy::WaitReason;

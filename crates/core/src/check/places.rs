@@ -1,4 +1,4 @@
-//! Who is where: homes, holds, rows, processors, memory.
+//! Places: homes, holds, rows, processors, memory.
 
 use super::{Report, Rule};
 use crate::aside::Place;
@@ -61,15 +61,15 @@ fn check_aside(core: &Core, report: &mut Report<'_>) {
     let aside = |&job: &JobId| core.residence(job).is_some_and(|it| it.place == Place::Aside);
     let found: BTreeSet<JobId> = core.jobs.keys().filter(aside).collect();
     if found != core.aside {
-        report(Rule::Aside, format!("{found:?} are set aside, not {:?}", core.aside));
+        report(Rule::Aside, format!("{found:?} are preempted, not {:?}", core.aside));
     }
     let waits = |&job: &JobId| core.residence(job).is_some_and(Residence::may_come_back);
     if !core.policy().sets_aside() && found.iter().any(waits) {
-        report(Rule::Aside, format!("nobody brings {found:?} back"));
+        report(Rule::Aside, format!("nothing brings {found:?} back"));
     }
 }
 
-/// Whoever leaves for other processors has a hold on them, and nobody else has one.
+/// A job that leaves for other processors has a hold on them, and no other has one.
 fn check_holds(core: &Core, report: &mut Report<'_>) {
     for &job in core.migration.leaving.keys() {
         if core.residence(job).is_none_or(|it| it.place != Place::Leaving) {

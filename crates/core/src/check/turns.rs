@@ -1,4 +1,4 @@
-//! Who runs when: timetables, gangs, shares of the frame, accounts.
+//! Turns: timetables, gangs, shares of the frame, accounts.
 
 use super::{Report, Rule};
 use crate::controller::Core;
@@ -141,7 +141,7 @@ fn check_accounts(core: &Core, plans: BTreeMap<NodeId, NodePlan>, report: &mut R
     }
 }
 
-/// Who runs on a node in each row's slot.
+/// The jobs that run on a node in each row's slot.
 fn running(core: &Core, node: NodeId, plan: NodePlan) -> Vec<(RowId, Vec<LaunchId>)> {
     let present =
         |launch: LaunchId| core.residence(launch.job).is_some_and(|it| it.present_on(node));

@@ -1,4 +1,4 @@
-//! Who waits for what: the queue, reservations, who is set aside for whom, allowances, graces.
+//! Waiting: the queue, reservations, preemption, allowances, graces.
 
 use super::{Report, Rule};
 use crate::aside::Place;
@@ -35,7 +35,7 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
     }
     let sum = queue.waiting.len() + queue.parked.len() + queue.suspended.len();
     if sum > core.jobs.len() {
-        report(Rule::Queue, "somebody waits who is unknown".into());
+        report(Rule::Queue, "an unknown job waits".into());
     }
     if queue.waiting.is_empty() == queue.blocked.is_some() {
         report(Rule::Queue, format!("{:?} is the reason of {:?}", queue.blocked, queue.waiting));
@@ -48,7 +48,7 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
     }
 }
 
-/// What was promised is kept: nobody who was let by moves it back.
+/// What was promised is kept: no job that was let by moves it back.
 fn check_reservations(core: &Core, report: &mut Report<'_>) {
     let queue = &core.queue;
     if let Some(promise) = queue.promise {
@@ -98,7 +98,7 @@ fn check_by_class(core: &Core, report: &mut Report<'_>) {
     let Some(bumper) = &core.by_class.bumper else { return };
     let contender = core.contender(bumper.job);
     if !contender.is_some_and(|it| it.is_candidate(core, core.now)) {
-        report(Rule::ByClass, format!("{bumper:?} is for nobody"));
+        report(Rule::ByClass, format!("{bumper:?} is for no job"));
     }
     for job in core.in_the_way() {
         if core.let_alone_until(job) <= core.now {

@@ -15,7 +15,7 @@ use tutti_types::job::JobSpec;
 use tutti_types::refusal::Refusal;
 use tutti_types::time::ClusterTime;
 
-/// Somebody who wants to be done in time.
+/// A job that has to be done in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish<'a> {
     pub(crate) job: JobId,

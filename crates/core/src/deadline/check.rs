@@ -31,7 +31,7 @@ fn check_noted(core: &Core, report: &mut Report<'_>) {
     for (job, record) in core.jobs.iter() {
         let known = once.contains(&job) || core.plans.at_risk.contains_key(&job);
         if wants_promise(record) && !known {
-            report(Rule::Promises, format!("nobody cares for the deadline of job {job}"));
+            report(Rule::Promises, format!("the deadline of job {job} is not kept"));
         }
         if once.contains(&job) && (!keeps_promise(record) || record.suspended) {
             report(Rule::Promises, format!("job {job} is promised something for nothing"));
@@ -39,7 +39,7 @@ fn check_noted(core: &Core, report: &mut Report<'_>) {
     }
 }
 
-/// What is promised is enough, in time, and nobody else's.
+/// What is promised is enough, in time, and to no other job.
 fn check_time(core: &Core, report: &mut Report<'_>) {
     let ahead = core.ahead(core.now);
     for plan in core.plans.rows.values() {
@@ -63,7 +63,7 @@ fn check_time(core: &Core, report: &mut Report<'_>) {
     }
 }
 
-/// Whoever is to run does, and nobody waits who could.
+/// A job that is to run does, and none waits that could.
 fn check_idle(core: &Core, report: &mut Report<'_>) {
     let on_the_way = core.jobs.values().any(|record| {
         record.residence().is_some_and(|it| matches!(it.place, Place::Leaving | Place::Coming))

@@ -7,7 +7,7 @@
 //!
 //! - for each moment at which somebody's time begins or ends: the least loaded until then (Gustafson,
 //!   section 2.2.4), up to the first moment by which the job would be done on one of them;
-//! - the first who are all free for as long as the job takes without a break.
+//! - the first that are all free for as long as the job takes without a break.
 //!
 //! Processors are looked at in lots of which each is as good as another; so this costs steps by what
 //! is planned, not by the size of the machine.

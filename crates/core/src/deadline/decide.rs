@@ -1,4 +1,4 @@
-//! Who of a row runs now, and what comes of it.
+//! Which job of a row runs now, and what comes of it.
 //!
 //! In this order, each if its processors are not taken by one before it:
 //!
@@ -7,8 +7,8 @@
 //! 3. those with a promise, the first to be due first: what they run before their time is not needed
 //!    later, and is given back;
 //! 4. those whose promise could not be kept, the first to be due first;
-//! 5. all others, in the order of acceptance; last of all those of whom nothing is left but to clear
-//!    away.
+//! 5. all others, in the order of acceptance; last of all those of which nothing is left but to
+//!    clear away.
 
 use super::busy::Busy;
 use super::promise::Promise;
@@ -56,7 +56,7 @@ pub(crate) struct Contender<'a> {
 /// Processors by node.
 pub(crate) type Taken = BTreeMap<NodeId, ProcessorSet>;
 
-/// Who of them runs, and which processors they take.
+/// The jobs of them that run, and which processors they take.
 pub(crate) fn decide(contenders: &mut [Contender<'_>]) -> (Vec<JobId>, Taken) {
     contenders.sort_unstable_by_key(|contender| (contender.claim, contender.job));
     let (mut run, mut taken) = (Vec::new(), Taken::new());
@@ -76,13 +76,13 @@ pub(crate) fn decide(contenders: &mut [Contender<'_>]) -> (Vec<JobId>, Taken) {
     (run, taken)
 }
 
-/// A job, for who wants to know what becomes of it.
+/// A job, for a caller that wants to know what becomes of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Prospect<'a> {
     pub(crate) contender: Contender<'a>,
     /// Its promised time.
     pub(crate) time: Busy,
-    /// How long it may still run; `None`: nobody knows.
+    /// How long it may still run; `None`: unknown.
     pub(crate) left: Option<u64>,
     /// How much more of its promised time it does not need unless it has to be killed.
     pub(crate) grace: u64,
@@ -117,7 +117,7 @@ pub(crate) fn foresee(mut jobs: Vec<Prospect<'_>>, mut clock: u64) -> BTreeMap<J
         prospect.time.prolong(prospect.left.unwrap_or(0).saturating_add(prospect.grace));
     }
     for _ in 0..FORECAST_STEPS_MAX {
-        // What one could not have of his time, since it was also another's, comes after that.
+        // What one could not have of its time, since it was also another's, comes after that.
         jobs.iter_mut().for_each(|prospect| prospect.time.forget_before(clock));
         let mut contenders: Vec<Contender<'_>> = jobs.iter().map(|it| it.as_of(clock)).collect();
         let (run, _) = decide(&mut contenders);
@@ -125,7 +125,7 @@ pub(crate) fn foresee(mut jobs: Vec<Prospect<'_>>, mut clock: u64) -> BTreeMap<J
         let ends = jobs.iter().filter(|it| runs(it)).filter_map(|it| it.left);
         let begins = jobs.iter().filter(|it| !runs(it)).filter_map(|it| it.time.first());
         let begins = begins.filter(|first| first.from > clock).map(|first| first.from - clock);
-        // Who has had a stretch of his time goes back among those who are due.
+        // A job that has had a stretch of its time goes back among those that are due.
         let pauses = jobs.iter().filter(|it| runs(it)).filter_map(|it| it.time.first());
         let pauses = pauses.filter(|first| first.from <= clock).map(|first| first.to - clock);
         for job in &run {
@@ -174,7 +174,7 @@ mod tests {
     fn who_has_begun_late_has_the_rest_after_his_time() {
         let parts = parts();
         for late in [0, 1, 50] {
-            // One after the other, without a gap; nobody has run since the first could.
+            // One after the other, without a gap; none has run since the first could.
             let jobs = vec![
                 prospect(&parts, 1, 0, STRETCH, STRETCH),
                 prospect(&parts, 2, STRETCH, 2 * STRETCH, STRETCH),
@@ -187,7 +187,8 @@ mod tests {
     #[test]
     fn who_could_not_have_his_time_comes_after_the_other() {
         let parts = parts();
-        // The second is to begin while the first, who is late, has not ended; and was to end before him.
+        // The second is to begin while the first, which is late, has not ended; and was to end
+        // before it.
         let jobs = vec![
             prospect(&parts, 1, 0, STRETCH, STRETCH),
             prospect(&parts, 2, STRETCH, STRETCH + 10, 10),

@@ -13,8 +13,9 @@ use tutti_types::ids::{JobId, NodeId};
 use tutti_types::time::ClusterTime;
 
 impl Core {
-    /// Brings all promises up to now: who ran gives back what he needs no more, who is gone or was
-    /// taken out gives back all, and who was promised none is tried again when something came free.
+    /// Brings all promises up to now: a job that ran gives back what it needs no more, one that is
+    /// gone or was taken out gives back all, and one that was promised none is tried again when
+    /// something came free.
     pub(crate) fn update_promises(&mut self, now: ClusterTime) {
         if !self.policy().plans() {
             return;
@@ -47,7 +48,7 @@ impl Core {
         }
     }
 
-    /// Nothing of a node is there any more: who was to begin there is not.
+    /// Nothing of a node is there any more: a job that was to begin there is not.
     pub(crate) fn break_promises_on(&mut self, now: ClusterTime, node: NodeId) {
         let plans = self.plans.rows.values();
         let here = plans.flat_map(|plan| plan.promises.on(node)).map(|(job, _)| job);
@@ -104,7 +105,7 @@ impl Core {
     }
 
     /// Everybody's time as late as can be, the last to be due first: what is early is free for those
-    /// who come.
+    /// that come.
     fn put_off_all(&mut self, now: ClusterTime) {
         let ahead = self.ahead(now);
         let mut order = Vec::new();
@@ -153,14 +154,14 @@ impl Core {
     }
 
     /// Promises rest on other slots from now on. Each job has its place in another plan, the last to
-    /// be due first; who finds none is at risk.
+    /// be due first; a job that finds none is at risk.
     fn make_promises_anew(&mut self, now: ClusterTime, basis: Basis) {
         self.plans.basis = basis;
         let jobs = self.jobs.iter().filter(|(_, record)| record.deadline.is_some());
         let mut order: Vec<(Reverse<Option<ClusterTime>>, JobId)> =
             jobs.map(|(job, record)| (Reverse(record.deadline), job)).collect();
         order.sort_unstable();
-        // Who is to begin keeps his processors if there is time for him there.
+        // A job that is to begin keeps its processors if there is time for it there.
         let promises: Vec<(JobId, Promise)> = order
             .iter()
             .filter_map(|&(_, job)| Some((job, self.plans.promise(job)?.clone())))

@@ -32,7 +32,7 @@ pub(crate) struct Lots {
     each: u32,
 }
 
-/// Whether other rows use it, and who was promised it: those not first.
+/// Whether other rows use it, and which jobs were promised it: those not first.
 type Kind = (bool, Vec<JobId>);
 
 impl Lots {

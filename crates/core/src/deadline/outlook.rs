@@ -14,9 +14,9 @@ use tutti_types::time::ClusterTime;
 /// When a job is expected to begin and to be done, if no other comes and each runs as long as it may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// When it begins, or goes on; `None`: nobody can say.
+    /// When it begins, or goes on; `None`: unknown.
     pub begins: Option<ClusterTime>,
-    /// When it is done; `None`: nobody can say.
+    /// When it is done; `None`: unknown.
     pub ends: Option<ClusterTime>,
 }
 

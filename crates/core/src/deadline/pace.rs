@@ -1,9 +1,9 @@
 //! How much of its time a row is sure to get.
 //!
-//! Under the policy `deadline` a row's slots have the same length whoever else is there: a row that
-//! has nothing to run only drops out of the cycle. So between two turns of a row every other has at
-//! most one, and at the worst a row waits for all others first, whenever one begins to count: of any
-//! time it gets at least what is beyond that in each cycle.
+//! Under the policy `deadline` a row's slots have the same length whichever others are there: a row
+//! that has nothing to run only drops out of the cycle. So between two turns of a row every other
+//! has at most one, and at the worst a row waits for all others first, whenever one begins to
+//! count: of any time it gets at least what is beyond that in each cycle.
 
 use serde::{Deserialize, Serialize};
 use tutti_types::time::Nanos;
@@ -27,7 +27,7 @@ impl Pace {
         cycles * self.slot + rest.saturating_sub(self.cycle - self.slot)
     }
 
-    /// After how much time the row is sure to have got so much; `None`: nobody can say.
+    /// After how much time the row is sure to have got so much; `None`: unknown.
     pub(crate) fn takes(self, service: u64) -> Option<Nanos> {
         if service == 0 {
             return Some(Nanos::ZERO);

@@ -1,4 +1,4 @@
-//! What is kept of deadlines: a plan for each row, and the jobs whose deadline nobody vouches for.
+//! What is kept of deadlines: a plan for each row, and the jobs whose deadline is not guaranteed.
 
 use super::pace::Pace;
 use super::promise::{Promise, Promises};
@@ -102,7 +102,7 @@ impl Ahead<'_> {
 impl Core {
     pub(crate) fn ahead(&self, now: ClusterTime) -> Ahead<'_> {
         let at = self.activation(now);
-        // Whoever only asks may do so long after the latest event.
+        // A caller that only asks may do so long after the latest event.
         let ledger = (at > self.now).then(|| {
             let mut ledger = self.ledger.clone();
             ledger.advance(at);
@@ -124,7 +124,7 @@ impl Core {
         }
     }
 
-    /// Takes a promise back, whoever is to blame.
+    /// Takes a promise back, for any reason.
     pub(crate) fn drop_promise(&mut self, job: JobId) {
         let plans = self.plans.rows.values_mut();
         let Some(promise) = plans.filter_map(|plan| plan.promises.remove(job)).next() else {
@@ -152,7 +152,7 @@ impl Core {
         row
     }
 
-    /// Lets go of rows that nobody needs.
+    /// Lets go of rows that no job needs.
     pub(crate) fn drop_empty_rows(&mut self) {
         let matrix = &mut self.matrix;
         self.plans.rows.retain(|_, plan| {

@@ -44,7 +44,7 @@ impl Promises {
         self.by_job.is_empty()
     }
 
-    /// Who was promised what of a node, by number.
+    /// The jobs that were promised processors of a node, by number.
     pub(crate) fn on(&self, node: NodeId) -> impl Iterator<Item = (JobId, &ProcessorSet)> {
         let jobs = self.by_node.get(&node).into_iter().flatten();
         jobs.filter_map(move |&job| {
@@ -68,7 +68,7 @@ impl Promises {
         self.time_of(&self.rivals(job, parts))
     }
 
-    /// Who but `job` was promised any of these processors.
+    /// The jobs but `job` that were promised any of these processors.
     pub(crate) fn rivals(&self, job: JobId, parts: &[Part]) -> Vec<JobId> {
         let here = |part: &Part| {
             let on = self.on(part.node).filter(|(other, _)| *other != job);

@@ -1,8 +1,8 @@
-//! Who is in which row, from event to event.
+//! The jobs of each row, from event to event.
 //!
-//! A row holds only jobs that run now, and each has its processors to itself: whoever is not to run is
-//! set aside, suspended in place, and comes back in one step when it is his turn. Jobs that were not
-//! promised anything start on what is free then, in the order of acceptance, whoever fits.
+//! A row holds only jobs that run now, and each has its processors to itself: a job that is not to
+//! run is preempted, suspended in place, and comes back in one step when it is its turn. Jobs that
+//! were not promised anything start on what is free then, in the order of acceptance, if they fit.
 
 use super::decide::{Claim, Contender, decide};
 use super::sharers::{Sharers, sharers};
@@ -41,7 +41,7 @@ impl Core {
         self.queue.newcomer = None;
     }
 
-    /// Who of those that have processors, or were promised some, is to run, by row.
+    /// The jobs of those that have processors, or were promised some, that are to run, by row.
     pub(crate) fn who_runs(&self, now: ClusterTime) -> BTreeMap<Sharers, Vec<JobId>> {
         let ahead = self.ahead(now);
         let mut contenders: BTreeMap<Sharers, Vec<Contender<'_>>> = BTreeMap::new();
@@ -95,7 +95,7 @@ impl Core {
         }
     }
 
-    /// Sets aside who is in a row and not to run there.
+    /// Preempts jobs that are in a row and not to run there.
     fn set_aside_others(&mut self, rows: &BTreeMap<Sharers, Vec<JobId>>) {
         let mut homes: BTreeMap<JobId, RowId> = BTreeMap::new();
         for (sharers, jobs) in rows {
@@ -113,7 +113,7 @@ impl Core {
         }
     }
 
-    /// Puts a job in its row, unless somebody is still leaving there.
+    /// Puts a job in its row, unless another is still leaving there.
     fn seat(&mut self, now: ClusterTime, sharers: &Sharers, job: JobId) {
         let row = self.row_of(sharers);
         if self.matrix.seat(job).is_some() || !self.is_free_in(row, job) {
@@ -141,8 +141,8 @@ impl Core {
             .all(|part| part.processors.is_subset(&self.matrix.free_on(Some(row), part.node)))
     }
 
-    /// Starts those who wait and were promised nothing, wherever they fit: those at risk first, then in
-    /// the order of acceptance.
+    /// Starts jobs that wait and were promised nothing, wherever they fit: those at risk first,
+    /// then in the order of acceptance.
     fn start_unpromised(&mut self, now: ClusterTime) {
         let machine = self.matrix.blank().free();
         let mut waiting: Vec<(Claim, JobId)> = Vec::new();

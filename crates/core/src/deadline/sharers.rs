@@ -1,12 +1,13 @@
-//! Who has which row, and how long its slots are.
+//! The owners of rows, and how long their slots are.
 //!
 //! A class with a share has a row of its own. All classes without one have a row together, with what
 //! the shares leave: so where no class has a share, all jobs are in one row, and there is no switch but
 //! from job to job.
 //!
-//! A row's slots together are as long as its part of the longest cycle, in which all rows are there; who is absent
-//! drops out. So what a class does not use goes to the others in the same ratios as their own parts
-//! (Gustafson, section 2.2.1), and each row has its [`Pace`] whatever the others do.
+//! A row's slots together are as long as its part of the longest cycle, in which all rows are
+//! there; an absent one drops out. So what a class does not use goes to the others in the same
+//! ratios as their own parts (Gustafson, section 2.2.1), and each row has its [`Pace`] whatever the
+//! others do.
 
 use super::pace::Pace;
 use crate::frame::{FrameSlot, Layout, Lengths};
@@ -19,16 +20,16 @@ use tutti_types::ids::{ClassName, RowId};
 use tutti_types::limits::SHARE_WHOLE;
 use tutti_types::time::Nanos;
 
-/// Who has a row: a class with a share, or all that have none.
+/// The owner of a row: a class with a share, or all that have none.
 pub(crate) type Sharers = Option<ClassName>;
 
-/// Who has the row of a class.
+/// The owner of the row of a class.
 pub(crate) fn sharers(classes: &Classes, class: &ClassName) -> Sharers {
     let share = classes.get(class).map_or(0, |spec| spec.share());
     (share > 0).then(|| class.clone())
 }
 
-/// The slots of all rows that there may be; who gets no time has none.
+/// The slots of all rows that there may be; an owner without time has none.
 pub(crate) fn paces(classes: &Classes, quantum: Nanos) -> BTreeMap<Sharers, Pace> {
     let mut parts: BTreeMap<Sharers, u64> = BTreeMap::new();
     let mut rest = u64::from(SHARE_WHOLE);
@@ -115,7 +116,7 @@ fn lengths(present: &Present, classes: &Classes, quantum: Nanos) -> Lengths {
     let rows = present.iter().map(|(&row, names)| (row, Nanos(slot(names))));
     let lengths: Lengths = rows.filter(|(_, length)| *length > Nanos::ZERO).collect();
     if lengths.is_empty() {
-        // Those who get no time have all of it while nobody else is there.
+        // Owners without time have all of it while no other is there.
         return present.keys().map(|&row| (row, quantum)).collect();
     }
     lengths
@@ -151,7 +152,7 @@ mod tests {
         check(&shares, &["a", "b"], &[180, 90]);
         check(&shares, &["b", "d"], &[90, 30]);
         check(&shares, &["c"], &[30]);
-        // Where nobody could have the rest, it is divided too.
+        // Where none could have the rest, it is divided too.
         check(&[("a", 6000), ("b", 2000)], &["a", "b"], &[150, 50]);
     }
 

@@ -32,7 +32,7 @@ pub(super) enum Standing {
     New,
     /// It runs when it is its turn.
     Open,
-    /// A user suspends it: nobody can say when it ends.
+    /// A user suspends it: its end is unknown.
     Held,
     /// The job was asked to end: it goes on running, and is killed then.
     Ending(ClusterTime),
@@ -61,7 +61,7 @@ impl Account {
 
     /// What the clocks of its rows show, added up, when it reaches its limit with the last of the
     /// turns that it was still given; `None` if it is not on its way out, or was stopped before.
-    /// Who runs nowhere and has had all of its time needs no other turn to end.
+    /// A job that runs nowhere and has had all of its time needs no other turn to end.
     pub(super) fn last_mark(&self) -> Option<u64> {
         let left = self.limit?.saturating_sub(self.settled);
         let spent = self.runs.rows.is_empty() && self.settled > 0 && left == 0;
@@ -95,7 +95,7 @@ impl Account {
             return None;
         }
         let left = self.limit?.saturating_sub(self.settled);
-        // Who has not begun stands under no rows, and time itself is the clock.
+        // A job that has not begun stands under no rows, and time itself is the clock.
         let from = if self.runs.rows.is_empty() { self.begins.0 } else { self.began };
         Some(Due { mark: from.saturating_add(left), job, processors: self.processors })
     }

@@ -104,7 +104,7 @@ impl Ledger {
         self.run_clocks(now);
     }
 
-    /// Notes what changes with a timetable. Stages must be handed in in the order of their times.
+    /// Notes what changes with a timetable. Stages must be passed in the order of their times.
     pub fn stage(&mut self, stage: Stage) {
         if stage.frame.is_none() && stage.runs.is_empty() {
             return;
@@ -125,8 +125,8 @@ impl Ledger {
 
     /// Opens a job's account.
     pub fn open(&mut self, job: JobId, opening: Opening) {
-        // Who gets his turns at once will most likely run at home and nowhere else, and stands there
-        // from the beginning.
+        // A job that gets its turns at once will most likely run at home and nowhere else, and
+        // stands there from the beginning.
         let home = Some(opening.home).filter(|row| {
             let at_once = opening.begins <= self.now && self.stages.is_empty();
             at_once && self.clocks.contains_key(row)
@@ -234,7 +234,7 @@ impl Ledger {
     pub fn close(&mut self, job: JobId) -> Nanos {
         let Some(mut account) = self.accounts.remove(&job) else { return Nanos::ZERO };
         self.paces.remove(job, &account);
-        // Who is in line again and begins anew before a stage is entered has nothing of it.
+        // A job that is in line again and begins anew before a stage is entered has nothing of it.
         for stage in &mut self.stages {
             stage.runs.retain(|(other, _)| *other != job);
         }
@@ -275,7 +275,7 @@ impl Ledger {
         self.limited > 0
     }
 
-    /// Whether any job may be gone any moment, so that nobody can say when.
+    /// Whether any job may be gone any moment, so that the time is unknown.
     #[must_use]
     pub fn anybody_leaves(&self) -> bool {
         self.paces.anybody_leaves()
@@ -321,7 +321,7 @@ impl Ledger {
         Nanos(clock_of(&self.clocks, rows))
     }
 
-    /// When whoever runs in these rows will have got so much more, if nothing changes.
+    /// When a job that runs in these rows will have got so much more, if nothing changes.
     #[must_use]
     pub fn reaches_in(&self, rows: &[RowId], need: Nanos) -> ClusterTime {
         self.frame.reaches(rows, self.now, need)
@@ -371,7 +371,7 @@ impl Ledger {
         &self.moved
     }
 
-    /// Begins the list of those who moved anew.
+    /// Begins the list of moved jobs anew.
     pub fn forget_moved(&mut self) {
         self.moved.frame = false;
         self.moved.jobs.clear();
@@ -421,8 +421,8 @@ impl Ledger {
         }
     }
 
-    /// A new job begins; says whether it runs where it stands already. Who runs nowhere does not: it
-    /// stood there by when it was to begin.
+    /// A new job begins; says whether it runs where it stands already. A job that runs nowhere does
+    /// not: it stood there by when it was to begin.
     fn begin_where_listed(&mut self, job: JobId, runs: &Runs, clock: u64) -> bool {
         if runs.rows.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! The paces: who reaches his limit next, and whose processors come free when.
+//! The paces: which job reaches its limit next, and which processors come free when.
 
 use super::account::Account;
 use super::{Rows, Runs};
@@ -221,7 +221,7 @@ impl<'a> Releases<'a> {
         Some((need, freed + found.entries[entry].processors))
     }
 
-    /// Goes on past all who need no more than `need`, and says how many processors they have.
+    /// Goes on past all jobs that need no more than `need`, and says how many processors they have.
     pub(super) fn until(&mut self, need: u64) -> u64 {
         let mut freed = 0;
         while let Some(Reverse((next, ..))) = self.next.peek()

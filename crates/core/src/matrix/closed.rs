@@ -1,4 +1,4 @@
-//! Closed nodes: those who are there stay, take their turns and move from row to row as before; but no
+//! Closed nodes: their jobs stay, take their turns and move from row to row as before; but no
 //! job comes from outside, so their processors are in no index by which such jobs find theirs.
 
 use super::{Column, Matrix};

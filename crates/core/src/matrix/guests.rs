@@ -1,12 +1,12 @@
-//! Guests: who runs besides, on processors that the homes of a row leave idle.
+//! Guests: jobs that run besides, on processors that the homes of a row leave idle.
 
 use super::{Changes, Matrix};
 use alloc::vec::Vec;
 use tutti_types::ids::{JobId, NodeId, ProcessorSet, RowId};
 
 impl Matrix {
-    /// Makes guests of all who fit, and says what became different since this was last called, in
-    /// place of what `changes` said before.
+    /// Makes guests of all jobs that fit, and says what became different since this was last
+    /// called, in place of what `changes` said before.
     pub fn settle(&mut self, changes: &mut Changes) {
         if self.rows.len() > 1 {
             self.invite_all();

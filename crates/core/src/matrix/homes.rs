@@ -155,7 +155,7 @@ impl Matrix {
             }
         }
         if home.classes.is_empty() {
-            // A row without active homes has no slot, so nobody can be a guest there.
+            // A row without active homes has no slot, so no job can be a guest there.
             let row = seat.row;
             self.woken.remove(&row);
             for guest in self.row_mut(row).guests.clone() {

@@ -41,7 +41,7 @@ pub(super) struct Shifts<'a> {
     index: &'a mut Index,
     loads: &'a mut Loads,
     shift: Shift,
-    /// Who does.
+    /// The job that does.
     nodes: Neighbours,
 }
 
@@ -140,7 +140,7 @@ impl Loads {
         }
     }
 
-    /// How loaded a node is, for those who check.
+    /// How loaded a node is, for checks.
     #[must_use]
     pub fn of(&self, node: NodeId) -> Option<u32> {
         let mut levels = (0..).zip(&self.levels);
@@ -182,7 +182,7 @@ impl<'a> Shifts<'a> {
         self.loads.insert(shift.load.1, node);
     }
 
-    /// Enters those who were gathered.
+    /// Enters the jobs that were gathered.
     pub(super) fn enter(&mut self) {
         let nodes = core::mem::take(&mut self.nodes);
         if nodes.count == 0 {

@@ -1,4 +1,4 @@
-//! The Ousterhout matrix: processors x rows, who runs where and when.
+//! The Ousterhout matrix: processors x rows, which job runs where and when.
 //!
 //! Each resident job has one *home*: a row, and in it processors of one or more nodes that no other
 //! home of the row has. Where a row leaves processors idle, jobs of other rows run too, as *guests*:
@@ -82,9 +82,9 @@ impl Seat {
 /// by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Changes {
-    /// Nodes where somebody runs in other slots than before.
+    /// Nodes where a job runs in other slots than before.
     pub nodes: Vec<NodeId>,
-    /// Who does, by number.
+    /// The jobs that do, by number.
     pub jobs: Vec<JobId>,
 }
 
@@ -101,12 +101,12 @@ impl Changes {
 pub struct Matrix {
     rows_made: u64,
     rows: BTreeMap<RowId, Row>,
-    /// Rows that stay when nobody is at home there.
+    /// Rows that stay when no job is at home there.
     kept: BTreeSet<RowId>,
     /// By node number; nothing for nodes that are not up.
     columns: Vec<Option<Column>>,
     seats: Table<Seat>,
-    /// What a row would have free in which nobody is at home, but for closed nodes.
+    /// What a row without homes would have free, but for closed nodes.
     blank: Index,
     /// Nodes that take no new homes from outside, and how many processors they have in all.
     closed: NodeSet,
@@ -121,7 +121,7 @@ pub struct Matrix {
     movers: BTreeSet<JobId>,
     /// Jobs that may be able to be guests in any row.
     seekers: BTreeSet<JobId>,
-    /// Rows that got their first active home: everybody may become able to be a guest there.
+    /// Rows that got their first active home: all jobs may become able to be a guest there.
     woken: BTreeSet<RowId>,
 }
 
@@ -172,7 +172,7 @@ impl Matrix {
         nodes.filter_map(|(node, column)| Some((node, column.as_ref()?)))
     }
 
-    /// What a row in which nobody is at home has free for jobs that come.
+    /// What a row without homes has free for jobs that come.
     #[must_use]
     pub const fn blank(&self) -> &Index {
         &self.blank
@@ -194,7 +194,7 @@ impl Matrix {
         }
     }
 
-    /// Makes a row that stays, whoever comes and goes, until it is [let go](Self::let_go).
+    /// Makes a row that stays, whichever jobs come and go, until it is [let go](Self::let_go).
     pub fn keep_row(&mut self) -> RowId {
         let row = self.make_row();
         self.kept.insert(row);
@@ -207,7 +207,7 @@ impl Matrix {
         self.drop_if_empty(row);
     }
 
-    /// Whether a row stays when nobody is at home there.
+    /// Whether a row stays when no job is at home there.
     #[must_use]
     pub fn keeps(&self, row: RowId) -> bool {
         self.kept.contains(&row)
@@ -281,7 +281,7 @@ impl Matrix {
         core::mem::take(&mut self.reshaped)
     }
 
-    /// The jobs with homes on these nodes, and those who may fit anywhere, by home row, then by
+    /// The jobs with homes on these nodes, and those that may fit anywhere, by home row, then by
     /// number; only those whose home row is `wanted`.
     fn candidates(
         &self,

@@ -57,7 +57,7 @@ impl Row {
 }
 
 impl Cells {
-    /// Whether somebody runs on one of these processors: an active home, or a guest.
+    /// Whether a job runs on one of these processors: an active home, or a guest.
     #[must_use]
     pub fn run(&self, set: &ProcessorSet) -> bool {
         let homes = match self.suspended.is_empty() {

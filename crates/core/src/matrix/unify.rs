@@ -8,7 +8,7 @@ use tutti_types::placing::Packing;
 
 impl Matrix {
     /// Moves homes to rows that they should rather be in, where their own processors are free, as far
-    /// as that goes; rows that lose their last home vanish. Says who went where.
+    /// as that goes; rows that lose their last home vanish. Says which job went where.
     pub fn unify(&mut self, packing: Packing) -> Vec<(JobId, RowId)> {
         if !self.vacated && self.movers.is_empty() {
             return Vec::new();

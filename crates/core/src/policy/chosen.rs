@@ -1,7 +1,7 @@
 //! Placement for jobs that have a wish about their nodes ([`NodeWish`]).
 //!
 //! Each node that the job may be on has seats: as many tasks as its free processors and its unpromised
-//! memory allow, or none if the job wants nodes to itself and somebody is at home there in that row.
+//! memory allow, or none if the job wants nodes to itself and another is at home there in that row.
 //! The tasks are shared out over the seats:
 //!
 //! - `count`: over exactly so many nodes, none with more than one task more than another; the first of
@@ -16,8 +16,8 @@
 //!
 //! A job without processors of its own asked for whose tasks find too few seats even on empty nodes
 //! shares all processors of its nodes. One that wants nodes to itself has all their processors in its
-//! row, though its tasks are bound to those that they asked for: so nobody else can be there, at home
-//! or as a guest, and it is itself a guest only where nobody is.
+//! row, though its tasks are bound to those that they asked for: so no other can be there, at home
+//! or as a guest, and it is itself a guest only where none is.
 
 use super::Machine;
 use super::grm::{Place, Scale, deal, key};

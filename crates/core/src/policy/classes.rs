@@ -1,7 +1,7 @@
 //! The policy `classes`: the gang scheduler of LLNL's Cray T3D.
 //!
-//! Jobs share the machine in space; who waits too long has others set aside ([`crate::aside`]) by the
-//! rules of the classes ([`tutti_types::class::RULES`]). How it decides is in `by_class`.
+//! Jobs share the machine in space; a job that waits too long preempts others ([`crate::aside`]) by
+//! the rules of the classes ([`tutti_types::class::RULES`]). How it decides is in `by_class`.
 
 use super::{GANG, Policy, Preemption, SPACE};
 

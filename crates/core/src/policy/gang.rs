@@ -2,15 +2,15 @@
 //!
 //! A job starts beside others while processors are free: in the first row in which it fits, in the
 //! order of the parameter `packing`. Otherwise it gets a new row, so that it and the others take turns, up to the
-//! multiprogramming limit. Otherwise it waits. Nobody is moved aside for good: whoever is not in his
-//! turn is frozen in place.
+//! multiprogramming limit. Otherwise it waits. No job is preempted for good: a job that is not in
+//! its turn is frozen in place.
 //!
 //! `space` is the same with a single row: jobs run to their ends, and there is no turn to take.
 //!
 //! `deadline` seats jobs by what they were promised, in rows by class; what it has in common with the
 //! others is which requests can be met at all, and the placement of jobs that were promised nothing.
 //!
-//! Where the limit was lowered, rows beyond it take nobody in and vanish as their jobs end.
+//! Where the limit was lowered, rows beyond it take no job in and vanish as their jobs end.
 
 use super::{
     Decision, Lack, Lay, Machine, Policy, Preemption, Shares, WaitReason, admission, placement,
@@ -33,7 +33,8 @@ pub const GANG: Policy = Policy {
 pub const SPACE: Policy =
     Policy { name: "space", shares: Shares { rows: |_| 1, ..GANG.shares }, ..GANG };
 
-/// The policy `deadline`: the module `deadline` decides who is seated, with one row at a time for each.
+/// The policy `deadline`: the module `deadline` decides which job is seated, with one row at a time
+/// for each.
 pub const DEADLINE: Policy = Policy {
     name: "deadline",
     shares: Shares { rows: |_| 1, layout: deadline::layout, shortest: deadline::shortest },

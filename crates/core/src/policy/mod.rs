@@ -57,7 +57,7 @@ pub(crate) fn of(params: &Params) -> &'static Policy {
 pub struct Machine<'a> {
     /// The nodes.
     pub nodes: &'a Nodes,
-    /// Who is where.
+    /// Which job is where.
     pub matrix: &'a Matrix,
     /// The classes.
     pub classes: &'a Classes,
@@ -141,14 +141,14 @@ pub enum Preemption {
     /// Nobody's: it starts where there is room for it, beside others or in turns with them, or waits
     /// in line as the queue's discipline says.
     Nobodys(fn(Machine<'_>, &JobSpec, Lay) -> Decision),
-    /// Theirs whom the rules of classes name: they are set aside, and come back by these rules.
+    /// Jobs that the rules of classes name: they are preempted, and come back by these rules.
     ByClass,
-    /// Theirs who were promised less: they are set aside, and come back when it is their turn.
+    /// Jobs that were promised less: they are preempted, and come back when it is their turn.
     ByDeadline,
 }
 
 impl Policy {
-    /// Whether it decides itself when who was set aside comes back; otherwise they do at once.
+    /// Whether it decides itself when preempted jobs come back; otherwise they do at once.
     #[must_use]
     pub const fn sets_aside(&self) -> bool {
         matches!(self.preemption, Preemption::ByClass | Preemption::ByDeadline)
@@ -277,7 +277,7 @@ pub enum WaitReason {
         /// How much longer.
         left: Nanos,
     },
-    /// Others are being set aside for another job first.
+    /// Others are being preempted for another job first.
     Bumper {
         /// Which one.
         job: JobId,

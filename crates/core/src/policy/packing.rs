@@ -2,7 +2,7 @@
 //!
 //! - `first-fit`: the oldest in which it fits;
 //! - `best-fit`: the one that it leaves with the fewest processors free, so that the others stay as
-//!   empty as they are for who needs much;
+//!   empty as they are for jobs that need much;
 //! - `buddy`: the one with the free block that suits it best ([`super::buddy`]); jobs to which the
 //!   buddy system does not apply are packed by best fit.
 //!

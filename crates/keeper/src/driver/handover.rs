@@ -29,6 +29,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use tracing::warn;
 use tutti_linux::inherited::{Inherited, keep_all_open};
 use tutti_node::instance::may_run_instance;
 use tutti_node::link::{Interest, Link};
@@ -120,7 +121,7 @@ impl Keeper {
         }
         let Err(error) = self.try_to_go_over(&successor);
         let reason = format!("{error:#}");
-        say!("{}", Code::NotUpgraded.mark(&format!("tutti keeper: goes on as it was: {reason}")));
+        warn!(code = %Code::NotUpgraded, "not upgraded: {reason}");
         successor.asker.send(&FromHolder::Refused { reason });
         // So little always fits into a socket from which nothing was to be read yet.
         let _ = successor.asker.flush();

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tracing::warn;
 use tutti_linux::cgroup::processes_of;
 use tutti_linux::signal::{Root, kill_forest};
 use tutti_linux::{proc, shm};
@@ -24,6 +25,7 @@ use tutti_node::platform::processes::kill;
 use tutti_node::platform::time as clock;
 use tutti_node::workers::{Bounds, Workers};
 use tutti_types::{Rank, TaskStatus};
+use tutti_wire::code::Code;
 use tutti_wire::keeper::FromKeeper;
 
 /// Processes whose maps are read before a job is ended by force. Ranks share their files, so some of very many tell
@@ -134,7 +136,7 @@ impl Killer {
         let trees: Vec<Root> = trees.into_iter().filter_map(Root::held).collect();
         self.start(user, move || {
             if let Err(error) = kill_forest(&trees) {
-                say!([ProcessStuck] "tutti keeper: cannot kill processes of user {user}: {}", chain(&error));
+                warn!(code = %Code::ProcessStuck, "cannot kill processes of user {user}: {}", chain(&error));
             }
         });
     }
@@ -144,7 +146,7 @@ impl Killer {
         let failed = |path: &std::path::Path, error: &tutti_linux::Error| {
             if !error.is_gone() {
                 let path = path.display();
-                say!([ProcessStuck] "tutti keeper: cannot kill what is in {path}: {}", chain(error));
+                warn!(code = %Code::ProcessStuck, "cannot kill what is in {path}: {}", chain(error));
             }
         };
         match group.kill_at_once() {

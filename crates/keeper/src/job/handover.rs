@@ -16,6 +16,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use tracing::info;
 use tutti_linux::inherited::Inherited;
 use tutti_node::layout;
 use tutti_node::link::Interest;
@@ -163,7 +164,7 @@ impl Task {
             rank: handed.rank,
             group: step.filter(|_| handed.has_group).and_then(|step| {
                 Cgroup::open(&step.join(layout::group_of_task(handed.rank)))
-                    .inspect_err(|error| say!("tutti keeper: job {job}: {}", chain(error)))
+                    .inspect_err(|error| info!(%job, "{}", chain(error)))
                     .ok()
             }),
             phase: Phase::take_over(handed.phase, (job, index), context, inherited)?,
@@ -280,7 +281,7 @@ fn take_over_program(
 /// to end what is in it.
 fn open_group(job: JobId, path: &[u8]) -> Option<Cgroup> {
     Cgroup::open(Path::new(OsStr::from_bytes(path)))
-        .inspect_err(|error| say!("tutti keeper: job {job}: {}", chain(error)))
+        .inspect_err(|error| info!(%job, "{}", chain(error)))
         .ok()
 }
 

@@ -2,8 +2,10 @@
 
 use super::super::context::chain;
 use nix::libc;
+use tracing::warn;
 use tutti_node::platform::groups::Cgroup;
 use tutti_types::ProcessorSet;
+use tutti_wire::code::Code;
 use tutti_wire::launch::Launch;
 
 /// Whether the groups of its tasks have limits of their own.
@@ -17,12 +19,12 @@ pub(super) fn set(group: &Cgroup, launch: &Launch) {
     if let Some(bytes) = launch.memory_per_task_bytes
         && let Err(error) = group.set_memory_limit(bytes)
     {
-        say!([GoesWithout] "tutti keeper: memory is not limited: {}", chain(&error));
+        warn!(code = %Code::GoesWithout, "memory is not limited: {}", chain(&error));
     }
     if let Some(most) = launch.spec.processes_max
         && let Err(error) = group.set_process_limit(most)
     {
-        say!([GoesWithout] "tutti keeper: processes are not limited: {}", chain(&error));
+        warn!(code = %Code::GoesWithout, "processes are not limited: {}", chain(&error));
     }
 }
 
@@ -42,7 +44,7 @@ pub(crate) fn have_own_processors(launch: &Launch) -> bool {
 pub(super) fn hold(group: &Cgroup, launch: &Launch, index: usize) {
     let processors: Vec<u32> = launch.share.tasks[index].processors.iter().collect();
     if let Err(error) = group.set_processors(&processors) {
-        say!([GoesWithout] "tutti keeper: a task is not held to its processors: {}", chain(&error));
+        warn!(code = %Code::GoesWithout, "a task is not held to its processors: {}", chain(&error));
     }
 }
 

@@ -7,9 +7,9 @@
 //! each costs a write at every start of a process.
 //!
 //! Companions for processor time all lie directly at their base, by one name with a point in it: there
-//! a group competes with everybody on the machine. Below the subtree's own companion it would only make
-//! way for its brothers, and with them have as much as any user. Those for processors of the groups in a job's
-//! lie directly below that of the job, likewise: a step has none of its own.
+//! a group competes with all processes of the machine. Below the subtree's own companion it would
+//! only make way for its brothers, and with them have as much as any user. Those for processors of
+//! the groups in a job's lie directly below that of the job, likewise: a step has none of its own.
 //!
 //! The bases are written on the subtree as an extended attribute: a process that takes over
 //! later may itself live elsewhere in v1, and must find the same companions.
@@ -399,7 +399,7 @@ fn pointed(part: &str) -> String {
     part.replace('/', ".")
 }
 
-/// The companions of groups below the one with this companion, where names say who is below whom.
+/// The companions of groups below the one with this companion, where names give the hierarchy.
 fn below_by_points(companion: &Path) -> Result<Vec<PathBuf>> {
     let (Some(base), Some(name)) = (companion.parent(), companion.file_name()) else {
         return Ok(Vec::new());

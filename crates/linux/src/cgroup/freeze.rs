@@ -27,8 +27,8 @@ pub enum FreezeError {
         path: PathBuf,
         /// How long it was waited for.
         waited: Duration,
-        /// Who still ran when the time was over, and where it hangs; the first 16. Empty if they
-        /// stopped just then.
+        /// The processes that still ran when the time was over, and where each hangs; the first 16.
+        /// Empty if they stopped just then.
         stuck: Vec<StuckProcess>,
     },
     /// The kernel refused.
@@ -61,7 +61,7 @@ impl Cgroup {
             let left = deadline.saturating_sub(start.elapsed());
             if left.is_zero() {
                 let waited = start.elapsed();
-                // Before the undoing, after which nobody is stuck.
+                // Before the undoing, after which no process is stuck.
                 let stuck = self.not_frozen();
                 self.request_thaw()?;
                 return Err(FreezeError::Timeout { path: self.path.clone(), waited, stuck });
@@ -82,7 +82,7 @@ impl Cgroup {
             let stuck = |&pid: &i32| StuckProcess::if_not_frozen(pid, sleepers);
             processes.iter().filter_map(stuck).take(STUCK_NAMED_MAX).collect()
         };
-        // Doubtful ones only where there is nobody else to name.
+        // Doubtful ones only where there is no other to name.
         let certain = find(Sleepers::AreFrozen);
         if certain.is_empty() { find(Sleepers::AreStuck) } else { certain }
     }

@@ -1,9 +1,10 @@
-//! Hurrying those who are to stop, where others want the same processors.
+//! Priority boost of processes that are to stop, where others want the same processors.
 //!
-//! A process stops when it next runs. If somebody else's process has its processor, that takes until the kernel gives it
-//! a turn: some milliseconds for each that is before it, and each of its threads must have one. With real-time
-//! priority all have stopped within some 0.1 ms. But to read who there is, and two calls for each, costs more than a whole stop where
-//! nobody is in the way. So a stop is hurried when it turns out to be slow, and so are those after it from their beginning.
+//! A process stops when it next runs. If another process has its processor, that takes until the
+//! kernel gives it a turn: some milliseconds for each that is before it, and each of its threads
+//! must have one. With real-time priority all have stopped within some 0.1 ms. But to list the
+//! processes, and two calls for each, costs more than a whole stop without contention. So a stop is
+//! boosted when it turns out to be slow, and so are those after it from their beginning.
 
 use super::{Cgroup, subdirectories};
 use crate::proc::threads;
@@ -14,8 +15,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Somebody was in the way of a stop that took longer: a hundred processes stop sooner, also on processors that
-/// must wake up first. Who waits for the turns of others waits longer.
+/// A stop that took longer had contention: a hundred processes stop sooner, also on processors that
+/// must wake up first. A process that waits for the turns of others waits longer.
 const SLOW: Duration = Duration::from_millis(1);
 
 /// So many stops are hurried, or not, until one shows what they need. That one is slow if others are still in the way: it
@@ -40,12 +41,12 @@ pub enum Haste {
     Watch,
     /// Yes, and so many after it.
     Hurry(u32),
-    /// No: whom this thread hurries it could not make ordinary again.
+    /// No: a thread that this one boosts it could not make ordinary again.
     Never,
 }
 
 impl Haste {
-    /// A stop begins: whoever is in the groups is hurried, if that is called for.
+    /// A stop begins: the processes of the groups are boosted, if that is called for.
     pub(super) fn begin(&mut self, groups: &[&Cgroup]) -> Hurried {
         let Self::Hurry(left) = *self else { return Hurried::default() };
         *self = left.checked_sub(1).map_or(Self::Watch, Self::Hurry);
@@ -82,7 +83,7 @@ impl Haste {
     }
 }
 
-/// Whether somebody must have been in the way of a stop that takes so long.
+/// Whether a stop that takes this long must have had contention.
 pub(super) fn is_slow(took: Duration) -> bool {
     took > SLOW
 }
@@ -101,7 +102,7 @@ impl Hurried {
         for group in groups {
             threads.clear();
             if group.is_hurried(&mut threads) {
-                // Who may not be is as late as without.
+                // A process that may not be boosted is as late as without.
                 threads.retain(|&thread| {
                     hurry(thread).inspect_err(|_| group.leave_alone()).unwrap_or(false)
                 });
@@ -115,7 +116,7 @@ impl Hurried {
         self.threads.is_empty()
     }
 
-    /// Gives way to those that are hurried, or to anybody where nobody is.
+    /// Yields to boosted threads, or to any thread where none is boosted.
     pub(super) fn give_way(&self, rounds: u32, done: impl FnMut() -> bool) -> bool {
         let to = if self.is_nobody() { Waiting::Anybody } else { Waiting::Hurried };
         give_way(to, rounds, done)
@@ -129,8 +130,8 @@ impl Drop for Hurried {
 }
 
 impl Cgroup {
-    /// Makes whoever is still hurried here and below ordinary again: whoever hurried them may have been killed
-    /// before it could.
+    /// Makes the threads that are still boosted here and below ordinary again: the agent that
+    /// boosted them may have been killed before it could.
     pub fn calm(&self) {
         // A group that is gone has none.
         for process in self.processes().unwrap_or_default() {
@@ -176,7 +177,7 @@ fn read_threads(group: &Path, found: &mut Vec<i32>) -> bool {
 mod tests {
     use super::*;
 
-    /// A stop of groups that have nobody in them takes so long; by the end, or before it.
+    /// A stop of groups without processes takes so long; by the end, or before it.
     fn stop(haste: &mut Haste, took: Duration, is_late: bool) {
         let mut hurried = haste.begin(&[]);
         if is_late {

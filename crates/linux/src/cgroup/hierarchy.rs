@@ -196,7 +196,7 @@ impl Hierarchy {
     pub fn remove(&self) -> Result<bool> {
         let end = Instant::now() + REMOVE;
         loop {
-            // Again and again: somebody outside may put more in.
+            // Again and again: a process outside may put more in.
             self.group.kill()?;
             if self.group.remove()? {
                 return Ok(true);
@@ -333,7 +333,8 @@ impl Mounts {
 pub(crate) fn leave_cpu_group() {
     let mounts = Mounts::read().unwrap_or_default();
     if let Some(root) = mounts.point_v1("cpu") {
-        // `tasks` takes threads, and 0 is the calling one. Who may not stays where it is.
+        // `tasks` takes threads, and 0 is the calling one. A thread without the right to move stays
+        // where it is.
         let _ = fs::write(root.join("tasks"), "0");
     }
 }

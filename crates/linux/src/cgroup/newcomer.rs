@@ -1,8 +1,9 @@
 //! Taking in processes that run already.
 //!
 //! The kernel takes them by number alone, and a number is another's as soon as its process has ended and was
-//! reaped. So the process is held while it is moved: has it ended by then, whoever has its number was
-//! perhaps moved in its place, and goes back to where its parent is, as if it had been left where it was born.
+//! reaped. So the process is held while it is moved: has it ended by then, the process that reuses
+//! its PID was perhaps moved in its place, and goes back to where its parent is, as if it had been
+//! left where it was born.
 
 use super::Cgroup;
 use super::hierarchy::Mounts;
@@ -14,13 +15,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How often it is looked whether somebody moved by mistake has left children here: far more than one that
-/// has just been born needs.
+/// Maximum number of looks whether a process moved by mistake has left children here: far more than
+/// one that has just been born needs.
 const ROUNDS_MAX: u32 = 100;
 
 impl Cgroup {
-    /// Takes a process in, with all its threads. `false` if it has ended: nobody else is in the group for it,
-    /// whoever has its number.
+    /// Moves a process in, with all its threads. `false` if it has ended: no other is moved into
+    /// the group for it, by PID reuse.
     ///
     /// # Errors
     /// `EACCES` if this process may not write to the group, to the one that the process leaves, or to
@@ -45,7 +46,7 @@ impl Cgroup {
         companions.chain([self.path.clone()]).collect()
     }
 
-    /// Moves who has this number now out, with what that has started meanwhile.
+    /// Moves the process that has this number now out, with what that has started meanwhile.
     fn put_back(&self, pid: i32) -> Result<()> {
         // Not reaped yet, the number is its own.
         if ProcessStat::read(pid).is_ok_and(|stat| stat.has_ended()) {
@@ -68,8 +69,8 @@ impl Cgroup {
         Err(self.error("move another's processes out of", "cgroup.procs", source))
     }
 
-    /// For each hierarchy in which a process is here and its parent is not: where that is. Nowhere for who was
-    /// born here.
+    /// For each hierarchy in which a process is here and its parent is not: where that is. Nowhere
+    /// for a process that was born here.
     fn places_of_parent(&self, pid: i32) -> Vec<PathBuf> {
         let above: Vec<Mounts> =
             ancestors(pid).into_iter().filter_map(|pid| Mounts::read_of(pid).ok()).collect();
@@ -77,7 +78,7 @@ impl Cgroup {
         let place = |directory: PathBuf| {
             own.group_beside(&directory).filter(|group| group.starts_with(&directory))?;
             let mut above = above.iter().filter_map(|it| it.group_beside(&directory));
-            // Nobody above it is to be seen from here: then to the top.
+            // None above it can be seen from here: then to the top.
             let place = above.find(|group| group.is_dir()).or_else(|| own.point_of(&directory))?;
             (!place.starts_with(&directory)).then_some(place)
         };
@@ -85,7 +86,7 @@ impl Cgroup {
     }
 }
 
-/// Who has ended counts as moved.
+/// A process that has ended counts as moved.
 fn move_to(pid: i32, directory: &Path) -> Result<()> {
     let file = directory.join("cgroup.procs");
     match fs::write(&file, pid.to_string()).map_err(Error::file("write", &file)) {

@@ -1,8 +1,9 @@
 //! The subtrees of other instances on this machine, and the processors that their jobs hold.
 //!
-//! The mark that [`Hierarchy::find`](super::Hierarchy::find) leaves on a subtree identifies it, whoever its user is:
-//! names, sets of processors and states of groups can be read by every user. Directories that appear or vanish in a
-//! subtree, or beside the own one, make a descriptor readable (`inotify`); so nothing polls.
+//! The mark that [`Hierarchy::find`](super::Hierarchy::find) leaves on a subtree identifies it, of
+//! any user: names, sets of processors and states of groups can be read by every user. Directories
+//! that appear or vanish in a subtree, or beside the own one, make a descriptor readable
+//! (`inotify`); so nothing polls.
 
 use super::companion::Top;
 use super::hierarchy::Mounts;

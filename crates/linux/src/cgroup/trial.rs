@@ -1,9 +1,10 @@
 //! Trying a group out: a process can be born into it, does not run while it is frozen, and runs after.
 //!
 //! A process that is born frozen has all the descriptors of its maker and can't close them: if that one is
-//! killed in the middle of a trial, its locks stay held, and its sockets open, for as long as nobody finds the
-//! frozen process. So a helper stands between, which has closed everything before it makes the process, and
-//! ends it as soon as whoever tries has seen enough or is gone.
+//! killed in the middle of a trial, its locks stay held, and its sockets open, for as long as no
+//! supervisor finds the frozen process. So a helper stands between, which has closed everything
+//! before it makes the process, and ends it as soon as the trying process has seen enough or is
+//! gone.
 
 use super::{Cgroup, subdirectories};
 use crate::clock::Naps;
@@ -89,7 +90,7 @@ impl Born {
     }
 }
 
-/// What stands between whoever tries and the process that is born.
+/// What stands between the trying process and the process that is born.
 struct Helper {
     pid: i32,
     pidfd: OwnedFd,
@@ -119,7 +120,7 @@ impl Helper {
                 return Err(error.into());
             }
         }
-        // The process itself may hold the line open when somebody has killed the helper.
+        // The process itself may hold the line open when the helper was killed.
         self.line.set_nonblocking(true)?;
         read_number(self.line.as_fd())?.ok_or_else(gone)
     }
@@ -139,14 +140,14 @@ fn help(group: BorrowedFd, line: RawFd) -> ! {
     close_all_but(group.as_raw_fd(), line);
     // SAFETY: the child does nothing but exit.
     let said = match unsafe { fork_into(Some(group), 0, None) } {
-        // SAFETY: ends the process without running anything of whoever tries.
+        // SAFETY: ends the process without running anything of the trying process.
         Ok(Fork::Child) => unsafe { libc::_exit(0) },
         Ok(Fork::Parent { pid, .. }) => pid,
         Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
     };
     write_number(line, said);
     let mut nothing = 0_u8;
-    // SAFETY: the buffer is one byte. Nobody ever writes: it returns when the other end is closed.
+    // SAFETY: the buffer is one byte. No end ever writes: it returns when the other end is closed.
     while unsafe { libc::read(line, (&raw mut nothing).cast(), 1) } == -1
         && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     {}
@@ -221,7 +222,7 @@ mod tests {
             let open = open_files(process);
             assert!(!open.contains(&secret) && open.len() <= 3, "{open:?}");
         }
-        // Also when it never comes to run: nobody is left.
+        // Also when it never comes to run: no process is left.
         drop(born);
         assert!(!group.is_populated().unwrap());
         assert!(top.remove().unwrap());
@@ -243,7 +244,7 @@ mod tests {
         sweep(top.group());
         let left: Vec<String> = top.children().unwrap();
         assert!(left.contains(&name()), "{left:?}");
-        // Its directory goes once it has been reaped, by whoever comes next.
+        // Its directory goes once it has been reaped, by the next trial.
         let end = Instant::now() + TRIAL;
         while gone.path().exists() {
             assert!(Instant::now() < end, "{left:?}");

@@ -32,7 +32,8 @@ pub const DAEMONS: &str = "daemons";
 /// Where systemd puts what it starts for a unit that runs already.
 const CONTROL: &str = ".control";
 
-/// By which systemd tells that a group is delegated: to everybody since version 251, to root before.
+/// By which systemd tells that a group is delegated: to all users since version 251, to root
+/// before.
 const DELEGATED: [&CStr; 2] = [c"user.delegate", c"trusted.delegate"];
 
 /// How the names of units begin that are ours by their names alone.

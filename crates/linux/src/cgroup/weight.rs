@@ -1,4 +1,4 @@
-//! Groups that make way: they get the processor time that nobody else wants.
+//! Groups of low priority: they get the processor time that no other group wants.
 
 use super::Cgroup;
 use super::companion::Top;
@@ -24,8 +24,8 @@ struct Words {
     ordinary: &'static str,
 }
 
-/// The first that is there is used. `cpu.idle` (from kernel 5.15 on, also in v1) also has whoever wakes
-/// up run at once before those who make way; the others only give them the least.
+/// The first that is there is used. `cpu.idle` (from kernel 5.15 on, also in v1) also has processes
+/// that wake up run at once before those of low priority; the others only give them the least.
 const WAYS: [Words; 3] = [
     Words { name: "cpu.idle", yielding: "1", ordinary: "0" },
     Words { name: "cpu.weight", yielding: "1", ordinary: "100" },
@@ -42,8 +42,8 @@ impl Cgroup {
         self.weight().map(|_| ())
     }
 
-    /// Has all processes here and below get only the processor time that nobody else wants, or as much as
-    /// others again. Takes effect at once.
+    /// Has all processes here and below get only the processor time that no other wants, or as much
+    /// as others again. Takes effect at once.
     ///
     /// # Errors
     /// As [`Cgroup::prepare_to_yield`]; [`Error::is_gone`] for a removed group.
@@ -69,8 +69,9 @@ impl Cgroup {
 }
 
 impl Top {
-    /// Has the daemons beside the subtree run before all jobs in it: whoever has no real-time priority to switch with would
-    /// wait for its turn like one of them. Only where both are in one unit: nothing of others is weighed.
+    /// Has the daemons beside the subtree run before all jobs in it: an agent without real-time
+    /// priority to switch with would wait for its turn like one of them. Only where both are in one
+    /// unit: nothing of others is weighed.
     pub(super) fn favour_daemons(&self) {
         let daemons = self.path.parent().map(|unit| unit.join(DAEMONS)).filter(|it| it.is_dir());
         if let Some(daemons) = daemons {

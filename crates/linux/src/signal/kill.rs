@@ -20,8 +20,8 @@ const RETRY_INTERVAL: Duration = Duration::from_micros(200);
 /// don't count.
 ///
 /// # Errors
-/// [`WalkError::Timeout`] after ten seconds, naming who hangs; [`WalkError::NotPermitted`] if one
-/// may not be signalled, with all others ended.
+/// [`WalkError::Timeout`] after ten seconds, naming the processes that hang;
+/// [`WalkError::NotPermitted`] if one may not be signalled, with all others ended.
 pub fn kill_tree(root: impl Into<Root>) -> Result<WalkReport, WalkError> {
     kill_forest(&[root.into()])
 }
@@ -35,7 +35,7 @@ pub fn kill_forest<R: Copy + Into<Root>>(roots: &[R]) -> Result<WalkReport, Walk
     let mut processes = 0;
     loop {
         let stopped = walker.stop_what_can_be()?;
-        // Only a walk that was completed proves that there is nobody.
+        // Only a walk that was completed proves that there is none.
         if stopped.found == Some(0) {
             return Ok(walker.report(processes));
         }
@@ -78,7 +78,7 @@ impl Walker<'_> {
                 }
             }
         }
-        // A root whose parent, another root, has ended meanwhile is below nobody any more.
+        // A root whose parent, another root, has ended meanwhile is below none any more.
         if let Whom::Roots(roots) = &self.whom {
             let met: BTreeSet<i32> = found.iter().map(|&(pid, _)| pid).collect();
             let is_left =
@@ -93,7 +93,7 @@ impl Walker<'_> {
         Ok(found)
     }
 
-    /// Stops the tree, as far as that goes, and takes over who was found.
+    /// Stops the tree, as far as that goes, and takes over the processes that were found.
     fn stop_what_can_be(&mut self) -> Result<Stopped, WalkError> {
         let walk = Walk {
             traversal: Traversal::AllAtOnce,

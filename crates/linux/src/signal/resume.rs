@@ -30,7 +30,7 @@ pub fn resume_forest<R: Copy + Into<Root>>(
 }
 
 /// As [`resume_forest`], but leaves these processes as they are, each named by its number and start
-/// time. Who is below them, and not among them, is continued.
+/// time. A process below them, and not among them, is continued.
 ///
 /// # Errors
 /// As [`resume_tree`].

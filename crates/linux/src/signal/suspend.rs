@@ -218,7 +218,7 @@ impl Walker<'_> {
             let is_stopped = stat.is_stopped();
             let known = self.known.get_mut(&pid).expect("it was looked at");
             if !is_stopped && known.was_stopped {
-                // Somebody continued it: the first signal is spent.
+                // Another process continued it: the first signal is spent.
                 known.was_stopped = false;
                 self.send_again(pid, pass)?;
             } else if is_stopped {

@@ -336,7 +336,7 @@ pub(crate) fn close_all_but(one: RawFd, other: RawFd) {
 }
 
 /// Closes all descriptors from `first` to `last`. Before kernel 5.9 one by one: the minder would
-/// hold open what somebody waits to see closed.
+/// hold open a file whose closing another process waits for.
 fn close_from_to(first: RawFd, last: RawFd) {
     if first > last || call(libc::SYS_close_range, [first, last, 0, 0]).is_ok() {
         return;
@@ -370,7 +370,7 @@ fn bind(words: &[u64]) -> Result<(), Failure> {
 }
 
 /// Groups first: afterwards there is no right to set them. In a user namespace of one user (a rootless container) there
-/// never is one: there is no other user to become either, so who is that user keeps them.
+/// never is one: there is no other user to become either, so a process of that user keeps them.
 fn become_user(identity: &Identity) -> Result<(), Failure> {
     let Identity { uid, gid, ref groups } = *identity;
     let [uid, gid] = [uid, gid].map(u32::cast_signed);
@@ -463,7 +463,7 @@ fn split_off_minder(status: RawFd) -> Result<(), Failure> {
 const PARENT_ENDED: c_int = libc::SIGHUP;
 
 /// Reaps everything below until nothing is left. All signals stay blocked: only SIGKILL ends it.
-/// When the keeper ends before, nobody knows of the task any more: then all of it is ended.
+/// When the keeper ends before, no daemon knows of the task any more: then all of it is ended.
 fn mind(root: i32, status: RawFd) -> ! {
     // SAFETY: takes no pointer.
     let keeper = unsafe { libc::getppid() };
@@ -475,7 +475,7 @@ fn mind(root: i32, status: RawFd) -> ! {
         libc::chdir(c"/".as_ptr());
         libc::prctl(libc::PR_SET_NAME, c"minder".as_ptr());
     }
-    // It must hold no stream open whose end somebody waits for.
+    // It must hold no stream open whose end another process waits for.
     close_from_to(0, status - 1);
     close_from_to(status + 1, RawFd::MAX);
     write_number(status, root);
@@ -488,17 +488,18 @@ fn mind(root: i32, status: RawFd) -> ! {
         while let Some((ended, wait_status)) = reap_any() {
             if ended == root {
                 write_number(status, wait_status);
-                // SAFETY: nobody uses it again.
+                // SAFETY: no code uses it again.
                 unsafe { libc::close(status) };
             }
         }
-        // Others may send that signal, too; who has lost its parent has another one.
+        // Others may send that signal, too; a process that has lost its parent has another one.
         // SAFETY: takes no pointer.
         ending |= wait_for_signal() == PARENT_ENDED && unsafe { libc::getppid() } != keeper;
     }
 }
 
-/// Whether the keeper ended before the kernel was asked to tell of it: nobody reads what we say.
+/// Whether the keeper ended before the kernel was asked to tell of it: what we write has no reader
+/// then.
 fn keeper_is_gone(status: RawFd) -> bool {
     let mut look = libc::pollfd { fd: status, events: 0, revents: 0 };
     // SAFETY: one structure, which can be written.

@@ -126,7 +126,7 @@ impl Nursery {
         for index in (0..self.lent.len()).rev() {
             if self.lent[index].is_there.load(Ordering::Acquire) == 0 {
                 let Lent { plan, stack, .. } = self.lent.swap_remove(index);
-                // SAFETY: it came from a box, and whom it was lent to has left this memory.
+                // SAFETY: it came from a box, and the child that borrowed it has left this memory.
                 drop(unsafe { Box::from_raw(plan.as_ptr()) });
                 if self.stacks.len() < SPARE_STACKS_MAX {
                     self.stacks.push(stack);
@@ -165,7 +165,7 @@ impl Nursery {
         arguments.stack_size = STACK_BYTES as u64;
         arguments.cgroup = u64::from(group.as_raw_fd().cast_unsigned());
         let plan = Box::into_raw(plan);
-        // SAFETY: the stack is nobody else's; plan, stack and word stay where they are, and nobody
+        // SAFETY: the stack has no other user; plan, stack and word stay where they are, and none
         // reaches the plan, until the kernel has cleared the word. Signals are held.
         match unsafe { raw::clone_sharing(&mut arguments, begin, plan.cast()) } {
             Ok(pid) => {
@@ -194,7 +194,7 @@ impl Drop for Nursery {
 
 /// Where a child begins that shares our memory.
 extern "C" fn begin(plan: *mut libc::c_void) -> ! {
-    // SAFETY: it is the plan of this child, which nobody else reaches while the child is there.
+    // SAFETY: it is the plan of this child, which no other code reaches while the child is there.
     child::run(unsafe { &mut *plan.cast::<Plan>() })
 }
 
@@ -210,7 +210,7 @@ impl Stack {
             _ => return Err(io::Error::last_os_error()),
         };
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the upper part of what has just been made, and nobody uses it.
+        // SAFETY: the upper part of what has just been made, and no code uses it.
         match unsafe { libc::mprotect(base.lowest(), STACK_BYTES, access) } {
             0 => Ok(base),
             _ => Err(io::Error::last_os_error()),
@@ -225,7 +225,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: as it was mapped; whoever had it on loan has left.
+        // SAFETY: as it was mapped; the child that had it on loan has left.
         unsafe { libc::munmap(self.0.as_ptr(), GUARD_BYTES + STACK_BYTES) };
     }
 }

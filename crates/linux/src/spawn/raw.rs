@@ -38,7 +38,7 @@ pub(super) unsafe fn call(number: c_long, [a, b, c, d, e]: [usize; 5]) -> Answer
 /// As for the call: pointers among the arguments must be valid for what it does with them.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) unsafe fn call(number: c_long, [a, b, c, d, e]: [usize; 5]) -> Answer {
-    // SAFETY: the caller promises it. Nobody shares memory here.
+    // SAFETY: the caller promises it. No process shares memory here.
     match unsafe { libc::syscall(number, a, b, c, d, e, 0_usize) } {
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
         result => usize::try_from(result).map_err(|_| libc::EIO),
@@ -101,8 +101,8 @@ pub(super) fn exit(status: c_int) -> ! {
 /// What the kernel says.
 ///
 /// # Safety
-/// `arguments` must be what the kernel takes, with a stack that nobody else uses while the process
-/// lives in this memory; and all that `entry` reaches from `data` must stay as long.
+/// `arguments` must be what the kernel takes, with a stack that no other code uses while the
+/// process lives in this memory; and all that `entry` reaches from `data` must stay as long.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn clone_sharing(
     arguments: &mut libc::clone_args,

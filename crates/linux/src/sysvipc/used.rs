@@ -11,7 +11,7 @@ use std::path::Path;
 const QUEUES: &str = "/proc/sysvipc/msg";
 const SETS: &str = "/proc/sysvipc/sem";
 
-/// A command of `semctl`: who used a semaphore last.
+/// A command of `semctl`: the process that used a semaphore last.
 const GETPID: libc::c_int = 11;
 
 /// Which of them it is.
@@ -32,14 +32,14 @@ pub struct Used {
     pub id: i32,
     /// Messages in it, or how many semaphores it has.
     pub count: u64,
-    /// The user who made it.
+    /// The user that made it.
     pub uid: u32,
     /// When it was made, or its owner was changed: seconds since 1970.
     pub made_s: u64,
     /// When it was used last, likewise; 0 if it never was.
     pub used_s: u64,
-    /// The processes that used it last: who sent and who received, or who changed each semaphore. None if
-    /// nobody has; 0 for one in another PID namespace.
+    /// The processes that used it last: the sender and the receiver, or those that changed each
+    /// semaphore. None if none has; 0 for one in another PID namespace.
     pub users: Vec<i32>,
 }
 
@@ -93,7 +93,7 @@ fn with_users(set: Used) -> Used {
     let numbers = 0..i32::try_from(set.count).unwrap_or(0);
     // SAFETY: this command takes no further argument.
     let users = numbers.map(|number| unsafe { libc::semctl(set.id, number, GETPID) });
-    // One that nobody has used is 0, one that may not be asked about -1.
+    // One that no process has used is 0, one that may not be asked about -1.
     let users = sorted(users.filter(|&pid| pid > 0).collect());
     Used { users, ..set }
 }
@@ -104,7 +104,7 @@ fn sorted(mut pids: Vec<i32>) -> Vec<i32> {
     pids
 }
 
-/// Removes one, unless somebody has used it since it was looked at.
+/// Removes one, unless a process has used it since it was looked at.
 ///
 /// # Errors
 /// What `msgctl` or `semctl(IPC_RMID)` says: it is gone, or another user's.

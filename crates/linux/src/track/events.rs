@@ -4,7 +4,7 @@
 //! kernel's answer to the subscription, since elsewhere it just keeps silent. What is not needed is
 //! dropped in the kernel, by a filter on the socket: what happens to threads, and all but births and ends.
 //! The rest waits in the socket's buffer until it is drained, in batches: read one by one, an event
-//! costs 48 us, most of it for being woken. A buffer that ran over is told of, once.
+//! costs 48 us, most of it for being woken. A buffer that ran over is reported, once.
 
 use super::netlink::Netlink;
 use crate::{Error, Result, clock};
@@ -17,7 +17,7 @@ use std::time::Duration;
 pub enum ProcessEvent {
     /// A process was made by another.
     Forked {
-        /// Who made it; with `CLONE_PARENT`, the parent of that one.
+        /// Its maker; with `CLONE_PARENT`, the parent of that one.
         parent: i32,
         /// The new process.
         child: i32,
@@ -55,7 +55,7 @@ impl ProcessEvent {
 pub enum Drained {
     /// It was.
     All,
-    /// Some of it was lost: look who is there.
+    /// Some of it was lost: list the processes anew.
     Lost,
 }
 

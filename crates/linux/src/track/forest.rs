@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// No system runs through all its process numbers in so short a time.
 const SAME_NS: u64 = 250_000_000;
 
-/// To whom the children of a process go that has ended.
+/// The process that gets the children of one that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Orphans {
     /// To their nearest living ancestor.
@@ -26,11 +26,11 @@ pub enum Orphans {
 /// How a task begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// With one process, from which all others descend: who is found with an unknown parent is put
-    /// below it.
+    /// With one process, from which all others descend: a process that is found with an unknown
+    /// parent is put below it.
     OneRoot,
-    /// With several, of which none descends from another: who is found with an unknown parent is put
-    /// at the top.
+    /// With several, of which none descends from another: a process that is found with an unknown
+    /// parent is put at the top.
     Several,
 }
 
@@ -71,8 +71,8 @@ pub struct Tally {
     pub created: u64,
     /// That are in it now.
     pub living: u64,
-    /// The most at once. The kernel tells an end when the parent has had it, perhaps: who makes one process after
-    /// the other may count as having two.
+    /// The most at once. The kernel tells an end when the parent has had it, perhaps: a process
+    /// that makes one after the other may count as having two.
     pub peak: u64,
 }
 
@@ -124,7 +124,7 @@ impl<K> Default for Forest<K> {
 }
 
 impl<K: Copy + Ord> Forest<K> {
-    /// To whom children go from now on.
+    /// The process that gets children from now on.
     pub const fn set_orphans(&mut self, orphans: Orphans) {
         self.orphans = orphans;
     }
@@ -231,7 +231,7 @@ impl<K: Copy + Ord> Forest<K> {
         let Some(task) = self.task_of(parent) else { return };
         match known {
             Some((of, true)) if of == task => self.link(child, Some(parent)),
-            // A group's list is the better word on who belongs to whom.
+            // A group's list is the better source on membership.
             Some((_, true)) => {}
             _ => {
                 self.insert(task, child, born_ns);
@@ -280,8 +280,8 @@ impl<K: Copy + Ord> Forest<K> {
         }
     }
 
-    /// The root of a task that is seen for the first time: who is in it longest of those whose parents
-    /// are not.
+    /// The root of a task that is seen for the first time: the longest member of those whose
+    /// parents are not.
     fn find_root(&mut self, task: K, seen: &[Seen]) {
         let is_top = |seen: &&Seen| self.task_of(seen.parent) != Some(task);
         let oldest = seen.iter().filter(is_top).min_by_key(|seen| (seen.born_ns, seen.pid));

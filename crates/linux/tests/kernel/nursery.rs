@@ -4,7 +4,7 @@ use crate::support::{Launch, NOBODY, QUIET, Subtree, c_string, eventually};
 use tutti_linux::oom_score;
 use tutti_linux::spawn::{Nursery, Report};
 
-/// A launch with much to say, of which nothing is left with whoever asked for it.
+/// A launch with much to say, of which the caller keeps nothing.
 fn start_with_much(
     nursery: &mut Nursery,
     group: &tutti_linux::cgroup::Cgroup,

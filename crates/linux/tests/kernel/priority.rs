@@ -1,4 +1,4 @@
-//! Who runs before whom.
+//! The order in which threads run.
 
 use crate::support::{Forked, LATE, Launch, Subtree, as_nobody, eventually, threads};
 use std::time::Instant;
@@ -41,7 +41,8 @@ fn who_gives_way_has_its_priority_back() {
     assert_eq!(standing().0, ORDINARY);
 }
 
-/// An ordinary user may be allowed real-time priority, but not to take it back from whom he gave it.
+/// An ordinary user may be allowed real-time priority, but not to take it back from a thread that
+/// got it.
 #[test]
 fn only_who_can_undo_it_hurries_anybody() {
     let before = standing();

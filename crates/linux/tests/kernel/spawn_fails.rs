@@ -83,7 +83,7 @@ fn directories_that_cannot_be_entered() {
     };
     check_cwd(Launch::sh("true"), "/no/such", libc::ENOENT);
     check_cwd(Launch::sh("true"), "/dev/null", libc::ENOTDIR);
-    // As the user, not as who starts it.
+    // As the user, not as the starting process.
     check_cwd(Launch::sh("true").nobody(), directory.0.to_str().unwrap(), libc::EACCES);
 }
 

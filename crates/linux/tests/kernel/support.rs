@@ -214,7 +214,7 @@ impl Process {
         self.child.pid
     }
 
-    /// What it has written, until all who can write have ended.
+    /// What it has written, until all writers have ended.
     pub(crate) fn read_all(&mut self) -> String {
         let mut text = String::new();
         self.output.read_to_string(&mut text).expect("text");
@@ -305,7 +305,7 @@ impl Forked {
     }
 
     /// A process that hangs in the kernel where neither freezer nor SIGSTOP reach it, only SIGKILL:
-    /// in a system call that touches a page which nobody will ever provide.
+    /// in a system call that touches a page which is never provided.
     pub(crate) fn stuck() -> Self {
         let stuck = Self::new(hang_on_a_page);
         eventually("it hangs (THIS TEST NEEDS userfaultfd)", || {

@@ -1,4 +1,4 @@
-//! Groups that are suspended by signals: who belongs to them, the group says, not descent.
+//! Groups that are suspended by signals: the group lists their members, not descent.
 
 use crate::support::{
     LATE, Launch, NOBODY, QUIET, Subtree, busy_tree, eventually, need_root, state, walk,

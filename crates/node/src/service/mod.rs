@@ -14,6 +14,7 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tracing::warn;
 use tutti_linux::cgroup::{DAEMONS, Unit, is_systemd_here};
 use tutti_wire::code::Code;
 
@@ -187,7 +188,7 @@ pub fn say_ready() {
         None => socket.send_to(b"READY=1\n", &address),
     };
     if let Err(error) = sent {
-        say!("tutti: cannot tell systemd that the instance is up: {error}");
+        warn!("cannot tell systemd that the instance is up: {error}");
     }
 }
 

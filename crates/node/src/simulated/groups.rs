@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant};
+use tracing::debug;
 pub use tutti_linux::cgroup::Haste;
 use tutti_linux::cgroup::{self, CpuUsage, FreezeError, LimitBy, LimitSupport, NoCgroup};
 use tutti_linux::pidfd::Held;
@@ -64,7 +65,7 @@ impl Cgroup {
                     return Err(gone(path));
                 }
                 let path = path.join(name);
-                say!("group {} is made", path.display());
+                debug!("group {} is made", path.display());
                 machine.groups.entry(path.clone()).or_default();
                 Ok(Self::Simulated(*index, path))
             }),
@@ -175,7 +176,7 @@ impl Cgroup {
         ask!(self, group => group.remove(), (machine, path) => {
             let is_used = is_cut_off() || machine.processes.values().any(|it| it.group.starts_with(path));
             if !is_used {
-                say!("group {} is removed", path.display());
+                debug!("group {} is removed", path.display());
                 machine.groups.retain(|group, _| !group.starts_with(path));
             }
             Ok(!is_used)

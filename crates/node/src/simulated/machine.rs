@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use tracing::debug;
 use tutti_linux::spawn::{Child, Spawn};
 use tutti_secure::{Member, Name, Role};
 use tutti_types::{JobId, Rank};
@@ -288,7 +289,7 @@ impl Machine {
         // None of them goes while there is a process in it.
         let above = process.group.ancestors().filter_map(|path| self.groups.get(path));
         process.within = above.cloned().collect();
-        say!("rank {} of job {} begins", process.rank, process.job);
+        debug!("rank {} of job {} begins", process.rank, process.job);
         self.processes.insert(pid, process);
         self.settle(now_ns);
         Ok(child)

@@ -20,7 +20,7 @@ thread_local! {
     static LOUD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether lines of the log are to be shown, in a simulated world.
+/// Whether events of the daemons are to be printed.
 pub fn set_loud(is_loud: bool) {
     LOUD.set(is_loud);
 }
@@ -40,11 +40,7 @@ pub fn remark(text: Arguments<'_>) {
     }
 }
 
-/// A daemon of a simulated world has said something; false if it is none, and it must go to the log.
-pub fn has_said(text: Arguments<'_>) -> bool {
-    let Some(here) = machine::here() else { return false };
-    if LOUD.get() {
-        say(machine::now(), format_args!("n{here}: {text}"));
-    }
-    true
+/// Whether they are.
+pub fn is_loud() -> bool {
+    LOUD.get()
 }

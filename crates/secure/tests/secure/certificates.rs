@@ -142,7 +142,7 @@ fn what_is_no_request_is_not_signed() {
     for length in 0..request.len() {
         assert!(sign(&cluster, &request[..length]).is_err(), "{length}");
     }
-    // Whoever does not have the key can't sign for it.
+    // Without the key, no request can be signed for it.
     let mut other = request;
     *other.last_mut().unwrap() ^= 1;
     assert!(matches!(sign(&cluster, &other), Err(AuthorityError::Request(_))));

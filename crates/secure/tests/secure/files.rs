@@ -1,4 +1,4 @@
-//! What is kept on disk, and who may read it.
+//! What is kept on disk, and which users may read it.
 
 use crate::world::{Cluster, name};
 use std::fs::{self, Permissions};

@@ -1,4 +1,4 @@
-//! One who makes certificates and connections that this crate would not make.
+//! A peer that makes certificates and connections that this crate would not make.
 
 use crate::files::Directory;
 use crate::world::{Cluster, meet_with};
@@ -33,7 +33,7 @@ impl Forged {
         Self::of_uri(cluster, "tutti://c/node/b")
     }
 
-    /// One whom the authority itself has given another name.
+    /// One that the authority itself has given another name.
     pub(crate) fn of_uri(cluster: &Cluster, uri: &str) -> Self {
         let (authority, key) = authority(cluster);
         let issuer = Issuer::from_ca_cert_der(&authority, key).unwrap();
@@ -41,7 +41,7 @@ impl Forged {
         Self::showing(vec![certificate, authority], key)
     }
 
-    /// One whom a member has signed a certificate for, as if it were an authority.
+    /// One that a member has signed a certificate for, as if it were an authority.
     pub(crate) fn signed_by_member(cluster: &Cluster) -> Self {
         let (member, key) = (cluster.member(Role::Node, "b"), Directory::new());
         member.save(&key.path).unwrap();
@@ -58,7 +58,7 @@ impl Forged {
         Self::showing(shown, key)
     }
 
-    /// One with a certificate of its own authority, who shows another's beside it.
+    /// One with a certificate of its own authority, with another's beside it.
     pub(crate) fn beside(cluster: &Cluster, authority: &[u8]) -> Self {
         let mut forged = Self::like(cluster);
         forged.chain[1] = CertificateDer::from(authority.to_vec());
@@ -69,7 +69,7 @@ impl Forged {
         Self { chain, key, protocols: vec![b"tutti/7".to_vec()] }
     }
 
-    /// One who speaks these protocols.
+    /// One that speaks these protocols.
     pub(crate) fn speaking(mut self, protocols: &[&str]) -> Self {
         self.protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         self
@@ -96,7 +96,7 @@ impl Forged {
         meet_with(|socket| endpoint.connect(socket), |socket| talk(socket, tls))
     }
 
-    /// Is connected to by one who has a token.
+    /// Accepts a connection of a peer with a token.
     pub(crate) fn met_by_newcomer(self, newcomer: &Newcomer) -> Result<(), StreamError> {
         let tls = self.server();
         meet_with(|socket| newcomer.connect(socket), |socket| talk(socket, tls))
@@ -155,7 +155,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Takes everybody for what he says he is.
+/// Accepts every peer as what it says it is.
 #[derive(Debug)]
 struct Credulous;
 

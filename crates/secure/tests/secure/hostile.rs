@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 use tutti_secure::{Endpoint, Newcomer, Role, StreamError, Token};
 
-/// One who says this and nothing more, and hears what he is answered.
+/// A peer that says this and nothing more, and hears the answer.
 fn says(mut socket: TcpStream, bytes: &[u8]) -> Vec<u8> {
-    // Who is refused may be cut off in the midst of his speech.
+    // A refused peer may be cut off in the midst of its speech.
     let _ = socket.write_all(bytes);
     let _ = socket.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
@@ -189,14 +189,14 @@ fn meddle(mut from: TcpStream, mut to: TcpStream, place: usize, bits: u8) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Sends text from client to server past one who changes a byte of what the client sends, or of what
-/// it is sent: whether the server has heard all of it. It must not hear anything else.
+/// Sends text from client to server past a peer that changes a byte of what the client sends, or of
+/// what it is sent: whether the server has heard all of it. It must not hear anything else.
 fn past_a_meddler(cluster: &Cluster, from_client: bool, place: usize, bits: u8) -> bool {
     const TEXT: &[u8] = b"thirty bytes that have to be so";
     let node = cluster.node("a");
     let ((client, near), (far, server)) = (sockets(), sockets());
     if place != usize::MAX {
-        // Where a length was changed, both sides wait for the other, until somebody gives up.
+        // Where a length was changed, both sides wait for the other, until one gives up.
         for socket in [&client, &near, &far, &server] {
             socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         }

@@ -81,7 +81,7 @@ fn a_machine_joins_by_its_token_and_is_a_member_then() {
 fn a_newcomer_speaks_with_nobody_but_the_cluster_of_its_token() {
     let mut cluster = Cluster::new("c1");
     let token = issue(&mut cluster);
-    // Another cluster that gives itself the same name, as somebody in the middle would.
+    // Another cluster that gives itself the same name, as a machine in the middle would.
     let impostor = Cluster::new("c1");
     let other = impostor.node("first");
     let met =
@@ -92,7 +92,7 @@ fn a_newcomer_speaks_with_nobody_but_the_cluster_of_its_token() {
 
 #[test]
 fn the_authoritys_certificate_alone_makes_nobody_a_member() {
-    // Everybody can see that certificate; who shows it beside one of his own has no more by it.
+    // That certificate is public; a peer that shows it beside one of its own has no more by it.
     let mut cluster = Cluster::new("c1");
     let token = issue(&mut cluster);
     let impostor = Cluster::new("c1");

@@ -1,4 +1,4 @@
-//! Tokens: as text, and in the hands of who gave them out.
+//! Tokens: as text, and in the cluster that gave them out.
 
 use crate::world::at;
 use proptest::prelude::*;

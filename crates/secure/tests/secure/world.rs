@@ -141,7 +141,7 @@ pub(crate) fn meet(
     })
 }
 
-/// Lets one of ours meet somebody who does as he likes, and says what ours heard of it.
+/// Lets an endpoint of ours meet a peer that does anything, and says what ours heard of it.
 pub(crate) fn meet_with(
     ours: impl FnOnce(TcpStream) -> io::Result<SecureStream> + Send,
     theirs: impl FnOnce(TcpStream) + Send,

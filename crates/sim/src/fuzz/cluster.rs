@@ -1,6 +1,6 @@
 //! A pretended cluster around the core: it carries out actions, keeps the timetables that nodes
-//! were sent, and adds up by itself, slot by slot, who ran for how long. After every event it checks
-//! the core, and what the core told of itself. What is wrong panics, as tests do.
+//! were sent, and adds up by itself, slot by slot, which job ran for how long. After every event it
+//! checks the core, and what the core told of itself. What is wrong panics, as tests do.
 #![allow(clippy::unwrap_used, reason = "a check that fails panics")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,7 +56,7 @@ pub struct Held {
 /// See the module.
 #[derive(Debug)]
 pub struct Cluster {
-    /// Who decides.
+    /// The core that decides.
     pub core: Core,
     /// In nanoseconds.
     pub now: u64,
@@ -72,9 +72,9 @@ pub struct Cluster {
     pub refusals: Vec<Refusal>,
     /// The jobs that were accepted, in their order.
     pub accepted: Vec<JobId>,
-    /// Who ran for how long, by our own reckoning, in nanoseconds.
+    /// The time that each job ran, by our own reckoning, in nanoseconds.
     pub service: BTreeMap<JobId, u64>,
-    /// Who takes turns in each row.
+    /// The jobs that take turns in each row.
     homes: BTreeMap<RowId, BTreeSet<JobId>>,
     /// When each row last had its turn.
     pub last_turn: BTreeMap<RowId, u64>,
@@ -282,7 +282,7 @@ impl Cluster {
         self.advance(millis * 1_000_000);
     }
 
-    /// Something happens: the core is told, does what it must, and is checked.
+    /// Something happens: the core gets it, does what it must, and is checked.
     pub fn event(&mut self, event: Event) {
         if event == Event::Tick {
             self.wake = ClusterTime::NEVER;
@@ -310,8 +310,8 @@ impl Cluster {
         }
     }
 
-    /// Who is not said to have moved runs in the rows where he ran, and got what our own reckoning
-    /// says.
+    /// A job that is not said to have moved runs in the rows where it ran, and got what our own
+    /// reckoning says.
     fn compare_views(&mut self) {
         for &job in &self.core.moved().jobs {
             self.runs.insert(job, self.core.runs_in(job).to_vec());
@@ -328,7 +328,8 @@ impl Cluster {
         }
     }
 
-    /// Whoever may be absent, on all nodes alike: no processor has two jobs, and gangs run whole.
+    /// Whichever nodes may be absent, on all nodes alike: no processor has two jobs, and gangs run
+    /// whole.
     fn imagine_absences(&self, salt: u64) {
         let present =
             |launch: LaunchId| (launch.job.0 ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
@@ -372,7 +373,7 @@ impl Cluster {
             Action::Timetables { version } => {
                 let up: Vec<NodeId> =
                     self.core.nodes().filter(|view| view.up).map(|view| view.id).collect();
-                assert!(!up.is_empty(), "nobody to tell");
+                assert!(!up.is_empty(), "no target");
                 for node in up {
                     self.take_timetable(node, *version);
                 }
@@ -391,10 +392,10 @@ impl Cluster {
                 assert!(held.nodes > 0, "launched nowhere");
             }
             Action::Signal { job, node, .. } | Action::Terminate { job, node } => {
-                assert!(self.held[job].tasks.contains_key(node), "signal to nobody");
+                assert!(self.held[job].tasks.contains_key(node), "signal to no job");
             }
             Action::Kill { job, node } => {
-                self.held.get_mut(job).expect("kill of nobody").killed.insert(*node);
+                self.held.get_mut(job).expect("kill of no job").killed.insert(*node);
             }
             Action::Ended { job, outcome } => {
                 let left = self.held.remove(job).unwrap_or_default();
@@ -425,7 +426,7 @@ impl Cluster {
         }
     }
 
-    /// Whoever is set aside by the rules of classes has had his time.
+    /// A job that is preempted by the rules of classes has had its time.
     fn begin_move_out(&mut self, job: JobId) {
         let view = self.core.job(job, ClusterTime(self.now)).expect("moves are for known jobs");
         assert_eq!(view.place, Place::Leaving);
@@ -442,7 +443,7 @@ impl Cluster {
     }
 
     fn begin_move_in(&mut self, job: JobId) {
-        let held = self.held.get_mut(&job).expect("only who was launched comes back");
+        let held = self.held.get_mut(&job).expect("only a launched job comes back");
         let parts = self.core.parts(job);
         if parts.iter().all(|part| part.left == part.tasks && !part.cleared && !part.lost) {
             // Perhaps elsewhere than before, with all its tasks.
@@ -460,7 +461,7 @@ impl Cluster {
         }
     }
 
-    /// One of them does; nobody needs more rows for it.
+    /// One of them does; no job needs more rows for it.
     pub fn arrive_one(&mut self, index: usize) {
         if self.moves.is_empty() {
             return;
@@ -478,7 +479,7 @@ impl Cluster {
     }
 
     fn take_timetable(&mut self, node: NodeId, version: u64) {
-        let timetable = self.core.timetable(node).expect("only nodes that are up are told");
+        let timetable = self.core.timetable(node).expect("only nodes that are up get messages");
         assert_eq!(timetable.version, version);
         let sent = self.timetables.entry(node).or_default();
         assert!(sent.back().is_none_or(|before| before.version < version));
@@ -494,7 +495,7 @@ impl Cluster {
         }
     }
 
-    /// Steps from switch to switch up to `target`, noting who runs.
+    /// Steps from switch to switch up to `target`, noting which jobs run.
     pub fn pass(&mut self, target: u64) {
         while self.now < target {
             let nodes: Vec<NodeId> = self.timetables.keys().copied().collect();
@@ -554,7 +555,7 @@ impl Cluster {
     }
 
     /// A row that leaves the frame and comes back begins to wait anew, also if it does both at once:
-    /// then nobody who took turns there still does.
+    /// then no job that took turns there still does.
     fn note_rows(&mut self) {
         let mut homes: BTreeMap<RowId, BTreeSet<JobId>> = BTreeMap::new();
         for job in self.core.jobs(ClusterTime(self.now)).filter(|job| !job.suspended) {

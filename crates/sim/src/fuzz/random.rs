@@ -14,7 +14,7 @@ use tutti_types::{
 
 const MS: u64 = 1_000_000;
 
-/// Who does things in a script.
+/// The actors of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// Users and their tasks only.
@@ -71,7 +71,8 @@ const KINDS: &[Kind] = &[
     (17, Who::Everybody, |random| Step::ForgetClass(random.place())),
 ];
 
-/// What is set at the beginning, if at all: our own reckoning of who ran when needs to know it.
+/// What is set at the beginning, if at all: our own reckoning of which job ran when needs to know
+/// it.
 const FIXED: &str = "lead";
 
 impl Script {
@@ -236,7 +237,7 @@ impl Random {
         u32::try_from(self.below(u64::from(count))).unwrap_or(0)
     }
 
-    /// A place among things of which nobody knows how many there will be.
+    /// A place among things whose number is unknown.
     fn place(&mut self) -> usize {
         self.number(1000) as usize
     }

@@ -64,13 +64,14 @@ pub enum Step {
     Foreign(u32, u32),
     /// There are so many circuits, for so many jobs each.
     Circuits(u32, u32),
-    /// The user of all jobs, or his group, may use so many nanoseconds of processor time; `None`: any.
+    /// The user of all jobs, or the user's group, may use so many nanoseconds of processor time;
+    /// `None`: any.
     Bank(bool, Option<u64>),
     /// A node holds a job of an earlier controller, of this number.
     Hold(u64),
     /// The machine with the journal loses its power; jobs up to this number may be known to nodes.
     Forget(u64),
-    /// Reports of a job and a node that nobody knows.
+    /// Reports of an unknown job and an unknown node.
     Nonsense(u64, u32),
 }
 
@@ -219,7 +220,7 @@ fn nonsense(cluster: &mut Cluster, job: JobId, node: NodeId) {
     }
 }
 
-/// A sentence for those who read along.
+/// A sentence for a reader.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let set = |table: &'static [Param], name: &str, value| {

@@ -1,7 +1,8 @@
 //! Processors over time: which job has which, and when it is its turn.
 //!
 //! If turns are long enough to be seen, they are drawn as they are. If not, there is a strip for
-//! each slot, as in the matrix: who stands in several strips at one time runs in several slots.
+//! each slot, as in the matrix: a job that stands in several strips at one time runs in several
+//! slots.
 
 use super::look::{FAINT, INK, Look, colour, ink_on, tick, unit_of};
 use super::{Drawn, Picture, PictureError};
@@ -21,7 +22,7 @@ use tutti_core::Core;
 use tutti_core::frame::Frame;
 use tutti_types::{ClusterTime, JobId, RowId};
 
-/// Looks on and keeps who ran where and when, up to a number that a picture can show.
+/// Looks on and keeps which job ran where and when, up to a number that a picture can show.
 #[derive(Debug)]
 pub struct Gantt {
     machine: Machine,

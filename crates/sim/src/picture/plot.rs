@@ -72,7 +72,7 @@ pub struct Plot {
 const PANEL: (u32, u32) = (460, 330);
 
 impl Plot {
-    /// The names to be told apart by colour; the ways of drawing are told in words.
+    /// The names to be distinguished by colour; the ways of drawing are described in words.
     fn names(&self) -> Vec<String> {
         let mut names: Vec<Vec<String>> = Vec::new();
         for curve in &self.curves {

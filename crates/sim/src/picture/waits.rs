@@ -44,7 +44,7 @@ impl Waits {
             below += f64::from(count);
             points.push((at, below / whole * 100.0));
         }
-        // It begins with those who don't wait, and goes on to the end of the axis.
+        // It begins with jobs that don't wait, and goes on to the end of the axis.
         if let Some(first) = points.first().copied() {
             points.retain(|point| point.0 > 0.0 || point.1 > first.1);
             if points.first().is_none_or(|point| point.0 > 0.0) {
@@ -120,7 +120,7 @@ impl Picture for Waits {
             .bold_line_style(FAINT)
             .axis_style(INK)
             .x_desc("wait, from submission to getting processors")
-            .y_desc("jobs that wait at most so long, %")
+            .y_desc("jobs that wait at most this long, %")
             .y_label_formatter(&super::look::tick)
             .y_label_offset(look.at(1))
             .label_style(look.axis())

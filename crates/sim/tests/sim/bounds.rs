@@ -41,7 +41,7 @@ fn at_one_moment_submissions_or_ends_come_first() {
         ["1 comes at 10000000000", "0 ends at 10000000000", "starts at 10000000000"];
     assert_eq!(happens(Order::SubmitFirst, 11), [comes, ends, starts]);
     assert_eq!(happens(Order::EndFirst, 11), [ends, comes, starts]);
-    // Who has reached its limit is gone, unless nobody is to be preferred.
+    // A job that has reached its limit is gone, unless none is to be preferred.
     assert_eq!(happens(Order::SubmitFirst, 10), [ends, comes, starts]);
     assert_eq!(happens(Order::OneByOne, 10), [comes, ends, starts]);
     assert_eq!(happens(Order::OneByOne, 11), [comes, ends, starts]);

@@ -1,4 +1,4 @@
-//! Deadlines: who is taken on is done in time, and the figures say so.
+//! Deadlines: an accepted job is done in time, and the figures say so.
 
 use crate::scenario::{job, settings};
 use std::convert::Infallible;
@@ -36,7 +36,7 @@ fn who_can_not_be_done_in_time_is_declined_and_all_others_are_done_in_time() {
         due(job(0, 10 * S, 2), 20 * S),
         due(job(S, 5 * S, 2), 5 * S),
         due(job(2 * S, 6 * S, 1), 6 * S),
-        // Nobody is left without hope: the first needs its processors from 10 on only.
+        // No job is left without hope: the first needs its processors from 10 on only.
         due(job(6 * S, 4 * S, 2), 4 * S),
         job(7 * S, 3 * S, 1),
     ];

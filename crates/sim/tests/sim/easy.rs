@@ -19,7 +19,7 @@ struct Running {
     ends_at_limit: bool,
 }
 
-/// How long the scheduler is told that a job takes: no limit is shorter than a millisecond.
+/// The run time that the scheduler gets for a job: no limit is shorter than a millisecond.
 fn told(job: &Job) -> u64 {
     job.estimate.0.max(tutti_types::limits::TIME_LIMIT_MIN.0)
 }
@@ -78,7 +78,7 @@ impl Easy<'_> {
         }
     }
 
-    /// Ends those at `now` of whom `of` is true: the first of them, or all at once.
+    /// Ends those at `now` for which `of` is true: the first of them, or all at once.
     fn end(&mut self, now: u64, all: bool, of: impl Fn(&Running) -> bool) -> bool {
         let mut any = false;
         while (all || !any)

@@ -1,4 +1,4 @@
-//! Jobs that wait for others before they are handed in.
+//! Jobs that wait for others before they are submitted.
 
 use crate::scenario::{S, job, settings, simulate};
 use std::convert::Infallible;
@@ -120,8 +120,9 @@ fn without_preceding_jobs_nothing_changes() {
     }
 }
 
-/// Three users of one processor, who think twice as long as their jobs run, both exponential: the
-/// processor is idle with probability 1 / sum of 3! / (3 - n)! / 2^n over n from 0 to 3, or 4/19.
+/// Three users of one processor, with think times twice as long as their jobs' run times, both
+/// exponential: the processor is idle with probability 1 / sum of 3! / (3 - n)! / 2^n over n from 0
+/// to 3, or 4/19.
 #[test]
 fn users_in_a_loop_keep_a_processor_as_busy_as_theory_says() {
     const USERS: u64 = 3;

@@ -29,7 +29,7 @@ fn three_jobs_first_come_first_served() {
     assert_eq!((results.slowdown.median, results.slowdown.max), (1.5, 1.6));
     assert_eq!(summary.makespan_s(), 20.0);
     assert_eq!(summary.utilisation(), 25.0 / 40.0);
-    // A processor idles while the second waits, for 10 s; and nobody waits while one idles later.
+    // A processor idles while the second waits, for 10 s; and none waits while one idles later.
     assert_eq!(summary.loss_of_capacity(), 10.0 / 40.0);
     assert_eq!((summary.switches(), results.preemptions, summary.switching()), (0, 0, 0.0));
 }

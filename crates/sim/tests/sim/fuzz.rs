@@ -31,7 +31,7 @@ fn whatever_happens() {
     try_seeds(Who::Everybody, 150);
 }
 
-/// Whoever goes on elsewhere gets there, and rows never become more by it.
+/// A job that goes on elsewhere gets there, and rows never become more by it.
 #[test]
 fn wherever_jobs_go() {
     try_seeds_with(Who::Users, 120, |seed| vec![("migration", 1), ("packing", seed % 3)]);

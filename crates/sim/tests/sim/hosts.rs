@@ -63,7 +63,7 @@ fn a_gang_is_as_fast_as_its_slowest_task_and_a_bag_ends_task_by_task() {
     let gang_ends = ends(&on(hosts, settings(1, "space")), &[wide(150)]);
     assert_eq!(gang_ends, [300 * S]);
     // In turns of a second, each gets half of the fast node. The bag needs a hundred seconds of it,
-    // which it has after 199; then the other has had 99 of 150, and every turn is his.
+    // which it has after 199; then the other has had 99 of 150, and every turn is its own.
     let small = Job { estimate: Nanos(1000 * S), ..job(0, 225 * S, 1) };
     let mut turns = on(hosts, gang(1, 2, S));
     turns.params.choose("placement", "low-load").unwrap();

@@ -33,8 +33,8 @@ struct Turns {
 }
 
 impl Turns {
-    /// Those that follow a switch, in so long a time. How many are due in it is told by the length of a turn alone:
-    /// what no node has made is in no record.
+    /// Those that follow a switch, in so long a time. How many are due in it follows from the
+    /// length of a turn alone: what no node has made is in no record.
     fn after(all: Switches, begin_ns: u64, turn: Duration, time: Duration, nodes: usize) -> Self {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let end_ns = begin_ns.saturating_add(ns(time)).saturating_add(ns(turn) / 2);

@@ -3,8 +3,8 @@
 //! Nodes that are more than this machine has processors share these, and a job alone is overcommitted already: ranks
 //! that poll wait for each other's processors then, so that a program that does little else takes now longer, now
 //! shorter. So the same is also measured with one that mostly computes, and with as many nodes as there are processors.
-//! What computes on more memory than the processors' caches hold twice must fetch it again in each turn, whoever
-//! switches: that is measured, too, and is no goal.
+//! What computes on more memory than the processors' caches hold twice must fetch it again in each
+//! turn, whichever switches: that is measured, too, and is no goal.
 //!
 //! Each node has one of these, in turn: nodes that had them all would all bind their rank to the first.
 

@@ -1,7 +1,8 @@
 //! Arrivals that come more often at some hours than at others.
 //!
 //! A cycle (a day, a week) is cut into buckets of equal length, and each second of a bucket is
-//! worth some points. Who waits for a number of points waits long at night and short at noon.
+//! worth some points. A user that waits for a number of points waits long at night and short at
+//! noon.
 
 /// A place in a cycle that goes round for ever.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@
 //! - [`Lublin`]: the model of Lublin and Feitelson, fitted to logs of batch machines
 //! - [`Poisson`]: textbook queues, whose waiting times are known exactly
 //! - [`T3dMix`]: a stand-in for the weeks of the Cray T3D at LLNL in 1996, with its job classes
-//! - [`T3dUsers`]: its people, who wait for a result before they hand in more
+//! - [`T3dUsers`]: its people, waiting for a result before they submit more
 //! - [`t3d_benchmark()`]: a fixed set of jobs of theirs, as they timed schedulers with
 //!
 //! A model ends only when its times no longer fit into 64 bits of nanoseconds: use `take`.

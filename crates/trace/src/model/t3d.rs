@@ -22,13 +22,13 @@ use crate::number::NS_PER_SECOND;
 /// The classes of the paper. Each is a queue of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum T3dClass {
-    /// Somebody waits for it.
+    /// A user waits for it.
     Interactive,
     /// Long runs, by batch.
     Production,
     /// Must not be interrupted.
     Benchmark,
-    /// Fills what nobody else wants.
+    /// Fills what no other job wants.
     Standby,
 }
 

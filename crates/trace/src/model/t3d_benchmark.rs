@@ -5,9 +5,9 @@
 //! for the batch jobs alone; with the others, 3,347 s for the batch jobs and 3,553 s for the
 //! interactive ones. So they offer less than the machine can do in that time, and not much less.
 //!
-//! Made up: everything else. Sixteen batch jobs are handed in at once, sized so that before they take
-//! about as long as theirs did; and four people run eight interactive jobs each, one after the other,
-//! without thinking. Nothing is sized by what came after.
+//! Made up: everything else. Sixteen batch jobs are submitted at once, sized so that before they
+//! take about as long as theirs did; and four people run eight interactive jobs each, one after the
+//! other, without thinking. Nothing is sized by what came after.
 
 use super::ns_of_seconds;
 use super::t3d::{HOUR_S, T3dClass};
@@ -62,7 +62,7 @@ pub fn t3d_benchmark() -> Vec<Job> {
     }
     for (number, job) in (1..).zip(&mut jobs) {
         job.number = number;
-        // Each batch job is somebody else's.
+        // Each batch job has a user of its own.
         job.user = job.user.or(Some(number + PEOPLE.len() as u64));
     }
     jobs

@@ -1,11 +1,11 @@
-//! The people at the Cray T3D at LLNL in spring 1996, as a loop: each hands in a job, waits for it to
-//! end, thinks, and hands in the next. So what they get done depends on the scheduler, as it did
+//! The people at the Cray T3D at LLNL in spring 1996, as a loop: each submits a job, waits for it
+//! to end, thinks, and submits the next. So what they get done depends on the scheduler, as it did
 //! ("The best measure of success is probably actual throughput achieved"), which no fixed list of
 //! jobs can show. [`super::T3dMix`] is that list, for the same machine.
 //!
 //! Jobs name the one before them and the think time (fields 17 and 18). Their submit times are the
-//! earliest possible: as if nobody ever waited. Whoever simulates them must hold them back, and in
-//! [`T3dUsers::HOURS`] only, for who waited past 18 h has gone home.
+//! earliest possible: as if no user ever waited. A simulation must hold them back, and in
+//! [`T3dUsers::HOURS`] only, for a user that waited past 18 h has gone home.
 //!
 //! From the paper: working hours; 256 processors in powers of two; the classes, and that benchmarks
 //! get at most 64 processors by day; the batch queues' limits, which are the requested times; and
@@ -16,7 +16,8 @@
 //! The number of production users is the one figure that was fitted: to the 28.6 % that the machine
 //! was used *before* it had a gang scheduler, under the batch system's limits of that time. Nothing
 //! was fitted to what came after. Weekend jobs are every second one of the mix's
-//! weekends, so that there were about 10 % before, with what is left from Friday; they wait for nobody.
+//! weekends, so that there were about 10 % before, with what is left from Friday; their user waits
+//! for none.
 
 use super::ns_of_seconds;
 use super::random::Random;
@@ -29,11 +30,11 @@ use std::iter::Peekable;
 /// How many people work with jobs of each class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Staff {
-    /// Who develop and debug.
+    /// Developers, with their debugging.
     pub interactive: u32,
-    /// Who run what was developed.
+    /// Users that run what was developed.
     pub production: u32,
-    /// Who measure.
+    /// Users that measure.
     pub benchmark: u32,
     /// Whose allowance is spent.
     pub standby: u32,
@@ -86,7 +87,7 @@ pub struct T3dUsers {
 struct Person {
     class: T3dClass,
     user: u64,
-    /// How long he thinks; exponential.
+    /// The think time; exponential.
     think_mean_s: f64,
     next_ns: u64,
     /// The job before, and the time since then.
@@ -100,7 +101,7 @@ struct Person {
 struct Weekends(T3dMix);
 
 impl T3dUsers {
-    /// When those who had to wait hand in jobs.
+    /// When users that had to wait submit jobs.
     pub const HOURS: &str = "mon-fri 08:00-18:00";
 
     /// Same seed, same people: same jobs, each with the same think time before it. There are at
@@ -193,7 +194,7 @@ fn period(ns: u64) -> Period {
     Period::of_hour(ns / NS_PER_SECOND / 3_600)
 }
 
-/// The first moment from this one on that is in working hours, if it can be told.
+/// The first moment from this one on that is in working hours, if it is known.
 fn in_hours(mut ns: u64) -> Option<u64> {
     const HOUR_NS: u64 = 3_600 * NS_PER_SECOND;
     while period(ns) != Period::WorkingHours {

@@ -1,4 +1,4 @@
-//! What is wrong is told with file, line and field, and costs neither memory nor a panic.
+//! Errors are reported with file, line and field, and cost neither memory nor a panic.
 
 use crate::{gzip, line, message, read};
 use std::io::{self, BufReader, Read};

@@ -63,9 +63,9 @@ pub(crate) fn execute(args: &AccessArgs) -> anyhow::Result<Exit> {
 }
 
 fn table(list: &[AccessReport]) -> Table {
-    let mut table = Table::new(&[("WHO", Align::Left), ("FROM", Align::Left)]);
-    for AccessReport { who, from } in list {
-        table.row([who.clone(), from.clone()]);
+    let mut table = Table::new(&[("USER", Align::Left), ("FROM", Align::Left)]);
+    for AccessReport { user, from } in list {
+        table.row([user.clone(), from.clone()]);
     }
     table
 }

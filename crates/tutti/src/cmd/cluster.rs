@@ -262,7 +262,7 @@ pub(crate) fn refuse_if_nowhere(listen: &str) -> anyhow::Result<()> {
     let mut found = with_port(listen).to_socket_addrs().into_iter().flatten();
     if found.any(|address| address.ip().is_unspecified()) {
         let reason = format!(
-            "{listen} stands for every address of this machine, and leads nobody to it; name the one \
+            "{listen} stands for every address of this machine; name the one \
              that the other machines reach it at"
         );
         return Err(coded(Code::BadValue, reason));

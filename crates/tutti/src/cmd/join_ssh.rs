@@ -83,7 +83,7 @@ pub(crate) fn execute(args: &SshArgs) -> anyhow::Result<Exit> {
         place,
         head: head_address(&membership)?,
     };
-    ensure!(!plan.ssh.is_empty(), "--ssh-with names no command");
+    ensure!(!plan.ssh.is_empty(), "--ssh-with needs a command");
     let failed = join_all(&plan, &hosts, usize::from(args.at_once))?;
     if failed == 0 {
         return Ok(Exit::OK);
@@ -210,7 +210,7 @@ fn hosts(lists: &[String]) -> anyhow::Result<Vec<String>> {
 /// Where the others reach this machine.
 fn head_address(membership: &Membership) -> anyhow::Result<String> {
     membership.address.clone().ok_or_else(|| {
-        let reason = "nobody can reach this machine; `tutti up --listen ADDRESS` says where";
+        let reason = "other machines can't reach this one; `tutti up --listen ADDRESS` says where";
         coded(Code::Membership, reason)
     })
 }

@@ -52,7 +52,7 @@ fn queue_or_set(one: &Used, now_s: u64) -> Leftover {
     let pids: Vec<String> = users.iter().take(USERS_NAMED_MAX).map(ToString::to_string).collect();
     let more = if users.len() > USERS_NAMED_MAX { " and others" } else { "" };
     let last = match users.len() {
-        0 => "used by nobody".to_owned(),
+        0 => "used by no process".to_owned(),
         1 => format!("used last by process {}, which has ended", pids[0]),
         _ => format!("used last by processes {}{more}, which have ended", pids.join(", ")),
     };
@@ -101,7 +101,9 @@ mod tests {
             users: Vec::new(),
         };
         let told = |one: &Used| format!("{:?}", queue_or_set(one, 130));
-        assert!(told(&set).contains("2 semaphores of user 1000, made 30s ago, used by nobody;"));
+        assert!(
+            told(&set).contains("2 semaphores of user 1000, made 30s ago, used by no process;")
+        );
         let used = Used { users: vec![7, 8], ..set };
         assert!(told(&used).contains("used last by processes 7, 8, which have ended;"));
         let many = Used { kind: Kind::Queue, users: (1..9).collect(), ..set };

@@ -28,7 +28,7 @@ Columns:
   USED      processors that a job has
   PROMISED  memory that jobs in the matrix have by --memory
   JOBS      jobs with tasks on the node
-  FOREIGN   processors that external load has used lately; in brackets those
+  EXTERNAL  processors that external load has used lately; in brackets those
             that jobs get last, or not at all (tutti params foreign)
   BRANCH    nodes that are connected through this one, and jobs on all of them
   PARENT    the node through which this one is connected
@@ -183,8 +183,9 @@ fn table(nodes: &[NodeReport]) -> Table {
     let sets = nodes.iter().any(|node| !node.sets.is_empty());
     let cluster = nodes.len() > 1;
     let reasons = nodes.iter().any(|node| node.drained.is_some());
-    let has_foreign = |node: &NodeReport| node.foreign_milli.is_some() || !node.foreign.is_empty();
-    let foreign = nodes.iter().any(has_foreign);
+    let has_external =
+        |node: &NodeReport| node.external_load_milli.is_some() || !node.external_load.is_empty();
+    let external = nodes.iter().any(has_external);
     let is_inner = |node: &NodeReport| node.depth > Some(0) && node.branch_nodes > Some(0);
     let levels = nodes.iter().any(is_inner);
     let mut columns = vec![
@@ -196,14 +197,14 @@ fn table(nodes: &[NodeReport]) -> Table {
         ("PROMISED", Align::Right),
         ("JOBS", Align::Right),
     ];
-    columns.extend(foreign.then_some(("FOREIGN", Align::Right)));
+    columns.extend(external.then_some(("EXTERNAL", Align::Right)));
     columns.extend(cluster.then_some(("PARENT", Align::Left)));
     columns.extend(levels.then_some(("BRANCH", Align::Left)));
     columns.extend(cluster.then_some(("CLOCK", Align::Right)));
     columns.extend(sets.then_some(("SETS", Align::Left)));
     columns.extend(reasons.then_some(("REASON", Align::Left)));
     let mut table = Table::new(&columns)
-        .can_spare(&["BRANCH", "PROMISED", "CLOCK", "FOREIGN", "PARENT", "SETS", "STATE"]);
+        .can_spare(&["BRANCH", "PROMISED", "CLOCK", "EXTERNAL", "PARENT", "SETS", "STATE"]);
     for node in nodes {
         let mut row = vec![
             node.name.clone(),
@@ -214,7 +215,7 @@ fn table(nodes: &[NodeReport]) -> Table {
             format_bytes(node.memory_promised_bytes),
             node.jobs.to_string(),
         ];
-        row.extend(foreign.then(|| of_others(node)));
+        row.extend(external.then(|| of_others(node)));
         row.extend(cluster.then(|| node.parent.clone().unwrap_or_default()));
         row.extend(levels.then(|| branch(node)));
         if cluster {
@@ -236,13 +237,13 @@ fn processors(milli: u32) -> String {
 
 /// How many processors external load uses, and those that jobs avoid for it.
 fn of_others(node: &NodeReport) -> String {
-    let used = node.foreign_milli.map(processors);
-    let left: ProcessorSet = node.foreign.iter().copied().collect();
+    let used = node.external_load_milli.map(processors);
+    let left: ProcessorSet = node.external_load.iter().copied().collect();
     let left = (!left.is_empty()).then(|| format!("({left})"));
     used.into_iter().chain(left).collect::<Vec<_>>().join(" ")
 }
 
-/// Nothing for who has nobody below.
+/// Nothing for a node without nodes below.
 fn branch(node: &NodeReport) -> String {
     match (node.branch_nodes, node.branch_jobs) {
         (Some(nodes), Some(jobs)) if nodes > 0 => {

@@ -113,7 +113,7 @@ fn script_head(program: &OsString) -> Option<(&str, Vec<u8>)> {
 
 pub(crate) fn execute(args: RunArgs) -> anyhow::Result<Exit> {
     if let Some(script) = script_with_options(&args.command[0])? {
-        say!("tutti: run does not heed the #TUTTI and #SBATCH lines of {script}; submit does");
+        say!("tutti: run ignores the #TUTTI and #SBATCH lines of {script}; submit does");
     }
     let stdio = Stdio::FrontEnd { input: args.input };
     let request = job_request(&args.job, "interactive", &args.command, None, stdio)?;

@@ -188,7 +188,7 @@ mod tests {
         check("tutti run -m 5 true", "--memory: 5 is 5 bytes; the least is 1M");
         check("tutti run -m", "--memory needs a value");
         check("tutti down 7", "down does not take 7");
-        check("tutti cancel x", "TARGET: \"x\" names no job");
+        check("tutti cancel x", "TARGET: invalid job \"x\"");
         check("tutti cancel x", "`tutti cancel --help` shows what cancel takes");
         check("tutti run -n 1 -n 2 true", "--tasks is given twice");
         check("tutti nodes drop x", "nodes has no drop\n`tutti nodes --help`");

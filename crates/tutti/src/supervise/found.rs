@@ -10,6 +10,7 @@ use nix::unistd::geteuid;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use tracing::info;
 use tutti_linux::proc;
 use tutti_node::instance::Instance;
 use tutti_node::{presence, sole};
@@ -28,7 +29,7 @@ pub(super) fn end(instance: &Instance, role: &str) -> anyhow::Result<()> {
         let process = Process::resume(pid);
         // Still the same: the number was not another's when it was taken hold of.
         if sole::holder(instance, role)? == Some(pid) {
-            say!("tutti: the {role} that was here before, process {pid}, is followed by another");
+            info!("the {role} that was here before, process {pid}, is followed by another");
             process.end();
         }
     }

@@ -29,6 +29,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tracing::{info, warn};
 use tutti_client::output::counted;
 use tutti_linux::cgroup::Unit;
 use tutti_linux::inherited::{Inherited, keep_all_open};
@@ -73,6 +74,7 @@ pub(crate) struct Resumed {
 /// # Errors
 /// If what it left can't be taken up.
 pub(crate) fn resume(instance: &Instance, left: &Resumed) -> anyhow::Result<Exit> {
+    tutti_node::log::begin();
     let mut inherited = Inherited::take_all().context("cannot see what was left open")?;
     let lock = File::from(inherited.take(left.lock).context("no lock was left")?);
     let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error)?;
@@ -81,7 +83,7 @@ pub(crate) fn resume(instance: &Instance, left: &Resumed) -> anyhow::Result<Exit
     drop(inherited);
     // The supervisor before may have been in the group of its unit itself.
     if let Err(error) = Unit::own().map_or(Ok(()), |unit| unit.settle()) {
-        say!("tutti: {error}");
+        warn!("{error}");
     }
     let mut supervisor = Supervisor::over(instance, lock, log)?;
     for (role, pid) in &left.daemons {
@@ -98,7 +100,7 @@ pub(crate) fn resume(instance: &Instance, left: &Resumed) -> anyhow::Result<Exit
                 "supervisor and keeper were upgraded, with {}; then: {error:#}",
                 counted(left.jobs, "job")
             );
-            say!("{}", Code::NotUpgraded.mark(&format!("tutti: {reason}")));
+            warn!(code = %Code::NotUpgraded, "{reason}");
             format!("refused {reason}")
         }
     };
@@ -118,7 +120,7 @@ impl Supervisor<'_> {
             let result = read_order(&stream).and_then(|program| self.go_over(&stream, &program));
             let Err(error) = result;
             let reason = format!("{error:#}");
-            say!("{}", Code::NotUpgraded.mark(&format!("tutti: no upgrade: {reason}")));
+            warn!(code = %Code::NotUpgraded, "no upgrade: {reason}");
             answer(&stream, &format!("refused {reason}"));
         }
     }
@@ -143,10 +145,10 @@ impl Supervisor<'_> {
         let protocol = what_it_speaks(program, self.instance.directory())?;
         let jobs = tell_keeper(self.instance, program, protocol)?;
         let with = counted(jobs, "job");
-        say!("tutti: the keeper was upgraded to {} with {with}", program.display());
+        info!("the keeper was upgraded to {} with {with}", program.display());
         self.execute(asker, program, jobs).context(
-            "the keeper went over to it, but not the supervisor; what ran goes on, and it can be tried \
-             again",
+            "the keeper is upgraded, but not the supervisor; what ran goes on, and the upgrade can be \
+             tried again",
         )
     }
 
@@ -222,7 +224,7 @@ impl Supervisor<'_> {
             self.take_signals();
             self.reap();
             self.start_due();
-            ensure!(self.ending.is_none(), "the instance was told to end");
+            ensure!(self.ending.is_none(), "the instance is ending");
             let seconds = DAEMON_WITHIN.as_secs();
             ensure!(Instant::now() < patience, "{what} was not there within {seconds} s");
             std::thread::sleep(Duration::from_millis(1));

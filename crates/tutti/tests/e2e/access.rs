@@ -52,7 +52,7 @@ fn only_who_is_listed_may_hand_in_jobs_and_root() {
     let list = access(&["--json"]).expect(0).json();
     access(&["1235=anywhere", "nosuchuser=anywhere"]).expect(1).says("there is no user nosuchuser");
     access(&["1235=nowhere"]).expect(1).says("there is no node nowhere").says("[T032]");
-    access(&["1235"]).expect(1).says("write WHO=MACHINES");
+    access(&["1235"]).expect(1).says("write USER=MACHINES");
     let own = Running::start(instance.command_as(Some(NOBODY), &["access", "65534=anywhere"]));
     own.wait().expect(1).says("only root").says("[T020]");
     assert_eq!(access(&["--json"]).expect(0).json(), list);

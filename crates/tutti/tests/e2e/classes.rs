@@ -31,7 +31,7 @@ fn who_is_important_has_others_set_aside_and_they_come_back() {
     assert!(waits["reason"].as_str().unwrap().starts_with("starts within"), "{waits}");
     instance.tutti(&["params", "--class", "standby", "do_not_disturb=0"]).expect(0);
     instance.wait_for_state(quick, "running");
-    let aside = instance.wait_for_state(idle, "aside");
+    let aside = instance.wait_for_state(idle, "preempted");
     assert_eq!(aside["reason"], "too few processors are free");
     assert_eq!(aside["placement"].as_array().unwrap().len(), 1, "its tasks are where they were");
     let before = (written(&instance), instance.job(idle)["service_ms"].clone());
@@ -63,7 +63,7 @@ fn the_policy_may_change_while_somebody_is_aside() {
         instance.submit(&[&words[..], &["while :; do :; done"]].concat())
     };
     let (idle, quick) = (spin("standby"), spin("interactive"));
-    instance.wait_for_state(idle, "aside");
+    instance.wait_for_state(idle, "preempted");
     instance.tutti(&["params", "policy=gang", "quantum=20ms"]).expect(0);
     for job in [idle, quick] {
         assert_eq!(instance.wait_for_state(job, "running")["share_percent"], 50);
@@ -114,7 +114,7 @@ fn processors_that_others_use_are_left_to_them() {
     spin.args(["-n", "-10", "sh", "-c", "while :; do :; done"]);
     let _spins = Running::start(spin);
     let node = || instance.tutti(&["nodes", "--json"]).expect(0).json()[0].clone();
-    let left = || node()["foreign"].as_array().is_some_and(|left| !left.is_empty());
+    let left = || node()["external_load"].as_array().is_some_and(|left| !left.is_empty());
     eventually("one is left to others", || left().then_some(()));
     let table = instance.tutti(&["nodes"]).expect(0).text();
     assert!(table.lines().nth(1).is_some_and(|line| line.contains('(')), "{table}");

@@ -44,7 +44,7 @@ fn a_cluster_whose_name_is_none_is_not_taken_for_another() {
     for cluster in ["lab/x", "..", "-x", "a b", "lab\n", &long] {
         for (args, code) in [(&["ps"][..], 1), (&["wait", "1"], 125), (&["doctor"], 1)] {
             let done = with(cluster, args).expect(code);
-            let done = done.says("names no cluster").says("letters, digits");
+            let done = done.says("invalid name of a cluster").says("letters, digits");
             assert!(done.err.trim_end().ends_with("[T002]"), "{}", done.err);
         }
     }
@@ -104,8 +104,8 @@ const NODE_KEYS: [&str; 22] = [
     "clock_error_ns",
     "clock_ahead_ns",
     "late_timetables",
-    "foreign_milli",
-    "foreign",
+    "external_load_milli",
+    "external_load",
     "branch_nodes",
     "branch_jobs",
 ];

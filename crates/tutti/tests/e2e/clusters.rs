@@ -96,7 +96,7 @@ fn the_jobs_of_one_cluster_are_foreign_to_another() {
     let spin = ["--", "setsid", "-w", "nice", "-n", "-20", "sh", "-c", line];
     let spin = [&["submit", "--parsable", "-n", "1", "-o", "/dev/null"], &spin[..]].concat();
     let job = bed.tutti(1, &spin).expect(0).text().trim().to_owned();
-    let foreign = |done: Done| done.expect(0).json()[0]["foreign_milli"].as_u64();
+    let foreign = |done: Done| done.expect(0).json()[0]["external_load_milli"].as_u64();
     // What others run here is foreign to both; the job to one of them.
     eventually("it is foreign to the other alone", || {
         let own = foreign(bed.tutti(1, &["nodes", "--json"]))?;
@@ -104,7 +104,7 @@ fn the_jobs_of_one_cluster_are_foreign_to_another() {
         (others >= own + 300).then_some(())
     });
     let table = other.tutti(1, &["nodes"]).expect(0).text();
-    assert!(table.contains("FOREIGN"), "{table}");
+    assert!(table.contains("EXTERNAL"), "{table}");
     assert_eq!(other.tutti(1, &["nodes", "--json"]).expect(0).json()[0]["jobs"], 0);
     bed.tutti(1, &["cancel", "--now", &job]).expect(0);
 }
@@ -221,7 +221,7 @@ fn where_the_systems_clocks_are_kept_nodes_may_go_by_them() {
     (1..=3).for_each(|number| keep(number, 700, 0));
     start(1, &["up", "--listen", &address, "--name", "n1", "--trust-root"]).expect(0);
     let refused = bed.tutti(1, &["params", "clock=system"]).expect(1);
-    refused.says("nobody keeps the system's clock");
+    refused.says("no program keeps the system's clock");
     keep(1, 700, 1);
     keep(2, 500, 1);
     bed.tutti(1, &["params", "clock=system", "quantum=50ms"]).expect(0);
@@ -256,7 +256,7 @@ fn where_the_systems_clocks_are_kept_nodes_may_go_by_them() {
         std::fs::write(&wall, "0").unwrap();
         eventually("it is gone by again", || (error(1) >= 1_200_000).then_some(()));
     }
-    join(3).expect(1).says("nobody keeps the system's clock").says("chronyc tracking");
+    join(3).expect(1).says("no program keeps the system's clock").says("chronyc tracking");
     assert!(!bed.states().contains_key("n3"));
     bed.tutti(1, &["params", "clock=own"]).expect(0);
     start(3, &["up"]).expect(0);

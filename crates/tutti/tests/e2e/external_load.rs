@@ -12,7 +12,7 @@ fn processor_of(instance: &Instance, job: u64) -> u64 {
 /// The processors with external load that an instance knows of.
 fn external(instance: &Instance) -> Vec<u64> {
     let nodes = instance.tutti(&["nodes", "--json"]).expect(0).json();
-    nodes[0]["foreign"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).collect()
+    nodes[0]["external_load"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).collect()
 }
 
 fn cancel(instance: &Instance, job: u64) {

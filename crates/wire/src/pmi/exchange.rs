@@ -1,8 +1,9 @@
 //! What the nodes of a job tell each other at a barrier: the values that their tasks have stored before it.
 //!
 //! It travels in parts of moderate length, each complete in itself, numbered from 0 in each direction and for
-//! each sender. A receiver that misses one drops the rest and gets all of them again. Who sends for several
-//! nodes may send fewer and longer sequences: the values of all of them are one set.
+//! each sender. A receiver that misses one drops the rest and gets all of them again. A node that
+//! sends for several nodes may send fewer and longer sequences: the values of all of them are one
+//! set.
 
 use super::Barrier;
 use crate::limits::EXCHANGE_PART_BYTES;

@@ -89,7 +89,7 @@ pub enum Command<'a> {
     },
     /// Wait until all have said so.
     BarrierIn {
-        /// Who takes part, since 1.2: `WORLD:tag`, `NODE:tag` or `rank,rank,...:tag`; everyone if
+        /// The members, since 1.2: `WORLD:tag`, `NODE:tag` or `rank,rank,...:tag`; everyone if
         /// absent.
         group: Option<&'a [u8]>,
     },

@@ -1,4 +1,4 @@
-//! The server of one job on one node: what its tasks have stored, and who waits for whom.
+//! The server of one job on one node: what its tasks have stored, and which tasks wait for which.
 //!
 //! A job on several nodes has a server on each. They meet only at barriers. When the last task of a node
 //! has entered one ([`Effect::BarrierComplete`]), the server sends the values that its tasks have stored
@@ -93,7 +93,7 @@ pub enum Effect {
 /// One of the barriers that a job's tasks can wait in at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Barrier {
-    /// Who takes part.
+    /// The ranks that take part.
     pub group: BarrierGroup,
     /// Tells the barriers of one group apart.
     pub tag: u32,
@@ -102,7 +102,7 @@ pub struct Barrier {
     pub round: u32,
 }
 
-/// Who takes part in a barrier.
+/// The ranks that take part in a barrier.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum BarrierGroup {
     /// All tasks of the job.
@@ -312,7 +312,8 @@ impl Server {
     }
 
     /// Stores a value; a key that is put again, as by a program that begins anew, gets the new one.
-    /// Keys longer than clients are told are taken as well: hydra does, and a line bounds them.
+    /// Keys longer than the limit that clients learn are taken as well: hydra does, and a line
+    /// bounds them.
     fn store(
         &mut self,
         space: Option<&[u8]>,
@@ -560,7 +561,7 @@ impl Server {
 enum Unstored {
     /// There is no room for it.
     Full,
-    /// It can't be, and the client is told why.
+    /// It can't be, and the client gets the reason.
     Refused(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Who is moved in somebody's place goes back.
+//! A process that is moved by PID reuse goes back.
 
 use super::*;
 use crate::cgroup::Hierarchy;
@@ -55,7 +55,7 @@ fn who_still_is_there_is_taken_in() {
     assert!(fixture.group.take_in(&held).unwrap());
     assert_eq!(fixture.group.processes().unwrap(), [held.pid()]);
     child.kill().unwrap();
-    // Not reaped: nobody else has the number.
+    // Not reaped: no other process has the number.
     let end = Instant::now() + Duration::from_secs(20);
     while !held.has_ended() {
         assert!(Instant::now() < end, "it was killed");

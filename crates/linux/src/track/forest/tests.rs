@@ -99,7 +99,7 @@ fn a_number_that_is_used_again_is_another_process() {
     forest.forked(500, 11, 9 * SECOND);
     forest.forked(11, 501, 9 * SECOND);
     assert_eq!(pairs(&forest, 0), [(10, None), (12, Some(10))]);
-    // The end of an earlier 12 is told after the later one was found.
+    // The end of an earlier 12 is reported after the later one was found.
     forest.repair(0, &[Seen { pid: 12, parent: 10, born_ns: 20 * SECOND }]);
     forest.exited(12, 10 * SECOND);
     assert_eq!(pairs(&forest, 0).len(), 1);
@@ -222,7 +222,7 @@ fn play(steps: &[(Step, bool)], all_told: bool) -> (World, Forest<u8>) {
     (world, forest)
 }
 
-/// Each process is below its parent and nobody is above itself.
+/// Each process is below its parent and none is above itself.
 fn check(forest: &Forest<u8>) {
     let members = forest.members(0);
     assert_eq!(members.len(), forest.processes.len(), "somebody can't be reached from the top");

@@ -192,7 +192,7 @@ fn counting(
     settings.iter().try_fold(workload, |workload, setting| {
         let Some((class, other)) = setting.split_once('=') else {
             bail!(
-                "{setting:?} names no two classes; write CLASS=CLASS, such as standby=production"
+                "{setting:?} has to name two classes; write CLASS=CLASS, such as standby=production"
             );
         };
         Ok(workload.counting(index(class)?, index(other)?))

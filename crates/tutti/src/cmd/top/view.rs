@@ -245,8 +245,8 @@ pub(super) mod tests {
             load_averages_milli: None,
             memory_free_bytes: None,
             processes: None,
-            foreign_milli: None,
-            foreign: Vec::new(),
+            external_load_milli: None,
+            external_load: Vec::new(),
             branch_nodes: None,
             branch_jobs: None,
         }

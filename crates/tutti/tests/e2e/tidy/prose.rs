@@ -18,6 +18,7 @@ const PAGES: &[&str] = &[
     "SECURITY.md",
     "docs/admin",
     "docs/benchmarks",
+    "docs/decisions",
     "docs/guide",
     "docs/internals",
     "docs/reference/glossary.md",
@@ -212,8 +213,49 @@ fn what_users_are_shown_has_no_banned_word() {
     assert!(found.is_empty(), "change the help or the table that they are made from: {found:#?}");
 }
 
+/// The text of a source file's literals, without what they fill in, up to its module of tests.
+fn literals(source: &str) -> Vec<String> {
+    let product = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let code: String = product
+        .lines()
+        .map(|line| if line.trim_start().starts_with("//") { "" } else { line })
+        .collect::<Vec<_>>()
+        .join("\n")
+        .replace("\\\"", "'")
+        .replace("'\"'", "' '");
+    let texts = code.split('"').skip(1).step_by(2);
+    // What `{...}` fills in is a name of the code.
+    let plain = |text: &str| {
+        let mut pieces = text.split('{');
+        let first = pieces.next().unwrap_or_default().to_owned();
+        pieces.fold(first, |all, piece| all + piece.split_once('}').map_or("", |(_, rest)| rest))
+    };
+    texts.map(plain).collect()
+}
+
+/// Words of the list that are something else in a literal: a name that the system has.
+const NAMES_IN_LITERALS: [&str; 1] = ["nobody"];
+
+#[test]
+fn messages_have_no_banned_word() {
+    let mut found = Vec::new();
+    for (name, source) in sources("crates") {
+        let is_product = name.contains("/src/") && !name.contains("/tests");
+        for text in literals(&source).into_iter().filter(|_| is_product) {
+            let is_name = |word: &str| NAMES_IN_LITERALS.contains(&word) && text.trim() == word;
+            for word in banned(&text).into_iter().filter(|word| !is_name(word)) {
+                found.push(format!("{name}: \"{word}\" in: {}", text.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "CONTRIBUTING.md has the rules for messages: {found:#?}");
+}
+
 #[test]
 fn the_prose_check_finds_what_it_is_for() {
+    let source =
+        "// \"who\"\nlet who = \"nobody {who} \\\"told\\\"\";\n#[cfg(test)]\nmod tests {\"he\"}";
+    assert_eq!(literals(source), ["nobody  'told'"]);
     assert_eq!(
         banned("Nobody is told whose; the whole. He hands in"),
         ["nobody", "is told", "he", "hands in"]

@@ -93,7 +93,7 @@ pub(super) fn execute(args: T3dArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::OK);
     }
     print(&format!(
-        "People like those at LLNL's Cray T3D, who wait for their results, on {} processors\n\n",
+        "Users like those at LLNL's Cray T3D, waiting for their results, on {} processors\n\n",
         weeks[0].report.processors
     ))?;
     print_table(&weeks::table(&weeks))?;
@@ -107,7 +107,7 @@ fn model(generate: Option<&str>) -> anyhow::Result<Model> {
         None => Ok(Model::T3dUsers(Staff::default())),
         Some(model @ Model::T3dUsers(_)) => Ok(model),
         Some(_) => bail!(
-            "this simulates people who wait for their results; leave out --generate, or say how many \
+            "this simulates users that wait for their results; leave out --generate, or say how many \
              they are, such as --generate t3d-users:production=20"
         ),
     }
@@ -126,7 +126,7 @@ fn refuse(options: &Options) -> anyhow::Result<()> {
     }
     if options.load.is_some() || options.stretch.is_some() {
         bail!(
-            "people who wait for their results have no arrivals to stretch; say how many they are, \
+            "users that wait for their results have no arrivals to stretch; say how many they are, \
              such as --generate t3d-users:production=20"
         );
     }
