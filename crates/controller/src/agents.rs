@@ -704,9 +704,9 @@ impl Driver {
             entry.remembered.clear();
             let (name, past) = (&entry.name, entry.gone.past());
             match entry.gone {
-                Gone::Lost => say!([NodeLost] "tutti controller: node {name} {past}"),
+                Gone::Lost => warn!(code = %Code::NodeLost, "node {name} {past}"),
                 // As was asked.
-                Gone::Down | Gone::Removed => say!("tutti controller: node {name} {past}"),
+                Gone::Down | Gone::Removed => info!("node {name} {past}"),
             }
         }
         self.note_lost_tasks(node);

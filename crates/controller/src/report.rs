@@ -307,11 +307,11 @@ fn node(driver: &Driver, fares: &BTreeMap<NodeId, Fares>, view: &NodeView<'_>) -
         load_averages_milli: fares.get(&view.id).and_then(|fares| fares.load_averages_milli),
         memory_free_bytes: fares.get(&view.id).and_then(|fares| fares.memory_free_bytes),
         processes: fares.get(&view.id).map(|fares| fares.processes),
-        foreign: driver
+        external_load: driver
             .core
             .foreign_on(view.id)
             .map_or_else(Vec::new, |foreign| foreign.iter().collect()),
-        foreign_milli: fares.get(&view.id).and_then(|fares| fares.foreign_milli),
+        external_load_milli: fares.get(&view.id).and_then(|fares| fares.foreign_milli),
         branch_nodes: fares.get(&view.id).map(|fares| fares.branch_nodes),
         branch_jobs: fares.get(&view.id).map(|fares| fares.branch_jobs),
     }

@@ -36,6 +36,7 @@ use tutti_node::membership::{Membership, Place};
 use tutti_node::presence::has_keeper;
 use tutti_node::service;
 use tutti_node::trusted;
+use tutti_node::{limits, log};
 use tutti_types::NodeId;
 use tutti_wire::code::Code;
 use tutti_wire::local::{Reply, Request};
