@@ -77,6 +77,11 @@ impl Drop for Hold {
     }
 }
 
+/// The name of the tests' user.
+pub(crate) fn own_name() -> String {
+    nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().expect("a user with a name").name
+}
+
 /// Ends the test unless root runs it. `tests/vm/suite` lists tests that end this way by name, apart from failures.
 pub(crate) fn needs_root(why: &str) {
     assert!(nix::unistd::geteuid().is_root(), "not run: needs root: {why}");
@@ -636,7 +641,7 @@ impl Instance {
         );
     }
 
-    /// The user whose instance it is.
+    /// The owner of the instance.
     fn owner(&self) -> u32 {
         self.user.unwrap_or_else(|| nix::unistd::geteuid().as_raw())
     }
