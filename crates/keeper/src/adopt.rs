@@ -21,6 +21,7 @@ use tutti_linux::reap::End;
 use tutti_node::instance::{is_in_a_job, is_of_the_system, is_of_this_instance};
 use tutti_node::link::Interest;
 use tutti_node::platform::groups::Cgroup;
+use tutti_node::service::attach;
 use tutti_types::TaskStatus;
 use tutti_wire::handover::HandedProcess;
 use tutti_wire::keeper::FromKeeper;
@@ -41,6 +42,9 @@ struct Process {
     /// Set when it has ended: its wait status, if that is known.
     ended: Option<Option<i32>>,
 }
+
+/// How many processes the service manager is asked to move at once.
+const ATTACH_MAX: usize = 1000;
 
 impl Adopted {
     /// Their numbers, also of those that have ended.
@@ -245,9 +249,10 @@ fn bring_in(
                 may_come(&process, owner)?;
             }
         }
-        for pid in outside {
+        for (at, &pid) in outside.iter().enumerate() {
             if let Some(process) = adopted.hold(pid)? {
-                take_in(&process, owner, group, processors)?;
+                let left = &outside[at..outside.len().min(at + ATTACH_MAX)];
+                take_in(&process, left, owner, group, processors)?;
                 done.insert(pid);
             }
         }
@@ -255,24 +260,49 @@ fn bring_in(
     Err(Refusal::new("its processes are made faster than they can be adopted".into()))
 }
 
-/// Brings one process in; nobody, if it has ended meanwhile: its number may be that of another user's process.
+/// Brings one process in, and perhaps with it those that are `left`. Nothing is brought in if it has ended meanwhile:
+/// its number may be that of another user's process.
 fn take_in(
     process: &Held,
+    left: &[i32],
     owner: u32,
     group: Option<&Cgroup>,
     processors: &[u32],
 ) -> Result<(), Refusal> {
-    may_come(process, owner)?;
+    let pid = process.pid();
+    if let Err(refusal) = may_come(process, owner) {
+        // The service manager has moved it with others.
+        let is_in = group.is_some_and(|it| it.processes().is_ok_and(|all| all.contains(&pid)));
+        if !is_in || check_owner(pid, owner).is_err() {
+            return Err(refusal);
+        }
+    }
     if process.has_ended() {
         return Ok(());
     }
-    let pid = process.pid();
     let refused = |error| cannot_come(pid, &error);
-    let is_in = group.map_or(Ok(true), |group| group.take_in(process)).map_err(refused)?;
+    let is_in = group.map_or(Ok(true), |group| enter(group, process, left))?;
     if is_in && !processors.is_empty() {
         affinity::bind_held(process, processors).map_err(refused)?;
     }
     Ok(())
+}
+
+/// Moves a process into a group: `false` if it has ended. Where the kernel denies the move, as out of a user's login
+/// session, the user's service manager is asked for it, and for all that are `left`.
+fn enter(group: &Cgroup, process: &Held, left: &[i32]) -> Result<bool, Refusal> {
+    let pid = process.pid();
+    match group.take_in(process) {
+        Err(denied) if denied.is_denied() => {
+            attach(left, group.path()).map_err(|refused| {
+                let Refusal { status, detail } = cannot_come(pid, &denied);
+                Refusal { status, detail: format!("{detail}; {refused:#}") }
+            })?;
+            // It is there now, or it has ended, and the process that has its number goes back.
+            group.take_in(process).map_err(|error| cannot_come(pid, &error))
+        }
+        other => other.map_err(|error| cannot_come(pid, &error)),
+    }
 }
 
 /// Whether a process may be adopted; one that has ended may.

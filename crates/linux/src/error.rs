@@ -86,6 +86,12 @@ impl Error {
     pub fn is_gone(&self) -> bool {
         matches!(self.errno(), Some(libc::ENOENT | libc::ENODEV | libc::ESRCH))
     }
+
+    /// Whether this process has no right to what was asked.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self.errno(), Some(libc::EACCES | libc::EPERM))
+    }
 }
 
 impl From<Error> for io::Error {

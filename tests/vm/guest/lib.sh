@@ -3,6 +3,12 @@
 
 checks_failed=0
 
+# For scripts that end with the first failure: says which command it was.
+name_failures() {
+    set -eE
+    trap 'echo "${BASH_SOURCE[0]##*/}, line $LINENO: exit status $? of: $BASH_COMMAND" >&2' ERR
+}
+
 # check NAME COMMAND...: one line that says whether COMMAND succeeded; its output where it did not.
 check() {
     local name=$1 began=$SECONDS output
@@ -75,25 +81,35 @@ has_no_session() { [[ -z $(session_of "$1") ]]; }
 # Waits until systemd has ended all that it ran for a user without lingering.
 is_gone() { ! systemctl is-active --quiet "user@$(id -u "$1").service" "user-runtime-dir@$(id -u "$1").service"; }
 
-# The cgroup of the user's session.
+# The cgroups of the user's first session, one a line: one, or one of each hierarchy of systemd's on machines
+# with cgroup v1.
 session_of() {
-    find "/sys/fs/cgroup/user.slice/user-$(id -u "$1").slice" -maxdepth 1 \
-        -name 'session-*.scope' 2>/dev/null | head -n 1
+    local mount scope
+    for mount in /sys/fs/cgroup /sys/fs/cgroup/unified /sys/fs/cgroup/systemd; do
+        for scope in "$mount/user.slice/user-$(id -u "$1").slice"/session-*.scope; do
+            [[ ! -d $scope ]] || {
+                echo "$scope"
+                break
+            }
+        done
+    done
 }
 
 # as USER COMMAND: runs a shell command as the user, in the open session. With WITHOUT_MANAGER, the command
 # finds no socket of the user's systemd manager or bus.
 as() {
-    local scope wrapper=(env)
+    local scopes scope wrapper=(env)
     [[ -z ${WITHOUT_MANAGER-} ]] ||
         wrapper=(unshare --mount sh -c "mount -t tmpfs none /run/user/$(id -u "$1") && exec \"\$@\"" sh)
-    scope=$(session_of "$1")
-    [[ -n $scope ]] || {
+    mapfile -t scopes < <(session_of "$1")
+    ((${#scopes[@]} > 0)) || {
         echo "$1 has no session" >&2
         return 1
     }
     (
-        echo "$BASHPID" >"$scope/cgroup.procs"
+        for scope in "${scopes[@]}"; do
+            echo "$BASHPID" >"$scope/cgroup.procs"
+        done
         exec "${wrapper[@]}" setpriv --reuid="$1" --regid="$1" --init-groups --reset-env \
             env XDG_RUNTIME_DIR="/run/user/$(id -u "$1")" HOME="/home/$1" \
             DBUS_SESSION_BUS_ADDRESS="unix:path=/run/user/$(id -u "$1")/bus" \

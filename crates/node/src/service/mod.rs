@@ -21,7 +21,7 @@ use tutti_wire::code::Code;
 mod bus;
 mod scope;
 
-pub use scope::{ENDS_WITH_SESSION, STOP, ends_with_session, enter, place_of_unit};
+pub use scope::{ENDS_WITH_SESSION, STOP, attach, ends_with_session, enter, place_of_unit};
 
 /// Where an administrator's units are.
 const UNITS: &str = "/etc/systemd/system";

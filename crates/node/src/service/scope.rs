@@ -101,6 +101,22 @@ fn join(unit: &Unit) -> anyhow::Result<()> {
     wait_until_in(unit.name())
 }
 
+/// Has the manager move processes into a group below the unit of this process. Of a user's process in a login session,
+/// this process itself can't: the kernel asks for a right to the group above both, which is the system's.
+///
+/// # Errors
+/// If this process is in no unit, the group is not below it, or the manager refuses.
+pub fn attach(pids: &[i32], group: &Path) -> anyhow::Result<()> {
+    let unit = Unit::own().context("this instance has no unit")?;
+    let below = group.strip_prefix(unit.group()).context("the group is not in the unit")?;
+    let bus = Bus::of_manager().context("the service manager of the instance is away")?;
+    let mut arguments = vec![unit.name().to_owned(), format!("/{}", below.display())];
+    arguments.push(pids.len().to_string());
+    arguments.extend(pids.iter().map(i32::to_string));
+    bus.call(ATTACH, &arguments)?;
+    Ok(())
+}
+
 /// The group whose controllers the unit of an instance that this user starts here would have; none where no service
 /// manager makes one, or controllers belong to v1.
 pub fn place_of_unit() -> Option<PathBuf> {

@@ -1,7 +1,7 @@
 //! What is known of jobs that have ended: `tutti history`, `run --summary`, `ps -l`.
 
 use crate::cluster::Bed;
-use crate::harness::{Instance, NOBODY, Running, eventually};
+use crate::harness::{Instance, NOBODY, Running, eventually, needs_root};
 use crate::recovery::kill_daemon;
 use serde_json::Value;
 
@@ -46,6 +46,7 @@ fn short_lived_processes_and_strays_are_accounted_for() {
 
 #[test]
 fn no_process_is_missed_however_short_it_lives() {
+    needs_root("process events of the kernel, before Linux 6.6");
     let instance = Instance::new().up();
     let line = "i=0; while [ $i -lt 3000 ]; do (:); i=$((i+1)); done";
     instance.tutti(&["run", "-n", "2", "sh", "-c", line]).expect(0);
@@ -61,6 +62,7 @@ fn no_process_is_missed_however_short_it_lives() {
 
 #[test]
 fn what_a_task_makes_before_its_keeper_has_said_who_it_is_counts_too() {
+    needs_root("process events of the kernel, before Linux 6.6");
     let instance = Instance::new().up();
     instance.tutti(&["params", "placement=high-load", "tasks_per_node=32"]).expect(0);
     // The first task stops the keeper while that still makes the others, and lets it go on when all that

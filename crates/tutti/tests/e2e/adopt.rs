@@ -254,9 +254,10 @@ fn what_has_ended_before_its_turn_came_is_told_honestly() {
     let processors = std::thread::available_parallelism().unwrap().to_string();
     let first = instance.submit(&["-n", &processors, "-o", "/dev/null", "sleep", &instance.nap]);
     instance.wait_for_state(first, "running");
-    let mut short = Command::new("sleep").arg("0.2").spawn().unwrap();
+    let mut short = Command::new("sleep").arg(&instance.nap).spawn().unwrap();
     let done = instance.tutti(&["adopt", &short.id().to_string()]).expect(0);
     assert!(done.text().contains("until then that goes on as before"), "{}", done.text());
+    short.kill().unwrap();
     short.wait().unwrap();
     instance.tutti(&["cancel", "--now", &first.to_string()]).expect(0);
     instance.tutti(&["wait", "2"]).expect(121).says("ended before it was adopted");

@@ -1,7 +1,7 @@
 //! `tutti-bench`, as `tutti bench` starts it: what it measures and what it refuses. How long anything takes is not tested.
 
 use crate::audit::cgroups_named;
-use crate::harness::{Instance, PATIENCE, Running, eventually};
+use crate::harness::{Instance, PATIENCE, Running, eventually, needs_root};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -28,6 +28,7 @@ fn switches_are_measured_beside_the_bare_cost_of_the_same_writes() {
 /// As soon as there are groups, and when somebody is in both.
 #[test]
 fn a_measurement_that_is_terminated_leaves_no_group() {
+    needs_root("a cgroup outside of a unit");
     let instance = Instance::alone();
     let args = ["bench", "switch", "--method", "freeze", "--processes", "100", "--kind", "idle"];
     for wants_members in [false, true] {

@@ -1,6 +1,6 @@
 //! The policy `classes`: jobs are set aside for others, and come back.
 
-use crate::harness::{Instance, Running, eventually};
+use crate::harness::{Instance, Running, eventually, own_name};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::process::Command;
@@ -79,7 +79,8 @@ fn whose_allowance_is_spent_counts_as_standby() {
     let instance = Instance::new().up();
     let bank = |words: &[&str]| instance.tutti(&[&["bank"], words].concat());
     assert_eq!(bank(&["--json"]).expect(0).json(), serde_json::json!([]));
-    bank(&["root=1s", "@0=100h"]).expect(0);
+    let own = own_name();
+    bank(&[&format!("{own}=1s"), "@0=100h"]).expect(0);
     let job = instance.submit_spinner(2);
     let spent = || {
         let job = instance.job(job);
@@ -87,19 +88,19 @@ fn whose_allowance_is_spent_counts_as_standby() {
     };
     assert_eq!(eventually("the class standby", spent), "production");
     let accounts = bank(&["--json"]).expect(0).json();
-    assert_eq!(accounts[0]["account"], "root");
+    assert_eq!(accounts[0]["account"], own);
     assert_eq!((&accounts[0]["allowance_s"], &accounts[0]["left_s"]), (&1.into(), &0.into()));
     assert!(instance.tutti(&["ps"]).expect(0).text().contains("standby, was production"));
-    bank(&["root=+1h"]).expect(0);
+    bank(&[&format!("{own}=+1h")]).expect(0);
     assert_eq!(instance.job(job)["class"], "production");
-    bank(&["root=1s"]).expect(0);
+    bank(&[&format!("{own}=1s")]).expect(0);
     assert_eq!(instance.job(job)["class"], "standby");
-    bank(&["root=none"]).expect(0);
+    bank(&[&format!("{own}=none")]).expect(0);
     assert_eq!(instance.job(job)["former_class"], serde_json::Value::Null);
     bank(&["nobody-at-all=1h"]).expect(1).says("there is no user nobody-at-all");
-    bank(&["root=+1h"]).expect(1).says("set one first");
-    bank(&["root"]).expect(1).says("ACCOUNT=TIME");
-    bank(&["root=much"]).expect(1);
+    bank(&[&format!("{own}=+1h")]).expect(1).says("set one first");
+    bank(&[&own]).expect(1).says("ACCOUNT=TIME");
+    bank(&[&format!("{own}=much")]).expect(1);
     instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
     instance.tutti(&["wait", &job.to_string()]).expect(137);
 }

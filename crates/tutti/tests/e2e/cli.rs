@@ -1,6 +1,6 @@
 //! The command line itself: help, JSON, tables, messages.
 
-use crate::harness::{Instance, Running};
+use crate::harness::{Instance, Running, own_name};
 use serde_json::Value;
 
 /// All verbs, as `tutti --help` lists them.
@@ -211,7 +211,7 @@ fn a_listing_shows_what_was_asked_for() {
     instance.wait_for_state(job, "running");
     let lines = |args: &[&str]| instance.tutti(args).expect(0).text().lines().count();
     assert_eq!((lines(&["ps"]), lines(&["ps", "--all"]), lines(&["ps", "1"])), (2, 3, 2));
-    assert_eq!((lines(&["ps", "-u", "root"]), lines(&["ps", "-u", "nobody"])), (2, 1));
+    assert_eq!((lines(&["ps", "-u", &own_name()]), lines(&["ps", "-u", "nobody"])), (2, 1));
     assert!(instance.tutti(&["ps", "1"]).text().contains("exit 0: completed"));
     let later = instance.submit(&["-o", "/dev/null", "sh", "-c", "exit 3"]);
     instance.tutti(&["wait", &later.to_string()]).expect(3);
@@ -253,7 +253,8 @@ fn a_listing_shows_what_was_asked_for() {
 fn all_jobs_can_be_waited_for() {
     let instance = Instance::new().up();
     instance.tutti(&["wait", "--all"]).expect(125).says("no job to wait for").says("[T029]");
-    for words in [&["wait", "--all"][..], &["wait", "--user", "root"]] {
+    let own = own_name();
+    for words in [&["wait", "--all"][..], &["wait", "--user", &own]] {
         // It counts whether it ends while it is waited for, or before.
         let job = instance.submit(&["-o", "/dev/null", "sleep", &instance.nap]);
         let waiting = instance.start(words);

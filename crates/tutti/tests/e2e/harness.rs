@@ -77,6 +77,11 @@ impl Drop for Hold {
     }
 }
 
+/// The name of the tests' user.
+pub(crate) fn own_name() -> String {
+    nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().expect("a user with a name").name
+}
+
 /// Ends the test unless root runs it. `tests/vm/suite` lists tests that end this way by name, apart from failures.
 pub(crate) fn needs_root(why: &str) {
     assert!(nix::unistd::geteuid().is_root(), "not run: needs root: {why}");
@@ -636,9 +641,14 @@ impl Instance {
         );
     }
 
+    /// The owner of the instance.
+    fn owner(&self) -> u32 {
+        self.user.unwrap_or_else(|| nix::unistd::geteuid().as_raw())
+    }
+
     /// What is left of the instance.
     pub(crate) fn leftovers(&self) -> Vec<String> {
-        let mut left = audit::traces_of(&self.dir, self.user.unwrap_or(0), &self.nap);
+        let mut left = audit::traces_of(&self.dir, self.owner(), &self.nap);
         let dir = self.dir.display();
         if self.cluster.is_none() && self.dir.exists() {
             let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
@@ -655,7 +665,7 @@ impl Instance {
     /// What the product's own audit says is left of the instance.
     pub(crate) fn told_leftovers(&self) -> Vec<String> {
         let dir = self.dir.to_string_lossy().into_owned();
-        let group = audit::cgroup_name(&self.dir, self.user.unwrap_or(0));
+        let group = audit::cgroup_name(&self.dir, self.owner());
         let done =
             Running::start(self.command_as(None, &["doctor", "--leftovers", "--json"])).wait();
         let told = done.json().as_array().unwrap().clone();
@@ -721,7 +731,7 @@ fn bind_to_two_processors(turn: usize) {
 
 /// Ends by force whatever there is of an instance.
 fn clear_away(instance: &Instance) {
-    audit::end_by_force(&instance.dir, instance.user.unwrap_or(0), &instance.nap);
+    audit::end_by_force(&instance.dir, instance.owner(), &instance.nap);
     let _ = fs::remove_dir_all(&instance.dir);
     let _ = fs::remove_dir_all(&instance.work);
     if let Some(cluster) = &instance.cluster {
