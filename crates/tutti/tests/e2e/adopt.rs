@@ -195,7 +195,7 @@ fn only_ones_own_processes_can_be_adopted_and_only_once() {
     instance.tutti(&["adopt", "2147483647"]).expect(1).says("there is no process 2147483647");
     instance.tutti(&["adopt", "0"]).expect(2);
     let me = std::process::id().to_string();
-    instance.tutti(&["adopt", &me]).expect(1).says("has started the tutti that asks");
+    instance.tutti(&["adopt", &me]).expect(1).says("is an ancestor of this tutti");
     let keeper = instance.daemon("keeper").to_string();
     instance.tutti(&["adopt", &keeper]).expect(1).says("belongs to tutti already");
     // Of two that ask at the same moment, one may be refused by the keeper only: it is told so, too.
