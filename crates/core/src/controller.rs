@@ -7,6 +7,10 @@
 //! Whatever an event names that is not known (any more) is ignored: reports cross on their way
 //! with decisions, and the core must not trust anybody to send only what makes sense.
 
+mod former;
+
+pub use former::FormerCore;
+
 use crate::action::Action;
 use crate::bank::Bank;
 use crate::by_class::{ByClass, Circuits};

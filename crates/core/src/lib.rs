@@ -56,7 +56,7 @@ pub mod view;
 
 pub use action::Action;
 pub use aside::Place;
-pub use controller::Core;
+pub use controller::{Core, FormerCore};
 pub use deadline::Expected;
 pub use event::Event;
 pub use forget_class::ClassStays;

@@ -182,6 +182,17 @@ impl Queue {
         self.promise.is_some() || !self.reservations.is_empty()
     }
 
+    /// Jobs in line have their grace counted, which form 4 of the journal did not.
+    pub(crate) fn upgrade(&mut self, jobs: &crate::table::Table<crate::record::Record>) {
+        let former: Vec<Waiting> = self.backlog.iter().collect();
+        for waiting in former {
+            if let Some(record) = jobs.get(&waiting.job) {
+                self.backlog.remove(waiting);
+                self.backlog.insert(Waiting { holds: holds(&record.spec), ..waiting });
+            }
+        }
+    }
+
     fn entry(&self, job: JobId, spec: &JobSpec, machine: Widths) -> Waiting {
         let key = if self.discipline == Discipline::Sjbf { estimate(spec) } else { 0 };
         Waiting { key, job, processors: processors(spec, machine), holds: holds(spec) }

@@ -11,7 +11,7 @@ use crate::{JournalError, SqliteStore};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use tutti_core::{Action, Core, Event};
+use tutti_core::{Action, Core, Event, FormerCore};
 use tutti_types::{ClusterTime, JobId, NodeId};
 
 /// After so many entries the state is stored: replaying them takes a fraction of a second.
@@ -449,7 +449,7 @@ fn core_of(
     blank: impl FnOnce() -> Core,
 ) -> Result<(Core, ClusterTime, Option<u64>), JournalError> {
     let mut core = match &loaded.snapshot {
-        Some(snapshot) => decode(path, "the state at entry", snapshot.number, &snapshot.body)?,
+        Some(snapshot) => decode_state(path, snapshot.number, &snapshot.body)?,
         None => blank(),
     };
     let mut actions = Vec::new();
@@ -558,6 +558,14 @@ pub(crate) fn ended_of(
 ) -> Result<Option<EndedJob>, JournalError> {
     let body = store.ended_job(job)?;
     body.map(|body| decode(path, "a job that ended", 0, &body)).transpose()
+}
+
+/// A state that was stored, of this form or of form 4.
+pub(crate) fn decode_state(path: &Path, number: Number, body: &[u8]) -> Result<Core, JournalError> {
+    // One of form 4 lacks at least the last field.
+    decode(path, "the state at entry", number, body).or_else(|error| {
+        postcard::from_bytes::<FormerCore>(body).map(Core::from).map_err(|_| error)
+    })
 }
 
 pub(crate) fn decode<T: serde::de::DeserializeOwned>(

@@ -1,7 +1,7 @@
 //! The journal of a controller that does not run, for a verb that only reads it.
 
 use crate::entry::EndedJob;
-use crate::journal::{bad_job, check, decode, ended_of, ended_within};
+use crate::journal::{bad_job, check, decode_state, ended_of, ended_within};
 use crate::replay::play;
 use crate::store::{EndedSpan, Store};
 use crate::{JournalError, SqliteStore};
@@ -35,7 +35,7 @@ impl ReadOnly {
         }
         let good = check(&self.path, &loaded)?;
         let mut core = match &loaded.snapshot {
-            Some(state) => decode(&self.path, "the state at entry", state.number, &state.body)?,
+            Some(state) => decode_state(&self.path, state.number, &state.body)?,
             None => blank(),
         };
         let mut actions = Vec::new();

@@ -1,7 +1,7 @@
 //! Playing a journal again, and comparing what the core does with what it did.
 
 use crate::entry::Entry;
-use crate::journal::{bad_job, check, decode};
+use crate::journal::{bad_job, check, decode_state};
 use crate::store::{Number, Store};
 use crate::{JournalError, SqliteStore};
 use std::path::Path;
@@ -63,7 +63,7 @@ impl Past {
         let loaded = store.load_all()?;
         let good = check(path, &loaded)?;
         let core = match &loaded.snapshot {
-            Some(snapshot) => decode(path, "the state at entry", snapshot.number, &snapshot.body)?,
+            Some(snapshot) => decode_state(path, snapshot.number, &snapshot.body)?,
             None => blank(),
         };
         let numbers = loaded.rows.iter().map(|row| row.number);

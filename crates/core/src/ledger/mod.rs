@@ -15,9 +15,11 @@
 //! stage, and entered when its time has come.
 
 mod account;
+mod former;
 mod paces;
 mod rows;
 
+pub(crate) use former::FormerLedger;
 pub use paces::Release;
 pub use rows::Rows;
 
