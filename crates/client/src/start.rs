@@ -11,6 +11,7 @@ use tutti_node::codes::coded;
 use tutti_node::executable::own_program;
 use tutti_node::instance::Instance;
 use tutti_node::link::Link;
+use tutti_node::log::text_of;
 use tutti_node::membership::Place;
 use tutti_node::presence::{has_keeper, is_supervised};
 use tutti_node::service::{ENDS_WITH_SESSION, Service, ends_with_session};
@@ -60,7 +61,8 @@ fn cannot_begin(instance: &Instance) -> String {
     let log = std::fs::read_to_string(instance.log_file()).unwrap_or_default();
     // The supervisor only says that it has ended.
     let is_why = |line: &&str| !line.ends_with(Code::PartEnded.mark("").trim_start());
-    let mut said = log.lines().rev().filter_map(|line| line.strip_prefix("tutti: "));
+    // What a daemon that ends says last is an error of its program, not of one of its modules.
+    let mut said = log.lines().rev().filter(|line| line.contains(" ERROR tutti: ")).map(text_of);
     let why = said.find(is_why).unwrap_or("nothing (see the log of the service)");
     format!(
         "the controller of the instance in {} can't begin, and is tried again and again; its jobs run on. It says: \

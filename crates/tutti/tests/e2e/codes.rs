@@ -214,11 +214,18 @@ fn instances(instance: &Instance, provoked: &mut Provoked) {
         let listener = UnixListener::bind(place.join("controller.sock")).unwrap();
         let served = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
+            if answer.is_empty() {
+                // A request that was read may have been carried out: it is not repeated.
+                stream.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+                let _ = std::io::copy(&mut stream, &mut std::io::sink());
+                return;
+            }
             let _ = stream.write_all(&answer);
             let _ = stream.shutdown(Shutdown::Write);
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         });
-        provoked.said(code, &at(instance, &place, None, &["ps"]).says(says));
+        let verb = if code == "T011" { &["cancel", "1"][..] } else { &["ps"] };
+        provoked.said(code, &at(instance, &place, None, verb).says(says));
         served.join().unwrap();
     }
     provoked.said("T014", &at(instance, Path::new("/proc/nosuch"), None, &["up"]));

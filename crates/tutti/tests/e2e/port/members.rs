@@ -167,7 +167,7 @@ fn who_was_removed_does_not_come_back_when_another_has_its_name() {
     assert!(matches!(to_branch(&mut removed), Some(ToBranch::Taken { .. })));
     // Nor does anybody come through it.
     removed.say(&joining("n9"));
-    assert_eq!(refusal(&mut removed), "nobody joins through node n3");
+    assert_eq!(refusal(&mut removed), "no machine joins through node n3");
     removed.say(&joining("n3"));
     let reason = refusal(&mut removed);
     assert!(is_told(&reason), "{reason}");
@@ -196,7 +196,7 @@ fn where_all_are_the_heads_own_children_nobody_joins_for_another() {
     }
     let (mut member, _) = joined(&bed, 3);
     member.say(&joining("n2"));
-    assert_eq!(refusal(&mut member), "nobody joins through node n3");
+    assert_eq!(refusal(&mut member), "no machine joins through node n3");
     bed.tutti(2, &["up"]).expect(0);
     eventually("n2 has joined itself", || (bed.states()["n2"] == "up").then_some(()));
 }
