@@ -529,8 +529,9 @@ impl Job {
         };
         match cleared {
             Ok(false) => {
-                if *naps == 0
-                    && let Some(group) = &task.group
+                // Again and again: a process that was moved out of the group may be brought back after a kill.
+                if let Some(group) = &task.group
+                    && !task.killer.is_at_work()
                 {
                     task.killer.kill_group(self.launch.credentials.uid, group);
                 }

@@ -173,7 +173,7 @@ fn input_goes_to_whom_it_is_meant_for() {
     expect(run("all", "a\n"), &["0 got a", "1 got a", "2 got a"]);
     expect(run("none", ""), &[]);
     let tagged = run("tagged", "1: b\n0: a\n7: x\n1: c\n");
-    assert!(tagged.err.contains("line 3 of the input names no rank"), "{}", tagged.err);
+    assert!(tagged.err.contains("line 3 of the input has no rank"), "{}", tagged.err);
     expect(tagged, &["0 got a", "1 got b", "1 got c"]);
 }
 
