@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(says("share", 10_001), "share can't be 100.01%; it may be 0% to 100%");
         assert_eq!(
             says("wait", UNBOUNDED - 1).split_once(';').unwrap().1,
-            " it may be 0s to 8760h, or never"
+            " it may be 0s to 365d, or never"
         );
         assert_eq!(says("priority", 1000), "priority can't be 1000; it may be 0 to 128");
         assert!(says("colour", 1).contains("there are share, empty, control, priority"));

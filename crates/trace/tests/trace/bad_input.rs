@@ -32,7 +32,7 @@ fn a_wrong_line_is_named() {
     let text = ["; MaxProcs: 4\n", &line(1, 0, 5, 1), "2 x\n"].concat();
     assert_eq!(
         message(text.as_bytes(), STRICT),
-        "t, line 3: 2 fields instead of 18 (a field that is not known is -1); mend the line, or \
+        "t, line 3: 2 fields instead of 18 (a field that is not known is -1); correct the line, or \
          read the file leniently"
     );
     let mut reader = Reader::new("t", text.as_bytes(), STRICT).unwrap();

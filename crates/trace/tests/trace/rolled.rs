@@ -63,8 +63,8 @@ fn a_burst_without_its_job() {
     let text = [line(1, 0, 9, 1), line(2, 5, 10, 2)].concat();
     assert_eq!(
         message(text.as_bytes(), ReadOptions::default()),
-        "t, line 2: a burst of job 2 without the line that sums the job up (whoever reads bursts \
-         can take it); mend the line, or read the file leniently"
+        "t, line 2: a burst of job 2 without the line that sums the job up (a reader of bursts \
+         can take it); correct the line, or read the file leniently"
     );
     assert_eq!(read(text.as_bytes(), rolled(RolledJobs::Bursts)).unwrap().len(), 2);
 }
@@ -74,7 +74,7 @@ fn a_number_that_repeats_otherwise() {
     let text = [line(1, 0, 9, 1), line(1, 5, 10, 1)].concat();
     assert_eq!(
         message(text.as_bytes(), ReadOptions::default()),
-        "t, line 2: job 1 again (only bursts, with status 2, 3 or 4, repeat the number); mend the \
+        "t, line 2: job 1 again (only bursts, with status 2, 3 or 4, repeat the number); correct the \
          line, or read the file leniently"
     );
     let lenient = ReadOptions { tolerance: Tolerance::Lenient, ..ReadOptions::default() };

@@ -44,6 +44,10 @@ fn tasks_of_root_end_before_its_daemons() {
     let keeper = instance.daemon("keeper");
     kill(Pid::from_raw(keeper), Signal::SIGKILL).unwrap();
     eventually("another keeper", || instance.daemon_now("keeper").filter(|&it| it != keeper));
+    // A job that began before the loss was noticed goes with it.
+    eventually("the next keeper takes jobs", || {
+        Some(instance.tutti(&["run", "true"])).filter(|done| done.code == 0)
+    });
     check(&instance, of_daemons, of_tasks);
 }
 
