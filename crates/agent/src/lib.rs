@@ -9,6 +9,10 @@
 //! controller; what is suspended, from the cgroups themselves. So an agent that is killed and
 //! started again goes on where it was.
 #![deny(unsafe_code)]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "its documentation is built with private items"
+)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod affinity;

@@ -7,6 +7,10 @@
 //! The writer of a submitted job ([`writer`]) takes output in the same way ([`intake`]), without a user.
 //! A front end ends when the controller says that nothing of the job is left and all output has been printed.
 #![deny(unsafe_code)]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "its documentation is built with private items"
+)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]

@@ -6,6 +6,10 @@
 //! called. [`driver`] is the loop; [`history`] tells of jobs that have ended; [`clients`] speaks with users' verbs, [`agents`] with agents;
 //! [`report`] makes what tables and `--json` show; [`offline`] answers while no controller runs.
 #![deny(unsafe_code)]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "its documentation is built with private items"
+)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod access;

@@ -23,6 +23,10 @@
 //! stalls stops the reading of its own job's pipes and of no other's (6); what was reported is kept
 //! until it is told to forget (5).
 #![deny(unsafe_code)]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "its documentation is built with private items"
+)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod adopt;

@@ -7,9 +7,13 @@
 //!   [`trusted`]: files and sockets there that another user may have put; [`order`]: an order to the supervisor
 //! - [`membership`]: the cluster that this machine belongs to
 //! - [`service`]: the unit of systemd; [`capability`]: what this process can do for jobs
-//! - [`log`]: of daemons; [`say`]: messages of verbs; [`codes`], [`exit`]: the codes of errors, exit codes
+//! - [`log`]: of daemons; [`mod@say`]: messages of verbs; [`codes`], [`exit`]: the codes of errors, exit codes
 //! - [`layout`]: the names of cgroups; [`limits`]: what a daemon may use; [`workers`]: threads for slow work; [`executable`], [`calendar`], [`sender`]
 #![deny(unsafe_code)]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "its documentation is built with private items"
+)]
 // A closed standard error must not end a process: `say!` does not panic.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

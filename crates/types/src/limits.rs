@@ -49,7 +49,7 @@ pub const HISTORY_MIB_MAX: u64 = 1 << 20;
 /// not go round for ever.
 pub const REQUEUES_MAX: u32 = 3;
 
-/// Jobs in a core of which a copy is tried out ([`crate::Core::can_start_beside`]): a copy of more takes
+/// Jobs in a core of which a copy is tried out (`Core::can_start_beside`): a copy of more takes
 /// milliseconds.
 pub const TRIAL_JOBS_MAX: usize = 4096;
 

@@ -237,7 +237,7 @@ fn all_jobs(
     })
 }
 
-/// As [`ask`]; where no instance runs, the journal of the one before answers.
+/// As [`tutti_client::ask::ask`]; where no instance runs, the journal of the one before answers.
 fn ask_of_the_past(
     request: &tutti_wire::local::Request,
 ) -> anyhow::Result<tutti_wire::local::Reply> {
