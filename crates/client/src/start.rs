@@ -59,11 +59,9 @@ pub fn connect() -> anyhow::Result<Link> {
 /// That its controller is started again and again, and why, as far as it is said.
 fn cannot_begin(instance: &Instance) -> String {
     let log = std::fs::read_to_string(instance.log_file()).unwrap_or_default();
-    // The supervisor only says that it has ended.
-    let is_why = |line: &&str| !line.ends_with(Code::PartEnded.mark("").trim_start());
     // What a daemon that ends says last is an error of its program, not of one of its modules.
     let mut said = log.lines().rev().filter(|line| line.contains(" ERROR tutti: ")).map(text_of);
-    let why = said.find(is_why).unwrap_or("nothing (see the log of the service)");
+    let why = said.next().unwrap_or("nothing (see the log of the service)");
     format!(
         "the controller of the instance in {} can't begin, and is tried again and again; its jobs run on. It says: \
          {why}. When that is fixed it goes on by itself; `tutti down` ends the instance with its jobs",

@@ -560,12 +560,15 @@ pub(crate) fn ended_of(
     body.map(|body| decode(path, "a job that ended", 0, &body)).transpose()
 }
 
-/// A state that was stored, of this form or of form 4.
+/// A state that was stored, of this form or of form 4: the one that it is to its last byte.
 pub(crate) fn decode_state(path: &Path, number: Number, body: &[u8]) -> Result<Core, JournalError> {
-    // One of form 4 lacks at least the last field.
-    decode(path, "the state at entry", number, body).or_else(|error| {
-        postcard::from_bytes::<FormerCore>(body).map(Core::from).map_err(|_| error)
-    })
+    if let Ok((core, [])) = postcard::take_from_bytes(body) {
+        return Ok(core);
+    }
+    match postcard::take_from_bytes::<FormerCore>(body) {
+        Ok((former, [])) => Ok(former.into()),
+        _ => decode(path, "the state at entry", number, body),
+    }
 }
 
 pub(crate) fn decode<T: serde::de::DeserializeOwned>(

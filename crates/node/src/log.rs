@@ -1,14 +1,14 @@
 //! The log of a daemon: a line for each event of `tracing`, on standard error.
 //!
 //! ```text
-//! 2026-11-25T13:40:01.123456Z WARN agent::tree::above: cannot reach the cluster: timed out [T018]
-//! 2026-11-25T13:40:01.130007Z WARN keeper::scratch: has no TMPDIR of its own job=7 [T052]
+//! 2026-11-25T13:40:01.123456Z WARN agent::tree::above: cannot reach the cluster: timed out [T062]
+//! 2026-11-25T13:40:01.130007Z WARN keeper::start: cannot watch a new process: Too many open files job=7 [T070]
 //! ```
 //!
 //! Time (UTC), level, module, text, fields; the field `code` is an error code and comes last, as in messages. Where
 //! systemd's journal reads standard error, it adds the time itself and takes the level from `<4>` in front of a line.
 //!
-//! A log must not fill its file system, however often somebody outside gives cause for a line. So lines are limited:
+//! A log must not fill its file system, however often a peer or a user causes a line. So lines are limited:
 //! all of them, and more narrowly those with the target [`PROVOKED`], so that these keep no other line out.
 
 use crate::say::harmless;

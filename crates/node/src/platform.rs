@@ -34,7 +34,7 @@ pub mod time {
     }
 }
 
-/// What nobody can guess.
+/// Random numbers that can't be guessed.
 #[cfg(not(feature = "simulation"))]
 pub mod chance {
     pub use tutti_secure::random_number as number;
@@ -77,7 +77,7 @@ pub mod hardware {
     }
 }
 
-/// Connections, and whom a daemon can begin one with.
+/// Connections, and the daemons that one can begin with.
 #[cfg(not(feature = "simulation"))]
 pub mod ways {
     use std::io;

@@ -36,7 +36,7 @@ pub fn keeper(instance: &Instance) -> Option<(i32, OwnedFd)> {
     Some((pid, peer_process(&stream).ok()?))
 }
 
-/// Whether tasks may run that nobody supervises, and that a controller may not know.
+/// Whether a keeper lives: tasks may run without a supervisor, and unknown to a controller.
 pub fn has_keeper(instance: &Instance) -> bool {
     keeper(instance).is_some()
 }

@@ -117,7 +117,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// A length of time in seconds, the next whole one, so that whoever asks for it asks for enough.
+/// A length of time in seconds, the next whole one, so that a request for it asks for enough.
 struct WholeSeconds(Nanos);
 
 impl fmt::Display for WholeSeconds {

@@ -15,7 +15,7 @@ pub struct ShortestSlot {
     pub quantum: Nanos,
 }
 
-/// The shortest slot that there may be at any time of the week; nothing where nobody takes turns.
+/// The shortest slot that there may be at any time of the week; `None` where no job takes turns.
 #[must_use]
 pub fn shortest_slot(settings: &Settings) -> Option<ShortestSlot> {
     let at = |week| {
@@ -25,7 +25,7 @@ pub fn shortest_slot(settings: &Settings) -> Option<ShortestSlot> {
         let slot = ShortestSlot { length, class, quantum };
         policy.has_turns(&params, &classes).then_some(slot)
     };
-    // And what holds while nobody knows the time.
+    // And what holds while the time is unknown.
     let slots = settings.moments().map(Some).chain([None]).filter_map(at);
     slots.min_by_key(|slot| slot.length)
 }

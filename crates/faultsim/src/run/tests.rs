@@ -39,7 +39,8 @@ const NEW: u64 = 200;
 /// launches of which it was told too late, which the world took for being there; a launch that a keeper was given before it
 /// had said what it holds, so that the agent took it for lost; an agent that was killed between telling the keeper of
 /// a launch and holding its group, so that it ran out of its turn; an agent that was stopped below another one while the
-/// controller's machine was restarted, whose time the world took for being gone by though its lease was over.
+/// controller's machine was restarted, whose time the world took for being gone by though its lease was over; a head's
+/// agent that had just begun, which the check took for one that knows the time of before the restart.
 const FOUND: &[u64] = &[
     500_195,
     500_588,
@@ -94,6 +95,9 @@ const FOUND: &[u64] = &[
     20_026_319,
     20_062_349,
     90_012_811,
+    90_106_586,
+    90_106_697,
+    90_107_450,
 ];
 
 /// The same for clusters of some size in a calm time.

@@ -188,3 +188,12 @@ fn a_command_of_which_one_run_fails_is_not_measured_and_that_is_said() {
     instance.tutti(&overhead).expect(1).says("would run beside each other");
     instance.tutti(&["bench", "overhead", "--program", "x 'y"]).expect(1).says("unclosed quote");
 }
+
+#[test]
+fn where_the_benchmarks_are_not_installed_that_is_said_and_what_to_do() {
+    let instance = Instance::alone();
+    let alone = instance.share(&instance.program);
+    let mut command = std::process::Command::new(alone);
+    command.args(["bench", "launch"]).env("PATH", "/nowhere");
+    Running::start(command).wait().expect(1).says("cargo build --release -p tutti-bench");
+}
