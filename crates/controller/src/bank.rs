@@ -63,7 +63,7 @@ impl Driver {
 }
 
 /// `ada`, or `@physics` for a group; numbers do too.
-fn account(text: &str) -> Result<BankAccount, String> {
+pub(super) fn account(text: &str) -> Result<BankAccount, String> {
     Ok(match text.strip_prefix('@') {
         None => BankAccount::User(UserId(user_of_name(text)?)),
         Some(group) => BankAccount::Group(GroupId(group_of_name(group)?)),

@@ -157,6 +157,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::ForgetPeriod { .. }
         | Request::Measured { .. }
         | Request::SetBank { .. }
+        | Request::SetWeights { .. }
         | Request::SetAccess { .. } => Some(Change::Set),
         Request::Cancel { .. } | Request::Suspend { .. } | Request::Resume { .. } => {
             Some(Change::Job)
@@ -178,6 +179,7 @@ const fn change_of(request: &Request) -> Option<Change> {
         | Request::Signal { .. }
         | Request::Params
         | Request::Bank
+        | Request::Weights
         | Request::Access
         | Request::Switches { .. }
         | Request::Status
@@ -246,6 +248,8 @@ impl Driver {
             Request::Measured { node, figures } => self.on_measured(token, uid, &node, figures),
             Request::Bank => self.reply_bank(token),
             Request::SetBank { settings } => self.on_set_bank(token, uid, &settings),
+            Request::Weights => self.reply_weights(token),
+            Request::SetWeights { settings } => self.on_set_weights(token, uid, &settings),
             Request::Access => self.reply_access(token),
             Request::SetAccess { settings } => self.on_set_access(token, uid, &settings),
             Request::Switches { count, from } => self.on_switches(token, count, from),

@@ -137,6 +137,7 @@ const fn patience(event: &Event) -> Nanos {
         | Event::SetPeriod { .. }
         | Event::SetCircuits { .. }
         | Event::SetBank { .. }
+        | Event::SetWeight { .. }
         | Event::SetAccess { .. }
         | Event::SetNodeSet { .. }
         | Event::SetDrained { .. }

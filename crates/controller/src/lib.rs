@@ -41,6 +41,7 @@ mod submitted;
 mod upgrade;
 mod vouched;
 mod waits;
+mod weight;
 
 pub use ahead::Former;
 pub use driver::{ControllerOptions, main};

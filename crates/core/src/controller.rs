@@ -30,6 +30,7 @@ use crate::policy::{self, Machine, Policy};
 use crate::queue::Queue;
 use crate::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
 use crate::table::Table;
+use crate::weight::UserWeights;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
@@ -99,6 +100,8 @@ pub struct Core {
     pub(crate) wake: ClusterTime,
     /// Whether jobs that were asked to end are killed when their grace is over.
     pub(crate) kills: bool,
+    /// How much more some users may use than others.
+    pub(crate) weights: UserWeights,
 }
 
 impl Core {
@@ -144,6 +147,7 @@ impl Core {
             tells_nodes: true,
             wake: ClusterTime::NEVER,
             kills: true,
+            weights: UserWeights::default(),
         }
     }
 
@@ -219,6 +223,7 @@ impl Core {
             Event::SetCircuits { name, circuits } => self.circuits.set(name, *circuits),
             Event::SetBank { account, allowance } => self.on_set_bank(*account, *allowance),
             Event::SetAccess { grantee, origin } => self.on_set_access(*grantee, origin.as_ref()),
+            Event::SetWeight { account, weight } => self.on_set_weight(*account, *weight),
             Event::Began => self.on_began(now),
             Event::ShutDown => self.on_shut_down(now, |_| false, actions),
             Event::GoDown => self.on_shut_down(now, Record::may_wait_long, actions),
@@ -314,7 +319,7 @@ impl Core {
             .hash(&mut digest);
         (&self.by_class, &self.circuits, &self.bank, &self.foreign, self.wake, self.longer_leases)
             .hash(&mut digest);
-        self.access.hash(&mut digest);
+        (&self.access, &self.weights).hash(&mut digest);
         digest.finish()
     }
 
@@ -643,6 +648,7 @@ const fn may_break_promises(event: &Event) -> bool {
         | Event::SetAccess { .. }
         | Event::Foreign { .. }
         | Event::SetCircuits { .. }
+        | Event::SetWeight { .. }
         | Event::Tick => false,
         Event::NodeJoined { .. }
         | Event::Forgot { .. }
@@ -701,6 +707,7 @@ const fn is_interference(event: &Event) -> bool {
         | Event::SetAccess { .. }
         | Event::Foreign { .. }
         | Event::SetCircuits { .. }
+        | Event::SetWeight { .. }
         | Event::FrontEndLost { .. }
         | Event::Began
         | Event::ShutDown

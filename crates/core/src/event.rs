@@ -237,4 +237,11 @@ pub enum Event {
     /// The instance is to end for a while: no job is accepted or begun any more, and those that run are ended, as are
     /// those that a front end waits for. The others stay in line for the next driver.
     GoDown,
+    /// An administrator sets the weight of a user or group among users.
+    SetWeight {
+        /// The user or group.
+        account: BankAccount,
+        /// From 1 to [`USER_WEIGHT_MAX`](tutti_types::limits::USER_WEIGHT_MAX); `None`: none of its own.
+        weight: Option<u32>,
+    },
 }

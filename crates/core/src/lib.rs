@@ -53,6 +53,7 @@ pub mod share;
 pub mod slices;
 pub mod table;
 pub mod view;
+mod weight;
 
 pub use action::Action;
 pub use aside::Place;

@@ -74,6 +74,12 @@ pub const TASKS_PER_NODE_MAX: u64 = 1024;
 /// The most that a figure of a node, or a load average, may count: finer ratios mean nothing.
 pub const WEIGHT_MAX: u64 = 1000;
 
+/// The largest weight of a user or group: finer ratios mean nothing.
+pub const USER_WEIGHT_MAX: u32 = 1000;
+
+/// Users and groups with a weight: beyond that, groups do.
+pub const USER_WEIGHTS_MAX: usize = 10_000;
+
 /// Jobs known at once; more are declined rather than let a controller run out of memory.
 pub const JOBS_MAX: usize = 1_000_000;
 

@@ -6,7 +6,7 @@ use crate::history::{EndedQuery, EndedReport, PageEnd};
 use crate::launch::LaunchSpec;
 use crate::report::{
     AccessReport, BankReport, ClassReport, HistoryReport, JobReport, NodeReport, ParamReport,
-    PeriodReport, StatusReport, SwitchRecord, Target, TaskReport,
+    PeriodReport, StatusReport, SwitchRecord, Target, TaskReport, WeightReport,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -196,6 +196,13 @@ pub enum Request {
         /// Which job.
         job: JobId,
     },
+    /// `Weights`.
+    Weights,
+    /// Set weights of users and groups: `Weights`.
+    SetWeights {
+        /// Users (`ada`) and groups (`@physics`) with their weights, as text; all are set or none.
+        settings: Vec<(String, String)>,
+    },
 }
 
 impl Request {
@@ -217,6 +224,7 @@ impl Request {
             | Self::Bank
             | Self::Access
             | Self::Switches { .. }
+            | Self::Weights
             | Self::Status => true,
             Self::Run(_)
             | Self::Return { .. }
@@ -233,6 +241,7 @@ impl Request {
             | Self::ForgetClass { .. }
             | Self::SetBank { .. }
             | Self::SetAccess { .. }
+            | Self::SetWeights { .. }
             | Self::SetPeriod { .. }
             | Self::ForgetPeriod { .. }
             | Self::Measured { .. }
@@ -416,4 +425,6 @@ pub enum Reply {
     },
     /// How the instance fares.
     Status(StatusReport),
+    /// The weights that were set, users first.
+    Weights(Vec<WeightReport>),
 }

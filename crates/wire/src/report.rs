@@ -250,6 +250,15 @@ pub struct BankReport {
     pub left_s: u64,
 }
 
+/// A user or group with a weight, as `tutti weight` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WeightReport {
+    /// The user's name, or the group's behind an `@`; a number where there is no name.
+    pub account: String,
+    /// How much more of the machine its users may use than others.
+    pub weight: u32,
+}
+
 /// The users that may submit jobs, and from where, as `tutti access` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessReport {

@@ -50,6 +50,7 @@ impl From<FormerCore> for Core {
         let mut core = Self {
             ledger,
             kills: true,
+            weights: UserWeights::default(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

@@ -14,6 +14,7 @@ mod periods;
 mod placement;
 mod queues;
 mod scenarios;
+mod weights;
 mod wishes;
 
 use tutti_sim::fuzz as cluster;

@@ -42,11 +42,12 @@ fn what_holds(world: &World) -> String {
     let Some(controller) = world.controller() else { return "nothing".into() };
     let core = controller.core();
     let bank: Vec<_> = core.bank().map(|(account, balance)| (account, balance.allowance)).collect();
+    let weights: Vec<_> = core.weights().collect();
     let nodes: Vec<_> = core.nodes().map(|node| (node.id, node.drained, node.figures)).collect();
     let jobs: Vec<_> =
         core.jobs(at(HEAD, || controller.now())).map(|job| (job.id, job.suspended)).collect();
     format!(
-        "{:?} {:?} {bank:?} {:?} {nodes:?} {jobs:?}",
+        "{:?} {:?} {bank:?} {weights:?} {:?} {nodes:?} {jobs:?}",
         core.settings(),
         core.access(),
         core.node_sets()
@@ -69,6 +70,7 @@ fn requests() -> Vec<Request> {
             settings: pair("quantum", "250ms"),
         },
         Request::SetBank { settings: pair("root", "5h") },
+        Request::SetWeights { settings: pair("root", "7") },
         Request::SetAccess { settings: pair("root", "anywhere") },
         Request::SetNodeSets { settings: pair("new", &node) },
         Request::ChangeNodes { nodes: node.clone(), change: drain },

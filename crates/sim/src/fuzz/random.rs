@@ -3,7 +3,7 @@
 
 use super::cluster::job;
 use super::script::{Script, Start};
-use super::step::{CIRCUITS, Step, class_name};
+use super::step::{CIRCUITS, Step, USERS, class_name, user_name};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tutti_types::param::{Param, ParamKind, UNBOUNDED};
@@ -51,6 +51,11 @@ const KINDS: &[Kind] = &[
     (51, Who::Everybody, |random| {
         let user = random.one_in(2);
         Step::Bank(user, (!random.one_in(4)).then(|| random.below(900 * MS)))
+    }),
+    (51, Who::Everybody, |random| {
+        let user = (!random.one_in(4)).then(|| random.number(USERS));
+        // Now and then one that is not allowed.
+        Step::Weight(user, (!random.one_in(4)).then(|| random.number(6)))
     }),
     (34, Who::Everybody, |random| Step::Miss(random.number(3))),
     (51, Who::Everybody, |random| Step::Lose(random.number(3))),
@@ -119,6 +124,7 @@ fn step(random: &mut Random, kinds: &[&Kind]) -> Step {
 fn spec(random: &mut Random) -> JobSpec {
     let tasks = 1 + random.number(7);
     JobSpec {
+        owner: user_name(if random.one_in(2) { 0 } else { random.number(USERS) }),
         class: class_name(random.place()),
         processors_per_task: match random.plain {
             true => Some(1),

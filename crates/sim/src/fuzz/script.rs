@@ -87,6 +87,7 @@ impl Step {
             | Self::Set(..)
             | Self::Rule(..)
             | Self::ForgetClass(_)
+            | Self::Weight(..)
             | Self::Bank(..) => true,
             Self::Pass(_)
             | Self::Submit(_)

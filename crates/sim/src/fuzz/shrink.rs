@@ -147,6 +147,7 @@ fn simpler(step: &Step) -> Vec<Step> {
         | Step::Foreign(..)
         | Step::Circuits(..)
         | Step::Bank(..)
+        | Step::Weight(..)
         | Step::Nonsense(..) => Vec::new(),
     };
     // Only what comes before the step itself is simpler.

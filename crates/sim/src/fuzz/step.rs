@@ -7,9 +7,9 @@ use std::fmt;
 use tutti_core::Event;
 use tutti_types::param::{Param, Shown};
 use tutti_types::{
-    BankAccount, CircuitName, CircuitSpec, ClassName, ClusterTime, Figures, Grantee, JobId,
-    JobSpec, LoadAverages, Nanos, NodeId, NodeSetName, Origin, ProcessorSet, ProcessorTime, Rank,
-    TaskStatus, class, params,
+    BankAccount, CircuitName, CircuitSpec, ClassName, ClusterTime, Figures, Grantee, GroupId,
+    JobId, JobSpec, LoadAverages, Nanos, NodeId, NodeSetName, Origin, ProcessorSet, ProcessorTime,
+    Rank, TaskStatus, UserId, class, params,
 };
 
 /// One thing that happens. Numbers of jobs and ranks are places among those that there are, counted
@@ -67,6 +67,8 @@ pub enum Step {
     /// The user of all jobs, or the user's group, may use so many nanoseconds of processor time;
     /// `None`: any.
     Bank(bool, Option<u64>),
+    /// One of the users of the jobs, or their group, has a weight; `None`: none of its own.
+    Weight(Option<u32>, Option<u32>),
     /// A node holds a job of an earlier controller, of this number.
     Hold(u64),
     /// The machine with the journal loses its power; jobs up to this number may be known to nodes.
@@ -80,6 +82,17 @@ pub(super) const CLASSES: [&str; 5] = ["interactive", "production", "benchmark",
 
 /// The circuits that jobs ask for here.
 pub(super) const CIRCUITS: &str = "barrier";
+
+/// The group of all jobs here.
+const GROUP: BankAccount = BankAccount::Group(GroupId(100));
+
+/// How many users jobs have here.
+pub(super) const USERS: u32 = 4;
+
+/// The user of this number: the first is the one of most jobs.
+pub(super) fn user_name(number: u32) -> UserId {
+    UserId(job(1).owner.0 + number % USERS)
+}
 
 /// The class in this place.
 pub(super) fn class_name(place: usize) -> ClassName {
@@ -142,13 +155,13 @@ impl Step {
                 cluster.event(Event::SetCircuits { name: CircuitName::new(CIRCUITS), circuits });
             }
             Self::Bank(of_user, ns) => {
-                let usual = job(1);
-                let account = match of_user {
-                    true => BankAccount::User(usual.owner),
-                    false => BankAccount::Group(usual.group),
-                };
+                let account = if *of_user { BankAccount::User(user_name(0)) } else { GROUP };
                 let allowance = ns.map(|ns| ProcessorTime::of_one(Nanos(ns)));
                 cluster.event(Event::SetBank { account, allowance });
+            }
+            Self::Weight(user, weight) => {
+                let account = user.map_or(GROUP, |user| BankAccount::User(user_name(user)));
+                cluster.event(Event::SetWeight { account, weight: *weight });
             }
             Self::Hold(job) => cluster.hold(*job),
             Self::Forget(job) => cluster.forget(*job),

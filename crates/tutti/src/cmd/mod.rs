@@ -30,6 +30,7 @@ mod tree;
 mod up;
 mod upgrade;
 mod usage;
+mod weight;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -81,6 +82,8 @@ pub(crate) enum Verb {
     Params(params::ParamsArgs),
     /// Show and set how much processor time users and groups may use
     Bank(bank::BankArgs),
+    /// Show and set how much more some users may use than others
+    Weight(weight::WeightArgs),
     /// Show and set which users may submit jobs, and from which machines
     Access(access::AccessArgs),
     /// Show how exact the latest switches were
@@ -202,6 +205,7 @@ pub(crate) fn execute(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Resume(args) => jobs::resume(&args),
         Verb::Params(args) => params::execute(args),
         Verb::Bank(args) => bank::execute(&args),
+        Verb::Weight(args) => weight::execute(&args),
         Verb::Access(args) => access::execute(&args),
         Verb::Switches(args) => switches::execute(&args),
         Verb::Up(args) => up::up(&args),

@@ -19,6 +19,7 @@ fn settings(bed: &Bed) {
     at(&["params", "quantum=77ms"]).expect(0);
     at(&["params", "--class", "interactive", "share=33%"]).expect(0);
     at(&["bank", "0=9h"]).expect(0);
+    at(&["weight", "0=3"]).expect(0);
     at(&["access", "0=anywhere"]).expect(0);
     at(&["nodes", "set", "far=n4"]).expect(0);
     at(&["nodes", "drain", "set:far", "--reason", "a test"]).expect(0);
@@ -27,6 +28,7 @@ fn settings(bed: &Bed) {
         &["params"][..],
         &["params", "--class", "interactive"],
         &["bank"],
+        &["weight"],
         &["access"],
         &["nodes", "set"],
     ] {

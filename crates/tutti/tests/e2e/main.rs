@@ -44,6 +44,7 @@ mod nodes;
 mod old_kernels;
 mod on_request;
 mod oom_score;
+mod order;
 mod partition;
 mod pmi;
 mod port;

@@ -131,6 +131,16 @@ fn of_users(event: &Event) -> Option<String> {
                 None => format!("{whose} may use any processor time"),
             }
         }
+        Event::SetWeight { account, weight } => {
+            let account = match account {
+                BankAccount::User(user) => format!("user {user}"),
+                BankAccount::Group(group) => format!("group {group}"),
+            };
+            match weight {
+                Some(weight) => format!("{account} has weight {weight}"),
+                None => format!("{account} has no weight of its own"),
+            }
+        }
         Event::SetAccess { grantee, origin } => {
             let who = match grantee {
                 Grantee::Everybody => "all users".into(),
