@@ -239,7 +239,7 @@ impl Core {
     /// The discipline in effect: without a line, no job is promised anything.
     pub(crate) fn discipline(&self) -> Discipline {
         match self.policy().preemption {
-            Preemption::Nobodys(_) => self.params.queue(),
+            Preemption::Nobodys(_) => self.params.discipline(),
             Preemption::ByClass | Preemption::ByDeadline => Discipline::Fcfs,
         }
     }

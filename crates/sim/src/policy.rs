@@ -2,8 +2,8 @@
 
 use tutti_types::{ParamError, Params};
 
-/// Policies that can be simulated, by name. A policy with turns may have a queue of another kind
-/// than first come first served, too: `gang:easy`.
+/// Policies that can be simulated, by name. A policy with turns may have another discipline than
+/// first come first served, too: `gang:easy`.
 pub const POLICIES: &[&str] = &[
     "gang",
     "space:fcfs",

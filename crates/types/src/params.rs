@@ -86,7 +86,7 @@ mod at {
     pub(super) const RETRY_INTERVAL: usize = 5;
     pub(super) const IDLE_EXIT: usize = 6;
     pub(super) const POLICY: usize = 7;
-    pub(super) const QUEUE: usize = 8;
+    pub(super) const DISCIPLINE: usize = 8;
     pub(super) const LARGE_JOB: usize = 9;
     pub(super) const LARGE_LIMIT: usize = 10;
     pub(super) const JOB_LIMIT: usize = 11;
@@ -117,7 +117,7 @@ mod at {
 #[must_use]
 pub fn policies_of(name: &str) -> Option<&'static [&'static str]> {
     match name {
-        "queue" => Some(&["gang", "space"]),
+        "discipline" => Some(&["gang", "space"]),
         "deadline_slack" => Some(&["deadline"]),
         "large_job" | "large_limit" | "job_limit" | "priority" | "wait" | "do_not_disturb"
         | "processors" | "jobs" | "jobs_per_user" => Some(&["classes"]),
@@ -197,11 +197,11 @@ pub const TABLE: &[Param; at::COUNT] = &[
         max: 3,
         default: 0,
         help: "How jobs share processors: in turns, each to its end, so that jobs that wait too long preempt \
-               others by the rules of their class, or so that deadlines are kept. space:easy also sets the queue.",
+               others by the rules of their class, or so that deadlines are kept. space:easy also sets the discipline.",
         takes: Takes::Live,
     },
     Param {
-        name: "queue",
+        name: "discipline",
         kind: ParamKind::Choice(&["fcfs", "easy", "sjbf", "conservative"]),
         min: 0,
         max: 3,
@@ -456,18 +456,18 @@ impl Params {
     }
 
     /// Sets a parameter by a word; `policy` also takes `space:easy`, which sets
-    /// `queue` too.
+    /// `discipline` too.
     ///
     /// # Errors
     /// If there is none of that name, or the word is none of its; nothing is changed then.
     pub fn choose(&mut self, name: &str, word: &str) -> Result<(), ParamError> {
         let index = param::find(TABLE, name)?;
         if index == at::POLICY
-            && let Some((policy, queue)) = word.split_once(':')
+            && let Some((policy, discipline)) = word.split_once(':')
         {
             let mut both = self.clone();
             both.choose(name, policy)?;
-            both.choose(TABLE[at::QUEUE].name, queue)?;
+            both.choose(TABLE[at::DISCIPLINE].name, discipline)?;
             *self = both;
             return Ok(());
         }
@@ -581,8 +581,8 @@ impl Params {
 
     /// Who may pass the first in line.
     #[must_use]
-    pub fn queue(&self) -> Discipline {
-        let place = usize::try_from(self.values[at::QUEUE]).unwrap_or(0);
+    pub fn discipline(&self) -> Discipline {
+        let place = usize::try_from(self.values[at::DISCIPLINE]).unwrap_or(0);
         Discipline::ALL.get(place).copied().unwrap_or_default()
     }
 
@@ -688,9 +688,18 @@ impl TryFrom<BTreeMap<String, u64>> for Params {
     fn try_from(values: BTreeMap<String, u64>) -> Result<Self, ParamError> {
         let mut params = Self::default();
         for (name, value) in values {
-            params.set(&name, value)?;
+            params.set(renamed(&name), value)?;
         }
         Ok(params)
+    }
+}
+
+/// The present name of a parameter that an earlier journal calls something else.
+#[must_use]
+pub fn renamed(name: &str) -> &str {
+    match name {
+        "queue" => "discipline",
+        name => name,
     }
 }
 
@@ -739,14 +748,14 @@ mod tests {
     }
 
     #[test]
-    fn choices_are_words_and_a_policy_may_name_its_queue() {
+    fn choices_are_words_and_a_policy_may_name_its_discipline() {
         let mut params = Params::default();
-        assert_eq!((params.policy(), params.queue()), (0, Discipline::Fcfs));
+        assert_eq!((params.policy(), params.discipline()), (0, Discipline::Fcfs));
         params.choose("policy", "space:sjbf").unwrap();
         assert_eq!(params.policy(), 1);
-        assert_eq!(params.queue(), Discipline::Sjbf);
+        assert_eq!(params.discipline(), Discipline::Sjbf);
         params.choose("policy", "gang").unwrap();
-        assert_eq!((params.policy(), params.queue()), (0, Discipline::Sjbf));
+        assert_eq!((params.policy(), params.discipline()), (0, Discipline::Sjbf));
         let before = params.clone();
         let says = |name, word| params.clone().choose(name, word).unwrap_err().to_string();
         assert_eq!(
@@ -755,13 +764,13 @@ mod tests {
         );
         assert_eq!(
             says("policy", "space:best"),
-            "queue can't be \"best\"; it may be fcfs, easy, sjbf or conservative"
+            "discipline can't be \"best\"; it may be fcfs, easy, sjbf or conservative"
         );
         assert_eq!(says("polcy", "gang"), "there is no parameter polcy; did you mean policy?");
         assert_eq!(params, before);
         assert_eq!(
-            params.set("queue", 4).unwrap_err().to_string(),
-            "queue can't be 4; it may be fcfs, easy, sjbf or conservative"
+            params.set("discipline", 4).unwrap_err().to_string(),
+            "discipline can't be 4; it may be fcfs, easy, sjbf or conservative"
         );
         for param in TABLE {
             if let ParamKind::Choice(words) = param.kind {
@@ -777,6 +786,8 @@ mod tests {
         assert_eq!(params.quantum(), Nanos::from_millis(5));
         assert_eq!(params.rows(), 4);
         assert!(Params::try_from(map("rows", 0)).is_err());
+        let former = Params::try_from(map("queue", 1)).unwrap();
+        assert_eq!(former.discipline(), Discipline::Easy);
     }
 
     #[test]

@@ -9,18 +9,19 @@ use crate::class::{ClassError, Classes};
 use crate::ids::ClassName;
 use crate::limits::PERIODS_MAX;
 use crate::param::ParamError;
-use crate::params::Params;
+use crate::params::{Params, renamed};
 use crate::period::Period;
 use crate::time::Nanos;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// What is otherwise in a period: names and values as in [`Params`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Overrides {
     /// Of parameters.
+    #[serde(deserialize_with = "present_names")]
     pub params: BTreeMap<String, u64>,
     /// Of classes that exist, by name.
     pub classes: BTreeMap<ClassName, BTreeMap<String, u64>>,
@@ -32,6 +33,12 @@ impl Overrides {
     pub fn is_empty(&self) -> bool {
         self.params.is_empty() && self.classes.values().all(BTreeMap::is_empty)
     }
+}
+
+/// Values of parameters by their present names: an earlier journal has some by others.
+fn present_names<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, u64>, D::Error> {
+    let values = BTreeMap::<String, u64>::deserialize(from)?;
+    Ok(values.into_iter().map(|(name, value)| (renamed(&name).into(), value)).collect())
 }
 
 /// See the module.

@@ -86,7 +86,7 @@ pub fn override_param(overrides: &mut Overrides, name: &str, text: &str) -> Resu
     let mut params = Params::default();
     set_param(&mut params, name, text)?;
     // A word such as space:easy stands for several parameters.
-    let words = text.contains(':').then_some("queue");
+    let words = text.contains(':').then_some("discipline");
     for name in [name].into_iter().chain(words) {
         if let Some(value) = params.get(name) {
             overrides.params.insert(name.to_owned(), value);

@@ -63,13 +63,13 @@ fn a_job_behind_one_that_waits_for_the_same_can_not_start() {
     let _first = cluster.submit(job(2));
     assert!(!can_start(&cluster, &job(1), &[outer]), "first come, first served");
     let mut values = cluster.core.params().clone();
-    values.choose("queue", "easy").unwrap();
+    values.choose("discipline", "easy").unwrap();
     cluster.event(Event::SetParams { params: values });
     assert!(!can_start(&cluster, &job(1), &[outer]), "it would delay the first in line");
     let outer_ends = JobSpec { time_limit: Some(Nanos::from_secs(60)), ..job(1) };
     let mut cluster = under("space", &[2]);
     let mut values = cluster.core.params().clone();
-    values.choose("queue", "easy").unwrap();
+    values.choose("discipline", "easy").unwrap();
     cluster.event(Event::SetParams { params: values });
     let outer = cluster.submit(outer_ends);
     let _first = cluster.submit(job(2));

@@ -216,7 +216,7 @@ fn who_waits_is_told_for_what_and_how_long() {
 fn with_rows_a_job_is_let_by_where_it_delays_nobody() {
     let mut c = Cluster::with_nodes(&[4]);
     let mut params = params(&[("rows", 2)]);
-    params.choose("queue", "easy").unwrap();
+    params.choose("discipline", "easy").unwrap();
     c.event(Event::SetParams { params });
     c.submit(limited(3, 1000));
     c.submit(limited(3, 5000));

@@ -183,9 +183,11 @@ fn a_drained_node_keeps_who_is_there_and_takes_nobody_new() {
 
 /// Under each policy and each discipline of the queue.
 fn everywhere(check: impl Fn(&mut Cluster)) {
-    for (policy, queue) in (0..4).flat_map(|policy| (0..4).map(move |queue| (policy, queue))) {
+    for (policy, discipline) in (0..4).flat_map(|policy| (0..4).map(move |rule| (policy, rule))) {
         let mut c = Cluster::with_nodes(&[2, 2, 2, 2]);
-        c.event(Event::SetParams { params: params(&[("policy", policy), ("queue", queue)]) });
+        c.event(Event::SetParams {
+            params: params(&[("policy", policy), ("discipline", discipline)]),
+        });
         check(&mut c);
     }
 }

@@ -66,7 +66,7 @@ const KINDS: &[Kind] = &[
     (51, Who::Everybody, |random| Step::Hold(random.below(200))),
     (17, Who::Everybody, |random| Step::Forget(random.below(200))),
     (51, Who::Everybody, |random| set(random, &["policy"])),
-    (51, Who::Everybody, |random| set(random, &["queue"])),
+    (51, Who::Everybody, |random| set(random, &["discipline"])),
     (51, Who::Everybody, |random| set(random, &["quantum", "rows"])),
     (102, Who::Everybody, |random| set(random, &[])),
     (102, Who::Everybody, |random| {
@@ -88,8 +88,9 @@ impl Script {
         let mut start = Start { nodes: vec![2, 4, 3], ..Start::default() };
         start.params.insert("quantum".to_owned(), 2 * MS + random.below(8 * MS));
         start.params.insert("rows".to_owned(), 1 + random.below(5));
-        let queue = params::TABLE.iter().find(|param| param.name == "queue");
-        start.params.extend(queue.map(|param| (param.name.to_owned(), value(&mut random, param))));
+        let discipline = params::TABLE.iter().find(|param| param.name == "discipline");
+        let set = discipline.map(|param| (param.name.to_owned(), value(&mut random, param)));
+        start.params.extend(set);
         if who == Who::Everybody && random.one_in(2) {
             let policies = params::TABLE.iter().find(|param| param.name == "policy");
             let policy = random.below(policies.map_or(1, |param| param.max + 1));

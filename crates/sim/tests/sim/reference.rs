@@ -71,11 +71,11 @@ proptest! {
     fn turns_with_one_row_are_no_turns(jobs in random_jobs(8), nodes in 1u32..4) {
         let machine = Machine::new(nodes, 8 / nodes).unwrap();
         let jobs = || jobs.iter().copied().filter(|job| job.processors <= machine.processors());
-        for queue in ["fcfs", "easy", "sjbf", "conservative"] {
-            let space = Settings { machine, ..settings(1, &format!("space:{queue}")) };
-            let mut gang = Settings { machine, ..settings(1, &format!("gang:{queue}")) };
+        for discipline in ["fcfs", "easy", "sjbf", "conservative"] {
+            let space = Settings { machine, ..settings(1, &format!("space:{discipline}")) };
+            let mut gang = Settings { machine, ..settings(1, &format!("gang:{discipline}")) };
             gang.params.set("rows", 1).unwrap();
-            prop_assert_eq!(simulate(&space, jobs()).0, simulate(&gang, jobs()).0, "{}", queue);
+            prop_assert_eq!(simulate(&space, jobs()).0, simulate(&gang, jobs()).0, "{}", discipline);
         }
     }
 }

@@ -82,12 +82,12 @@ fn whole_logs_are_backfilled_job_by_job() {
 fn turns_with_one_row_are_no_turns() {
     let (jobs, machine) = read(&kth());
     let mut means = Vec::new();
-    for queue in ["fcfs", "easy", "sjbf", "conservative"] {
-        let space = under(&format!("space:{queue}"), machine);
-        let mut gang = under(&format!("gang:{queue}"), machine);
+    for discipline in ["fcfs", "easy", "sjbf", "conservative"] {
+        let space = under(&format!("space:{discipline}"), machine);
+        let mut gang = under(&format!("gang:{discipline}"), machine);
         gang.params.set("rows", 1).unwrap();
         let (finished, summary) = simulate(&space, jobs.iter().copied());
-        assert_eq!(finished, simulate(&gang, jobs.iter().copied()).0, "{queue}");
+        assert_eq!(finished, simulate(&gang, jobs.iter().copied()).0, "{discipline}");
         means.push(summary.results().response_s.mean);
     }
     assert!(means[0] > means[1] && means[1] > means[2], "each lets more pass: {means:?}");

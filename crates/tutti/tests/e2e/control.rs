@@ -201,7 +201,7 @@ fn a_parameter_that_is_wrong_changes_nothing_and_says_what_is_right() {
     instance.tutti(&["params", "policy=spice"]).expect(1).says("gang, space, classes or deadline");
     instance.tutti(&["params", "policy=space:best"]).expect(1).says("sjbf");
     instance.tutti(&["params", "policy=space:easy"]).expect(0);
-    assert!(instance.tutti(&["params", "queue"]).expect(0).text().contains("easy"));
+    assert!(instance.tutti(&["params", "discipline"]).expect(0).text().contains("easy"));
     let all = instance.tutti(&["params", "--json"]).expect(0).json();
     let quantum = all["params"].as_array().unwrap().iter().find(|p| p["name"] == "quantum");
     assert_eq!(quantum.unwrap()["value"], "100ms", "one of two settings was taken");

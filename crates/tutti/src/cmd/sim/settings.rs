@@ -175,6 +175,6 @@ mod tests {
         assert_eq!(hours.to_string(), "mon-fri 08:00-18:00");
         assert_eq!(by_day.params["rows"], 3);
         assert_eq!(by_day.classes[&ClassName::new("standby")]["share"], 200);
-        assert_eq!(periods[1].1.params.len(), 2, "a policy and its queue");
+        assert_eq!(periods[1].1.params.len(), 2, "a policy and its discipline");
     }
 }
