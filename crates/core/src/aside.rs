@@ -23,6 +23,7 @@
 use crate::action::Action;
 use crate::controller::Core;
 use crate::ending::memory_of;
+use crate::matrix::Owner;
 use crate::record::{Course, Part, Record, Residence};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,7 @@ impl Core {
     fn house_again(&mut self, job: JobId, row: Option<RowId>, place: Place) -> bool {
         let Some(record) = self.jobs.get_mut(&job) else { return false };
         let class = record.spec.class.clone();
+        let owner = Owner::of(&record.spec);
         let Some(residence) = record.residence_mut().filter(|it| it.place == Place::Aside) else {
             return false;
         };
@@ -98,7 +100,7 @@ impl Core {
         let here = residence.parts.iter().filter(|part| !part.lost);
         let parts = here.map(|part| (part.node, part.processors.clone())).collect();
         self.aside.remove(&job);
-        let home = self.matrix.house(job, &class, row, parts);
+        let home = self.matrix.house(job, (&class, owner), row, parts);
         let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);
         self.ledger.come_back(job, home, processors);
         true

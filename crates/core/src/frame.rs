@@ -1,13 +1,22 @@
 //! The frame: the cycle of all slots, and how one frame follows another.
 //!
 //! A change loses no slot. When a frame is replaced, the row whose turn it is goes on with its turn
-//! where it was (no longer than its new length); if that row is gone, the next surviving one
-//! begins. Rows that are new go to the end of the cycle as seen from there. So whatever comes and
-//! goes, a row only ever waits for rows that stood before it, each for at most its own length: a
-//! stream of short jobs starves none.
+//! where it was (no longer than its new length). The next turns are those of the two rows that have
+//! waited longest. A row that is gone makes way for these at once. Rows that are new go to the end.
 //!
-//! A row with several slots in each frame takes its turns between the others; if rows of that kind come
-//! and go in just the right moments, others may wait longer than that.
+//! *Rows with one slot each*: rows stand in the order in which they had their last turn. So a row
+//! only ever waits for rows that stood before it, each for at most its own length: a stream of short
+//! jobs starves none.
+//!
+//! *Rows with several slots* come between the others. While the frame stays, each row has its slots
+//! once in a cycle. When it changes, the row that has waited longest comes next. So of any cycle's
+//! length, either all of it passes without a change, or a row that has waited longest has a turn in
+//! it. A row waits for at most as many cycles as there are rows.
+//!
+//! *Rows whose first turn comes soon* ([`Turns::soon`]) are inserted before rows that wait. While
+//! one that was inserted has not had its first turn, no other is; and if it has its first turn now,
+//! the row that has waited longest comes before the next one that is inserted. So between two such
+//! turns is one of a row that waits: however many come, none waits for more than twice as many turns.
 //!
 //! Where places are fixed ([`Layout::Places`]) the turn only ever goes on from place to place,
 //! whichever rows comes and goes, so none comes up twice before each other one that is there has: a
@@ -16,7 +25,7 @@
 //! The slots of a frame are listed from the one whose turn it was when the frame was made.
 
 use crate::slices::{Turns, spread};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::RowId;
@@ -50,9 +59,14 @@ pub struct FrameSlot {
     pub row: RowId,
     /// How long.
     pub length: Nanos,
-    /// Its place in the cycle, where places are fixed.
+    /// Its place in the cycle, where places are fixed. Where rows take turns: how many rows wait
+    /// for theirs longer than this one did when the frame was made, and [`INSERTED`].
     pub place: u32,
 }
+
+/// A mark in [`FrameSlot::place`]: the row was new, and its first turn came before that of rows that
+/// waited.
+pub const INSERTED: u32 = 1 << 31;
 
 /// The cycle of all slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -131,12 +145,7 @@ impl Frame {
         let (turn, begins) = self.turn(at).unwrap_or((0, at));
         let before = self.slots.get(turn).copied();
         let slots = match layout {
-            Layout::Turns(turns) => {
-                let rows = self.slots[turn..].iter().chain(&self.slots[..turn]);
-                let order = self.in_order(turns, rows.map(|slot| slot.row));
-                let slot = |(row, length)| FrameSlot { row, length, place: 0 };
-                spread(&order).into_iter().map(slot).collect()
-            }
+            Layout::Turns(turns) => self.in_turns(turns, turn, at),
             Layout::Places(slots) => {
                 let next = before.map_or(0, |before| before.place);
                 let begin = slots.iter().position(|slot| slot.place >= next).unwrap_or(0);
@@ -145,8 +154,11 @@ impl Frame {
                 slots
             }
         };
+        let fixed = matches!(layout, Layout::Places(_));
         let goes_on = |first: &&FrameSlot| {
-            before.is_some_and(|before| (before.row, before.place) == (first.row, first.place))
+            before.is_some_and(|before| {
+                before.row == first.row && (!fixed || before.place == first.place)
+            })
         };
         let elapsed = slots
             .first()
@@ -155,24 +167,71 @@ impl Frame {
         Self { activates: at, epoch: at - elapsed, slots }
     }
 
-    /// What rows shall have: first those named, in that order, then those that are new.
+    /// The slots of rows that take turns, from the slot on whose turn it is.
+    ///
+    /// `turn`: the slot whose turn it is at `at`.
+    fn in_turns(
+        &self,
+        turns: &BTreeMap<RowId, Turns>,
+        turn: usize,
+        at: ClusterTime,
+    ) -> Vec<FrameSlot> {
+        let (order, inserted) = self.in_order(turns, turn, at);
+        let next = order.len().min(3);
+        let first: Vec<RowId> = order[..next].iter().map(|&(row, _)| row).collect();
+        let flag = |row| if inserted == Some(row) { INSERTED } else { 0 };
+        let ranks: BTreeMap<RowId, u32> =
+            (0..).zip(&order).map(|(rank, &(row, _))| (row, flag(row) | rank)).collect();
+        let slots = begin_with(spread(&order), &first);
+        let slot = |(row, length)| FrameSlot { row, length, place: ranks[&row] };
+        slots.into_iter().map(slot).collect()
+    }
+
+    /// What rows shall have: the one whose turn it is, then those that wait, the longest first, then
+    /// those that are new. And which of them was inserted and has not had its first turn.
     fn in_order(
         &self,
         turns: &BTreeMap<RowId, Turns>,
-        rows: impl Iterator<Item = RowId>,
-    ) -> Vec<(RowId, Turns)> {
-        let mut order: Vec<(RowId, Turns)> = Vec::with_capacity(turns.len());
-        for row in rows {
-            if let Some(&turns) = turns.get(&row)
-                && !order.iter().any(|&(other, _)| other == row)
-            {
-                order.push((row, turns));
-            }
+        turn: usize,
+        at: ClusterTime,
+    ) -> (Vec<(RowId, Turns)>, Option<RowId>) {
+        let again = at.since(self.epoch).0 >= self.cycle();
+        let (had, waits) = self.slots.split_at(turn.min(self.slots.len()));
+        let (now, waits) = waits.split_at(waits.len().min(1));
+        let is_first_turn = |slot: &&FrameSlot| !again && slot.place & INSERTED != 0;
+        let in_turn = now.first().filter(is_first_turn);
+        let waiting = waits.iter().find(is_first_turn);
+        let waiting = waiting.filter(|slot| turns.contains_key(&slot.row)).map(|slot| slot.row);
+        // Turns that were, the latest first: those since this frame began, or all.
+        let again_waits = waits.iter().rev().filter(|_| again);
+        let mut seen = BTreeSet::new();
+        let turns_had = now.iter().chain(had.iter().rev()).chain(again_waits);
+        let latest: Vec<RowId> =
+            turns_had.map(|slot| slot.row).filter(|&row| seen.insert(row)).collect();
+        // Rows without one waited in this order when the frame was made.
+        let mut waits: Vec<&FrameSlot> = waits.iter().collect();
+        waits.sort_by_key(|slot| slot.place & !INSERTED);
+        let waits = waits.into_iter().map(|slot| slot.row).filter(|&row| seen.insert(row));
+        let mut rows: Vec<RowId> = latest.first().copied().into_iter().take(now.len()).collect();
+        rows.extend(waits);
+        rows.extend(latest.iter().skip(now.len()).rev());
+        rows.retain(|row| turns.contains_key(row));
+        let mut inserted = in_turn.map(|slot| slot.row).or(waiting);
+        let new = turns.iter().filter(|(row, _)| !seen.contains(row));
+        let (soon, new): (Vec<_>, Vec<_>) = new.partition(|(_, turns)| turns.soon);
+        let mut soon = soon.into_iter().map(|(&row, _)| row);
+        if waiting.is_none()
+            && let Some(row) = soon.next()
+        {
+            // Between two that are inserted, the one that has waited longest has its turn.
+            let stays = now.first().is_some_and(|slot| turns.contains_key(&slot.row));
+            let after = usize::from(stays) + usize::from(in_turn.is_some());
+            rows.insert(after.min(rows.len()), row);
+            inserted = Some(row);
         }
-        let is_new = |row: &RowId| self.slots.iter().all(|slot| slot.row != *row);
-        order
-            .extend(turns.iter().filter(|(row, _)| is_new(row)).map(|(&row, &turns)| (row, turns)));
-        order
+        rows.extend(soon);
+        rows.extend(new.into_iter().map(|(&row, _)| row));
+        (rows.into_iter().map(|row| (row, turns[&row])).collect(), inserted)
     }
 
     /// How much of the time from `from` to `to` belongs to the slot of that index.
@@ -238,9 +297,28 @@ impl Frame {
     }
 }
 
+/// The same cycle of slots from another slot on, so that these rows come first, in this order. As
+/// far as no place of the cycle has them in this order, slots are moved.
+fn begin_with(mut slots: Vec<(RowId, Nanos)>, first: &[RowId]) -> Vec<(RowId, Nanos)> {
+    let count = slots.len();
+    let alike = |begin: usize| {
+        let pairs = first.iter().zip(slots[begin..].iter().chain(&slots[..begin]));
+        pairs.take_while(|(row, slot)| **row == slot.0).count()
+    };
+    let best = (0..count).max_by_key(|&begin| (alike(begin), count - begin)).unwrap_or(0);
+    slots.rotate_left(best);
+    for (index, row) in first.iter().enumerate() {
+        if let Some(found) = (index..count).find(|&at| slots[at].0 == *row) {
+            slots[index..=found].rotate_right(1);
+        }
+    }
+    slots
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Frame, FrameSlot, Layout, Lengths};
+    use crate::slices::Turns;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use tutti_types::ids::RowId;
@@ -373,38 +451,119 @@ mod tests {
         }
 
         /// However the frame changes, no row that stays waits for its turn longer than the others'
-        /// slots take.
+        /// slots take: once, or twice if rows come whose first turn is to be soon.
         #[test]
-        fn no_row_starves(changes in prop::collection::vec((0u64..25, 0u8..64), 1..60)) {
+        fn no_row_starves(
+            changes in prop::collection::vec((0u64..25, 0u8..64), 1..60), soon in any::<bool>(),
+        ) {
             const LENGTH: u64 = 10;
             let limit = 6u64;
-            let mut f = Frame::default();
-            let mut now = 0;
-            let mut waiting: BTreeMap<RowId, u64> = BTreeMap::new();
-            for (pause, mask) in changes {
-                let until = now + pause;
-                while now < until {
-                    if let Some((turn, _)) = f.turn(ClusterTime(now)) {
-                        for (&row, since) in &mut waiting {
-                            if f.slots[turn].row == row {
-                                *since = now + 1;
-                            }
-                            prop_assert!(now - (*since).min(now) <= (limit - 1) * LENGTH);
-                        }
-                    }
-                    now += 1;
-                }
-                let rows: Vec<(u64, u64)> =
-                    (0..limit).filter(|row| mask >> row & 1 == 1).map(|row| (row, LENGTH)).collect();
-                let wanted = lengths(&rows);
-                let rows: Vec<RowId> = rows.iter().map(|&(row, _)| RowId(row)).collect();
-                waiting.retain(|row, _| rows.contains(row));
-                for row in rows {
-                    waiting.entry(row).or_insert(now);
-                }
-                f = f.followed_by(&wanted, ClusterTime(now));
-                prop_assert!(f.has(&wanted) && f.epoch <= f.activates);
-            }
+            let longest = if soon { 2 * limit - 1 } else { limit - 1 };
+            starve(&changes, longest * LENGTH, |rows| {
+                let turns = |&row: &u64| (RowId(row), Turns { soon, ..Turns::once(Nanos(LENGTH)) });
+                rows.iter().map(turns).collect()
+            })?;
         }
+
+        /// The same where rows have several slots: at most as many cycles as there are rows.
+        #[test]
+        fn no_row_starves_beside_rows_with_several_slots(
+            changes in prop::collection::vec((0u64..25, 0u8..64), 1..60),
+            slots in prop::collection::vec(1u32..6, 6), soon in any::<bool>(),
+        ) {
+            const LENGTH: u64 = 10;
+            let cycle = u64::from(slots.iter().sum::<u32>()) * LENGTH;
+            starve(&changes, 6 * cycle, |rows| {
+                let turns = |&row: &u64| {
+                    let slots = slots[row as usize];
+                    let length = Nanos(u64::from(slots) * LENGTH);
+                    (RowId(row), Turns { length, slots, even: true, soon })
+                };
+                rows.iter().map(turns).collect()
+            })?;
+        }
+    }
+
+    /// Changes the frame at these pauses to these sets of rows, and checks that none waits longer.
+    fn starve(
+        changes: &[(u64, u8)],
+        longest: u64,
+        turns: impl Fn(&[u64]) -> BTreeMap<RowId, Turns>,
+    ) -> Result<(), TestCaseError> {
+        let mut f = Frame::default();
+        let mut now = 0;
+        let mut waiting: BTreeMap<RowId, u64> = BTreeMap::new();
+        // After the last change, long enough for all.
+        let changes = changes.iter().copied().chain([(2 * longest, 0)]);
+        for (pause, mask) in changes {
+            let until = now + pause;
+            while now < until {
+                if let Some((turn, _)) = f.turn(ClusterTime(now)) {
+                    for (&row, since) in &mut waiting {
+                        if f.slots[turn].row == row {
+                            *since = now + 1;
+                        }
+                        prop_assert!(
+                            now - (*since).min(now) <= longest,
+                            "{row:?} at {now} in {f:?}"
+                        );
+                    }
+                }
+                now += 1;
+            }
+            let rows: Vec<u64> = (0..6).filter(|row| mask >> row & 1 == 1).collect();
+            let wanted = Layout::Turns(turns(&rows));
+            waiting.retain(|row, _| rows.contains(&row.0));
+            for row in rows {
+                waiting.entry(RowId(row)).or_insert(now);
+            }
+            f = f.followed_by(&wanted, ClusterTime(now));
+            prop_assert!(f.has(&wanted) && f.epoch <= f.activates);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_row_whose_first_turn_is_soon_is_next_and_a_second_one_after_the_next() {
+        let follow = |old: &Frame, rows: &[(u64, bool)], at: u64| {
+            let turns = |&(row, soon)| (RowId(row), Turns { soon, ..Turns::once(Nanos(10)) });
+            let layout = Layout::Turns(rows.iter().map(turns).collect());
+            let next = old.followed_by(&layout, ClusterTime(at));
+            (next.slots.iter().map(|slot| slot.row.0).collect::<Vec<_>>(), next)
+        };
+        let old = frame(0, &[(1, 10), (2, 10), (3, 10)]);
+        let (rows, f) = follow(&old, &[(1, false), (2, false), (3, false), (4, true)], 3);
+        assert_eq!(rows, [1, 4, 2, 3]);
+        // While it waits, another one goes to the end.
+        let all = [(1, false), (2, false), (3, false), (4, true), (5, true)];
+        assert_eq!(follow(&f, &all, 5).0, [1, 4, 2, 3, 5]);
+        // In its first turn, another comes after the row that has waited longest.
+        assert_eq!(follow(&f, &all, 13).0, [4, 2, 5, 3, 1]);
+        // After that, it comes next.
+        assert_eq!(follow(&f, &all, 23).0, [2, 5, 3, 1, 4]);
+        // If the first is gone before its turn is over, too, a row that waits is next.
+        let without = [(1, false), (2, false), (3, false), (5, true)];
+        assert_eq!(follow(&f, &without, 13).0, [2, 5, 3, 1]);
+    }
+
+    #[test]
+    fn the_row_that_has_waited_longest_is_next_beside_a_row_with_several_slots() {
+        let turns = |rows: &[(u64, u32)]| {
+            let turns = |&(row, slots): &(u64, u32)| {
+                let length = Nanos(u64::from(slots) * 10);
+                (RowId(row), Turns { length, slots, even: true, soon: false })
+            };
+            Layout::Turns(rows.iter().map(turns).collect())
+        };
+        let mut f = Frame::default().followed_by(&turns(&[(1, 4), (2, 1), (3, 1)]), ClusterTime(0));
+        let mut had = Vec::new();
+        // A change in each slot.
+        for step in 0..6 {
+            let at = ClusterTime(step * 10 + 5);
+            had.push(f.slots[f.turn(at).unwrap().0].row.0);
+            let slots = if step % 2 == 0 { 5 } else { 4 };
+            f = f.followed_by(&turns(&[(1, slots), (2, 1), (3, 1)]), at);
+        }
+        assert_eq!(had, [1, 2, 3, 1, 2, 3]);
     }
 }

@@ -20,7 +20,7 @@
 //! policy that itself sets jobs aside.
 
 use crate::controller::Core;
-use crate::matrix::Parts;
+use crate::matrix::{Owner, Parts};
 use crate::policy::{Machine, is_plain};
 use crate::record::{Binding, Part, Record};
 use alloc::collections::BTreeMap;
@@ -98,8 +98,8 @@ impl Core {
 
     fn set_out(&mut self, job: JobId, row: RowId, parts: Vec<Part>) {
         let Some(record) = self.jobs.get(&job) else { return };
-        let class = record.spec.class.clone();
-        self.matrix.house(hold_of(job), &class, Some(row), places(&parts));
+        let (class, owner) = (record.spec.class.clone(), Owner::of(&record.spec));
+        self.matrix.house(hold_of(job), (&class, owner), Some(row), places(&parts));
         self.migration.leaving.insert(job, parts);
         self.move_out(job);
     }
@@ -152,7 +152,8 @@ impl Core {
             let lay =
                 |other| Some((other, (self.policy().placement)(machine, spec, Some(other)).ok()?));
             let (to, parts) = machine.rows_for(spec).filter(is_better).find_map(lay)?;
-            matrix.house(hold_of(job), &spec.class, Some(to), places(&parts));
+            let sharer = (&spec.class, Owner::of(spec));
+            matrix.house(hold_of(job), sharer, Some(to), places(&parts));
             moves.push(Move { job, row: to, parts });
         }
         Some(moves)

@@ -17,13 +17,13 @@ use crate::action::Action;
 use crate::controller::Core;
 use crate::frame::Layout;
 use crate::ledger::{Rows, Runs, Stage};
-use crate::matrix::{Changes, Column};
+use crate::matrix::{Changes, Column, Owner};
 use crate::record::Phase;
-use crate::share::Present;
+use crate::share::{Present, Users};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use tutti_types::ids::{JobId, LaunchId, NodeId, ProcessorSet, RowId};
+use tutti_types::ids::{ClassName, JobId, LaunchId, NodeId, ProcessorSet, RowId};
 use tutti_types::job::ControlMethod;
 use tutti_types::limits::SUBSTITUTES_PER_SLOT_MAX;
 use tutti_types::time::ClusterTime;
@@ -255,17 +255,33 @@ impl Core {
 
     /// What slots all rows shall have.
     fn layout(&mut self) -> Layout {
+        let live = || self.matrix.rows().filter(|(_, row)| !row.classes.is_empty());
+        // The users of the only row share nothing with others.
+        let several = live().nth(1).is_some();
         let mut present = Present::new();
-        for (id, row) in self.matrix.rows().filter(|(_, row)| !row.classes.is_empty()) {
-            present.insert(id, row.classes.keys().cloned().collect());
+        for (id, row) in live() {
+            let mut names: BTreeMap<ClassName, Users> =
+                row.classes.keys().map(|name| (name.clone(), Users::new())).collect();
+            for (name, owner) in row.owners.keys().filter(|_| several) {
+                let weight = self.weight(*owner);
+                let users = names.entry(name.clone()).or_default();
+                let before = users.entry(owner.user).or_default();
+                *before = weight.max(*before);
+            }
+            present.insert(id, names);
         }
         self.hold_slots(&mut present);
         (self.policy().shares.layout)(&present, &self.classes, self.params.quantum())
     }
 
+    /// How much a user weighs against others of the same class; at least one.
+    pub(crate) fn weight(&self, _owner: Owner) -> u32 {
+        1
+    }
+
     /// Gives every class that holds its empty time a slot of its own while it has nothing to run.
     fn hold_slots(&mut self, present: &mut Present) {
-        let busy: BTreeSet<_> = present.values().flatten().cloned().collect();
+        let busy: BTreeSet<_> = present.values().flat_map(BTreeMap::keys).cloned().collect();
         let mut held = BTreeMap::new();
         for (name, class) in &self.classes {
             let holds = class.empty() == IfAbsent::Hold && class.share() > 0;
@@ -276,7 +292,7 @@ impl Core {
             }
         }
         for (name, &row) in &held {
-            present.insert(row, [name.clone()].into());
+            present.insert(row, [(name.clone(), Users::new())].into());
         }
         self.held = held;
     }

@@ -38,7 +38,7 @@ use crate::by_class::ByClass;
 use crate::controller::Core;
 use crate::ending::memory_of;
 use crate::ledger::Opening;
-use crate::matrix::Widths;
+use crate::matrix::{Owner, Widths};
 use crate::ordered::{Entry, Ordered};
 use crate::policy::{Decision, Preemption, WaitReason, after, processors};
 use crate::record::{Part, Phase, Residence};
@@ -349,7 +349,7 @@ impl Core {
         let Some(record) = self.jobs.get(&entry.job) else { return false };
         let (machine, lay) = (self.machine(), self.policy().placement);
         let fits = |row| {
-            if !machine.keeps_slots(row, &record.spec.class, &self.frame) {
+            if !machine.keeps_slots(row, &record.spec, &self.frame) {
                 return None;
             }
             let open = promise.row.is_some_and(|promised| promised != row);
@@ -472,6 +472,7 @@ impl Core {
         let machine = self.matrix.widths();
         let begins = self.activation(now);
         let Some(record) = self.jobs.get_mut(&job) else { return };
+        let owner = Owner::of(&record.spec);
         self.queue.remove(job, &record.spec, machine);
         if self.params.placement() == Placement::RoundRobin
             && let Some(next) = after(&parts, self.nodes.in_turn())
@@ -479,7 +480,7 @@ impl Core {
             self.nodes.pass_turn(next);
         }
         let places = parts.iter().map(|part| (part.node, part.processors.clone())).collect();
-        let home = self.matrix.place(job, &record.spec.class, row, places);
+        let home = self.matrix.place(job, (&record.spec.class, owner), row, places);
         let processors = self.matrix.seat(job).map_or(0, |seat| seat.processors);
         let (limit, grace) = (record.spec.time_limit, record.spec.grace);
         self.ledger.open(job, Opening { home, processors, limit, grace, begins });

@@ -25,13 +25,15 @@ pub struct Turns {
     pub slots: u32,
     /// Whether they are spread evenly.
     pub even: bool,
+    /// Whether the first turn of a new row comes before that of rows that wait.
+    pub soon: bool,
 }
 
 impl Turns {
     /// All in one slot.
     #[must_use]
     pub const fn once(length: Nanos) -> Self {
-        Self { length, slots: 1, even: true }
+        Self { length, slots: 1, even: true, soon: false }
     }
 }
 
@@ -67,7 +69,17 @@ impl Cut {
     }
 
     pub(crate) const fn of_length(self, length: Nanos) -> Turns {
-        Turns { length, slots: self.slots, even: self.even }
+        Turns { length, slots: self.slots, even: self.even, soon: false }
+    }
+
+    /// The same in slots of about `about` each, if they are to be spread evenly: none is shorter than
+    /// two thirds of that for it, nor than it may be.
+    pub(crate) fn in_slots_of(self, length: Nanos, about: Nanos) -> Turns {
+        let most = length.0 / self.least.0.max(1);
+        let slots = (length.0 + about.0 / 2) / about.0.max(1);
+        let slots = if self.even { slots.min(most) } else { 1 };
+        let slots = u32::try_from(slots).unwrap_or(u32::MAX).max(self.slots);
+        Self { slots, ..self }.of_length(length)
     }
 }
 
@@ -109,9 +121,9 @@ mod tests {
     use tutti_types::time::Nanos;
 
     fn check(rows: &[(char, u64, u32, bool)], expected: &str) {
-        let rows = rows
-            .iter()
-            .map(|&(row, length, slots, even)| (row, Turns { length: Nanos(length), slots, even }));
+        let rows = rows.iter().map(|&(row, length, slots, even)| {
+            (row, Turns { length: Nanos(length), slots, even, soon: false })
+        });
         let rows: Vec<(char, Turns)> = rows.collect();
         let slots = spread(&rows);
         let slots: Vec<String> = slots.iter().map(|(row, n)| format!("{row}{}", n.0)).collect();
@@ -140,7 +152,7 @@ mod tests {
             rows in prop::collection::vec((1u64..1000, 1u32..17, any::<bool>()), 2..8),
         ) {
             let rows: Vec<(usize, Turns)> = rows.iter().enumerate().map(|(row, &(l, slots, even))| {
-                (row, Turns { length: Nanos(l), slots, even })
+                (row, Turns { length: Nanos(l), slots, even, soon: false })
             }).collect();
             let slots = spread(&rows);
             for &(row, turns) in &rows {

@@ -6,7 +6,8 @@ use crate::plan::NodePlan;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
-use tutti_types::ids::{JobId, LaunchId, NodeId, ProcessorSet, RowId};
+use tutti_types::class::ClassSpec;
+use tutti_types::ids::{ClassName, JobId, LaunchId, NodeId, ProcessorSet, RowId, UserId};
 use tutti_types::limits::{QUANTUM_MIN, SHARE_WHOLE};
 use tutti_types::time::{ClusterTime, Nanos};
 use tutti_types::timetable::{IfAbsent, Slot, Timetable};
@@ -16,6 +17,7 @@ pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     check_timetables(core, &plans, report);
     check_gangs(core, &plans, report);
     check_shares(core, report);
+    check_users(core, report);
     check_accounts(core, plans, report);
 }
 
@@ -31,7 +33,12 @@ fn check_timetables(core: &Core, plans: &BTreeMap<NodeId, NodePlan>, report: &mu
     }
     let rows: BTreeSet<RowId> = core.frame.slots.iter().map(|slot| slot.row).collect();
     let several = core.classes.values().any(|class| class.slots() > 1);
-    if rows.len() != core.frame.slots.len() && !several {
+    let half = Nanos(core.params.quantum().0 / 2);
+    let is_short = |row: &RowId| {
+        let mut slots = core.frame.slots.iter().filter(|slot| slot.row == *row);
+        slots.clone().count() > 1 && slots.any(|slot| slot.length < half)
+    };
+    if rows.len() != core.frame.slots.len() && !several && rows.iter().any(is_short) {
         report(Rule::SameFrame, format!("{:?} has a row twice", core.frame));
     }
     for (&node, plan) in plans {
@@ -110,6 +117,57 @@ fn check_shares(core: &Core, report: &mut Report<'_>) {
         if !rows.is_empty() && theirs * u128::from(SHARE_WHOLE) < frame * u128::from(class.share())
         {
             report(Rule::Shares, format!("class {name} gets {theirs} of {frame} ns"));
+        }
+    }
+}
+
+/// Each user of a class has what it weighs in the class's part, and so has each of the user's rows.
+/// Rows are compared with the sum of all parts, as far as odd nanoseconds permit.
+fn check_users(core: &Core, report: &mut Report<'_>) {
+    let live = || core.matrix.rows().filter(|(_, row)| !row.classes.is_empty());
+    if core.policy().plans() || live().nth(1).is_none() {
+        return;
+    }
+    let shares: u64 = core.classes.values().map(|class| u64::from(class.share())).sum();
+    let rest = u64::from(SHARE_WHOLE).saturating_sub(shares);
+    let part = |class: &ClassName| match core.classes.get(class).map_or(0, ClassSpec::share) {
+        0 => (None, rest),
+        share => (Some(class.clone()), u64::from(share)),
+    };
+    let mut parts: BTreeMap<Option<ClassName>, u64> = core.held.keys().map(part).collect();
+    let mut rows: BTreeMap<(Option<ClassName>, UserId), (u32, BTreeSet<RowId>)> = BTreeMap::new();
+    for (id, row) in live() {
+        for (class, owner) in row.owners.keys() {
+            let (sharers, part) = part(class);
+            parts.insert(sharers.clone(), part);
+            let (weight, theirs) = rows.entry((sharers, owner.user)).or_default();
+            *weight = core.weight(*owner).max(*weight);
+            theirs.insert(id);
+        }
+    }
+    if parts.len() == 1 {
+        parts.values_mut().for_each(|part| *part = 1);
+    }
+    let whole: u128 = parts.values().map(|&part| u128::from(part)).sum();
+    let frame: u128 = core.frame.slots.iter().map(|slot| u128::from(slot.length.0)).sum();
+    let mut weights: BTreeMap<&Option<ClassName>, u128> = BTreeMap::new();
+    for ((sharers, _), (weight, _)) in &rows {
+        *weights.entry(sharers).or_default() += u128::from(*weight);
+    }
+    let mut expected: BTreeMap<RowId, (u128, u128)> = BTreeMap::new();
+    for ((sharers, _), (weight, theirs)) in &rows {
+        let all = frame * u128::from(parts[sharers]) / whole.max(1);
+        let each = all * u128::from(*weight) / weights[sharers] / theirs.len() as u128;
+        for &row in theirs {
+            let (sum, count) = expected.entry(row).or_default();
+            *sum += each;
+            *count += 1;
+        }
+    }
+    for (row, (sum, count)) in expected {
+        let length = core.frame.length_of(row).map_or(0, |length| u128::from(length.0));
+        if length.abs_diff(sum) > 3 * count {
+            report(Rule::Shares, format!("row {row} has {length} of {frame} ns, not {sum}"));
         }
     }
 }

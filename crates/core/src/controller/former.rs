@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ledger::FormerLedger;
+use crate::matrix::{FormerMatrix, Owner};
 
 /// See the head of the file: all that [`Core`] had then, in its order.
 #[derive(Debug, Deserialize)]
@@ -13,7 +14,7 @@ pub struct FormerCore {
     params: Params,
     classes: Classes,
     nodes: Nodes,
-    matrix: Matrix,
+    matrix: FormerMatrix,
     jobs: Table<Record>,
     queue: Queue,
     by_class: ByClass,
@@ -46,6 +47,9 @@ impl From<FormerCore> for Core {
         let kills: BTreeMap<JobId, ClusterTime> =
             former.deadlines.iter().map(|&(at, job)| (job, at)).collect();
         let grace = |job| former.jobs.get(&job).map_or(Nanos::ZERO, |it| it.spec.grace);
+        let jobs = &former.jobs;
+        let owner = |job| jobs.get(&job).map(|it| Owner::of(&it.spec)).unwrap_or_default();
+        let matrix = former.matrix.upgrade(owner);
         let ledger = former.ledger.upgrade(grace, |job| kills.get(&job).copied());
         let mut core = Self {
             ledger,
@@ -58,7 +62,7 @@ impl From<FormerCore> for Core {
             params: former.params,
             classes: former.classes,
             nodes: former.nodes,
-            matrix: former.matrix,
+            matrix,
             jobs: former.jobs,
             queue: former.queue,
             by_class: former.by_class,

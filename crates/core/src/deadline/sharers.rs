@@ -11,7 +11,8 @@
 
 use super::pace::Pace;
 use crate::frame::{FrameSlot, Layout, Lengths};
-use crate::share::Present;
+use crate::share::{Present, Users};
+pub(crate) use crate::share::{Sharers, sharers};
 use crate::slices::{Cut, spread};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -19,15 +20,6 @@ use tutti_types::class::Classes;
 use tutti_types::ids::{ClassName, RowId};
 use tutti_types::limits::SHARE_WHOLE;
 use tutti_types::time::Nanos;
-
-/// The owner of a row: a class with a share, or all that have none.
-pub(crate) type Sharers = Option<ClassName>;
-
-/// The owner of the row of a class.
-pub(crate) fn sharers(classes: &Classes, class: &ClassName) -> Sharers {
-    let share = classes.get(class).map_or(0, |spec| spec.share());
-    (share > 0).then(|| class.clone())
-}
 
 /// The slots of all rows that there may be; an owner without time has none.
 pub(crate) fn paces(classes: &Classes, quantum: Nanos) -> BTreeMap<Sharers, Pace> {
@@ -77,7 +69,7 @@ pub(crate) fn layout(present: &Present, classes: &Classes, quantum: Nanos) -> La
     // Rows of classes without any time come last, in the order of their age.
     let cycle = spread(&turns.collect::<Vec<_>>());
     let theirs = |row: &RowId| {
-        let name = present.get(row)?.first()?;
+        let (name, _) = present.get(row)?.first_key_value()?;
         Some(sharers(classes, name)).filter(|sharers| paces.contains_key(sharers))
     };
     let alone = lengths.len() == 1;
@@ -109,8 +101,8 @@ pub(crate) fn cuts(classes: &Classes) -> BTreeMap<Sharers, Cut> {
 /// How long the slots of each row are together.
 fn lengths(present: &Present, classes: &Classes, quantum: Nanos) -> Lengths {
     let paces = paces(classes, quantum);
-    let slot = |names: &alloc::collections::BTreeSet<ClassName>| {
-        let mut paces = names.iter().filter_map(|name| paces.get(&sharers(classes, name)));
+    let slot = |names: &BTreeMap<ClassName, Users>| {
+        let mut paces = names.keys().filter_map(|name| paces.get(&sharers(classes, name)));
         paces.next().map_or(0, |pace| pace.slot)
     };
     let rows = present.iter().map(|(&row, names)| (row, Nanos(slot(names))));

@@ -1,7 +1,7 @@
 //! Homes: where they begin and end, and whether they take their turns.
 
 use super::index::Shifts;
-use super::{Matrix, Parts, Seat};
+use super::{Matrix, Owner, Parts, Row, Seat};
 use alloc::vec::Vec;
 use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 
@@ -11,11 +11,11 @@ impl Matrix {
     pub fn place(
         &mut self,
         job: JobId,
-        class: &ClassName,
+        (class, owner): (&ClassName, Owner),
         row: Option<RowId>,
         parts: Parts,
     ) -> RowId {
-        let row = self.move_in(job, class, row, parts);
+        let row = self.move_in(job, (class, owner), row, parts);
         self.begin_turns(job);
         row
     }
@@ -24,11 +24,11 @@ impl Matrix {
     pub fn house(
         &mut self,
         job: JobId,
-        class: &ClassName,
+        (class, owner): (&ClassName, Owner),
         row: Option<RowId>,
         parts: Parts,
     ) -> RowId {
-        let row = self.move_in(job, class, row, parts.clone());
+        let row = self.move_in(job, (class, owner), row, parts.clone());
         if let Some(seat) = self.seats.get_mut(&job) {
             seat.active = false;
         }
@@ -39,7 +39,7 @@ impl Matrix {
     fn move_in(
         &mut self,
         job: JobId,
-        class: &ClassName,
+        (class, owner): (&ClassName, Owner),
         row: Option<RowId>,
         parts: Parts,
     ) -> RowId {
@@ -47,7 +47,7 @@ impl Matrix {
         self.occupy((row, job), &parts);
         let processors = parts.iter().map(|(_, set)| u64::from(set.count())).sum();
         let (class, guest_in) = (class.clone(), Vec::new());
-        let seat = Seat { row, class, parts, processors, active: true, guest_in };
+        let seat = Seat { row, class, parts, processors, active: true, guest_in, owner };
         self.seats.insert(job, seat);
         self.row_mut(row).homes += 1;
         if self.rows.len() > 1 {
@@ -120,13 +120,9 @@ impl Matrix {
         };
         home.busy += seat.processors;
         let woken = home.classes.is_empty();
-        match home.classes.get_mut(&seat.class) {
-            Some(present) => *present += 1,
-            None => {
-                home.classes.insert(seat.class.clone(), 1);
-                self.reshaped = true;
-            }
-        }
+        let (class, owner) = home.enter(&seat.class, seat.owner);
+        // With one row, all its owners have the same turns.
+        self.reshaped |= class || (owner && self.rows.len() > 1);
         if woken {
             self.woken.insert(row);
         }
@@ -147,13 +143,8 @@ impl Matrix {
             home.loosen(&seat.parts);
         }
         home.busy -= seat.processors;
-        if let Some(count) = home.classes.get_mut(&seat.class) {
-            *count -= 1;
-            if *count == 0 {
-                home.classes.remove(&seat.class);
-                self.reshaped = true;
-            }
-        }
+        let (class, owner) = home.exit(&seat.class, seat.owner);
+        self.reshaped |= class || (owner && several);
         if home.classes.is_empty() {
             // A row without active homes has no slot, so no job can be a guest there.
             let row = seat.row;
@@ -224,5 +215,44 @@ impl Matrix {
             }
         }
         shifts.enter();
+    }
+}
+
+impl Row {
+    /// Counts an active home. Whether it is the first of its class, and of its owner in the class.
+    fn enter(&mut self, class: &ClassName, owner: Owner) -> (bool, bool) {
+        let count = self.owners.entry((class.clone(), owner)).or_default();
+        *count += 1;
+        let first = *count == 1;
+        match self.classes.get_mut(class) {
+            Some(count) => {
+                *count += 1;
+                (false, first)
+            }
+            None => {
+                self.classes.insert(class.clone(), 1);
+                (true, first)
+            }
+        }
+    }
+
+    /// Counts an active home less. Whether it was the last of its class, and of its owner there.
+    fn exit(&mut self, class: &ClassName, owner: Owner) -> (bool, bool) {
+        let key = (class.clone(), owner);
+        let left = self.owners.get_mut(&key).map(|count| {
+            *count -= 1;
+            *count
+        });
+        if left == Some(0) {
+            self.owners.remove(&key);
+        }
+        let of_class = self.classes.get_mut(class).map(|count| {
+            *count -= 1;
+            *count
+        });
+        if of_class == Some(0) {
+            self.classes.remove(class);
+        }
+        (of_class == Some(0), left == Some(0))
     }
 }

@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 mod closed;
 mod column;
+mod former;
 mod guests;
 mod homes;
 mod index;
@@ -38,6 +39,7 @@ mod unify;
 
 pub(crate) use closed::Widths;
 pub use column::Column;
+pub(crate) use former::FormerMatrix;
 pub use index::{Index, Loads};
 pub use node_set::NodeSet;
 pub use row::{Cells, Row};
@@ -46,11 +48,31 @@ use crate::table::Table;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
+use tutti_types::ids::{ClassName, GroupId, JobId, NodeId, ProcessorSet, RowId, UserId};
+use tutti_types::job::JobSpec;
 use tutti_types::limits::NODES_MAX;
 
 /// Processors of several nodes, by node.
 pub type Parts = Arc<[(NodeId, ProcessorSet)]>;
+
+/// The user and the group that a job belongs to.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Owner {
+    /// The user.
+    pub user: UserId,
+    /// The group.
+    pub group: GroupId,
+}
+
+impl Owner {
+    /// The owner of a job.
+    #[must_use]
+    pub const fn of(spec: &JobSpec) -> Self {
+        Self { user: spec.owner, group: spec.group }
+    }
+}
 
 /// A job's place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -67,6 +89,8 @@ pub struct Seat {
     pub active: bool,
     /// The rows where it is a guest, oldest first.
     pub guest_in: Vec<RowId>,
+    /// Its owner.
+    pub owner: Owner,
 }
 
 impl Seat {

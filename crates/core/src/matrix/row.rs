@@ -1,6 +1,6 @@
 //! One row of the matrix, and its part of one node.
 
-use super::{Index, NodeSet, Parts};
+use super::{Index, NodeSet, Owner, Parts};
 use alloc::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use tutti_types::ids::{ClassName, JobId, ProcessorSet};
@@ -24,6 +24,8 @@ pub struct Row {
     pub(super) vacated: NodeSet,
     /// Where a job may have become able to be a guest.
     pub(super) loosened: NodeSet,
+    /// How many active homes there are of each owner in each class.
+    pub owners: BTreeMap<(ClassName, Owner), u32>,
 }
 
 /// A row's processors on one node.

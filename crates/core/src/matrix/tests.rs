@@ -1,4 +1,4 @@
-use super::{Changes, Matrix};
+use super::{Changes, Matrix, Owner};
 use tutti_types::ids::{ClassName, JobId, NodeId, ProcessorSet, RowId};
 use tutti_types::placing::Packing;
 
@@ -14,7 +14,14 @@ fn matrix(widths: &[u32]) -> Matrix {
 /// Places a job on processors given as (node, processors).
 fn place(matrix: &mut Matrix, job: u64, row: Option<u64>, parts: &[(u32, &[u32])]) -> u64 {
     let parts = parts.iter().map(|&(node, set)| (NodeId(node), set.iter().copied().collect()));
-    matrix.place(JobId(job), &ClassName::new("a"), row.map(RowId), parts.collect()).0
+    matrix
+        .place(
+            JobId(job),
+            (&ClassName::new("a"), Owner::default()),
+            row.map(RowId),
+            parts.collect(),
+        )
+        .0
 }
 
 /// The matrix as text: a line a row, homes then guests in brackets.

@@ -27,10 +27,10 @@ pub(crate) use placement::{is_plain, processors, shared, tasks_by_memory};
 pub use shortest::{ShortestSlot, shortest_slot};
 
 use crate::frame::{Frame, Layout};
-use crate::matrix::{Column, Matrix};
+use crate::matrix::{Column, Matrix, Owner};
 use crate::nodes::Nodes;
 use crate::record::Part;
-use crate::share::Present;
+use crate::share::{self, Present};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
@@ -110,13 +110,17 @@ impl Machine<'_> {
         column.load_of(processor) + usize::from(is_external)
     }
 
-    /// Whether a job of a class can join a row, and no slot of the frame gets another length.
-    pub(crate) fn keeps_slots(self, row: RowId, class: &ClassName, frame: &Frame) -> bool {
+    /// Whether a job can join a row, and no slot of the frame gets another length: its owner is at
+    /// home there already, in the same class or in one that shares with it.
+    pub(crate) fn keeps_slots(self, row: RowId, spec: &JobSpec, frame: &Frame) -> bool {
         let Some(row) = self.matrix.row(row).filter(|row| !row.classes.is_empty()) else {
             return false;
         };
-        let shares = self.classes.get(class).is_some_and(|class| class.share() > 0);
-        !shares || frame.slots.len() <= 1 || row.classes.contains_key(class)
+        let sharers = share::sharers(self.classes, &spec.class);
+        let is_same = |(class, owner): &(ClassName, Owner)| {
+            *owner == Owner::of(spec) && share::sharers(self.classes, class) == sharers
+        };
+        frame.slots.len() <= 1 || row.owners.keys().any(is_same)
     }
 }
 

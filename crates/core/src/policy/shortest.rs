@@ -48,7 +48,7 @@ mod tests {
         let shortest = |settings: &Settings| {
             shortest_slot(settings).map(|it| (it.length.0 / 1_000_000, it.quantum.0 / 1_000_000))
         };
-        assert_eq!(shortest(&settings), Some((200, 200)));
+        assert_eq!(shortest(&settings), Some((100, 200)));
         let night = "mon-fri 22:00-06:00".parse().unwrap();
         let mut overrides = Overrides::default();
         overrides.params.insert("quantum".into(), 50_000_000);
@@ -56,7 +56,7 @@ mod tests {
         overrides.classes.insert(standby.clone(), [("slots".into(), 5)].into());
         settings.set_period(night, overrides);
         let slot = ShortestSlot {
-            length: Nanos::from_millis(10),
+            length: Nanos::from_millis(5),
             class: standby.clone(),
             quantum: Nanos::from_millis(50),
         };
@@ -67,13 +67,13 @@ mod tests {
         let mut overrides = settings.period(night).cloned().unwrap();
         overrides.params.insert("rows".into(), 2);
         settings.set_period(night, overrides);
-        assert_eq!(shortest(&settings), Some((10, 50)));
+        assert_eq!(shortest(&settings), Some((5, 50)));
         // But one beside an empty one that is held.
         settings.set_period(night, Overrides::default());
         assert_eq!(shortest(&settings), None);
         let spec = classes[&standby].with("share", 1000).unwrap().with("empty", 0).unwrap();
         classes.insert(standby, spec);
         settings.classes = classes;
-        assert_eq!(shortest(&settings), Some((180, 200)));
+        assert_eq!(shortest(&settings), Some((10, 200)));
     }
 }

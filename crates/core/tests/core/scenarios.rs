@@ -556,8 +556,8 @@ fn a_class_with_a_share_gets_it_and_pushes_it_down_when_absent() {
     set_class(&mut c, "interactive", 6000, IfAbsent::Down);
     let quick = c.submit(in_class("interactive", job(1)));
     c.submit(job(1));
-    // 60 % and half of the rest of 200 ms; the other half of the rest.
-    assert_eq!(matrix(&c), "1 160ms: 1@0/0\n2 40ms: 2@0/0\n");
+    // 60 % of 200 ms, and what that leaves.
+    assert_eq!(matrix(&c), "1 120ms: 1@0/0\n2 80ms: 2@0/0\n");
     c.submit(in_class("standby", job(1)));
     c.finish(quick);
     assert_eq!(matrix(&c), "2 100ms: 2@0/0\n3 100ms: 3@0/0\n");
@@ -569,15 +569,15 @@ fn a_class_that_holds_its_time_keeps_an_empty_slot() {
     set_class(&mut c, "benchmark", 2500, IfAbsent::Hold);
     assert_eq!(c.core.frame().slots, [], "nobody there to hold it against");
     let id = c.submit(job(1));
-    // 25 % and half of the rest of 200 ms.
-    assert_eq!(matrix(&c), "1 75ms: 1@0/0\n2 125ms:\n");
+    // 25 % of 200 ms is held.
+    assert_eq!(matrix(&c), "1 150ms: 1@0/0\n2 50ms:\n");
     c.advance_ms(1_000);
-    assert_eq!(service_ms(&c, id), 375);
+    assert_eq!(service_ms(&c, id), 750);
     let quiet = c.submit(in_class("benchmark", job(1)));
-    assert_eq!(matrix(&c), "1 75ms: 1@0/0\n3 125ms: 2@0/0\n");
+    assert_eq!(matrix(&c), "1 150ms: 1@0/0\n3 50ms: 2@0/0\n");
     c.end_tasks(quiet, TaskStatus::Exited(0));
     c.advance_ms(400);
-    assert_eq!(service_ms(&c, id), 525, "its empty time is held until it is cleared, too");
+    assert_eq!(service_ms(&c, id), 1_050, "its empty time is held until it is cleared, too");
     c.clear(quiet);
     c.finish(id);
     assert_eq!(c.core.frame().slots, []);
