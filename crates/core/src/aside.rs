@@ -215,7 +215,7 @@ impl Core {
             let mut parts = parts.iter().filter(|part| !part.lost);
             parts.all(|part| part.processors.is_subset(&self.matrix.free_on(Some(row), part.node)))
         };
-        self.matrix.rows().map(|(row, _)| row).find(|&row| free(row))
+        self.matrix.ordinary().map(|(row, _)| row).find(|&row| free(row))
     }
 
     /// Preempted jobs with tasks on a node.

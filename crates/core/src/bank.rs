@@ -136,6 +136,7 @@ impl Core {
             self.matrix.reclass(job, &record.spec.class);
             self.queue.reconsider();
             self.queue.disturbed = true;
+            self.quick.look_again();
         }
     }
 

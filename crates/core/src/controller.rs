@@ -29,6 +29,7 @@ use crate::plan::{Outbox, Sent};
 use crate::policy::{self, Machine, Policy};
 use crate::queue::Queue;
 use crate::record::{Deaths, Phase, Record, Residence, Rules, TaskEnd};
+use crate::reserved_rows::Quick;
 use crate::table::Table;
 use crate::weight::UserWeights;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -102,6 +103,8 @@ pub struct Core {
     pub(crate) kills: bool,
     /// How much more some users may use than others.
     pub(crate) weights: UserWeights,
+    /// The jobs in line of classes that keep rows.
+    pub(crate) quick: Quick,
 }
 
 impl Core {
@@ -148,6 +151,7 @@ impl Core {
             wake: ClusterTime::NEVER,
             kills: true,
             weights: UserWeights::default(),
+            quick: Quick::default(),
         }
     }
 
@@ -174,6 +178,7 @@ impl Core {
         self.ledger.forget_moved();
         self.ledger.advance(now);
         self.charge();
+        self.quick.note(event);
         self.queue.stale |= may_break_promises(event);
         self.queue.disturbed |= is_interference(event);
         if self.settings_until <= now {
@@ -232,6 +237,7 @@ impl Core {
         }
         self.carry_out_due(now, event, actions);
         self.reclassify();
+        self.drop_kept_rows();
         if self.policy().plans() {
             self.seat_planned(now);
         } else {
@@ -259,7 +265,7 @@ impl Core {
         }
         self.seat_queued(now);
         // A seated job may be where it, or another job, should rather not be.
-        while !self.queue.promised() && (self.unify() || self.migrate()) {
+        while !self.queue.promised() && (self.unify() || self.migrate() || self.free_kept_row()) {
             self.queue.reconsider();
             self.seat_queued(now);
         }
@@ -319,7 +325,7 @@ impl Core {
             .hash(&mut digest);
         (&self.by_class, &self.circuits, &self.bank, &self.foreign, self.wake, self.longer_leases)
             .hash(&mut digest);
-        (&self.access, &self.weights).hash(&mut digest);
+        (&self.access, &self.weights, &self.quick).hash(&mut digest);
         digest.finish()
     }
 
@@ -374,6 +380,7 @@ impl Core {
         self.jobs_made = id.0;
         self.queue.add(id, &record.spec, self.matrix.widths());
         self.queue.newcomer = Some(id);
+        self.quick.come(id, &record.spec.class, &self.classes);
         self.jobs.insert(id, record);
         if let Some((sharers, promise)) = promise {
             self.enter_promise(&sharers, id, promise);

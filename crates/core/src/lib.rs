@@ -49,6 +49,7 @@ pub mod policy;
 mod queue;
 pub mod record;
 mod reserve;
+mod reserved_rows;
 pub mod share;
 pub mod slices;
 pub mod table;

@@ -102,6 +102,7 @@ impl Core {
             self.queue.suspended.insert(job);
         } else {
             self.queue.add(job, &record.spec, self.matrix.widths());
+            self.quick.look_again();
         }
         self.jobs.insert(job, record);
         // It may come before others that were promised something.

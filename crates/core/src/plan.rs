@@ -271,7 +271,16 @@ impl Core {
             present.insert(id, names);
         }
         self.hold_slots(&mut present);
-        (self.policy().shares.layout)(&present, &self.classes, self.params.quantum())
+        let mut layout =
+            (self.policy().shares.layout)(&present, &self.classes, self.params.quantum());
+        if let Layout::Turns(turns) = &mut layout {
+            for (row, turns) in turns {
+                let mut names = present.get(row).into_iter().flat_map(BTreeMap::keys);
+                turns.soon =
+                    names.any(|name| self.classes.get(name).is_some_and(|it| it.rows() > 0));
+            }
+        }
+        layout
     }
 
     /// How much a user weighs against others of the same class; at least one.

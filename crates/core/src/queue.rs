@@ -32,7 +32,10 @@
 //! is said to the user of when it starts.
 //!
 //! What was promised holds as long as jobs end by their limits, nodes stay, and no administrator
-//! changes parameters, classes or what is suspended.
+//! changes parameters, classes or what is suspended. Where jobs take turns, it rests on the slots as
+//! they are. They change when a user comes or leaves ([`crate::share`]) and when a job starts in a row
+//! that its class keeps ([`crate::reserved_rows`]). While either may happen, a start is what is
+//! expected, and no promise. With one row there are no turns, so promises are kept.
 
 use crate::by_class::ByClass;
 use crate::controller::Core;
@@ -227,10 +230,16 @@ impl Core {
         if self.by_class != ByClass::default() {
             self.by_class = ByClass::default();
         }
-        match self.queue.discipline {
-            Discipline::Fcfs => self.seat_in_turn(now),
-            Discipline::Easy | Discipline::Sjbf => self.seat_around_promise(now, newcomer),
-            Discipline::Conservative => self.seat_reserved(now, newcomer),
+        let tries = self.queue.blocked.is_none() || self.queue.stale || newcomer.is_some();
+        loop {
+            match self.queue.discipline {
+                Discipline::Fcfs => self.seat_in_turn(now),
+                Discipline::Easy | Discipline::Sjbf => self.seat_around_promise(now, newcomer),
+                Discipline::Conservative => self.seat_reserved(now, newcomer),
+            }
+            if !tries || !self.seat_in_kept_rows(now) {
+                break;
+            }
         }
         self.queue.stale = false;
         self.queue.disturbed = false;
@@ -313,7 +322,8 @@ impl Core {
         self.outbox.reframed |= self.reframe(now);
         let mut promise = self.promise(now, first);
         let before = self.queue.promise.filter(|before| before.job == first);
-        if let Some(before) = before.filter(|_| !self.queue.disturbed) {
+        let is_void = self.queue.disturbed || self.slots_may_change();
+        if let Some(before) = before.filter(|_| !is_void) {
             promise.first = before.first;
         }
         if self.can_keep_to(first) {
@@ -384,7 +394,7 @@ impl Core {
 
     fn room(&self, now: ClusterTime, promise: &Promise) -> Room {
         let mut room = Room { beside: 0, before: 0, window: 0, extra: promise.extra };
-        for (id, row) in self.matrix.rows().take(self.machine().rows as usize) {
+        for (id, row) in self.matrix.ordinary().take(self.machine().rows as usize) {
             if promise.row.is_some_and(|promised| promised != id) {
                 room.beside = room.beside.max(row.index.free());
             } else {
@@ -405,7 +415,8 @@ impl Core {
         let memory = self.queue.blocked == Some(WaitReason::Memory);
         // Memory comes free in whatever row.
         let rows = if memory { usize::MAX } else { self.machine().rows as usize };
-        for (id, row) in self.matrix.rows().take(rows) {
+        let rows = self.matrix.rows().filter(|(_, row)| memory || row.kept_by.is_none()).take(rows);
+        for (id, row) in rows {
             let free = row.index.free();
             let lacks = if memory { 1 } else { needs.saturating_sub(free).max(1) };
             let Some(release) = self.ledger.release(id, lacks) else { continue };
@@ -423,7 +434,8 @@ impl Core {
     /// a job is just leaving, or a change of the timetable is still to come.
     pub(crate) fn can_keep_to(&self, job: JobId) -> bool {
         let counts = self.jobs.get(&job).is_some_and(|record| self.counts_tell(&record.spec));
-        counts && !self.ledger.anybody_leaves() && self.ledger.next_stage() == ClusterTime::NEVER
+        let stays = counts && !self.slots_may_change() && !self.ledger.anybody_leaves();
+        stays && self.ledger.next_stage() == ClusterTime::NEVER
     }
 
     /// Whether counting processors tells when a job fits: not while anybody is on a node that takes

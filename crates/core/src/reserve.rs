@@ -177,7 +177,7 @@ impl Core {
         let frame: u64 = self.frame.slots.iter().map(|slot| slot.length.0).sum();
         let lead = self.params.lead();
         let mut profiles = Vec::new();
-        for (id, row) in self.matrix.rows().take(limit) {
+        for (id, row) in self.matrix.ordinary().take(limit) {
             let slot = self.frame.length_of(id).map_or(0, |length| length.0);
             let mut profile =
                 Profile::new(Some(id), (slot, frame - slot), lead, (now, row.index.free()));
@@ -271,7 +271,8 @@ impl Core {
     fn note_first(&mut self) {
         let mut reservations = core::mem::take(&mut self.queue.reservations);
         for (&job, place) in &mut reservations {
-            let before = if self.queue.disturbed { ClusterTime::NEVER } else { place.first };
+            let is_void = self.queue.disturbed || self.slots_may_change();
+            let before = if is_void { ClusterTime::NEVER } else { place.first };
             place.first = if self.can_keep_to(job) { before.min(place.start) } else { before };
         }
         self.queue.reservations = reservations;

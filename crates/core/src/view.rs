@@ -395,6 +395,9 @@ impl Core {
         if let Some(place) = self.queue.reservations.get(&job) {
             return WaitReason::Reserved { within: place.start.since(now) };
         }
+        if let Some(why) = self.why_not_kept(job) {
+            return why;
+        }
         let blocked = self.queue.blocked;
         let promise = self
             .queue

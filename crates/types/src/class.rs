@@ -1,15 +1,15 @@
 //! Classes: named sets of rules for jobs.
 //!
 //! The rules are a table, as the parameters are; what each means is said there. `share`, `empty`,
-//! `control` and those of slots hold under every policy, the others under the policy `classes` (LLNL
+//! `control`, `rows` and those of slots hold under every policy, the others under the policy `classes` (LLNL
 //! paper, job scheduling parameters), whose daytime values the four classes have that exist from the
 //! start; but for numbers of processors, since those are meant for one machine.
 
 use crate::ids::ClassName;
 use crate::job::ControlMethod;
 use crate::limits::{
-    CLASSES_MAX, JOBS_MAX, PRIORITY_MAX, PROCESSORS_MAX, QUANTUM_MIN, RULE_TIME_MAX, SHARE_WHOLE,
-    SLOT_MIN_MAX, SLOTS_MAX,
+    CLASSES_MAX, JOBS_MAX, PRIORITY_MAX, PROCESSORS_MAX, QUANTUM_MIN, ROWS_KEPT_MAX, RULE_TIME_MAX,
+    SHARE_WHOLE, SLOT_MIN_MAX, SLOTS_MAX,
 };
 use crate::param::{self, Param, ParamError, ParamKind, Percent, Takes, UNBOUNDED, bounded};
 use crate::time::Nanos;
@@ -36,7 +36,8 @@ mod at {
     pub(super) const SLOT_MIN: usize = 10;
     pub(super) const REGULARITY: usize = 11;
     pub(super) const IPC: usize = 12;
-    pub(super) const COUNT: usize = 13;
+    pub(super) const ROWS: usize = 13;
+    pub(super) const COUNT: usize = 14;
 }
 
 const SEC: u64 = 1_000_000_000;
@@ -49,7 +50,7 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 0,
         max: SHARE_WHOLE as u64,
         default: 0,
-        help: "The least part of the time that the class gets while it has jobs to run; 0%: an even part of what the others leave.",
+        help: "The least part of the time that the class gets while it has jobs to run; 0%: together with all others of 0%, what the shares leave.",
         takes: Takes::Live,
     },
     Param {
@@ -131,7 +132,7 @@ pub const RULES: &[Param; at::COUNT] = &[
         min: 1,
         max: SLOTS_MAX,
         default: 1,
-        help: "How many slots its rows have in each frame, under every policy, as the next two: more are shorter and come more often.",
+        help: "How many slots its rows have at least in each frame, under every policy, as the next two: more are shorter and come more often.",
         takes: Takes::Live,
     },
     Param {
@@ -162,6 +163,15 @@ pub const RULES: &[Param; at::COUNT] = &[
                which end with it, or those of the node, which libraries may want for jobs that talk with each \
                other; of its own only where root starts tasks.",
         takes: Takes::FromThenOn,
+    },
+    Param {
+        name: "rows",
+        kind: ParamKind::Count,
+        min: 0,
+        max: ROWS_KEPT_MAX,
+        default: 0,
+        help: "Where jobs take turns: how many rows beyond the parameter rows only its jobs may open.",
+        takes: Takes::Live,
     },
 ];
 
@@ -237,8 +247,8 @@ impl ClassSpec {
     }
 
     /// The least part of each frame that the class gets while it has jobs to run, in
-    /// ten-thousandths (SP-2 paper, table 1: fraction). Zero: whatever the others leave, split
-    /// evenly among rows; if they leave nothing, only the idle processors of their slots.
+    /// ten-thousandths (SP-2 paper, table 1: fraction). Zero: together with all others of zero, what
+    /// the shares leave; if they leave nothing, only the idle processors of their slots.
     #[must_use]
     pub fn share(&self) -> u32 {
         u32::try_from(self.values[at::SHARE]).unwrap_or(SHARE_WHOLE)
@@ -323,6 +333,12 @@ impl ClassSpec {
         self.values[at::IPC] == 0
     }
 
+    /// How many rows beyond the parameter `rows` only its jobs may open.
+    #[must_use]
+    pub fn rows(&self) -> u32 {
+        u32::try_from(self.values[at::ROWS]).unwrap_or(0)
+    }
+
     /// Whether these rules may become those of class `name` beside the others.
     ///
     /// # Errors
@@ -358,7 +374,7 @@ impl TryFrom<BTreeMap<String, u64>> for ClassSpec {
     }
 }
 
-/// The classes that exist from the start. None has a share, so all rows get the same.
+/// The classes that exist from the start. None has a share; `interactive` keeps two rows.
 #[must_use]
 pub fn default_classes() -> Classes {
     // Name, priority, wait, do not disturb.
@@ -373,6 +389,9 @@ pub fn default_classes() -> Classes {
         spec.values[at::PRIORITY] = priority;
         spec.values[at::WAIT] = wait;
         spec.values[at::DO_NOT_DISTURB] = do_not_disturb;
+        if name == "interactive" {
+            spec.values[at::ROWS] = 2;
+        }
         (ClassName::new(name), spec)
     };
     daytime.map(class).into()

@@ -86,6 +86,9 @@ pub const JOBS_MAX: usize = 1_000_000;
 /// Rows of the matrix (the multiprogramming limit) that an administrator may set.
 pub const ROWS_MAX: u32 = 1024;
 
+/// Rows that a class may keep for its jobs: each makes all turns rarer.
+pub const ROWS_KEPT_MAX: u64 = 16;
+
 /// Circuits of a kind: as many as one would look through for a free one.
 pub const CIRCUITS_MAX: u32 = 1024;
 

@@ -15,6 +15,7 @@ use tutti_types::time::ClusterTime;
 
 pub(super) fn check(core: &Core, report: &mut Report<'_>) {
     check_queue(core, report);
+    check_kept_rows(core, report);
     check_reservations(core, report);
     check_by_class(core, report);
     check_bank(core, report);
@@ -45,6 +46,34 @@ fn check_queue(core: &Core, report: &mut Report<'_>) {
         && let Some(Decision::Start { row, .. }) = core.policy().decide(core.machine(), &first.spec)
     {
         report(Rule::Queue, format!("job {} could start in row {row:?}", first.id));
+    }
+}
+
+/// The first job in line of each class that keeps rows has no room in them. Rows are kept for jobs of
+/// the class, or of one that it left as an allowance was spent.
+fn check_kept_rows(core: &Core, report: &mut Report<'_>) {
+    for (id, row) in core.matrix.rows() {
+        let Some(class) = &row.kept_by else { continue };
+        if !core.may_keep_rows() {
+            report(Rule::Queue, format!("class {class} keeps row {id} where there are no turns"));
+        }
+        for (job, seat) in core.matrix.seats().filter(|(_, seat)| seat.row == id) {
+            let came = core.jobs.get(&job).is_some_and(|record| record.former.is_some());
+            if seat.class != *class && !came && core.bank().next().is_none() {
+                report(Rule::Queue, format!("job {job} of {} is in a row of {class}", seat.class));
+            }
+        }
+    }
+    if !core.may_keep_rows() {
+        return;
+    }
+    for (class, _) in core.classes.iter().filter(|(_, spec)| spec.rows() > 0) {
+        let is_of = |job: &&JobId| core.jobs.get(job).is_some_and(|it| it.spec.class == *class);
+        if let Some(&job) = core.queue.waiting.iter().find(is_of)
+            && let Ok((row, _)) = core.fits_kept(class, job)
+        {
+            report(Rule::Queue, format!("job {job} could start in row {row:?} that {class} keeps"));
+        }
     }
 }
 

@@ -55,6 +55,7 @@ impl From<FormerCore> for Core {
             ledger,
             kills: true,
             weights: UserWeights::default(),
+            quick: Quick::to_look_for(),
             now: former.now,
             settings: former.settings,
             calendar: former.calendar,

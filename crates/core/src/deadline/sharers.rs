@@ -118,7 +118,7 @@ fn lengths(present: &Present, classes: &Classes, quantum: Nanos) -> Lengths {
 mod tests {
     use super::{layout, lengths, paces, shortest};
     use crate::frame::Layout;
-    use crate::share::Present;
+    use crate::share::{Present, Users};
     use tutti_types::class::{ClassSpec, Classes};
     use tutti_types::ids::{ClassName, RowId};
     use tutti_types::limits::QUANTUM_MIN;
@@ -130,7 +130,8 @@ mod tests {
     }
 
     fn check(shares: &[(&str, u32)], rows: &[&str], expected_ms: &[u64]) {
-        let names = |row: &&str| row.split('+').map(ClassName::new).collect();
+        let names =
+            |row: &&str| row.split('+').map(|name| (ClassName::new(name), Users::new())).collect();
         let present: Present = (1..).map(RowId).zip(rows.iter().map(names)).collect();
         let got = lengths(&present, &classes(shares), Nanos::from_millis(100));
         let got: Vec<u64> = got.values().map(|length| length.0 / 1_000_000).collect();
@@ -160,8 +161,9 @@ mod tests {
             let (classes, quantum) = (classes(shares), Nanos::from_millis(100));
             let expected = Nanos::from_millis(ms);
             assert_eq!(shortest(&classes, quantum), Some((expected, ClassName::new(class))));
-            let rows =
-                (1..).map(RowId).zip(shares.iter().map(|&(name, _)| [ClassName::new(name)].into()));
+            let rows = (1..)
+                .map(RowId)
+                .zip(shares.iter().map(|&(name, _)| [(ClassName::new(name), Users::new())].into()));
             let Layout::Places(slots) = layout(&rows.collect(), &classes, quantum) else {
                 panic!()
             };

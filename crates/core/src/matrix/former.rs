@@ -95,6 +95,7 @@ impl FormerRow {
             vacated: self.vacated,
             loosened: self.loosened,
             owners,
+            kept_by: None,
         }
     }
 }

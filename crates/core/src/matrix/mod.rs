@@ -31,6 +31,7 @@ mod former;
 mod guests;
 mod homes;
 mod index;
+mod kept;
 mod node_set;
 mod row;
 #[cfg(test)]

@@ -26,6 +26,8 @@ pub struct Row {
     pub(super) loosened: NodeSet,
     /// How many active homes there are of each owner in each class.
     pub owners: BTreeMap<(ClassName, Owner), u32>,
+    /// The class that keeps the row: no job of another one begins there.
+    pub kept_by: Option<ClassName>,
 }
 
 /// A row's processors on one node.

@@ -1,6 +1,6 @@
 //! Unification: homes move to rows that they should rather be in, so that rows become fewer.
 
-use super::Matrix;
+use super::{Matrix, Seat};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use tutti_types::ids::{JobId, RowId};
@@ -29,10 +29,16 @@ impl Matrix {
 
     fn move_to_earlier(&mut self, movers: &BTreeSet<JobId>) -> Vec<(JobId, RowId)> {
         let mut moved = Vec::new();
-        let rows: Vec<RowId> = self.rows.keys().copied().collect();
+        // Rows that a class keeps come last, so that they become free.
+        let mut rows: Vec<RowId> = self.rows.keys().copied().collect();
+        rows.sort_by_key(|row| self.rows[row].kept_by.is_some());
         for row in rows {
             let Some(target) = self.rows.get(&row) else { continue };
-            for (_, job) in self.candidates(&target.vacated, movers, |home| home > row) {
+            let later = |home: RowId| {
+                let is_kept = self.rows.get(&home).is_some_and(|home| home.kept_by.is_some());
+                (is_kept, home) > (target.kept_by.is_some(), row)
+            };
+            for (_, job) in self.candidates(&target.vacated, movers, later) {
                 // Only later rows lose anything, so the same sweep sees what that makes room for.
                 if self.wants_home(job, row, Packing::FirstFit) {
                     self.move_home(job, row);
@@ -76,19 +82,31 @@ impl Matrix {
         let (Some(seat), Some(target)) = (self.seats.get(&job), self.rows.get(&row)) else {
             return false;
         };
-        let before = match packing {
-            Packing::FirstFit => row < seat.row,
-            Packing::BestFit | Packing::Buddy => {
-                row != seat.row && self.used(row) + seat.processors > self.used(seat.row)
-            }
+        let kept = self.rows.get(&seat.row).and_then(|home| home.kept_by.as_ref());
+        let before = match (kept, &target.kept_by) {
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (Some(_), Some(class)) if *class != seat.class => false,
+            (None, None) | (Some(_), Some(_)) => self.is_before(seat, row, packing),
         };
         before
+            && row != seat.row
             && !seat.parts.is_empty()
             && seat.processors <= target.all_free()
             && seat.parts.iter().all(|(node, set)| {
                 let cells = self.column(*node).and_then(|column| column.cells(row));
                 cells.is_none_or(|cells| !cells.taken.overlaps(set))
             })
+    }
+
+    /// Whether homes should rather be in this row by the order of packing.
+    fn is_before(&self, seat: &Seat, row: RowId, packing: Packing) -> bool {
+        match packing {
+            Packing::FirstFit => row < seat.row,
+            Packing::BestFit | Packing::Buddy => {
+                row != seat.row && self.used(row) + seat.processors > self.used(seat.row)
+            }
+        }
     }
 
     /// How many processors have a home in a row.

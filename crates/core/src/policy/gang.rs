@@ -5,6 +5,8 @@
 //! multiprogramming limit. Otherwise it waits. No job is preempted for good: a job that is not in
 //! its turn is frozen in place.
 //!
+//! A class may keep rows beyond that limit ([`crate::reserved_rows`]); they don't count here.
+//!
 //! `space` is the same with a single row: jobs run to their ends, and there is no turn to take.
 //!
 //! `deadline` seats jobs by what they were promised, in rows by class; what it has in common with the
@@ -49,7 +51,7 @@ fn space_then_time(machine: Machine<'_>, spec: &JobSpec, lay: Lay) -> Decision {
         }
     }
     let limit = machine.rows;
-    let full = machine.matrix.row_count() >= limit as usize;
+    let full = machine.matrix.ordinary().count() >= limit as usize;
     if full && machine.counts_suffice(spec) && placement::fits_blank(machine, spec) {
         return Decision::Wait(machine.lack_of_room(spec));
     }

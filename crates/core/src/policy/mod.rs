@@ -297,6 +297,13 @@ pub enum WaitReason {
     },
     /// Too few processors are free, and jobs of its class preempt no others, however long they wait.
     NeverPreempts,
+    /// All rows are in use, and so are those that its class keeps.
+    KeptRows {
+        /// How many rows there may be for all.
+        limit: u32,
+        /// How many more its class keeps.
+        kept: u32,
+    },
 }
 
 /// When a job starts. No time within the last second: jobs that leave for it may take longer.
@@ -402,6 +409,10 @@ impl fmt::Display for WaitReason {
                 Counted(*processors, "processor")
             ),
             Self::Suspended => f.write_str("suspended before it began"),
+            Self::KeptRows { limit, kept } => write!(
+                f,
+                "all {limit} rows are in use, and so are the {kept} more that its class keeps"
+            ),
         }
     }
 }

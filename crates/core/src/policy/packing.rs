@@ -17,7 +17,7 @@ use tutti_types::placing::Packing;
 impl Machine<'_> {
     /// The rows that there may be, in the order in which a job is to be tried in them.
     pub(crate) fn rows_for(self, spec: &JobSpec) -> impl Iterator<Item = RowId> {
-        let rows = self.matrix.rows().take(self.rows as usize);
+        let rows = self.matrix.ordinary().take(self.rows as usize);
         let mut sorted: Vec<RowId> = Vec::new();
         let mut in_turn = 0;
         match self.params.packing() {
@@ -35,6 +35,6 @@ impl Machine<'_> {
                 sorted.extend(free.into_iter().map(|(_, row)| row));
             }
         }
-        self.matrix.rows().take(in_turn).map(|(row, _)| row).chain(sorted)
+        self.matrix.ordinary().take(in_turn).map(|(row, _)| row).chain(sorted)
     }
 }

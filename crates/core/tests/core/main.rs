@@ -14,6 +14,7 @@ mod periods;
 mod placement;
 mod queues;
 mod scenarios;
+mod sharing;
 mod weights;
 mod wishes;
 

@@ -68,7 +68,7 @@ fn check_keys(entries: &Value, keys: &[&str]) {
 }
 
 /// The rules of a class, as JSON names them.
-const CLASS_RULES: [&str; 13] = [
+const CLASS_RULES: [&str; 14] = [
     "share",
     "empty",
     "control",
@@ -82,6 +82,7 @@ const CLASS_RULES: [&str; 13] = [
     "slots",
     "slot_min",
     "regularity",
+    "rows",
 ];
 
 /// What `tutti nodes --json` has of each node.

@@ -55,6 +55,7 @@ mod recovery;
 mod run;
 mod service;
 mod shared_files;
+mod sharing;
 mod sim;
 mod squatters;
 mod stalls;

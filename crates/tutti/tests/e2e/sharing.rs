@@ -1,0 +1,48 @@
+//! How time is divided among users, and the room that quick jobs find.
+
+use crate::harness::{Instance, NOBODY, Running, within};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_quick_run_of_another_user_waits_for_no_job_to_end() {
+    let instance = Instance::of_the_system_alone().up();
+    // More than four rows of two processors hold: eight run and others are in line, all without end.
+    let jobs: Vec<u64> = (0..14).map(|_| instance.submit_spinner(1)).collect();
+    instance.wait_for_state(jobs[7], "running");
+    assert_eq!(instance.job(jobs[13])["state"], "queued");
+    let begin = Instant::now();
+    let run = ["run", "echo", "quick"];
+    let done = Running::start(instance.command_as(Some(NOBODY), &run)).wait();
+    assert_eq!(done.expect(0).text(), "quick\n");
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert_eq!(instance.job(jobs[13])["state"], "queued");
+    for job in jobs {
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    }
+}
+
+#[test]
+fn two_users_have_about_equal_turns_whatever_each_runs() {
+    let instance = Instance::of_the_system_alone().up();
+    instance.tutti(&["params", "rows=8", "quantum=20ms"]).expect(0);
+    let many: Vec<u64> = (0..5).map(|_| instance.submit_spinner(2)).collect();
+    let line =
+        ["submit", "--parsable", "-n", "2", "-o", "/dev/null", "sh", "-c", "while :; do :; done"];
+    let one = Running::start(instance.command_as(Some(NOBODY), &line)).wait().expect(0).text();
+    let one: u64 = one.trim().parse().unwrap();
+    instance.wait_for_state(one, "running");
+    instance.wait_for_state(many[4], "running");
+    let service = |job: u64| instance.job(job)["service_ms"].as_u64().unwrap();
+    let all = || many.iter().map(|&job| service(job)).sum::<u64>();
+    let (before, before_all) = (service(one), all());
+    let (theirs, others) = within(Duration::from_secs(60), "some turns", || {
+        let turns = (service(one) - before, all() - before_all);
+        (turns.0 + turns.1 > 6_000).then_some(turns)
+    });
+    let percent = theirs * 100 / (theirs + others);
+    assert!((35..=65).contains(&percent), "{theirs} ms and {others} ms");
+    for job in many.into_iter().chain([one]) {
+        instance.tutti(&["cancel", "--now", &job.to_string()]).expect(0);
+    }
+}
