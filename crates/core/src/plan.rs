@@ -284,8 +284,8 @@ impl Core {
     }
 
     /// How much a user weighs against others of the same class; at least one.
-    pub(crate) fn weight(&self, _owner: Owner) -> u32 {
-        1
+    pub(crate) fn weight(&self, owner: Owner) -> u32 {
+        self.weight_of(owner.user.0, owner.group.0).max(1)
     }
 
     /// Gives every class that holds its empty time a slot of its own while it has nothing to run.

@@ -38,6 +38,10 @@ impl Core {
 
     /// An administrator sets the weight of a user or a group, or takes it back.
     pub(crate) fn on_set_weight(&mut self, account: BankAccount, weight: Option<u32>) {
+        // Slots are as long as users weigh.
+        self.outbox.reshaped = true;
+        self.queue.stale = true;
+        self.queue.disturbed = true;
         let weights = &mut self.weights.by_account;
         match weight {
             None => drop(weights.remove(&account)),

@@ -9,7 +9,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tutti_types::param::{Param, ParamKind, UNBOUNDED};
 use tutti_types::{
     CircuitName, CircuitWish, JobSpec, Nanos, NodeId, NodeWish, OnBadExit, OnNodeLoss, TaskStatus,
-    UserId, class, params,
+    class, params,
 };
 
 const MS: u64 = 1_000_000;
@@ -149,7 +149,6 @@ fn spec(random: &mut Random) -> JobSpec {
             OnNodeLoss::Notify { signal: None },
             OnNodeLoss::Notify { signal: Some(10) },
         ]),
-        owner: UserId(1000 + random.number(3)),
         // Now and then more tasks than there are processors.
         ..job(if tasks == 7 { 11 } else { tasks })
     }
