@@ -5,8 +5,8 @@
 //! waited longest. A row that is gone makes way for these at once. Rows that are new go to the end.
 //!
 //! *Rows with one slot each*: rows stand in the order in which they had their last turn. So a row
-//! only ever waits for rows that stood before it, each for at most its own length: a stream of short
-//! jobs starves none.
+//! only ever waits for rows that stood before it, each for at most its own length: a stream of
+//! short jobs starves none.
 //!
 //! *Rows with several slots* come between the others. While the frame stays, each row has its slots
 //! once in a cycle. When it changes, the row that has waited longest comes next. So of any cycle's
@@ -16,7 +16,8 @@
 //! *Rows whose first turn comes soon* ([`Turns::soon`]) are inserted before rows that wait. While
 //! one that was inserted has not had its first turn, no other is; and if it has its first turn now,
 //! the row that has waited longest comes before the next one that is inserted. So between two such
-//! turns is one of a row that waits: however many come, none waits for more than twice as many turns.
+//! turns is one of a row that waits: however many come, none waits for more than twice as many
+//! turns.
 //!
 //! Where places are fixed ([`Layout::Places`]) the turn only ever goes on from place to place,
 //! whichever rows comes and goes, so none comes up twice before each other one that is there has: a
@@ -64,8 +65,8 @@ pub struct FrameSlot {
     pub place: u32,
 }
 
-/// A mark in [`FrameSlot::place`]: the row was new, and its first turn came before that of rows that
-/// waited.
+/// A mark in [`FrameSlot::place`]: the row was new, and its first turn came before that of rows
+/// that waited.
 pub const INSERTED: u32 = 1 << 31;
 
 /// The cycle of all slots.
@@ -187,8 +188,8 @@ impl Frame {
         slots.into_iter().map(slot).collect()
     }
 
-    /// What rows shall have: the one whose turn it is, then those that wait, the longest first, then
-    /// those that are new. And which of them was inserted and has not had its first turn.
+    /// What rows shall have: the one whose turn it is, then those that wait, the longest first,
+    /// then those that are new. And which of them was inserted and has not had its first turn.
     fn in_order(
         &self,
         turns: &BTreeMap<RowId, Turns>,
@@ -412,8 +413,8 @@ mod tests {
             }
         }
 
-        /// In fixed places, a row that stays gets its part of any time, but for what a cycle can hold
-        /// back, whichever rows come and go.
+        /// In fixed places, a row that stays gets its part of any time, but for what a cycle can
+        /// hold back, whichever rows come and go.
         #[test]
         fn a_row_in_fixed_places_is_sure_of_its_part(
             places in prop::collection::vec((0u64..4, 1u64..9), 4..12),

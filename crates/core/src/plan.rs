@@ -7,8 +7,8 @@
 //! 3. substitutes: jobs that run on this node only, in cyclic row order from the row on.
 //!
 //! Homes and guests are disjoint, so each of them runs if it is present and whatever else is: a
-//! gang runs on all its nodes or on none, by arithmetic and presence alone. Substitutes run in place
-//! of what is absent; that is a matter of one node only, so a gang is never one.
+//! gang runs on all its nodes or on none, by arithmetic and presence alone. Substitutes run in
+//! place of what is absent; that is a matter of one node only, so a gang is never one.
 //!
 //! A timetable goes to the nodes for which it is different. The frame (rows, lengths, epoch) is the
 //! same in all of them; if it changes, all get a new one.

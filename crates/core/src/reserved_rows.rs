@@ -5,17 +5,18 @@
 //! queued and running, and its first turn comes next ([`crate::frame`]).
 //!
 //! - A job of the class waits in line like all others, and starts from there if it fits an ordinary
-//!   row. Otherwise it starts in a kept row with room for it, or opens one. In kept rows only jobs of
-//!   its class are before it, in the order of the line.
+//!   row. Otherwise it starts in a kept row with room for it, or opens one. In kept rows only jobs
+//!   of its class are before it, in the order of the line.
 //! - Memory is promised over all rows, so a job that lacks memory waits.
-//! - When an ordinary row has room for such a job's processors, unification moves it there. When there
-//!   are fewer ordinary rows than may be and no job waits, the oldest kept row becomes ordinary.
+//! - When an ordinary row has room for such a job's processors, unification moves it there. When
+//!   there are fewer ordinary rows than may be and no job waits, the oldest kept row becomes
+//!   ordinary.
 //! - Where there is one row only (`rows=1`, `space`) no job takes turns, so no class keeps a row.
 //!
-//! *Promises.* A job that starts in a kept row takes no processors of ordinary rows, and these are all
-//! that promises count. But it makes their turns rarer. So while a class keeps rows, a start in turns
-//! is expected and not promised ([`Core::slots_may_change`]): no promise that was made is delayed. With
-//! one row, and where no class keeps any, promises are as before.
+//! *Promises.* A job that starts in a kept row takes no processors of ordinary rows, and these are
+//! all that promises count. But it makes their turns rarer. So while a class keeps rows, a start in
+//! turns is expected and not promised ([`Core::slots_may_change`]): no promise that was made is
+//! delayed. With one row, and where no class keeps any, promises are as before.
 
 use crate::controller::Core;
 use crate::event::Event;
@@ -82,8 +83,8 @@ impl Core {
         self.machine().rows > 1 && matches!(self.policy().preemption, Preemption::Nobodys(_))
     }
 
-    /// Whether slots may become others by a job that comes or ends, so that no start in turns can be
-    /// promised.
+    /// Whether slots may become others by a job that comes or ends, so that no start in turns can
+    /// be promised.
     pub(crate) fn slots_may_change(&self) -> bool {
         if self.machine().rows <= 1 && self.matrix.row_count() <= 1 {
             return false;
@@ -125,7 +126,8 @@ impl Core {
         any
     }
 
-    /// The first job in line of a class that keeps rows. Those that are no longer there are dropped.
+    /// The first job in line of a class that keeps rows. Those that are no longer there are
+    /// dropped.
     fn first_quick(&mut self, class: &ClassName) -> Option<JobId> {
         loop {
             let jobs = self.quick.waiting.get_mut(class)?;

@@ -3,13 +3,13 @@
 //! A frame is divided three times:
 //!
 //! 1. *Among classes.* Each class with a share that has jobs to run, or whose empty time is held,
-//!    gets a part as large as its share. All classes without a share count as one class; its part is
-//!    what the shares of all classes leave of the whole. A class that is absent drops out, so what it
-//!    does not use goes to the others in the ratios of their own parts (SP-2 paper, table 1; Gustafson,
-//!    section 2.2.1).
+//!    gets a part as large as its share. All classes without a share count as one class; its part
+//!    is what the shares of all classes leave of the whole. A class that is absent drops out, so
+//!    what it does not use goes to the others in the ratios of their own parts (SP-2 paper, table
+//!    1; Gustafson, section 2.2.1).
 //! 2. *Among the users of a class*, by their weights.
-//! 3. *Among the rows of a user in a class*, evenly. A row where several of the user's jobs run side
-//!    by side counts once.
+//! 3. *Among the rows of a user in a class*, evenly. A row where several of the user's jobs run
+//!    side by side counts once.
 //!
 //! A row is as long as all that (class, user) at home in it bring along. So with `p_c` the part of
 //! class `c`, `P` the sum over the classes present, `w_u` a user's weight, `W_c` the sum over the
@@ -21,23 +21,24 @@
 //!
 //! Summed over all rows, each `(c, u)` occurs `n_cu` times, and so the sum is one: nothing is lost.
 //! *Every present class gets at least its share of each frame*: the rows where `c` is present
-//! together have at least `p_c/P`, and that is no less than its share, since the parts of all classes
-//! never exceed the whole.
+//! together have at least `p_c/P`, and that is no less than its share, since the parts of all
+//! classes never exceed the whole.
 //!
-//! To make that exact in whole nanoseconds, the frame is a multiple of `P`, so each class's part is a
-//! whole number. It is a multiple of `P` times the `n_cu * W_c / gcd(n_cu * W_c, w_u)` as well, if the
-//! least such multiple is below [`EXACT_MAX`]; then users and rows get whole numbers, too. Otherwise
-//! the largest remainders of a class's users get the odd nanoseconds, and so do a user's lowest rows.
-//! Either way what is divided is all given away, and users are off by less than a nanosecond.
+//! To make that exact in whole nanoseconds, the frame is a multiple of `P`, so each class's part is
+//! a whole number. It is a multiple of `P` times the `n_cu * W_c / gcd(n_cu * W_c, w_u)` as well,
+//! if the least such multiple is below [`EXACT_MAX`]; then users and rows get whole numbers, too.
+//! Otherwise the largest remainders of a class's users get the odd nanoseconds, and so do a user's
+//! lowest rows. Either way what is divided is all given away, and users are off by less than a
+//! nanosecond.
 //!
 //! A class without a share where the shares leave nothing gets no part while a class with one is
-//! present: its jobs run on what other rows leave idle, as an administrator that gives away the whole
-//! has asked. Alone, it gets all.
+//! present: its jobs run on what other rows leave idle, as an administrator that gives away the
+//! whole has asked. Alone, it gets all.
 //!
 //! *The shortest slot.* The frame is as long as it takes for each row to have half a quantum of its
-//! class's part, and each slot the least length that its class names. A row with more than a quantum
-//! and a half is cut into slots of about a quantum each ([`crate::slices`]), so that others wait no
-//! longer for their turn; there are no more than some [`CUTS_MAX`] of these in a frame.
+//! class's part, and each slot the least length that its class names. A row with more than a
+//! quantum and a half is cut into slots of about a quantum each ([`crate::slices`]), so that others
+//! wait no longer for their turn; there are no more than some [`CUTS_MAX`] of these in a frame.
 
 use crate::frame::{Layout, Lengths};
 use crate::slices::{Cut, Turns};
@@ -51,8 +52,8 @@ use tutti_types::time::Nanos;
 /// The users at home in a row, with their weights.
 pub type Users = BTreeMap<UserId, u32>;
 
-/// The classes that have jobs to run, by row, and whose jobs these are. A held slot is a row with just
-/// its class and no user.
+/// The classes that have jobs to run, by row, and whose jobs these are. A held slot is a row with
+/// just its class and no user.
 pub type Present = BTreeMap<RowId, BTreeMap<ClassName, Users>>;
 
 /// Those that share a part of the time: a class with a share, or all that have none.
@@ -85,8 +86,8 @@ pub fn layout(present: &Present, classes: &Classes, quantum: Nanos) -> Layout {
 
 /// The shortest slot that there may be, and the class whose it is.
 ///
-/// Rows are at least as long as [`Needs`] says, and are cut into at most as many slots as a class asks
-/// for, or into slots of two thirds of a quantum.
+/// Rows are at least as long as [`Needs`] says, and are cut into at most as many slots as a class
+/// asks for, or into slots of two thirds of a quantum.
 #[must_use]
 pub fn shortest(classes: &Classes, quantum: Nanos) -> Option<(Nanos, ClassName)> {
     let needs = Needs { rest: rest(classes), classes, quantum };
@@ -153,8 +154,9 @@ pub fn lengths(present: &Present, classes: &Classes, quantum: Nanos) -> Lengths 
             group.divide(amount, &mut lengths);
         }
         lengths.retain(|_, length| *length > Nanos::ZERO);
-        // Stretch the frame so that all become long enough. Odd nanoseconds may fall otherwise in the
-        // longer frame, hence the loop; it grows each time, and ends where no clock can count it.
+        // Stretch the frame so that all become long enough. Odd nanoseconds may fall otherwise in
+        // the longer frame, hence the loop; it grows each time, and ends where no clock can count
+        // it.
         let stretched = lengths.iter().map(|(row, length)| {
             (u128::from(units) * u128::from(least[row])).div_ceil(u128::from(length.0))
         });
@@ -496,8 +498,8 @@ mod tests {
             }
         }
 
-        /// Each present class gets at least its share of the frame, exactly; its users get what they
-        /// weigh in it; and nothing is lost.
+        /// Each present class gets at least its share of the frame, exactly; its users get what
+        /// they weigh in it; and nothing is lost.
         #[test]
         fn all_time_is_divided_by_class_then_user_then_row(
             (classes, present) in arbitrary(),

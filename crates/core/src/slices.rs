@@ -1,13 +1,13 @@
 //! How the time of a row is cut into slots, and how these are spread over a frame.
 //!
 //! A class says how many slots its row has in each frame (frequency), how long each is at least
-//! (length), and whether they are spread evenly (regularity; Gustafson, section 2.2.1): so interactive
-//! jobs have many short slots where production jobs have few long ones. What the slots of a row
-//! are together is its share's business and does not change by that.
+//! (length), and whether they are spread evenly (regularity; Gustafson, section 2.2.1): so
+//! interactive jobs have many short slots where production jobs have few long ones. What the slots
+//! of a row are together is its share's business and does not change by that.
 //!
-//! The slots of a frame stand in places, as many as there are slots. Rows that are to be spread evenly
-//! take theirs first, and among them those with the most slots: each at equal distances, as far as
-//! these are free; the others take what is left, each from the first place on.
+//! The slots of a frame stand in places, as many as there are slots. Rows that are to be spread
+//! evenly take theirs first, and among them those with the most slots: each at equal distances, as
+//! far as these are free; the others take what is left, each from the first place on.
 
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -72,8 +72,8 @@ impl Cut {
         Turns { length, slots: self.slots, even: self.even, soon: false }
     }
 
-    /// The same in slots of about `about` each, if they are to be spread evenly: none is shorter than
-    /// two thirds of that for it, nor than it may be.
+    /// The same in slots of about `about` each, if they are to be spread evenly: none is shorter
+    /// than two thirds of that for it, nor than it may be.
     pub(crate) fn in_slots_of(self, length: Nanos, about: Nanos) -> Turns {
         let most = length.0 / self.least.0.max(1);
         let slots = (length.0 + about.0 / 2) / about.0.max(1);

@@ -43,7 +43,11 @@ impl Matrix {
         row: Option<RowId>,
         parts: Parts,
     ) -> RowId {
-        let row = row.filter(|row| self.rows.contains_key(row)).unwrap_or_else(|| self.make_row());
+        let known = row.filter(|row| self.rows.contains_key(row));
+        let row = known.unwrap_or_else(|| self.make_row());
+        if known.is_none() && self.has_kept() {
+            self.consider_kept();
+        }
         self.occupy((row, job), &parts);
         let processors = parts.iter().map(|(_, set)| u64::from(set.count())).sum();
         let (class, guest_in) = (class.clone(), Vec::new());

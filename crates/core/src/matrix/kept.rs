@@ -28,6 +28,13 @@ impl Matrix {
         }
     }
 
+    /// Homes in rows that classes keep are to be tried in all others: there is a new one.
+    pub(super) fn consider_kept(&mut self) {
+        let is_kept = |row| self.rows.get(row).is_some_and(|row: &Row| row.kept_by.is_some());
+        let homes = self.seats.iter().filter(|(_, seat)| is_kept(&seat.row));
+        self.movers.extend(homes.map(|(job, _)| job));
+    }
+
     /// The oldest row that a class keeps becomes an ordinary one. Whether there was one.
     pub fn make_ordinary(&mut self) -> bool {
         let Some(row) = self.rows.values_mut().find(|row| row.kept_by.is_some()) else {

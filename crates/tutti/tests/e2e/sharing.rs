@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 #[test]
 fn a_quick_run_of_another_user_waits_for_no_job_to_end() {
     let instance = Instance::of_the_system_alone().up();
-    // More than four rows of two processors hold: eight run and others are in line, all without end.
+    // More than four rows of two processors hold: eight run and others are in line, all without
+    // end.
     let jobs: Vec<u64> = (0..14).map(|_| instance.submit_spinner(1)).collect();
     instance.wait_for_state(jobs[7], "running");
     assert_eq!(instance.job(jobs[13])["state"], "queued");
