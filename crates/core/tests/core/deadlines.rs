@@ -213,7 +213,9 @@ fn three_classes_share_within_a_percent_whoever_is_absent() {
 fn a_class_may_have_many_short_slots_where_others_have_few_long_ones() {
     for policy in [0, POLICY] {
         let mut c = cluster(&[1]);
-        set_policy(&mut c, policy);
+        // Slots of more than a quantum and a half would be cut.
+        let values = [("policy", policy), ("deadline_slack", 0), ("quantum", 30 * MS)];
+        c.event(Event::SetParams { params: params(&values) });
         let rules = |share, slots, slot_min| {
             let spec = ClassSpec::default().with("share", share).unwrap();
             spec.with("slots", slots).unwrap().with("slot_min", slot_min * MS).unwrap()
