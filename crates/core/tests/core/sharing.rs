@@ -148,7 +148,7 @@ fn a_class_keeps_as_many_rows_as_its_rule_says() {
 fn quick_jobs_start_beside_jobs_that_wait_for_their_reservations() {
     for queue in 0..4 {
         let mut c = Cluster::with_nodes(&[2]);
-        c.event(Event::SetParams { params: params(&[("queue", queue)]) });
+        c.event(Event::SetParams { params: params(&[("discipline", queue)]) });
         let limited = |user, class: &str| JobSpec {
             time_limit: Some(tutti_types::Nanos::from_secs(5)),
             ..of(user, class, 2)
